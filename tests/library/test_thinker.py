@@ -1,4 +1,4 @@
-"""Conversations for programs: a session, its callbacks, its states, what it gives."""
+"""Conversations for programs: sessions, callbacks, states and responses."""
 
 import asyncio
 import json
@@ -7,88 +7,76 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playing import WAIT, breaks, echo, sends, waits
+from playing import breaks, echo, sends, waits
 
 from brain.errors import BadRequest, SettingsError
 from brain.events import ApprovalRequired, SpecialistError, SpecialistResult, SpecialistStart
 from brain.library.answer import Metrics, Response
-from brain.library.thinker import Thinker
+from brain.library.thinker import Session, Thinker
 from brain.messages import Attachment
 from brain.plugins.registry import Registry
 
 CALL = 'SPECIALIST_REQUEST[echo:{"text":"ping"}]'
-Play = Callable[..., str]
+ENDLESS = ["One, ", "SPECIALIST_REQUEST[waits]"]
+Work = Callable[[Thinker], Coroutine[Any, Any, None]]
+Run = Callable[..., None]
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Play:
-    """A model that plays these passes; each is a list of chunks, or of chunks with how long each takes."""
+def with_model(tmp_path: Path) -> Run:
+    """Runs work with a thinker whose model plays these passes. Nothing may be left running."""
 
-    def played(*passes: list[str] | dict[str, Any]) -> str:
+    def run(passes: list[Any], work: Work, **settings: Any) -> None:
         path = tmp_path / "script.jsonl"
         path.write_text("\n".join(map(json.dumps, passes)))
-        return f"script:{path}"
+        registry = Registry()
+        for specialist in (echo, breaks, sends, waits):
+            registry.add(specialist)
 
-    return played
+        async def main() -> None:
+            async with Thinker(registry, **{"model": f"script:{path}", "store": "memory:", **settings}) as thinker:
+                await work(thinker)
+            assert asyncio.all_tasks() == {asyncio.current_task()}
 
+        asyncio.run(main())
 
-def thinker(model: str, **settings: Any) -> Thinker:
-    registry = Registry()
-    for one in (echo, breaks, sends, waits):
-        registry.add(one)
-    return Thinker(registry, **{"model": model, "store": "memory:", **settings})
-
-
-def thought(model: str, work: Callable[[Thinker], Coroutine[Any, Any, None]], **settings: Any) -> None:
-    """Does something with a thinker, behind which nothing is left running."""
-
-    async def main() -> None:
-        async with thinker(model, **settings) as one:
-            await work(one)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
+    return run
 
 
-def test_an_answer(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        session = one.create_session("c", user="ada")
+async def outcomes(session: Session) -> list[str]:
+    """The text or outcome of each message that the model would read."""
+    return [message.outcome or message.text for message in await session.context()]
+
+
+def test_an_answer_with_callbacks_and_states(with_model: Run) -> None:
+    seen: list[Any] = []
+
+    async def work(thinker: Thinker) -> None:
+        async def on_result(call: SpecialistResult | SpecialistError) -> None:
+            assert isinstance(call, SpecialistResult)
+            seen.append((call.text, session.state))
+
+        session: Session = thinker.create_session(
+            "c",
+            user="ada",
+            on_token=lambda text: seen.append((text, session.state)),
+            on_call=lambda call: seen.append((call.name, session.state)),
+            on_result=on_result,
+        )
         assert (session.state, session.metrics) == ("idle", Metrics())
         response = await session.think("Hi")
-        assert (response.text, response.state, response.conversation_id) == ("Hello!", "complete", "c")
-        assert (response.citations, response.calls, response.error) == ([], [], None)
-        assert response.message_id.startswith("m")
-        assert response.tokens > 0
-        assert session.state == "complete"
-        metrics = session.metrics
-        assert (metrics.total_tokens, metrics.calls, metrics.cancelled) == (response.tokens, 0, False)
-        assert metrics.first_token_ms is not None
-        assert metrics.first_token_ms <= metrics.total_ms == response.latency_ms
-
-    thought(play(["Hel", "lo!"]), work)
-
-
-def test_what_happens_is_told_as_it_happens_with_the_state_it_is_in(play: Play) -> None:
-    told: list[Any] = []
-
-    async def work(one: Thinker) -> None:
-        def note(what: Any) -> None:
-            told.append((what, session.state))
-
-        async def found(call: SpecialistResult | SpecialistError) -> None:
-            await asyncio.sleep(0)
-            assert isinstance(call, SpecialistResult)
-            note(call.text)
-
-        session = one.create_session(on_token=note, on_call=lambda call: note(call.name), on_result=found)
-        response = await session.think("Hi")
-        assert response.text == "Let me see. It is ping."
+        assert (response.text, response.state, response.conversation_id) == ("Let me see. It is ping.", "complete", "c")
+        assert (response.message_id[0], response.error, session.state) == ("m", None, "complete")
         assert [(call.name, call.call_id) for call in response.calls] == [("echo", "c1")]
         assert [citation.title for citation in response.citations] == ["The text"]
-        assert session.metrics.calls == 1
+        metrics = session.metrics
+        assert (metrics.total_tokens, metrics.calls, metrics.cancelled) == (response.tokens, 1, False)
+        assert 0 <= (metrics.first_token_ms or 0) <= metrics.total_ms == response.latency_ms
+        _, answer = await session.context()
+        assert (answer.call_ids, [citation.title for citation in answer.citations]) == (["c1"], ["The text"])
 
-    thought(play(["Let me see. ", CALL], ["It is", " ping."]), work)
-    assert told == [
+    with_model([["Let me see. ", CALL], ["It is", " ping."]], work)
+    assert seen == [
         ("Let me see. ", "generating"),
         ("echo", "tool_calling"),
         ("ping", "processing"),
@@ -97,292 +85,185 @@ def test_what_happens_is_told_as_it_happens_with_the_state_it_is_in(play: Play) 
     ]
 
 
-def test_each_token_comes_when_it_arrives(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        session = one.create_session(on_token=lambda text: session.cancel())
+@pytest.mark.parametrize("by", ["token", "call"])
+def test_cancelling(with_model: Run, by: str) -> None:
+    async def work(thinker: Thinker) -> None:
+        callbacks: dict[str, Any] = {f"on_{by}": lambda _: session.cancel()}
+        session: Session = thinker.create_session(**callbacks)
+        session.cancel()  # nothing runs
         response = await session.think("Hi")
-        assert (response.text, response.state) == ("One, ", "cancelled")
-        assert (session.state, session.metrics.cancelled) == ("cancelled", True)
-
-    thought(play({"chunks": ["One, ", "two, "], "delay_ms": 50}), work)
-
-
-def test_cancelling_ends_what_waits_at_once(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        session = one.create_session(on_call=lambda call: session.cancel())
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        response = await session.think("Hi")
-        assert loop.time() - began < WAIT / 10
-        assert response.state == "cancelled"
-        assert [(call.name, call.code) for call in response.calls if isinstance(call, SpecialistError)] == [
-            ("waits", "cancelled")
-        ]
-        assert [(entry.role, entry.outcome) for entry in await session.context()][-1] == ("assistant", "cancelled")
-
-    thought(play(["SPECIALIST_REQUEST[waits]"]), work)
-
-
-def test_cancelling_nothing_does_nothing(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        session = one.create_session()
+        assert (response.text, response.state, session.state) == ("One, ", "cancelled", "cancelled")
+        assert session.metrics.cancelled
+        assert await outcomes(session) == ["Hi", "cancelled"]
         session.cancel()
-        assert (await session.think("Hi")).state == "complete"
-        session.cancel()
-        assert (await session.think("Hi")).state == "complete"
 
-    thought(play(["Hello!"]), work)
+    with_model([ENDLESS], work)
 
 
-def test_whose_task_is_cancelled_is_gone_and_kept(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        heard = asyncio.Event()
-        session = one.create_session("c", on_token=lambda text: heard.set())
+def test_a_task_that_is_cancelled(with_model: Run) -> None:
+    async def work(thinker: Thinker) -> None:
+        started = asyncio.Event()
+        session = thinker.create_session("c", on_token=lambda text: started.set())
         thinking = asyncio.create_task(session.think("Hi"))
-        await heard.wait()
+        await started.wait()
         thinking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await thinking
         assert session.state == "cancelled"
-        again = one.create_session("c")
-        await asyncio.sleep(0.05)
-        assert [(entry.role, entry.text, entry.outcome) for entry in await again.context()] == [
-            ("user", "Hi", ""),
-            ("assistant", "One, ", "cancelled"),
-        ]
+        assert await outcomes(thinker.create_session("c")) == ["Hi", "cancelled"]
 
-    thought(play({"chunks": ["One, ", "two"], "delay_ms": 50}), work)
+    with_model([ENDLESS], work)
 
 
-def test_a_callback_that_raises_ends_the_turn_and_is_heard(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        def fails(text: str) -> None:
-            raise RuntimeError("the screen is gone")
+def test_an_exception_of_a_callback_stops_the_turn_and_is_raised(with_model: Run) -> None:
+    def fails(_: Any) -> bool:
+        raise RuntimeError("the screen is gone")
 
-        session = one.create_session(on_token=fails)
-        with pytest.raises(RuntimeError, match="the screen is gone"):
-            await session.think("Hi")
-        assert session.state == "cancelled"
-        session = one.create_session(session.conversation_id)
-        assert (await session.think("Again")).state == "complete"
-        assert [entry.outcome for entry in await session.context()] == ["", "cancelled", "", "complete"]
+    async def work(thinker: Thinker) -> None:
+        for callbacks in ({"on_token": fails}, {"on_approval": fails}):
+            session = thinker.create_session(**callbacks)  # type: ignore[arg-type]
+            with pytest.raises(RuntimeError, match="the screen is gone"):
+                await session.think("Hi")
+            assert await outcomes(session) == ["Hi", "cancelled"]
 
-    thought(play(["One, ", "two"]), work)
+    with_model([["One. ", "SPECIALIST_REQUEST[sends]"], ["two"]], work)
 
 
-def test_so_does_one_that_was_to_approve(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        async def fails(event: ApprovalRequired) -> bool:
-            raise RuntimeError("nobody is there")
-
-        session = one.create_session(on_approval=fails)
-        with pytest.raises(RuntimeError, match="nobody is there"):
-            await session.think("Hi")
-        assert [entry.outcome for entry in await session.context()] == ["", "cancelled"]
-
-    thought(play(["SPECIALIST_REQUEST[sends]"], ["Done."]), work)
-
-
-def test_what_still_runs_when_it_closes_is_ended_and_kept(play: Play, tmp_path: Path) -> None:
+def test_closing_stops_what_runs_and_stores_it(with_model: Run, tmp_path: Path) -> None:
+    thinking: list[asyncio.Task[Response]] = []
     store = f"sqlite:{tmp_path / 'brain.db'}"
-    model = play({"chunks": ["One, ", *["two, "] * 50], "delay_ms": 50})
-    left: list[asyncio.Task[Response]] = []
 
-    async def leaves(one: Thinker) -> None:
-        heard = asyncio.Event()
-        session = one.create_session("c", on_token=lambda text: heard.set())
-        left.append(asyncio.create_task(session.think("Hi")))
-        await heard.wait()
+    async def leaves(thinker: Thinker) -> None:
+        started = asyncio.Event()
+        session = thinker.create_session("c", on_token=lambda text: started.set())
+        thinking.append(asyncio.create_task(session.think("Hi")))
+        thinking[0].add_done_callback(lambda task: ends.append(task.result()))
+        await started.wait()
 
-    async def main() -> None:
-        async with thinker(model, store=store) as one:
-            await leaves(one)
-        response = await left[0]
-        assert (response.state, response.error and response.error.code) == ("error", "shutdown")
+    ends: list[Response] = []
+    with_model([ENDLESS], leaves, store=store)
+    assert [(end.state, end.error.code) for end in ends if end.error] == [("error", "shutdown")]
 
-    asyncio.run(main())
+    async def reads(thinker: Thinker) -> None:
+        assert await outcomes(thinker.create_session("c")) == ["Hi", "shutdown"]
 
-    async def reads(one: Thinker) -> None:
-        entries = await one.create_session("c").context()
-        assert [(entry.outcome, entry.text[:5]) for entry in entries] == [("", "Hi"), ("shutdown", "One, ")]
-
-    thought(model, reads, store=store)
+    with_model([ENDLESS], reads, store=store)
 
 
-def test_the_context_is_what_the_model_reads(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        await one.create_session("c").think("Hi")
-        assert await one.create_session("c").context() == []
-
-    thought(play({"chunks": [], "error": "it broke"}), work)
-
-
-def test_an_error_is_a_response(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        session = one.create_session()
+def test_a_failed_model_and_a_failed_call(with_model: Run) -> None:
+    async def work(thinker: Thinker) -> None:
+        session = thinker.create_session()
         response = await session.think("Hi")
         assert (response.text, response.state, session.state) == ("Well, ", "error", "error")
         assert response.error is not None
-        assert (response.error.code, response.error.message) == (
-            "model_failed",
-            "The model failed in the middle of its answer.",
-        )
-
-    thought(play({"chunks": ["Well, "], "error": "secret dsn"}), work)
-
-
-def test_what_failed_says_why(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        response = await one.create_session().think("Hi")
+        assert response.error.code == "model_failed"
         (call,) = response.calls
         assert isinstance(call, SpecialistError)
-        assert call.code == "failed"
-        assert "swordfish" not in call.reason
+        assert (call.code, "swordfish" in call.reason) == ("failed", False)
 
-    thought(play(["SPECIALIST_REQUEST[breaks]"], ["Sorry."]), work)
+    with_model([["SPECIALIST_REQUEST[breaks]"], {"chunks": ["Well, "], "error": "secret dsn"}], work)
 
 
 @pytest.mark.parametrize(("approves", "outcome"), [(True, "sent"), (False, "declined"), (None, "declined")])
-def test_a_person_may_approve(play: Play, approves: bool | None, outcome: str) -> None:
-    asked: list[str] = []
+def test_approvals(with_model: Run, approves: bool | None, outcome: str) -> None:
+    names: list[str] = []
 
-    async def decide(event: ApprovalRequired) -> bool:
-        asked.append(event.name)
-        await asyncio.sleep(0)
+    async def on_approval(event: ApprovalRequired) -> bool:
+        names.append(event.name)
         return approves is True
 
-    async def work(one: Thinker) -> None:
-        session = one.create_session(on_approval=decide if approves is not None else None)
+    async def work(thinker: Thinker) -> None:
+        session = thinker.create_session(on_approval=on_approval if approves is not None else None)
         (call,) = (await session.think("Hi")).calls
         assert (call.text if isinstance(call, SpecialistResult) else call.code) == outcome
 
-    thought(play(["SPECIALIST_REQUEST[sends]"], ["Done."]), work)
-    assert asked == ([] if approves is None else ["sends"])
+    with_model([["SPECIALIST_REQUEST[sends]"], ["Done."]], work)
+    assert names == ([] if approves is None else ["sends"])
 
 
-def test_a_conversation_goes_on_whoever_opens_it(play: Play, tmp_path: Path) -> None:
+def test_a_conversation_continues_in_another_process(with_model: Run, tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'brain.db'}"
-    model = play(["Hello!"])
 
-    async def first(one: Thinker) -> None:
-        session = one.create_session("c", user="ada")
+    async def first(thinker: Thinker) -> None:
+        session = thinker.create_session("c", user="ada")
         await session.think("Hi", attachments=[Attachment(0, "a.txt", "text/plain", b"words")])
         await session.think("And?", "voice")
 
-    async def second(one: Thinker) -> None:
-        context = await one.create_session("c", user="ada").context()
-        assert [(entry.role, entry.text, entry.source) for entry in context] == [
+    async def second(thinker: Thinker) -> None:
+        context = await thinker.create_session("c", user="ada").context()
+        assert [(message.role, message.text, message.source) for message in context] == [
             ("user", "Hi", "chat"),
             ("assistant", "Hello!", "chat"),
             ("user", "And?", "voice"),
             ("assistant", "Hello!", "voice"),
         ]
-        assert all(entry.time is not None and entry.time.tzinfo is not None for entry in context)
-        assert len({entry.id for entry in context}) == 4
-        assert await one.create_session("c", user="bob").context() == []
-        assert await one.create_session(user="ada").context() == []
+        assert len({message.id for message in context}) == 4
+        assert await thinker.create_session("c", user="bob").context() == []
+        assert await thinker.create_session(user="ada").context() == []
 
-    thought(model, first, store=store)
-    thought(model, second, store=store)
-
-
-def test_calls_and_citations_are_in_the_context(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        session = one.create_session()
-        await session.think("Hi")
-        _, answer = await session.context()
-        assert answer.call_ids == ["c1"]
-        assert [citation.title for citation in answer.citations] == ["The text"]
-
-    thought(play([CALL], ["Done."]), work)
+    with_model([["Hello!"]], first, store=store)
+    with_model([["Hello!"]], second, store=store)
 
 
-def test_two_at_once_are_never_mixed(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        heard = asyncio.Event()
-        session = one.create_session("c", on_token=lambda text: heard.set())
+def test_two_turns_of_one_conversation(with_model: Run) -> None:
+    async def work(thinker: Thinker) -> None:
+        gate, started = asyncio.Event(), asyncio.Event()
+
+        async def wait(params: Any) -> str:
+            await gate.wait()
+            return "open"
+
+        thinker.register("gate", "Waits.", {"type": "object"}, wait, timeout=60)
+        session = thinker.create_session("c", on_token=lambda text: started.set())
         first = asyncio.create_task(session.think("One?"))
-        await heard.wait()
-        with pytest.raises(BadRequest) as refused:
-            await one.create_session("c").think("Two?")
-        assert (refused.value.code, refused.value.status) == ("busy", 409)
-        heard.clear()
+        await started.wait()
+        with pytest.raises(BadRequest) as rejected:
+            await thinker.create_session("c").think("Two?")
+        assert (rejected.value.code, rejected.value.status) == ("busy", 409)
         second = asyncio.create_task(session.think("Three?", barge_in=True))
         assert (await first).state == "cancelled"
-        await heard.wait()
-        assert session.state == "generating"
-        assert (await second).text == "One, two, three."
-        assert [(entry.text, entry.outcome) for entry in await session.context()] == [
-            ("One?", ""),
-            ("One, ", "cancelled"),
-            ("Three?", ""),
-            ("One, two, three.", "complete"),
-        ]
+        gate.set()
+        assert ((await second).state, (await second).text) == ("complete", "One, two.")
 
-    thought(play({"chunks": ["One, ", "two, ", "three."], "delay_ms": 20}), work)
+    with_model([["One, ", "SPECIALIST_REQUEST[gate]"], ["two."]], work)
 
 
-def test_a_refused_think_leaves_the_session_as_it_was(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        session = one.create_session()
-        for text in ("", " \n", 5):
-            with pytest.raises(BadRequest, match="text must say something"):
-                await session.think(text)  # type: ignore[arg-type]
-        with pytest.raises(BadRequest, match="source must be one of: chat, voice, api"):
-            await session.think("Hi", "fax")  # type: ignore[arg-type]
-        with pytest.raises(BadRequest, match="user must be a name"):
-            one.create_session(user="")
-        assert session.state == "idle"
+def test_rejected_arguments_leave_the_session_as_it_was(with_model: Run) -> None:
+    sessions: list[Session] = []
 
-    thought(play(["Hello!"]), work)
+    async def work(thinker: Thinker) -> None:
+        session = thinker.create_session()
+        sessions.append(session)
+        arguments: list[tuple[Any, ...]] = [("",), (" \n",), (5,), ("Hi", "fax")]
+        fields = []
+        for one in arguments:
+            with pytest.raises(BadRequest) as rejected:
+                await session.think(*one)
+            fields.append(rejected.value.field)
+        assert (fields, session.state) == (["text", "text", "text", "source"], "idle")
+        with pytest.raises(BadRequest):
+            thinker.create_session(user="")
 
-
-def test_what_is_closed_thinks_no_more(play: Play) -> None:
-    async def main() -> None:
-        one = thinker(play(["Hello!"]))
-        async with one:
-            session = one.create_session()
-        with pytest.raises(BadRequest, match="It is not open"):
-            await session.think("Hi")
-
-    asyncio.run(main())
+    with_model([["Hello!"]], work)
+    with pytest.raises(BadRequest):
+        asyncio.run(sessions[0].think("Hi"))  # it is closed
 
 
-def test_what_it_took_so_far_is_known(play: Play) -> None:
-    told: list[Metrics] = []
-
-    async def work(one: Thinker) -> None:
-        session = one.create_session(on_token=lambda text: told.append(session.metrics))
-        response = await session.think("Hi")
-        assert told[0].calls <= told[1].calls == 1  # the turn does not wait for the callback
-        assert told[0].total_tokens <= told[1].total_tokens <= response.tokens
-        assert told[1].total_tokens > 0
-
-    thought(play(["One. ", CALL], ["Two."]), work)
-
-
-def test_tools_that_bring_a_schema(play: Play) -> None:
-    async def work(one: Thinker) -> None:
-        one.register("double", "Doubles.", {"type": "object", "properties": {"n": {"type": "integer"}}}, doubled)
-        calls: list[SpecialistStart] = []
-        response = await one.create_session(on_call=calls.append).think("Hi")
-        assert [call.params for call in calls] == [{"n": 21}]
-        assert [call.text for call in response.calls if isinstance(call, SpecialistResult)] == ["42"]
-
-    async def doubled(params: dict[str, Any]) -> str:
+def test_tools_that_bring_a_schema(with_model: Run) -> None:
+    async def double(params: dict[str, Any]) -> str:
         return str(2 * params["n"])
 
-    thought(play(['SPECIALIST_REQUEST[double:{"n":21}]'], ["Done."]), work)
+    async def work(thinker: Thinker) -> None:
+        thinker.register("double", "Doubles.", {"type": "object", "properties": {"n": {"type": "integer"}}}, double)
+        starts: list[SpecialistStart] = []
+        response = await thinker.create_session(on_call=starts.append).think("Hi")
+        assert [start.params for start in starts] == [{"n": 21}]
+        assert [call.text for call in response.calls if isinstance(call, SpecialistResult)] == ["42"]
+
+    with_model([['SPECIALIST_REQUEST[double:{"n":21}]'], ["Done."]], work)
 
 
-def test_settings_are_checked() -> None:
-    with pytest.raises(SettingsError, match="--wind is not a setting"):
-        Thinker(Registry(), wind="strong")
-    with pytest.raises(SettingsError, match="--store='nowhere' is not allowed"):
-        Thinker(Registry(), store="nowhere")
-
-
-def test_it_is_a_public_name() -> None:
-    import brain
-
-    assert brain.Thinker is Thinker
+@pytest.mark.parametrize(("settings", "match"), [({"wind": "strong"}, "--wind"), ({"store": "nowhere"}, "--store")])
+def test_settings_are_checked(settings: dict[str, Any], match: str) -> None:
+    with pytest.raises(SettingsError, match=match):
+        Thinker(Registry(), **settings)
