@@ -11,7 +11,7 @@ from specialists._kit.text import one_line
 from specialists._web import search
 from specialists._web.extract import Article
 from specialists._web.page import read
-from specialists._web.search import Found, Query, Since, WebSettings
+from specialists._web.search import Query, SearchResults, Since, WebSettings
 
 TEXT_MOST = 200_000
 """Characters of a page in one result, of which the block shows a part."""
@@ -20,22 +20,14 @@ _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _ADDRESS = re.compile(r"https?://[^\s<>\"'`]{4,2000}")
 
 
-def _misconfigured(*, settings: WebSettings) -> str | None:
-    return search.misconfigured(settings)
-
-
-async def _health(*, settings: WebSettings, context: Context) -> str | None:
-    return await search.health(settings, context)
-
-
 @specialist(
     read_only=True,
     sends=("query", "url"),
     timeout=25,
     cache_seconds=300,
     settings=WebSettings,
-    needs=_misconfigured,
-    health=_health,
+    needs=search.find_problem,
+    health=search.health,
     tags=("web", "search", "news"),
     examples=(
         "newest release of PostgreSQL",
@@ -72,17 +64,17 @@ async def web(
     if not url and _ADDRESS.fullmatch(query):
         query, url = "", query
     if not query and not url:
-        query, url = _of_message(context.message)
+        query, url = _from_message(context.message)
     if url:
         yield Progress(f"fetching {_host(url)}")
-        yield _page(*await read(url, context, links=links), section or "", offset)
+        yield _show_page(*await read(url, context, links=links), section or "", offset)
     else:
-        wanted = Query(query[:QUERY_LENGTH], max_results, since)
+        request = Query(query[:QUERY_LENGTH], max_results, since)
         yield Progress("searching the web")
-        yield _results(wanted.text, *await search.search(wanted, settings, context))
+        yield _list_results(request.text, *await search.search(request, settings, context))
 
 
-def _of_message(message: str) -> tuple[str, str]:
+def _from_message(message: str) -> tuple[str, str]:
     """What a call without parameters means: the address in the user's message, else the message itself."""
     found = _ADDRESS.search(message)
     if found:
@@ -92,8 +84,8 @@ def _of_message(message: str) -> tuple[str, str]:
     return one_line(message, QUERY_LENGTH), ""
 
 
-def _results(query: str, found: Found, asked: str, troubles: Sequence[str]) -> Result:
-    head = f"🌐 WEB SEARCH RESULTS for '{one_line(query, 200)}' ({asked})"
+def _list_results(query: str, found: SearchResults, label: str, troubles: Sequence[str]) -> Result:
+    head = f"🌐 WEB SEARCH RESULTS for '{one_line(query, 200)}' ({label})"
     notes = [f"({'; '.join(troubles)})"] if troubles else []
     if not found.hits:
         return Result("\n\n".join([head, *notes, "Nothing was found; try fewer or other words.", *found.hints]))
@@ -108,14 +100,14 @@ def _results(query: str, found: Found, asked: str, troubles: Sequence[str]) -> R
     )
 
 
-def _page(url: str, article: Article, section: str, offset: int) -> Result:
+def _show_page(url: str, article: Article, section: str, offset: int) -> Result:
     text = article.text
     if offset >= len(text):
         raise Refused(f"the page has only {len(text)} characters; ask again with a smaller offset")
-    begin = _section(text, section.strip(), offset) if section.strip() else offset
+    begin = _find_section(text, section.strip(), offset) if section.strip() else offset
     started = f", from character {begin}" if begin else ""
     paid = "\n(The page says that its text is not free; this may be only the beginning.)" if article.paid else ""
-    head = f"{_heading(url, article)}{started}{paid}\n\n"
+    head = f"{_page_heading(url, article)}{started}{paid}\n\n"
     return Result(
         head + text[begin : begin + TEXT_MOST],
         citations=[Citation(url, article.title or url, url)],
@@ -124,27 +116,27 @@ def _page(url: str, article: Article, section: str, offset: int) -> Result:
     )
 
 
-def _section(text: str, wanted: str, offset: int) -> int:
+def _find_section(text: str, words: str, offset: int) -> int:
     """Where the first heading, else the first line, with these words begins."""
     headings = list(_HEADING.finditer(text, offset))
-    found = next((one for one in headings if wanted.lower() in one[1].lower()), None)
-    found = found or re.compile(re.escape(wanted), re.IGNORECASE).search(text, offset)
+    found = next((one for one in headings if words.lower() in one[1].lower()), None)
+    found = found or re.compile(re.escape(words), re.IGNORECASE).search(text, offset)
     if found:
         return text.rfind("\n", 0, found.start()) + 1
     there = "; ".join(one[1][:80] for one in headings[:20])
     known = f"headings: {there}" if there else "it has no headings; go on by offset"
-    raise Refused(f"the page has no {one_line(wanted, 80)!r} behind character {offset}; {known}"[:400])
+    raise Refused(f"the page has no {one_line(words, 80)!r} after character {offset}; {known}"[:400])
 
 
 def _host(url: str) -> str:
     return url.rpartition("://")[2].partition("/")[0].rpartition("@")[2].removeprefix("www.")[:100]
 
 
-def _heading(url: str, article: Article) -> str:
+def _page_heading(url: str, article: Article) -> str:
     host = _host(url)
     dated = f", {article.date}" if article.date else ""
     by = [f"by {article.author}"] if article.author else []
-    said = f"{host}\n{article.author}\n{article.title}".lower()
-    of = [article.site] if article.site and article.site.lower() not in said else []
+    shown = f"{host}\n{article.author}\n{article.title}".lower()
+    of = [article.site] if article.site and article.site.lower() not in shown else []
     first = f"🌐 WEB PAGE '{article.title or host}' ({host}{dated})"
     return "\n".join([first, " · ".join([url, *by, *of])])

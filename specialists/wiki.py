@@ -12,10 +12,9 @@ from brain import Context, Progress, Refused, Result, specialist
 from specialists._kit.terms import telling
 from specialists._wiki import answer, zim
 from specialists._wiki.api import Api, ApiError
-from specialists._wiki.article import Article, Section
+from specialists._wiki.article import Article, Hit, Page, Section, Source
 from specialists._wiki.mediawiki import MediaWiki
-from specialists._wiki.names import Offline, Online, WikiSettings, chosen, problem, zim_files
-from specialists._wiki.source import Hit, Page, Source
+from specialists._wiki.names import OfflineWiki, OnlineWiki, WikiSettings, choose_wiki, find_problem, zim_files
 
 HITS_TRIED = 3
 WORDS_LENGTH = 300
@@ -28,21 +27,19 @@ _OF_WIKIS = frozenset({
 _ADDRESS = re.compile(r"https?://(?P<language>[\w-]{2,15})(?:\.m)?\.wikipedia\.org/wiki/(?P<title>[^?]+)(?:\?.*)?")
 
 
-def _needs(*, settings: WikiSettings) -> str | None:
-    return problem(settings)
-
-
 async def _health(*, settings: WikiSettings, context: Context) -> str | None:
     """Whether the default wiki answers and the offline ones can be read."""
-    wikis = [chosen(name, None, settings) for name in (settings.default, *zim_files(settings))]
+    wikis = [choose_wiki(name, None, settings) for name in (settings.default, *zim_files(settings))]
     for wiki in wikis:
-        trouble = await (zim.Zim(wiki).trouble() if isinstance(wiki, Offline) else _trouble(wiki, settings, context))
+        trouble = await (
+            zim.Zim(wiki).find_problem() if isinstance(wiki, OfflineWiki) else _find_problem(wiki, settings, context)
+        )
         if trouble:
             return trouble
     return None
 
 
-async def _trouble(wiki: Online, settings: WikiSettings, context: Context) -> str | None:
+async def _find_problem(wiki: OnlineWiki, settings: WikiSettings, context: Context) -> str | None:
     try:
         await Api(wiki, context, settings.contact).query(meta="siteinfo", siprop="general")
     except Refused as refusal:
@@ -58,7 +55,7 @@ async def _trouble(wiki: Online, settings: WikiSettings, context: Context) -> st
     timeout=20,
     cache_seconds=600,
     settings=WikiSettings,
-    needs=_needs,
+    needs=find_problem,
     health=_health,
     tags=("web", "wikipedia", "encyclopedia"),
     examples=(
@@ -91,49 +88,49 @@ async def wiki(
         page, language = unquote(address["title"]), address["language"]
     source = _source(wiki, language, settings, context)
     yield Progress(f"asking {source.label}")
-    where = "".join(f', {key}="{said}"' for key, said in (("wiki", wiki), ("language", language)) if said)
-    title, _, anchor = _line((page or "").replace("_", " ")).partition("#")
-    wanted = ("" if section is None else str(section).strip()) or anchor or None
-    words = _line(query or "")
+    where = "".join(f', {key}="{value}"' for key, value in (("wiki", wiki), ("language", language)) if value)
+    title, _, anchor = _one_line((page or "").replace("_", " ")).partition("#")
+    section_name = ("" if section is None else str(section).strip()) or anchor or None
+    words = _one_line(query or "")
     if title:
         found = await source.page(title)
         if found is None:
             raise answer.no_page(source.label, title, await source.nearest(title))
-        yield await _read(source, replace(found, where=where), wanted, offset)
+        yield await _read(source, replace(found, where=where), section_name, offset)
         return
     if not words:
         raise Refused("say what to look for: query for a search, or page for the exact title of a page")
-    best, others = await _searched(source, words, verbatim=words == _line(context.message))
+    best, others = await _search(source, words, verbatim=words == _one_line(context.message))
     best = replace(best, where=where)
-    if wanted is not None or offset is not None or best.fragment:
-        yield await _read(source, best, wanted, offset)
+    if section_name is not None or offset is not None or best.fragment:
+        yield await _read(source, best, section_name, offset)
     else:
-        yield await _introduced(source, best, others)
+        yield await _introduce(source, best, others)
 
 
-def _line(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())[:WORDS_LENGTH]
 
 
 def _source(name: str | None, language: str | None, settings: WikiSettings, context: Context) -> Source:
-    found = chosen(name, language, settings)
-    if isinstance(found, Offline):
+    found = choose_wiki(name, language, settings)
+    if isinstance(found, OfflineWiki):
         return zim.Zim(found)
     home = None if found.trusted else found.api.replace("/w/api.php", "/wiki/")
     return MediaWiki(found.label, Api(found, context, settings.contact, [*zim_files(settings)]), home)
 
 
-async def _searched(source: Source, words: str, *, verbatim: bool) -> tuple[Page, Sequence[Hit]]:
+async def _search(source: Source, words: str, *, verbatim: bool) -> tuple[Page, Sequence[Hit]]:
     """The best page and the others: the one of exactly this title, else the first one found.
 
     What a user said word for word is rather searched by what it is about.
     """
     found = await source.search(words)
-    told = _without_asking(words)
-    if found.page is None and told != words and (verbatim or not found.hits):
-        again = await source.search(told)
+    subject = _subject_of(words)
+    if found.page is None and subject != words and (verbatim or not found.hits):
+        again = await source.search(subject)
         found = again if again.page or again.hits else found
-    best = found.page or await _first(
+    best = found.page or await _first_existing(
         source, sorted(found.hits, key=lambda hit: hit.title.casefold() != words.casefold())
     )
     if best is None:
@@ -142,7 +139,7 @@ async def _searched(source: Source, words: str, *, verbatim: bool) -> tuple[Page
     return best, [hit for hit in found.hits if hit.title != best.title]
 
 
-async def _first(source: Source, hits: Sequence[Hit]) -> Page | None:
+async def _first_existing(source: Source, hits: Sequence[Hit]) -> Page | None:
     """The first page that exists; an index may know some that were deleted."""
     for hit in hits[:HITS_TRIED]:
         if page := await source.page(hit.title):
@@ -150,33 +147,36 @@ async def _first(source: Source, hits: Sequence[Hit]) -> Page | None:
     return None
 
 
-async def _introduced(source: Source, page: Page, others: Sequence[Hit]) -> Result:
+async def _introduce(source: Source, page: Page, others: Sequence[Hit]) -> Result:
     """The best page of a search; what it may mean when it only lists others."""
     article = await source.introduction(page)
     if article.disambiguation and article.choices:
         return answer.choices(source.label, page, article)
-    return answer.found(source.label, page, article, others)
+    return answer.search_result(source.label, page, article, others)
 
 
-def _without_asking(words: str) -> str:
+def _subject_of(words: str) -> str:
     """A question as words to look for; signs such as those of `C#` are kept."""
-    kept = set(telling(words)) - _OF_WIKIS or set(telling(words))
-    return " ".join(word.rstrip(",;:?!") for word in words.split() if kept.intersection(telling(word))).rstrip(".")
+    telling_words = set(telling(words)) - _OF_WIKIS or set(telling(words))
+    shown = (word.rstrip(",;:?!") for word in words.split() if telling_words.intersection(telling(word)))
+    return " ".join(shown).rstrip(".")
 
 
-async def _read(source: Source, page: Page, wanted: str | None, offset: int | None) -> Result:
+async def _read(source: Source, page: Page, section_name: str | None, offset: int | None) -> Result:
     """A page that exists: a section of it, all of it from an offset on, or its beginning."""
     article = await source.article(page)
-    section = article.find(wanted) if wanted is not None else None
-    if wanted is not None and section is None:
-        raise answer.no_section(page, article, wanted)
-    if wanted is None and offset is None:
+    section = article.find(section_name) if section_name is not None else None
+    if section_name is not None and section is None:
+        raise answer.no_section(page, article, section_name)
+    if section_name is None and offset is None:
         if article.disambiguation and article.choices:
             return answer.choices(source.label, page, article)
         section = article.find(page.fragment) if page.fragment else None
         if section is None:
-            return answer.beginning(source.label, page, article)
-    return answer.passage(source.label, page, await _text(source, page, article, section), section, max(0, offset or 0))
+            return answer.page_result(source.label, page, article)
+    return answer.passage_result(
+        source.label, page, await _text(source, page, article, section), section, max(0, offset or 0)
+    )
 
 
 async def _text(source: Source, page: Page, article: Article, section: Section | None) -> str:

@@ -50,7 +50,7 @@ async def read(url: str, context: Context, *, links: bool) -> tuple[str, Article
         page = await context.fetch(
             url, types=TYPES, most=PAGE_BYTES_MOST, seconds=min(FETCH_SECONDS, context.seconds_left)
         )
-        article = await _article(page.good(), context.seconds_left - ANSWERING_SECONDS, links=links)
+        article = await _read_page(page.good(), context.seconds_left - ANSWERING_SECONDS, links=links)
         if not article.refresh or len(article.text) >= 250 or article.refresh == page.url:
             break
         url = article.refresh
@@ -61,59 +61,59 @@ async def read(url: str, context: Context, *, links: bool) -> tuple[str, Article
     return page.url, article
 
 
-async def _article(page: Page, seconds: float, *, links: bool) -> Article:
+async def _read_page(page: Page, seconds: float, *, links: bool) -> Article:
     if page.type == "application/pdf" or page.body.startswith(b"%PDF-"):
-        return await _pdf(page, seconds)
-    text = await asyncio.to_thread(decoded, page)
+        return await _read_pdf(page, seconds)
+    text = await asyncio.to_thread(decode, page)
     if page.type in _FEEDS and _FEED.match(text):
-        return await _by_program("feed", text, page, seconds, links=links)
+        return await _run_reader("feed", text, page, seconds, links=links)
     if page.type in _HTML or (page.type in _FEEDS and _XHTML.match(text)):
-        return await _by_program("html", text, page, seconds, links=links)
-    return await asyncio.to_thread(_plain, page, text)
+        return await _run_reader("html", text, page, seconds, links=links)
+    return await asyncio.to_thread(_read_text, page, text)
 
 
-async def _by_program(first: str, text: str, page: Page, seconds: float, *, links: bool) -> Article:
+async def _run_reader(first: str, text: str, page: Page, seconds: float, *, links: bool) -> Article:
     """What a child process makes of it; what it makes in a simpler way of a page that was too much for it."""
-    fed, end = text[:HTML_MOST].encode("utf-8", "replace"), time.monotonic() + seconds
+    data, end = text[:HTML_MOST].encode("utf-8", "replace"), time.monotonic() + seconds
     for way in list(WAYS)[list(WAYS).index(first) :]:
-        asked, left = {"way": way, "url": page.url, "links": links}, end - time.monotonic()
+        request, left = {"way": way, "url": page.url, "links": links}, end - time.monotonic()
         with suppress(Ended):
-            found = await run_isolated("_web.extract", asked, fed, limits=Limits(WAYS[way]), seconds=left)
-            article = msgspec.convert(found, Article)
+            fields = await run_isolated("_web.extract", request, data, limits=Limits(WAYS[way]), seconds=left)
+            article = msgspec.convert(fields, Article)
             return article if len(text) <= HTML_MOST else replace(article, text=f"{article.text}\n\n{_CUT}")
     raise Refused(f"the page at {_host(page)} could not be read in time; try another source")
 
 
-def decoded(page: Page) -> str:
+def decode(page: Page) -> str:
     """The text of a page; when it is not in the encoding it claims, or claims none, in the likeliest one."""
     text = page.text
-    begun = text.find("\ufffd")
-    sample = text[max(0, begun - _SAMPLE) : begun + _SAMPLE]
-    if begun < 0 or sample.count("\ufffd") * 2 <= sum(not char.isascii() for char in sample):
+    broken_at = text.find("\ufffd")
+    sample = text[max(0, broken_at - _SAMPLE) : broken_at + _SAMPLE]
+    if broken_at < 0 or sample.count("\ufffd") * 2 <= sum(not char.isascii() for char in sample):
         return text
     return page.body.decode(guess_encoding(page.body), "replace")
 
 
-def _plain(page: Page, text: str) -> Article:
+def _read_text(page: Page, text: str) -> Article:
     """A text as it is; JSON with a value a line, so that it can be cut well."""
     if "json" in page.type:
         try:
             text = msgspec.json.format(page.body, indent=1).decode("utf-8", "replace")
         except (msgspec.DecodeError, RecursionError, ValueError):
-            text = decoded(page)
+            text = decode(page)
     return Article(title=_name(page), text=tidy(text[:TEXT_MOST]))
 
 
-async def _pdf(page: Page, seconds: float) -> Article:
+async def _read_pdf(page: Page, seconds: float) -> Article:
     """The text layer of a PDF, page by page."""
     name = _name(page)
-    found = await reader.pages(page.body, name=name, wanted=range(1, PDF_PAGES_MOST + 1), seconds=seconds)
-    there = range(1, min(found.count, PDF_PAGES_MOST) + 1)
-    texts = {number: found.texts.get(number) for number in there}
+    fields = await reader.pages(page.body, name=name, wanted=range(1, PDF_PAGES_MOST + 1), seconds=seconds)
+    there = range(1, min(fields.count, PDF_PAGES_MOST) + 1)
+    texts = {number: fields.texts.get(number) for number in there}
     if not any(text and text.strip() for text in texts.values()):
         raise Refused(f"the PDF '{name}' is a scan without text; ask the user to attach it, so that ocr can read it")
-    pages = [f"## Page {number} of {found.count}\n\n{text or '(not readable)'}" for number, text in texts.items()]
-    if found.count > len(there):
+    pages = [f"## Page {number} of {fields.count}\n\n{text or '(not readable)'}" for number, text in texts.items()]
+    if fields.count > len(there):
         pages.append(f"(Only the first {len(there)} pages are given.)")
     return Article(title=name, text=tidy("\n\n".join(pages)[:TEXT_MOST]))
 

@@ -79,14 +79,14 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResults:
     """What a backend found, perhaps nothing; `hints` are its own answers and corrections."""
 
     hits: Sequence[Hit]
     hints: Sequence[str] = ()
 
 
-Ask = Callable[[Query, WebSettings, Context], Awaitable[Found]]
+Search = Callable[[Query, WebSettings, Context], Awaitable[SearchResults]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,10 @@ class Backend:
 
     name: str
     label: str
-    ask: Ask
+    search: Search
 
 
-def backends(settings: WebSettings) -> list[Backend]:
+def available_backends(settings: WebSettings) -> list[Backend]:
     """Those that are configured and wanted, in the order in which they are asked."""
     there = {"searxng": bool(settings.searxng), "brave": bool(settings.brave_key), "ddgs": has_ddgs()}
     wanted = there if settings.backend == "auto" else (settings.backend,)
@@ -109,32 +109,32 @@ def has_ddgs() -> bool:
     return importlib.util.find_spec("ddgs") is not None
 
 
-def misconfigured(settings: WebSettings) -> str | None:
+def find_problem(settings: WebSettings) -> str | None:
     """What the operator has set that cannot work."""
     for name, value in (("SEARXNG", settings.searxng), ("BRAVE_URL", settings.brave_url)):
         if value and not re.match(r"https?://[\w.\[\]:-]+", value):
             return f"BRAIN_SPECIALIST_WEB_{name} is no address: it must be one such as http://127.0.0.1:8888"
-    if settings.backend != "auto" and not backends(settings):
+    if settings.backend != "auto" and not available_backends(settings):
         lacking = {"searxng": "set BRAIN_SPECIALIST_WEB_SEARXNG", "brave": "set BRAIN_SPECIALIST_WEB_BRAVE_KEY"}
         remedy = lacking.get(settings.backend, "pip install 'brain-sse[web]'")
         return f"the search backend {settings.backend} is wanted and not there: {remedy}"
     return None
 
 
-async def search(query: Query, settings: WebSettings, context: Context) -> tuple[Found, str, Sequence[str]]:
+async def search(query: Query, settings: WebSettings, context: Context) -> tuple[SearchResults, str, Sequence[str]]:
     """What the first backend that found something found, its label, and what was wrong with those before it.
 
     Raises:
         Refused: when there is no backend, or none could search.
     """
-    asked = backends(settings)
-    if not asked:
+    chosen = available_backends(settings)
+    if not chosen:
         raise Refused(NO_BACKEND)
     troubles: list[str] = []
-    empty: list[tuple[str, Found]] = []
-    for backend in asked:
+    empty: list[tuple[str, SearchResults]] = []
+    for backend in chosen:
         try:
-            found = await backend.ask(query, settings, context)
+            found = await backend.search(query, settings, context)
         except Refused as refusal:
             troubles.append(f"{backend.label} {refusal.reason}")
             continue
@@ -144,29 +144,29 @@ async def search(query: Query, settings: WebSettings, context: Context) -> tuple
     if not empty:
         raise Refused(f"the search failed: {'; '.join(troubles)}. Read a known page by url, or go on without it"[:400])
     hints = [hint for _, found in empty for hint in found.hints]
-    return Found((), hints), " and ".join(label for label, _ in empty), troubles
+    return SearchResults((), hints), " and ".join(label for label, _ in empty), troubles
 
 
-async def _searxng(query: Query, settings: WebSettings, context: Context) -> Found:
+async def _searxng(query: Query, settings: WebSettings, context: Context) -> SearchResults:
     page = await _searxng_page(query.text, query.since, settings, context)
     answer = _json(page)
-    hits = _hits(answer.get("results"), query.most, "title", "url", "content", ("pubdate", "publishedDate"))
-    unresponsive = list(filter(None, map(_reason, _list(answer.get("unresponsive_engines"))[:10])))
+    hits = _read_hits(answer.get("results"), query.most, "title", "url", "content", ("pubdate", "publishedDate"))
+    unresponsive = list(filter(None, map(_reason, _as_list(answer.get("unresponsive_engines"))[:10])))
     if not hits and unresponsive:
         raise Refused(f"found nothing, since its engines failed ({', '.join(unresponsive)[:150]})")
-    answers = [one.get("answer") if isinstance(one, dict) else one for one in _list(answer.get("answers"))]
-    hints = [f"Answer: {said}" for one in answers[:2] if (said := _cleaned(one, SNIPPET_LENGTH))]
-    related = [*_list(answer.get("corrections")), *_list(answer.get("suggestions"))][:5]
-    if named := [said for one in related if (said := _cleaned(one, 80))]:
+    answers = [one.get("answer") if isinstance(one, dict) else one for one in _as_list(answer.get("answers"))]
+    hints = [f"Answer: {said}" for one in answers[:2] if (said := _clean(one, SNIPPET_LENGTH))]
+    related = [*_as_list(answer.get("corrections")), *_as_list(answer.get("suggestions"))][:5]
+    if named := [said for one in related if (said := _clean(one, 80))]:
         hints.append(f"Related searches: {', '.join(named)}")
-    return Found(hits, hints)
+    return SearchResults(hits, hints)
 
 
 async def _searxng_page(text: str, since: Since | None, settings: WebSettings, context: Context) -> Page:
     """Its answer in JSON; the status is 200, or 400 when there was nothing to search."""
     base = settings.searxng.rstrip("/").removesuffix("/search")
     params = {"q": text, "format": "json", **({"time_range": since} if since else {})}
-    page = await _fetched(f"{base}/search", params, {}, settings.searxng, context)
+    page = await _fetch(f"{base}/search", params, {}, settings.searxng, context)
     if page.status == 403:
         raise Refused("has JSON switched off: the operator must add json to search.formats in its settings.yml")
     if page.status == 429:
@@ -176,12 +176,12 @@ async def _searxng_page(text: str, since: Since | None, settings: WebSettings, c
     return page
 
 
-async def _brave(query: Query, settings: WebSettings, context: Context) -> Found:
+async def _brave(query: Query, settings: WebSettings, context: Context) -> SearchResults:
     characters, words = _BRAVE_QUERY
     params: dict[str, str | int] = {"q": " ".join(query.text.split()[:words])[:characters], "count": query.most}
     if query.since:
         params["freshness"] = f"p{query.since[0]}"
-    page = await _fetched(
+    page = await _fetch(
         settings.brave_url, params, {"X-Subscription-Token": settings.brave_key}, settings.brave_url, context
     )
     if page.status in (401, 403, 422):
@@ -192,11 +192,11 @@ async def _brave(query: Query, settings: WebSettings, context: Context) -> Found
         raise Refused(f"answers with status {page.status}")
     web = _json(page).get("web")
     results = web.get("results") if isinstance(web, dict) else []
-    return Found(_hits(results, query.most, "title", "url", "description", ("page_age",)))
+    return SearchResults(_read_hits(results, query.most, "title", "url", "description", ("page_age",)))
 
 
-async def _ddgs(query: Query, settings: WebSettings, context: Context) -> Found:
-    asked = {
+async def _ddgs(query: Query, settings: WebSettings, context: Context) -> SearchResults:
+    chosen = {
         "query": query.text,
         "most": query.most,
         "since": query.since and query.since[0],
@@ -204,12 +204,12 @@ async def _ddgs(query: Query, settings: WebSettings, context: Context) -> Found:
     }
     seconds = _seconds(context, DDGS_SECONDS)
     try:
-        answer = await run_isolated("_web.ddgs_search", asked, limits=DDGS_LIMITS, seconds=seconds)
+        answer = await run_isolated("_web.ddgs_search", chosen, limits=DDGS_LIMITS, seconds=seconds)
     except Ended:
         answer = {"trouble": "late"}
     if "trouble" in answer:
         raise Refused(_DDGS_TROUBLES[answer["trouble"]])
-    return Found(_hits(answer.get("hits"), query.most, "title", "url", "snippet", ()))
+    return SearchResults(_read_hits(answer.get("hits"), query.most, "title", "url", "snippet", ()))
 
 
 BACKENDS = (Backend("searxng", "SearXNG", _searxng), Backend("brave", "Brave", _brave), Backend("ddgs", "ddgs", _ddgs))
@@ -217,21 +217,21 @@ BACKENDS = (Backend("searxng", "SearXNG", _searxng), Backend("brave", "Brave", _
 
 async def health(settings: WebSettings, context: Context) -> str | None:
     """What is wrong with the first backend. SearXNG and ddgs are not made to search for it."""
-    asked = backends(settings)
-    if not asked:
+    chosen = available_backends(settings)
+    if not chosen:
         return NO_BACKEND
     try:
-        if asked[0].name == "searxng":
+        if chosen[0].name == "searxng":
             _json(await _searxng_page("", None, settings, context))
-        if asked[0].name == "brave":
+        if chosen[0].name == "brave":
             await _brave(Query("brain", 1), settings, context)
     except Refused as refusal:
         cause = f" ({refusal.__cause__.reason})" if isinstance(refusal.__cause__, Refused) else ""
-        return f"{asked[0].label} {refusal.reason}{cause}"
+        return f"{chosen[0].label} {refusal.reason}{cause}"
     return None
 
 
-async def _fetched(url: str, params: dict[str, Any], headers: dict[str, str], trusted: str, context: Context) -> Page:
+async def _fetch(url: str, params: dict[str, Any], headers: dict[str, str], trusted: str, context: Context) -> Page:
     """An answer of the operator's server, whose name is nobody's business."""
     try:
         return await context.fetch(
@@ -261,19 +261,19 @@ def _json(page: Page) -> dict[str, Any]:
     return answer
 
 
-def _hits(results: Any, most: int, title: str, url: str, snippet: str, dates: Sequence[str]) -> list[Hit]:
+def _read_hits(results: Any, most: int, title: str, url: str, snippet: str, dates: Sequence[str]) -> list[Hit]:
     """The results with an address, each address once."""
     hits: dict[str, Hit] = {}
-    for one in _list(results)[:RESULTS_LOOKED_AT]:
+    for one in _as_list(results)[:RESULTS_LOOKED_AT]:
         address = one.get(url) if isinstance(one, dict) else None
         if isinstance(address, str) and re.match(r"https?://[^\s<>\"]+\Z", address) and len(address) <= URL_LENGTH:
-            named = _cleaned(one.get(title), TITLE_LENGTH) or address
+            named = _clean(one.get(title), TITLE_LENGTH) or address
             date = next((found[0] for key in dates if (found := _DATE.match(str(one.get(key))))), "")
-            hits.setdefault(address, Hit(named, address, _cleaned(one.get(snippet), SNIPPET_LENGTH), date))
+            hits.setdefault(address, Hit(named, address, _clean(one.get(snippet), SNIPPET_LENGTH), date))
     return list(hits.values())[:most]
 
 
-def _cleaned(text: Any, most: int) -> str:
+def _clean(text: Any, most: int) -> str:
     """One line of plain text, without tags and entities, cut between words."""
     if not isinstance(text, str):
         return ""
@@ -283,8 +283,8 @@ def _cleaned(text: Any, most: int) -> str:
 def _reason(engine: Any) -> str:
     """An engine that failed, and why: SearXNG gives pairs."""
     parts = engine[:2] if isinstance(engine, list) else [engine]
-    return ": ".join(filter(None, (_cleaned(part, 40) for part in parts)))
+    return ": ".join(filter(None, (_clean(part, 40) for part in parts)))
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

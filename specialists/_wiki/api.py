@@ -12,7 +12,7 @@ from importlib.metadata import version
 from typing import Any
 
 from brain import Context, Page, Refused
-from specialists._wiki.names import Online
+from specialists._wiki.names import OnlineWiki
 
 WAITS_MOST = 2
 """How often a wiki may ask to come back later."""
@@ -31,7 +31,7 @@ _CODE = re.compile(r"[A-Za-z0-9_-]{1,50}")
 Json = Mapping[str, Any]
 
 
-class Later(Refused):
+class TryLater(Refused):
     """The wiki asks to come back when this call is over."""
 
 
@@ -51,7 +51,7 @@ class Api:
         offline: names of offline wikis, to be asked in its place.
     """
 
-    def __init__(self, wiki: Online, context: Context, contact: str, offline: Sequence[str] = ()) -> None:
+    def __init__(self, wiki: OnlineWiki, context: Context, contact: str, offline: Sequence[str] = ()) -> None:
         self._wiki = wiki
         self._context = context
         self._instead = f'ask with wiki="{offline[0]}", which is offline' if offline else "name another wiki"
@@ -60,37 +60,39 @@ class Api:
     async def query(self, **params: str | int) -> Json:
         """What `action=query` answers, all batches of it in one; raises `ApiError`."""
         found: dict[str, Any] = {}
-        go_on: Json = {}
+        continuation: Json = {}
         for _ in range(BATCHES_MOST):
-            answer = await self.ask(action="query", **{**params, **go_on})
-            _merge(found, mapping(mapping(answer).get("query")))
-            said = mapping(mapping(answer).get("continue"))
-            go_on = {key: value for key, value in said.items() if isinstance(value, str | int)}
-            if not go_on or "batchcomplete" in answer:
+            answer = await self.request(action="query", **{**params, **continuation})
+            _merge(found, mapping_of(mapping_of(answer).get("query")))
+            value = mapping_of(mapping_of(answer).get("continue"))
+            continuation = {key: value for key, value in value.items() if isinstance(value, str | int)}
+            if not continuation or "batchcomplete" in answer:
                 break
         return found
 
-    async def ask(self, **params: str | int) -> Any:
+    async def request(self, **params: str | int) -> Any:
         """One answer; waits, twice at most, when the wiki asks for it. Raises `ApiError` and `Refused`."""
-        answer, wait = await self._once(params)
+        answer, delay = await self._request_once(params)
         for _ in range(WAITS_MOST):
-            if wait is None or wait > self._seconds_left:
+            if delay is None or delay > self._seconds_left:
                 break
-            await asyncio.sleep(wait)
-            answer, wait = await self._once(params)
-        if wait is None:
+            await asyncio.sleep(delay)
+            answer, delay = await self._request_once(params)
+        if delay is None:
             return answer
-        said = f"wait {wait:.0f} seconds" if wait > 1 else "come back later"
-        raise Later(f"{self._name} is busy and asks to {said}; go on without it, or tell the user to try again later")
+        value = f"wait {delay:.0f} seconds" if delay > 1 else "come back later"
+        raise TryLater(
+            f"{self._name} is busy and asks to {value}; go on without it, or tell the user to try again later"
+        )
 
-    async def _once(self, params: Mapping[str, str | int]) -> tuple[Any, float | None]:
+    async def _request_once(self, params: Mapping[str, str | int]) -> tuple[Any, float | None]:
         """An answer, and in how many seconds to ask again if that was none."""
-        page = await self._fetched(params)
-        pause = _pause(page.headers.get("retry-after", ""))
+        page = await self._fetch(params)
+        pause = _parse_retry_after(page.headers.get("retry-after", ""))
         if page.status in _LATER:
             return {}, pause
         if page.status != 200:
-            raise Refused(self._trouble(page.status))
+            raise Refused(self._describe_status(page.status))
         try:
             answer = page.json()
         except Refused:
@@ -99,14 +101,14 @@ class Api:
             return answer, None
         if not isinstance(answer, dict):
             raise Refused(f"{self._name} did not answer with data; go on without it, or {self._instead}")
-        code = _error(answer)
+        code = _error_code(answer)
         if code in _LATER_CODES:
             return {}, pause
         if code is not None:
             raise ApiError(code if isinstance(code, str) and _CODE.fullmatch(code) else "unknown")
         return answer, None
 
-    async def _fetched(self, params: Mapping[str, str | int]) -> Page:
+    async def _fetch(self, params: Mapping[str, str | int]) -> Page:
         try:
             return await self._context.fetch(
                 self._wiki.api,
@@ -123,7 +125,7 @@ class Api:
                 f"go on without it, or {self._instead}"
             ) from None
 
-    def _trouble(self, status: int) -> str:
+    def _describe_status(self, status: int) -> str:
         if status in (401, 403):
             return f"{self._name} does not let programs read it; go on without it, or {self._instead}"
         if status in (404, 410):
@@ -139,11 +141,11 @@ class Api:
         return self._context.seconds_left - SPARE_SECONDS
 
 
-def mapping(value: Any) -> Json:
+def mapping_of(value: Any) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def listed(value: Any) -> list[Json]:
+def objects_of(value: Any) -> list[Json]:
     """The objects of a list, or, as the older format has them, of a mapping."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [item for item in items if isinstance(item, dict)]
@@ -158,8 +160,8 @@ def text_of(value: Any) -> str:
 
 def _merge(found: dict[str, Any], more: Json) -> None:
     """Adds a batch: pages are completed, other things kept as they came first."""
-    pages = listed(found.get("pages"))
-    for page in listed(more.get("pages")):
+    pages = objects_of(found.get("pages"))
+    for page in objects_of(more.get("pages")):
         known = next((one for one in pages if one.get("title") == page.get("title")), None)
         if isinstance(known, dict):
             known |= {key: value for key, value in page.items() if key not in known}
@@ -170,18 +172,18 @@ def _merge(found: dict[str, Any], more: Json) -> None:
         found["pages"] = pages
 
 
-def _error(answer: dict[str, Any]) -> Any:
+def _error_code(answer: dict[str, Any]) -> Any:
     """The code of what went wrong: in `error`, or in `errors`, as newer formats have it."""
     several = answer.get("errors")
     first = several[0] if isinstance(several, list) and several else answer.get("error")
-    return mapping(first).get("code")
+    return mapping_of(first).get("code")
 
 
-def _pause(said: str) -> float:
+def _parse_retry_after(value: str) -> float:
     """Seconds of a `Retry-After`, which may be a date."""
-    if re.fullmatch(r"\s*\d{1,6}\s*", said):
-        return float(said)
+    if re.fullmatch(r"\s*\d{1,6}\s*", value):
+        return float(value)
     try:
-        return max(0.0, (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds())
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
     except (ValueError, TypeError):
         return WAIT_SECONDS

@@ -20,26 +20,26 @@ def answer(words: Any, _: bytes, __: Tell) -> tuple[Any, bytes]:
     Args:
         words: what is wanted (`check`, `search`, `page`, `nearest`, `html`), the file, a title or words.
     """
-    return _found(*words), b""
+    return _look_up(*words), b""
 
 
-def _found(wanted: str, path: str, term: str) -> Any:
+def _look_up(action: str, path: str, term: str) -> Any:
     from libzim.reader import Archive
 
     archive = Archive(path)
-    if wanted == "search":
+    if action == "search":
         return {"page": _page(archive, term), "hits": _hits(archive, term)}
-    if wanted == "page":
+    if action == "page":
         return _page(archive, term)
-    if wanted == "nearest":
-        return [title for start in (term, term[: max(2, len(term) // 2)]) for title in _suggested(archive, start)]
-    if wanted == "html":
+    if action == "nearest":
+        return [title for start in (term, term[: max(2, len(term) // 2)]) for title in _suggest(archive, start)]
+    if action == "html":
         return _html(archive, term)
     return archive.entry_count
 
 
 def _page(archive: "Archive", title: str) -> dict[str, str] | None:
-    alike = (name for name in _suggested(archive, title) if name.casefold() == title.casefold())
+    alike = (name for name in _suggest(archive, title) if name.casefold() == title.casefold())
     for name in dict.fromkeys((title, title[:1].upper() + title[1:], title.title(), *alike)):
         entry = _entry(archive, name)
         target = _target(entry) if entry is not None else None
@@ -82,13 +82,13 @@ def _html(archive: "Archive", title: str) -> str | None:
 def _hits(archive: "Archive", query: str) -> list[str]:
     """By the words of the texts if the file has an index of them, else by titles."""
     if not archive.has_fulltext_index:
-        return list(dict.fromkeys(_suggested(archive, query)))[:HITS]
+        return list(dict.fromkeys(_suggest(archive, query)))[:HITS]
     from libzim.search import Query, Searcher
 
     return list(dict.fromkeys(_titles(archive, Searcher(archive).search(Query().set_query(query)).getResults(0, HITS))))
 
 
-def _suggested(archive: "Archive", beginning: str) -> Iterator[str]:
+def _suggest(archive: "Archive", beginning: str) -> Iterator[str]:
     from libzim.suggestion import SuggestionSearcher
 
     return _titles(archive, SuggestionSearcher(archive).suggest(beginning).getResults(0, TITLES_MOST))

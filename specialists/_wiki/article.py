@@ -1,10 +1,10 @@
-"""One wiki page as text: its introduction, its facts, its sections by number and name."""
+"""What a wiki answers: its pages, and each page's introduction, facts, and sections by number and name."""
 
 import asyncio
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from brain import Refused
 from specialists._kit.isolated import Ended, Limits, run_isolated
@@ -22,6 +22,49 @@ _MAY_MEAN = re.compile(
     re.IGNORECASE,
 )
 """How pages begin that only list others, where nothing else marks them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page that exists.
+
+    Attributes:
+        url: its canonical address, if it has one.
+        revision, date: of its text; the date is an ISO one.
+        redirected_from: the title that led to it.
+        fragment: the section a redirect points to.
+        introduction: plain text, when the wiki gives it without the page.
+        licence: of the text, in the wiki's words.
+        where: the parameters besides its title by which a model asks for it again, such as `, wiki="own"`.
+    """
+
+    title: str
+    url: str | None = None
+    revision: int | None = None
+    date: str = ""
+    redirected_from: str | None = None
+    fragment: str | None = None
+    introduction: str = ""
+    disambiguation: bool = False
+    licence: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A page that a search found, and a line of it."""
+
+    title: str
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found: the page of exactly that title, if there is one, and others; or words to try instead."""
+
+    page: Page | None = None
+    hits: Sequence[Hit] = field(default_factory=tuple)
+    suggestion: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +110,11 @@ class Article:
     @property
     def text(self) -> str:
         """All of it."""
-        return "\n\n".join(filter(None, (self.introduction, *map(_shown, self.sections[1:]))))
+        return "\n\n".join(filter(None, (self.introduction, *map(_section_markdown, self.sections[1:]))))
 
     def below(self, section: Section) -> str:
         """A section with those within it."""
-        return "\n\n".join(map(_shown, self.within(section)))
+        return "\n\n".join(map(_section_markdown, self.within(section)))
 
     def within(self, section: Section) -> Iterator[Section]:
         """A section and those within it."""
@@ -81,18 +124,44 @@ class Article:
                 return
             yield later
 
-    def find(self, wanted: str) -> Section | None:
+    def find(self, name_or_number: str) -> Section | None:
         """The section of a name, an anchor or a number; of a beginning of a name, if nothing fits better."""
-        name, named = _plain(wanted), self.sections[1:]
+        name, named = _normalize(name_or_number), self.sections[1:]
         for section in named:
-            if name in (_plain(section.title), _plain(section.anchor)):
+            if name in (_normalize(section.title), _normalize(section.anchor)):
                 return section
         for section in named:
-            if section.number == wanted.strip().rstrip("."):
+            if section.number == name_or_number.strip().rstrip("."):
                 return section
         if name in _BEGINNING:
             return self.sections[0]
-        return next((section for section in named if name and _plain(section.title).startswith(name)), None)
+        return next((section for section in named if name and _normalize(section.title).startswith(name)), None)
+
+
+class Source(Protocol):
+    """A wiki."""
+
+    @property
+    def label(self) -> str:
+        """What it is called in answers."""
+
+    async def search(self, query: str) -> Found:
+        """Looks for a title and for words."""
+
+    async def page(self, title: str) -> Page | None:
+        """The page of a title, redirects followed."""
+
+    async def nearest(self, title: str) -> list[str]:
+        """At most five titles like one that does not exist."""
+
+    async def article(self, page: Page) -> Article:
+        """What the page says."""
+
+    async def introduction(self, page: Page) -> Article:
+        """The same, or as much of it as its introduction needs."""
+
+    async def section(self, page: Page, article: Article, index: str) -> Article:
+        """A section of an article that is not whole, with those within it."""
 
 
 async def read(html: str) -> Article:
@@ -103,10 +172,10 @@ async def read(html: str) -> Article:
         )
     except Ended as error:
         raise Refused("this page is built in a way that cannot be read in time; try another page") from error
-    return await asyncio.to_thread(of_reading, reading)
+    return await asyncio.to_thread(article_from_blocks, reading)
 
 
-def of_reading(reading: Mapping[str, Any]) -> Article:
+def article_from_blocks(reading: Mapping[str, Any]) -> Article:
     """An article of what the process said."""
     parts: list[tuple[int, str, str, list[str]]] = [(0, "", "", [])]
     for block in reading["blocks"]:
@@ -119,10 +188,10 @@ def of_reading(reading: Mapping[str, Any]) -> Article:
     made = [(level, title, anchor, "\n\n".join(texts)) for level, title, anchor, texts in parts]
     choices = tuple((title, line) for title, line in reading["choices"])
     marked = reading["disambiguation"] or _lists_others(made[0][3])
-    return Article(_told(_numbered(made)), tuple(reading["facts"]), choices, marked)
+    return Article(_drop_empty(_number_sections(made)), tuple(reading["facts"]), choices, marked)
 
 
-def of_extract(extract: str, *, disambiguation: bool = False) -> Article:
+def article_from_extract(extract: str, *, disambiguation: bool = False) -> Article:
     """An article of a wiki's own plain text, with headings such as `== History ==`."""
     pieces = _PLAIN_HEADING.split(extract)
     made = [(0, "", "", pieces[0].strip())]
@@ -131,20 +200,20 @@ def of_extract(extract: str, *, disambiguation: bool = False) -> Article:
     lists_others = disambiguation or _lists_others(made[0][3])
     lines = [line.strip() for *_, text in made for line in text.splitlines() if line.strip()]
     return Article(
-        _told(_numbered(made)),
+        _drop_empty(_number_sections(made)),
         choices=tuple((line, line) for line in lines[1:]) if lists_others else (),
         disambiguation=lists_others,
     )
 
 
-def of_contents(introduction: Article, entries: Sequence[Mapping[str, Any]]) -> Article:
+def article_from_contents(introduction: Article, entries: Sequence[Mapping[str, Any]]) -> Article:
     """An article of which only the introduction was fetched, and a list of its sections."""
-    found = [_listed(entry) for entry in entries]
+    found = [_parse_entry(entry) for entry in entries]
     first = introduction.sections[0]
     return Article((first, *found), introduction.facts, introduction.choices, introduction.disambiguation, whole=False)
 
 
-def _listed(entry: Mapping[str, Any]) -> Section:
+def _parse_entry(entry: Mapping[str, Any]) -> Section:
     """A section of a wiki's own list, whose titles may hold HTML."""
     level, number, title, anchor, index = (
         " ".join(re.sub(r"<[^<>]{0,500}>", "", str(entry.get(key, ""))).split())[:200]
@@ -153,7 +222,7 @@ def _listed(entry: Mapping[str, Any]) -> Section:
     return Section(int(level) if re.fullmatch("[1-6]", level) else 2, number, title, anchor, "", index)
 
 
-def _numbered(parts: Sequence[tuple[int, str, str, str]]) -> Iterator[Section]:
+def _number_sections(parts: Sequence[tuple[int, str, str, str]]) -> Iterator[Section]:
     """Sections with the numbers of a table of contents, whatever levels of headings a page jumps over."""
     open_levels: list[int] = []
     counts: list[int] = []
@@ -167,20 +236,20 @@ def _numbered(parts: Sequence[tuple[int, str, str, str]]) -> Iterator[Section]:
         yield Section(level, ".".join(map(str, counts[: len(open_levels)])), title, anchor, text)
 
 
-def _told(sections: Iterator[Section]) -> tuple[Section, ...]:
+def _drop_empty(sections: Iterator[Section]) -> tuple[Section, ...]:
     """Without the sections that say nothing, such as those of notes, which are not read."""
-    kept: list[Section] = []
+    filled: list[Section] = []
     below = 7  # the level up to which the next sections above have something to say
     for section in reversed(list(sections)):
         if section.text or section.level < below < 7 or not section.level:
-            kept.append(section)
+            filled.append(section)
             below = section.level
         elif section.level <= below:
             below = 7
-    return tuple(reversed(kept))
+    return tuple(reversed(filled))
 
 
-def _shown(section: Section) -> str:
+def _section_markdown(section: Section) -> str:
     heading = f"{'#' * section.level} {section.title}" if section.level else ""
     return "\n\n".join(filter(None, (heading, section.text)))
 
@@ -189,5 +258,5 @@ def _lists_others(introduction: str) -> bool:
     return _MAY_MEAN.search(introduction[:400]) is not None
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     return " ".join(name.replace("_", " ").casefold().split())

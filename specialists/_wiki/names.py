@@ -40,7 +40,7 @@ LANGUAGES = frozenset({
 
 _NAME = re.compile(r"[\w][\w .-]{0,59}")
 _ADDRESS = re.compile(r"https?://[^\s/@]+(?:/\S*)?")
-_SAID_OTHERWISE = re.compile(r"(?:([\w-]{2,15})\.)?wikipedia\.org")
+_WIKIPEDIA_HOST = re.compile(r"(?:([\w-]{2,15})\.)?wikipedia\.org")
 _BAD_WIKIS = "its setting WIKIS is wrong: it must hold names of wikis with the addresses of their api.php"
 
 
@@ -68,7 +68,7 @@ class WikiSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Online:
+class OnlineWiki:
     """A MediaWiki: its label for the reader, the address of its API, and whether the operator gave it."""
 
     label: str
@@ -77,14 +77,14 @@ class Online:
 
 
 @dataclass(frozen=True, slots=True)
-class Offline:
+class OfflineWiki:
     """A ZIM file."""
 
     label: str
     path: Path
 
 
-def problem(settings: WikiSettings) -> str | None:
+def find_problem(settings: WikiSettings) -> str | None:
     """What is wrong with the settings, in a sentence."""
     try:
         apis = api_addresses(settings)
@@ -115,19 +115,19 @@ def zim_files(settings: WikiSettings) -> Mapping[str, Path]:
     return {path.stem.casefold(): path for path in paths}
 
 
-def chosen(wiki: str | None, language: str | None, settings: WikiSettings) -> Online | Offline:
+def choose_wiki(wiki: str | None, language: str | None, settings: WikiSettings) -> OnlineWiki | OfflineWiki:
     """The wiki that a call means; raises `Refused` with the names there are."""
     apis, files = api_addresses(settings), zim_files(settings)
     name = (wiki or settings.default).strip().casefold()
-    if said := _SAID_OTHERWISE.fullmatch(name):
-        name, language = WIKIPEDIA, language or said[1]
+    if match := _WIKIPEDIA_HOST.fullmatch(name):
+        name, language = WIKIPEDIA, language or match[1]
     if name in apis:
         code = _code(language or settings.language)
         several = "{language}" in apis[name]
         label = f"{name.upper()} ({code})" if several else name.upper()
-        return Online(label, apis[name].replace("{language}", code), apis[name] != WIKIPEDIA_API)
+        return OnlineWiki(label, apis[name].replace("{language}", code), apis[name] != WIKIPEDIA_API)
     if name in files:
-        return Offline(f"{files[name].stem} (offline)", files[name])
+        return OfflineWiki(f"{files[name].stem} (offline)", files[name])
     raise Refused(f"there is no wiki named '{(wiki or '')[:60]}'; there are: {', '.join([*apis, *files])[:250]}")
 
 

@@ -5,10 +5,9 @@ from typing import Any
 
 from brain import Refused
 from specialists._kit.isolated import Ended, Limits, run_isolated
-from specialists._wiki.article import Article, read
-from specialists._wiki.mediawiki import nearest_of
-from specialists._wiki.names import Offline
-from specialists._wiki.source import Found, Hit, Page
+from specialists._wiki.article import Article, Found, Hit, Page, read
+from specialists._wiki.mediawiki import nearest_titles
+from specialists._wiki.names import OfflineWiki
 
 SECONDS = 12.0
 LIMITS = Limits(memory=None)
@@ -18,7 +17,7 @@ MISSING = "offline wikis need an extra, which the operator can add: pip install 
 class Zim:
     """One ZIM file."""
 
-    def __init__(self, wiki: Offline) -> None:
+    def __init__(self, wiki: OfflineWiki) -> None:
         self._wiki = wiki
 
     @property
@@ -26,17 +25,17 @@ class Zim:
         return self._wiki.label
 
     async def search(self, query: str) -> Found:
-        told = await self._asked("search", query)
-        return Found(_page(told["page"]), [Hit(title) for title in told["hits"]])
+        answer = await self._run("search", query)
+        return Found(_page(answer["page"]), [Hit(title) for title in answer["hits"]])
 
     async def page(self, title: str) -> Page | None:
-        return _page(await self._asked("page", title))
+        return _page(await self._run("page", title))
 
     async def nearest(self, title: str) -> list[str]:
-        return nearest_of(title, await self._asked("nearest", title))
+        return nearest_titles(title, await self._run("nearest", title))
 
     async def article(self, page: Page) -> Article:
-        html = await self._asked("html", page.title)
+        html = await self._run("html", page.title)
         if html is None:
             raise Refused(f"'{page.title[:80]}' is too large to be read; try another page")
         return await read(html)
@@ -47,31 +46,31 @@ class Zim:
     async def section(self, page: Page, article: Article, index: str) -> Article:
         raise AssertionError("its articles are whole")
 
-    async def trouble(self) -> str | None:
+    async def find_problem(self) -> str | None:
         """What is wrong with the file, if anything."""
         try:
-            await self._asked("check", "")
+            await self._run("check", "")
         except Refused as refusal:
             return refusal.reason.partition(";")[0]
         return None
 
-    async def _asked(self, wanted: str, term: str) -> Any:
+    async def _run(self, action: str, term: str) -> Any:
         if importlib.util.find_spec("libzim") is None:
             raise Refused(MISSING)
-        asked = [wanted, str(self._wiki.path), term]
+        request = [action, str(self._wiki.path), term]
         try:
-            return await run_isolated("_wiki.archive", asked, limits=LIMITS, seconds=SECONDS)
+            return await run_isolated("_wiki.archive", request, limits=LIMITS, seconds=SECONDS)
         except Ended as error:
             reason = f"{self.label} cannot be read; go on without it, its file is missing or damaged"
             raise Refused(reason) from error
 
 
-def _page(told: dict[str, str] | None) -> Page | None:
-    if told is None:
+def _page(answer: dict[str, str] | None) -> Page | None:
+    if answer is None:
         return None
     return Page(
-        told["title"],
-        date=told["date"][:10],
-        redirected_from=told["redirected_from"] or None,
-        licence=told["licence"][:80],
+        answer["title"],
+        date=answer["date"][:10],
+        redirected_from=answer["redirected_from"] or None,
+        licence=answer["licence"][:80],
     )

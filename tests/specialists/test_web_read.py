@@ -17,7 +17,7 @@ from brain import Page, Progress, Refused
 from brain.plugins.executor import Answer, Failure
 from brain.prompts.blocks import result_block, result_text
 from specialists._web import page
-from specialists._web.page import decoded
+from specialists._web.page import decode
 from specialists._web.search import WebSettings
 from specialists.web import web
 
@@ -104,8 +104,8 @@ def test_a_section_is_where_reading_begins() -> None:
         assert begun("do IT") == "Do it.\n\n## Limits\n\nNone known."
         assert begun("introduction").startswith("Introduction with")
         told = refusal(web, {"url": url, "section": "Zebra\n(x+)+$"}, at(server))
-        assert told == "the page has no 'Zebra (x+)+$' behind character 0; headings: Ferry; Setup; Limits"
-        assert "has no 'Setup' behind character 60" in refusal(
+        assert told == "the page has no 'Zebra (x+)+$' after character 0; headings: Ferry; Setup; Limits"
+        assert "has no 'Setup' after character 60" in refusal(
             web, {"url": url, "section": "Setup", "offset": 60}, at(server)
         )
 
@@ -208,7 +208,7 @@ def test_other_kinds_are_refused(kind: str) -> None:
 )
 def test_pages_come_in_their_encoding(encoding: str, charset: str | None, meta: str, words: str) -> None:
     body = html(f"<p>{words}. {LONG}</p>", meta).encode(encoding)
-    assert words in decoded(Page("https://example.org/", 200, "text/html", {}, body, charset))
+    assert words in decode(Page("https://example.org/", 200, "text/html", {}, body, charset))
 
 
 @pytest.mark.parametrize(
@@ -221,12 +221,12 @@ def test_pages_come_in_their_encoding(encoding: str, charset: str | None, meta: 
 )
 def test_pages_that_do_not_say_their_encoding(encoding: str, words: str) -> None:
     body = html(f"<p>{words * 8}</p>").encode(encoding)
-    assert words.strip() in decoded(Page("https://example.org/", 200, "text/html", {}, body))
+    assert words.strip() in decode(Page("https://example.org/", 200, "text/html", {}, body))
 
 
 def test_without_the_extra_the_likeliest_encoding_is_that_of_western_europe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "charset_normalizer", None)
-    assert decoded(Page("https://example.org/", 200, "text/html", {}, "Größe".encode("cp1252"))) == "Größe"
+    assert decode(Page("https://example.org/", 200, "text/html", {}, "Größe".encode("cp1252"))) == "Größe"
 
 
 def test_the_encoding_of_the_header_and_of_no_header_reach_the_reader() -> None:
@@ -236,7 +236,7 @@ def test_the_encoding_of_the_header_and_of_no_header_reach_the_reader() -> None:
 
 def test_one_broken_byte_does_not_change_the_encoding() -> None:
     body = html(f"<p>Grüße aus Łódź. {LONG}</p>").encode() + b"<p>\xff</p>"
-    assert "Grüße aus Łódź" in decoded(Page("https://example.org/", 200, "text/html", {}, body))
+    assert "Grüße aus Łódź" in decode(Page("https://example.org/", 200, "text/html", {}, body))
 
 
 # pages that say little
@@ -480,7 +480,7 @@ def readable(file: Path) -> bool:
 def test_decoding_a_large_page_is_quick() -> None:
     body = ("é" * 1_000_000).encode("latin-1")
     started = time.monotonic()
-    decoded(Page("https://example.org/", 200, "text/html", {}, body))
+    decode(Page("https://example.org/", 200, "text/html", {}, body))
     assert time.monotonic() - started < 2
 
 

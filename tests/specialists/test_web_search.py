@@ -16,7 +16,7 @@ from web_site import Site, Text, free_port, site, wait_for
 
 from brain import Registry
 from brain.plugins.executor import Answer, Failure
-from specialists._web.search import Hit, WebSettings, backends, health, misconfigured
+from specialists._web.search import Hit, WebSettings, available_backends, find_problem, health
 from specialists.web import web
 
 KEY = "BSA-not-a-real-key"
@@ -410,7 +410,7 @@ def test_all_reasons_are_told_when_none_searches(ddgs: Path) -> None:
 @pytest.mark.usefixtures("ddgs")
 def test_who_is_asked_is_what_is_configured(settings: WebSettings, names: list[str], ddgs: Path) -> None:
     ddgs.write_text("")
-    assert [backend.name for backend in backends(settings)] == names
+    assert [backend.name for backend in available_backends(settings)] == names
 
 
 @pytest.mark.parametrize(
@@ -428,7 +428,7 @@ def test_who_is_asked_is_what_is_configured(settings: WebSettings, names: list[s
     ],
 )
 def test_settings_that_cannot_work_are_named(settings: WebSettings, problem: str | None) -> None:
-    told = misconfigured(settings)
+    told = find_problem(settings)
     assert told is None if problem is None else (told or "").startswith(problem)
 
 

@@ -18,7 +18,7 @@ def blocks(source: str) -> list[str]:
 
 
 def article_of(source: str) -> article.Article:
-    return article.of_reading(html.read(source))
+    return article.article_from_blocks(html.read(source))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_an_ordinary_page_is_none() -> None:
 
 
 def test_plain_text_of_a_wiki_has_sections_too() -> None:
-    found = article.of_extract(
+    found = article.article_from_extract(
         "Rome is old.\n\n\n== History ==\nKings.\n\n\n=== Republic ===\n\nSPQR.\n\n\n== Notes ==\n"
     )
     assert [(section.number, section.title, section.text) for section in found.sections] == [

@@ -13,7 +13,7 @@ from wikis import ActionApi, Article, playing
 
 from brain import Context, Refused, Registry
 from brain.settings import Settings
-from specialists._wiki.names import LANGUAGES, Offline, Online, WikiSettings, chosen, problem
+from specialists._wiki.names import LANGUAGES, OfflineWiki, OnlineWiki, WikiSettings, choose_wiki, find_problem
 from specialists.wiki import wiki
 
 MAKING = """
@@ -151,7 +151,7 @@ def test_without_the_extra_a_file_is_refused_with_the_command(folder: Path) -> N
     ],
 )  # fmt: skip
 def test_a_language_is_a_code_of_wikipedia(language: str | None, host: str) -> None:
-    assert chosen(None, language, WikiSettings()) == Online(
+    assert choose_wiki(None, language, WikiSettings()) == OnlineWiki(
         f"WIKIPEDIA ({host})", f"https://{host}.wikipedia.org/w/api.php", trusted=False
     )
 
@@ -163,7 +163,7 @@ def test_a_language_is_a_code_of_wikipedia(language: str | None, host: str) -> N
 def test_no_other_language_leads_anywhere(language: str) -> None:
     if language:
         with pytest.raises(Refused, match="there is no Wikipedia in"):
-            chosen(None, language, WikiSettings())
+            choose_wiki(None, language, WikiSettings())
     assert all(code.replace("-", "").isalpha() and code.isascii() for code in LANGUAGES)
 
 
@@ -172,14 +172,16 @@ def test_wikis_of_the_operator_go_by_name() -> None:
         wikis={"Lore": "https://lore.example", "wiktionary": "https://{language}.wiktionary.example/w/api.php"},
         zim=["/data/medicine_en.zim", "~/x.zim"],
     )
-    assert chosen("de.wikipedia.org", None, settings) == chosen("Wikipedia", "de", settings)
-    assert chosen("lore", "de", settings) == Online("LORE", "https://lore.example/api.php", trusted=True)
-    assert chosen("Wiktionary", "fr", settings).label == "WIKTIONARY (fr)"
-    assert chosen("medicine_EN", None, settings) == Offline("medicine_en (offline)", Path("/data/medicine_en.zim"))
+    assert choose_wiki("de.wikipedia.org", None, settings) == choose_wiki("Wikipedia", "de", settings)
+    assert choose_wiki("lore", "de", settings) == OnlineWiki("LORE", "https://lore.example/api.php", trusted=True)
+    assert choose_wiki("Wiktionary", "fr", settings).label == "WIKTIONARY (fr)"
+    assert choose_wiki("medicine_EN", None, settings) == OfflineWiki(
+        "medicine_en (offline)", Path("/data/medicine_en.zim")
+    )
     with pytest.raises(
         Refused, match=r"^there is no wiki named 'none'; there are: wikipedia, lore, wiktionary, medicine_en, x$"
     ):
-        chosen("none", None, settings)
+        choose_wiki("none", None, settings)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,7 @@ def test_wikis_of_the_operator_go_by_name() -> None:
     ],
 )
 def test_settings_that_are_wrong_are_named(settings: dict[str, Any], said: str | None) -> None:
-    found = problem(WikiSettings(**settings))
+    found = find_problem(WikiSettings(**settings))
     assert found == said or (said is not None and found is not None and found.startswith(said))
 
 
@@ -206,8 +208,8 @@ def test_settings_come_from_the_environment(said: str) -> None:
     registry = Registry(Settings(specialist_environ={f"BRAIN_SPECIALIST_WIKI_{key}": environ[key] for key in environ}))
     registry.add(wiki)
     assert registry["wiki"].unavailable_reason is None
-    assert chosen(None, None, registry["wiki"].settings).label == "LORE"
-    assert chosen("b", None, registry["wiki"].settings).label == "b (offline)"
+    assert choose_wiki(None, None, registry["wiki"].settings).label == "LORE"
+    assert choose_wiki("b", None, registry["wiki"].settings).label == "b (offline)"
 
 
 @pytest.fixture
