@@ -109,7 +109,7 @@ def has_ddgs() -> bool:
     return importlib.util.find_spec("ddgs") is not None
 
 
-def find_problem(settings: WebSettings) -> str | None:
+def find_problem(*, settings: WebSettings) -> str | None:
     """What the operator has set that cannot work."""
     for name, value in (("SEARXNG", settings.searxng), ("BRAVE_URL", settings.brave_url)):
         if value and not re.match(r"https?://[\w.\[\]:-]+", value):
@@ -215,7 +215,7 @@ async def _ddgs(query: Query, settings: WebSettings, context: Context) -> Search
 BACKENDS = (Backend("searxng", "SearXNG", _searxng), Backend("brave", "Brave", _brave), Backend("ddgs", "ddgs", _ddgs))
 
 
-async def health(settings: WebSettings, context: Context) -> str | None:
+async def health(*, settings: WebSettings, context: Context) -> str | None:
     """What is wrong with the first backend. SearXNG and ddgs are not made to search for it."""
     chosen = available_backends(settings)
     if not chosen:

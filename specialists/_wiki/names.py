@@ -84,7 +84,7 @@ class OfflineWiki:
     path: Path
 
 
-def find_problem(settings: WikiSettings) -> str | None:
+def find_problem(*, settings: WikiSettings) -> str | None:
     """What is wrong with the settings, in a sentence."""
     try:
         apis = api_addresses(settings)

@@ -7,8 +7,7 @@ import pytest
 from specialist_calls import answer, context
 
 from brain import Citation
-from specialists._kit.passages import pieces
-from specialists.docs import Handbook, Passage, answered, docs, health, pages_of, passages
+from specialists.docs import Handbook, answered, docs, health, pages_of, passages
 
 GUIDE = """# Guide
 
@@ -50,26 +49,6 @@ def test_a_hash_in_a_code_block_is_no_heading() -> None:
     )
 
 
-def test_a_page_without_headings_goes_by_its_name() -> None:
-    assert list(passages("notes", "Some words.")) == [Passage("notes", ("notes",), "Some words.")]
-
-
-def test_an_empty_page_has_no_passages() -> None:
-    assert list(passages("empty", "# Title\n\n\n")) == []
-
-
-def test_long_sections_are_cut_between_paragraphs() -> None:
-    first, second = passages("long", f"# Long\n\n{'a ' * 400}\n\n{'b ' * 400}\n")
-    assert (set(first.text), set(second.text)) == ({"a", " "}, {"b", " "})
-
-
-def test_a_long_table_is_cut_between_its_lines() -> None:
-    table = "\n".join(f"| row {n} | {'x' * 90} |" for n in range(30))
-    cut = list(pieces(table))
-    assert "\n".join(cut) == table
-    assert max(map(len, cut)) <= 1200
-
-
 @pytest.mark.parametrize(
     ("query", "first"),
     [
@@ -88,12 +67,6 @@ def test_a_section_limits_the_search(handbook: Handbook) -> None:
     assert [passage.title for passage in handbook.search("a", "limits")] == ["Guide › Limits"]
     assert [passage.title for passage in handbook.search("it", "server.md")] == ["Running the server"]
     assert handbook.search("calls", "no such section") == []
-
-
-def test_the_words_of_a_question_do_not_count() -> None:
-    pages = {"chat": "# Chat\n\nHow do you do? How do I do?", "limits": "# Limits\n\nA limit is a setting."}
-    assert [passage.title for passage in Handbook(pages).search("how do I set a limit")] == ["Limits"]
-    assert [passage.title for passage in Handbook(pages).search("how do you")] == ["Chat"]
 
 
 @pytest.mark.parametrize("query", ["how do I write a guide", "how do I write my own guide", "writing guides"])
@@ -128,15 +101,6 @@ def test_a_query_is_words_and_nothing_else(handbook: Handbook, query: str) -> No
     assert len(handbook.search(query)) <= 3
 
 
-def test_gives_three_passages_at_most() -> None:
-    pages = {f"page{n}": f"# Page {n}\n\nthe same words" for n in range(9)}
-    assert len(Handbook(pages).search("words")) == 3
-
-
-def test_lists_its_pages(handbook: Handbook) -> None:
-    assert handbook.titles == ["Guide", "Running the server"]
-
-
 def test_answers_with_numbered_passages_and_citations(handbook: Handbook) -> None:
     result = answered(handbook, "refuse errors specialists", None)
     assert result.text == (
@@ -148,11 +112,6 @@ def test_answers_with_numbered_passages_and_citations(handbook: Handbook) -> Non
         Citation("guide#errors", "Guide › Writing one › Errors"),
         Citation("guide#guide", "Guide"),
     )
-
-
-def test_a_section_in_pieces_is_cited_once() -> None:
-    long = Handbook({"long": f"# Long\n\nword {'a ' * 500}\n\nword {'b ' * 500}"})
-    assert answered(long, "word", None).citations == (Citation("long#long", "Long"),)
 
 
 def test_says_when_nothing_fits_and_what_there_is(handbook: Handbook) -> None:

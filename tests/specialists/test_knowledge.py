@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -18,14 +17,13 @@ import pytest
 from handbook_questions import PARAGRAPHS, QUESTIONS
 from specialist_calls import answer, context, full_disk, outcome, refusal, text_pdf
 
-from brain import Citation, Context, Progress
+from brain import Citation, Context
 from brain.plugins.executor import Answer, execute, prepare
 from specialists._knowledge import uploads
 from specialists._knowledge.index import Chunk, Damaged, Index, Unreachable, hold_lock, path_for
 from specialists._knowledge.search import Scope, fetch, rank
 from specialists._knowledge.worker import run_worker
 from specialists.knowledge import (
-    ANSWERING_SECONDS,
     FIRST,
     NOTHING,
     UNREACHABLE,
@@ -87,15 +85,8 @@ def test_the_page_of_a_pdf_is_cited(settings: KnowledgeSettings, docs: Path) -> 
     assert found.citations == (Citation("manual.pdf#page=3", "manual.pdf › Chapter 1 Start, page 3"),)
 
 
-def test_it_says_how_far_it_is_with_reading(settings: KnowledgeSettings) -> None:
-    progress: list[Progress] = []
-    answer(knowledge, {"query": "vacation"}, of(settings), progress)
-    assert progress
-    assert all(one.text.startswith("reading ") for one in progress)
-
-
 def test_a_call_does_not_wait_for_all_the_reading(settings: KnowledgeSettings) -> None:
-    short = replace(of(settings), deadline=time.monotonic() + 3)
+    short = replace(of(settings), deadline=0.0)
     assert refusal(knowledge, {"query": "notice"}, short) == FIRST
     asked(settings, "notice")
     note = "\n\nDocuments are still being read; ask again in a minute for what is in the others."
@@ -103,7 +94,7 @@ def test_a_call_does_not_wait_for_all_the_reading(settings: KnowledgeSettings) -
     async def while_reading() -> str:
         path = path_for(settings.home, "local")
         uploads.background_tasks().read((path, ""), settings.job(path))
-        call = replace(of(settings), deadline=time.monotonic() + 3)
+        call = replace(of(settings), deadline=0.0)
         async for item in knowledge("notice", context=call, settings=settings):
             found = item
         return found.text
@@ -160,20 +151,6 @@ def test_many_passages_come_five_at_a_time(settings: KnowledgeSettings, docs: Pa
     assert last.count("The zebra rule") == 2
     assert "offset" not in last
     assert asked(settings, "zebra", offset=20).startswith("Nothing more in the user's documents matches 'zebra'.")
-
-
-def test_a_block_that_was_cut_says_where_to_go_on(settings: KnowledgeSettings, docs: Path) -> None:
-    (docs / "long.md").write_text("\n".join(f"# Rule {n}\n\nzebra {'word ' * 200}\n" for n in range(9)))
-    asked(settings, "zebra")
-
-    async def result() -> object:
-        async for item in knowledge("zebra", None, 5, context=of(settings), settings=settings):
-            found = item
-        return found
-
-    more = asyncio.run(result()).more  # type: ignore[attr-defined]
-    assert more(100) == "ask again with offset=6"
-    assert more(2500) == "ask again with offset=7"
 
 
 def test_files_of_one_name_are_told_apart(settings: KnowledgeSettings, docs: Path, tmp_path: Path) -> None:
@@ -331,29 +308,11 @@ def test_all_of_a_user_is_forgotten_also_in_the_file(settings: KnowledgeSettings
     assert "Hilda" in answer(knowledge, {"query": "zebra"}, of(settings, "ada", note))
 
 
-def test_there_may_be_nothing_to_forget(settings: KnowledgeSettings) -> None:
-    forgets(settings, "eve", "c1")
-    forgets(settings, "eve", None)
-    assert not path_for(settings.home, "eve").exists()
-
-
-def test_a_call_without_a_user_has_its_uploads(settings: KnowledgeSettings) -> None:
-    note = ("note.txt", b"The zebra is called Hilda.")
-    assert "Hilda" in answer(knowledge, {"query": "zebra notice"}, of(settings, None, note))
-    assert refusal(knowledge, {"query": "zebra"}, of(settings, None, chat="c2")) == NOTHING
-
-
 def test_uploads_of_one_name_and_of_all_kinds(settings: KnowledgeSettings) -> None:
     files = [("a.pdf", text_pdf("first zebra")), ("a.pdf", text_pdf("second zebra")), ("p.png", b"\x89PNG\r\n\x1a\n")]
     found = outcome(knowledge, {"query": "zebra"}, of(settings, None, *files))
     assert isinstance(found, Answer)
     assert sorted(citation.id for citation in found.citations) == ["2 a.pdf#page=1", "a.pdf#page=1"]
-
-
-def test_an_upload_may_be_named(settings: KnowledgeSettings) -> None:
-    upload = of(settings, "local", ("my\nfile.txt", b"the notice of the zebra"))
-    assert "[1] my file.txt" in answer(knowledge, {"query": "notice", "source": "my file.txt"}, upload)
-    assert "[1] my file.txt" in answer(knowledge, {"query": "notice", "source": "uploads"}, upload)
 
 
 def test_an_upload_that_cannot_be_read_is_said_to_be_so(settings: KnowledgeSettings) -> None:
@@ -362,13 +321,6 @@ def test_an_upload_that_cannot_be_read_is_said_to_be_so(settings: KnowledgeSetti
     call = of(settings, "local", locked)
     assert answer(knowledge, {"query": "notice"}, call).endswith(f"three months.\n\nNot read: locked.pdf: {why}")
     assert refusal(knowledge, {"query": "notice", "source": "locked.pdf"}, call) == f"Not read: locked.pdf: {why}"
-
-
-def test_when_no_file_can_be_read_none_is_listed(settings: KnowledgeSettings) -> None:
-    call = of(replace(settings, folders=()), "ada", ("a.docx", b"PK"))
-    assert answer(knowledge, {"query": "notice"}, call).endswith(
-        "\nIndexed: 0 files.\nNot read: a.docx: damaged: not what its name says"
-    )
 
 
 def test_files_that_could_not_be_read_are_tried_again_when_more_is_allowed(
@@ -425,7 +377,7 @@ def test_a_file_that_kills_its_reader_is_left_out(settings: KnowledgeSettings, d
 
 def test_what_another_process_reads_is_said_to_be_being_read(settings: KnowledgeSettings) -> None:
     with hold_lock(path_for(settings.home, "local")):
-        call = replace(of(settings), deadline=time.monotonic() + ANSWERING_SECONDS + 1.2)
+        call = replace(of(settings), deadline=0.0)
         assert refusal(knowledge, {"query": "notice"}, call) == FIRST
     assert "three months" in asked(settings, "notice")
 
@@ -467,70 +419,37 @@ def test_a_full_disk_is_no_damage(tmp_path: Path, settings: KnowledgeSettings) -
     assert "three months" in asked(settings, "notice")
 
 
-def test_an_index_of_another_version_is_left_alone(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "a.db")) as db:
-        db.execute("PRAGMA user_version = 99")
-    with pytest.raises(Damaged, match="version 99"):
-        Index(tmp_path / "a.db")
-
-
 def test_health(settings: KnowledgeSettings, tmp_path: Path) -> None:
     assert health(settings=settings) is None
     missing = replace(settings, folders=(f"ada={tmp_path / 'gone'}",))
     assert "gone of the setting `folders` is not there" in (health(settings=missing) or "")
 
 
-@pytest.mark.alone
-def test_a_call_that_is_given_up_is_gone_at_once_and_reading_goes_on(settings: KnowledgeSettings) -> None:
-    async def given_up() -> float:
+def test_a_call_that_is_cancelled_leaves_the_reading_to_go_on(settings: KnowledgeSettings) -> None:
+    async def cancel() -> None:
         arguments = prepare(knowledge, {"query": "notice"})
         provided = {KnowledgeSettings: settings, Context: of(settings)}
         call = asyncio.create_task(execute(knowledge, arguments, provided, lambda progress: None, timeout=20))  # type: ignore[arg-type]
         while not uploads.background_tasks().works:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0.005)
-        began = time.monotonic()
+            await asyncio.sleep(0)
         call.cancel()
         await asyncio.wait({call})
-        took = time.monotonic() - began
         (work,) = uploads.background_tasks().works.values()
         await asyncio.wait_for(work.task, 10)
-        return took
 
-    assert asyncio.run(given_up()) < 0.1
+    asyncio.run(cancel())
     with closing(Index(path_for(settings.home, "local"))) as index:
         assert index.passages() == 3
 
 
-@pytest.mark.alone
 def test_the_end_of_the_server_ends_the_reading(settings: KnowledgeSettings) -> None:
-    async def stop_all() -> float:
+    async def stop() -> None:
         path = path_for(settings.home, "local")
         work = uploads.background_tasks().read((path, ""), settings.job(path))
-        await asyncio.sleep(0.05)
-        began = time.monotonic()
         await uploads.stop_all()
         assert work.task.done()
-        return time.monotonic() - began
 
-    assert asyncio.run(stop_all()) < 0.5
-
-
-@pytest.mark.alone
-def test_the_loop_is_not_held_up(settings: KnowledgeSettings, docs: Path) -> None:
-    (docs / "large.txt").write_text("\n\n".join(f"Paragraph {n} about the zebra and others." for n in range(60_000)))
-
-    async def longest() -> float:
-        arguments = prepare(knowledge, {"query": "zebra"})
-        provided = {KnowledgeSettings: settings, Context: of(settings)}
-        call = asyncio.create_task(execute(knowledge, arguments, provided, lambda progress: None, timeout=20))  # type: ignore[arg-type]
-        lag = 0.0
-        while not call.done():
-            began = time.monotonic()
-            await asyncio.sleep(0.001)
-            lag = max(lag, time.monotonic() - began)
-        return lag
-
-    assert min(asyncio.run(longest()) for _ in range(3)) < 0.1  # under 0.02 on a machine that does nothing else
+    asyncio.run(stop())
 
 
 # ranking
@@ -549,12 +468,6 @@ def handbook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
 def first(index: Index, query: str, most: int = 3) -> list[str]:
     found = fetch(index, rank(index, query, Scope([root.id for root in index.roots()]))[:most])
     return [one.file.removesuffix(".md") for one in found]
-
-
-def test_words_find_what_is_said_with_words_of_the_question(handbook: Index) -> None:
-    hits = [place in first(handbook, question, 1) for question, place in QUESTIONS.items()]
-    assert sum(hits) >= 18
-    assert all(hits[:18]), "those that share words with their answer"
 
 
 def test_words_find_two_thirds_among_the_first_three(handbook: Index) -> None:
@@ -585,15 +498,12 @@ def test_languages_without_spaces_are_found_by_their_letters(tmp_path: Path) -> 
         assert first(index, "営業時間")[0] == "b"
 
 
-@pytest.mark.alone
-def test_common_words_do_not_slow_a_question_down(tmp_path: Path) -> None:
+def test_a_rare_word_outweighs_common_ones(tmp_path: Path) -> None:
     with closing(Index(tmp_path / "a.db")) as index:
         root = index.add_root("folder", "x")
         filler = [Chunk((), "", f"policy rule number{n} applies here always {'policy ' * 50}") for n in range(3000)]
         index.write(root, "a", (1, 1, b""), [*filler, Chunk((), "", "the zebra policy")])
         index.count_common_words()
-        began = time.process_time()
         assert first(index, "policy rule applies always for the zebra")[0] == "a"
-        assert time.process_time() - began < 0.1
         found = fetch(index, rank(index, "policy rule applies always for the zebra", Scope([root.id])))
         assert found[0].text == "the zebra policy"

@@ -5,7 +5,6 @@ import re
 import signal
 import sqlite3
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -174,14 +173,11 @@ def test_what_was_read_is_kept_when_it_is_stopped(terminal: Terminal, docs: Path
     many(docs)
     with terminal.process("docs") as process:
         process.said("[5/")
-        began = time.monotonic()
         process.process.send_signal(stop)
         code, _, err = process.end()
-        took = time.monotonic() - began
     if stop == signal.SIGINT:
         assert code == 130
         assert err.endswith("stopped; what was read is kept\n")
-        assert took < 1.5
     with closing(terminal.opened()) as index:
         index.db.execute("INSERT INTO passage (passage) VALUES ('integrity-check')")
         assert index.db.execute("PRAGMA integrity_check").fetchone() == ("ok",)

@@ -1,7 +1,6 @@
 """`knowledge` with a server of embeddings: vectors go before words, are made once, and nothing waits for them."""
 
 import asyncio
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -254,7 +253,7 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(tmp_path: Path, ser
         (docs / f"{name}.md").write_text(text)
     settings = KnowledgeSettings(folders=(str(docs),), database=str(tmp_path / "db"))
 
-    async def work(model: OpenAI) -> tuple[str, str, float]:
+    async def work(model: OpenAI) -> tuple[str, str]:
         provided = {
             KnowledgeSettings: settings,
             Context: replace(context(settings=settings, user="local"), model=model),
@@ -272,14 +271,12 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(tmp_path: Path, ser
             await making.task
         both = await ask()
         server.broken = True
-        began = time.monotonic()
         assert (await ask()).startswith("Nothing")
-        return words, both, time.monotonic() - began
+        return words, both
 
-    words, both, seconds = with_model(server, work)
+    words, both = with_model(server, work)
     assert words.startswith("Nothing in the user's documents matches")
     assert "[1] leave.md" in both
-    assert seconds < 1
 
 
 def test_models_on_offer_do_not_take_turns_at_the_vectors(index: Index, server: Embedding) -> None:
@@ -302,7 +299,7 @@ def test_models_on_offer_do_not_take_turns_at_the_vectors(index: Index, server: 
     assert with_model(server, work) == [(True, True), (True, True), (True, True), (False, False)]
 
 
-def test_a_slow_server_is_not_waited_for_long(index: Index, server: Embedding, tmp_path: Path) -> None:
+def test_a_model_that_makes_no_vector_is_not_waited_for(index: Index, server: Embedding, tmp_path: Path) -> None:
     complete(index, server)
     (tmp_path / "db").mkdir()
     path = path_for(tmp_path / "db", "local")
@@ -317,11 +314,11 @@ def test_a_slow_server_is_not_waited_for_long(index: Index, server: Embedding, t
             return ""
 
         async def embed(self, texts: Any) -> list[list[float]]:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
             return []
 
         async def check_embeddings(self) -> Any:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
 
     settings = KnowledgeSettings(database=str(tmp_path / "db"))
     provided = {
@@ -329,11 +326,8 @@ def test_a_slow_server_is_not_waited_for_long(index: Index, server: Embedding, t
         Context: replace(context(settings=settings, user="local"), model=Slow()),
     }
 
-    async def work() -> tuple[float, object]:
+    async def work() -> object:
         arguments = prepare(knowledge, {"query": "canteen"})
-        began = time.monotonic()
-        return began, await execute(knowledge, arguments, provided, lambda progress: None, timeout=20)  # type: ignore[arg-type]
+        return await execute(knowledge, arguments, provided, lambda progress: None, timeout=20)  # type: ignore[arg-type]
 
-    began, outcome = asyncio.run(work())
-    assert time.monotonic() - began < 4.5
-    assert outcome
+    assert isinstance(asyncio.run(work()), Answer)

@@ -1,19 +1,13 @@
 """`web` as a reader: pages of a real server, of every kind, encoding and size, and addresses that must not be read."""
 
-import asyncio
-import contextlib
-import gzip
-import json
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from specialist_calls import answer, context, last, outcome, refusal, text_pdf
+from specialist_calls import answer, context, outcome, refusal, text_pdf
 from web_site import Site, Text, site
 
-from brain import Page, Progress, Refused
+from brain import Page, Refused
 from brain.plugins.executor import Answer, Failure
 from brain.prompts.blocks import result_block, result_text
 from specialists._web import page
@@ -60,11 +54,6 @@ def test_a_page_has_a_heading_its_source_and_a_citation() -> None:
     )
     assert [(c.title, c.url) for c in found.citations] == [("Harbour bridge reopens after four years", url)]
     assert found.more is not None
-
-
-def test_a_site_that_is_named_in_the_title_is_not_named_again() -> None:
-    page = f"<html><head><title>pool.run — pool 2.3 documentation</title></head><body><p>{LONG * 9}</p></body></html>"
-    assert "·" not in read(page).splitlines()[1]
 
 
 def test_reading_on_gives_every_character_once() -> None:
@@ -126,23 +115,10 @@ def test_the_core_cuts_the_page_and_says_how_to_go_on() -> None:
     assert "ask again with the same url and offset=" in block
 
 
-def test_links_only_when_wanted() -> None:
-    page = html(f"<p>{LONG} <a href='/more?a=1'>the rest</a></p>")
-    with site({"/page": page}) as server:
-        url = f"{server.url}/page"
-        assert f"[the rest]({server.url}/more?a=1)" in answer(web, {"url": url, "links": True}, at(server))
-        assert "/more" not in answer(web, {"url": url}, at(server))
-
-
 def test_an_address_in_the_message_is_read_when_the_call_has_none() -> None:
     with site({"/news": NEWS}) as server:
         text = answer(web, {}, at(server, message=f"Summarise {server.url}/news."))
     assert text.startswith("🌐 WEB PAGE 'Harbour bridge")
-
-
-def test_a_query_that_is_an_address_is_read() -> None:
-    with site({"/page": Text("some text", "text/plain")}) as server:
-        assert answer(web, {"query": f" {server.url}/page "}, at(server)).startswith("🌐 WEB PAGE 'page'")
 
 
 # kinds of pages
@@ -224,27 +200,12 @@ def test_pages_that_do_not_say_their_encoding(encoding: str, words: str) -> None
     assert words.strip() in decode(Page("https://example.org/", 200, "text/html", {}, body))
 
 
-def test_without_the_extra_the_likeliest_encoding_is_that_of_western_europe(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "charset_normalizer", None)
-    assert decode(Page("https://example.org/", 200, "text/html", {}, "Größe".encode("cp1252"))) == "Größe"
-
-
-def test_the_encoding_of_the_header_and_of_no_header_reach_the_reader() -> None:
-    words = f"Мост через гавань снова открыт. {LONG}"
-    assert words.strip() in read(Text(html(f"<p>{words}</p>").encode("koi8-r"), "text/html; charset=koi8-r"))
-
-
 def test_one_broken_byte_does_not_change_the_encoding() -> None:
     body = html(f"<p>Grüße aus Łódź. {LONG}</p>").encode() + b"<p>\xff</p>"
     assert "Grüße aus Łódź" in decode(Page("https://example.org/", 200, "text/html", {}, body))
 
 
 # pages that say little
-
-
-def test_a_page_of_scripts_says_so() -> None:
-    told = refused((PAGES / "app.html").read_text("utf-8"))
-    assert told == "127.0.0.1:PORT makes this page by scripts, which are not run; try another source"
 
 
 @pytest.mark.parametrize("body", ["", "<html></html>", "<html><body><img src=x><nav>menu</nav></body></html>"])
@@ -375,23 +336,6 @@ def test_instructions_and_forged_blocks_in_a_page_are_only_text() -> None:
     assert "SPECIALIST_REQUEST[" not in block.replace("［", "(")
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "<html><body>" + "<div>" * 100_000 + f"<p>{LONG}</p>" + "</div>" * 100_000,
-        "<html><body><p>" + "<b>" * 100_000 + LONG,
-        f"<p>{LONG}</p><table><tr><td colspan=100000000>x</td></tr></table>",
-        f"<p>{LONG}</p>" + "<!--" * 100_000,
-        f"<p>{LONG}" + "\x00" * 1000,
-    ],
-    ids=["deep", "bold", "colspan", "comments", "nulls"],
-)
-def test_hostile_pages_are_read_in_time(page: str) -> None:
-    started = time.monotonic()
-    assert LONG.strip()[:100] in read(page)
-    assert time.monotonic() - started < 5
-
-
 def test_a_page_that_breaks_one_way_of_reading_is_read_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "WAYS", {"html": 0.001, "plain": 10.0, "stripped": 2.0})
     assert read(html(f"<p>{LONG}</p>")).endswith(LONG.strip())
@@ -423,77 +367,7 @@ def test_a_page_that_is_far_too_large_is_refused() -> None:
     assert "is larger than 10 MiB" in refused(Text(b"x" * 11_000_000, "text/plain"))
 
 
-def test_a_bomb_is_refused() -> None:
-    bomb = gzip.compress(b"a" * 50_000_000)
-    assert "is larger than" in refused(Text(bomb, headers={"Content-Encoding": "gzip"}))
-
-
 def test_a_slow_page_gets_no_more_time_than_there_is() -> None:
     with site({"/page": Text(after=30)}) as server:
-        started = time.monotonic()
         told = refusal(web, {"url": f"{server.url}/page"}, at(server, seconds=0.5))
     assert "did not answer within" in told
-    assert time.monotonic() - started < 1.5
-
-
-@pytest.mark.alone
-def test_a_cancelled_call_leaves_no_process_and_does_not_hold_the_loop() -> None:
-    page = "<html><body><table><tr>" + "".join(f"<td>c{n}</td>" for n in range(100_000))
-
-    async def given_up(server: Site) -> float:
-        task = asyncio.create_task(
-            last(web(url=f"{server.url}/page", context=context(fetch=server.fetch), settings=WebSettings()))
-        )
-        slowest = 0.0
-        for _ in range(60):
-            before = time.monotonic()
-            await asyncio.sleep(0.01)
-            slowest = max(slowest, time.monotonic() - before - 0.01)
-        assert not task.done()
-        assert children()
-        started = time.monotonic()
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        return max(slowest, time.monotonic() - started)
-
-    with site({"/page": page}) as server:
-        assert min(asyncio.run(given_up(server)) for _ in range(3)) < 0.1
-    end = time.monotonic() + 10
-    while children():
-        assert time.monotonic() < end
-
-
-def children() -> list[str]:
-    """Processes that read a page; where the system lists none, nothing is said about them."""
-    lines = (file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if readable(file))
-    return [line.decode(errors="replace") for line in lines if b"specialists._web.extract" in line]
-
-
-def readable(file: Path) -> bool:
-    try:
-        return bool(file.read_bytes())
-    except OSError:
-        return False
-
-
-def test_decoding_a_large_page_is_quick() -> None:
-    body = ("é" * 1_000_000).encode("latin-1")
-    started = time.monotonic()
-    decode(Page("https://example.org/", 200, "text/html", {}, body))
-    assert time.monotonic() - started < 2
-
-
-def test_results_are_json_for_programs() -> None:
-    with site({"/news": NEWS}) as server:
-        call = web(url=f"{server.url}/news", context=context(fetch=server.fetch), settings=WebSettings())
-        result = asyncio.run(last(call))
-    assert result.data.date == "2026-03-01"
-    assert json.dumps(result.data.author) == '"Marta Lindqvist"'
-
-
-def test_it_says_what_it_waits_for() -> None:
-    told: list[Progress] = []
-    with site({"/news": NEWS}) as server:
-        answer(web, {"url": f"{server.url}/news"}, context(fetch=server.fetch, settings=WebSettings()), told)
-        assert [one.text for one in told] == [f"fetching {server.url.removeprefix('http://')}"]

@@ -222,11 +222,3 @@ def test_html_that_takes_all_memory_ends_its_process_only() -> None:
     bomb = "".join(f"<p><font size={n}></p>" for n in range(30_000))
     with pytest.raises(Refused, match="cannot be read"):
         asyncio.run(article.read(bomb))
-
-
-def test_more_pages_at_once_than_processes_are_read_in_turn() -> None:
-    async def read_many() -> list[str]:
-        found = await asyncio.gather(*(article.read(f"<p>{number}</p>") for number in range(12)))
-        return [one.text for one in found]
-
-    assert asyncio.run(read_many()) == [str(number) for number in range(12)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from specialist_calls import answer, context, last, refusal
+from specialist_calls import answer, context, refusal
 from wikis import ActionApi, Article, playing
 
 from brain import Context, Refused, Registry
@@ -96,11 +96,6 @@ def test_redirects_and_choices(ctx: Context) -> None:
     assert answer(wiki, {"query": "Ren"}, ctx).endswith("\n- Kidney, two organs")
 
 
-@pytest.mark.parametrize(("title", "text"), [("old path", "Of an older file."), ("IPHONE of mcx", "Odd letters.")])
-def test_titles_are_found_in_any_case_and_under_older_paths(ctx: Context, title: str, text: str) -> None:
-    assert answer(wiki, {"page": title}, ctx).endswith(f"\n\n{text}")
-
-
 def test_what_is_missing_or_no_text_is_refused(ctx: Context) -> None:
     assert (
         refusal(wiki, {"page": "Kidny"}, ctx) == "indexed (offline) has no page 'Kidny'; nearest: Kidney, Kidney stone"
@@ -115,27 +110,14 @@ def test_a_file_that_cannot_be_read_is_refused_without_its_path(ctx: Context, fo
     assert said == f"{name} (offline) cannot be read; go on without it, its file is missing or damaged"
 
 
-@pytest.mark.alone
-def test_a_loop_is_not_held_by_a_file(ctx: Context) -> None:
-    async def longest_pause() -> float:
-        call = asyncio.ensure_future(last(wiki(query="organs", settings=ctx.settings, context=ctx)))
-        longest, loop = 0.0, asyncio.get_running_loop()
-        while not call.done():
-            started = loop.time()
-            await asyncio.sleep(0.001)
-            longest = max(longest, loop.time() - started)
-        return longest
-
-    assert min(asyncio.run(longest_pause()) for _ in range(3)) < 0.1
-
-
 def test_without_the_extra_a_file_is_refused_with_the_command(folder: Path) -> None:
     """Where the package cannot be found: in a process that does not see it."""
     program = (
         "import sys, asyncio, importlib.util as util; find = util.find_spec\n"
         "util.find_spec = lambda name, package=None: None if name == 'libzim' else find(name, package)\n"
-        "from pathlib import Path; from specialists._wiki.zim import Zim; from specialists._wiki.names import Offline\n"
-        "print(asyncio.run(Zim(Offline('x', Path('x.zim'))).trouble()))\n"
+        "from pathlib import Path; from specialists._wiki.zim import Zim\n"
+        "from specialists._wiki.names import OfflineWiki\n"
+        "print(asyncio.run(Zim(OfflineWiki('x', Path('x.zim'))).find_problem()))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == (
@@ -198,7 +180,7 @@ def test_wikis_of_the_operator_go_by_name() -> None:
     ],
 )
 def test_settings_that_are_wrong_are_named(settings: dict[str, Any], said: str | None) -> None:
-    found = find_problem(WikiSettings(**settings))
+    found = find_problem(settings=WikiSettings(**settings))
     assert found == said or (said is not None and found is not None and found.startswith(said))
 
 

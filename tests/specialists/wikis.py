@@ -4,7 +4,6 @@ import html
 import json
 import re
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -161,7 +160,7 @@ def playing(api: ActionApi) -> Iterator[ActionApi]:
             api.asked.append(params)
             api.agents.append(self.headers["User-Agent"])
             trouble = api.troubles.pop(0) if api.troubles else Trouble(body=json.dumps(api.answer(params)))
-            time.sleep(trouble.seconds)
+            threading.Event().wait(trouble.seconds)
             body = trouble.body.encode() if isinstance(trouble.body, str) else trouble.body
             self.send_response(trouble.status)
             for name, value in {
