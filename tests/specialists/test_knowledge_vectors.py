@@ -299,35 +299,40 @@ def test_models_on_offer_do_not_take_turns_at_the_vectors(index: Index, server: 
     assert with_model(server, work) == [(True, True), (True, True), (True, True), (False, False)]
 
 
-def test_a_model_that_makes_no_vector_is_not_waited_for(index: Index, server: Embedding, tmp_path: Path) -> None:
-    complete(index, server)
-    (tmp_path / "db").mkdir()
-    path = path_for(tmp_path / "db", "local")
-    index.db.execute("VACUUM INTO ?", (str(path),))
-    with closing(Index(path)) as copied:
-        copied.db.execute("PRAGMA user_version = 1")
+def test_a_model_that_never_makes_a_vector_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("The canteen is closed.")
+    settings = KnowledgeSettings(folders=(str(tmp_path / "docs"),), database=str(tmp_path / "db"))
 
-    class Slow:
+    class Stuck:
         sees_images = False
 
         async def describe(self, image: bytes, question: str) -> str:
             return ""
 
         async def embed(self, texts: Any) -> list[list[float]]:
+            if not is_stuck:
+                return [[1.0, 2.0] for _ in texts]
             await asyncio.Event().wait()
-            return []
+            raise AssertionError
 
-        async def check_embeddings(self) -> Any:
-            await asyncio.Event().wait()
+        async def check_embeddings(self) -> EmbeddingCheck:
+            return EmbeddingCheck("stuck", 2, 0, 1.0, 1.0)
 
-    settings = KnowledgeSettings(database=str(tmp_path / "db"))
-    provided = {
-        KnowledgeSettings: settings,
-        Context: replace(context(settings=settings, user="local"), model=Slow()),
-    }
-
-    async def work() -> object:
+    async def ask() -> str:
+        provided = {
+            KnowledgeSettings: settings,
+            Context: replace(context(settings=settings, user="local"), model=Stuck()),
+        }
         arguments = prepare(knowledge, {"query": "canteen"})
-        return await execute(knowledge, arguments, provided, lambda progress: None, timeout=20)  # type: ignore[arg-type]
+        outcome = await execute(knowledge, arguments, provided, lambda progress: None, timeout=20)  # type: ignore[arg-type]
+        making = uploads.background_tasks().works.get((path_for(settings.home, "local"), uploads.VECTORS))
+        if making is not None and not is_stuck:
+            await making.task
+        assert isinstance(outcome, Answer)
+        return outcome.text
 
-    assert isinstance(asyncio.run(work()), Answer)
+    is_stuck = False
+    assert "[1] a.md" in asyncio.run(ask())
+    is_stuck = True
+    assert "[1] a.md" in asyncio.run(ask())
