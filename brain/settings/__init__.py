@@ -1,4 +1,4 @@
-"""What the operator sets, in one frozen object. What there is (`known`), and how it is read (`reading`)."""
+"""What the operator sets, as one frozen object: its fields, parsers of values, and how they are read."""
 
 from brain.settings.fields import (
     KEYS,

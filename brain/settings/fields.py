@@ -1,4 +1,4 @@
-"""What the operator can set, as one frozen object. The table in the docs is made from it."""
+"""The settings, as one frozen object. The table in the documentation is made from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 from brain.events import Limits, Resume, SyntaxName
 from brain.settings import models as model_rows
 from brain.settings import parsers
-from brain.settings.models import SERVED, ModelRow
+from brain.settings.models import REMOTE_KINDS, ModelRow
 from brain.settings.parsers import Parse
 
 PREFIX = "BRAIN_"
@@ -16,9 +16,9 @@ PREFIX = "BRAIN_"
 SPECIALIST_PREFIX = "BRAIN_SPECIALIST_"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LOCAL_USER = "local"
-"""Who everybody is where nobody needs a key."""
+"""The user where no API key is needed."""
 KEY_LENGTH = 16
-"""A key of fewer characters is doubtful."""
+"""A shorter API key can be guessed."""
 ShowResults = Literal["hidden", "block", "details"]
 
 
@@ -62,7 +62,7 @@ class Settings:
         parsers.models,
         "`auto`, `builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS, or several of them, "
         "comma-separated",
-        "the models on offer, the first is the default. `auto`: Ollama on its usual port when it answers within 250 ms "
+        "models on offer, the default first. `auto`: Ollama on its usual port when it answers within 250 ms "
         "and has a model that can complete (the loaded one, else the newest), else the OpenAI API if OPENAI_API_KEY is "
         "set and a model for it is named, else `builtin`",
         "all of MODELS, else `auto`",
@@ -90,12 +90,12 @@ class Settings:
         None,
         parsers.one_of("prefill", "message"),
         "`prefill` or `message`",
-        "how a pass goes on after a block",
+        "how a pass continues after a result block",
         "by server",
     )
     model_sees_images: bool | None = _setting(
         None,
-        parsers.sees,
+        parsers.yes_no_auto,
         "`auto`, `yes` or `no`",
         "whether the model takes images, for `vision`. `auto`: if its server says so, as Ollama, llama.cpp, Mistral "
         "and OpenRouter do",
@@ -118,11 +118,11 @@ class Settings:
         None,
         parsers.embeddings,
         "a name from MODELS, `ollama:NAME` or `openai:NAME`",
-        "the model that all embeddings are asked of, at its own server",
+        "model for all embeddings, at its own server",
         "the server of the model that answers",
     )
     model_idle_seconds: float = _setting(
-        60.0, parsers.seconds, _SECONDS, "time limit for silence after the first token; a longer one is a failure"
+        60.0, parsers.seconds, _SECONDS, "time limit for silence after the first token"
     )
     system: str = _setting(
         "Answer in the user's language, briefly and to the point.",
@@ -132,7 +132,11 @@ class Settings:
         "a short one",
     )
     time_zone: str = _setting(
-        "", parsers.zone, "an IANA name such as Europe/Berlin", "the user's, unless the request says", "the machine's"
+        "",
+        parsers.zone,
+        "an IANA name such as Europe/Berlin",
+        "the user's time zone, unless the request has one",
+        "the machine's",
     )
     host: str = _setting(
         "127.0.0.1",
@@ -168,7 +172,7 @@ class Settings:
         (),
         parsers.keys,
         "`key:user` pairs, comma-separated",
-        "who may call. With none, one local user (who counts as signed in) and no authentication",
+        "API keys and their users. Without any, all are one local user who counts as signed in, without authentication",
         secret=True,
     )
     users: Mapping[str, Mapping[str, Any]] | None = _setting(
@@ -176,7 +180,7 @@ class Settings:
         parsers.users,
         "a table for each user with any of `specialists`, `turns_a_minute`, `turns_at_once`: in TOML "
         '`[users.ada]`, in the environment as JSON: `{"ada": {"specialists": ["wiki"]}}`',
-        "what single users may do, where it is not what all may",
+        "rights of single users, where they differ from those of all",
         secret=True,  # whoever takes it for KEYS does not find them on the screen
     )
     turns_a_minute: int | None = _setting(
@@ -196,68 +200,76 @@ class Settings:
         None,
         parsers.store,
         "`sqlite:PATH` or `memory:`",
-        "where conversations, facts and memories are kept. `memory:` forgets them with the process",
+        "where conversations, facts and memories are stored. `memory:` loses them when the process ends",
         "`sqlite:` file in the user's data folder",
     )
     window_messages: int = _setting(
         20,
         parsers.count(1, 1000),
         "a whole number from 1 to 1000",
-        "messages of a conversation that a model reads at most, the newest ones, with the question. A question and its "
-        "answer are two, however many calls the answer has",
+        "messages of a conversation that a model reads, the newest ones and the question. A question and its answer "
+        "are two messages, however many calls the answer has",
     )
     window_tokens: int = _setting(
         8000,
         parsers.count(1, 999_999),
         "a whole number from 1 to 999999",
-        "tokens that these take at most; what of a model's context the answer needs is left free in any case",
+        "tokens of these messages; room for the answer is left in the model's context in any case",
     )
     context_seconds: float = _setting(
         3600.0,
         parsers.seconds,
         _SECONDS,
-        "a conversation that rested so long begins anew for the model; what was said is kept",
+        "idle time after which a conversation starts afresh for the model, in seconds; its messages stay stored",
     )
     rest_seconds: float = _setting(
         600.0,
         parsers.seconds,
         _SECONDS,
-        "a conversation that rested so long is summarised for the memory, in the background",
+        "idle time after which a conversation is summarized for the memory, in the background, in seconds",
     )
     recall_tokens: int = _setting(
         400,
         parsers.count(0, 100_000),
         "a whole number from 0 to 100000",
-        "tokens of facts and memories that are recalled for a question at most; 0: none",
+        "tokens of facts and memories that are recalled for a question; 0: none",
     )
-    calls: int = _setting(5, parsers.count(0, 100), "a whole number from 0 to 100", "calls of specialists a turn")
+    calls: int = _setting(5, parsers.count(0, 100), "a whole number from 0 to 100", "specialist calls per turn")
     calls_per_specialist: int = _setting(
-        3, parsers.count(0, 100), "a whole number from 0 to 100", "calls of one specialist a turn"
+        3, parsers.count(0, 100), "a whole number from 0 to 100", "calls of one specialist per turn"
     )
     turn_seconds: float = _setting(
-        600.0, parsers.seconds, _SECONDS, "the whole turn; calls end when a quarter of it, at most 60, is left"
+        600.0,
+        parsers.seconds,
+        _SECONDS,
+        "time limit for one turn, in seconds; calls end when a quarter of it, at most 60, is left",
     )
-    call_seconds: float = _setting(5.0, parsers.seconds, _SECONDS, "one call, unless the specialist declares its own")
+    call_seconds: float = _setting(
+        5.0,
+        parsers.seconds,
+        _SECONDS,
+        "time limit for one call, in seconds, unless the specialist declares its own",
+    )
     approval_seconds: float = _setting(
         600.0,
         parsers.seconds,
         _SECONDS,
-        "how long a person may take to approve a call; the turn's clock stands still meanwhile",
+        "time limit for a person to approve a call, in seconds; the turn's clock stops meanwhile",
     )
     heartbeat_seconds: float = _setting(
-        15.0, parsers.seconds, _SECONDS, "an SSE comment when nothing else was sent, from the first moment"
+        15.0, parsers.seconds, _SECONDS, "seconds between SSE comments when nothing else is sent, from the start on"
     )
     syntax: tuple[SyntaxName, ...] = _setting(
         ("bracket", "function_call"),
         parsers.syntax,
         "`bracket`, `mention`, `function_call`, comma-separated",
-        "which request syntaxes are read",
+        "call syntaxes that are read",
     )
     show_results: ShowResults = _setting(
         "hidden",
         parsers.one_of("hidden", "block", "details"),
         "`hidden`, `block` or `details`",
-        "how results of specialists appear in the answers of foreign protocols: `block`, as the model reads them, "
+        "how results of specialists appear in answers of compatible APIs: `block`, as the model reads them, "
         "`details`, in a part of the page that unfolds",
     )
     allowed_specialists: tuple[str, ...] = _setting(
@@ -270,7 +282,7 @@ class Settings:
         (),
         parsers.hosts_with_ports,
         "`name` or `name:port`, comma-separated",
-        "hosts that specialists may fetch from although they are not public, or at another port than 80 and 443",
+        "hosts that specialists may fetch from although they are not public or use a port other than 80 and 443",
     )
     log: Literal["text", "json"] = _setting(
         "text", parsers.one_of("text", "json"), "`text` or `json`", "the form of the lines on standard error"
@@ -284,8 +296,8 @@ class Settings:
     )
     specialist_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     specialist_environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    overlooked: tuple[str, ...] = ()
-    """Variables that were given without the prefix, and so are not read."""
+    unprefixed: tuple[str, ...] = ()
+    """Variables without the prefix, which are not read."""
     standard: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables of models that other programs read, too."""
 
@@ -295,7 +307,7 @@ class Settings:
         return Limits(self.calls, self.calls_per_specialist, self.turn_seconds, self.call_seconds)
 
     def row(self, name: str) -> ModelRow:
-        """The model of a name from MODELS, or of a short form, with its server and its key.
+        """Returns the model of a name from MODELS, or of a short form, with its server and key.
 
         MODEL_URL and MODEL_KEY belong to one server: that of the `openai:` models if MODEL has any, else Ollama's.
 
@@ -303,11 +315,11 @@ class Settings:
             SettingsError: naming a standard environment variable with a bad value.
         """
         row = next((row for row in self.models if row.name == name), None) or self._short(name)
-        return model_rows.completed(row, self.standard)
+        return model_rows.complete_row(row, self.standard)
 
     @property
     def hosted_row(self) -> ModelRow | None:
-        """What `auto` takes instead of Ollama: the first model that OPENAI_API_KEY is for; None without one."""
+        """The model for `auto` without Ollama: the first one that OPENAI_API_KEY is for; None without one."""
         names = [row.name for row in self.models if row.kind == "openai"]
         if model := self.standard.get("OPENAI_MODEL"):
             names.append(f"openai:{model}")
@@ -317,9 +329,9 @@ class Settings:
     def _short(self, name: str) -> ModelRow:
         kind, _, model = name.partition(":")
         resume = cast(Resume | None, self.model_resume)
-        if kind not in ("auto", *SERVED):
+        if kind not in ("auto", *REMOTE_KINDS):
             return ModelRow(name=name, kind=kind, model=model, resume=resume)
-        has_server = self._kind_of_server == (kind if kind in SERVED else "ollama")
+        has_server = self._kind_of_server == (kind if kind in REMOTE_KINDS else "ollama")
         url = self.model_url if has_server else None
         is_its_key = has_server and not (kind == "auto" and url is None)  # anything may listen on Ollama's usual port
         return ModelRow(
@@ -335,7 +347,7 @@ class Settings:
 
     @property
     def _kind_of_server(self) -> str:
-        """Of the one that MODEL_URL and MODEL_KEY belong to."""
+        """The kind of the models that MODEL_URL and MODEL_KEY belong to."""
         rows = {row.name for row in self.models}
         kinds = {name.partition(":")[0] for name in self.model if name not in rows}
         if "openai" in kinds:
@@ -348,7 +360,7 @@ class Settings:
         return rows.issuperset((*self.model, self.embeddings or self.model[0]))
 
     def rights(self, user: str | None) -> Rights:
-        """What a user may do: what USERS says, else what all may."""
+        """Returns what a user may do: as USERS says, else what all may."""
         own = (self.users or {}).get(user or "", {})
         specialists = own.get("specialists")
         return Rights(
@@ -357,27 +369,27 @@ class Settings:
             own.get("turns_at_once", self._for_all(self.turns_at_once, 32)),
         )
 
-    def _for_all(self, said: int | None, with_keys: int) -> int:
-        if said is not None:
-            return said
+    def _for_all(self, value: int | None, with_keys: int) -> int:
+        if value is not None:
+            return value
         return with_keys if self.keys else 0
 
     @property
     def warnings(self) -> list[str]:
-        """What is allowed, but hardly meant; in sentences that show no key."""
+        """What is allowed but hardly intended, in sentences that show no key."""
         known = {user for _, user in self.keys} if self.keys else {LOCAL_USER}
         short = dict.fromkeys(user for key, user in self.keys if len(key) < KEY_LENGTH)  # each once, in their order
-        of_others = "model_url", "model_key", "model_resume", "model_sees_images", "model_embeddings"
-        unused = [name.upper() for name in of_others if self._names_rows_only and getattr(self, name) is not None]
+        others = "model_url", "model_key", "model_resume", "model_sees_images", "model_embeddings"
+        unused = [name.upper() for name in others if self._names_rows_only and getattr(self, name) is not None]
         return [
             *(f"Not used: {name}, as all models are of MODELS" for name in unused),
-            *(f"Not read: {name}, which is called {PREFIX}{name} here" for name in self.overlooked),
+            *(f"Not read: {name}, which is called {PREFIX}{name} here" for name in self.unprefixed),
             *(f"No key: {name}, whom USERS names" for name in self.users or () if name not in known),
             *(f"Short key: one of {user} has fewer than {KEY_LENGTH} characters and can be guessed" for user in short),
         ]
 
     def specialist_options(self, name: str) -> dict[str, Any]:
-        """What is set for one specialist, keys in lower case; the environment wins over the file."""
+        """Returns the settings of one specialist, keys in lower case; the environment wins over the file."""
         prefix = environ_name(name, "")
         found = dict(self.specialist_settings.get(name, {}))
         found |= {

@@ -1,4 +1,4 @@
-"""Reads what the operator set, once: a file, the environment over it, the command line over both."""
+"""Reads the settings, once: a file, the environment over it, the command line over both."""
 
 import json
 import tomllib
@@ -11,10 +11,10 @@ from brain.errors import SettingsError
 from brain.settings import models, parsers
 from brain.settings.fields import KEYS, PREFIX, SPECIALIST_PREFIX, Settings
 
-OTHERS = frozenset(
+COMMON_NAMES = frozenset(
     ["CALLS", "HOST", "HOSTS", "LOG", "PORT", "STORE", "SYSTEM", "TIME_ZONE", "TRACES", "USERS", "WORKERS"]
 )
-"""Names that variables of other programs may have, too; the rest is meant for us, with or without the prefix."""
+"""Names that variables of other programs may have; any other name without the prefix was meant for Brain."""
 
 
 def read(
@@ -27,43 +27,52 @@ def read(
     """Reads the settings.
 
     Args:
-        overrides: those of the command line.
-        variables: the environment in which `key_env` of a model is looked up; `environ` when left out.
+        config: a TOML file.
+        overrides: settings of the command line.
+        variables: the environment for `key_env` of models; `environ` when left out.
 
     Raises:
         SettingsError: naming the setting, its value and what is allowed.
     """
-    found: dict[str, tuple[str, Any]] = {}
+    given: dict[str, tuple[str, Any]] = {}  # by key: where it was set, and its value
     specialist_settings: Mapping[str, Any] = {}
     if config is not None:
-        table = _toml(config)
-        specialist_settings = _specialist_tables(table.pop("specialists", {}), config)
-        found |= {key.upper(): (f"{key} in {config.name}", value) for key, value in table.items()}
+        table = _read_toml(config)
+        specialist_settings = table.pop("specialists", {})
+        if not isinstance(specialist_settings, dict) or not all(
+            isinstance(t, dict) for t in specialist_settings.values()
+        ):
+            raise SettingsError(f"specialists in {config.name}: must hold tables, such as [specialists.web].")
+        given |= {key.upper(): (f"{key} in {config.name}", value) for key, value in table.items()}
     specialist_environ = {key: value for key, value in environ.items() if key.startswith(SPECIALIST_PREFIX)}
-    found |= {
+    given |= {
         key.removeprefix(PREFIX): (key, value)
         for key, value in environ.items()
         if key.startswith(PREFIX) and key not in specialist_environ
     }
-    said = {key: (f"--{key.lower()}", value) for key, value in (overrides or {}).items()}
-    if environ.get("PORT") and PREFIX + "PORT" not in environ and "PORT" not in said:
-        found = {"HOST": ("HOST", "0.0.0.0"), **found, "PORT": ("PORT", environ["PORT"])}
-    found |= said
-    values = {KEYS[key].name: _parsed(key, *found[key]) for key in found if _known(key, found[key][0])}
-    values |= _models(values, found, environ if variables is None else variables)
+    command_line = {key: (f"--{key.lower()}", value) for key, value in (overrides or {}).items()}
+    if environ.get("PORT") and PREFIX + "PORT" not in environ and "PORT" not in command_line:
+        given = {"HOST": ("HOST", "0.0.0.0"), **given, "PORT": ("PORT", environ["PORT"])}
+    given |= command_line
+    values = {}
+    for key, (source, value) in given.items():
+        if key not in KEYS:
+            known = f"{', '.join(KEYS)} (in the environment with {PREFIX})"
+            raise SettingsError(f"{source} is not a setting. Known: {known}.")
+        values[KEYS[key].name] = _parse(key, source, value)
+    values |= _resolve_models(values, given, environ if variables is None else variables)
     values.setdefault("time_zone", machine_time_zone())
-    overlooked = tuple(key for key in KEYS if key in environ and key not in OTHERS and key not in found)
     return Settings(
         **values,
         specialist_settings=specialist_settings,
         specialist_environ=specialist_environ,
-        overlooked=overlooked,
+        unprefixed=tuple(key for key in KEYS if key in environ and key not in COMMON_NAMES and key not in given),
         standard={key: environ[key].strip() for key in models.STANDARD if environ.get(key, "").strip()},
     )
 
 
 def machine_time_zone() -> str:
-    """The IANA name of the machine's time zone, `UTC` when it does not tell."""
+    """Returns the IANA name of the machine's time zone; `UTC` when it is unknown."""
     target = Path("/etc/localtime")
     _, _, name = str(target.resolve()).partition("zoneinfo/")
     try:
@@ -72,7 +81,7 @@ def machine_time_zone() -> str:
         return "UTC"
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -81,47 +90,37 @@ def _toml(path: Path) -> dict[str, Any]:
         raise SettingsError(f"--config {path}: is not valid TOML: {error}.") from None
 
 
-def _specialist_tables(value: Any, config: Path) -> Mapping[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(item, dict) for item in value.values()):
-        raise SettingsError(f"specialists in {config.name}: must hold tables, such as [specialists.web].")
-    return value
-
-
-def _known(key: str, said_as: str) -> bool:
-    if key not in KEYS:
-        raise SettingsError(f"{said_as} is not a setting. Known: {', '.join(KEYS)} (in the environment with {PREFIX}).")
-    return True
-
-
-def _parsed(key: str, said_as: str, value: Any) -> Any:
+def _parse(key: str, source: str, value: Any) -> Any:
     try:
         return KEYS[key].metadata["parse"](value)
     except json.JSONDecodeError as error:
-        place = f" It is no valid JSON in line {error.lineno}, column {error.colno}: {error.msg}."
-        raise _not_allowed(key, said_as, value, place) from None
+        detail = f" It is no valid JSON in line {error.lineno}, column {error.colno}: {error.msg}."
+        raise _not_allowed(key, source, value, detail) from None
+    except parsers.TableError as error:
+        raise _not_allowed(key, source, value, f" {error}") from None
     except (TypeError, ValueError, zoneinfo.ZoneInfoNotFoundError, OSError, RuntimeError):
-        raise _not_allowed(key, said_as, value) from None
+        raise _not_allowed(key, source, value) from None
 
 
-def _not_allowed(key: str, said_as: str, value: Any, more: str = "") -> SettingsError:
+def _not_allowed(key: str, source: str, value: Any, detail: str = "") -> SettingsError:
     metadata = KEYS[key].metadata
-    shown = parsers.shown(value, secret=metadata["secret"])
-    return SettingsError(f"{said_as}={shown} is not allowed. Allowed: {metadata['allowed']}.{more}")
+    shown = parsers.show(value, secret=metadata["secret"])
+    return SettingsError(f"{source}={shown} is not allowed. Allowed: {metadata['allowed']}.{detail}")
 
 
-def _models(
-    values: Mapping[str, Any], found: Mapping[str, tuple[str, Any]], variables: Mapping[str, str]
+def _resolve_models(
+    values: Mapping[str, Any], given: Mapping[str, tuple[str, Any]], variables: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The table of models, and which of them are on offer; MODEL and EMBEDDINGS name none that is not there."""
-    rows = models.rows(values.get("models", {}), variables)
+    """Reads the table of models and chooses the offered ones; MODEL and EMBEDDINGS must name known models."""
+    rows = models.read_rows(values.get("models", {}), variables)
     kinds = {row.name: row.kind for row in rows}
     embeddings: str | None = values.get("embeddings")
     names: tuple[str, ...] = values.get("model", ())
     known = f" MODELS has: {', '.join(kinds)}." if kinds else ""
     for name in names:
         if ":" not in name and name not in (*kinds, "auto", "builtin"):
-            raise _not_allowed("MODEL", *found["MODEL"], known)
-    if embeddings is not None and ":" not in embeddings and kinds.get(embeddings) not in models.SERVED:
-        raise _not_allowed("EMBEDDINGS", *found["EMBEDDINGS"], known)
+            raise _not_allowed("MODEL", *given["MODEL"], known)
+    if embeddings is not None and ":" not in embeddings and kinds.get(embeddings) not in models.REMOTE_KINDS:
+        raise _not_allowed("EMBEDDINGS", *given["EMBEDDINGS"], known)
     names = names or tuple(name for name in kinds if name != embeddings) or ("auto",)
     return {"models": rows, "model": names}

@@ -17,7 +17,7 @@ OLLAMA_URL = "http://127.0.0.1:11434"
 OPENAI_URL = "https://api.openai.com/v1"
 STANDARD = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "OLLAMA_HOST")
 """Environment variables that other programs read, too. Brain's own settings win over them."""
-SERVED = ("ollama", "openai")
+REMOTE_KINDS = ("ollama", "openai")
 """Kinds of models that have a server."""
 
 
@@ -59,16 +59,16 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
         return f"ModelRow({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
     @property
-    def form(self) -> str:
+    def spec(self) -> str:
         """The short form, such as `ollama:llama3.2`."""
         return f"{self.kind}:{self.model}" if self.model else self.kind
 
     @property
     def description(self) -> str:
-        """Where it comes from, for the lines of the start; without the key."""
+        """Where it comes from, for the start's log; without the key."""
         place = f" at {parsers.redact_url(self.url)}" if self.url else ""
-        asked = "it was asked for" if self.name == self.form else f"{self.form}{place}"
-        return "; ".join((asked, *self.notes))
+        origin = "it was asked for" if self.name == self.spec else f"{self.spec}{place}"
+        return "; ".join((origin, *self.notes))
 
 
 _FIELDS: Mapping[str, Field] = {
@@ -77,7 +77,7 @@ _FIELDS: Mapping[str, Field] = {
     "key": Field(parsers.key, "printable ASCII characters without spaces", secret=True),
     "key_env": Field(parsers.variable, "the name of an environment variable", secret=True),  # it may hold the key
     "resume": Field(parsers.one_of("prefill", "message"), "`prefill` or `message`"),
-    "sees_images": Field(parsers.sees, "true, false or `auto`"),
+    "sees_images": Field(parsers.yes_no_auto, "true, false or `auto`"),
     "context": Field(parsers.count(1, 99_999_999), "a whole number of tokens from 1 to 99999999"),
     "embeddings": Field(parsers.name, "a name"),
 }
@@ -85,7 +85,7 @@ OPTIONAL_FIELDS = ", ".join(f"`{name}`" for name in _FIELDS if name != "is")
 _OF_SERVERS = ("url", "key", "key_env", "sees_images", "context", "embeddings")
 
 
-def rows(value: Any, variables: Mapping[str, str]) -> tuple[ModelRow, ...]:
+def read_rows(value: Any, variables: Mapping[str, str]) -> tuple[ModelRow, ...]:
     """Reads the table MODELS.
 
     Args:
@@ -109,23 +109,23 @@ def _row(name: str, fields: Any, variables: Mapping[str, str]) -> ModelRow:
     if "is" not in found:
         raise SettingsError(f"{place}.is is missing. Allowed: {_FIELDS['is'].allowed}.")
     kind, _, model = found.pop("is").partition(":")
-    if kind not in SERVED and (useless := [field for field in _OF_SERVERS if field in found]):
+    if kind not in REMOTE_KINDS and (useless := [field for field in _OF_SERVERS if field in found]):
         raise SettingsError(f"{place}.{useless[0]} is not allowed: `{kind}` has no server.")
     if "key_env" in found:
         if "key" in found:
             raise SettingsError(f"{place}: set `key` or `key_env`, not both.")
-        found["key"] = _looked_up(place, found.pop("key_env"), variables)
+        found["key"] = _look_up_key(place, found.pop("key_env"), variables)
     return ModelRow(name=name, kind=kind, model=model, **found)
 
 
-def _looked_up(place: str, variable: str, variables: Mapping[str, str]) -> str:
+def _look_up_key(place: str, variable: str, variables: Mapping[str, str]) -> str:
     if not variables.get(variable, "").strip():
         raise SettingsError(f"{place}.key_env: the environment variable {variable} is not set.")
-    return _key(f"{place}.key_env: the value of {variable}", variables[variable])
+    return _parse_key(f"{place}.key_env: the value of {variable}", variables[variable])
 
 
-def completed(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
-    """The same with its server and key, where only the usual ones of its kind are left.
+def complete_row(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
+    """Fills in the server and key of a row from standard variables and defaults.
 
     OPENAI_API_KEY goes to the server of OPENAI_BASE_URL, or to api.openai.com, and to no other.
 
@@ -136,9 +136,9 @@ def completed(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
         SettingsError: naming a variable with a bad value.
     """
     if row.kind == "openai":
-        return _with_key(_with_url(row, "OPENAI_BASE_URL", standard, _url, OPENAI_URL), standard)
+        return _with_key(_with_url(row, "OPENAI_BASE_URL", standard, _parse_url, OPENAI_URL), standard)
     if row.kind in ("auto", "ollama"):
-        return _with_url(row, "OLLAMA_HOST", standard, _ollama_url, OLLAMA_URL)
+        return _with_url(row, "OLLAMA_HOST", standard, _parse_ollama_host, OLLAMA_URL)
     return row
 
 
@@ -158,22 +158,22 @@ def _with_key(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
     if row.key is not None or key is None or _origin(url) != _origin(standard.get("OPENAI_BASE_URL", OPENAI_URL)):
         return row
     note = f"OPENAI_API_KEY is its key, sent to {urlsplit(url).hostname} only"
-    return replace(row, key=_key("OPENAI_API_KEY", key), notes=(*row.notes, note))
+    return replace(row, key=_parse_key("OPENAI_API_KEY", key), notes=(*row.notes, note))
 
 
-def _key(place: str, value: str) -> str:
+def _parse_key(place: str, value: str) -> str:
     try:
         return parsers.key(value)
     except ValueError:
         raise SettingsError(f"{place}=(not shown) is not allowed. Allowed: {_FIELDS['key'].allowed}.") from None
 
 
-def _url(variable: str, value: str) -> str:
+def _parse_url(variable: str, value: str) -> str:
     try:
         return parsers.url(value)
     except ValueError:
         allowed = _FIELDS["url"].allowed
-        raise SettingsError(f"{variable}={parsers.shown(value)} is not allowed. Allowed: {allowed}.") from None
+        raise SettingsError(f"{variable}={parsers.show(value)} is not allowed. Allowed: {allowed}.") from None
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None] | None:
@@ -185,11 +185,11 @@ def _origin(url: str) -> tuple[str, str | None, int | None] | None:
 
 
 _ANY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
-"""Where Ollama listens everywhere, it is asked on this machine."""
+"""Ollama that listens everywhere is reached on this machine."""
 
 
-def _ollama_url(variable: str, host: str) -> str:
-    """The address that OLLAMA_HOST names: Ollama takes a host, a port, both, or a URL."""
+def _parse_ollama_host(variable: str, host: str) -> str:
+    """Returns the URL that OLLAMA_HOST names: a host, a port, both, or a URL."""
     scheme, given, rest = host.strip().rpartition("://")
     scheme = scheme or "http"
     place, slash, path = rest.partition("/")
@@ -197,7 +197,7 @@ def _ollama_url(variable: str, host: str) -> str:
     if found is None and place.count(":") > 1:  # an address of IPv6 without brackets
         found = re.fullmatch(r"(?P<name>.*)(?P<port>)", f"[{place}]")
     if found is None:
-        raise SettingsError(f"OLLAMA_HOST={parsers.shown(host)} is not allowed. Allowed: a host, `host:port` or a URL.")
+        raise SettingsError(f"OLLAMA_HOST={parsers.show(host)} is not allowed. Allowed: a host, `host:port` or a URL.")
     name = _ANY_ADDRESS.get(found["name"], found["name"])
     port = found["port"] or ("11434" if not given else "")
-    return _url(variable, f"{scheme}://{name}{':' if port else ''}{port}{slash}{path}")
+    return _parse_url(variable, f"{scheme}://{name}{':' if port else ''}{port}{slash}{path}")

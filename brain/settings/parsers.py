@@ -1,6 +1,6 @@
-"""How the values of settings are written: what an operator wrote in, a value out.
+"""Parsers of settings: what an operator wrote in, a value out.
 
-What is not allowed raises `ValueError` or `TypeError`, which who asks puts into a sentence.
+A value that is not allowed raises `ValueError` or `TypeError`; the caller names the setting.
 """
 
 import ipaddress
@@ -49,8 +49,12 @@ class Field:
     secret: bool = False
 
 
-def shown(value: Any, *, secret: bool = False) -> str:
-    """A value as an error may show it: no secret, and no password of a URL."""
+class TableError(ValueError):
+    """What is wrong with a table, in a sentence."""
+
+
+def show(value: Any, *, secret: bool = False) -> str:
+    """Formats a value for an error: no secret, and no password of a URL."""
     return "(not shown)" if secret else _PASSWORD.sub(r"\1:…@", repr(value))
 
 
@@ -67,7 +71,7 @@ def text(value: Any) -> str:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """Texts with commas between them, or a list."""
+    """A list, or texts separated by commas."""
     items = value if isinstance(value, list) else text(value).split(",")
     return tuple(item for item in (text(item) for item in items) if item)
 
@@ -92,12 +96,12 @@ def host(value: Any) -> str:
 
 
 def hosts(value: Any) -> tuple[str, ...]:
-    """Hosts with commas between them."""
+    """Hosts, separated by commas."""
     return tuple(map(host, texts(value)))
 
 
 def _host_with_port(value: str) -> str:
-    """A host, with or without a port, as it is compared: in lower case, IPv6 short, in brackets before a port."""
+    """A host with or without a port, as it is compared: in lower case, IPv6 compressed, in brackets before a port."""
     before, colon, port = value.rpartition(":")
     with_port = bool(colon) and port.isdecimal() and (":" not in before or before.endswith("]"))
     name = host(before if with_port else value).lower().removesuffix(".")
@@ -109,7 +113,7 @@ def _host_with_port(value: str) -> str:
 
 
 def hosts_with_ports(value: Any) -> tuple[str, ...]:
-    """Hosts with commas between them, with or without a port."""
+    """Hosts with or without a port, separated by commas."""
     return tuple(map(_host_with_port, texts(value)))
 
 
@@ -125,7 +129,7 @@ def origins(value: Any) -> tuple[str, ...]:
 
 
 def count(least: int, most: int) -> Parse:
-    """How a whole number within bounds is read."""
+    """A parser of whole numbers within bounds."""
 
     def parse(value: Any) -> int:
         if isinstance(value, bool) or not _COUNT.fullmatch(str(value)) or not least <= int(value) <= most:
@@ -143,7 +147,7 @@ def seconds(value: Any) -> float:
 
 
 def store(value: Any) -> str:
-    """Where conversations are kept: `memory:`, or `sqlite:` with the path of a file."""
+    """Where conversations are stored: `memory:`, or `sqlite:` with the path of a file."""
     place = text(value)
     kind, colon, path = place.partition(":")
     if not colon or (kind, bool(path.strip())) not in (("memory", False), ("sqlite", True)):
@@ -215,7 +219,7 @@ def url(value: Any) -> str:
     return address.rstrip("/")
 
 
-def sees(value: Any) -> bool | None:
+def yes_no_auto(value: Any) -> bool | None:
     """`yes`, `no`, or `auto`, which is None; in a table of the file also true and false."""
     if value is True or value is False:
         return bool(value)
@@ -225,7 +229,7 @@ def sees(value: Any) -> bool | None:
 
 
 def one_of(*words: str) -> Parse:
-    """How one of a few words is read."""
+    """A parser of one of a few words."""
 
     def parse(value: Any) -> str:
         if value not in words:
@@ -249,7 +253,7 @@ def syntax(value: Any) -> tuple[str, ...]:
 
 
 def keys(value: Any) -> tuple[tuple[str, str], ...]:
-    """Pairs of key and user; what no header could carry is refused, and so is what is no Unicode."""
+    """Pairs of key and user; a header must be able to carry them."""
     pairs = [(key.strip(), user.strip()) for key, _, user in (item.partition(":") for item in texts(value))]
     if not all(part and part.isprintable() for pair in pairs for part in pair) or len(dict(pairs)) < len(pairs):
         raise ValueError
@@ -257,7 +261,7 @@ def keys(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def users(value: Any) -> Mapping[str, Mapping[str, Any]]:
-    """The table of users, from TOML, or from JSON in the environment; what is wrong is named by its place in it."""
+    """The table of users; `SettingsError` names the place of a bad value in it."""
     found = table(value)
     if not all(name and name.isprintable() for name in found):
         raise ValueError
@@ -265,21 +269,27 @@ def users(value: Any) -> Mapping[str, Mapping[str, Any]]:
 
 
 def table(value: Any) -> Mapping[str, Any]:
-    """A table, from TOML, or from JSON in the environment."""
+    """A table of TOML, or JSON in the environment.
+
+    Raises:
+        json.JSONDecodeError: naming line and column.
+        TableError: when a key stands twice, or it is no table.
+    """
     try:
-        found = json.loads(value, object_pairs_hook=_unique) if isinstance(value, str) else value
+        found = json.loads(value, object_pairs_hook=_reject_duplicates) if isinstance(value, str) else value
     except RecursionError:
-        raise ValueError from None
+        raise TableError("It is nested too deeply.") from None
     if not isinstance(found, dict):
-        raise TypeError
+        raise TableError("It is no table.")
     return found
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError
-    return found
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise TableError(f"`{name}` stands twice in the same table.")
+    return dict(pairs)
 
 
 def fields(place: str, given: Any, known: Mapping[str, Field]) -> dict[str, Any]:
@@ -297,8 +307,8 @@ def fields(place: str, given: Any, known: Mapping[str, Field]) -> dict[str, Any]
     for name in given:
         if name not in known:
             close = get_close_matches(name, known, 1)
-            meant = f" Did you mean `{close[0]}`?" if close else ""
-            raise SettingsError(f"{place}.{name} is not a setting.{meant} Known: {names}.")
+            hint = f" Did you mean `{close[0]}`?" if close else ""
+            raise SettingsError(f"{place}.{name} is not a setting.{hint} Known: {names}.")
     return {name: _field(f"{place}.{name}", value, known[name]) for name, value in given.items()}
 
 
@@ -306,12 +316,12 @@ def _field(place: str, value: Any, known: Field) -> Any:
     try:
         return known.parse(value)
     except (TypeError, ValueError):
-        said = shown(value, secret=known.secret)
-        raise SettingsError(f"{place}={said} is not allowed. Allowed: {known.allowed}.") from None
+        value_text = show(value, secret=known.secret)
+        raise SettingsError(f"{place}={value_text} is not allowed. Allowed: {known.allowed}.") from None
 
 
 def folder(value: Any) -> Path:
-    """A folder that is there."""
+    """A folder that exists."""
     path = Path(text(value)).expanduser()
     if not path.is_dir():
         raise ValueError

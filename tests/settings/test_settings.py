@@ -240,7 +240,7 @@ def test_the_table_for_the_docs_has_every_setting() -> None:
     assert lines[:2] == ["| key | default | meaning |", "|---|---|---|"]
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == list(KEYS)
     assert all(line.count(" | ") == 2 for line in lines[2:])
-    assert "| CALLS | `5` | calls of specialists a turn. Allowed: a whole number from 0 to 100 |" in lines
+    assert "| CALLS | `5` | specialist calls per turn. Allowed: a whole number from 0 to 100 |" in lines
     assert "| CALL_SECONDS | `5` | " in table()
     assert "| SYNTAX | `bracket,function_call` | " in table()
     assert "| MODEL_KEY | – | key of that server. Allowed: printable ASCII characters without spaces |" in lines
