@@ -30,5 +30,5 @@ def test_every_failure_of_a_call_has_words() -> None:
 
 
 def test_every_end_of_an_answer_that_failed_has_words() -> None:
-    words = entries("ground/stored.js", "FAILURES") | {"internal": ENGLISH_WORDS["internal"]}
+    words = entries("base/stored_conversation.js", "FAILURES") | {"internal": ENGLISH_WORDS["internal"]}
     assert words == {code: OUTCOMES[code] for code in (*get_args(ErrorCode), "interrupted")}

@@ -16,10 +16,9 @@ FILES = sorted(path for path in PAGE.rglob("*") if path.is_file() and VENDOR not
 TEXTS = {path: path.read_text("utf-8") for path in FILES if path.suffix != ".png"}
 SCRIPTS = {path: text for path, text in TEXTS.items() if path.suffix == ".js"}
 ENGLISH = PAGE / "texts" / "en.js"
-GROUND = PAGE / "scripts" / "ground"
-TYPED = GROUND / "types.js"
+TYPED = PAGE / "scripts" / "base" / "types.js"
 """Shapes for the checker; no browser asks for it."""
-FLOORS = ["texts", "ground", "dialogs", "answer", "conversation", "list", "composer", "roof"]
+LAYERS = ["texts", "base", "dialogs", "answer", "conversation", "list", "composer", "main"]
 """The folders of the scripts, from below; a script imports from its own and from those before."""
 INDEX = TEXTS[PAGE / "index.html"]
 
@@ -126,25 +125,19 @@ def test_scripts_import_without_a_cycle() -> None:
 
 
 def test_scripts_import_from_below() -> None:
-    """As in the house of Python."""
-    assert {floor_of(path) for path in SCRIPTS} == set(FLOORS)
+    assert {layer_of(path) for path in SCRIPTS} == set(LAYERS)
     upward = {
         (path.name, below.name)
         for path in SCRIPTS
         for below in imported(path)
-        if FLOORS.index(floor_of(below)) > FLOORS.index(floor_of(path))
+        if LAYERS.index(layer_of(below)) > LAYERS.index(layer_of(path))
     }
     assert upward == set()
 
 
-def floor_of(path: Path) -> str:
-    """The folder that a script is in; the one in none is the roof."""
-    return "roof" if path.parent.name == "scripts" else path.parent.name
-
-
-def test_each_script_says_what_room_it_is() -> None:
-    silent = [path.name for path, text in SCRIPTS.items() if not text.startswith(f"// {floor_of(path).title()}: ")]
-    assert silent == [ENGLISH.name]
+def layer_of(path: Path) -> str:
+    """The folder that a script is in; `main.js` is the top layer."""
+    return "main" if path.parent.name == "scripts" else path.parent.name
 
 
 def test_no_file_is_of_another_host() -> None:

@@ -1,40 +1,40 @@
-// Roof: the page. Each part of it finds its own elements; here they are brought together, and started.
+// Start the page: ask the server who is signed in and what it offers, then start each part.
 
 import { loadMarkdown } from "./answer/text.js";
+import { button, find, make } from "./base/dom.js";
+import { Refused, errorText, request } from "./base/server.js";
+import { fill, t } from "./base/texts.js";
 import { startComposer, startWriting } from "./composer/composer.js";
 import { startConversation } from "./conversation/navigation.js";
 import { startChoices } from "./dialogs/choices.js";
 import { startMemory } from "./dialogs/memory.js";
 import { startSettings } from "./dialogs/settings.js";
 import { startSigningIn } from "./dialogs/signin.js";
-import { button, find, make } from "./ground/dom.js";
-import { Refused, request, told } from "./ground/server.js";
-import { fill, t } from "./ground/texts.js";
 import { startHistory } from "./list/history.js";
 
 const log = find("log", HTMLElement), composer = find("composer", HTMLFormElement);
 
 /**
- * What the server says of itself and of who asks, as soon as it can be reached.
- * @returns {Promise<import("./ground/types.js").Start>}
+ * What the server offers, as soon as it can be reached.
+ * @returns {Promise<import("./base/types.js").Start>}
  */
-async function asked() {
+async function fetchStart() {
   for (;;) {
     try {
       return await request("GET", "page/start");
     } catch (error) {
-      await wished(told(error), error instanceof Refused && error.status === 401 ? "signIn" : "retry");
+      await waitForRetry(errorText(error), error instanceof Refused && error.status === 401 ? "signIn" : "retry");
     }
   }
 }
 
 /**
- * Shows what went wrong, until the person wants to try again, or to send something.
+ * Shows a problem until the person retries or sends a message.
  * @param {string} problem
  * @param {"retry" | "signIn"} remedy
  * @returns {Promise<void>}
  */
-function wished(problem, remedy) {
+function waitForRetry(problem, remedy) {
   return new Promise((resolve) => {
     const again = button(t(remedy), goOn, remedy === "retry" ? { icon: "retry", text: true } : {});
     const line = make("div", "error", make("p", "", problem), again);
@@ -53,7 +53,7 @@ function wished(problem, remedy) {
 fill();
 startSigningIn();
 startWriting();
-const start = await asked();
+const start = await fetchStart();
 startSettings(start);
 startChoices(start);
 startHistory();

@@ -1,20 +1,20 @@
-// Answer: text, calls and notices in the order in which they came, and how it ended.
+// One answer: text, calls and notices in the order in which they came, and how it ended.
 
+import { announce, announceNow } from "../base/announcements.js";
+import { copyButton, withSources } from "../base/clipboard.js";
+import { button, make } from "../base/dom.js";
+import { eventsOf } from "../base/stored_conversation.js";
+import { span, t } from "../base/texts.js";
 import { modelNamed } from "../dialogs/choices.js";
-import { say, urge } from "../ground/announcing.js";
-import { copyButton, withSources } from "../ground/copying.js";
-import { button, make } from "../ground/dom.js";
-import { eventsOf } from "../ground/stored.js";
-import { span, t } from "../ground/texts.js";
+import { PendingAdditions, additionNode, markForNextMessage } from "./additions.js";
 import { Card } from "./card.js";
 import { failure } from "./failures.js";
 import { paramsIn } from "./params.js";
-import { follow, isAtEnd, reveal } from "./reading.js";
-import { Unread, readLater, steered } from "./steered.js";
-import { AnswerText, whole } from "./text.js";
+import { follow, isAtEnd, reveal } from "./scrolling.js";
+import { AnswerText, renderMarkdown } from "./text.js";
 import { Waiting } from "./waiting.js";
 
-const READ_OUT = 400; // characters: a longer answer is told by its length
+const READ_OUT = 400; // characters: of a longer answer, only the length is announced
 /** @type {Record<string, Parameters<typeof t>[0]>} */
 const ENDINGS = {
   length: "endedLength", repetition: "endedRepetition", call_limit: "endedCalls", deadline: "endedTime",
@@ -24,92 +24,92 @@ const ENDINGS = {
 const SAID_ELSEWHERE = ["stand_in", "repeated_call", "repetition"]; // at the end of each answer, on the card
 
 /**
- * @typedef {import("../ground/types.js").Events} Events
- * @typedef {object} Hands what a person can do with it
+ * @typedef {import("../base/types.js").Events} Events
+ * @typedef {object} Actions what a person can do with it
  * @property {() => void} retry
  * @property {() => void} fresh
  * @property {(call: string, approve: boolean) => Promise<string>} decide
  */
 
-/** One answer, as it is written or as it was kept. */
+/** One answer, live or stored. */
 export class Answer {
   /** @type {string | null} */
   id = null;
   over = false;
   problem = ""; // how it failed, if so
   /** @type {string[]} */
-  #said = [];
+  #texts = [];
   /** @type {Map<string, Card>} */
   #cards = new Map();
   /** @type {AnswerText | null} */
   #open = null; // the text that is being written
   /** @type {Text | null} */
-  #thought = null;
+  #thinking = null;
   #flow = make("div", "flow");
   #meta = make("span", "small meta");
   #foot = make("div", "actions", this.#meta);
-  #unread = new Unread();
+  #additions = new PendingAdditions();
   #waiting = new Waiting(() => [...this.#cards.values()].some((card) => card.running));
   #frame = 0;
   #model = "";
   #tokens = "";
-  /** @type {import("../ground/types.js").Citation[]} */
+  /** @type {import("../base/types.js").Citation[]} */
   #sources = [];
-  #say = say;
-  #hands;
+  #announce = announce;
+  #actions;
 
-  /** @param {Hands} hands */
-  constructor(hands) {
-    this.#hands = hands;
-    this.node = make("article", "answer", this.#flow, this.#unread.node, this.#foot);
+  /** @param {Actions} actions */
+  constructor(actions) {
+    this.#actions = actions;
+    this.node = make("article", "answer", this.#flow, this.#additions.node, this.#foot);
     this.node.setAttribute("aria-label", t("brain"));
   }
 
   get text() {
-    return this.#said.join("").trim();
+    return this.#texts.join("").trim();
   }
 
-  /** It is asked for; nothing has come yet. */
+  /** Shows that the answer is on its way. */
   wait() {
     this.#foot.prepend(this.#waiting.node);
-    this.#waiting.again();
+    this.#waiting.restart();
     return this;
   }
 
-  /** The names of the events that it shows. */
-  get hears() {
-    return /** @type {(keyof Events)[]} */ (Object.keys(this.#shown));
+  /** The names of the events that the answer shows. */
+  get eventNames() {
+    return /** @type {(keyof Events)[]} */ (Object.keys(this.#handlers));
   }
 
   /**
-   * One that it does not know it passes over.
+   * Shows an event; an unknown one is ignored.
    * @template {keyof Events} N
-   * @param {import("../ground/types.js").EventOf<N>} event
+   * @param {import("../base/types.js").EventOf<N>} event
    */
   show(event) {
-    this.#waiting.again();
-    this.#shown[event.name]?.(event.data, event.raw);
+    this.#waiting.restart();
+    this.#handlers[event.name]?.(event.data, event.raw);
   }
 
   /** @type {{ [N in keyof Events]: (data: Events[N], raw: string) => void }} */
-  #shown = {
+  #handlers = {
     turn_start: ({ model }) => { this.#model = model; },
-    token: ({ text, whole }) => whole ? this.#writeWhole(text) : this.#write(text),
+    token: ({ text, isComplete }) => isComplete ? this.#writeComplete(text) : this.#write(text),
     thinking: ({ text }) => this.#think(text),
     approval_required: (data, raw) => this.#ask(data, raw),
     specialist_start: (data, raw) => {
       this.#card(data.call_id, data.name, raw).start();
-      this.#say(t("begins", { name: data.name }));
+      this.#announce(t("begins", { name: data.name }));
     },
     specialist_progress: (data) => this.#cards.get(data.call_id)?.progress(data),
     specialist_result: (data, raw) => {
       this.#card(data.call_id, data.name, raw).result(data);
       this.#sources.push(...(data.citations ?? []));
-      this.#say(t("ends", { name: data.name }));
+      this.#announce(t("ends", { name: data.name }));
     },
     specialist_error: (data, raw) => {
       this.#card(data.call_id, data.name, raw).error(data);
-      this.#say(failure(data));
+      this.#announce(failure(data));
     },
     notice: (data) => this.#notice(data),
     usage: ({ completion_tokens, estimated }) => {
@@ -128,35 +128,35 @@ export class Answer {
       text = text.trimStart();
       if (!text) return;
       this.#endText();
-      if (!this.#said.length) this.#say(t("writes"));
-      else this.#said.push("\n\n");
+      if (!this.#texts.length) this.#announce(t("writes"));
+      else this.#texts.push("\n\n");
       this.#open = new AnswerText(this.#sources);
       this.#flow.append(this.#open.node);
     }
-    this.#said.push(text);
+    this.#texts.push(text);
     this.#open.append(text);
   }
 
   /** @param {string} text */
-  #writeWhole(text) {
+  #writeComplete(text) {
     if (!text.trim()) return;
-    if (this.#said.length) this.#said.push("\n\n");
-    this.#said.push(text.trimStart());
-    this.#put(whole(text, this.#sources));
+    if (this.#texts.length) this.#texts.push("\n\n");
+    this.#texts.push(text.trimStart());
+    this.#put(renderMarkdown(text, this.#sources));
   }
 
   /** @param {string} text */
   #think(text) {
-    if (!this.#thought) {
+    if (!this.#thinking) {
       const thought = document.createTextNode("");
       this.#put(make("details", "thinking", make("summary", "", t("thinking")), make("div", "thoughts", thought)));
-      this.#thought = thought;
+      this.#thinking = thought;
     }
-    this.#thought.appendData(text);
-    this.#soonFollow();
+    this.#thinking.appendData(text);
+    this.#scheduleFollow();
   }
 
-  #soonFollow() {
+  #scheduleFollow() {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
       follow();
@@ -166,9 +166,9 @@ export class Answer {
   #endText() {
     this.#open?.end();
     this.#open = null;
-    const summary = this.#thought?.parentElement?.previousElementSibling;
+    const summary = this.#thinking?.parentElement?.previousElementSibling;
     if (summary) summary.textContent = t("thought");
-    this.#thought = null;
+    this.#thinking = null;
   }
 
   /** @param {HTMLElement} node */
@@ -184,17 +184,17 @@ export class Answer {
    * @param {string} raw
    */
   #card(id, name, raw) {
-    const known = this.#cards.get(id);
-    if (known) return known;
-    const card = new Card(name, paramsIn(raw)), next = this.#behind(id);
+    const existing = this.#cards.get(id);
+    if (existing) return existing;
+    const card = new Card(name, paramsIn(raw)), next = this.#nextOf(id);
     this.#cards.set(id, card);
     if (next) next.node.before(card.node);
     else this.#put(card.node);
     return card;
   }
 
-  /** Of calls that run side by side, the first that was asked for later and is there before it. @param {string} id */
-  #behind(id) {
+  /** The first card of a later call, since calls run side by side. @param {string} id */
+  #nextOf(id) {
     const later = [...this.#cards.keys()].filter((other) => numberOf(other) > numberOf(id));
     const [next] = later.sort((one, other) => numberOf(one) - numberOf(other));
     return this.#cards.get(next);
@@ -205,45 +205,45 @@ export class Answer {
    * @param {string} raw
    */
   #ask(data, raw) {
-    this.#card(data.call_id, data.name, raw).ask(data, (approve) => this.#hands.decide(data.call_id, approve));
-    urge(t("asksApproval", data));
+    this.#card(data.call_id, data.name, raw).ask(data, (approve) => this.#actions.decide(data.call_id, approve));
+    announceNow(t("asksApproval", data));
     reveal();
   }
 
   /** @param {{ code: string, text: string }} notice */
   #notice({ code, text }) {
     if (SAID_ELSEWHERE.includes(code)) return;
-    if (code === "prompt_progress") return this.#waiting.tell(text);
-    if (code === "steered") this.#unread.taken(text);
-    if (code === "steered") this.#put(steered(text));
+    if (code === "prompt_progress") return this.#waiting.show(text);
+    if (code === "steered") this.#additions.remove(text);
+    if (code === "steered") this.#put(additionNode(text));
     else if (code === "recalled") this.#put(make("details", "notice small recalled", make("summary", "", text)));
     else this.#put(make("p", "notice small", text));
   }
 
   /**
-   * Shows what a person puts in, until it is taken.
+   * Shows an addition until Brain reads it.
    * @param {string} text
-   * @returns {() => void} takes it back
+   * @returns {() => void} removes it
    */
-  putIn(text) {
-    const takeBack = this.#unread.add(text);
+  showAddition(text) {
+    const takeBack = this.#additions.add(text);
     if (!isAtEnd()) reveal();
     return takeBack;
   }
 
-  /** What was put in and never taken; it is shown no longer. */
+  /** Removes the unread additions; their text. */
   takeBack() {
-    return this.#unread.takeBack();
+    return this.#additions.takeBack();
   }
 
   /** @param {Events["done"]} data */
   #done({ stop_reason, message_id, text, total_ms }) {
     this.id = message_id;
     let last = this.#flow.lastElementChild;
-    for (; last?.matches(".steered"); last = last.previousElementSibling) readLater(last);
+    for (; last?.matches(".steered"); last = last.previousElementSibling) markForNextMessage(last);
     if (stop_reason in ENDINGS) this.#put(make("p", "notice small", t(ENDINGS[stop_reason])));
     this.#end([total_ms === undefined ? "" : span(total_ms), this.#tokens]);
-    this.#say(stop_reason === "cancelled" ? t("stopped") : spoken(text));
+    this.#announce(stop_reason === "cancelled" ? t("stopped") : summarize(text));
   }
 
   /** @param {string[]} facts */
@@ -253,7 +253,7 @@ export class Answer {
     this.#meta.textContent = [model, ...facts].filter(Boolean).join(" · ");
     if (this.text) this.#foot.append(copyButton(t("copy"), withSources(this.text, this.#sources)));
     if (!this.problem) {
-      this.#foot.append(button(t("retry"), this.#hands.retry, { icon: "retry", className: "quiet square retry" }));
+      this.#foot.append(button(t("retry"), this.#actions.retry, { icon: "retry", className: "quiet square retry" }));
     }
     follow();
   }
@@ -265,38 +265,38 @@ export class Answer {
     this.#waiting.end();
   }
 
-  /** It is looked at no longer, and goes on elsewhere. */
+  /** The answer is no longer visible; the turn continues. */
   leave() {
     for (const card of this.#cards.values()) card.leave();
     this.#waiting.leave();
   }
 
   /**
-   * It ended, and not well.
+   * The answer failed.
    * @param {string} text
-   * @param {boolean} again whether asking again may help
+   * @param {boolean} again whether a retry may help
    * @param {boolean} [elsewhere] whether a new conversation may
    */
   fail(text, again, elsewhere = false) {
     this.problem = text;
     const line = make("div", "error", make("p", "", text));
     line.setAttribute("role", "alert");
-    if (again) line.append(button(t("retry"), this.#hands.retry, { icon: "retry", text: true }));
-    if (elsewhere) line.append(button(t("fresh"), this.#hands.fresh));
+    if (again) line.append(button(t("retry"), this.#actions.retry, { icon: "retry", text: true }));
+    if (elsewhere) line.append(button(t("fresh"), this.#actions.fresh));
     this.#put(line);
     if (!this.over) this.#end([]);
   }
 
   /**
-   * Shows an answer as it was kept, silently.
-   * @param {import("../ground/types.js").KeptAnswer} message
+   * Shows a stored answer without announcements.
+   * @param {import("../base/types.js").StoredAnswer} message
    */
   restore(message) {
     this.id = message.id;
-    this.#say = () => {};
+    this.#announce = () => {};
     for (const event of eventsOf(message)) this.show(event);
     if (this.over) return this;
-    this.#put(make("p", "notice small", t("elsewhere"))); // it will be here when it is whole
+    this.#put(make("p", "notice small", t("elsewhere"))); // it appears when it is complete
     return this.wait();
   }
 }
@@ -306,8 +306,8 @@ function numberOf(call) {
   return Number(call.slice(1));
 }
 
-/** How the end is told: in full, or by its length. @param {string} text */
-function spoken(text) {
+/** The announcement of an answer: in full, or by its length. @param {string} text */
+function summarize(text) {
   if (text.length <= READ_OUT) return t("answered", { text: text.replace(/\*\*|`|^#+ /gm, "").trim() });
   return t("answeredLong", { count: text.trim().split(/\s+/).length });
 }

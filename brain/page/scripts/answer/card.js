@@ -1,16 +1,16 @@
-// Answer: a call of a specialist, where it happened in the answer: what it does, then what came of it.
+// The card of one specialist call: parameters, progress, approval, then result or error.
 
-import { box } from "../ground/box.js";
-import { copyButton } from "../ground/copying.js";
-import { button, icon, make, problemLine } from "../ground/dom.js";
-import { span, t } from "../ground/texts.js";
-import { failure, named, saysMore } from "./failures.js";
+import { box } from "../base/box.js";
+import { copyButton } from "../base/clipboard.js";
+import { button, icon, make, problemLine } from "../base/dom.js";
+import { span, t } from "../base/texts.js";
+import { displayName, failure, saysMore } from "./failures.js";
 import { inShort, paramsBox } from "./params.js";
-import { whole } from "./text.js";
+import { renderMarkdown } from "./text.js";
 
 /**
- * @typedef {import("../ground/types.js").Citation} Citation
- * @typedef {import("../ground/types.js").Events} Events
+ * @typedef {import("../base/types.js").Citation} Citation
+ * @typedef {import("../base/types.js").Events} Events
  * @typedef {(approve: boolean) => Promise<string>} Decide an empty text, or what went wrong
  */
 
@@ -19,7 +19,7 @@ const TICK = 100; // ms
 const ticking = new Set();
 let clock = 0;
 
-/** Calls until it is told to stop. @param {() => void} tick */
+/** Calls regularly; the result stops it. @param {() => void} tick */
 function everyTick(tick) {
   ticking.add(tick);
   clock ||= setInterval(() => ticking.forEach((each) => each()), TICK);
@@ -40,8 +40,8 @@ export class Card {
   #details;
   #mark = make("span", "mark");
   /** @type {HTMLElement[]} */
-  #params = []; // exactly; they stand in the question while there is one
-  #quiet = () => {};
+  #params = []; // exact parameters; an open approval shows them instead
+  #stopTicking = () => {};
   /** @type {HTMLElement | null} */
   #question = null;
 
@@ -54,11 +54,11 @@ export class Card {
     const shown = params.length && params[0] !== "null" && params.join("") !== "{}" ? params : [];
     this.#bar.setAttribute("aria-label", t("progress"));
     this.#bar.hidden = this.#note.hidden = true;
-    this.#details = make("details", "", make("summary", "", this.#mark, make("strong", "", named(name)),
+    this.#details = make("details", "", make("summary", "", this.#mark, make("strong", "", displayName(name)),
       make("code", "params", shown.length ? inShort(shown) : ""), this.#state, icon("open")), this.#inside);
     this.node = make("div", "call running", this.#details, this.#note, this.#bar);
     this.node.setAttribute("role", "group");
-    this.node.setAttribute("aria-label", named(name));
+    this.node.setAttribute("aria-label", displayName(name));
     if (shown.length) this.#params = [section(t("parameters"), paramsBox(shown))];
     this.#inside.append(...this.#params);
   }
@@ -68,11 +68,11 @@ export class Card {
   }
 
   start() {
-    this.#askNoMore();
+    this.#closeQuestion();
     const began = performance.now();
-    this.#turnTo("running", t("running"));
-    this.#quiet();
-    this.#quiet = everyTick(() => {
+    this.#setState("running", t("running"));
+    this.#stopTicking();
+    this.#stopTicking = everyTick(() => {
       const time = performance.now() - began;
       if (time >= 1000) this.#state.textContent = span(time);
     });
@@ -80,28 +80,28 @@ export class Card {
 
   /** @param {Events["specialist_progress"]} progress */
   progress({ text, fraction }) {
-    this.#tell(text ?? "");
+    this.#showNote(text ?? "");
     this.#bar.hidden = typeof fraction !== "number";
     if (typeof fraction === "number") this.#bar.value = Math.min(Math.max(fraction, 0), 1);
   }
 
-  /** @param {import("../ground/types.js").Result} result */
+  /** @param {import("../base/types.js").Result} result */
   result({ text, citations = [], cached, ms, approval }) {
     const facts = [
       approval === "approved" ? t("approved") : "", citations.length ? t("sources", { count: citations.length }) : "",
       cached ? t("cached") : "", ms === undefined ? "" : span(ms),
     ];
     this.#end("ok", facts.filter(Boolean).join(" · "));
-    this.#tell("");
-    this.#inside.prepend(this.#told(text, citations));
+    this.#showNote("");
+    this.#inside.prepend(this.#resultSection(text, citations));
     const sources = make("ol", "citations", ...citations.map(citationItem));
     if (citations.length) this.#inside.prepend(section(t("sourcesTitle"), sources));
   }
 
-  /** The result, which is rendered when somebody looks. @param {string} text @param {Citation[]} citations */
-  #told(text, citations) {
+  /** The result, which is rendered when the card is opened. @param {string} text @param {Citation[]} citations */
+  #resultSection(text, citations) {
     const node = make("div", "", make("div", "text plain", text));
-    const render = () => node.replaceChildren(whole(text, citations));
+    const render = () => node.replaceChildren(renderMarkdown(text, citations));
     if (this.#details.open) render();
     else this.#details.addEventListener("toggle", render, { once: true });
     return section(t("result"), box(t("result"), node), copyButton(t("copyResult"), text));
@@ -111,13 +111,13 @@ export class Card {
   error({ code, reason, ms, approval }) {
     const quiet = code === "declined" || code === "cancelled";
     this.#end(quiet ? "left" : "failed", quiet ? t(approval === "expired" ? approval : code) : ms ? span(ms) : "");
-    this.#tell(quiet ? "" : failure({ name: this.name, code, reason }));
-    const said = make("p", "reason", reason);
-    if (quiet || saysMore(code)) this.#inside.prepend(section(t("toldModel"), box(t("toldModel"), said)));
+    this.#showNote(quiet ? "" : failure({ name: this.name, code, reason }));
+    const line = make("p", "reason", reason);
+    if (quiet || saysMore(code)) this.#inside.prepend(section(t("toldModel"), box(t("toldModel"), line)));
   }
 
   /**
-   * @param {Events["approval_required"]} asked
+   * @param {Events["approval_required"]} event
    * @param {Decide} decide
    */
   ask({ expires_at, text }, decide) {
@@ -125,22 +125,22 @@ export class Card {
     const choices = [
       button(t("approve"), () => answer(true), { className: "primary" }), button(t("decline"), () => answer(false)),
     ];
-    let said = false;
+    let isDecided = false;
     /** Not `disabled`, which would take the focus away. @param {boolean} approve */
     const answer = async (approve) => {
-      if (said) return;
-      said = true;
+      if (isDecided) return;
+      isDecided = true;
       problem.textContent = await decide(approve);
-      said = !problem.textContent;
+      isDecided = !problem.textContent;
     };
     this.#question = make("div", "ask", ...(text ? [make("p", "what", text)] : []), ...this.#params,
       make("div", "choices", ...choices, left), problem);
     this.#details.after(this.#question);
-    this.#turnTo("waiting", t("needsApproval"));
+    this.#setState("waiting", t("needsApproval"));
     this.#countDown(left, new Date(expires_at));
   }
 
-  /** The turn ended without it. */
+  /** The turn ended before the call. */
   leave() {
     if (this.running) this.#end("left", t("notFinished"));
   }
@@ -154,12 +154,12 @@ export class Card {
       const text = t("timeLeft", { time: minutes(Math.max(0, until.getTime() - Date.now())) });
       if (line.textContent !== text) line.textContent = text;
     };
-    this.#quiet();
-    this.#quiet = everyTick(tick);
+    this.#stopTicking();
+    this.#stopTicking = everyTick(tick);
     tick();
   }
 
-  #askNoMore() {
+  #closeQuestion() {
     if (this.#question?.contains(document.activeElement)) this.#details.querySelector("summary")?.focus();
     this.#inside.prepend(...this.#params);
     this.#question?.remove();
@@ -171,25 +171,25 @@ export class Card {
    * @param {string} text
    */
   #end(outcome, text) {
-    this.#quiet();
-    this.#quiet = () => {};
-    this.#askNoMore();
+    this.#stopTicking();
+    this.#stopTicking = () => {};
+    this.#closeQuestion();
     this.#bar.hidden = true;
-    this.#turnTo(outcome, text);
+    this.#setState(outcome, text);
   }
 
   /**
    * @param {string} outcome
    * @param {string} text
    */
-  #turnTo(outcome, text) {
+  #setState(outcome, text) {
     this.node.className = `call ${outcome}`;
     this.#state.textContent = text;
     this.#mark.replaceChildren(...(outcome in MARKS ? [icon(MARKS[outcome])] : []));
   }
 
   /** @param {string} text */
-  #tell(text) {
+  #showNote(text) {
     this.#note.textContent = text;
     this.#note.hidden = !text;
   }

@@ -1,9 +1,9 @@
-// Answer: code with its language, a button that copies it, and colours.
+// Code blocks: language, copy button and colours.
 
-import { copy } from "../ground/copying.js";
-import { icon, make } from "../ground/dom.js";
-import { t } from "../ground/texts.js";
-import { log } from "./reading.js";
+import { copy } from "../base/clipboard.js";
+import { icon, make } from "../base/dom.js";
+import { t } from "../base/texts.js";
+import { log } from "./scrolling.js";
 
 const CHUNK = 4000, LINE = 300; // characters coloured at once, and of one line; more takes too long
 /** The languages whose code has colours, with their other names. @type {Record<string, string[]>} */

@@ -1,6 +1,6 @@
-// Answer: footnotes, and `<details>` with `<summary>`, the only HTML that is more than text.
+// Footnotes and `<details>` with `<summary>`, the only HTML that is more than text.
 
-import { log } from "./reading.js";
+import { log } from "./scrolling.js";
 
 /** @typedef {import("./markdown.js").Rule} Rule */
 

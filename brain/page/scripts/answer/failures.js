@@ -1,6 +1,6 @@
-// Answer: why a call failed, in words for people. Its reason is written for the model, and tells it what to do.
+// Words for people about why a call failed. The reason in the event is written for the model.
 
-import { t } from "../ground/texts.js";
+import { t } from "../base/texts.js";
 
 /** @type {Record<string, Parameters<typeof t>[0]>} */
 const WORDS = {
@@ -25,18 +25,18 @@ const RAN = ["timeout", "failed"]; // all others were refused before
 
 /** @typedef {{ name: string, code: string, reason: string }} Failed */
 
-/** The name of whom a call asked, which not every call says. @param {string} name */
-export function named(name) {
+/** The name of a call, also of one whose name is unknown. @param {string} name */
+export function displayName(name) {
   return name === UNREADABLE ? t("someCall") : name;
 }
 
-/** What became of it, in a sentence. @param {Failed} call */
+/** The failure in a sentence. @param {Failed} call */
 export function failure({ name, code, reason }) {
   const why = saysMore(code) ? t(WORDS[code]) : reason;
-  return t(RAN.includes(code) ? "didFail" : "notRun", { name: named(name), reason: why });
+  return t(RAN.includes(code) ? "didFail" : "notRun", { name: displayName(name), reason: why });
 }
 
-/** Whether its reason is more than what the sentence says: one that refuses says why by itself. @param {string} code */
+/** Whether the reason adds to the sentence. A refusal is its own sentence. @param {string} code */
 export function saysMore(code) {
   return Object.hasOwn(WORDS, code);
 }

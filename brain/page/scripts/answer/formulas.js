@@ -1,4 +1,4 @@
-// Answer: formulas in LaTeX: `$…$`, `$$…$$`, `\(…\)`, `\[…\]`. Temml makes MathML of them, which browsers draw.
+// Formulas in LaTeX: `$…$`, `$$…$$`, `\(…\)`, `\[…\]`. Temml converts them to MathML, which browsers draw.
 
 /**
  * @typedef {import("./markdown.js").Env} Env
@@ -13,7 +13,7 @@ const CLOSING = { "\\(": "\\)", "\\[": "\\]", "$$": "$$", "$": "$" };
 export const MATHS = /[\\^_={}<>+]/;
 
 /** @type {Map<string, string | null>} */
-const drawn = new Map();
+const cache = new Map();
 /** @type {any} */
 let temml = null;
 /** @type {Promise<void> | null} */
@@ -48,15 +48,15 @@ function mathml(latex, display, env) {
     env.lacksFormulas = true;
     return null;
   }
-  const key = `${display}${latex}`, known = drawn.get(key);
-  if (known !== undefined) return known;
+  const key = `${display}${latex}`, cached = cache.get(key);
+  if (cached !== undefined) return cached;
   let html = null;
   try {
     html = temml.renderToString(latex, { ...OPTIONS, displayMode: display }).replace(/ style="[^"]*"/g, "");
     if (html.length > SIZE || isDeep(html)) html = null;
   } catch {} // what Temml does not understand stays as it was written
-  if (drawn.size > 1000) drawn.clear();
-  drawn.set(key, html);
+  if (cache.size > 1000) cache.clear();
+  cache.set(key, html);
   return html;
 }
 

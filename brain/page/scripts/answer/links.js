@@ -1,4 +1,4 @@
-// Answer: links in Markdown. They lead to the web or to a mailbox, and show the host where their text may name another.
+// Links in Markdown: they lead to the web or a mailbox, and show the host if their label may name another one.
 
 /**
  * @typedef {import("./markdown.js").Token} Token
@@ -31,25 +31,25 @@ export function isAddress(address) {
  * @param {Make} make
  * @returns {Token[]}
  */
-export function honest(tokens, env, make) {
+export function showHosts(tokens, env, make) {
   /** @type {Token[]} */
   const found = [];
-  let address = "", label = "", drawn = false, cited = false;
+  let address = "", label = "", hasFormula = false, isCitation = false;
   const open = (/** @type {Token} */ token, /** @type {string} */ href) => {
     env.room = (env.room ?? SHARE * env.length + SPARE) - href.length - LINK;
     address = env.room >= 0 ? href : "";
     label = "";
-    drawn = false;
-    cited = token.markup === "citation";
-    if (!cited) token.attrs = [["href", href]]; // no title
+    hasFormula = false;
+    isCitation = token.markup === "citation";
+    if (!isCitation) token.attrs = [["href", href]]; // no title
     if (address) found.push(token);
   };
   const close = () => {
     const place = (WEB.exec(address) ?? MAIL.exec(address))?.[1].toLowerCase() ?? "";
     if (address && !label.trim()) found.push(make("text", "", 0, place));
     if (address) found.push(make("link_close", "a", -1, ""));
-    const hides = drawn || label.length > LABEL || namesAnother(label, place);
-    if (address && !cited && hides) found.push(make("place", "", 0, place));
+    const hides = hasFormula || label.length > LABEL || namesAnother(label, place);
+    if (address && !isCitation && hides) found.push(make("place", "", 0, place));
     address = "";
   };
   for (const token of tokens) {
@@ -64,19 +64,19 @@ export function honest(tokens, env, make) {
     } else {
       if (address) token.content = visible(token.content);
       label += token.content;
-      drawn ||= token.type === "formula";
+      hasFormula ||= token.type === "formula";
       found.push(token);
     }
   }
   return found;
 }
 
-/** The text that stands for an image. @param {Token} image @returns {string} */
+/** The alternative text of an image. @param {Token} image @returns {string} */
 function alternative(image) {
   return (image.children ?? []).map((one) => one.type === "image" ? alternative(one) : one.content).join("");
 }
 
-/** Without characters that nobody sees, or that change the order of others. @param {string} text */
+/** Without invisible characters and those that reverse others. @param {string} text */
 function visible(text) {
   return text.replace(/(?![\n\t])[\p{Cc}\p{Cf}\p{DI}]/gu, "");
 }

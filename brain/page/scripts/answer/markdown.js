@@ -1,11 +1,11 @@
-// Answer: Markdown as nodes. Text is untrusted: HTML in it stays text, and DOMPurify passes only what is named here.
+// Markdown to nodes. Text is untrusted: HTML in it stays text, and DOMPurify passes only what this file lists.
 
 import DOMPurify from "../../vendor/dompurify/purify.es.mjs";
 import MarkdownIt from "../../vendor/markdown-it/markdown-it.esm.min.mjs";
 import { addContainers } from "./containers.js";
 import { addFormulas } from "./formulas.js";
-import { honest, isAddress } from "./links.js";
-import { closed } from "./unfinished.js";
+import { isAddress, showHosts } from "./links.js";
+import { completeMarks } from "./unfinished.js";
 
 /** @typedef {import("../../vendor/markdown-it/markdown-it.esm.min.mjs").Token} Token */
 /**
@@ -80,8 +80,8 @@ rules.code_inline = (tokens, n) => `<code>${code(tokens[n].content)}</code>`;
 rules.code_block = (tokens, n) => `<pre><code>${code(tokens[n].content)}</code></pre>\n`;
 rules.fence = (tokens, n) => {
   const [language] = LANGUAGE.exec(tokens[n].info.trim()) ?? [""];
-  const named = language && ` class="language-${language.toLowerCase()}"`;
-  return `<pre><code${named}>${code(tokens[n].content)}</code></pre>\n`;
+  const languageClass = language && ` class="language-${language.toLowerCase()}"`;
+  return `<pre><code${languageClass}>${code(tokens[n].content)}</code></pre>\n`;
 };
 rules.table_open = () => '<div class="table"><table>';
 rules.table_close = () => "</table></div>\n";
@@ -103,14 +103,14 @@ function table(state, first, last, silent) {
 
 /** `[1]` opens the source that it cites. @param {any} state @param {boolean} silent */
 function citation(state, silent) {
-  const [cited, label] = /^\[([^[\]\n]{1,100})\]/.exec(state.src.slice(state.pos, state.pos + 102)) ?? [];
-  const source = cited && !silent && !state.linkLevel ? state.env.source(label) : null; // silent: it may be in a link
-  if (!cited || !source?.url || !isAddress(source.url)) return false;
+  const [match, label] = /^\[([^[\]\n]{1,100})\]/.exec(state.src.slice(state.pos, state.pos + 102)) ?? [];
+  const source = match && !silent && !state.linkLevel ? state.env.source(label) : null; // silent: it may be in a link
+  if (!match || !source?.url || !isAddress(source.url)) return false;
   const attrs = [["href", source.url], ["title", source.title || source.url]];
   Object.assign(state.push("link_open", "a", 1), { markup: "citation", attrs });
-  state.push("text", "", 0).content = cited;
+  state.push("text", "", 0).content = match;
   state.push("link_close", "a", -1);
-  state.pos += cited.length;
+  state.pos += match.length;
   return true;
 }
 
@@ -118,7 +118,7 @@ function citation(state, silent) {
 function closeMarks(state) {
   if (!state.env.open || /\n[ \t]*\n$/.test(state.src)) return;
   const last = state.tokens.findLast((/** @type {Token} */ { nesting, content }) => nesting === 0 && content);
-  if (last?.type === "inline") last.content = closed(last.content);
+  if (last?.type === "inline") last.content = completeMarks(last.content);
 }
 
 /** Headings below the page's own, tasks, no inline styles, honest links. @param {any} state */
@@ -135,11 +135,11 @@ function finish({ tokens, env, Token }) {
       one.children?.unshift(Object.assign(make("task", "", 0, ""), { markup: task[1] }));
       tokens[n - 2].attrs = [["class", "task"]];
     }
-    if (one.children?.length) one.children = honest(one.children, env, make);
+    if (one.children?.length) one.children = showHosts(one.children, env, make);
   });
 }
 
-/** The tokens of blocks, without what stands in their lines. @param {string} text */
+/** The block tokens, without inline tokens. @param {string} text */
 function blocksOf(text) {
   /** @type {Token[]} */
   const tokens = [];
@@ -173,12 +173,12 @@ function lengthOf(lines, count) {
  */
 export function cut(text) {
   const tokens = blocksOf(text), lines = text.split("\n");
-  const whole = text.length - (/[\ud800-\udbff]$/.test(text) ? 1 : 0);
-  const kept = { fence: 1, table_open: 2 }[tokens[0]?.type] ?? 0;
+  const fullLength = text.length - (/[\ud800-\udbff]$/.test(text) ? 1 : 0);
+  const repeated = { fence: 1, table_open: 2 }[tokens[0]?.type] ?? 0;
   const item = tokens.findLast(({ type, level }) => type === "list_item_open" && level === 1);
-  const line = item?.map?.[0] || lines.length - 1, isLine = line > kept;
-  const length = isLine ? lengthOf(lines, line) : text.lastIndexOf(" ") + 1 || whole;
-  return { length, again: isLine && kept ? `${lines.slice(0, kept).join("\n")}\n` : "" };
+  const line = item?.map?.[0] || lines.length - 1, isLine = line > repeated;
+  const length = isLine ? lengthOf(lines, line) : text.lastIndexOf(" ") + 1 || fullLength;
+  return { length, again: isLine && repeated ? `${lines.slice(0, repeated).join("\n")}\n` : "" };
 }
 
 /**
@@ -187,7 +187,7 @@ export function cut(text) {
  */
 export function htmlOf(text, env) {
   Object.assign(env, { length: text.length, room: undefined });
-  const source = text.replace(/(?<=SPECIALIST_REQUEST)［/gi, "["), lines = source.split("\n"); // here it calls nobody
+  const source = text.replace(/(?<=SPECIALIST_REQUEST)［/gi, "["), lines = source.split("\n"); // it is no call here
   const tokens = md.parse(source, env);
   let html = "", start = 0;
   tokens.forEach(({ level, nesting, map }, n) => {

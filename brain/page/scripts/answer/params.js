@@ -1,13 +1,13 @@
-// Answer: the parameters of a call, exactly as they were asked for. Who approves it must see each character.
+// The parameters of a call, exactly as the model wrote them. The person who approves it must see each character.
 
-import { box } from "../ground/box.js";
-import { button, make } from "../ground/dom.js";
-import { t } from "../ground/texts.js";
+import { box } from "../base/box.js";
+import { button, make } from "../base/dom.js";
+import { t } from "../base/texts.js";
 
 const LONG = 400, HEAD = 240, TAIL = 120; // characters of one value: a longer one is folded in the middle
 
 /**
- * Characters that nobody sees, such as the empty sign of Braille, or that turn others around, as their numbers.
+ * Replaces invisible characters, and those that reverse others, by their numbers.
  * @param {string} text
  */
 export function exact(text) {
@@ -15,7 +15,7 @@ export function exact(text) {
 }
 
 /**
- * The parameters as they stand in an event's data, in their tokens: `JSON.parse` would round large numbers.
+ * The tokens of the parameters in an event's data: `JSON.parse` would round large numbers.
  * @param {string} data the JSON of an event
  * @returns {string[]} none when there are no parameters
  */
@@ -36,7 +36,7 @@ export function paramsIn(data) {
 /**
  * JSON with a line for each value.
  * @param {string[]} tokens
- * @returns {string[]} the tokens, and what stands between them
+ * @returns {string[]} the tokens, and the space between them
  */
 export function laidOut(tokens) {
   const pieces = [];

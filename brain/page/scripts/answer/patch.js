@@ -1,31 +1,31 @@
-// Answer: changing what is shown as little as possible.
+// Change visible nodes as little as possible.
 
 /**
- * Makes what stands in a place equal to new nodes, and leaves alone what is equal already: a selection in it stays.
+ * Makes children equal to new nodes and leaves equal ones unchanged, so a selection stays.
  * @param {Node} parent
  * @param {number} from the first of its children that may change
- * @param {ChildNode[]} wanted
+ * @param {ChildNode[]} next
  */
-export function patch(parent, from, wanted) {
+export function patch(parent, from, next) {
   const old = [...parent.childNodes].slice(from);
-  wanted.forEach((node, n) => {
+  next.forEach((node, n) => {
     const now = old[n];
-    if (now instanceof HTMLDetailsElement && node instanceof HTMLDetailsElement) node.open = now.open; // who opened it
+    if (now instanceof HTMLDetailsElement && node instanceof HTMLDetailsElement) node.open = now.open;
     if (!now) parent.appendChild(node);
-    else if (!now.isEqualNode(node)) become(now, node);
+    else if (!now.isEqualNode(node)) update(now, node);
   });
-  old.slice(wanted.length).forEach((node) => node.remove());
+  old.slice(next.length).forEach((node) => node.remove());
 }
 
 /**
  * @param {ChildNode} old
- * @param {ChildNode} wanted
+ * @param {ChildNode} next
  */
-function become(old, wanted) {
-  if (old instanceof Text && wanted instanceof Text) rewrite(old, wanted.data);
-  else if (old instanceof Element && wanted instanceof Element && old.cloneNode().isEqualNode(wanted.cloneNode())) {
-    patch(old, 0, [...wanted.childNodes]);
-  } else old.replaceWith(wanted);
+function update(old, next) {
+  if (old instanceof Text && next instanceof Text) rewrite(old, next.data);
+  else if (old instanceof Element && next instanceof Element && old.cloneNode().isEqualNode(next.cloneNode())) {
+    patch(old, 0, [...next.childNodes]);
+  } else old.replaceWith(next);
 }
 
 /**

@@ -1,22 +1,22 @@
-// Answer: text as Markdown. Finished blocks are rendered once; only the open end is rendered again, once a frame.
+// The text of an answer. Finished blocks are rendered once; only the open end is rendered again, once per frame.
 
-import { make } from "../ground/dom.js";
-import { pause } from "../ground/pause.js";
-import { t } from "../ground/texts.js";
+import { make } from "../base/dom.js";
+import { pause } from "../base/pause.js";
+import { t } from "../base/texts.js";
 import { colour, frame } from "./code.js";
 import { loadFormulas } from "./formulas.js";
 import { patch } from "./patch.js";
-import { follow } from "./reading.js";
-import { known } from "./unfinished.js";
+import { follow } from "./scrolling.js";
+import { stablePart } from "./unfinished.js";
 
 /**
- * @typedef {import("../ground/types.js").Citation} Citation
+ * @typedef {import("../base/types.js").Citation} Citation
  * @typedef {import("./markdown.js").Env} Env
  * @typedef {{ text: string, html: string, nodes: ChildNode[], level: number }} Piece `level` of its last heading
  */
 
 const BUDGET = 8; // ms of a frame
-const AGAIN = 1000; // ms until the server is asked for the libraries again
+const AGAIN = 1000; // ms until the libraries are requested again
 const STEP = 3000, BLOCK = 10_000, CODE = 200_000; // characters rendered at once, of a block, and of code
 const STEP_MARKS = /^(?:[\p{L}\p{N} ,.]*[^\p{L}\p{N} ,.]){0,500}[\p{L}\p{N} ,.]*/u; // marks take longer than words
 const BLOCK_MARKS = /^(?:[\p{L}\p{N} ,.]*[^\p{L}\p{N} ,.]){0,1500}[\p{L}\p{N} ,.]*/u;
@@ -40,7 +40,7 @@ function schedule(text) {
 }
 
 async function work() {
-  if (!markdown) await loadMarkdown().catch(() => pause(AGAIN)); // meanwhile the text stays as it is
+  if (!markdown) await loadMarkdown().catch(() => pause(AGAIN)); // meanwhile the text stays plain
   const end = performance.now() + BUDGET;
   for (const text of markdown ? [...waiting].reverse() : []) {
     if (text.render(end)) waiting.delete(text);
@@ -51,11 +51,11 @@ async function work() {
 }
 
 /**
- * A text that is complete.
+ * Renders a complete text.
  * @param {string} text
  * @param {Citation[]} sources
  */
-export function whole(text, sources) {
+export function renderMarkdown(text, sources) {
   const shown = new AnswerText(sources);
   shown.append(text);
   shown.end();
@@ -65,14 +65,14 @@ export function whole(text, sources) {
 /** A text that may still grow. */
 export class AnswerText {
   node = make("div", "text plain");
-  #tail = ""; // the text behind the finished blocks
+  #tail = ""; // the text after the finished blocks
   #held = ""; // a carriage return at the end, which may be half of a line's end
   #again = ""; // lines that come before it, where it is the rest of a block that was cut
   #isOver = false;
   /** @type {Piece[]} */
   #pieces = [];
   #count = 0; // nodes of the finished blocks
-  #redo = Infinity; // the next piece to render again, since what it refers to may be known now
+  #redo = Infinity; // the next piece to render again, since a reference may be defined now
   #skip = 0; // frames until the open end is rendered again
   /** @type {Env} */
   #env;
@@ -175,7 +175,7 @@ export class AnswerText {
   #showOpen() {
     const { references, notes } = this.#env;
     const env = { ...this.#env, open: true, references: { ...references }, notes: new Set(notes) };
-    const html = this.#html(this.#again + known(this.#tail), env);
+    const html = this.#html(this.#again + stablePart(this.#tail), env);
     patch(this.node, this.#count, nodesOf(html, { level: this.#pieces.at(-1)?.level ?? 1 }));
   }
 
@@ -201,7 +201,7 @@ function nodesOf(html, heading) {
   const fragment = /** @type {typeof import("./markdown.js")} */ (markdown).clean(html);
   fragment.querySelectorAll("pre:has(> code)").forEach(frame);
   for (const box of fragment.querySelectorAll("input")) box.ariaLabel = t("done");
-  for (const one of fragment.querySelectorAll("h3, h4, h5, h6")) { // no gaps, for those who go from heading to heading
+  for (const one of fragment.querySelectorAll("h3, h4, h5, h6")) { // without gaps, for navigation by headings
     heading.level = Math.min(Number(one.tagName[1]) - 1, heading.level + 1);
     one.ariaLevel = String(heading.level);
   }

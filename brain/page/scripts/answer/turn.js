@@ -1,35 +1,35 @@
-// Answer: the turn that writes an answer: followed to its end, stopped, steered, approved.
+// The turn that writes an answer: follow, stop, steer and approve it.
 
-import { Refused, request, told } from "../ground/server.js";
-import { Following } from "./following.js";
+import { Refused, errorText, request } from "../base/server.js";
+import { TurnStream } from "./turn_stream.js";
 
 /**
- * @typedef {object} Told
+ * @typedef {object} TurnListener
  * @property {() => void} ended
  * @property {(lost: boolean) => void} lost the connection is lost, or found again
  * @property {() => void} gone its events are no longer there
  */
 
-/** Ends a turn that nobody follows. @param {string} id @returns {Promise<string>} what went wrong, or nothing */
+/** Stops a turn by its id. @param {string} id @returns {Promise<string>} what went wrong, or nothing */
 export function cancel(id) {
-  return request("POST", `v1/turns/${id}/cancel`).then(() => "", told);
+  return request("POST", `v1/turns/${id}/cancel`).then(() => "", errorText);
 }
 
 /** One turn, with the answer that it writes. */
 export class Turn {
   #answer;
-  #following;
+  #stream;
 
   /**
    * @param {string} id
    * @param {import("./answer.js").Answer} answer
-   * @param {Told} reader
+   * @param {TurnListener} reader
    */
   constructor(id, answer, { ended, lost, gone }) {
     this.id = id;
     this.#answer = answer;
-    this.#following = new Following(id, {
-      names: answer.hears,
+    this.#stream = new TurnStream(id, {
+      names: answer.eventNames,
       event: (event) => {
         answer.show(event);
         if (answer.over) ended();
@@ -39,46 +39,46 @@ export class Turn {
     });
   }
 
-  /** Follows it no further. It goes on. */
+  /** Stops to follow it. The turn continues. */
   leave() {
-    this.#following.close();
+    this.#stream.close();
     this.#answer.leave();
   }
 
   /** @returns {Promise<string>} what went wrong, or nothing */
   stop() {
-    return this.#say("cancel").then(() => "", told);
+    return this.#post("cancel").then(() => "", errorText);
   }
 
   /**
-   * Puts a message in.
+   * Adds a message to the answer.
    * @param {string} message
-   * @returns {Promise<string | null>} what went wrong, or nothing; null when it was over before
+   * @returns {Promise<string | null>} what went wrong, or nothing; null when the turn ended before
    */
   steer(message) {
-    const takeBack = this.#answer.putIn(message);
-    return this.#say("steer", { message }).then(() => "", (error) => {
+    const takeBack = this.#answer.showAddition(message);
+    return this.#post("steer", { message }).then(() => "", (error) => {
       takeBack();
-      return error instanceof Refused && [404, 410].includes(error.status) ? null : told(error);
+      return error instanceof Refused && [404, 410].includes(error.status) ? null : errorText(error);
     });
   }
 
   /**
-   * Says whether a call may run.
+   * Approves or declines a call.
    * @param {string} call
    * @param {boolean} approve
    * @returns {Promise<string>} what went wrong, or nothing
    */
   decide(call, approve) {
-    return this.#say(`approvals/${call}`, { approve }).then(() => "", told);
+    return this.#post(`approvals/${call}`, { approve }).then(() => "", errorText);
   }
 
   /**
    * @param {string} what
    * @param {object} [how]
    */
-  #say(what, how) {
-    return this.#following.behind(request("POST", `v1/turns/${this.id}/${what}`, how));
+  #post(what, how) {
+    return this.#stream.prioritize(request("POST", `v1/turns/${this.id}/${what}`, how));
   }
 
   /** The id of the answer, also of one that failed. @returns {Promise<string | null>} */

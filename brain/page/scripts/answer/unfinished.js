@@ -1,4 +1,4 @@
-// Answer: the end of a text that is still being written: what it may become is held back, open marks are closed.
+// The end of a text that is still written: hold back what may still change, and close open marks.
 
 import { MATHS } from "./formulas.js";
 
@@ -10,7 +10,7 @@ const LAST_LINE = new RegExp(`^[ \\t>]*(?:${[
 const MARK = /\\[([]|\\[^]|`+|\${1,2}|\*+|_+|~{1,2}|!?\[|<(?:[a-z/][^\s>]*)?$|\\$/gi;
 
 /** The part of an open text whose blocks are known. @param {string} text */
-export function known(text) {
+export function stablePart(text) {
   const end = text.lastIndexOf("\n") + 1, line = text.slice(end), before = text.slice(0, end).trimEnd().split("\n");
   if (line.trim() && LAST_LINE.test(line)) return text.slice(0, end);
   const isRow = (/** @type {string | undefined} */ one) => /^[ \t>]*\|/.test(one ?? "");
@@ -24,7 +24,7 @@ export function known(text) {
  * @param {string} text
  * @returns {string}
  */
-export function closed(text) {
+export function completeMarks(text) {
   /** @type {string[]} */
   const open = [];
   let tail = "";

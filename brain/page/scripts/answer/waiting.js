@@ -1,13 +1,13 @@
-// Answer: the signs that an answer goes on while nothing new of it comes.
+// Signs of life while an answer goes on without new content.
 
-import { say } from "../ground/announcing.js";
-import { make } from "../ground/dom.js";
-import { t } from "../ground/texts.js";
+import { announce } from "../base/announcements.js";
+import { make } from "../base/dom.js";
+import { t } from "../base/texts.js";
 
 const QUIET = 300; // ms without anything new until a sign shows that work goes on
-const LONG = 6000; // and until a word says what one waits for
+const LONG = 6000; // ms until a text says what the page waits for
 
-/** Those of one answer. */
+/** The signs of one answer. */
 export class Waiting {
   #pulse = make("span", "pulse");
   #words = make("span", "small");
@@ -15,40 +15,40 @@ export class Waiting {
   #works;
   node = make("span", "signs", this.#pulse, this.#words);
 
-  /** @param {() => boolean} works whether something else shows that work goes on */
+  /** @param {() => boolean} works whether a running card shows progress already */
   constructor(works) {
     this.#works = works;
     this.#pulse.setAttribute("aria-hidden", "true");
     this.#pulse.hidden = true;
   }
 
-  /** Something new came. */
-  again() {
+  /** New content came: hides the signs, and starts to wait again. */
+  restart() {
     this.#pulse.hidden = true;
     this.#words.textContent = "";
     this.leave();
     const pulse = () => { this.#pulse.hidden = this.#works(); };
-    this.#timers = [setTimeout(pulse, QUIET), setTimeout(() => this.#tell(), LONG)];
+    this.#timers = [setTimeout(pulse, QUIET), setTimeout(() => this.#showReason(), LONG)];
   }
 
   /** Shows what is waited for. @param {string} words */
-  tell(words) {
+  show(words) {
     this.#pulse.hidden = false;
     this.#words.textContent = words;
   }
 
-  #tell() {
+  #showReason() {
     if (this.#works()) return;
     this.#words.textContent ||= t("waits");
-    say(this.#words.textContent);
+    announce(this.#words.textContent);
   }
 
-  /** Nobody looks any more. */
+  /** Stops the timers. */
   leave() {
     this.#timers.forEach(clearTimeout);
   }
 
-  /** Nothing more will come. */
+  /** The answer ended. */
   end() {
     this.leave();
     this.node.remove();

@@ -1,11 +1,11 @@
-// Composer: files to go with the next message: by button, drop and paste; checked when added, taken when it is sent.
+// Files for the next message: attached by button, drop or paste, checked when added, taken when it is sent.
 
-import { button, find, icon, make } from "../ground/dom.js";
-import { ofFile, partsOf } from "../ground/files.js";
-import { keptHere } from "../ground/keeping.js";
-import { few, size, t } from "../ground/texts.js";
+import { button, find, icon, make } from "../base/dom.js";
+import { ofFile, partsOf } from "../base/files.js";
+import { tabStorage } from "../base/storage.js";
+import { few, size, t } from "../base/texts.js";
 
-/** @typedef {import("../ground/types.js").Attached} Attached */
+/** @typedef {import("../base/types.js").Attached} Attached */
 
 const ROOM = 1048576; // bytes of a request that stay for the message and all that is no file
 
@@ -13,16 +13,16 @@ const list = find("files", HTMLUListElement), picker = find("picker", HTMLInputE
 
 /** @type {Attached[]} */
 let files = [];
-/** @type {import("../ground/files.js").Part[]} */
-const early = []; // before the server has said how many there may be
-/** @type {import("../ground/types.js").Limits | null} */
+/** @type {import("../base/files.js").Part[]} */
+const early = []; // before the limits are known
+/** @type {import("../base/types.js").Limits | null} */
 let limits = null;
 /** @type {(problem: string) => void} */
 let tell;
 
 /**
  * Takes files from now on.
- * @param {(problem: string) => void} problems is told what could not be attached and why, or nothing when all could
+ * @param {(problem: string) => void} problems called with what could not be attached and why; empty when everything was
  */
 export function startAttaching(problems) {
   tell = problems;
@@ -32,11 +32,11 @@ export function startAttaching(problems) {
     picker.value = "";
   };
   takeDropped();
-  const lost = keptHere.get("files")?.split("/") ?? [];
+  const lost = tabStorage.get("files")?.split("/") ?? [];
   if (lost.length) tell(t("lostFiles", { count: lost.length, names: few(lost) }));
 }
 
-/** @param {import("../ground/types.js").Limits} most */
+/** @param {import("../base/types.js").Limits} most */
 export function startAttachments(most) {
   const attach = find("attach", HTMLButtonElement);
   limits = most;
@@ -66,7 +66,7 @@ export async function addFrom(data) {
   addParts(await partsOf(data));
 }
 
-/** @param {import("../ground/files.js").Part[]} parts */
+/** @param {import("../base/files.js").Part[]} parts */
 function addParts(parts) {
   if (!limits) return void early.push(...parts);
   const most = limits, refused = parts.map((part) => troubleOf(part, most.files));
@@ -78,7 +78,7 @@ function addParts(parts) {
   tell(problems.join("\n"));
 }
 
-/** @param {import("../ground/files.js").Part} part @param {number} most */
+/** @param {import("../base/files.js").Part} part @param {number} most */
 function troubleOf({ folder: name, files }, most) {
   if (!name) return "";
   if (!files) return t("goneFile", { name });
@@ -87,7 +87,7 @@ function troubleOf({ folder: name, files }, most) {
 }
 
 /**
- * Attaches these files instead of those that are.
+ * Replaces the attached files.
  * @param {Attached[]} others
  */
 export function put(others) {
@@ -95,7 +95,7 @@ export function put(others) {
   show();
 }
 
-/** Hands over what is attached; nothing is then. */
+/** Returns the attached files and detaches them. */
 export function take() {
   const taken = files;
   put([]);
@@ -110,7 +110,7 @@ export async function unreadable() {
   return (await Promise.all(tried)).filter(Boolean).join("\n");
 }
 
-/** @param {File} file @param {import("../ground/types.js").Limits} limits @returns {string} what is wrong with it */
+/** @param {File} file @param {import("../base/types.js").Limits} limits @returns {string} what is wrong with it */
 function attach(file, { file_bytes, body_bytes }) {
   const { name } = file, together = files.reduce((sum, other) => sum + (other.file?.size ?? 0), file.size);
   if (!file.size) return t("emptyFile", { name });
@@ -121,8 +121,8 @@ function attach(file, { file_bytes, body_bytes }) {
 }
 
 function show() {
-  const names = files.filter(({ file }) => file).map(({ name }) => name).join("/"); // which stands in no name
-  keptHere.put("files", names || null);
+  const names = files.filter(({ file }) => file).map(({ name }) => name).join("/"); // no file name contains it
+  tabStorage.put("files", names || null);
   list.replaceChildren(...files.map(itemOf));
 }
 

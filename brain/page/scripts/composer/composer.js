@@ -1,17 +1,17 @@
-// Composer: where a message is written, sent, put into an answer that is being written, or written anew.
+// The box where a person writes, sends, adds to an answer, or edits an earlier message.
 
-import { log } from "../answer/reading.js";
+import { log } from "../answer/scrolling.js";
+import { button, find, hasTouchScreen, make } from "../base/dom.js";
+import { commandKey } from "../base/shortcuts.js";
+import { tabStorage } from "../base/storage.js";
+import { t } from "../base/texts.js";
 import { conversation } from "../conversation/conversation.js";
 import { enterSends, settings } from "../dialogs/settings.js";
-import { button, find, make, touched } from "../ground/dom.js";
-import { keptHere } from "../ground/keeping.js";
-import { commandKey } from "../ground/shortcuts.js";
-import { t } from "../ground/texts.js";
 import { add, addFrom, attached, put, startAttaching, startAttachments, take, unreadable } from "./attachments.js";
 
-/** @typedef {import("../ground/types.js").Attached} Attached */
+/** @typedef {import("../base/types.js").Attached} Attached */
 
-const DOUBLE = 500; // ms in which a second click on the arrow is no click on what stands in its place
+const DOUBLE = 500; // ms in which a second click on Send does not click Stop, which replaces it
 
 const form = find("composer", HTMLFormElement), box = find("box", HTMLTextAreaElement);
 const problem = find("problem", HTMLParagraphElement), hint = find("hint", HTMLSpanElement);
@@ -20,15 +20,15 @@ const steer = find("steer", HTMLButtonElement);
 const editStrip = make("p", "editing", t("editing"), button(t("cancel"), leaveEdit, { className: "quiet" }));
 
 /**
- * The message that is written anew, the conversation that it is of, and what stood in the box before.
+ * The message that is edited, its conversation, and the draft that was in the box before.
  * @type {{ replaces: string, of: string | null, message: string, files: Attached[] } | null}
  */
 let editing = null;
-let characters = 100_000; // until the server has said how many there may be
+let characters = 100_000; // until the limit is known
 let justSent = 0; // the timer until a click is no second one any more
 let ready = false, early = false; // whether the server has answered, and whether something was sent before
 
-/** Lets a message be written while the server is still asked what may be sent. */
+/** Starts the box. A message can be written before the limits of the server are known. */
 export function startWriting() {
   form.onsubmit = submitted;
   box.onkeydown = keyed;
@@ -46,14 +46,14 @@ export function startWriting() {
   conversation.addEventListener("opened", opened);
   conversation.addEventListener("write", focus);
   settings.addEventListener("changed", show);
-  write(box.value || (keptHere.get("draft") ?? ""));
+  write(box.value || (tabStorage.get("draft") ?? ""));
   startAttaching(complain);
   focus();
 }
 
-/** Not where it would open a keyboard over the page. */
+/** Except on touch screens, where the focus opens a keyboard over the page. */
 function focus() {
-  if (!touched) box.focus();
+  if (!hasTouchScreen) box.focus();
 }
 
 /** @param {string} text */
@@ -62,7 +62,7 @@ function complain(text) {
   focus();
 }
 
-/** @param {import("../ground/types.js").Start} start */
+/** @param {import("../base/types.js").Start} start */
 export function startComposer({ limits }) {
   characters = limits.message_characters;
   startAttachments(limits);
@@ -122,7 +122,7 @@ function escaped(event) {
   else if (editing) leaveEdit();
 }
 
-/** What is typed while nothing that takes letters has the focus is meant for the box. @param {KeyboardEvent} event */
+/** Text that is typed while no field has the focus goes to the box. @param {KeyboardEvent} event */
 function typed({ key, ctrlKey, metaKey, altKey, target }) {
   if (key.length > 1 || key === " " || ctrlKey || metaKey || altKey) return;
   if (target !== log && target !== document.body || document.querySelector("dialog[open], :popover-open")) return;
@@ -137,7 +137,7 @@ function pasted(event) {
   addFrom(data);
 }
 
-/** Lets no text in that is too long for a message: the browser would stand still. @param {InputEvent} event */
+/** Attaches text that is too long for a message as a file: the browser would freeze. @param {InputEvent} event */
 function inserted(event) {
   const text = event.data ?? "", stays = box.value.length - (box.selectionEnd - box.selectionStart);
   if (text.length < 2 || stays + text.length <= characters) return;
@@ -147,7 +147,7 @@ function inserted(event) {
 }
 
 /**
- * Takes a message back that could not be sent, or an earlier one to be written anew.
+ * Puts a message that could not be sent into the box, or an earlier one to edit.
  * @param {{ message: string, files?: Attached[], replaces?: string | null }} given
  */
 function compose({ message, files = [], replaces = null }) {
@@ -167,7 +167,7 @@ function compose({ message, files = [], replaces = null }) {
   box.focus();
 }
 
-/** Gives up writing an earlier message anew; what stood in the box before is there again. */
+/** Cancels the edit of an earlier message and restores the draft. */
 function leaveEdit() {
   if (!editing) return;
   const { message, files } = editing;
@@ -197,7 +197,7 @@ function write(text) {
 }
 
 function changed() {
-  if (!editing) keptHere.put("draft", box.value || null);
+  if (!editing) tabStorage.put("draft", box.value || null);
   if (!CSS.supports("field-sizing", "content")) grow();
   show();
 }
@@ -207,7 +207,7 @@ function grow() {
   box.style.height = `${box.scrollHeight}px`;
 }
 
-/** Shows what can be done now: to send, to stop, or to steer as soon as there is something to say. */
+/** Shows the possible actions: send, stop, or add to the answer when the box has text. */
 function show() {
   const idle = conversation.state === "idle", writing = conversation.state === "writing";
   const focused = [send, stop, steer].find((one) => one === document.activeElement);

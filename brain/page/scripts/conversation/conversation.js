@@ -1,34 +1,34 @@
-// Conversation: the open one: what is asked in it, and the turn that answers.
+// The open conversation: its messages, and the turn that answers.
 
-import { toEnd } from "../answer/reading.js";
+import { toEnd } from "../answer/scrolling.js";
 import { Turn, cancel } from "../answer/turn.js";
-import { addressOf } from "../ground/address.js";
-import { button, make } from "../ground/dom.js";
-import { Refused, told } from "../ground/server.js";
-import { settled, stored } from "../ground/stored.js";
-import { t } from "../ground/texts.js";
-import { begin, bodyOf, keyOf } from "./asking.js";
-import { Current } from "./current.js";
+import { addressOf } from "../base/address.js";
+import { button, make } from "../base/dom.js";
+import { Refused, errorText } from "../base/server.js";
+import { fetchConversation, waitUntilIdle } from "../base/stored_conversation.js";
+import { t } from "../base/texts.js";
 import { makeEmpty } from "./empty.js";
 import { Exchanges, complain, idOf } from "./exchanges.js";
-import { warn } from "./heading.js";
+import { showWarning } from "./heading.js";
 import { latest, newer } from "./latest.js";
+import { ConversationState } from "./state.js";
+import { bodyOf, keyOf, startTurn } from "./turn_request.js";
 
 /**
- * @typedef {import("../ground/types.js").Attached} Attached
- * @typedef {import("../ground/types.js").Kept} Kept
+ * @typedef {import("../base/types.js").Attached} Attached
+ * @typedef {import("../base/types.js").StoredConversation} StoredConversation
  * @typedef {import("./exchanges.js").Exchange} Exchange
  */
 
 const PAIRS = 100; // questions with their answers that are opened at once
-const SLOW = 300; // ms until it is said that something takes time
+const SLOW = 300; // ms until the page says that it is loading
 
-class Conversation extends Current {
+class Conversation extends ConversationState {
   #exchanges = new Exchanges({
     retry: () => this.retry(),
     fresh: () => {
       this.fresh();
-      this.tell("write");
+      this.emit("write");
     },
     edit: (exchange) => this.#edit(exchange),
     decide: async (call, approve) => this.#turn?.decide(call, approve) ?? "",
@@ -36,15 +36,15 @@ class Conversation extends Current {
   /** @type {Turn | null} */
   #turn = null;
   /** @type {string | null} */
-  #lostTurn = null; // whose events are no longer there from the first on
+  #lostTurn = null; // whose first events the server no longer has
   /** @type {Element | null} */
-  #busy = null; // what says that somebody else was quicker
+  #busy = null; // the notice that another client asked first
   #opening = Promise.resolve();
   #leaving = new AbortController();
   #sending = new AbortController();
 
   /**
-   * Asks. What could not be sent is given back.
+   * Sends a message. One that could not be sent returns to the box.
    * @param {string} message
    * @param {Attached[]} files
    * @param {string | null} [replaces] the id of an earlier question or answer, which goes with all that follows it
@@ -54,10 +54,10 @@ class Conversation extends Current {
     await this.#opening;
     const sent = this.state === "idle" && this.id === id
       && await this.#ask(message, files, replaces, this.#exchanges.indexOf(replaces));
-    if (!sent) this.tell("compose", { message, files, replaces });
+    if (!sent) this.emit("compose", { message, files, replaces });
   }
 
-  /** Asks the last question again. */
+  /** Sends the last question again. */
   async retry() {
     const { last } = this.#exchanges;
     if (this.state !== "idle" || !last) return;
@@ -65,21 +65,21 @@ class Conversation extends Current {
     await this.#ask(text, files, idOf(last), this.#exchanges.lastIndex);
   }
 
-  /** Ends the turn that is written; one that is about to begin as soon as it has begun. */
+  /** Stops the running turn, or the one that is being started. */
   async stop() {
     if (this.state === "sending") {
-      this.become("stopping");
+      this.setState("stopping");
       this.#sending.abort();
     }
     if (this.state !== "writing" || !this.#turn) return;
-    this.become("stopping");
+    this.setState("stopping");
     const problem = await this.#turn.stop();
     if (problem) complain(problem);
-    if (problem && this.#turn) this.become("writing");
+    if (problem && this.#turn) this.setState("writing");
   }
 
   /**
-   * Adds something to the answer that is written.
+   * Adds a message to the running answer.
    * @param {string} message
    * @returns {Promise<boolean>} whether it was taken
    */
@@ -89,7 +89,7 @@ class Conversation extends Current {
     return problem === "";
   }
 
-  /** Marks the question that is written anew. @param {string | null} id null for none */
+  /** Marks the question that is edited. @param {string | null} id null for none */
   edits(id) {
     this.#exchanges.edits(id);
   }
@@ -117,7 +117,7 @@ class Conversation extends Current {
     this.opens(id);
     const slow = setTimeout(() => this.#exchanges.empty(make("p", "opening small", t("opening"))), SLOW);
     try {
-      const found = await stored(id, `limit=${PAIRS}`, signal);
+      const found = await fetchConversation(id, `limit=${PAIRS}`, signal);
       if (!signal.aborted) this.#show(found);
     } catch (error) {
       if (!signal.aborted) this.#notOpened(id, error);
@@ -126,13 +126,13 @@ class Conversation extends Current {
     }
   }
 
-  /** Looks whether it went on elsewhere: in another tab, on another machine, while this one slept. */
+  /** Shows what other tabs or machines added. */
   async catchUp() {
     const { signal } = this.#leaving, last = this.#exchanges.last?.answer.id;
     if (this.state !== "idle" || !this.id || !last || document.hidden) return;
-    const seen = await newer(this.id, last, signal);
-    if (!seen || this.state !== "idle" || this.#exchanges.last?.answer.id !== last) return; // another look was quicker
-    const { found, news } = seen;
+    const update = await newer(this.id, last, signal);
+    if (!update || this.state !== "idle" || this.#exchanges.last?.answer.id !== last) return;
+    const { found, news } = update;
     this.renamed(found.id, found.title);
     if (news === "more") await this.open(found.id);
     if (news !== "one") return;
@@ -149,52 +149,53 @@ class Conversation extends Current {
    */
   async #ask(message, files, replaces, index) {
     const left = this.#leaving.signal, { signal } = (this.#sending = new AbortController());
-    const gone = this.#exchanges.cut(index), exchange = this.#exchanges.ask(message, files);
-    this.become("sending");
-    const asked = { message, files, conversation: this.id, replaces };
+    const removed = this.#exchanges.cut(index), exchange = this.#exchanges.ask(message, files);
+    this.setState("sending");
+    const question = { message, files, conversation: this.id, replaces };
     try {
-      const begun = await begin(bodyOf({ ...asked, key: keyOf(asked) }), signal, () => warn(t("sendsAgain")));
-      if (!left.aborted) this.#begun(exchange, begun, gone);
-      if (signal.aborted) await (left.aborted ? cancel(begun.turn_id) : this.stop());
-      this.tell("changed");
+      const body = bodyOf({ ...question, key: keyOf(question) });
+      const turn = await startTurn(body, signal, () => showWarning(t("sendsAgain")));
+      if (!left.aborted) this.#startFollowing(exchange, turn, removed);
+      if (signal.aborted) await (left.aborted ? cancel(turn.turn_id) : this.stop());
+      this.emit("changed");
       return true;
     } catch (error) {
-      const problem = told(error);
+      const problem = errorText(error);
       if (left.aborted) return false;
-      this.#takeBack(gone);
-      if (error instanceof Refused && error.code === "busy") await this.#wasQuicker();
+      this.#takeBack(removed);
+      if (error instanceof Refused && error.code === "busy") await this.#showOtherAnswer();
       else complain(problem);
       return false;
     } finally {
-      if (!left.aborted) warn("");
+      if (!left.aborted) showWarning("");
     }
   }
 
   /**
    * @param {Exchange} exchange
-   * @param {{ turn_id: string, conversation_id: string }} begun
-   * @param {Exchange[]} gone
+   * @param {{ turn_id: string, conversation_id: string }} turn
+   * @param {Exchange[]} removed
    */
-  #begun(exchange, { turn_id, conversation_id }, gone) {
+  #startFollowing(exchange, { turn_id, conversation_id }, removed) {
     if (this.id !== conversation_id) {
       history.replaceState(null, "", addressOf(conversation_id));
       this.opened(conversation_id, exchange.question.text.trim().split("\n")[0].slice(0, 80));
     }
-    this.#follow(turn_id, exchange, gone);
+    this.#follow(turn_id, exchange, removed);
   }
 
-  /** Somebody else asked in it, whose answer is shown; that is said until it has ended. */
-  async #wasQuicker() {
+  /** Shows the answer to another client, with a notice until it ends. */
+  async #showOtherAnswer() {
     await this.catchUp();
     this.#busy = complain(t("busy"));
   }
 
-  /** @param {Exchange[]} gone */
-  #takeBack(gone) {
+  /** @param {Exchange[]} removed */
+  #takeBack(removed) {
     this.#exchanges.cut(this.#exchanges.lastIndex);
-    this.#exchanges.putBack(gone);
+    this.#exchanges.putBack(removed);
     if (!this.#exchanges.last) this.#exchanges.empty(this.#emptyState());
-    this.become("idle");
+    this.setState("idle");
     toEnd();
   }
 
@@ -205,56 +206,56 @@ class Conversation extends Current {
   /** @param {Exchange} exchange */
   #edit(exchange) {
     const { text, files } = exchange.question;
-    if (this.state === "idle") this.tell("compose", { message: text, files, replaces: idOf(exchange) });
+    if (this.state === "idle") this.emit("compose", { message: text, files, replaces: idOf(exchange) });
   }
 
   /**
    * @param {string} id
    * @param {Exchange} exchange
-   * @param {Exchange[]} [gone] those that it takes the place of when it has an answer
+   * @param {Exchange[]} [removed] the exchanges that its answer replaces
    */
-  #follow(id, exchange, gone = []) {
+  #follow(id, exchange, removed = []) {
     const turn = this.#turn = new Turn(id, exchange.answer, {
-      ended: () => this.#ended(turn, exchange, gone),
-      lost: (lost) => warn(lost ? t("lost") : ""),
+      ended: () => this.#ended(turn, exchange, removed),
+      lost: (lost) => showWarning(lost ? t("lost") : ""),
       gone: () => this.#gone(turn, exchange),
     });
-    this.become("writing");
+    this.setState("writing");
   }
 
   /**
    * @param {Turn} turn
    * @param {Exchange} exchange
-   * @param {Exchange[]} gone
+   * @param {Exchange[]} removed
    */
-  async #ended(turn, exchange, gone) {
+  async #ended(turn, exchange, removed) {
     const { signal } = this.#leaving, { answer } = exchange;
     this.#turn = null;
     this.#busy?.remove();
     answer.id ??= await turn.message();
-    if (gone.length && answer.problem) await this.#lookBack(exchange, gone, signal);
+    if (removed.length && answer.problem) await this.#lookBack(exchange, removed, signal);
     if (signal.aborted) return;
-    this.become("idle");
-    this.tell("changed");
+    this.setState("idle");
+    this.emit("changed");
   }
 
   /**
-   * Of what failed without an answer nothing is kept where there was one before: that is still there.
+   * A replacement that failed is not stored: shows the previous answer again.
    * @param {Exchange} exchange
-   * @param {Exchange[]} gone
+   * @param {Exchange[]} removed
    * @param {AbortSignal} signal
    */
-  async #lookBack({ question, answer }, gone, signal) {
+  async #lookBack({ question, answer }, removed, signal) {
     const now = await latest(this.id, 1, signal);
     if (!now || signal.aborted || now.answer?.id === answer.id) return;
-    this.#takeBack(gone);
+    this.#takeBack(removed);
     complain(answer.problem);
     const { text, files } = question;
-    if (text !== gone[0].question.text) this.tell("compose", { message: text, files, replaces: idOf(gone[0]) });
+    if (text !== removed[0].question.text) this.emit("compose", { message: text, files, replaces: idOf(removed[0]) });
   }
 
   /**
-   * The events are gone, as behind a restart of the server; what was kept of the answer is shown.
+   * The events are gone, for example after a restart: shows the stored answer.
    * @param {Turn} turn
    * @param {Exchange} exchange
    */
@@ -268,41 +269,41 @@ class Conversation extends Current {
       this.#leave();
       this.#show(now.found);
     }
-    this.tell("changed");
+    this.emit("changed");
   }
 
   /**
-   * What was written before the server stopped is nowhere but here, and what was put in nowhere at all.
+   * Keeps the text that was written before the server stopped, and returns additions to the box.
    * @param {Exchange} exchange
-   * @param {import("../ground/types.js").KeptAnswer | undefined} cut
+   * @param {import("../base/types.js").StoredAnswer | undefined} cut
    */
   #keepCut({ answer }, cut) {
     this.#turn = null;
-    warn("");
-    this.become("idle");
+    showWarning("");
+    this.setState("idle");
     answer.id = cut?.id ?? null;
     answer.fail(t(cut ? "interrupted" : "cut"), true);
     const message = answer.takeBack();
-    if (message) this.tell("compose", { message });
+    if (message) this.emit("compose", { message });
   }
 
-  /** @param {Kept} found */
+  /** @param {StoredConversation} found */
   #show(found) {
     this.#exchanges.show(found, this.#canJoin(found));
     this.opened(found.id, found.title);
     this.#join(found);
   }
 
-  /** @param {Kept} found */
+  /** @param {StoredConversation} found */
   #canJoin({ running, turn_id }) {
     return Boolean(running && turn_id && turn_id !== this.#lostTurn);
   }
 
-  /** Goes on with an answer that is being written. @param {Kept} found */
+  /** Follows an answer that is being written. @param {StoredConversation} found */
   #join(found) {
     const { last } = this.#exchanges;
     if (last && found.turn_id && this.#canJoin(found)) this.#follow(found.turn_id, last);
-    else if (found.running) settled(found.id, this.#leaving.signal).then(() => this.open(found.id), () => {});
+    else if (found.running) waitUntilIdle(found.id, this.#leaving.signal).then(() => this.open(found.id), () => {});
   }
 
   /**
@@ -314,17 +315,17 @@ class Conversation extends Current {
     if (error instanceof Refused && error.status === 404) {
       this.opened(null, "");
       complain(t("noConversation"), button(t("fresh"), () => this.fresh()));
-    } else complain(told(error), button(t("retry"), () => this.open(id), { icon: "retry", text: true }));
+    } else complain(errorText(error), button(t("retry"), () => this.open(id), { icon: "retry", text: true }));
   }
 
-  /** Lets go of what is open. What is asked or written goes on in the server. */
+  /** Leaves the open conversation. Its turn continues on the server. */
   #leave() {
     this.#leaving.abort();
     this.#leaving = new AbortController();
     this.#turn?.leave();
     this.#turn = null;
-    warn("");
-    this.become("idle");
+    showWarning("");
+    this.setState("idle");
     return this.#leaving.signal;
   }
 }

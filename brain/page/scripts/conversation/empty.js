@@ -1,15 +1,15 @@
-// Conversation: an empty one: a question, and examples that work without a network.
+// The empty conversation: a heading and examples that work without a network.
 
+import { button, make } from "../base/dom.js";
+import { ofFile } from "../base/files.js";
+import { t } from "../base/texts.js";
 import { usable } from "../dialogs/specialists.js";
-import { button, make } from "../ground/dom.js";
-import { ofFile } from "../ground/files.js";
-import { t } from "../ground/texts.js";
 
-/** @typedef {import("../ground/types.js").Attached} Attached */
+/** @typedef {import("../base/types.js").Attached} Attached */
 /** @typedef {{ question: string, picture?: string }} Example */
 
 /**
- * What those who come with Brain can answer without a network.
+ * Examples for the specialists of Brain that work without a network.
  * @type {Record<string, { key: Parameters<typeof t>[0], picture?: string }>}
  */
 const EXAMPLES = {
@@ -19,7 +19,7 @@ const EXAMPLES = {
   memory: { key: "exampleOfMemory" },
   calendar: { key: "exampleOfCalendar" },
 };
-const BRAINS = "brain-sse "; // begins the origin of those
+const BRAINS = "brain-sse "; // the origin of Brain's own specialists begins like this
 const MOST = 4, OF_OTHERS = 2;
 
 /**
@@ -28,7 +28,7 @@ const MOST = 4, OF_OTHERS = 2;
 export function makeEmpty(ask) {
   const list = make("ul", "examples");
   list.setAttribute("aria-label", t("examples"));
-  list.append(...examples().map((one) => make("li", "", shown(one, ask))));
+  list.append(...examples().map((one) => make("li", "", exampleButton(one, ask))));
   return make("section", "empty", make("h2", "", t("emptyTitle")), make("p", "", t("emptyText")), list);
 }
 
@@ -48,9 +48,9 @@ function examples() {
  * @param {Example} example
  * @param {(question: string, files: Attached[]) => void} ask
  */
-function shown({ question, picture }, ask) {
+function exampleButton({ question, picture }, ask) {
   if (!picture) return button(question, () => ask(question, []));
-  const image = make("img"), node = button(question, async () => ask(question, await fetched(picture)));
+  const image = make("img"), node = button(question, async () => ask(question, await fetchPicture(picture)));
   image.src = addressOf(picture);
   image.alt = "";
   node.prepend(image);
@@ -62,11 +62,11 @@ function shown({ question, picture }, ask) {
 const addressOf = (picture) => `page/examples/${picture}`;
 
 /**
- * The picture as a file to be attached; none when it cannot be had, and then the question is asked without.
+ * The picture as a file to attach; none when it cannot be loaded.
  * @param {string} name
  * @returns {Promise<Attached[]>}
  */
-async function fetched(name) {
+async function fetchPicture(name) {
   const data = await fetch(addressOf(name)).then((found) => found.blob(), () => null);
   if (!data) return [];
   return [ofFile(new File([data], name, { type: data.type }))];

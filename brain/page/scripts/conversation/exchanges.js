@@ -1,19 +1,19 @@
-// Conversation: the questions and answers of the open conversation, in the log.
+// The questions and answers of the open conversation, in the log.
 
 import { Answer } from "../answer/answer.js";
-import { isAtEnd, keepingPlace, log, toEnd, toStart } from "../answer/reading.js";
-import { button, make } from "../ground/dom.js";
-import { whenSeen } from "../ground/sight.js";
-import { onceReached } from "../ground/server.js";
-import { filesOf, pairs, stored, textOf } from "../ground/stored.js";
-import { t } from "../ground/texts.js";
+import { isAtEnd, keepPlace, log, toEnd, toStart } from "../answer/scrolling.js";
+import { button, make } from "../base/dom.js";
+import { onReachable } from "../base/server.js";
+import { fetchConversation, filesOf, pairs, textOf } from "../base/stored_conversation.js";
+import { t } from "../base/texts.js";
+import { onVisible } from "../base/visibility.js";
 import { Question } from "./question.js";
 
 /**
- * @typedef {import("../ground/types.js").Attached} Attached
- * @typedef {import("../ground/types.js").Kept} Kept
+ * @typedef {import("../base/types.js").Attached} Attached
+ * @typedef {import("../base/types.js").StoredConversation} StoredConversation
  * @typedef {{ question: Question, answer: Answer }} Exchange
- * @typedef {import("../answer/answer.js").Hands & { edit: (exchange: Exchange) => void }} Hands
+ * @typedef {import("../answer/answer.js").Actions & { edit: (exchange: Exchange) => void }} Actions
  */
 
 const EARLIER = 50; // of them at once
@@ -23,11 +23,11 @@ const PATIENCE = 20_000; // ms for that
 export class Exchanges {
   /** @type {Exchange[]} */
   #all = [];
-  #hands;
+  #actions;
 
-  /** @param {Hands} hands */
-  constructor(hands) {
-    this.#hands = hands;
+  /** @param {Actions} actions */
+  constructor(actions) {
+    this.#actions = actions;
   }
 
   get last() {
@@ -52,7 +52,7 @@ export class Exchanges {
    * @param {Attached[]} files
    */
   ask(text, files) {
-    const exchange = this.#made({ text, files }, this.#answer().wait());
+    const exchange = this.#make({ text, files }, this.#answer().wait());
     this.#all.push(exchange);
     clear(".complaint, .empty, .opening");
     log.append(...nodesOf([exchange]));
@@ -61,39 +61,39 @@ export class Exchanges {
   }
 
   /**
-   * Takes off those from an index on.
+   * Removes the exchanges from an index on.
    * @param {number} index -1 for none
    */
   cut(index) {
-    const gone = index < 0 ? [] : this.#all.splice(index);
-    for (const node of nodesOf(gone)) take(node);
-    return gone;
+    const removed = index < 0 ? [] : this.#all.splice(index);
+    for (const node of nodesOf(removed)) take(node);
+    return removed;
   }
 
-  /** @param {Exchange[]} gone what was taken off, as it was */
-  putBack(gone) {
-    this.#all.push(...gone);
-    log.append(...nodesOf(gone));
+  /** @param {Exchange[]} removed what was taken off, as it was */
+  putBack(removed) {
+    this.#all.push(...removed);
+    log.append(...nodesOf(removed));
   }
 
   /**
    * Shows a conversation instead of what is there.
-   * @param {Kept} found as the server keeps it
+   * @param {StoredConversation} found as the server stores it
    * @param {boolean} joins whether the answer that is being written can be followed
    */
   show(found, joins) {
-    this.#all = pairs(found).map((pair) => this.#restored(found, pair, joins));
+    this.#all = pairs(found).map((pair) => this.#restore(found, pair, joins));
     log.replaceChildren(...this.#earlier(found), ...nodesOf(this.#all));
     toEnd();
   }
 
   /**
    * Adds the last exchange of a conversation. What there is to complain of stays below it.
-   * @param {Kept} found
+   * @param {StoredConversation} found
    * @param {boolean} joins
    */
   append(found, joins) {
-    const added = pairs(found).slice(-1).map((pair) => this.#restored(found, pair, joins)), along = isAtEnd();
+    const added = pairs(found).slice(-1).map((pair) => this.#restore(found, pair, joins)), along = isAtEnd();
     this.#all.push(...added);
     clear(".empty, .opening");
     const complaint = log.querySelector(".complaint");
@@ -102,36 +102,36 @@ export class Exchanges {
     for (const { question, answer } of along ? added : []) toStart(question.node, answer.node);
   }
 
-  /** What brings those before, if there are any. @param {Kept} found */
+  /** The button that loads earlier messages, if there are any. @param {StoredConversation} found */
   #earlier({ id, earlier }) {
     if (!earlier) return [];
     const load = async () => {
       if (more.disabled) return;
       more.disabled = true;
       const patience = AbortSignal.timeout(PATIENCE);
-      const found = await stored(id, `limit=${EARLIER}&before=${earlier}`, patience).catch(() => null);
+      const found = await fetchConversation(id, `limit=${EARLIER}&before=${earlier}`, patience).catch(() => null);
       more.disabled = false;
       if (found && more.isConnected) this.#prepend(found, more);
     };
     const more = button(t("earlier"), load, { className: "earlier" });
-    whenSeen(more, load);
+    onVisible(more, load);
     return [more];
   }
 
   /**
-   * @param {Kept} found
+   * @param {StoredConversation} found
    * @param {Element} more
    */
   #prepend(found, more) {
-    const older = pairs(found).map((pair) => this.#restored(found, pair, false));
+    const older = pairs(found).map((pair) => this.#restore(found, pair, false));
     this.#all = [...older, ...this.#all];
-    keepingPlace(() => {
+    keepPlace(() => {
       more.before(...this.#earlier(found), ...nodesOf(older));
       take(more);
     });
   }
 
-  /** Marks the question that is written anew. @param {string | null} id null for none */
+  /** Marks the question that is edited. @param {string | null} id null for none */
   edits(id) {
     const edited = this.indexOf(id);
     this.#all.forEach(({ question }, n) => { question.node.ariaCurrent = n === edited ? "true" : null; });
@@ -144,32 +144,32 @@ export class Exchanges {
   }
 
   /**
-   * @param {Kept} found
-   * @param {import("../ground/stored.js").Pair} pair
+   * @param {StoredConversation} found
+   * @param {import("../base/stored_conversation.js").Pair} pair
    * @param {boolean} joins
    */
-  #restored(found, { question, answer }, joins) {
-    const asked = { id: question.id, time: question.time, text: textOf(question), files: filesOf(found, question) };
+  #restore(found, { question, answer }, joins) {
+    const data = { id: question.id, time: question.time, text: textOf(question), files: filesOf(found, question) };
     const running = joins && answer.state === "running";
-    return this.#made(asked, running ? this.#answer().wait() : this.#answer().restore(answer));
+    return this.#make(data, running ? this.#answer().wait() : this.#answer().restore(answer));
   }
 
   #answer() {
-    return new Answer(this.#hands);
+    return new Answer(this.#actions);
   }
 
   /**
-   * @param {import("./question.js").Asked} asked
+   * @param {import("./question.js").QuestionData} data
    * @param {Answer} answer
    * @returns {Exchange}
    */
-  #made(asked, answer) {
-    const exchange = { answer, question: new Question(asked, () => this.#hands.edit(exchange)) };
+  #make(data, answer) {
+    const exchange = { answer, question: new Question(data, () => this.#actions.edit(exchange)) };
     return exchange;
   }
 }
 
-/** By which an earlier one can be asked anew. @param {Exchange} exchange */
+/** The id that a replacement names. @param {Exchange} exchange */
 export function idOf({ question, answer }) {
   return answer.id ?? question.id;
 }
@@ -184,14 +184,14 @@ function clear(which) {
   for (const node of log.querySelectorAll(which)) take(node);
 }
 
-/** Takes an element out; who was in it is in the log then. @param {Element} node */
+/** Removes an element. If it had the focus, the log gets it. @param {Element} node */
 function take(node) {
   if (node.contains(document.activeElement)) log.focus({ preventScroll: true });
   node.remove();
 }
 
 /**
- * Says below the messages what did not work, until something else is done.
+ * Shows below the messages what failed, until the next action.
  * @param {string} text
  * @param {...Node} remedies
  */
@@ -200,7 +200,7 @@ export function complain(text, ...remedies) {
   const line = make("div", "error complaint", make("p", "", text), ...remedies);
   line.setAttribute("role", "alert");
   log.append(line);
-  if (text === t("unreachable") && !remedies.length) onceReached(() => take(line));
+  if (text === t("unreachable") && !remedies.length) onReachable(() => take(line));
   toEnd();
   return line;
 }

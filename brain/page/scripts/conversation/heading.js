@@ -1,18 +1,18 @@
-// Conversation: what stands above and below the conversation: its title, and what there is to say of the connection.
+// The title of the conversation, and the banner about the connection.
 
-import { find } from "../ground/dom.js";
-import { t } from "../ground/texts.js";
+import { find } from "../base/dom.js";
+import { t } from "../base/texts.js";
 
 const title = find("title", HTMLElement), banner = find("banner", HTMLElement);
 
 /** @param {string} name empty for a conversation without one */
-export function entitle(name) {
+export function setTitle(name) {
   title.textContent = name || t("brain");
   document.title = name ? `${name} · ${t("brain")}` : t("brain");
 }
 
-/** @param {string} text empty to say nothing */
-export function warn(text) {
+/** @param {string} text empty to hide the banner */
+export function showWarning(text) {
   banner.textContent = text;
   banner.hidden = !text;
 }

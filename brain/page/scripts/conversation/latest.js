@@ -1,18 +1,18 @@
-// Conversation: how one stands in the server now, where other tabs and machines go on with it, too.
+// The newest messages of a conversation on the server, where other tabs and machines continue it, too.
 
-import { pairs, stored } from "../ground/stored.js";
+import { fetchConversation, pairs } from "../base/stored_conversation.js";
 
-/** @typedef {import("../ground/types.js").Kept} Kept */
+/** @typedef {import("../base/types.js").StoredConversation} StoredConversation */
 
 /**
- * What came behind an answer.
+ * The messages after an answer.
  * @param {string} id
  * @param {string} last the id of that answer
  * @param {AbortSignal} signal
- * @returns {Promise<{ found: Kept, news: "none" | "one" | "more" } | null>} null when nobody can say
+ * @returns {Promise<{ found: StoredConversation, news: "none" | "one" | "more" } | null>}
  */
 export async function newer(id, last, signal) {
-  const found = await stored(id, "limit=2", signal).catch(() => null);
+  const found = await fetchConversation(id, "limit=2", signal).catch(() => null);
   if (!found || signal.aborted) return null;
   const [before, newest] = [undefined, ...pairs(found)].slice(-2);
   return { found, news: newest?.answer.id === last ? "none" : before?.answer.id === last ? "one" : "more" };
@@ -23,9 +23,9 @@ export async function newer(id, last, signal) {
  * @param {string | null} id
  * @param {number} limit how many questions with their answers
  * @param {AbortSignal} signal
- * @returns {Promise<{ found: Kept, answer: import("../ground/types.js").KeptAnswer | undefined } | null>}
+ * @returns {Promise<{ found: StoredConversation, answer: import("../base/types.js").StoredAnswer | undefined } | null>}
  */
 export async function latest(id, limit, signal) {
-  const found = await stored(id ?? "", `limit=${limit}`, signal).catch(() => null);
+  const found = await fetchConversation(id ?? "", `limit=${limit}`, signal).catch(() => null);
   return found && { found, answer: pairs(found).at(-1)?.answer };
 }

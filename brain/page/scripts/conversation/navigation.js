@@ -1,15 +1,15 @@
-// Conversation: the address of the page, and what was said elsewhere: the open conversation keeps to both.
+// Opens the conversation in the address of the page, and notices news from other tabs.
 
-import { startReading } from "../answer/reading.js";
-import { idInAddress } from "../ground/address.js";
-import { hearTabs } from "../ground/tabs.js";
+import { startScrolling } from "../answer/scrolling.js";
+import { idInAddress } from "../base/address.js";
+import { onTabNews } from "../base/tabs.js";
 import { conversation } from "./conversation.js";
 
-/** The conversation of the address is opened, now and whenever somebody goes back or forward. */
+/** Opens the conversation in the address, now and after each navigation. */
 export function startConversation() {
-  startReading();
+  startScrolling();
   window.addEventListener("hashchange", follow);
-  hearTabs(() => conversation.catchUp());
+  onTabNews(() => conversation.catchUp());
   document.addEventListener("visibilitychange", () => conversation.catchUp());
   follow();
 }

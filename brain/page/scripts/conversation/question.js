@@ -1,12 +1,12 @@
-// Conversation: a message of the user.
+// A message of the user.
 
-import { copyButton } from "../ground/copying.js";
-import { button, icon, make } from "../ground/dom.js";
-import { size, t, when } from "../ground/texts.js";
+import { copyButton } from "../base/clipboard.js";
+import { button, icon, make } from "../base/dom.js";
+import { size, t, when } from "../base/texts.js";
 
 /**
- * @typedef {import("../ground/types.js").Attached} Attached
- * @typedef {object} Asked
+ * @typedef {import("../base/types.js").Attached} Attached
+ * @typedef {object} QuestionData
  * @property {string} text
  * @property {Attached[]} files
  * @property {string | null} [id]
@@ -20,18 +20,18 @@ const LINES = 14;
 /** A question, and what can be done with it. */
 export class Question {
   /**
-   * @param {Asked} asked
+   * @param {QuestionData} data
    * @param {() => void} edit
    */
   constructor({ text, files, id = null, time = null }, edit) {
     this.text = text;
     this.files = files;
     this.id = id;
-    const said = make("div", "said", text);
+    const body = make("div", "said", text);
     const actions = make("div", "actions", timeOf(time), copyButton(t("copy"), text),
       button(t("edit"), edit, { icon: "edit", className: "quiet square edit" }));
     const sent = files.length ? [shownFiles(files)] : [];
-    this.node = make("article", "question", ...sent, said, ...foldFor(said, text), actions);
+    this.node = make("article", "question", ...sent, body, ...foldFor(body, text), actions);
     this.node.setAttribute("aria-label", t("you"));
   }
 }
@@ -45,14 +45,14 @@ function timeOf(time) {
 }
 
 /**
- * @param {HTMLElement} said
+ * @param {HTMLElement} body
  * @param {string} text
  */
-function foldFor(said, text) {
+function foldFor(body, text) {
   if (text.length < LONG && text.split("\n", LINES + 1).length <= LINES) return [];
-  said.classList.add("folded");
+  body.classList.add("folded");
   const fold = button(t("showMore"), () => {
-    const folded = said.classList.toggle("folded");
+    const folded = body.classList.toggle("folded");
     fold.textContent = t(folded ? "showMore" : "showLess");
     fold.setAttribute("aria-expanded", String(!folded));
   }, { className: "quiet unfold" });
@@ -68,7 +68,7 @@ function shownFiles(files) {
 /** @param {Attached} file */
 function shownFile(file) {
   const picture = IMAGES.includes(file.type) && file.preview;
-  const inside = picture ? image(file) : named(file);
+  const inside = picture ? image(file) : fileLabel(file);
   const kind = picture ? "sent-image" : "sent-file";
   if (!file.preview || (!picture && file.id === null)) return make("span", kind, ...inside);
   const link = make("a", kind, ...inside);
@@ -80,7 +80,7 @@ function shownFile(file) {
 }
 
 /** @param {Attached} file */
-function named(file) {
+function fileLabel(file) {
   return [icon("file"), make("span", "name", file.name), make("span", "small", size(file.size))];
 }
 

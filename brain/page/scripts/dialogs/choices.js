@@ -1,12 +1,12 @@
-// Dialogs: what a person chooses for their questions: the model, the specialists that may be asked, what is recalled.
+// What a person chooses for their questions: model, specialists and memory.
 
-import { find, make } from "../ground/dom.js";
-import { kept } from "../ground/keeping.js";
-import { t } from "../ground/texts.js";
-import { leavesMemoryOut, recallIs, usesMemory } from "./recall.js";
+import { find, make } from "../base/dom.js";
+import { sharedStorage } from "../base/storage.js";
+import { t } from "../base/texts.js";
+import { isMemoryLeftOut, setRecall, usesMemory } from "./recall.js";
 import { allowed, startSpecialists } from "./specialists.js";
 
-/** @typedef {import("../ground/types.js").Model} Model */
+/** @typedef {import("../base/types.js").Model} Model */
 
 const select = find("model", HTMLSelectElement), box = find("model-box", HTMLElement);
 const standIn = find("stand-in", HTMLParagraphElement);
@@ -14,18 +14,18 @@ const standIn = find("stand-in", HTMLParagraphElement);
 /** @type {Model[]} */
 let models = [];
 
-/** @param {import("../ground/types.js").Start} start */
+/** @param {import("../base/types.js").Start} start */
 export function startChoices(start) {
   models = start.models;
   select.replaceChildren(...models.map(option));
-  select.value = (modelNamed(kept.get("model") ?? "") ?? usual())?.name ?? "";
+  select.value = (modelNamed(sharedStorage.get("model") ?? "") ?? usual())?.name ?? "";
   select.onchange = () => {
-    kept.put("model", select.value === usual()?.name ? null : select.value);
+    sharedStorage.put("model", select.value === usual()?.name ? null : select.value);
     show();
   };
   show();
   startSpecialists(start.specialists);
-  recallIs(start.recall);
+  setRecall(start.recall);
 }
 
 /**
@@ -33,17 +33,17 @@ export function startChoices(start) {
  * @returns {{ model?: string, specialists?: string[], memory?: boolean }}
  */
 export function chosen() {
-  const specialists = allowed(usesMemory() ? "" : "memory"); // which finds and keeps facts when it is asked
+  const specialists = allowed(usesMemory() ? "" : "memory"); // it reads and stores facts
   return {
     ...(select.value === usual()?.name ? {} : { model: select.value }),
     ...(specialists ? { specialists } : {}),
-    ...(leavesMemoryOut() ? { memory: false } : {}),
+    ...(isMemoryLeftOut() ? { memory: false } : {}),
   };
 }
 
 /**
  * @param {string} name
- * @returns {Model | undefined} undefined for one that the server does not offer any more
+ * @returns {Model | undefined} undefined when the server no longer offers it
  */
 export function modelNamed(name) {
   return models.find((model) => model.name === name);
@@ -66,5 +66,5 @@ function show() {
   standIn.hidden = !model?.stand_in;
   standIn.textContent = model?.stand_in ? t("standIn", { name: model.name }) : "";
   select.title = model?.name ?? "";
-  box.dataset.name = select.title.replace(/^\w+:/, ""); // on a phone there is no room for whose it is
+  box.dataset.name = select.title.replace(/^\w+:/, ""); // a phone has no room for the provider
 }

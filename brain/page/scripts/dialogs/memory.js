@@ -1,16 +1,16 @@
-// Dialogs: what is remembered of a person: facts and memories of conversations, found, written, changed, deleted.
+// The memory dialog: find, add, change and delete facts and memories of conversations.
 
-import { openDialog } from "../ground/dialog.js";
-import { button, find, make, problemLine, touched } from "../ground/dom.js";
-import { request, told } from "../ground/server.js";
-import { switchFor } from "../ground/switch.js";
-import { tellTabs } from "../ground/tabs.js";
-import { t } from "../ground/texts.js";
-import { CATEGORIES, factForm } from "./fact.js";
-import { leaveMemoryOut, leavesMemoryOut, recallIs } from "./recall.js";
-import { remembered } from "./remembered.js";
+import { openDialog } from "../base/dialog.js";
+import { button, find, hasTouchScreen, make, problemLine } from "../base/dom.js";
+import { errorText, request } from "../base/server.js";
+import { switchFor } from "../base/switch.js";
+import { notifyTabs } from "../base/tabs.js";
+import { t } from "../base/texts.js";
+import { CATEGORIES, memoryForm } from "./memory_form.js";
+import { memoryItem } from "./memory_item.js";
+import { isMemoryLeftOut, setMemoryLeftOut, setRecall } from "./recall.js";
 
-/** @typedef {import("../ground/types.js").Item} Item */
+/** @typedef {import("../base/types.js").Item} Item */
 
 const PART = 50, PAUSE = 200; // items at once; ms without a key before a search
 
@@ -40,7 +40,7 @@ class MemoryDialog {
 
   async load() {
     const words = this.words;
-    const problem = await Promise.all(this.sections.map((section) => section.load(words))).then(() => "", told);
+    const problem = await Promise.all(this.sections.map((section) => section.load(words))).then(() => "", errorText);
     if (words !== this.words) return;
     this.problem.replaceChildren(...(problem ? [`${problem} `, button(t("retry"), () => this.load())] : []));
     this.show();
@@ -57,7 +57,7 @@ class MemoryDialog {
       this.adding.replaceChildren();
       this.add.focus();
     };
-    const form = factForm(null, async ({ text, category, mutable }) => {
+    const form = memoryForm(null, async ({ text, category, mutable }) => {
       const item = await request("POST", "v1/memory", { text, ...(category ? { category } : {}), mutable });
       await this.loaded; // its lists do not have the new item
       close();
@@ -93,15 +93,15 @@ class MemoryDialog {
 
   /** @param {boolean} on */
   async set(on) {
-    this.problem.textContent = await request("PATCH", "v1/memory", { recall: on }).then(() => "", told);
+    this.problem.textContent = await request("PATCH", "v1/memory", { recall: on }).then(() => "", errorText);
     if (this.problem.textContent) this.recall.show(!on);
-    else tellTabs({ recall: on });
+    else notifyTabs({ recall: on });
   }
 }
 
 /** The facts of one category, or the memories. */
 class Section {
-  /** @param {import("../ground/types.js").Category | null} category @param {MemoryDialog} memory */
+  /** @param {import("../base/types.js").Category | null} category @param {MemoryDialog} memory */
   constructor(category, memory) {
     this.category = category;
     this.memory = memory;
@@ -131,12 +131,12 @@ class Section {
 
   async loadMore() {
     const { words, next } = this;
-    const page = await this.part(words, next).catch((error) => this.memory.complain(told(error)));
+    const page = await this.part(words, next).catch((error) => this.memory.complain(errorText(error)));
     if (!page || words !== this.memory.words || next !== this.next) return;
     const last = this.list.lastElementChild;
     this.items = [...this.items, ...page.items];
     this.next = page.next;
-    this.list.append(...page.items.map((/** @type {Item} */ item) => remembered(item, this.memory)));
+    this.list.append(...page.items.map((/** @type {Item} */ item) => memoryItem(item, this.memory)));
     this.more.hidden = !this.next;
     this.memory.complain("");
     last?.nextElementSibling?.querySelector("button")?.focus();
@@ -153,7 +153,7 @@ class Section {
   /** @param {Item} item the newest */
   put(item) {
     this.items = [item, ...this.items];
-    this.list.prepend(remembered(item, this.memory));
+    this.list.prepend(memoryItem(item, this.memory));
     this.node.hidden = false;
   }
 
@@ -167,7 +167,7 @@ class Section {
   }
 
   show() {
-    this.list.replaceChildren(...this.items.map((item) => remembered(item, this.memory)));
+    this.list.replaceChildren(...this.items.map((item) => memoryItem(item, this.memory)));
     this.more.hidden = !this.next;
     this.node.hidden = !this.items.length;
   }
@@ -180,7 +180,7 @@ function searchBox(changed) {
   search.type = "search";
   search.placeholder = t("searchShort");
   search.setAttribute("aria-label", t("searchMemory"));
-  search.autofocus = !touched;
+  search.autofocus = !hasTouchScreen;
   search.oninput = () => {
     clearTimeout(waiting);
     waiting = window.setTimeout(changed, PAUSE);
@@ -194,10 +194,10 @@ function recalls(set) {
     set(on);
     show(on);
   });
-  const here = switchRow(t("recallHere"), t("recallHereWhat"), leavesMemoryOut(), leaveMemoryOut);
+  const here = switchRow(t("recallHere"), t("recallHereWhat"), isMemoryLeftOut(), setMemoryLeftOut);
   const show = (/** @type {boolean} */ on) => {
     everywhere.box.checked = on;
-    recallIs(on);
+    setRecall(on);
     here.box.disabled = !on;
   };
   return { node: make("div", "switches", everywhere.node, here.node), show };

@@ -1,33 +1,33 @@
-// Dialogs: whether memory is used: for this user, as the server keeps it, and in this window.
+// Whether answers use memory: for this user (stored by the server), and in this window.
 
-import { find } from "../ground/dom.js";
-import { keptHere } from "../ground/keeping.js";
-import { hearTabs } from "../ground/tabs.js";
-import { t } from "../ground/texts.js";
+import { find } from "../base/dom.js";
+import { tabStorage } from "../base/storage.js";
+import { onTabNews } from "../base/tabs.js";
+import { t } from "../base/texts.js";
 
 const opener = find("memory-open", HTMLButtonElement);
 
 let everywhere = true;
-hearTabs(({ recall }) => { if (typeof recall === "boolean") recallIs(recall); });
+onTabNews(({ recall }) => { if (typeof recall === "boolean") setRecall(recall); });
 
-/** Whether questions asked here may be answered from memory. */
+/** Whether answers in this window use memory. */
 export function usesMemory() {
-  return everywhere && !leavesMemoryOut();
+  return everywhere && !isMemoryLeftOut();
 }
 
 /** Whether questions of this window do without what is remembered. */
-export function leavesMemoryOut() {
-  return keptHere.get("memory") === "out";
+export function isMemoryLeftOut() {
+  return tabStorage.get("memory") === "out";
 }
 
 /** @param {boolean} out */
-export function leaveMemoryOut(out) {
-  keptHere.put("memory", out ? "out" : null);
+export function setMemoryLeftOut(out) {
+  tabStorage.put("memory", out ? "out" : null);
   show();
 }
 
 /** It is on or off for this user. @param {boolean} on */
-export function recallIs(on) {
+export function setRecall(on) {
   everywhere = on;
   show();
 }

@@ -1,46 +1,47 @@
-// Dialogs: what a person sets up for this browser, what the keys do, and who is signed in.
+// The settings dialog: settings of this browser, keyboard shortcuts, and who is signed in.
 
-import { openDialog } from "../ground/dialog.js";
-import { button, find, make, problemLine, touched } from "../ground/dom.js";
-import { kept } from "../ground/keeping.js";
-import { told } from "../ground/server.js";
-import { commandKey, listed, shortcut } from "../ground/shortcuts.js";
-import { t } from "../ground/texts.js";
-import { shownTo, signOut } from "./signin.js";
+import { openDialog } from "../base/dialog.js";
+import { button, find, hasTouchScreen, make, problemLine } from "../base/dom.js";
+import { errorText } from "../base/server.js";
+import { commandKey, listed, shortcut } from "../base/shortcuts.js";
+import { sharedStorage } from "../base/storage.js";
+import { t } from "../base/texts.js";
+import { setUser, signOut } from "./signin.js";
 
-/** Tells those who listen for `changed` that something was set. */
+/** Fires `changed` when a setting changed. */
 export const settings = new EventTarget();
 
 /** Whether Enter sends; where it does not, as on phones at first, it begins a new line. */
 export function enterSends() {
-  return (kept.get("enter") ?? (touched ? "line" : "sends")) === "sends";
+  return (sharedStorage.get("enter") ?? (hasTouchScreen ? "line" : "sends")) === "sends";
 }
 
-/** @param {import("../ground/types.js").Start} start */
+/** @param {import("../base/types.js").Start} start */
 export function startSettings(start) {
-  if (start.keys) shownTo(start.user);
+  if (start.keys) setUser(start.user);
   find("settings-open", HTMLButtonElement).onclick = () => show(start);
   shortcut("/", false, t("showSettings"), () => show(start));
 }
 
-/** @param {import("../ground/types.js").Start} start */
+/** @param {import("../base/types.js").Start} start */
 function show(start) {
-  const keys = touched ? [] : [keyboard()], who = start.keys ? [account(start.user)] : [];
+  const keys = hasTouchScreen ? [] : [keyboard()], who = start.keys ? [account(start.user)] : [];
   const version = make("p", "small", t("version", { version: start.version }));
   openDialog(t("settings"), [themes(), enterKey(), ...keys, ...who, version], { light: true });
 }
 
 function themes() {
   const texts = { "": t("themeAuto"), light: t("themeLight"), dark: t("themeDark") };
-  return choice(t("theme"), texts, kept.get("theme") ?? "", (theme) => {
-    kept.put("theme", theme || null);
+  return choice(t("theme"), texts, sharedStorage.get("theme") ?? "", (theme) => {
+    sharedStorage.put("theme", theme || null);
     document.documentElement.dataset.theme = theme;
   });
 }
 
 function enterKey() {
-  const texts = { sends: t("enterSends"), line: touched ? t("enterLines") : t("enterLine", { key: commandKey }) };
-  return choice(t("enter"), texts, enterSends() ? "sends" : "line", (enter) => kept.put("enter", enter));
+  const texts = { sends: t("enterSends"),
+    line: hasTouchScreen ? t("enterLines") : t("enterLine", { key: commandKey }) };
+  return choice(t("enter"), texts, enterSends() ? "sends" : "line", (enter) => sharedStorage.put("enter", enter));
 }
 
 /**
@@ -81,7 +82,7 @@ function keyboard() {
 /** @param {string} user */
 function account(user) {
   const problem = problemLine();
-  const out = button(t("signOut"), async () => { problem.textContent = await signOut().then(() => "", told); });
+  const out = button(t("signOut"), async () => { problem.textContent = await signOut().then(() => "", errorText); });
   const line = make("div", "row", make("span", "", t("signedInAs", { user })), out);
   return make("section", "", make("h3", "", t("account")), line, problem);
 }

@@ -1,50 +1,50 @@
-// Dialogs: signing in with a key, when the server asks for one. Who we are is kept in a cookie that no script reads.
+// Sign in with an API key when the server asks for one. The session is in a cookie that no script can read.
 
-import { confirmed } from "../ground/dialog.js";
-import { make } from "../ground/dom.js";
-import { keptHere } from "../ground/keeping.js";
-import { request, signsIn, told } from "../ground/server.js";
-import { hearTabs, tellTabs } from "../ground/tabs.js";
-import { t } from "../ground/texts.js";
+import { askConfirmation } from "../base/dialog.js";
+import { make } from "../base/dom.js";
+import { errorText, request, setSignIn } from "../base/server.js";
+import { tabStorage } from "../base/storage.js";
+import { notifyTabs, onTabNews } from "../base/tabs.js";
+import { t } from "../base/texts.js";
 
 /** @type {Promise<boolean> | null} */
 let asking = null;
-let user = ""; // who the page is shown to, where there are keys
+let user = ""; // who is signed in, if the server has API keys
 let elsewhere = new AbortController();
 
-/** Takes the server's questions for a key from now on; those that come together are one. */
+/** Opens the dialog when the server asks for a key. Requests that fail together share one dialog. */
 export function startSigningIn() {
-  signsIn(() => {
-    asking ??= signedIn().finally(() => { asking = null; });
+  setSignIn(() => {
+    asking ??= showSignIn().finally(() => { asking = null; });
     return asking;
   });
-  hearTabs(({ user: now }) => { if (now !== undefined) heard(now); });
+  onTabNews(({ user: now }) => { if (now !== undefined) userChanged(now); });
   document.addEventListener("visibilitychange", look);
 }
 
 /**
- * Who the page is shown to: for somebody else it is loaded anew.
+ * Sets who is signed in. For another user, the page reloads.
  * @param {string} name
  */
-export function shownTo(name) {
+export function setUser(name) {
   user = name;
 }
 
-/** Signs out, and shows nothing any more of who was here, in no tab. */
+/** Signs out and hides the data of the user in all tabs. */
 export async function signOut() {
   await request("DELETE", "v1/session");
-  tellTabs({ user: "" });
+  notifyTabs({ user: "" });
   startAnew();
 }
 
-function signedIn() {
+function showSignIn() {
   const key = make("input");
   key.type = "password";
   key.autocomplete = "current-password";
   key.required = true;
   key.autofocus = true;
   elsewhere = new AbortController();
-  return confirmed({
+  return askConfirmation({
     title: t("signInTitle"),
     text: [t("signInWhat")],
     label: t("signIn"),
@@ -59,23 +59,23 @@ async function enter(key) {
   const sent = key.value;
   key.value = "";
   const now = await request("POST", "v1/session", { key: sent });
-  tellTabs({ user: now.user });
-  heard(now.user);
+  notifyTabs({ user: now.user });
+  userChanged(now.user);
 }
 
 /** A tab that was asleep may have missed that another one signed in. */
 async function look() {
-  if (!document.hidden && user) await request("GET", "v1/session").then((now) => heard(now.user), told);
+  if (!document.hidden && user) await request("GET", "v1/session").then((now) => userChanged(now.user), errorText);
 }
 
 /** @param {string} now who is signed in; empty for nobody */
-function heard(now) {
+function userChanged(now) {
   if (user && now !== user) startAnew();
   else if (now) elsewhere.abort();
 }
 
-/** Nothing that is shown or was begun here is the next person's. */
+/** Reloads the page, so that the next person sees nothing of this one. */
 function startAnew() {
-  keptHere.clear();
+  tabStorage.clear();
   location.replace(location.pathname + location.search);
 }

@@ -1,22 +1,22 @@
-// Dialogs: which specialists may be asked, and what they are. Those switched off are kept, so that new ones are on.
+// The specialists dialog. The browser stores the ones switched off, so new specialists are on.
 
-import { openDialog } from "../ground/dialog.js";
-import { button, find, make } from "../ground/dom.js";
-import { kept } from "../ground/keeping.js";
-import { request, told } from "../ground/server.js";
-import { switchFor } from "../ground/switch.js";
-import { t } from "../ground/texts.js";
+import { openDialog } from "../base/dialog.js";
+import { button, find, make } from "../base/dom.js";
+import { errorText, request } from "../base/server.js";
+import { sharedStorage } from "../base/storage.js";
+import { switchFor } from "../base/switch.js";
+import { t } from "../base/texts.js";
 
-/** @typedef {import("../ground/types.js").Specialist} Specialist */
+/** @typedef {import("../base/types.js").Specialist} Specialist */
 
 const opener = find("specialists-open", HTMLButtonElement);
 
 /** @type {Specialist[]} */
 let known = [];
-let off = new Set(kept.get("specialists.off")?.split(" "));
+let off = new Set(sharedStorage.get("specialists.off")?.split(" "));
 
 /**
- * Lets their button open what tells of them.
+ * Lets the button open the dialog.
  * @param {Specialist[]} specialists
  */
 export function startSpecialists(specialists) {
@@ -27,14 +27,14 @@ export function startSpecialists(specialists) {
 
 /**
  * The only names that may be called; null when all may.
- * @param {string} [without] one that may not, either
+ * @param {string} [without] one more that is not allowed
  */
 export function allowed(without) {
   const on = usable().filter(({ name }) => !off.has(name) && name !== without);
   return off.size || on.length < usable().length ? on.map(({ name }) => name) : null;
 }
 
-/** Those that can be asked. */
+/** Available specialists that are switched on. */
 export function usable() {
   return known.filter(({ available }) => available);
 }
@@ -45,11 +45,11 @@ async function load() {
   set([...off]);
 }
 
-/** @param {string[]} switchedOff those that are there no more are forgotten */
+/** @param {string[]} switchedOff names of specialists that no longer exist are dropped */
 function set(switchedOff) {
   off = new Set(switchedOff.filter((name) => known.some((one) => one.name === name)));
   const on = allowed();
-  kept.put("specialists.off", off.size ? [...off].join(" ") : null);
+  sharedStorage.put("specialists.off", off.size ? [...off].join(" ") : null);
   const all = usable().length, count = on && on.length < all ? t("someSpecialists", { on: on.length, all }) : "";
   opener.dataset.count = count; // shown by the style: the button's name stays the same
   opener.setAttribute("aria-description", count);
@@ -63,7 +63,7 @@ function show() {
 
 /** @param {HTMLElement} body */
 async function fill(body) {
-  const problem = await load().then(() => "", told);
+  const problem = await load().then(() => "", errorText);
   if (problem) return body.replaceChildren(make("p", "problem", problem), button(t("retry"), () => fill(body)));
   if (!known.length) return body.replaceChildren(make("p", "small", t("noSpecialists")));
   const list = make("ul", "specialist-list", ...known.map(rowOf));

@@ -1,19 +1,19 @@
-// List: one conversation: opened, renamed in its place, deleted.
+// One conversation in the list: open, rename, delete.
 
-import { anyOf } from "../conversation/marking.js";
-import { addressOf } from "../ground/address.js";
-import { confirmed } from "../ground/dialog.js";
-import { make, problemLine } from "../ground/dom.js";
-import { menuButton } from "../ground/menu.js";
-import { request, told, unlessGone } from "../ground/server.js";
-import { t } from "../ground/texts.js";
+import { addressOf } from "../base/address.js";
+import { askConfirmation } from "../base/dialog.js";
+import { make, problemLine } from "../base/dom.js";
+import { menuButton } from "../base/menu.js";
+import { errorText, request, unlessGone } from "../base/server.js";
+import { t } from "../base/texts.js";
+import { patternOf } from "../conversation/highlights.js";
 
 /**
- * @typedef {import("../ground/types.js").Listed} Listed
+ * @typedef {import("../base/types.js").Listed} Listed
  * @typedef {{ renamed: (heading: Listed) => void, deleted: (id: string) => void }} Then what the list does then
  */
 
-/** How something was said, where it was not typed here. @type {Record<string, string>} */
+/** Where a conversation is from, unless it was typed here. @type {Record<string, string>} */
 const WAYS = { voice: t("voice"), api: t("api") };
 
 /** Of Markdown, in a line of it that is seen at a glance: all that is no word. */
@@ -63,7 +63,7 @@ export class Entry {
     this.about.hidden = !ways && !found;
   }
 
-  /** Lets the person write a new title where the old one stands. */
+  /** Replaces the title by a field for a new one. */
   rename() {
     const { title } = this.heading, before = [...this.node.children];
     const input = make("input", "entry-input"), problem = problemLine();
@@ -80,7 +80,7 @@ export class Entry {
     const save = async () => {
       const wanted = input.value.trim();
       if (!wanted || wanted === title) return close();
-      problem.textContent = await request("PATCH", this.path, { title: wanted }).then(saved, told);
+      problem.textContent = await request("PATCH", this.path, { title: wanted }).then(saved, errorText);
     };
     const saved = (/** @type {Listed} */ heading) => {
       if (input.isConnected) close();
@@ -103,7 +103,7 @@ export class Entry {
     const text = [t("deleteConversationWhat", { title }), t("deleteConversationKept")];
     if (running) text.push(t("deleteRunning"));
     const act = () => request("DELETE", this.path).catch(unlessGone);
-    const done = await confirmed({ title: t("deleteConversation"), text, label: t("delete"), act, danger: true });
+    const done = await askConfirmation({ title: t("deleteConversation"), text, label: t("delete"), act, danger: true });
     if (done) this.then.deleted(id);
   }
 }
@@ -114,7 +114,7 @@ export class Entry {
  * @param {string} words
  */
 function marked(text, words) {
-  const pattern = anyOf(words);
+  const pattern = patternOf(words);
   if (!text || !pattern) return text ? [text] : [];
   const pieces = text.split(new RegExp(`(${pattern.source})`, "giu"));
   return pieces.map((piece, n) => n % 2 ? make("mark", "", piece) : piece);

@@ -1,18 +1,18 @@
-// List: the conversations: loaded in parts, searched, kept up to date with what this tab and others do.
+// The list of conversations: loaded in parts, searched, and kept up to date with this and other tabs.
 
+import { arrange, button, find, make } from "../base/dom.js";
+import { roving } from "../base/roving.js";
+import { Refused, errorText, request } from "../base/server.js";
+import { shortcut } from "../base/shortcuts.js";
+import { notifyTabs, onTabNews } from "../base/tabs.js";
+import { period, t } from "../base/texts.js";
+import { onVisible } from "../base/visibility.js";
 import { conversation } from "../conversation/conversation.js";
-import { markWords, unmark } from "../conversation/marking.js";
-import { arrange, button, find, make } from "../ground/dom.js";
-import { roving } from "../ground/roving.js";
-import { Refused, request, told } from "../ground/server.js";
-import { shortcut } from "../ground/shortcuts.js";
-import { whenSeen } from "../ground/sight.js";
-import { hearTabs, tellTabs } from "../ground/tabs.js";
-import { period, t } from "../ground/texts.js";
+import { clearHighlights, highlightWords } from "../conversation/highlights.js";
 import { Entry } from "./entry.js";
-import { leaveSide, showSide, startSide, toggleSide } from "./side.js";
+import { leaveSide, showSide, startSide, toggleSide } from "./sidebar.js";
 
-/** @typedef {import("../ground/types.js").Listed} Listed */
+/** @typedef {import("../base/types.js").Listed} Listed */
 
 const PART = 50; // conversations at once
 const PAUSE = 200; // ms without a key before a search
@@ -37,7 +37,7 @@ export function startHistory() {
   const fresh = find("fresh", HTMLButtonElement);
   more.hidden = true;
   list.after(more);
-  whenSeen(more, loadMore);
+  onVisible(more, loadMore);
   fresh.onclick = begin;
   search.oninput = () => {
     clearTimeout(waiting);
@@ -47,7 +47,7 @@ export function startHistory() {
   list.addEventListener("click", chosen);
   conversation.addEventListener("opened", opened);
   conversation.addEventListener("changed", changed);
-  hearTabs(heard);
+  onTabNews(heard);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
   shortcut("o", true, t("fresh"), begin);
   shortcut("k", false, t("search"), () => {
@@ -62,13 +62,13 @@ export function startHistory() {
 function begin() {
   leaveSide();
   conversation.fresh();
-  conversation.tell("write");
+  conversation.emit("write");
 }
 
-/** Loads the first part anew. */
+/** Loads the first part again. */
 async function load() {
   words = search.value.trim();
-  if (!words) unmark();
+  if (!words) clearHighlights();
   const page = await part(null, PART);
   if (!page) return;
   headings = page.conversations;
@@ -86,7 +86,7 @@ async function loadMore() {
   return headings[before]?.id ?? "";
 }
 
-/** Loads the newest anew, of as many as are shown; older ones stay as they are. */
+/** Loads the newest conversations again, as many as are visible; older ones stay unchanged. */
 async function refresh() {
   if (search.value.trim() !== words) return; // a search is about to begin
   const page = await part(null, Math.min(Math.max(headings.length, PART), 200));
@@ -104,7 +104,7 @@ async function refresh() {
  *
  * @param {string | null} before
  * @param {number} limit
- * @returns {Promise<Part | null>} null when it failed, or another is asked for
+ * @returns {Promise<Part | null>} null when it failed, or when a newer request replaced it
  */
 async function part(before, limit) {
   loading.abort();
@@ -121,7 +121,7 @@ async function part(before, limit) {
     return page;
   } catch (error) {
     if (signal.aborted) return null;
-    problem = told(error);
+    problem = errorText(error);
     signedOut = error instanceof Refused && error.status === 401;
     show();
     return null;
@@ -163,14 +163,14 @@ async function look() {
 
 /** @param {Listed | undefined} known */
 async function isNewest(known) {
-  const found = await request("GET", "v1/conversations?limit=1").catch(told), [newest] = found.conversations ?? [];
+  const found = await request("GET", "v1/conversations?limit=1").catch(errorText), [newest] = found.conversations ?? [];
   return found.conversations && newest?.id === known?.id && newest?.updated === known?.updated;
 }
 
 /** Another conversation is open; it was found by words, or not. */
 function opened() {
   show();
-  if (words && conversation.id) markWords(words);
+  if (words && conversation.id) highlightWords(words);
 }
 
 /** @param {Listed} heading */
@@ -199,7 +199,7 @@ function noted() {
 function renamed(heading) {
   headings = headings.map((one) => one.id === heading.id ? { ...one, title: heading.title } : one);
   show();
-  tellTabs({ renamed: heading.id, title: heading.title });
+  notifyTabs({ renamed: heading.id, title: heading.title });
   conversation.renamed(heading.id, heading.title);
 }
 
@@ -208,7 +208,7 @@ function deleted(id) {
   const at = headings.findIndex((one) => one.id === id);
   headings = headings.filter((one) => one.id !== id);
   show();
-  tellTabs({ deleted: id });
+  notifyTabs({ deleted: id });
   if (conversation.id === id) conversation.fresh();
   else (entries.get((headings[at] ?? headings.at(-1))?.id)?.link ?? find("fresh", HTMLButtonElement)).focus();
   refresh();
@@ -216,10 +216,10 @@ function deleted(id) {
 
 function changed() {
   refresh();
-  tellTabs({});
+  notifyTabs({});
 }
 
-/** @param {import("../ground/tabs.js").News} news what another tab did */
+/** @param {import("../base/tabs.js").News} news what another tab did */
 function heard({ deleted, renamed, title = "" }) {
   if (deleted && deleted === conversation.id) conversation.fresh();
   if (renamed) conversation.renamed(renamed, title);
@@ -230,7 +230,7 @@ function heard({ deleted, renamed, title = "" }) {
 function chosen({ target }) {
   if (!(target instanceof HTMLAnchorElement)) return;
   leaveSide();
-  if (target.ariaCurrent && words) markWords(words); // it is open already
+  if (target.ariaCurrent && words) highlightWords(words); // it is open already
 }
 
 /** @param {KeyboardEvent} event in the box of the search */

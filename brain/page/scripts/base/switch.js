@@ -1,4 +1,4 @@
-// Ground: a switch with its name.
+// A switch with its name.
 
 import { make } from "./dom.js";
 

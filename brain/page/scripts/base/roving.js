@@ -1,4 +1,4 @@
-// Ground: a long list takes one stop of the Tab key; the arrows, Home and End go from one of its rows to another.
+// A long list as one tab stop: arrow keys, Home and End move between its rows.
 
 /**
  * @param {HTMLElement} list

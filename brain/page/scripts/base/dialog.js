@@ -1,7 +1,7 @@
-// Ground: dialogs. The browser's own: it keeps the focus inside, Esc closes them, and the focus goes back where it was.
+// Dialogs of the browser: the focus stays inside, Esc closes them, and the focus returns where it was.
 
 import { button, make, problemLine } from "./dom.js";
-import { told } from "./server.js";
+import { errorText } from "./server.js";
 import { t } from "./texts.js";
 
 let count = 0;
@@ -27,13 +27,13 @@ export function openDialog(title, content, look = {}) {
 }
 
 /**
- * Asks whether something is to be done, and does it; what goes wrong is told there, where it can be tried again.
+ * Asks for a confirmation and acts. The dialog shows a problem and can be tried again.
  * @param {{ title: string, text: string[], label: string, act: () => Promise<unknown>, danger?: boolean,
  *   field?: HTMLElement, already?: AbortSignal }} question `field`: what the person fills in for it; `already`: it was
  *   done elsewhere, and need not be asked
  * @returns {Promise<boolean>} whether it was done
  */
-export function confirmed({ title, text, label, act, danger = false, field, already }) {
+export function askConfirmation({ title, text, label, act, danger = false, field, already }) {
   const problem = problemLine();
   const cancel = button(t("cancel"), () => dialog.close());
   const yes = make("button", danger ? "danger" : "primary", label);
@@ -48,7 +48,7 @@ export function confirmed({ title, text, label, act, danger = false, field, alre
     form.onsubmit = async (event) => {
       event.preventDefault();
       yes.disabled = true;
-      problem.textContent = await act().then(() => "", told);
+      problem.textContent = await act().then(() => "", errorText);
       yes.disabled = false;
       done = !problem.textContent;
       if (done) dialog.close();

@@ -1,11 +1,11 @@
-// Ground: a conversation as the server keeps it, in the shapes that the page shows.
+// A conversation as the server stores it, converted to what the page shows.
 
 import { pause } from "./pause.js";
 import { request } from "./server.js";
 import { t } from "./texts.js";
 
-const WATCH = 2000; // ms between two looks at what is written elsewhere
-/** How answers ended of which no more is known. @type {Record<string, Parameters<typeof t>[0]>} */
+const WATCH = 2000; // ms between two requests
+/** Texts for stored answers that failed without a message. @type {Record<string, Parameters<typeof t>[0]>} */
 const FAILURES = {
   model_unreachable: "modelUnreachable", model_failed: "modelFailed", model_context: "modelContext",
   shutdown: "interrupted", interrupted: "interrupted",
@@ -13,20 +13,20 @@ const FAILURES = {
 
 /**
  * @typedef {import("./types.js").Attached} Attached
- * @typedef {import("./types.js").Kept} Kept
- * @typedef {import("./types.js").KeptQuestion} KeptQuestion
- * @typedef {import("./types.js").KeptAnswer} KeptAnswer
+ * @typedef {import("./types.js").StoredConversation} StoredConversation
+ * @typedef {import("./types.js").StoredQuestion} StoredQuestion
+ * @typedef {import("./types.js").StoredAnswer} StoredAnswer
  * @typedef {import("./types.js").TurnEvent} TurnEvent
- * @typedef {{ question: KeptQuestion, answer: KeptAnswer }} Pair
+ * @typedef {{ question: StoredQuestion, answer: StoredAnswer }} Pair
  */
 
 /**
  * @param {string} id
  * @param {string} query
  * @param {AbortSignal} signal
- * @returns {Promise<Kept>}
+ * @returns {Promise<StoredConversation>}
  */
-export function stored(id, query, signal) {
+export function fetchConversation(id, query, signal) {
   return request("GET", `${pathOf(id)}?${query}`, undefined, { signal, read: withExactParams });
 }
 
@@ -34,15 +34,14 @@ export function stored(id, query, signal) {
 const pathOf = (id) => `v1/conversations/${encodeURIComponent(id)}`;
 
 /**
- * Numbers in parameters are written again as they are here, also those that would be rounded: what was run is to be
- * seen. All others are to be counted with.
+ * Keeps numbers in parameters exactly as they were sent, also large ones: a person must see what ran.
  * @param {string} json
- * @returns {Kept}
+ * @returns {StoredConversation}
  */
 function withExactParams(json) {
-  const { parse } = /** @type {any} */ (JSON); // that of ES2023 tells no source, and may have none
+  const { parse } = /** @type {any} */ (JSON); // the types of ES2023 lack the source
   const found = parse(json), exact = parse(json, exactNumber);
-  found.messages.forEach((/** @type {KeptAnswer} */ { parts }, /** @type {number} */ n) => {
+  found.messages.forEach((/** @type {StoredAnswer} */ { parts }, /** @type {number} */ n) => {
     parts.forEach((part, m) => part.type === "call" && (part.params = exact.messages[n].parts[m].params));
   });
   return found;
@@ -55,21 +54,21 @@ function exactNumber(_, value, at) {
 }
 
 /**
- * Waits until nothing is written in it any more, where that can only be read when it is whole.
+ * Waits until the running turn ends, for a turn whose events this page cannot read.
  * @param {string} id
  * @param {AbortSignal} signal
  */
-export async function settled(id, signal) {
+export async function waitUntilIdle(id, signal) {
   for (;;) {
     await pause(WATCH, signal);
-    const found = await stored(id, "limit=1", signal).catch(() => null);
+    const found = await fetchConversation(id, "limit=1", signal).catch(() => null);
     if (found && !found.running) return;
   }
 }
 
 /**
- * Its questions with their answers, oldest first.
- * @param {Kept} found
+ * The questions with their answers, oldest first.
+ * @param {StoredConversation} found
  * @returns {Pair[]}
  */
 export function pairs({ messages }) {
@@ -81,8 +80,8 @@ export function pairs({ messages }) {
 
 /**
  * What was attached to a question.
- * @param {Kept} found the conversation
- * @param {KeptQuestion} question
+ * @param {StoredConversation} found the conversation
+ * @param {StoredQuestion} question
  * @returns {Attached[]}
  */
 export function filesOf(found, question) {
@@ -94,8 +93,8 @@ export function filesOf(found, question) {
 }
 
 /**
- * An answer in the events that would tell it now; its texts are whole.
- * @param {KeptAnswer} message
+ * The events of a stored answer. Its texts are complete.
+ * @param {StoredAnswer} message
  * @returns {TurnEvent[]}
  */
 export function eventsOf(message) {
@@ -122,7 +121,7 @@ function event(name, data, raw = "") {
 function eventOf(part) {
   if (part.type === "call") return eventOfCall(part);
   if (part.type === "notice") return event("notice", part);
-  if (part.type === "text") return event("token", { text: part.text, whole: true });
+  if (part.type === "text") return event("token", { text: part.text, isComplete: true });
   if (part.type === "steered") return event("notice", { text: part.text, code: "steered" });
   return event(part.type, part);
 }
@@ -134,7 +133,7 @@ function eventOfCall(part) {
   return event("specialist_error", { ...part, code: part.outcome }, raw);
 }
 
-/** @param {KeptAnswer} answer @returns {TurnEvent} */
+/** @param {StoredAnswer} answer @returns {TurnEvent} */
 function ending({ id, state, stop_reason, error, message, recoverable = true, total_ms }) {
   if (state === "complete" || state === "cancelled") {
     return event("done", { stop_reason: stop_reason ?? state, message_id: id, text: "", total_ms });
@@ -143,7 +142,7 @@ function ending({ id, state, stop_reason, error, message, recoverable = true, to
   return event("error", { code, message: message ?? t(FAILURES[code] ?? "internal"), recoverable });
 }
 
-/** @param {KeptQuestion} message */
+/** @param {StoredQuestion} message */
 export function textOf({ parts }) {
   return parts.map((part) => part.type === "text" ? part.text : "").join("");
 }

@@ -1,6 +1,6 @@
-// Answer: reading along. A question goes to the top of the log and stays there; who is at the end is kept there.
+// Where the conversation is scrolled: at the start of the newest answer, at its end, or where the person went.
 
-import { find } from "../ground/dom.js";
+import { find } from "../base/dom.js";
 
 export const log = find("log", HTMLElement);
 const newest = find("newest", HTMLButtonElement);
@@ -9,14 +9,14 @@ const NEAR = 8; // pixels from the end that still count as being there
 const BELOW = 24; // pixels below the last line that hold nothing
 
 /** @type {"start" | "end" | "own"} */
-let place = "end"; // where one reads: from the start of the newest answer, at its end, or where one went
-let seen = 0;
+let place = "end"; // the start of the newest answer, its end, or where the person scrolled
+let lastTop = 0;
 
-/** The log begins to keep to the place. */
-export function startReading() {
+/** Starts to follow the scrolling of the person. */
+export function startScrolling() {
   log.addEventListener("scroll", look, { passive: true });
   log.addEventListener("wheel", (event) => { if (event.deltaY < 0) stayThere(); }, { passive: true });
-  log.addEventListener("click", ({ target }) => { // who opens something reads that
+  log.addEventListener("click", ({ target }) => { // a person reads what they open
     if (target instanceof Element && target.closest("summary")) place = "own";
   });
   newest.addEventListener("click", () => {
@@ -28,27 +28,27 @@ export function startReading() {
 
 function look() {
   const away = log.scrollHeight - log.scrollTop - log.clientHeight;
-  if (log.scrollTop > seen) place = away < NEAR ? "end" : "own";
-  else if (log.scrollTop < seen && away >= NEAR) place = "own"; // not when the log grew or shrank
-  seen = log.scrollTop;
+  if (log.scrollTop > lastTop) place = away < NEAR ? "end" : "own";
+  else if (log.scrollTop < lastTop && away >= NEAR) place = "own"; // not when the log grew or shrank
+  lastTop = log.scrollTop;
   newest.hidden = away < BELOW;
 }
 
-/** Who scrolls up wants to stay there, also when the log grows before the scrolling has begun. */
+/** A person who scrolls up stays there, also when the log grows before the scrolling starts. */
 function stayThere() {
   if (log.scrollHeight > log.clientHeight) place = "own";
 }
 
-/** Behind every change of the log: shows its end to those who were there. */
+/** To call after every change of the log: shows its end if the end was visible. */
 export function follow() {
   if (place === "end") move(() => { log.scrollTop = log.scrollHeight; });
   look();
 }
 
-/** @param {() => void} act which moves the log, so that nobody else did */
+/** @param {() => void} act scrolls the log, so the person did not */
 function move(act) {
   act();
-  seen = log.scrollTop;
+  lastTop = log.scrollTop;
 }
 
 /** Goes to the end of the log, and stays there. */
@@ -58,7 +58,7 @@ export function toEnd() {
 }
 
 /**
- * Shows a question at the top, so that its answer is read from its beginning on; it has room for that from the first.
+ * Shows a question at the top, so that its answer is read from its start; room for it is reserved.
  * @param {HTMLElement} question
  * @param {HTMLElement} answer the last one
  */
@@ -71,7 +71,7 @@ export function toStart(question, answer) {
   look();
 }
 
-/** At the end something has to be seen: shows it, unless one went elsewhere. */
+/** Shows the end, unless the person scrolled elsewhere. */
 export function reveal() {
   if (place === "start") toEnd();
   else follow();
@@ -83,10 +83,10 @@ export function isAtEnd() {
 }
 
 /**
- * Changes what stands above, while what is read stays where it is.
+ * Changes content above, without moving the visible content.
  * @param {() => void} change
  */
-export function keepingPlace(change) {
+export function keepPlace(change) {
   const fromEnd = log.scrollHeight - log.scrollTop;
   change();
   move(() => { log.scrollTop = log.scrollHeight - fromEnd; });

@@ -1,4 +1,4 @@
-// Ground: colours and frame as chosen, before anything is painted. A classic script: a module would come too late.
+// Apply colours and frame before the first paint. A classic script: a module would come too late.
 "use strict";
 
 /** @param {string} name */
@@ -6,7 +6,7 @@ function chosen(name) {
   try {
     return localStorage.getItem(`brain.${name}`);
   } catch (error) {
-    if (error instanceof DOMException) return null; // the person wants nothing kept
+    if (error instanceof DOMException) return null; // storage is forbidden
     throw error;
   }
 }

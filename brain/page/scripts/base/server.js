@@ -1,13 +1,13 @@
-// Ground: requests to the server. All other rooms ask here; a 401 lets the person sign in, and asks again.
+// Requests to the server. A 401 lets the person sign in, then the request is sent again.
 
 import { t } from "./texts.js";
 
-/** What the server refused, in its own words. */
+/** An error that the server answered, with its message. */
 export class Refused extends Error {
   /**
    * @param {number} status
    * @param {{ code?: string, message?: string }} error
-   * @param {number} [seconds] after which it may be asked again
+   * @param {number} [seconds] until the request may be sent again
    */
   constructor(status, error, seconds = 0) {
     const message = error.message ?? t("refused", { status });
@@ -25,15 +25,15 @@ export class Unreachable extends Error {
 }
 
 /**
- * What to tell a person of an error. Those that are not of a request are thrown on.
+ * The text of an error for a person. Errors that are not from a request are thrown again.
  * @param {unknown} error
  */
-export function told(error) {
+export function errorText(error) {
   if (error instanceof Refused || error instanceof Unreachable) return error.message;
   throw error;
 }
 
-/** What is to be deleted may be gone already. @param {unknown} error */
+/** Ignores a 404: what should be deleted may be gone already. @param {unknown} error */
 export function unlessGone(error) {
   if (!(error instanceof Refused && error.status === 404)) throw error;
 }
@@ -41,8 +41,8 @@ export function unlessGone(error) {
 /** @type {(() => void)[]} */
 const awaiting = [];
 
-/** Calls when the server has answered again. @param {() => void} act */
-export function onceReached(act) {
+/** Calls once, when the server answers again. @param {() => void} act */
+export function onReachable(act) {
   awaiting.push(act);
 }
 
@@ -50,10 +50,10 @@ export function onceReached(act) {
 let signIn = async () => false;
 
 /**
- * Who asks for the key when the server wants one: whether somebody signed in.
+ * Sets what to do when the server asks for a key; it resolves to whether somebody signed in.
  * @param {() => Promise<boolean>} asks
  */
-export function signsIn(asks) {
+export function setSignIn(asks) {
   signIn = asks;
 }
 
@@ -71,7 +71,7 @@ export async function request(method, path, body, { signal, read = (json) => JSO
     for (const act of awaiting.splice(0)) act();
     if (response.status === 401 && path !== "v1/session") {
       if (await signIn()) continue;
-      throw new Refused(401, { code: "unauthorized", message: t("notSignedIn") }); // not in words for programs
+      throw new Refused(401, { code: "unauthorized", message: t("notSignedIn") });
     }
     if (!response.ok) throw await refusal(response);
     return response.status === 204 ? null : response.text().then(read).catch(unlessAborted);

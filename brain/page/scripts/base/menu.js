@@ -1,4 +1,4 @@
-// Ground: a button with a menu. A popover: Esc and a click elsewhere close it, and the focus goes back to the button.
+// A button with a menu. Esc and a click elsewhere close it, and the focus returns to the button.
 
 import { button, icon, make } from "./dom.js";
 
@@ -13,7 +13,7 @@ export function menuButton(label, choices) {
   let menu = null;
   const opener = button(label, (event) => {
     event.preventDefault(); // the browser would open it as well, and at no place of ours
-    if (!menu?.isConnected) menu = made(opener, choices);
+    if (!menu?.isConnected) menu = makeMenu(opener, choices);
     menu.togglePopover();
     if (menu.matches(":popover-open")) show(menu, opener);
   }, { icon: "more", className: "quiet square" });
@@ -26,7 +26,7 @@ export function menuButton(label, choices) {
  * @param {HTMLButtonElement} opener
  * @param {Choice[]} choices
  */
-function made(opener, choices) {
+function makeMenu(opener, choices) {
   const closed = new AbortController();
   const close = () => {
     menu.hidePopover();
@@ -40,7 +40,7 @@ function made(opener, choices) {
   menu.addEventListener("toggle", (event) => {
     if (event.newState === "open") return;
     closed.abort();
-    if (opener.popoverTargetElement === menu) opener.setAttribute("aria-expanded", "false"); // it tells so late
+    if (opener.popoverTargetElement === menu) opener.setAttribute("aria-expanded", "false"); // the event is late
     menu.remove();
   });
   opener.popoverTargetElement = menu; // so that a click on the button counts as one inside

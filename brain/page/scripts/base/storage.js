@@ -1,8 +1,8 @@
-// Ground: what this browser keeps between visits. Where it may keep nothing, all is as it was at first.
+// What this browser stores between visits. Where storage is forbidden, every value is the default.
 
-const OURS = "brain."; // what begins so; the rest is of others who have this host
+const OURS = "brain."; // prefix of our keys; others belong to other apps on this host
 
-class Kept {
+class PrefixedStorage {
   /** @param {() => Storage} open */
   constructor(open) {
     this.storage = unlessForbidden(open) ?? null;
@@ -15,14 +15,14 @@ class Kept {
 
   /**
    * @param {string} name
-   * @param {string | null} value null to keep nothing; so it is, too, where there is no room for it
+   * @param {string | null} value null to delete it; a full storage stores nothing either
    */
   put(name, value) {
     this.storage?.removeItem(OURS + name);
     if (value !== null) unlessForbidden(() => this.storage?.setItem(OURS + name, value));
   }
 
-  /** Forgets everything. */
+  /** Deletes everything that the page stored. */
   clear() {
     for (const name of Object.keys(this.storage ?? {})) if (name.startsWith(OURS)) this.storage?.removeItem(name);
   }
@@ -36,12 +36,12 @@ function unlessForbidden(act) {
   try {
     return act();
   } catch (error) {
-    if (!(error instanceof DOMException)) throw error; // the person wants nothing kept, or there is no room
+    if (!(error instanceof DOMException)) throw error; // storage is forbidden or full
   }
 }
 
-/** For all tabs, until somebody changes it. */
-export const kept = new Kept(() => localStorage);
+/** Shared by all tabs, without an end. */
+export const sharedStorage = new PrefixedStorage(() => localStorage);
 
-/** For this tab, as long as it is there. */
-export const keptHere = new Kept(() => sessionStorage);
+/** For this tab, until it is closed. */
+export const tabStorage = new PrefixedStorage(() => sessionStorage);

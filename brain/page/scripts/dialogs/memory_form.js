@@ -1,13 +1,13 @@
-// Dialogs: the form in which a person writes a fact down, or corrects a fact or memory.
+// The form that adds a fact, or corrects a fact or memory.
 
-import { button, make, problemLine } from "../ground/dom.js";
-import { told } from "../ground/server.js";
-import { t } from "../ground/texts.js";
+import { button, make, problemLine } from "../base/dom.js";
+import { errorText } from "../base/server.js";
+import { t } from "../base/texts.js";
 
 /**
- * @typedef {import("../ground/types.js").Item} Item
- * @typedef {import("../ground/types.js").Category} Category
- * @typedef {{ text: string, category: Category | null, mutable: boolean }} Said `category` null: found by its words
+ * @typedef {import("../base/types.js").Item} Item
+ * @typedef {import("../base/types.js").Category} Category
+ * @typedef {{ text: string, category: Category | null, mutable: boolean }} FactFields null: the server finds it
  */
 
 /** @type {readonly Category[]} */
@@ -16,10 +16,10 @@ const FACT_LENGTH = 500, MEMORY_LENGTH = 1000;
 
 /**
  * @param {Item | null} item null for a new fact
- * @param {(said: Said) => Promise<void>} save
+ * @param {(fields: FactFields) => Promise<void>} save
  * @param {() => void} close
  */
-export function factForm(item, save, close) {
+export function memoryForm(item, save, close) {
   const text = textFor(item), category = categories(item), protect = make("input");
   protect.type = "checkbox";
   protect.checked = item !== null && !item.mutable;
@@ -35,8 +35,8 @@ export function factForm(item, save, close) {
     event.preventDefault();
     yes.disabled = true;
     const chosen = /** @type {Category | ""} */ (category.value) || null;
-    const said = { text: text.value, category: chosen, mutable: !protect.checked };
-    problem.textContent = await save(said).then(() => "", told);
+    const fields = { text: text.value, category: chosen, mutable: !protect.checked };
+    problem.textContent = await save(fields).then(() => "", errorText);
     yes.disabled = false;
     if (problem.textContent) text.focus();
   };

@@ -1,7 +1,7 @@
-// Ground: elements. All that is shown is made here, and data is only ever put in as text.
+// Make and find elements. Data is only ever inserted as text.
 
-/** Whether a finger points: there the focus on a field opens a keyboard over the page. */
-export const touched = matchMedia("(pointer: coarse)").matches;
+/** Whether the pointer is a finger: there a focused field opens a keyboard over the page. */
+export const hasTouchScreen = matchMedia("(pointer: coarse)").matches;
 
 /**
  * @template {keyof HTMLElementTagNameMap} T
@@ -31,7 +31,7 @@ export function find(id, kind) {
 }
 
 /**
- * One of the drawings at the end of `index.html`; it says nothing to those who cannot see it.
+ * One of the icons at the end of `index.html`, hidden from screen readers.
  * @param {string} name
  */
 export function icon(name) {
@@ -62,7 +62,7 @@ export function button(label, act, look = {}) {
   return node;
 }
 
-/** A line that says, to those who listen as well, what went wrong; empty while nothing did. */
+/** A line for a problem, also announced to screen readers. It is empty while there is none. */
 export function problemLine() {
   const line = make("p", "problem");
   line.setAttribute("role", "alert");
@@ -70,7 +70,7 @@ export function problemLine() {
 }
 
 /**
- * Lets a node have these children, and moves only those that stand elsewhere; the focus stays where it is.
+ * Gives a node these children and moves only those at another place; the focus stays.
  * @param {Element} parent
  * @param {Element[]} children
  */

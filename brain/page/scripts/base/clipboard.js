@@ -1,6 +1,6 @@
-// Ground: copying a text.
+// Copy text to the clipboard.
 
-import { say } from "./announcing.js";
+import { announce } from "./announcements.js";
 import { button, make } from "./dom.js";
 import { t } from "./texts.js";
 
@@ -15,7 +15,7 @@ export async function copy(clicked, text) {
   } catch {
     copyOld(text);
   }
-  say(t("copied"));
+  announce(t("copied"));
   show(clicked, true);
   setTimeout(() => show(clicked, false), 1500);
 }
@@ -31,7 +31,7 @@ export function copyButton(label, text) {
 }
 
 /**
- * An answer as it is copied: its sources, each once, stand behind it in a list.
+ * An answer as it is copied: its sources, each once, follow in a list.
  * @param {string} text
  * @param {import("./types.js").Citation[]} sources
  */

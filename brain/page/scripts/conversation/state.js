@@ -1,34 +1,34 @@
-// Conversation: which one is open and what happens in it, as all other rooms are told.
+// Which conversation is open and what it does now, with events for other modules.
 
-import { log } from "../answer/reading.js";
-import { entitle } from "./heading.js";
+import { log } from "../answer/scrolling.js";
+import { setTitle } from "./heading.js";
 
 /** @typedef {"idle" | "sending" | "writing" | "stopping"} State */
 
 /** A conversation, or a new one. */
-export class Current extends EventTarget {
+export class ConversationState extends EventTarget {
   /** @type {State} */
   state = "idle";
   /** @type {string | null} */
   id = null;
-  #told = false; // whether the others know that this one is open
+  #isAnnounced = false; // whether `opened` was fired for it
 
   /** It is about to be open. @param {string | null} id */
   opens(id) {
-    if (id !== this.id) this.#told = false;
+    if (id !== this.id) this.#isAnnounced = false;
     this.id = id;
   }
 
   /**
-   * It is open, and shown. The others are told, unless it was open before.
+   * The conversation is open and visible. Fires `opened`, unless it was open before.
    * @param {string | null} id
    * @param {string} title
    */
   opened(id, title) {
     this.opens(id);
-    entitle(title);
-    if (!this.#told) this.tell("opened");
-    this.#told = true;
+    setTitle(title);
+    if (!this.#isAnnounced) this.emit("opened");
+    this.#isAnnounced = true;
   }
 
   /**
@@ -37,22 +37,22 @@ export class Current extends EventTarget {
    * @param {string} title
    */
   renamed(id, title) {
-    if (id === this.id) entitle(title);
+    if (id === this.id) setTitle(title);
   }
 
   /** @param {State} state */
-  become(state) {
+  setState(state) {
     if (state === this.state) return;
     this.state = state;
     log.setAttribute("aria-busy", String(state !== "idle"));
-    this.tell("state");
+    this.emit("state");
   }
 
   /**
    * @param {"state" | "opened" | "changed" | "compose" | "write"} name
    * @param {unknown} [detail]
    */
-  tell(name, detail) {
+  emit(name, detail) {
     this.dispatchEvent(new CustomEvent(name, { detail }));
   }
 }

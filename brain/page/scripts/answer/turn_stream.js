@@ -1,25 +1,25 @@
-// Answer: following a turn. Its events come once each and in order, through cut networks, sleep and restarts.
+// The events of one turn: each once and in order, through lost connections, sleep and server restarts.
 
-import { Refused, request } from "../ground/server.js";
+import { Refused, request } from "../base/server.js";
 
 const LOST_AFTER = 1200; // ms without a connection until it is worth a word
 const AGAIN = [500, 1000, 2000, 4000]; // ms until the next attempt; the last one from then on
-const ASLEEP = 20_000; // ms that a clock missed: the machine slept, and its connection may be dead without knowing
-const UNSEEN = 5000; // ms after which a tab that nobody sees lets its connection go: all tabs together have but six
-const WAITS = 1000; // ms that a request waits for one before the tab lets its own go
+const ASLEEP = 20_000; // ms that a timer missed: the machine slept, and its connection may be dead
+const UNSEEN = 5000; // ms after which a hidden tab closes its connection: all tabs together have only six
+const WAITS = 1000; // ms that a request waits before the tab closes its connection for it
 const GONE = [404, 410];
 
 /**
- * @typedef {keyof import("../ground/types.js").Events} Name
+ * @typedef {keyof import("../base/types.js").Events} Name
  * @typedef {object} Reader
  * @property {Name[]} names of the events that it wants
- * @property {(event: import("../ground/types.js").TurnEvent) => void} event
- * @property {(lost: boolean) => void} lost the connection is lost, or found again
- * @property {() => void} gone the server knows nothing of the turn, or not all that is missing here
+ * @property {(event: import("../base/types.js").TurnEvent) => void} event
+ * @property {(lost: boolean) => void} lost the connection is lost, or is back
+ * @property {() => void} gone the server no longer has the turn or its missing events
  */
 
 /** One turn, read to its end. */
-export class Following {
+export class TurnStream {
   #turn;
   #reader;
   #after = 0;
@@ -28,9 +28,9 @@ export class Following {
   #attempts = 0;
   #timer = 0;
   #lostTimer = 0;
-  #lost = false;
-  #resting = false; // without a connection until somebody looks again
-  #unseen = 0;
+  #isLost = false;
+  #isPaused = false; // without a connection until the tab is visible
+  #hiddenTimer = 0;
   #closing = new AbortController();
 
   /**
@@ -42,43 +42,43 @@ export class Following {
     this.#reader = reader;
     const { signal } = this.#closing;
     whenAwake(() => { if (!document.hidden) this.#connect(); }, signal);
-    document.addEventListener("visibilitychange", () => this.#look(), { signal });
+    document.addEventListener("visibilitychange", () => this.#onVisibility(), { signal });
     this.#connect();
-    this.#look();
+    this.#onVisibility();
   }
 
-  /** Reads no further. The turn goes on. */
+  /** Stops reading. The turn continues. */
   close() {
     this.#closing.abort();
-    this.#rest();
-    clearTimeout(this.#unseen);
+    this.#pause();
+    clearTimeout(this.#hiddenTimer);
   }
 
   /**
-   * Lets a request go first, which other tabs with all their connections may hold up.
+   * Gives up the connection for a request when all tabs together use too many.
    * @template T
-   * @param {Promise<T>} asked
+   * @param {Promise<T>} request
    * @returns {Promise<T>}
    */
-  async behind(asked) {
-    const waiting = setTimeout(() => this.#rest(), WAITS);
+  async prioritize(request) {
+    const waiting = setTimeout(() => this.#pause(), WAITS);
     try {
-      return await asked;
+      return await request;
     } finally {
       clearTimeout(waiting);
-      this.#look();
+      this.#onVisibility();
     }
   }
 
-  #look() {
-    clearTimeout(this.#unseen);
+  #onVisibility() {
+    clearTimeout(this.#hiddenTimer);
     if (this.#closing.signal.aborted) return;
-    if (document.hidden) this.#unseen = setTimeout(() => this.#rest(), UNSEEN);
-    else if (this.#resting) this.#connect();
+    if (document.hidden) this.#hiddenTimer = setTimeout(() => this.#pause(), UNSEEN);
+    else if (this.#isPaused) this.#connect();
   }
 
-  #rest() {
-    this.#resting = true;
+  #pause() {
+    this.#isPaused = true;
     this.#source?.close();
     clearTimeout(this.#timer);
     clearTimeout(this.#lostTimer);
@@ -91,13 +91,13 @@ export class Following {
 
   #connect() {
     this.#source?.close();
-    this.#resting = false;
+    this.#isPaused = false;
     clearTimeout(this.#timer);
     const source = this.#source = new EventSource(this.#address);
-    source.onopen = () => this.#found();
-    for (const name of this.#reader.names) source.addEventListener(name, (event) => this.#take(name, event));
+    source.onopen = () => this.#onOpen();
+    for (const name of this.#reader.names) source.addEventListener(name, (event) => this.#receive(name, event));
     source.addEventListener("error", (event) => {
-      if (!("data" in event)) this.#cut(source);
+      if (!("data" in event)) this.#onError(source);
     });
   }
 
@@ -105,7 +105,7 @@ export class Following {
    * @param {Name} name
    * @param {Event} event
    */
-  #take(name, event) {
+  #receive(name, event) {
     if (!(event instanceof MessageEvent)) return;
     const number = Number(event.lastEventId.split(".")[1]);
     if (number <= this.#after) return;
@@ -115,33 +115,33 @@ export class Following {
     this.#reader.event({ name, data: JSON.parse(event.data), raw: event.data });
   }
 
-  #found() {
+  #onOpen() {
     this.#attempts = 0;
     clearTimeout(this.#lostTimer);
     this.#lostTimer = 0;
-    if (this.#lost) this.#tell(false);
+    if (this.#isLost) this.#setLost(false);
   }
 
   /**
-   * The browser comes back by itself from a cut connection, but not from an answer that is no stream.
+   * The browser reconnects by itself, except after a response that is no stream.
    * @param {EventSource} source
    */
-  #cut(source) {
-    this.#lostTimer ||= setTimeout(() => this.#tell(true), LOST_AFTER);
-    if (source.readyState === EventSource.CLOSED) this.#ask();
+  #onError(source) {
+    this.#lostTimer ||= setTimeout(() => this.#setLost(true), LOST_AFTER);
+    if (source.readyState === EventSource.CLOSED) this.#checkTurn();
   }
 
   /** @param {boolean} lost */
-  #tell(lost) {
-    this.#lost = lost;
+  #setLost(lost) {
+    this.#isLost = lost;
     this.#reader.lost(lost);
   }
 
-  /** Whether there is anything to come back to. */
-  async #ask() {
-    const known = await this.#known();
-    if (this.#closing.signal.aborted || this.#resting) return;
-    if (known === false) {
+  /** Reconnects if the server still knows the turn. */
+  async #checkTurn() {
+    const isKnown = await this.#isKnown();
+    if (this.#closing.signal.aborted || this.#isPaused) return;
+    if (isKnown === false) {
       this.close();
       this.#reader.gone();
     } else {
@@ -149,26 +149,26 @@ export class Following {
     }
   }
 
-  /** @returns {Promise<boolean | null>} null when nobody could say */
-  async #known() {
+  /** @returns {Promise<boolean | null>} null when it is unknown */
+  async #isKnown() {
     try {
       await request("GET", `v1/turns/${this.#turn}`, undefined, this.#closing);
     } catch (error) {
       if (!(error instanceof Refused)) return null;
-      if (error.status === 401) this.#wait();
+      if (error.status === 401) this.#pauseUntilSignIn();
       return GONE.includes(error.status) ? false : null;
     }
-    return this.#attempts < AGAIN.length && this.#told();
+    return this.#attempts < AGAIN.length && this.#isReplayable();
   }
 
-  /** Who does not want to sign in now is not asked again and again. */
-  #wait() {
-    this.#rest();
-    this.#tell(true);
+  /** Waits for the tab to be shown again, so that the sign-in dialog does not return at once. */
+  #pauseUntilSignIn() {
+    this.#pause();
+    this.#setLost(true);
   }
 
-  /** Whether what is missing here can still be had. @returns {Promise<boolean | null>} */
-  async #told() {
+  /** Whether the server still has the missing events. @returns {Promise<boolean | null>} */
+  async #isReplayable() {
     const looking = new AbortController(), signal = AbortSignal.any([looking.signal, this.#closing.signal]);
     const answer = await fetch(this.#address, { signal }).catch(() => null);
     looking.abort();
@@ -177,7 +177,7 @@ export class Following {
 }
 
 /**
- * Calls when the network came back, or the machine has slept.
+ * Calls when the network is back, or after the machine slept.
  * @param {() => void} act
  * @param {AbortSignal} signal
  */

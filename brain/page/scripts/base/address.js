@@ -1,4 +1,4 @@
-// Ground: the address of a conversation: `#/c/ID`; a new one has none.
+// The address of a conversation: `#/c/ID`. A new conversation has none.
 
 /** @param {string} id */
 export function addressOf(id) {

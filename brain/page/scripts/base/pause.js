@@ -1,4 +1,4 @@
-// Ground: a wait that can be given up.
+// A wait that can be aborted.
 
 /**
  * Rejects with the reason of the signal as soon as that is aborted, also before.

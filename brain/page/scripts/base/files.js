@@ -1,4 +1,4 @@
-// Ground: files of this machine: as they go with a message, dropped and pasted ones, and those in a folder.
+// Files of this machine: names and previews, dropped and pasted files, and the files in a folder.
 
 /** @typedef {import("./types.js").Attached} Attached */
 /** @typedef {{ folder: string, files: File[] | null }} Part `folder` empty for a file; `files` null when unreadable */
@@ -15,13 +15,13 @@ const addresses = new FinalizationRegistry((address) => URL.revokeObjectURL(addr
  */
 export function ofFile(file) {
   const { type, size } = file, preview = type.startsWith("image/") ? URL.createObjectURL(file) : null;
-  const one = { name: named(file), type, size, file, id: null, preview };
+  const one = { name: cleanName(file), type, size, file, id: null, preview };
   if (preview) addresses.register(one, preview);
   return one;
 }
 
 /** As the server calls it: without folders, in one line of at most 200 characters. @param {File} file */
-function named({ name }) {
+function cleanName({ name }) {
   const line = (name.split(/[/\\]/).at(-1) ?? "").replace(/[\p{C}\p{Z}]+/gu, " ").trim();
   return [...line].slice(0, 200).join("") || "file";
 }

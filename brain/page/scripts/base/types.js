@@ -1,4 +1,4 @@
-// Ground: the shapes of what the server says, for those who read and for the checker; there is nothing to run.
+// The shapes of server data, for readers and the type checker. There is nothing to run.
 
 /**
  * @typedef {{ name: string, stand_in: boolean, default: boolean }} Model
@@ -7,7 +7,7 @@
  *   limits: Limits, version: string }} Start
  * @typedef {{ id: string, title?: string, url?: string }} Citation
  *
- * A file to go with a message: one of this machine, or one that the conversation has.
+ * A file for the next message: from this machine, or from the conversation.
  * @typedef {{ name: string, type: string, size: number, file: File | null, id: number | null,
  *   preview: string | null }} Attached
  *
@@ -20,10 +20,10 @@
  * @typedef {{ name: string, description: string, examples: string[], approval: "never" | "always" | "depends",
  *   activates_on: string[], available: boolean, unavailable_reason?: string, origin: string }} Specialist
  *
- * A conversation as it is kept; later versions of the server may know further kinds of parts.
- * @typedef {{ id: number, name: string, type: string, size: number }} KeptFile
+ * A stored conversation. Later versions of the server may add kinds of parts.
+ * @typedef {{ id: number, name: string, type: string, size: number }} StoredFile
  * @typedef {{ completion_tokens: number, estimated: boolean }} Usage
- * @typedef {"asked" | "approved" | "declined" | "expired"} Approval what came of asking a person, if one was asked
+ * @typedef {"asked" | "approved" | "declined" | "expired"} Approval the decision of a person, if one was needed
  * @typedef {{ call_id: string, name: string }} Call
  * @typedef {Call & { text: string, citations?: Citation[], cached?: boolean, ms?: number, approval?: Approval }} Result
  * @typedef {Call & { reason: string, ms?: number, approval?: Approval }} Failed
@@ -31,17 +31,17 @@
  * @typedef {Outcome & { type: "call", params: object | null }} CallPart
  * @typedef {{ type: "text" | "thinking" | "steered", text: string } | { type: "notice", code: string, text: string }
  *   | CallPart} Part
- * @typedef {{ id: string, role: "user", time: string, parts: Part[], files: number[] }} KeptQuestion
+ * @typedef {{ id: string, role: "user", time: string, parts: Part[], files: number[] }} StoredQuestion
  * @typedef {{ id: string | null, role: "assistant", time: string | null, parts: Part[], model: string,
  *   state: "running" | "complete" | "cancelled" | "error" | "interrupted", stop_reason?: string, error?: string,
- *   message?: string, recoverable?: boolean, usage?: Usage, total_ms?: number }} KeptAnswer
- * @typedef {{ id: string, title: string, running: boolean, turn_id?: string, files: KeptFile[], earlier: string | null,
- *   messages: (KeptQuestion | KeptAnswer)[] }} Kept
+ *   message?: string, recoverable?: boolean, usage?: Usage, total_ms?: number }} StoredAnswer
+ * @typedef {{ id: string, title: string, running: boolean, turn_id?: string, files: StoredFile[],
+ *   earlier: string | null, messages: (StoredQuestion | StoredAnswer)[] }} StoredConversation
  *
- * What a turn tells, as far as it is shown.
+ * The events of a turn that the page shows.
  * @typedef {object} Events
  * @property {{ model: string }} turn_start
- * @property {{ text: string, whole?: boolean }} token `whole` for one that was kept
+ * @property {{ text: string, isComplete?: boolean }} token `isComplete` for stored text
  * @property {{ text: string }} thinking
  * @property {Call & { expires_at: string, text?: string }} approval_required
  * @property {Call} specialist_start
@@ -56,7 +56,7 @@
 
 /**
  * @template {keyof Events} N
- * @typedef {{ name: N, data: Events[N], raw: string }} EventOf `raw` is the JSON as it came
+ * @typedef {{ name: N, data: Events[N], raw: string }} EventOf `raw` is the JSON as it was received
  */
 
 /** @typedef {{ [N in keyof Events]: EventOf<N> }[keyof Events]} TurnEvent */

@@ -1,25 +1,25 @@
-// Conversation: what is sent to begin a turn.
+// The request that starts a turn.
 
+import { pause } from "../base/pause.js";
+import { Refused, Unreachable, request } from "../base/server.js";
 import { chosen } from "../dialogs/choices.js";
-import { pause } from "../ground/pause.js";
-import { Refused, Unreachable, request } from "../ground/server.js";
 
-/** @typedef {import("../ground/types.js").Attached} Attached */
+/** @typedef {import("../base/types.js").Attached} Attached */
 
 const AGAIN = [1000, 2000, 4000]; // ms until a question is sent again that did not reach the server
 const PATIENCE = 10_000; // ms that an answer to it is waited for when it is to be stopped: it may have arrived
 
 /**
- * @param {object} asked
- * @param {string} asked.message
- * @param {Attached[]} asked.files
- * @param {string | null} asked.conversation
- * @param {string | null} asked.replaces
- * @param {string} asked.key an id by which the same request, sent twice, begins one turn
+ * @param {object} question
+ * @param {string} question.message
+ * @param {Attached[]} question.files
+ * @param {string | null} question.conversation
+ * @param {string | null} question.replaces
+ * @param {string} question.key an id by which the same request, sent twice, begins one turn
  * @returns {FormData | Record<string, unknown>}
  */
 export function bodyOf({ message, files, conversation, replaces, key }) {
-  const kept = files.filter(({ id }) => id !== null).map(({ id }) => ({ id }));
+  const existing = files.filter(({ id }) => id !== null).map(({ id }) => ({ id }));
   const added = files.filter(({ id, file }) => id === null && file);
   const fields = {
     message,
@@ -27,7 +27,7 @@ export function bodyOf({ message, files, conversation, replaces, key }) {
     time_zone: Intl.DateTimeFormat().resolvedOptions().timeZone,
     ...(conversation ? { conversation_id: conversation } : {}),
     ...(replaces ? { replace_from: replaces } : {}),
-    ...(kept.length ? { attachments: kept } : {}),
+    ...(existing.length ? { attachments: existing } : {}),
     ...chosen(),
   };
   return added.length ? asForm(fields, added) : fields;
@@ -37,8 +37,8 @@ export function bodyOf({ message, files, conversation, replaces, key }) {
 let last = null;
 
 /**
- * An id for a request. The same question, sent again since nobody knew whether it had arrived, has the same.
- * @param {{ message: string, files: Attached[], conversation: string | null, replaces: string | null }} asked
+ * The id of a request. A question that is sent again has the same id.
+ * @param {{ message: string, files: Attached[], conversation: string | null, replaces: string | null }} question
  */
 export function keyOf({ message, files, conversation, replaces }) {
   const what = JSON.stringify([message, files.map(({ name, size }) => [name, size]), conversation, replaces]);
@@ -61,20 +61,20 @@ function asForm(fields, added) {
 }
 
 /**
- * Begins a turn. A request that did not arrive is sent again a few times: its id lets it begin no second turn.
+ * Starts a turn. A request that did not arrive is sent again; its id prevents a second turn.
  * @param {FormData | Record<string, unknown>} body
  * @param {AbortSignal} stopped by the person: it is still to be found out whether it began, but not for long
  * @param {() => void} again called when the first attempt failed
  * @returns {Promise<{ turn_id: string, conversation_id: string }>}
  */
-export async function begin(body, stopped, again) {
+export async function startTurn(body, stopped, again) {
   const late = new AbortController(), { signal } = late;
   stopped.addEventListener("abort", () => setTimeout(() => late.abort(new Unreachable()), PATIENCE));
   for (let attempt = 0; ; attempt += 1) {
     try {
-      const begun = await request("POST", "v1/turns", body, { signal });
+      const turn = await request("POST", "v1/turns", body, { signal });
       last = null;
-      return begun;
+      return turn;
     } catch (error) {
       if (error instanceof Refused) last = null;
       if (!(error instanceof Unreachable) || attempt === AGAIN.length || stopped.aborted) throw error;

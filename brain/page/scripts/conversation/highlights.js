@@ -1,10 +1,10 @@
-// Conversation: the words that were searched for, where they stand in the open conversation.
+// Highlights of searched words in the open conversation.
 
-import { log } from "../answer/reading.js";
+import { log } from "../answer/scrolling.js";
 
 const MOST = 500; // places that are marked
 const RENDERED = 3000; // ms in which what is opened gets its Markdown, and its lines move
-const GOING = ["wheel", "touchmove", "keydown", "pointerdown"]; // who does one of these goes elsewhere
+const GOING = ["wheel", "touchmove", "keydown", "pointerdown"]; // input with which a person moves elsewhere
 
 let left = new AbortController();
 
@@ -12,23 +12,23 @@ let left = new AbortController();
  * One of these words, anywhere.
  * @param {string} words
  */
-export function anyOf(words) {
+export function patternOf(words) {
   const parts = words.split(/\s+/).filter(Boolean).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   return parts.length ? new RegExp(parts.join("|"), "giu") : null;
 }
 
 /**
- * Marks words in the open conversation from now on, and shows the message in which most of them stand.
+ * Highlights words in the open conversation, and scrolls to the message with most of them.
  * @param {string} words
  */
-export function markWords(words) {
-  unmark();
-  const pattern = anyOf(words), { signal } = (left = new AbortController());
+export function highlightWords(words) {
+  clearHighlights();
+  const pattern = patternOf(words), { signal } = (left = new AbortController());
   if (!pattern || !CSS.highlights) return;
   let goes = true; // until the person goes elsewhere
   const stay = () => { goes = false; };
   const mark = () => {
-    const places = marked(pattern);
+    const places = highlight(pattern);
     if (goes) places[0]?.startContainer.parentElement?.scrollIntoView({ block: "center" });
   };
   const observer = new MutationObserver(mark);
@@ -36,18 +36,18 @@ export function markWords(words) {
   for (const name of GOING) addEventListener(name, stay, { signal, capture: true });
   const rest = () => observer.disconnect();
   signal.addEventListener("abort", rest);
-  setTimeout(rest, RENDERED); // what is written from then on was not searched
+  setTimeout(rest, RENDERED); // later text was not searched
   mark();
 }
 
-/** Marks nothing any more. */
-export function unmark() {
+/** Removes all highlights. */
+export function clearHighlights() {
   left.abort();
   CSS.highlights?.delete("found");
 }
 
-/** Marks the places of words, and tells those in the message to be shown. @param {RegExp} pattern */
-function marked(pattern) {
+/** Highlights the words; returns their ranges in the message with most of them. @param {RegExp} pattern */
+function highlight(pattern) {
   const articles = [...log.querySelectorAll("article")].map((node) => ({ node, words: wordsIn(node, pattern) }));
   const most = Math.max(1, ...articles.map(({ words }) => words));
   const best = articles.findLast(({ words }) => words === most);
@@ -56,7 +56,7 @@ function marked(pattern) {
   return places.filter(({ startContainer }) => best?.node.contains(startContainer));
 }
 
-/** How many different words stand in a message. @param {Element} node @param {RegExp} pattern */
+/** The number of different words in a message. @param {Element} node @param {RegExp} pattern */
 function wordsIn(node, pattern) {
   return new Set(textsIn(node).flatMap(({ data }) => data.toLowerCase().match(pattern) ?? [])).size;
 }
@@ -71,7 +71,7 @@ function placesIn(node, pattern) {
   }));
 }
 
-/** What was said in a message; not what stands in cards and buttons. @param {Element} node @returns {Text[]} */
+/** The text nodes of a message, without cards and buttons. @param {Element} node @returns {Text[]} */
 function textsIn(node) {
   return [...node.querySelectorAll(".said, .text")].flatMap((one) => {
     if (one.closest("details")) return [];

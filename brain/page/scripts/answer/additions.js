@@ -1,33 +1,33 @@
-// Answer: what a person puts into an answer while it is written.
+// Messages that a person adds to an answer while it is written.
 
-import { make } from "../ground/dom.js";
-import { t } from "../ground/texts.js";
+import { make } from "../base/dom.js";
+import { t } from "../base/texts.js";
 
 /**
- * It stands where it was taken.
+ * An addition at the place where Brain read it.
  * @param {string} text
  */
-export function steered(text) {
+export function additionNode(text) {
   return make("div", "steered", make("span", "small", t("addedBy")), make("p", "said", text));
 }
 
-/** It was taken when the answer was over. @param {Element} node */
-export function readLater(node) {
+/** Brain reads it with the next message. @param {Element} node */
+export function markForNextMessage(node) {
   node.firstElementChild?.replaceChildren(t("readLater"));
 }
 
-/** What was put in and not yet taken, below the answer. */
-export class Unread {
+/** Additions that Brain has not read yet, below the answer. */
+export class PendingAdditions {
   node = make("div", "flow");
   /** @type {{ text: string, node: HTMLElement }[]} */
   #all = [];
 
   /**
    * @param {string} text
-   * @returns {() => void} takes it back
+   * @returns {() => void} removes it
    */
   add(text) {
-    const one = { text, node: steered(text) };
+    const one = { text, node: additionNode(text) };
     one.node.firstElementChild?.replaceChildren(t("putIn"));
     this.#all.push(one);
     this.node.append(one.node);
@@ -35,12 +35,12 @@ export class Unread {
   }
 
   /** @param {string} text */
-  taken(text) {
+  remove(text) {
     const one = this.#all.find((one) => one.text === text);
     if (one) this.#drop(one);
   }
 
-  /** All of it, which is shown no longer. */
+  /** Removes all additions; their text. */
   takeBack() {
     return this.#all.slice().map((one) => this.#drop(one).text).join("\n\n");
   }

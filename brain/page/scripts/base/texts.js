@@ -1,4 +1,4 @@
-// Ground: what the page says, in the reader's language. To add one: a file beside texts/en.js, and its line here.
+// Texts in the reader's language. To add one: a file beside texts/en.js, and its line here.
 
 import { en } from "../../texts/en.js";
 
@@ -23,7 +23,7 @@ const tenths = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
 export function t(key, values = {}) {
   const found = texts[key];
   const text = typeof found === "string" ? found : formOf(found, Number(values.count));
-  return text.replace(/\{(\w+)\}/g, (place, name) => written(values[name]) ?? place);
+  return text.replace(/\{(\w+)\}/g, (place, name) => format(values[name]) ?? place);
 }
 
 /**
@@ -35,7 +35,7 @@ function formOf(forms, count) {
 }
 
 /** @param {string | number | undefined} value */
-function written(value) {
+function format(value) {
   return typeof value === "number" ? numbers.format(value) : value;
 }
 
@@ -88,7 +88,7 @@ export function day(time) {
 }
 
 /**
- * The part of a list in which something of this time stands: today, yesterday, or its month.
+ * The heading for this time in a list: today, yesterday, or the month.
  * @param {Date} time
  */
 export function period(time) {

@@ -1,14 +1,14 @@
-// Dialogs: one fact or memory in the list: what it says, since when and from where, changed and deleted by its user.
+// One fact or memory in the list: its text, date and origin, with buttons to change and delete it.
 
-import { addressOf } from "../ground/address.js";
-import { confirmed } from "../ground/dialog.js";
-import { button, make } from "../ground/dom.js";
-import { request, unlessGone } from "../ground/server.js";
-import { day, t } from "../ground/texts.js";
-import { factForm } from "./fact.js";
+import { addressOf } from "../base/address.js";
+import { askConfirmation } from "../base/dialog.js";
+import { button, make } from "../base/dom.js";
+import { request, unlessGone } from "../base/server.js";
+import { day, t } from "../base/texts.js";
+import { memoryForm } from "./memory_form.js";
 
 /**
- * @typedef {import("../ground/types.js").Item} Item
+ * @typedef {import("../base/types.js").Item} Item
  * @typedef {{ changed: (item: Item) => void, deleted: (item: Item) => void,
  *   close: () => void }} Memory
  */
@@ -18,7 +18,7 @@ import { factForm } from "./fact.js";
  * @param {Memory} memory
  * @returns {HTMLLIElement}
  */
-export function remembered(item, memory) {
+export function memoryItem(item, memory) {
   const node = make("li", "item"), text = make("p", "item-text", item.text);
   text.dir = "auto";
   text.id = `item-${item.id}`;
@@ -60,7 +60,7 @@ function change(node, item, memory) {
     node.replaceChildren(...before);
     node.querySelector("button")?.focus();
   };
-  const form = factForm(item, async (said) => memory.changed(await saved(item, said)), close);
+  const form = memoryForm(item, async (said) => memory.changed(await saved(item, said)), close);
   node.replaceChildren(form);
   form.querySelector("textarea")?.focus();
 }
@@ -68,7 +68,7 @@ function change(node, item, memory) {
 /**
  * What is protected takes a new text only together with leave to change it, and is protected again afterwards.
  * @param {Item} item
- * @param {import("./fact.js").Said} said
+ * @param {import("./memory_form.js").FactFields} fields
  * @returns {Promise<Item>}
  */
 async function saved(item, { text, category, mutable }) {
@@ -83,5 +83,5 @@ async function forget(item, memory) {
   const title = t(item.kind === "fact" ? "deleteFact" : "deleteMemory");
   const act = () => request("DELETE", `v1/memory/${item.id}`).catch(unlessGone);
   const text = [t("deleteItemWhat", { text: item.text }), ...(item.conversation_id ? [t("deleteItemSaid")] : [])];
-  if (await confirmed({ title, text, label: t("delete"), act, danger: true })) memory.deleted(item);
+  if (await askConfirmation({ title, text, label: t("delete"), act, danger: true })) memory.deleted(item);
 }

@@ -1,7 +1,7 @@
-// List: the side with the conversations: shown beside the open one, or over it where there is no room for both.
+// The sidebar with the list: beside the conversation, or over it on a narrow screen.
 
-import { find, touched } from "../ground/dom.js";
-import { kept } from "../ground/keeping.js";
+import { find, hasTouchScreen } from "../base/dom.js";
+import { sharedStorage } from "../base/storage.js";
 
 const root = document.documentElement, side = find("history", HTMLElement), search = find("search", HTMLInputElement);
 const narrow = matchMedia("(max-width: 48rem)");
@@ -15,7 +15,7 @@ export function startSide() {
     fold();
   });
   for (const one of [find("scrim", HTMLElement), close]) one.onclick = fold;
-  narrow.onchange = () => unfold(!narrow.matches && kept.get("history") !== "hidden");
+  narrow.onchange = () => unfold(!narrow.matches && sharedStorage.get("history") !== "hidden");
   unfold(root.classList.contains("with-history"));
 }
 
@@ -37,8 +37,8 @@ function unfold(visible) {
   root.classList.toggle("with-history", visible);
   toggle.setAttribute("aria-expanded", String(visible));
   find("stage", HTMLElement).inert = visible && narrow.matches; // it lies behind the list
-  if (!narrow.matches) kept.put("history", visible ? null : "hidden");
-  else if (visible) (touched ? close : search).focus();
+  if (!narrow.matches) sharedStorage.put("history", visible ? null : "hidden");
+  else if (visible) (hasTouchScreen ? close : search).focus();
 }
 
 function fold() {

@@ -1,10 +1,10 @@
-// Ground: what keys do anywhere on the page.
+// Keyboard shortcuts that work anywhere on the page.
 
 import { t } from "./texts.js";
 
 const mac = /Mac|iP/.test(navigator.platform);
 
-/** The key beside which shortcuts stand, as this machine calls it. */
+/** The name of the modifier key on this machine. */
 export const commandKey = mac ? "⌘" : "Ctrl";
 
 /**
@@ -15,7 +15,7 @@ const shortcuts = [];
 
 /**
  * Lets a key, with Ctrl (⌘ on a Mac) and perhaps Shift, do something wherever no dialog is open.
- * @param {string} key as `KeyboardEvent.key` says it, in lower case
+ * @param {string} key as in `KeyboardEvent.key`, in lower case
  * @param {boolean} shift
  * @param {string} label
  * @param {() => void} act

@@ -1,4 +1,4 @@
-// Ground: a box of limited height. Where it scrolls, it says that there is more below, and the keyboard reaches it.
+// A box of limited height that says when there is more below, and that the keyboard can reach and scroll.
 
 import { make } from "./dom.js";
 import { t } from "./texts.js";
