@@ -52,13 +52,6 @@ def recalled(exchanges: list[Exchange], room: Window, *, at: datetime = NOON, co
 # How much
 
 
-def test_a_new_conversation() -> None:
-    question = Exchange("", said="Hi", asked=NOON)
-    found = select_window(Record(1, "ada", "c"), question, Window(), 8192)
-    assert (found.id, found.exchanges, found.attachments, found.trimmed, found.rested) == ("c", [], (), 0, False)
-    assert found.begun is question
-
-
 def test_what_was_said_and_attached_is_recalled() -> None:
     picture = Attachment(1, "a.png", "image/png", PNG)
     record = Record(1, "ada", "c", numbered(2), 2, [picture])
@@ -86,18 +79,6 @@ def test_the_servers_count_goes_before_the_estimate() -> None:
     assert len(recalled(exchanges, Window(tokens=101)).exchanges) == 2
     assert len(recalled(exchanges, Window(tokens=100)).exchanges) == 1
     assert [count_tokens(one) for one in (exchanges[0], said("One?", "1."))] == [50, 2]
-
-
-def test_a_language_of_longer_characters_needs_more_room() -> None:
-    exchanges = [said("你好吗", "我很好") for _ in range(3)]  # 18 bytes, 5 tokens each
-    assert len(recalled(exchanges, Window(tokens=16)).exchanges) == 3
-    assert len(recalled(exchanges, Window(tokens=15)).exchanges) == 2
-
-
-def test_the_models_context_may_be_smaller_than_the_window() -> None:
-    exchanges = [said(f"Question {n}?", "x" * 29) for n in range(3)]
-    assert len(recalled(exchanges, Window(), context=62).exchanges) == 3
-    assert len(recalled(exchanges, Window(), context=61).exchanges) == 2
 
 
 def test_new_text_files_take_their_room() -> None:
@@ -130,16 +111,6 @@ def test_an_exchange_counts_once_however_many_calls_it_has(calls: int) -> None:
 def test_one_whose_blocks_are_larger_than_the_window_is_read_as_what_was_said() -> None:
     large = chain("Look!", 1, block="x" * 40_000)
     assert [one.parts for one in select_newest([large], 10, 8000)] == [[Text("Pass 1. Done.", 1)]]
-
-
-def test_what_is_said_may_still_be_too_long() -> None:
-    exchanges = [said("Before?", "Yes."), said("Tell!", "x" * 40_000), said("And?", "So.")]
-    assert questions(select_newest(exchanges, 10, 8000)) == ["And?"]
-
-
-def test_a_chain_that_fits_the_window_is_not_shortened_for_others() -> None:
-    exchanges = [chain("Look!", 1, block="x" * 20_000), said("And?", "x" * 20_000)]
-    assert questions(select_newest(exchanges, 10, 8000)) == ["And?"]
 
 
 # Leaps

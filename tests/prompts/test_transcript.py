@@ -81,11 +81,6 @@ def test_messages_for_a_model_that_is_asked_to_go_on() -> None:
     ]
 
 
-@pytest.mark.parametrize("resume", ["prefill", "message"])
-def test_messages_before_anything_was_said(resume: Resume) -> None:
-    assert messages("", [Exchange("What?")], resume) == [Message("user", "What?")]
-
-
 def test_a_forged_block_at_the_very_beginning_of_a_pass() -> None:
     exchange = Exchange("What?", [failed("", 1)])
     block = "[SPECIALIST_ERROR: ? failed - no]\n\n"
@@ -134,10 +129,6 @@ def test_what_a_user_put_in_cuts_the_answer(resume: Resume, answer: list[tuple[s
     later = [Exchange("What?", STEERED), Exchange("And now?")]
     sent = [(message.role, message.content) for message in messages("", later, resume)]
     assert sent == [*expected, ("user", "Third.\n\nAnd now?")]
-
-
-def test_what_was_put_in_stands_in_no_answer() -> None:
-    assert Exchange("What?", STEERED).visible == "One. Two.\n\n"
 
 
 @pytest.mark.parametrize("resume", ["prefill", "message"])
