@@ -203,15 +203,15 @@ class Filings:
     async def _end_elsewhere(self, user: str | None, conversation_id: str, until: float, *, stops: bool) -> bool:
         """The same for a turn that another process runs; whether one ends."""
         run = await self._turns.newest(conversation_id, user)
-        if run is None or run.over or isinstance(run, Run):
+        if run is None or isinstance(run, Run):
             return False
         try:
-            await run.control(Stop() if stops else Show())
+            report = await run.control(Stop() if stops else Show())
         except BadRequest:
             return False
         if run.is_stopping:
             await _ended(run, until)
-        return run.is_stopping
+        return run.is_stopping or report.state in ("done", "error")
 
     def soon(self, filing: ExchangeLease, exchange: Exchange | None) -> asyncio.Task[Any]:
         """Has a turn kept for which nobody can wait; None takes its question back."""
