@@ -411,7 +411,8 @@ def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     lines = [f"Brain listens on http://{host}:{port}"]
     if settings.workers > 1:
-        lines.append(f"Workers: {settings.workers}; a turn is known to one of them alone")
+        alone = "" if path_of(settings.store) else "; with STORE=memory: a turn is known to one of them alone"
+        lines.append(f"Workers: {settings.workers}{alone}")
     if settings.host in EVERY_ADDRESS and not settings.hosts:
         lines.append("Only loopback names are accepted as Host until BRAIN_HOSTS names the public one.")
     uses = [("Model", one) for one in models.offered]

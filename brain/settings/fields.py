@@ -154,7 +154,7 @@ class Settings:
         1,
         parsers.count(1, 256),
         "a whole number from 1 to 256",
-        "processes that serve on this port, for more cores. A turn is known to one of them alone: see Several cores",
+        "processes that serve on this port, for more cores: see Several cores",
     )
     hosts: tuple[str, ...] = _setting(
         (),

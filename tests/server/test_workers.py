@@ -120,7 +120,7 @@ def test_every_worker_serves_and_the_greeting_is_said_once(folder: Path, tmp_pat
     assert (code, out) == (0, "")
     assert [line for line in err.splitlines() if not line.startswith("INFO brain: ")] == [
         f"Brain listens on {url}",
-        "Workers: 2; a turn is known to one of them alone",
+        "Workers: 2",
         f"Model: {model} (it was asked for)",
         f"Conversations: {os.environ['XDG_DATA_HOME']}/brain/brain.db",
         "Specialists: calendar, deaf, docs, knowledge, medical, memory, ocr, pubmed, vision, web, who, wiki",
