@@ -189,7 +189,7 @@ def test_told_to_stop_all_workers_say_farewell(
     assert time.monotonic() - began < 4
     assert ["event: error" in end and '"code":"shutdown"' in end for end in ends] == [True, True]
     assert (code, out) == (0, "")
-    assert [word for word in ("Traceback", "ERROR", "WARNING") if word in err] == []
+    assert [word for word in ("Traceback", "ERROR", "WARNING") if word in err] == [], err
     assert all(gone(pid) for pid in callers)
 
 
