@@ -7,7 +7,6 @@ BrainError
 ├── ModelError           the model server could not be reached, failed, or has no room
 │   └── PrefillRefused   it will not continue the assistant's own message
 ├── StoreError           what is kept cannot be read or written
-├── Interrupted          a turn was stopped: deadline, silence, shutdown, somebody who asked for it
 └── Refused              a specialist says no, in words the model may read
 """
 
@@ -103,14 +102,6 @@ class StoreError(BrainError):
     def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(f"{message} ({detail})" if detail else message)
         self.message = message
-
-
-class Interrupted(BrainError):
-    """A wait that was ended from outside, and why."""
-
-    def __init__(self, reason: Interruption) -> None:
-        super().__init__(reason)
-        self.reason: Interruption = reason
 
 
 class Refused(BrainError):

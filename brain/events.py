@@ -1,4 +1,4 @@
-"""What can happen in a turn. Every wire is a translation of these.
+"""What can happen in a turn. Every protocol is a translation of these.
 
 Order: `TurnStart` first, exactly one `Done` or `Error` last, `Usage` right before it.
 """
@@ -59,12 +59,12 @@ NoticeCode = Literal[
 CalledBy = Literal["model", "auto", "client"]
 """Who asked for a call: the model, or an attachment (`auto`). `client`: the model did, and the client runs it."""
 Approval = Literal["asked", "approved", "declined", "expired"]
-"""What came of asking a person; `asked` stays where the turn ended before."""
+"""What a person decided about a call; `asked` stays where the turn ended before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Where a passage of a result comes from; `id` is unique within its result."""
+    """The source of a passage of a result; `id` is unique within its result."""
 
     id: str
     title: str
@@ -73,7 +73,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class TurnStart:
-    """The turn was taken on; `limits` are those in force for it."""
+    """The turn began; `limits` are those that apply to it."""
 
     turn_id: str
     conversation_id: str
@@ -84,7 +84,7 @@ class TurnStart:
 
 @dataclass(slots=True)
 class Token:
-    """Text of the visible answer, as much as came in one read. Not frozen: it is made once a read."""
+    """Text of the visible answer, as much as came in one read. Not frozen, because frozen ones cost more to make."""
 
     text: str
 
@@ -98,7 +98,7 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True)
 class SpecialistStart:
-    """A call runs; `by` says who asked for it: the model, or an attachment (`auto`)."""
+    """A call runs."""
 
     call_id: str
     name: str
@@ -108,7 +108,7 @@ class SpecialistStart:
 
 @dataclass(frozen=True, slots=True)
 class SpecialistProgress:
-    """A running call tells how far it is; `fraction` is from 0 to 1."""
+    """Progress of a running call; `fraction` is from 0 to 1."""
 
     call_id: str
     text: str
@@ -117,9 +117,11 @@ class SpecialistProgress:
 
 @dataclass(frozen=True, slots=True)
 class SpecialistResult:
-    """A call succeeded; `text` is byte for byte what stands in its block, `ms` its whole time in milliseconds.
+    """A call succeeded; `text` is that of its block, byte for byte.
 
-    `approval` is what came of asking a person, if one was asked.
+    Attributes:
+        approval: what a person decided, if one was asked.
+        ms: milliseconds that the call took, without the wait for an approval.
     """
 
     call_id: str
@@ -134,7 +136,7 @@ class SpecialistResult:
 
 @dataclass(frozen=True, slots=True)
 class SpecialistError:
-    """A call failed; `name` is `?` when it could not be read, `reason` is what stands in the block."""
+    """A call failed; `name` is `?` when it could not be read, `reason` is that of the block."""
 
     call_id: str
     name: str
@@ -149,7 +151,7 @@ class SpecialistError:
 class ApprovalRequired:
     """A call waits for a person to approve it, until `expires_at` (aware UTC); then it is declined.
 
-    `text` says in a few plain lines what the call would do, where its specialist says so.
+    `text` is a preview in a few plain lines, where the specialist gives one.
     """
 
     call_id: str
@@ -161,9 +163,9 @@ class ApprovalRequired:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The model calls a tool that the client brought. The turn ends, and the client goes on with what came of it.
+    """The model calls a client tool. The turn ends, and the client continues with the result.
 
-    `call_id` is unique beyond the turn; `name` is the client's own.
+    `call_id` is unique in all turns; `name` is the client's own.
     """
 
     call_id: str
@@ -173,7 +175,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the reader should know that is no error; `fraction` is from 0 to 1, where something takes its time."""
+    """Something the reader should know that is no error; `fraction` is progress from 0 to 1."""
 
     code: NoticeCode
     text: str
@@ -192,9 +194,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The turn failed; `recoverable` says whether asking again may help.
+    """The turn failed; `recoverable` says whether a retry may help.
 
-    `status` is what the model server answered instead of an answer, if it did.
+    `status` is the HTTP status of the model server, if that was the reason.
     """
 
     code: ErrorCode
@@ -205,7 +207,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The turn ended well; `text` is the visible answer, times are milliseconds since the turn began."""
+    """The turn ended without an error; `text` is the visible answer, times are milliseconds since the turn began."""
 
     stop_reason: StopReason
     message_id: str

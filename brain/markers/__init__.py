@@ -1,4 +1,4 @@
-"""How a request is written. A syntax is one module with its `OPENERS` and a `read` that goes on behind them."""
+"""How a request is written. A syntax is one module with its `OPENERS` and a `read` that reads on after them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,5 +12,5 @@ _MODULES = {"bracket": bracket, "function_call": function_call, "mention": menti
 
 
 def openers(names: Sequence[SyntaxName]) -> Mapping[str, Read]:
-    """The openers of the named syntaxes, each with the function that reads on behind it."""
+    """The openers of the named syntaxes, each with the function that reads on after it."""
     return {opener: _MODULES[name].read for name in names for opener in _MODULES[name].OPENERS}

@@ -2,7 +2,7 @@
 
 A reader is a generator that reads top to bottom. Where it needs more characters it yields the pattern that it waits
 for; it is resumed with the first match, or with None when none will come. So each syntax is one function without
-states, any cut of the text gives the same reading, and characters that it does not wait for never wake it.
+states, any cut of the text gives the same result, and characters that it does not wait for never wake it.
 """
 
 import json
@@ -20,12 +20,12 @@ DEPTH_LIMIT = 64
 
 Params = dict[str, Any]
 Steps = Generator[re.Pattern[str], re.Match[str] | None, bool]
-"""A step along the source; its value says whether it arrived before the characters ended."""
+"""A step along the cursor; its value says whether it arrived before the characters ended."""
 
 _ANY = re.compile(r"(?s).")
 _LETTER = re.compile(r"[A-Za-z]")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_NOT_WHITE = re.compile(r"\S")
+_NOT_WHITESPACE = re.compile(r"\S")
 _STRING = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
 
 
@@ -33,50 +33,50 @@ _STRING = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
 class ParsedMarker:
     """A marker as read: `params` when its body could be read, else a `problem` that tells the model what is wrong.
 
-    `ended` is false when the characters ended before the marker did.
+    `is_complete` is False when the characters ended before the marker did.
     """
 
     name: str
     params: Params | None = None
     problem: str = ""
-    ended: bool = True
+    is_complete: bool = True
 
 
 Reader = Generator[re.Pattern[str], re.Match[str] | None, ParsedMarker | None]
-"""Reads one marker behind its opener; its value is None when the text is no marker after all."""
+"""Reads one marker after its opener; its value is None when the text is no marker after all."""
 
 
 class Cursor:
     """What has come of one possible marker: `text[at:end]` is still to be read."""
 
-    __slots__ = ("_before", "_room", "_start", "at", "awaited", "closed", "end", "found", "full", "text")
+    __slots__ = ("_before", "_room", "_start", "at", "end", "is_closed", "is_full", "match", "pattern", "text")
 
     def __init__(self, text: str, start: int, at: int) -> None:
         self._before = bytearray()  # what came of the marker before `text`, in UTF-8: pieces would take ten times that
         self._start = start  # where in `text` the rest of it begins
-        self._room = start + MARKER_LIMIT - len(text)  # how many characters it may have behind `text`
+        self._room = start + MARKER_LIMIT - len(text)  # how many characters it may have after `text`
         self.text = text
         self.at = at
         self.end = len(text) + min(self._room, 0)
-        self.full = self._room <= 0  # no more characters will be given to the reader
-        self.awaited = _ANY
-        self.found: re.Match[str] | None = None
-        self.closed = False
+        self.is_full = self._room <= 0  # no more characters will be given to the reader
+        self.pattern = _ANY
+        self.match: re.Match[str] | None = None
+        self.is_closed = False
 
     def feed(self, text: str) -> bool:
-        """Takes on the next characters, when all before them are read; says whether the reader is to be resumed."""
+        """Take the next characters, when all before them are read; returns whether to resume the reader."""
         self._before += self.text[self._start :].encode()
         self._room = room = self._room - len(text)
         self.text, self._start = text, 0
         self.end = end = len(text) if room > 0 else len(text) + room
-        self.found = found = self.awaited.search(text, 0, end)
-        self.at = end if found is None else 0
-        self.full = room <= 0
-        return found is not None or self.full or self.closed
+        self.match = match = self.pattern.search(text, 0, end)
+        self.at = end if match is None else 0
+        self.is_full = room <= 0
+        return match is not None or self.is_full or self.is_closed
 
     def close(self) -> None:
-        """Says that no more characters will come."""
-        self.closed, self.found = True, None
+        """No more characters will come."""
+        self.is_closed, self.match = True, None
 
     @property
     def offset(self) -> int:
@@ -87,18 +87,18 @@ class Cursor:
         """The marker from the first character of its opener up to `at`."""
         return self._before.decode() + self.text[self._start : self.at]
 
-    def everything(self) -> str:
+    def all_text(self) -> str:
         """All that has come, read or not, from the first character of the opener on."""
         return self._before.decode() + self.text[self._start :]
 
     def more(self) -> Steps:
-        """Waits until there is a character at `at`; false when none will come."""
+        """Wait until there is a character at `at`; return False when none will come."""
         if self.at >= self.end:
             yield _ANY
         return self.at < self.end
 
     def to(self, pattern: re.Pattern[str]) -> Steps:
-        """Moves behind the next match of a one-character pattern; the character is `text[at - 1]`."""
+        """Move past the next match of a one-character pattern; the character is `text[at - 1]`."""
         match = pattern.search(self.text, self.at, self.end)
         if match is None:
             self.at = self.end
@@ -108,15 +108,15 @@ class Cursor:
         self.at = match.end()
         return True
 
-    def skip_white(self) -> Steps:
-        """Moves to what is no white space; false when nothing else will come."""
-        if not (yield from self.to(_NOT_WHITE)):
+    def skip_whitespace(self) -> Steps:
+        """Move to what is no white space; return False when nothing else will come."""
+        if not (yield from self.to(_NOT_WHITESPACE)):
             return False
         self.at -= 1
         return True
 
     def skip_string(self, quote: str = '"') -> Steps:
-        """Moves behind the end of a string whose opening quote was just read."""
+        """Move past the end of a string whose opening quote was just read."""
         while (yield from self.to(_STRING[quote])):
             if self.text[self.at - 1] == quote:
                 return True
@@ -125,7 +125,7 @@ class Cursor:
         return False
 
     def literal(self, expected: str) -> Steps:
-        """Moves along `expected` as far as the text agrees with it; true when all of it was there."""
+        """Move along `expected` as far as the text agrees with it; return True when all of it was there."""
         for character in expected:
             if not (yield from self.more()) or self.text[self.at] != character:
                 return False
@@ -133,7 +133,7 @@ class Cursor:
         return True
 
     def name(self, longest: int) -> Generator[re.Pattern[str], re.Match[str] | None, str]:
-        """Reads an ASCII letter, then letters, digits, `_` and `-`; empty where there are none, or too many."""
+        """Read an ASCII letter, then letters, digits, `_` and `-`; empty where there are none, or too many."""
         start, pattern = self.offset, _LETTER
         while (yield from self.more()):
             match = pattern.match(self.text, self.at, self.end)
@@ -145,11 +145,11 @@ class Cursor:
         return self.raw()[start:]
 
 
-def resumed(reader: Reader, source: Cursor) -> tuple[ParsedMarker | None, bool]:
-    """Lets a reader read what is there: its reading, and whether it waits for more."""
+def resume(reader: Reader, cursor: Cursor) -> tuple[ParsedMarker | None, bool]:
+    """Let a reader read what is there; return its result, and whether it waits for more."""
     try:
-        source.awaited = reader.send(source.found)
-        while source.closed or source.full:
+        cursor.pattern = reader.send(cursor.match)
+        while cursor.is_closed or cursor.is_full:
             reader.send(None)
     except StopIteration as end:
         return end.value, False
@@ -157,45 +157,47 @@ def resumed(reader: Reader, source: Cursor) -> tuple[ParsedMarker | None, bool]:
 
 
 def decode_object(body: str) -> tuple[Params | None, str]:
-    """Decodes one JSON object (RFC 8259), strictly.
+    """Decode one JSON object (RFC 8259), strictly.
 
     Returns:
         The object and an empty text, or None and a sentence that says what is wrong with it.
     """
     try:
-        value = json.loads(body, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        value = json.loads(
+            body, object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant, parse_float=_parse_float
+        )
         if not isinstance(value, dict):
             return None, "the body must be one JSON object in braces"
         if _depth(value) > DEPTH_LIMIT:
             return None, f"the body nests deeper than {DEPTH_LIMIT} levels"
-        return _encodable(value) if "\\ud" in body.lower() else value, ""
+        return _without_surrogates(value) if "\\ud" in body.lower() else value, ""
     except json.JSONDecodeError as error:
         return None, f"the body is not valid JSON at character {error.pos + 1}"
-    except _Unfit as error:
+    except _UnsupportedJSON as error:
         return None, str(error)
     except (ValueError, RecursionError):
         return None, "the body holds a number that is too long, or nests too deeply"
 
 
-class _Unfit(ValueError):
+class _UnsupportedJSON(ValueError):
     """JSON that parsers take and we do not."""
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> Params:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _Unfit("the body has a key twice in one object")
-    return found
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> Params:
+    match = dict(pairs)
+    if len(match) < len(pairs):
+        raise _UnsupportedJSON("the body has a key twice in one object")
+    return match
 
 
-def _no_constant(name: str) -> None:
-    raise _Unfit(f"{name} is not JSON")
+def _reject_constant(name: str) -> None:
+    raise _UnsupportedJSON(f"{name} is not JSON")
 
 
-def _finite(digits: str) -> float:
+def _parse_float(digits: str) -> float:
     number = float(digits)
     if number in (float("inf"), float("-inf")):
-        raise _Unfit("the body holds a number that is too large")
+        raise _UnsupportedJSON("the body holds a number that is too large")
     return number
 
 
@@ -207,12 +209,14 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def _encodable(value: Any) -> Any:
+def _without_surrogates(value: Any) -> Any:
     """The same value without lone surrogates: JSON can escape them, UTF-8 cannot carry them."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, list):
-        return [_encodable(item) for item in value]
+        return [_without_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return _unique([(_encodable(key), _encodable(item)) for key, item in value.items()])
+        return _reject_duplicates(
+            [(_without_surrogates(key), _without_surrogates(item)) for key, item in value.items()]
+        )
     return value

@@ -12,42 +12,42 @@ _TAG = re.compile("<")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 UNREADABLE = "?"
 _ARGS = ("args", "arguments", "parameters")
-_ASIDE = ("name", "call_objective", "id", "type")
+_IGNORED_KEYS = ("name", "call_objective", "id", "type")
 """Keys that some models write next to the parameters; nothing is lost with them."""
 
 
-def read(source: Cursor, opener: str) -> Reader:
-    """Reads behind the opener; it is a marker only when `{` follows."""
+def read(cursor: Cursor, opener: str) -> Reader:
+    """Read on after the opener; it is a marker only when `{` follows."""
     closer = "/" + opener[1:]
-    if not (yield from source.skip_white()) or source.text[source.at] != "{":
+    if not (yield from cursor.skip_whitespace()) or cursor.text[cursor.at] != "{":
         return None
-    start = source.offset
-    ended = yield from _to_object_end(source)
-    body = source.raw()[start:]
-    yield from source.skip_white()
-    whole = ended and (yield from source.literal("<" + closer))
+    start = cursor.offset
+    is_complete = yield from _to_object_end(cursor)
+    body = cursor.raw()[start:]
+    yield from cursor.skip_whitespace()
+    whole = is_complete and (yield from cursor.literal("<" + closer))
     while not whole:
-        if not (yield from source.to(_TAG)):
-            return ParsedMarker(_name_in(body), ended=False)
-        if (yield from source.literal(closer)):
+        if not (yield from cursor.to(_TAG)):
+            return ParsedMarker(_find_name(body), is_complete=False)
+        if (yield from cursor.literal(closer)):
             return ParsedMarker(
-                _name_in(body), problem=f"between the tags must stand one JSON object and then <{closer}"
+                _find_name(body), problem=f"between the tags must stand one JSON object and then <{closer}"
             )
-    return _reading(body)
+    return _parse_call(body)
 
 
-def _to_object_end(source: Cursor) -> Steps:
-    """Moves behind the brace that closes the object; false where the nesting makes no sense or never ends."""
+def _to_object_end(cursor: Cursor) -> Steps:
+    """Move past the brace that closes the object; return False where the nesting makes no sense or never ends."""
     open_brackets: list[str] = []
-    while (yield from source.to(_STRUCTURE)):
-        character = source.text[source.at - 1]
+    while (yield from cursor.to(_STRUCTURE)):
+        character = cursor.text[cursor.at - 1]
         if character == '"':
-            if not (yield from source.skip_string()):
+            if not (yield from cursor.skip_string()):
                 return False
         elif character in "{[":
             open_brackets.append(character)
         elif character == "<":  # a tag, before the object is closed
-            source.at -= 1
+            cursor.at -= 1
             return False
         elif open_brackets.pop() != ("{" if character == "}" else "["):
             return False
@@ -56,30 +56,30 @@ def _to_object_end(source: Cursor) -> Steps:
     return False
 
 
-def _reading(body: str) -> ParsedMarker:
+def _parse_call(body: str) -> ParsedMarker:
     call, problem = decode_object(body)
     if call is None:
-        return ParsedMarker(_name_in(body), problem=problem)
+        return ParsedMarker(_find_name(body), problem=problem)
     name = call.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return ParsedMarker(UNREADABLE, problem='"name" must be the name of a specialist')
     given = [key for key in _ARGS if key in call]
     if len(given) > 1:
         return ParsedMarker(name, problem=f'give either "{given[0]}" or "{given[1]}"')
-    astray = [key for key in call if key not in _ASIDE]
-    if not given and astray:
-        return ParsedMarker(name, problem=f'put the parameters into "args"; {astray[0]:.40} stands outside')
-    params, problem = _params(call[given[0]]) if given else ({}, "")
+    misplaced = [key for key in call if key not in _IGNORED_KEYS]
+    if not given and misplaced:
+        return ParsedMarker(name, problem=f'put the parameters into "args"; {misplaced[0]:.40} stands outside')
+    params, problem = _parse_params(call[given[0]]) if given else ({}, "")
     return ParsedMarker(name, params, problem)
 
 
-def _params(args: Any) -> tuple[Params | None, str]:
+def _parse_params(args: Any) -> tuple[Params | None, str]:
     if isinstance(args, str):  # as OpenAI's wire has it: JSON in a string
         return decode_object(args)
     return (args, "") if isinstance(args, dict) else (None, '"args" must be one JSON object')
 
 
-def _name_in(body: str) -> str:
+def _find_name(body: str) -> str:
     """The name in a body that cannot be decoded, for the error's sake."""
     match = re.search(r'"name"\s*:\s*"([A-Za-z][A-Za-z0-9_-]{0,63})"', body)
     return match[1] if match else UNREADABLE

@@ -22,34 +22,34 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
-def read(source: Cursor, opener: str) -> Reader:
-    """Reads behind the `@`; it is a marker only when `name_specialist(` follows."""
-    word = yield from source.name(longest=64 + len(_SUFFIX))
+def read(cursor: Cursor, opener: str) -> Reader:
+    """Read on after the `@`; it is a marker only when `name_specialist(` follows."""
+    word = yield from cursor.name(longest=64 + len(_SUFFIX))
     name = word.removesuffix(_SUFFIX)
-    if not name or name == word or not (yield from source.literal("(")):
+    if not name or name == word or not (yield from cursor.literal("(")):
         return None
-    start = source.offset
-    if not (yield from _to_closer(source)):
-        return ParsedMarker(name, ended=False)
-    return ParsedMarker(name, *_params(source.raw()[start:-1]))
+    start = cursor.offset
+    if not (yield from _to_closer(cursor)):
+        return ParsedMarker(name, is_complete=False)
+    return ParsedMarker(name, *_parse_params(cursor.raw()[start:-1]))
 
 
-def _to_closer(source: Cursor) -> Steps:
-    """Moves behind the `)` that is not in a quoted value; a quote elsewhere is an apostrophe."""
-    while (yield from source.to(_VALUE_OR_END)):
-        if source.text[source.at - 1] == ")":
+def _to_closer(cursor: Cursor) -> Steps:
+    """Move past the `)` that is not in a quoted value; a quote elsewhere is an apostrophe."""
+    while (yield from cursor.to(_VALUE_OR_END)):
+        if cursor.text[cursor.at - 1] == ")":
             return True
-        if not (yield from source.skip_white()):
+        if not (yield from cursor.skip_whitespace()):
             return False
-        quote = source.text[source.at]
+        quote = cursor.text[cursor.at]
         if quote in "\"'":
-            source.at += 1
-            if not (yield from source.skip_string(quote)):
+            cursor.at += 1
+            if not (yield from cursor.skip_string(quote)):
                 return False
     return False
 
 
-def _params(body: str) -> tuple[Params | None, str]:
+def _parse_params(body: str) -> tuple[Params | None, str]:
     params: Params = {}
     at = 0
     if body and not body.strip():
@@ -63,18 +63,18 @@ def _params(body: str) -> tuple[Params | None, str]:
             return None, f"{key} is given twice"
         quoted = double if double is not None else single
         params[key] = (
-            replace_surrogates(_ESCAPE.sub(_unescaped, quoted)) if quoted is not None else _scalar(bare.rstrip())
+            replace_surrogates(_ESCAPE.sub(_unescape, quoted)) if quoted is not None else _parse_scalar(bare.rstrip())
         )
         at = item.end()
     return params, ""
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     code, character = match.groups()
     return chr(int(code, 16)) if code else _ESCAPED.get(character, character)
 
 
-def _scalar(word: str) -> Any:
+def _parse_scalar(word: str) -> Any:
     if word in ("true", "false", "null") or (_NUMBER.fullmatch(word) and len(word) <= 300):
         number = json.loads(word)
         return word if number in (float("inf"), float("-inf")) else number

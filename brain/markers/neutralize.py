@@ -4,7 +4,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
-from brain.markers.template_tokens import EVERY, ControlTokens
+from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.text import replace_surrogates, strip_invisible
 
 BLOCK_BYTES = 8192
@@ -58,7 +58,7 @@ _ALIKE = {
 """Characters that look like those of ASCII, without those that Unicode's compatibility forms (NFKC) know."""
 
 
-_FOLDED_MOST = 20_000
+_MAX_FOLDED = 20_000
 """Characters that are kept with what they become."""
 
 
@@ -72,7 +72,7 @@ class _Folding(dict[int, str]):
         plain = unicodedata.normalize("NFKC", character)
         is_alike = len(plain) == 1 and plain.isascii()
         found = plain if is_alike else character if character.isspace() or strip_invisible(character) else "\0"
-        if len(self) < _FOLDED_MOST:
+        if len(self) < _MAX_FOLDED:
             self[code] = found
         return found
 
@@ -82,7 +82,7 @@ _FOLDING = _Folding(
 )
 
 
-def neutralize(text: str, tokens: ControlTokens = EVERY) -> str:
+def neutralize(text: str, tokens: ControlTokens = ALL_TOKENS) -> str:
     """The same text, with nothing in it that could be taken for a marker, a note, a delimiter or a control token.
 
     The first character of each becomes its full-width form: people still read it, no scanner and no tokenizer takes it
@@ -91,33 +91,33 @@ def neutralize(text: str, tokens: ControlTokens = EVERY) -> str:
     Args:
         tokens: the control tokens that count for the model that reads it.
     """
-    return _changed(text, _OPENERS, tokens)
+    return _neutralize(text, _OPENERS, tokens)
 
 
-def without_control_tokens(text: str, tokens: ControlTokens) -> str:
+def neutralize_control_tokens(text: str, tokens: ControlTokens) -> str:
     """The same for a text of Brain's own around harmless ones: its delimiters stay, control tokens do not."""
-    return _remembered(text, tokens) if len(text) <= BLOCK_BYTES else _changed(text, _TOKENS, tokens)
+    return _neutralize_cached(text, tokens) if len(text) <= BLOCK_BYTES else _neutralize(text, _TOKENS, tokens)
 
 
 @lru_cache(maxsize=256)
-def _remembered(text: str, tokens: ControlTokens) -> str:
+def _neutralize_cached(text: str, tokens: ControlTokens) -> str:
     """The same for a short text: each turn of a conversation looks at its earlier ones again."""
-    return _changed(text, _TOKENS, tokens)
+    return _neutralize(text, _TOKENS, tokens)
 
 
-def _changed(text: str, openers: re.Pattern[str], tokens: ControlTokens) -> str:
+def _neutralize(text: str, openers: re.Pattern[str], tokens: ControlTokens) -> str:
     text = replace_surrogates(text)
-    folded, places = _folded(text)
+    folded, places = _fold(text)
     changes: list[tuple[int, str]] = []
     for match in openers.finditer(folded):
         token = match["token"]
         if token and not _is_control(f"{match[0]}{token}".casefold(), tokens.names):
             continue
-        if match[0] != "(" or _begins_line(folded, match.start()):
-            changes += _disarmed(match, text, places)
-    for heading in _headings(tokens).finditer(folded) if tokens.headings else ():
+        if match[0] != "(" or _is_line_start(folded, match.start()):
+            changes += _find_replacements(match, text, places)
+    for heading in _heading_pattern(tokens).finditer(folded) if tokens.headings else ():
         place = places[heading.start(1)] if places else heading.start(1)
-        changes.append((place, _wider(text[place]) if text[place].isascii() else f"\\{text[place]}"))
+        changes.append((place, _full_width(text[place]) if text[place].isascii() else f"\\{text[place]}"))
     if not changes:
         return text
     characters = list(text)
@@ -126,7 +126,7 @@ def _changed(text: str, openers: re.Pattern[str], tokens: ControlTokens) -> str:
     return "".join(characters)
 
 
-def _folded(text: str) -> tuple[str, list[int] | None]:
+def _fold(text: str) -> tuple[str, list[int] | None]:
     """The text as ASCII where it looks so, and where each of its characters stands in it; None where each stays."""
     marked = _UNUSUAL.sub(lambda some: some[0].translate(_FOLDING), text)
     if "\0" not in marked:
@@ -141,7 +141,7 @@ def _is_control(token: str, names: frozenset[str]) -> bool:
     return token in names or ("|" in (inner[:1], inner[-1:]) and bool(inner.strip("|")))
 
 
-def _disarmed(match: re.Match[str], text: str, places: list[int] | None) -> list[tuple[int, str]]:
+def _find_replacements(match: re.Match[str], text: str, places: list[int] | None) -> list[tuple[int, str]]:
     """Which characters of the text become which.
 
     What is written with similar characters is no different with a full-width opener: its words are parted, too.
@@ -151,7 +151,7 @@ def _disarmed(match: re.Match[str], text: str, places: list[int] | None) -> list
         return places[place] if places else place
 
     first, found = at(match.start()), match.groupdict()
-    opener = _wider(match[0])
+    opener = _full_width(match[0])
     if found["token"]:
         is_alike = text[at(match.end("token") - 1)] not in "<>[]"
         return [(first, f"{opener} " if is_alike else opener)]
@@ -164,17 +164,17 @@ def _disarmed(match: re.Match[str], text: str, places: list[int] | None) -> list
     return [(first, opener)]
 
 
-def _wider(character: str) -> str:
+def _full_width(character: str) -> str:
     """The full-width form of a character of ASCII."""
     return chr(ord(character) + 0xFEE0)
 
 
 @lru_cache(maxsize=64)
-def _headings(tokens: ControlTokens) -> re.Pattern[str]:
+def _heading_pattern(tokens: ControlTokens) -> re.Pattern[str]:
     return re.compile(rf"^[ \t]*({'|'.join(map(re.escape, tokens.headings))})", re.MULTILINE)
 
 
-def _begins_line(text: str, place: int) -> bool:
+def _is_line_start(text: str, place: int) -> bool:
     while place and text[place - 1] in " \t":
         place -= 1
     return not place or text[place - 1] in _LINE_ENDS

@@ -13,7 +13,7 @@ from functools import cache
 
 from brain.events import SyntaxName, Thinking
 from brain.markers import Read, openers
-from brain.markers.cursor import MARKER_LIMIT, Cursor, ParsedMarker, Reader, resumed
+from brain.markers.cursor import MARKER_LIMIT, Cursor, ParsedMarker, Reader, resume
 from brain.messages import Call
 from brain.text import find_surrogate, join_surrogates
 
@@ -21,10 +21,10 @@ BACKTICK = "`"
 FORGED_OPENERS = ("[SPECIALIST_RESULT:", "[SPECIALIST_ERROR:")
 BLOCK_CLOSER = "[/SPECIALIST_RESULT]"
 THINK_OPENER, THINK_CLOSER = "<think>", "</think>"
-WHITE_BEFORE_THINKING = 64
+MAX_WHITESPACE_BEFORE_THINKING = 64
 """Characters of white space that may stand before the opening tag; more of it is text."""
-WHITE_BEHIND_CALL = 64
-"""Characters of white space behind a call that are waited through for another one; some models end in nothing else."""
+MAX_WHITESPACE_AFTER_CALL = 64
+"""Characters of white space after a call that are waited through for another one; some models end in nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,30 +64,40 @@ class Scanner:
     """
 
     __slots__ = (
-        "_beginnings", "_called", "_delimiters", "_find", "_held", "_high", "_literal", "_marker", "_mode", "_plain",
-        "_stops", "_white",
+        "_beginnings",
+        "_delimiters",
+        "_find",
+        "_has_called",
+        "_held",
+        "_high_surrogate",
+        "_is_literal",
+        "_is_plain",
+        "_marker",
+        "_mode",
+        "_stops",
+        "_whitespace",
     )  # fmt: skip
 
     def __init__(self, syntaxes: Sequence[SyntaxName], *, stops: bool = True) -> None:
         self._delimiters = _delimiters(tuple(syntaxes))
         self._find = self._delimiters.find
         self._stops = stops
-        self._called = False
-        self._white = 0  # characters of white space since the last call
-        self._mode: _Mode = Scanner._opening
-        self._plain = False  # in the answer, with nothing held or quoted, as nearly every read finds it
+        self._has_called = False
+        self._whitespace = 0  # characters of white space since the last call
+        self._mode: _Mode = Scanner._at_start
+        self._is_plain = False  # in the answer, with nothing held or quoted, as nearly every read finds it
         self._held = ""  # the longest end of the text that could still begin something
         self._beginnings: frozenset[str] = frozenset()  # what held text may become and still be held; in the answer
-        self._literal = False  # the next character begins nothing: it is quoted, or was tried before
-        self._high = ""  # a high surrogate whose partner may come with the next text
+        self._is_literal = False  # the next character begins nothing: it is quoted, or was tried before
+        self._high_surrogate = ""  # a high surrogate whose partner may come with the next text
         self._marker: tuple[Cursor, Reader] | None = None
 
     def feed(self, text: str) -> Sequence[Piece]:
-        """Takes the next characters; gives what they settle."""
-        if self._plain and (text.isascii() or not find_surrogate(text)) and self._find(text) is None:
+        """Take the next characters; return what they settle."""
+        if self._is_plain and (text.isascii() or not find_surrogate(text)) and self._find(text) is None:
             return (text,) if text else ()
-        if self._high or not text.isascii():
-            text = self._encodable(text)
+        if self._high_surrogate or not text.isascii():
+            text = self._join_surrogates(text)
         if self._held:
             text = self._held + text
             if text in self._beginnings:
@@ -97,55 +107,55 @@ class Scanner:
         elif self._marker is not None and not self._marker[0].feed(text):
             return ()
         pieces: list[Piece] = []
-        self._plain = False
+        self._is_plain = False
         if self._marker is not None:
-            text = self._read_on(*self._marker, text, pieces)
+            text = self._continue_marker(*self._marker, text, pieces)
         at = 0
         while at < len(text):
             at = self._mode(self, text, at, pieces)
         return pieces
 
     @property
-    def holds(self) -> bool:
+    def is_holding(self) -> bool:
         """Whether something has begun that may be a delimiter."""
         return bool(self._held) or self._marker is not None
 
     def close(self) -> Sequence[Piece]:
-        """Says that the pass ended; gives what was held back."""
+        """The pass ended; return what was held back."""
         pieces: list[Piece] = []
-        if self._high:
-            self._high = ""
+        if self._high_surrogate:
+            self._high_surrogate = ""
             pieces += self.feed("\ufffd")
         while self._marker is not None:
             self._marker[0].close()
             pieces += self.feed("")
         if self._held and self._mode is Scanner._in_thinking:
             pieces.append(Thinking(self._held))
-        elif self._held and not self._called:
+        elif self._held and not self._has_called:
             pieces.append(self._held)
-        self._mode, self._held, self._plain = Scanner._over, "", False
+        self._mode, self._held, self._is_plain = Scanner._at_end, "", False
         return pieces
 
-    def _read_on(self, source: Cursor, reader: Reader, text: str, pieces: list[Piece]) -> str:
-        """Goes on with a marker that began in an earlier text; returns what is left for the mode that follows."""
-        reading, waits = resumed(reader, source)
-        if waits:
+    def _continue_marker(self, cursor: Cursor, reader: Reader, text: str, pieces: list[Piece]) -> str:
+        """Continue a marker that began in an earlier text; return what is left for the mode that follows."""
+        parsed, is_waiting = resume(reader, cursor)
+        if is_waiting:
             return ""
         self._marker = None
-        if reading is not None:
-            return text[self._took(reading, source, pieces) :]
-        if self._called:
-            self._stop(text, pieces)
+        if parsed is not None:
+            return text[self._add_call(parsed, cursor, pieces) :]
+        if self._has_called:
+            self._end(text, pieces)
             return ""
-        self._literal = True
-        return source.everything()
+        self._is_literal = True
+        return cursor.all_text()
 
     # The modes. Each takes the text from `at` on, puts what is settled into `pieces`, and returns where the mode that
     # follows goes on.
 
-    def _opening(self, text: str, at: int, pieces: list[Piece]) -> int:
+    def _at_start(self, text: str, at: int, pieces: list[Piece]) -> int:
         """At the start of a pass, where servers that do not separate reasoning put `<think>`, and may break lines."""
-        head = text[:WHITE_BEFORE_THINKING]
+        head = text[:MAX_WHITESPACE_BEFORE_THINKING]
         start = len(head) - len(head.lstrip())
         if text.startswith(THINK_OPENER, start):
             self._mode = Scanner._in_thinking
@@ -153,7 +163,7 @@ class Scanner:
         if THINK_OPENER.startswith(text[start:]):
             self._held = text
             return len(text)
-        self._begin_answer()
+        self._start_answer()
         return at
 
     def _in_thinking(self, text: str, at: int, pieces: list[Piece]) -> int:
@@ -162,13 +172,13 @@ class Scanner:
         if end > at:
             pieces.append(Thinking(text[at:end]))
         if match is not None and match[0] == THINK_CLOSER:
-            self._begin_answer()
+            self._start_answer()
         else:
             self._held = text[end:]
         return then
 
-    def _begin_answer(self) -> None:
-        """Behind the thinking: there, `<t` would not begin a marker."""
+    def _start_answer(self) -> None:
+        """After the thinking: there, `<t` would not begin a marker."""
         self._mode, self._beginnings = Scanner._in_text, self._delimiters.beginnings
 
     def _in_text(self, text: str, at: int, pieces: list[Piece]) -> int:
@@ -177,82 +187,82 @@ class Scanner:
         while (match := find(text, at)) is not None:
             start, found = match.start(), match[0]
             at = start + 1
-            if text[start - 1] == BACKTICK if start > settled else self._literal:
+            if text[start - 1] == BACKTICK if start > settled else self._is_literal:
                 continue
             if found in self._beginnings:
                 if start > settled:
                     pieces.append(text[settled:start])
-                self._held, self._literal = found, False
+                self._held, self._is_literal = found, False
                 return len(text)
             if found in self._delimiters.openers:
-                after = self._marker_from(text, start, found, settled, pieces)
+                after = self._start_marker(text, start, found, settled, pieces)
                 if after is not None:
                     return after
             elif found in FORGED_OPENERS:
-                _show(text[settled:start], pieces)
+                _add_text(text[settled:start], pieces)
                 pieces.append(Call("?", code="forged", text=FORGED_TEXT))
-                return self._stop(text, pieces)
+                return self._end(text, pieces)
             elif found == BLOCK_CLOSER:
-                _show(text[settled:start], pieces)
+                _add_text(text[settled:start], pieces)
                 settled = at = match.end()
-                self._literal = False
-        _show(text[settled:], pieces)
-        self._literal = text[-1] == BACKTICK
-        self._plain = not self._literal and not self._high
+                self._is_literal = False
+        _add_text(text[settled:], pieces)
+        self._is_literal = text[-1] == BACKTICK
+        self._is_plain = not self._is_literal and not self._high_surrogate
         return len(text)
 
-    def _behind_call(self, text: str, at: int, pieces: list[Piece]) -> int:
-        """Behind a call, where only white space and further calls count."""
+    def _after_call(self, text: str, at: int, pieces: list[Piece]) -> int:
+        """After a call, where only white space and further calls count."""
         character = _NOT_WHITE.search(text, at)
-        self._white += (character.start() if character else len(text)) - at
-        if self._white > WHITE_BEHIND_CALL:
-            return self._stop(text, pieces)
+        self._whitespace += (character.start() if character else len(text)) - at
+        if self._whitespace > MAX_WHITESPACE_AFTER_CALL:
+            return self._end(text, pieces)
         if character is None:
             return len(text)
         match = self._delimiters.opener_at(text, character.start())
         if match is None:
-            return self._stop(text, pieces)
+            return self._end(text, pieces)
         if match[0] not in self._delimiters.openers:
             self._held = match[0]
             return len(text)
-        after = self._marker_from(text, match.start(), match[0], match.start(), pieces)
-        return self._stop(text, pieces) if after is None else after
+        after = self._start_marker(text, match.start(), match[0], match.start(), pieces)
+        return self._end(text, pieces) if after is None else after
 
-    def _over(self, text: str, at: int, pieces: list[Piece]) -> int:
-        """Behind the end, where nothing counts."""
+    def _at_end(self, text: str, at: int, pieces: list[Piece]) -> int:
+        """After the end, where nothing counts."""
         return len(text)
 
-    def _marker_from(self, text: str, start: int, opener: str, settled: int, pieces: list[Piece]) -> int | None:
+    def _start_marker(self, text: str, start: int, opener: str, settled: int, pieces: list[Piece]) -> int | None:
         """Reads the marker that begins at `start`, as far as it has come; None, and nothing shown, if it is none."""
-        source = Cursor(text, start, start + len(opener))
-        reader = self._delimiters.openers[opener](source, opener)
-        reading, waits = resumed(reader, source)
-        if not waits and reading is None:
+        cursor = Cursor(text, start, start + len(opener))
+        reader = self._delimiters.openers[opener](cursor, opener)
+        parsed, is_waiting = resume(reader, cursor)
+        if not is_waiting and parsed is None:
             return None
-        _show(text[settled:start], pieces)
-        if reading is not None:
-            return self._took(reading, source, pieces)
-        self._marker = source, reader
+        _add_text(text[settled:start], pieces)
+        if parsed is not None:
+            return self._add_call(parsed, cursor, pieces)
+        self._marker = cursor, reader
         return len(text)
 
-    def _took(self, reading: ParsedMarker, source: Cursor, pieces: list[Piece]) -> int:
-        pieces.append(_call(reading, source))
-        self._called, self._literal, self._white = self._stops, False, 0
-        self._mode = Scanner._behind_call if self._stops else Scanner._in_text
-        return source.at
+    def _add_call(self, parsed: ParsedMarker, cursor: Cursor, pieces: list[Piece]) -> int:
+        pieces.append(_make_call(parsed, cursor))
+        self._has_called, self._is_literal, self._whitespace = self._stops, False, 0
+        self._mode = Scanner._after_call if self._stops else Scanner._in_text
+        return cursor.at
 
-    def _stop(self, text: str, pieces: list[Piece]) -> int:
+    def _end(self, text: str, pieces: list[Piece]) -> int:
         pieces.append(STOP)
-        self._mode = Scanner._over
+        self._mode = Scanner._at_end
         return len(text)
 
-    def _encodable(self, text: str) -> str:
+    def _join_surrogates(self, text: str) -> str:
         """The same text in whole characters; half of one at its end waits for the other half."""
-        text, self._high = join_surrogates(self._high + text)
+        text, self._high_surrogate = join_surrogates(self._high_surrogate + text)
         return text
 
 
-def _show(text: str, pieces: list[Piece]) -> None:
+def _add_text(text: str, pieces: list[Piece]) -> None:
     if text:
         pieces.append(text)
 
@@ -282,12 +292,12 @@ def _pattern(delimiters: Iterable[str]) -> str:
 _find_think_closer = re.compile(_pattern([THINK_CLOSER])).search
 
 
-def _call(reading: ParsedMarker, source: Cursor) -> Call:
-    call = Call(reading.name, source.raw(), reading.params if reading.ended else None)
-    if not reading.ended and source.full:
+def _make_call(parsed: ParsedMarker, cursor: Cursor) -> Call:
+    call = Call(parsed.name, cursor.raw(), parsed.params if parsed.is_complete else None)
+    if not parsed.is_complete and cursor.is_full:
         call.code, call.text = "oversized", f"a request may be {MARKER_LIMIT} characters long; make it shorter"
-    elif not reading.ended:
+    elif not parsed.is_complete:
         call.code, call.text = "malformed", "the request never ends; write its closing bracket or tag"
-    elif reading.params is None:
-        call.code, call.text = "malformed", f"{reading.problem}; write the request again"
+    elif parsed.params is None:
+        call.code, call.text = "malformed", f"{parsed.problem}; write the request again"
     return call

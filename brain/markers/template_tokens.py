@@ -116,12 +116,12 @@ def _names(families: tuple[str, ...]) -> frozenset[str]:
     return frozenset(token.casefold() for family in families for token in FAMILIES[family])
 
 
-EVERY = ControlTokens(_names(tuple(FAMILIES)))
+ALL_TOKENS = ControlTokens(_names(tuple(FAMILIES)))
 """Those of all families, for a model whose server does not tell its template."""
 
 
 @lru_cache(maxsize=64)
-def of_template(template: str) -> ControlTokens:
+def find_control_tokens(template: str) -> ControlTokens:
     """Those that count for a model.
 
     Args:
@@ -129,7 +129,7 @@ def of_template(template: str) -> ControlTokens:
             it tells nothing.
     """
     if not template.strip():
-        return EVERY
+        return ALL_TOKENS
     told = template.casefold()
     shared = frozenset(FAMILIES["sentencepiece"])
     families = tuple(

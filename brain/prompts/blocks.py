@@ -6,7 +6,7 @@ from collections.abc import Callable
 import regex
 
 from brain.markers.neutralize import BLOCK_BYTES, neutralize
-from brain.markers.template_tokens import EVERY, ControlTokens
+from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.text import BYTES_A_TOKEN, strip_invisible
 
 REASON_LENGTH = 400
@@ -33,7 +33,10 @@ def max_block_bytes(context_tokens: int | None) -> int:
 
 
 def result_text(
-    text: str, max_bytes: int = BLOCK_BYTES, more: Callable[[int], str] | None = None, tokens: ControlTokens = EVERY
+    text: str,
+    max_bytes: int = BLOCK_BYTES,
+    more: Callable[[int], str] | None = None,
+    tokens: ControlTokens = ALL_TOKENS,
 ) -> str:
     """Return a specialist's text as it stands in its block and in its event: neutralized, at most `max_bytes` of UTF-8.
 
@@ -73,7 +76,7 @@ def _cut(text: str, max_bytes: int) -> str:
     return text[: graphemes[-2]] if len(graphemes) > 1 else text
 
 
-def reason_text(reason: str, tokens: ControlTokens = EVERY) -> str:
+def reason_text(reason: str, tokens: ControlTokens = ALL_TOKENS) -> str:
     """Return a reason as it stands in its block and in its event: one neutralized line."""
     line = " ".join(neutralize(strip_invisible(reason[: 4 * REASON_LENGTH]), tokens).split()) or "no reason was given"
     return line if len(line) <= REASON_LENGTH else line[: REASON_LENGTH - 1] + "…"

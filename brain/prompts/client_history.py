@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from brain.markers.neutralize import neutralize
-from brain.markers.template_tokens import EVERY, ControlTokens
+from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, Exchange, History, Message, Part, Text
 from brain.prompts import blocks, templates
 from brain.prompts.client_tools import callable_name, name_tools
@@ -55,7 +55,7 @@ class ClientHistory:
         tokens: the control tokens of the model.
     """
 
-    def __init__(self, request: TurnRequest, specialists: Iterable[str], tokens: ControlTokens = EVERY) -> None:
+    def __init__(self, request: TurnRequest, specialists: Iterable[str], tokens: ControlTokens = ALL_TOKENS) -> None:
         self._tokens = tokens
         self._request = request
         self._specialists = frozenset(specialists)

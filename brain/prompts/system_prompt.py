@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from brain.events import Limits, SyntaxName
 from brain.markers.neutralize import neutralize
-from brain.markers.template_tokens import EVERY, ControlTokens
+from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.plugins.specialist import Specialist
 from brain.prompts.templates import marker
 from brain.text import estimate_tokens, utf8_size
@@ -54,7 +54,7 @@ def system_prompt(
     tools: Mapping[str, Tool] = MappingProxyType({}),
     *,
     must_call: bool | str = False,
-    tokens: ControlTokens = EVERY,
+    tokens: ControlTokens = ALL_TOKENS,
     context_tokens: int | None = None,
 ) -> str:
     """Return the system message. It is byte-stable: the same arguments give the same text.

@@ -10,8 +10,8 @@ from itertools import chain, groupby
 import msgspec
 
 from brain.events import Resume
-from brain.markers.neutralize import neutralize, without_control_tokens
-from brain.markers.template_tokens import EVERY, ControlTokens
+from brain.markers.neutralize import neutralize, neutralize_control_tokens
+from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Call, Exchange, Message, Part, Steer
 from brain.prompts import blocks, templates
 from brain.text import utf8_size
@@ -101,7 +101,7 @@ def neutralize_exchange(exchange: Exchange, tokens: ControlTokens) -> Exchange:
     """
 
     def clean(text: str) -> str:
-        return without_control_tokens(text, tokens)
+        return neutralize_control_tokens(text, tokens)
 
     def clean_part(part: Part) -> Part:
         if isinstance(part, Call):
@@ -122,7 +122,7 @@ def question_text(
     max_file_bytes: int,
     result_blocks: Iterable[str] = (),
     recall_note: str = "",
-    tokens: ControlTokens = EVERY,
+    tokens: ControlTokens = ALL_TOKENS,
 ) -> str:
     """Return the newest message: clock, recalled facts, files, result blocks of automatic calls, and the user's words.
 

@@ -20,7 +20,7 @@ from brain.events import (
     SpecialistStart,
     ToolCall,
 )
-from brain.markers.template_tokens import EVERY, ControlTokens
+from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Attachment, Call, History
 from brain.plugins.context import Context, MemoryView, ModelView, Progress, Result
 from brain.plugins.executor import FAILED, Answer, Arguments, Dependencies, Failure, Outcome, execute, prepare
@@ -91,7 +91,7 @@ class CallContext:
     turn_id: str = ""
     began: float = field(default_factory=time.monotonic)
     max_block_bytes: int = sys.maxsize
-    tokens: ControlTokens = EVERY
+    tokens: ControlTokens = ALL_TOKENS
     memory: MemoryView | None = None
     outcomes: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
 

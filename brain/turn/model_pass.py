@@ -299,7 +299,7 @@ class ModelPass:
         if self.calls.is_running:
             calls_until = asyncio.get_running_loop().time() + self._deadline.call_seconds_left()
             return min(self._heard_at + self._silence, calls_until)
-        return self._heard_at + (self._silence if self._scanner.holds else ADJACENT_SECONDS)
+        return self._heard_at + (self._silence if self._scanner.is_holding else ADJACENT_SECONDS)
 
     def _set_timer(self) -> None:
         self._stop_timer()
@@ -448,7 +448,7 @@ class ModelPass:
 
     def _can_be_interrupted(self) -> bool:
         """Whether the text of the pass may stand alone: it is empty yet, or ends a sentence or a line."""
-        if self._scanner.holds or self._last_chunk_until is not None:
+        if self._scanner.is_holding or self._last_chunk_until is not None:
             return False
         end = self._text.end()
         return not end or end.endswith("\n") or end.rstrip().rstrip(SENTENCE_CLOSERS).endswith(SENTENCE_ENDS)

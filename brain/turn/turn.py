@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from brain.errors import BadRequest, Interruption, ModelError
 from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStart
 from brain.markers.neutralize import neutralize
-from brain.markers.template_tokens import of_template
+from brain.markers.template_tokens import find_control_tokens
 from brain.messages import (
     AnswerDetails,
     Call,
@@ -151,7 +151,7 @@ class Turn:
         self._policy = CallPolicy(
             request, history, registry, allowed=registry.is_allowed, usable=usable_names, tools=tools, operator=system
         )
-        self._template_tokens = of_template(model.template)
+        self._template_tokens = find_control_tokens(model.template)
         self._max_block_bytes = blocks.max_block_bytes(model.context_tokens)
         front = system_prompt(
             usable, request.limits, request.syntax, system, request.system, tools,

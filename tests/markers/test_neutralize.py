@@ -5,9 +5,9 @@ import random
 import pytest
 
 from brain.events import SyntaxName
-from brain.markers.neutralize import neutralize, without_control_tokens
+from brain.markers.neutralize import neutralize, neutralize_control_tokens
 from brain.markers.scanner import Scanner
-from brain.markers.template_tokens import EVERY, of_template
+from brain.markers.template_tokens import ALL_TOKENS, find_control_tokens
 from brain.prompts.blocks import reason_text, result_block, result_text
 
 ALL: tuple[SyntaxName, ...] = ("bracket", "function_call", "mention")
@@ -101,18 +101,18 @@ def test_control_tokens_and_what_looks_like_them(text: str, expected: str) -> No
     ],
 )
 def test_only_the_tokens_of_a_known_template_count(template: str, expected: str) -> None:
-    assert neutralize("<s>x</s> <|a|> [INST] <bos>\nUSER: b", of_template(template)) == expected
+    assert neutralize("<s>x</s> <|a|> [INST] <bos>\nUSER: b", find_control_tokens(template)) == expected
 
 
 def test_what_a_known_template_puts_in_brackets_counts() -> None:
-    tokens = of_template("{% for m in messages %}<new_turn>{{ m['role'] }}[NEW_ROLE]{{ m[0] }}{% endfor %}")
+    tokens = find_control_tokens("{% for m in messages %}<new_turn>{{ m['role'] }}[NEW_ROLE]{{ m[0] }}{% endfor %}")
     assert neutralize("<new_turn> [NEW_ROLE] [0] <s>", tokens) == "＜new_turn> ［NEW_ROLE] [0] <s>"
 
 
 def test_earlier_text_keeps_its_delimiters_and_loses_control_tokens() -> None:
     block = result_block("web", "a<|im_end|>")
-    assert without_control_tokens(block, EVERY) == result_block("web", "a＜|im_end|>")
-    assert without_control_tokens("(Now: Monday)", EVERY) == "(Now: Monday)"
+    assert neutralize_control_tokens(block, ALL_TOKENS) == result_block("web", "a＜|im_end|>")
+    assert neutralize_control_tokens("(Now: Monday)", ALL_TOKENS) == "(Now: Monday)"
 
 
 FRAGMENTS = (

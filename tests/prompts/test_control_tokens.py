@@ -11,7 +11,7 @@ from servers import OllamaServer, OpenAIServer
 from brain import Result, specialist
 from brain.events import Citation, SpecialistResult
 from brain.markers.neutralize import neutralize
-from brain.markers.template_tokens import of_template
+from brain.markers.template_tokens import find_control_tokens
 from brain.messages import Attachment, ClientMessage, ClientToolCall, Exchange, History, Text
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
@@ -94,7 +94,7 @@ def test_llama_cpp_tells_its_template(props: Mapping[str, Any], expected: str) -
         async with OpenAIServer(answers=answers) as server:
             model = OpenAI(ModelRow(name="openai:m", kind="openai", model="m", url=server.url))
             await model.identify()
-            assert neutralize("<s> <|a|> [INST]", of_template(model.template)) == expected
+            assert neutralize("<s> <|a|> [INST]", find_control_tokens(model.template)) == expected
             await model.aclose()
 
     asyncio.run(main())
@@ -114,7 +114,7 @@ def test_ollama_tells_its_template(shown: Mapping[str, Any], expected: str) -> N
         async with OllamaServer(answers={"POST /api/show": (200, shown)}) as server:
             model = Ollama(ModelRow(name="ollama:m", kind="ollama", model="m", url=server.url))
             await model.identify()
-            assert neutralize("<s> <|a|> [INST]", of_template(model.template)) == expected
+            assert neutralize("<s> <|a|> [INST]", find_control_tokens(model.template)) == expected
             await model.aclose()
 
     asyncio.run(main())

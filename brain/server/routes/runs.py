@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
 from brain.events import Event
-from brain.markers.template_tokens import of_template
+from brain.markers.template_tokens import find_control_tokens
 from brain.messages import ClientMessage, History, TurnReport, new_conversation_id
 from brain.prompts import context_window
 from brain.prompts.client_history import ClientHistory
@@ -91,7 +91,7 @@ async def prepare_history(
         narrow = narrowed(turn_request, engine.settings.rights(turn_request.user))
         names = [specialist.name for specialist in engine.registry.usable(narrow.specialists)]
         model = engine.model(narrow.model)
-        history = ClientHistory(narrow, names, of_template(model.template))
+        history = ClientHistory(narrow, names, find_control_tokens(model.template))
         prepared, found = history.build(messages, narrow.conversation_id or new_conversation_id())
         return prepared, context_window.fit_to_context(found, model.context_tokens)
 
