@@ -9,7 +9,18 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from brain.events import Approval, CallCode, CalledBy, Citation, Error, ErrorCode, Notice, StopReason, Thinking, Usage
+from brain.events import (
+    Approval,
+    CallCode,
+    CalledBy,
+    Citation,
+    Error,
+    ErrorCode,
+    NoticeCode,
+    StopReason,
+    Thinking,
+    Usage,
+)
 
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 """A number that every client can read: those in JavaScript have no larger ones."""
@@ -59,18 +70,15 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenAlong:
-    """A file of the question that is replaced, which is to be the new one's, too.
-
-    `field` is the name by which the client asked for it.
-    """
+class FileReference:
+    """A file of the replaced question that the new question has, too; `field` is the client's name of the parameter."""
 
     id: int
     field: str
 
 
-def renumbered(attachments: tuple[Attachment, ...], after: int) -> tuple[Attachment, ...]:
-    """The same attachments with ids that go on after `after`."""
+def renumber(attachments: tuple[Attachment, ...], after: int) -> tuple[Attachment, ...]:
+    """Give attachments the ids that follow `after`."""
     return tuple(replace(attachment, id=after + n) for n, attachment in enumerate(attachments, 1))
 
 
@@ -193,84 +201,74 @@ class Steer(msgspec.Struct, frozen=True, tag="steer"):
 Part = Text | Call | Steer
 
 
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """What its reader saw beside the text of an answer: a notice, or what the model thought.
+class Annotation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A notice, or what the model thought, which the user saw beside the text of an answer.
 
     Attributes:
-        place: how many calls and texts of the answer stand before it, also those that files asked for; `at`, how many
-            characters of the text behind do.
+        position: the number of automatic calls and parts before it.
+        offset: the number of characters before it in the part at its position, if that is text.
+        code: of the notice; None for what the model thought.
     """
 
-    told: Notice | Thinking
-    place: int
-    at: int = 0
+    text: str
+    position: Count
+    offset: Count = 0
+    code: NoticeCode | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerDetails:
-    """How an answer came to be, for its reader. No model ever reads it.
-
-    Attributes:
-        failure: with which it ended, if so.
-    """
-
-    asides: tuple[Annotation, ...] = ()
-    usage: Usage | None = None
-    first_token_ms: int | None = None
-    total_ms: int | None = None
-    failure: Error | None = None
+Time = Annotated[datetime, Meta(tz=True)]
+"""Aware; UTC where Brain made it."""
 
 
-@dataclass(slots=True)
-class Exchange:
-    """One message of a user, as the model read it, and the answer to it. Times are aware and UTC.
+class Exchange(msgspec.Struct, omit_defaults=True):
+    """One message of a user and the answer to it, as the store encodes them.
 
     Attributes:
-        question: as the model read it, with clock, files and blocks; empty when nobody asked: what follows is then
-            answered.
-        before: instructions that a client put before the question; `behind`, between it and the answer.
-        answer_id, question_id: by which the two messages can be named later.
-        said: the user's own words, and nothing else.
-        files: the ids of the attachments that came with it.
-        asked, answered: when it was asked, and when its answer ended.
-        outcome: how it ended: `interrupted` where the server died, else a stop reason or the code of an error; empty as
-            long as it runs.
-        model: who answered.
-        tokens: what it takes of a prompt, as far as the server counted; 0 where it did not.
-        recalled: the ids of the facts and memories that the model read with it.
-        outside: whether the model had read words of strangers when the answer ended: blocks, files, what was recalled.
-        one_way: the calls that its files asked for, whose blocks stand in the question.
-        about: what its reader sees beside the parts.
+        question: what the model read: the message with clock, files and blocks. Empty when there is no message: then
+            the model answers `messages_after`.
+        parts: the answer; its calls have their blocks.
+        messages_before: messages of a client before the question; `messages_after`, between question and answer.
+        message: the user's own words, and nothing else.
+        files: ids of the attachments that came with the message.
+        outcome: a stop reason or the code of an error; `interrupted` where the server died; empty while it runs.
+        tokens: what it takes of a prompt, as the model's server counted; 0 where it did not.
+        recalled_ids: of the facts and memories that the model read with the question.
+        untrusted: whether the model had read words of strangers when the answer ended: blocks, files, recalled items.
+        automatic_calls: those that the files made, whose blocks are in the question.
+        annotations: what only the user reads, in order; also `usage`, the times in milliseconds, and `error`.
     """
 
     question: str
-    parts: list[Part] = field(default_factory=list)
-    before: tuple[Message, ...] = ()
-    behind: tuple[Message, ...] = ()
-    answer_id: str = field(default="", compare=False)
-    question_id: str = field(default="", compare=False)
-    said: str = field(default="", compare=False)
-    files: tuple[int, ...] = field(default=(), compare=False)
-    source: Source = field(default="chat", compare=False)
-    asked: datetime | None = field(default=None, compare=False)
-    answered: datetime | None = field(default=None, compare=False)
-    outcome: str = field(default="", compare=False)
-    model: str = field(default="", compare=False)
-    tokens: int = field(default=0, compare=False)
-    recalled: tuple[str, ...] = field(default=(), compare=False)
-    outside: bool = field(default=False, compare=False)
-    one_way: tuple[Call, ...] = field(default=(), compare=False)
-    about: AnswerDetails = field(default=AnswerDetails(), compare=False)
+    parts: list[Part] = []
+    messages_before: tuple[Message, ...] = ()
+    messages_after: tuple[Message, ...] = ()
+    answer_id: str = ""
+    question_id: str = ""
+    message: str = ""
+    files: tuple[int, ...] = ()
+    source: Source = "chat"
+    started: Time | None = None
+    ended: Time | None = None
+    outcome: str = ""
+    model: str = ""
+    tokens: Count = 0
+    recalled_ids: tuple[str, ...] = ()
+    untrusted: bool = False
+    automatic_calls: tuple[Call, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+    usage: Usage | None = None
+    first_token_ms: Count | None = None
+    total_ms: Count | None = None
+    error: Error | None = None
 
     @property
-    def own_words(self) -> list[str]:
-        """What the user said: first, and while the answer was written."""
-        return [self.said, *(part.text for part in self.parts if isinstance(part, Steer))]
+    def user_messages(self) -> list[str]:
+        """The messages of the user: the first, and those sent while the answer was written."""
+        return [self.message, *(part.text for part in self.parts if isinstance(part, Steer))]
 
     @property
-    def visible(self) -> str:
-        """The answer as its reader saw it."""
+    def answer(self) -> str:
+        """The text that the user sees."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
 
@@ -325,35 +323,14 @@ NOTE_OPENS = "(Recalled of earlier conversations, "
 """How the line of a question begins that tells the model what is recalled for it; nobody else can write it."""
 
 
-@dataclass(slots=True)
-class Record:
-    """A conversation that one turn holds.
+class Conversation(msgspec.Struct, frozen=True):
+    """One conversation in a list.
 
     Attributes:
-        key: of the turn's own place in the store.
-        exchanges: the newest of those before it that ended, oldest first, as many as were asked for.
-        count: how many there are.
-        attachments: the files of all of them, in the order of their ids.
-        files: those that came with the new message, with ids that go on from the earlier ones.
-    """
-
-    key: int
-    user: str
-    id: str
-    exchanges: list[Exchange] = field(default_factory=list)
-    count: int = 0
-    attachments: list[Attachment] = field(default_factory=list)
-    files: tuple[Attachment, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """One conversation in a list of them.
-
-    Attributes:
-        messages: how many the user and the model said.
+        messages: the number of questions and answers in it.
+        sources: how its messages were sent.
         running: whether a turn of it runs.
-        found: for a search, the place where the words stand.
+        excerpt: where the words of a search are in it.
     """
 
     id: str
@@ -361,9 +338,9 @@ class Conversation:
     created: datetime
     updated: datetime
     messages: int
-    sources: Sequence[Source] = ()
+    sources: tuple[Source, ...] = ()
     running: bool = False
-    found: str = ""
+    excerpt: str = msgspec.field(name="found", default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,14 +355,14 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class ConversationPage:
-    """A conversation as its user reads it: some of its exchanges, oldest first, and the files that came with them.
+    """Some exchanges of a conversation, oldest first, and the files that came with them.
 
     Attributes:
-        earlier: the id of the oldest question here, before which there are more; None when there are none.
+        earlier: the id of the oldest question here when there are more before it, else None.
         size: about how many bytes the exchanges take.
     """
 
-    heading: Conversation
+    conversation: Conversation
     exchanges: Sequence[Exchange]
     files: Sequence[File]
     earlier: str | None
@@ -425,50 +402,49 @@ class ChatMessage:
 
 def chat_messages(exchange: Exchange) -> tuple[ChatMessage, ChatMessage]:
     """The two messages of an exchange."""
-    asked = ChatMessage(exchange.question_id, "user", exchange.asked, exchange.source, exchange.said)
+    question = ChatMessage(exchange.question_id, "user", exchange.started, exchange.source, exchange.message)
     answer = ChatMessage(
         exchange.answer_id,
         "assistant",
-        exchange.answered,
+        exchange.ended,
         exchange.source,
-        exchange.visible,
-        (*exchange.one_way, *exchange.parts),
+        exchange.answer,
+        (*exchange.automatic_calls, *exchange.parts),
         exchange.outcome,
     )
-    return asked, answer
+    return question, answer
 
 
-@dataclass(frozen=True, slots=True)
-class Former:
+class FormerText(msgspec.Struct, frozen=True):
     """What a fact said before it was corrected."""
 
     text: str
-    until: datetime
+    until: Time
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A fact that the user stated, or the memory of a conversation.
+class Item(msgspec.Struct, frozen=True):
+    """A fact that the user stated, or a memory: the summary of a conversation.
 
     Attributes:
         category: of a fact.
-        mutable: whether a model may correct or forget it.
-        conversation_id, message_id: where it was said; None where the user wrote it down, or that was deleted.
-        outside: whether strangers' words may stand in it.
-        was: what it said before, oldest first.
+        mutable: whether a model may correct or delete it.
+        conversation_id, message_id: of the user's message that it quotes; None where the user wrote it by hand, or the
+            conversation was deleted.
+        untrusted: whether it may have words of strangers.
+        former: what it said before, oldest first.
     """
 
     id: str
     kind: Kind
     text: str
-    created: datetime
-    updated: datetime
+    created: Time
+    updated: Time
     category: Category | None = None
     mutable: bool = True
     conversation_id: str | None = None
     message_id: str | None = None
-    outside: bool = False
-    was: tuple[Former, ...] = ()
+    untrusted: bool = msgspec.field(name="outside", default=False)
+    former: tuple[FormerText, ...] = msgspec.field(name="was", default=())
 
     @property
     def is_summary(self) -> bool:
@@ -478,12 +454,12 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class IdleConversation:
-    """A conversation that rests, with what its memory does not hold yet.
+    """A conversation in which nothing happened for some time, with what its memory does not have yet.
 
     Attributes:
         exchanges: the newest of these, oldest first.
-        memory: what was made of the earlier ones.
-        upto: the key of the newest one, in the store.
+        memory: the summary of the earlier ones.
+        last_key: the store's key of the newest one.
     """
 
     user: str
@@ -491,12 +467,12 @@ class IdleConversation:
     title: str
     exchanges: Sequence[Exchange]
     memory: Item | None
-    upto: int
+    last_key: int
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much of a user is kept, was forgotten, or was taken in."""
+    """How much a user has in the store, or how much was deleted or imported."""
 
     conversations: int = 0
     messages: int = 0
@@ -533,8 +509,8 @@ class EmbeddingCheck(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
-    """What is looked for by its meaning: the vector that a model makes of it."""
+class Query:
+    """A text to search for by its meaning: its vector, and the model that made it."""
 
     model: str
     vector: Sequence[float]
@@ -542,58 +518,70 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Interaction:
-    """What was said once, literally: the user's words and what was answered.
+    """A message of the user and the text of the answer.
 
-    `outside` says whether strangers' words may stand in the answer.
+    Attributes:
+        untrusted: whether the answer may have words of strangers.
     """
 
     conversation_id: str
-    asked: datetime
-    said: str
+    started: datetime
+    message: str
     answer: str
-    outside: bool = False
+    untrusted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RecallResult:
     """What is recalled for a question.
 
     Attributes:
         note: what the model reads; empty when nothing is recalled.
-        said: the same in a sentence for the user.
+        sentence: the same for the user.
     """
 
     note: str = ""
     items: tuple[Item, ...] = ()
-    said: str = ""
+    sentence: str = ""
 
     @property
-    def outside(self) -> bool:
-        """Whether strangers' words may stand in it."""
-        return any(item.outside for item in self.items)
+    def untrusted(self) -> bool:
+        """Whether it may have words of strangers."""
+        return any(item.untrusted for item in self.items)
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """What a turn goes on from: what was said before, and the files that came with it.
+class History(msgspec.Struct):
+    """What a turn continues from: the conversation until now and the files that came with it.
 
     Attributes:
-        trimmed: how many of the oldest exchanges are left out, if more than were for the question before.
-        rested: whether all are, because the conversation rested for long.
-        recalled: what the memory has to the question.
-        begun: what an answer is gone on with, if it was begun: the newest question with what clients put around it, and
-            the calls that they answered since.
-        outside: whether strangers' words may stand in it, although no block says so.
+        id: of the conversation.
+        key: the store's key of the exchange that the turn writes; 0 where the store has none.
+        exchanges: the newest that ended, oldest first.
+        count: how many the conversation has, with those left out here.
+        attachments: the files of all earlier exchanges, in the order of their ids; `files`, those of the new message.
+        question: the new exchange, or the one that the turn continues.
+        trimmed: how many of the oldest exchanges are left out, if that changed with this question.
+        after_idle: whether all are left out, because the conversation was idle for long.
+        untrusted: whether it may have words of strangers, although no block says so.
     """
 
     id: str
     exchanges: Sequence[Exchange] = ()
     attachments: Sequence[Attachment] = ()
+    user: str = ""
+    key: int = 0
+    count: int = 0
+    files: tuple[Attachment, ...] = ()
+    question: Exchange | None = None
     trimmed: int = 0
-    begun: Exchange | None = None
-    outside: bool = False
-    rested: bool = False
-    recalled: Recalled = field(default_factory=Recalled)
+    after_idle: bool = False
+    untrusted: bool = False
+    recalled: RecallResult = RecallResult()
+
+    @property
+    def all_exchanges(self) -> list[Exchange]:
+        """The exchanges, and the question as the last one."""
+        return [*self.exchanges, *([self.question] if self.question is not None else [])]
 
 
 State = Literal["running", "waiting", "done", "error"]

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from brain.events import Limits, SyntaxName
-from brain.messages import Attachment, Source, TakenAlong
+from brain.messages import Attachment, FileReference, Source
 
 Dialect = Literal["openai", "ollama"]
 
@@ -66,7 +66,7 @@ class TurnRequest:
         must_call: whether one of the tools has to be called; a name says which.
         stop: texts at the first of which the answer ends, without it.
         replaces: the id of the stored answer that this turn takes the place of, with all behind it.
-        taken_along: files of its question, which stand before the new ones.
+        file_references: files of its question, which stand before the new ones.
         request_id: the client's own, by which the turn can be joined.
         asks_person: whether somebody can be asked to approve a call; without, such a call is declined at once.
         source: how the message was said; a spoken one is answered for the ear.
@@ -91,7 +91,7 @@ class TurnRequest:
     stop: tuple[str, ...] = ()
     sampling: Sampling = UNSAID
     replaces: str | None = None
-    taken_along: tuple[TakenAlong, ...] = ()
+    file_references: tuple[FileReference, ...] = ()
     request_id: str | None = None
     asks_person: bool = False
     source: Source = "chat"

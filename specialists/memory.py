@@ -207,11 +207,11 @@ async def _short_memory(call: _Call) -> Result:
     if not found:
         return Result("Nothing was said before.")
     lines = [
-        f"- {one.asked:%Y-%m-%d %H:%M} UTC, user: {_short(one.said)}\n  answer: {_short(one.answer) or '(none)'}"
+        f"- {one.started:%Y-%m-%d %H:%M} UTC, user: {_short(one.message)}\n  answer: {_short(one.answer) or '(none)'}"
         for one in found
     ]
     text = "\n".join(["What was said last, newest first:", *lines])
-    return Result(text, outside=any(one.outside for one in found))
+    return Result(text, outside=any(one.untrusted for one in found))
 
 
 _OPERATIONS: Mapping[str, Callable[[_Call], Any]] = {
@@ -231,19 +231,19 @@ def _told(saved: Any) -> Result:
     item = saved.item
     if saved.how == "known":
         lines = [f"Known already: {_line(item)}"]
-    elif saved.how == "corrected" and item.was:
-        former = item.was[-1]
+    elif saved.how == "corrected" and item.former:
+        former = item.former[-1]
         lines = [f"Corrected: {_line(item)}", f'It was "{former.text}" until {former.until:%Y-%m-%d}.']
     else:
         lines = [f"Saved {_line(item)}"]
-    return Result("\n".join(lines), data=item, outside=item.outside)
+    return Result("\n".join(lines), data=item, outside=item.untrusted)
 
 
 def _listed(head: str, items: Sequence[Any], call: _Call, none: str) -> Result:
     if not items:
         return Result(f"{none}{f' for {call.text[:80]!r}' if call.text else ''}.")
     lines = [f"- {_line(item)}{_former(item)}" for item in items]
-    return Result("\n".join([f"{head}:", *lines]), data=list(items), outside=any(item.outside for item in items))
+    return Result("\n".join([f"{head}:", *lines]), data=list(items), outside=any(item.untrusted for item in items))
 
 
 def _line(item: Any) -> str:
@@ -253,7 +253,7 @@ def _line(item: Any) -> str:
 
 
 def _former(item: Any) -> str:
-    return "".join(f' (was "{former.text}" until {former.until:%Y-%m-%d})' for former in item.was[-1:])
+    return "".join(f' (was "{former.text}" until {former.until:%Y-%m-%d})' for former in item.former[-1:])
 
 
 def _short(text: str) -> str:

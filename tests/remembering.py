@@ -101,9 +101,9 @@ class Breakable(SQLite):
         self.reads = 0
         self.looks = Counter[str]()
 
-    async def resting(self, before: datetime, limit: int, *, alone: bool = False) -> list[IdleConversation]:
+    async def claim_idle(self, before: datetime, limit: int, *, alone: bool = False) -> list[IdleConversation]:
         self._check()
-        found = await super().resting(before, limit, alone=alone)
+        found = await super().claim_idle(before, limit, alone=alone)
         self.looks["resting"] += 1
         return found
 
@@ -176,10 +176,10 @@ async def talked(
     for n, (said, answer) in enumerate(pairs):
         asked = datetime.fromtimestamp(store._clock(), UTC)
         mark = f"{conversation_id}-{n}-{store._clock()}"
-        exchange = Exchange(said, said=said, asked=asked, question_id=f"q{mark}", answer_id=f"m{mark}")
+        exchange = Exchange(said, message=said, started=asked, question_id=f"q{mark}", answer_id=f"m{mark}")
         record = await store.begin(user, conversation_id, exchange, [])
         exchange.parts = [*parts, Text(answer, 1)]
-        exchange.answered, exchange.outcome, exchange.outside = asked, "complete", outside
+        exchange.ended, exchange.outcome, exchange.untrusted = asked, "complete", outside
         await store.end(record, exchange)
 
 

@@ -37,11 +37,11 @@ T = TypeVar("T")
 ITS_OWN = (
     "serve",
     "_stop_turns",
-    "prolong_for_ever",
+    "prolong_forever",
     "_write_for_ever",
     "_poll_for_ever",
     "_check_for_ever",
-    "sweep_for_ever",
+    "sweep_forever",
     ".embed",
     ".summarise",
     "_shutdown_watcher",

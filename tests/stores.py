@@ -6,20 +6,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from brain.events import Error, Notice, Thinking, Usage
-from brain.messages import Annotation, AnswerDetails, Attachment, Exchange, Item, Part, Record, Text
+from brain.events import Error, Usage
+from brain.messages import Annotation, Attachment, Exchange, History, Item, Part, Text
 from brain.store.sqlite import SQLite
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 S = TypeVar("S", bound=SQLite)
-ABOUT = AnswerDetails(
-    (Annotation(Notice("recalled", "Recalled 1 fact: tea"), 0), Annotation(Thinking("Hm, Köln?"), 1, 3)),
-    Usage(7, 8, None, estimated=True),
-    first_token_ms=5,
-    total_ms=60,
-    failure=Error("model_failed", "It broke.", recoverable=False, status=500),
-)
-"""How an answer came to be."""
+DETAILS: dict[str, Any] = {
+    "annotations": (Annotation("Recalled 1 fact: tea", 0, code="recalled"), Annotation("Hm, Köln?", 1, 3)),
+    "usage": Usage(7, 8, None, estimated=True),
+    "first_token_ms": 5,
+    "total_ms": 60,
+    "error": Error("model_failed", "It broke.", recoverable=False, status=500),
+}
+"""What only the user reads of an answer."""
 
 
 class Clock:
@@ -51,7 +51,7 @@ async def kept(path: Path | None, clock: Clock | None = None) -> AsyncIterator[S
 
 def asked(words: str, number: int | str = 1, **more: Any) -> Exchange:
     """A question as it begins."""
-    return Exchange(f"({words})", said=words, question_id=f"q{number}", **more)
+    return Exchange(f"({words})", message=words, question_id=f"q{number}", **more)
 
 
 def answered(words: str | Sequence[Part], number: int | str = 1, outcome: str = "complete") -> Exchange:
@@ -71,7 +71,7 @@ async def turn(
     outcome: str = "complete",
     files: Sequence[Attachment] = (),
     replaces: str | None = None,
-) -> Record:
+) -> History:
     """A whole turn."""
     record = await store.begin(user, conversation, asked(words, number), files, replaces=replaces)
     await store.end(record, answered(answer, number, outcome))
@@ -81,7 +81,15 @@ async def turn(
 async def said(store: SQLite, user: str, conversation: str) -> list[tuple[str, str, str]]:
     """What its user sees: their words, the answer, the outcome."""
     opened = await store.conversation(user, conversation, limit=1000)
-    return [] if opened is None else [(one.said, one.visible, one.outcome) for one in opened.exchanges]
+    return [] if opened is None else [(one.message, one.answer, one.outcome) for one in opened.exchanges]
+
+
+async def only(store: SQLite, user: str, conversation: str) -> Exchange:
+    """The only exchange of a conversation."""
+    found = await store.conversation(user, conversation)
+    assert found is not None
+    (exchange,) = found.exchanges
+    return exchange
 
 
 def fact(item_id: str, text: str, minute: int = 0, **more: Any) -> Item:

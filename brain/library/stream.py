@@ -13,7 +13,7 @@ from brain.errors import BrainError, Refused
 from brain.events import Error, Event, Limits, Resume, SpecialistError, SpecialistResult, SyntaxName, Thinking, Token
 from brain.markers.neutralize import BLOCK_BYTES
 from brain.markers.scanner import Scanner, Stop
-from brain.messages import Attachment, Call, Chunk, EmbeddingCheck, History, Message, renumbered, sniff
+from brain.messages import Attachment, Call, Chunk, EmbeddingCheck, History, Message, renumber, sniff
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options, Specialist
@@ -287,7 +287,7 @@ def _attachments(context: Mapping[str, Any]) -> tuple[Attachment, ...]:
         value = context.get(key) or ()
         items = [value] if isinstance(value, Mapping | Attachment | bytes | str) else value
         attachments += [_attachment(item, key) for item in items]
-    return renumbered(tuple(attachments), after=0)
+    return renumber(tuple(attachments), after=0)
 
 
 def _attachment(item: Any, key: str) -> Attachment:

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, SpecialistStart
 from brain.library.answer import Call, Callback, Callbacks, Metrics, Response, State, ThinkerRun
-from brain.messages import Attachment, ChatMessage, Source, chat_messages, renumbered
+from brain.messages import Attachment, ChatMessage, Source, chat_messages, renumber
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options
@@ -161,7 +161,7 @@ class Session:
             self._request,
             message=text,
             conversation_id=self.conversation_id,
-            attachments=renumbered(tuple(attachments), after=0),
+            attachments=renumber(tuple(attachments), after=0),
             now=datetime.now(ZoneInfo(self._request.time_zone)),
             source=source,
             memory=memory,

@@ -22,7 +22,7 @@ from brain.memory.quotes import UserMessage
 from brain.memory.recall import QuestionWords
 from brain.memory.summaries import Writer
 from brain.memory.user_view import UserMemory
-from brain.messages import Category, Exchange, Interaction, Item, Recalled
+from brain.messages import Category, Exchange, Interaction, Item, RecallResult
 from brain.models.embedder import Embedder, EmbeddingModel
 
 log = logging.getLogger("brain")
@@ -78,7 +78,7 @@ class Memory:
 
     async def recall(
         self, user: str, message: str, present: Collection[str] = (), rested: str | None = None
-    ) -> Recalled:
+    ) -> RecallResult:
         """What the memory has to a question; never fails, since a turn must not fail for it.
 
         Args:
@@ -86,24 +86,24 @@ class Memory:
             rested: the conversation that goes on with it behind a long rest, of which the model reads nothing else.
         """
         if self._tokens <= 0:
-            return Recalled()
+            return RecallResult()
         try:
             return await self._recalled(user, message[:QUESTION_LENGTH], present, rested)
         except StoreError as error:
             log.warning("memory: nothing could be recalled: %s", error)
-            return Recalled()
+            return RecallResult()
 
-    async def _recalled(self, user: str, message: str, present: Collection[str], rested: str | None) -> Recalled:
+    async def _recalled(self, user: str, message: str, present: Collection[str], rested: str | None) -> RecallResult:
         known = await self._known.of(user)
         if not known.recalls:
-            return Recalled()
+            return RecallResult()
         question = QuestionWords(message)
         found = await self._items.looked_up(user, message, question.words, ALL)
         first = await self._store.memory_of(user, rested) if rested is not None else None
         ranked = [item for item in recall.ranked(found, question) if first is None or item.id != first.id]
         relevant = ranked if first is None else [first, *ranked]
         items = recall.chosen(relevant, known.about, self._tokens, present)
-        return Recalled(recall.note(items, self._tokens), tuple(items), recall.sentence(items))
+        return RecallResult(recall.note(items, self._tokens), tuple(items), recall.sentence(items))
 
     async def _read_known(self, user: str) -> _Known:
         if not await self._store.items(user, limit=1) or not await self._store.recalls(user):
@@ -126,9 +126,9 @@ class Memory:
 
     def ended(self, user: str, conversation_id: str, exchange: Exchange) -> None:
         """A turn ended, and is kept: what was said is known at once."""
-        if exchange.said and exchange.asked is not None:
-            said, answer = exchange.said, exchange.visible
-            self._recent.add(user, Interaction(conversation_id, exchange.asked, said, answer, exchange.outside))
+        if exchange.message and exchange.started is not None:
+            said, answer = exchange.message, exchange.answer
+            self._recent.add(user, Interaction(conversation_id, exchange.started, said, answer, exchange.untrusted))
 
     def forgotten(self, user: str) -> None:
         """What was said by a user was changed in the store: it is read anew."""

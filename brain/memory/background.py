@@ -141,7 +141,7 @@ class Background:
         writes = self._model.is_language_model and is_quiet
         if writes and time.monotonic() < self._summaries_due - (SUMMARIES_AT_ONCE - 1) * SUMMARY_SECONDS:
             return False
-        for resting in await self._store.resting(self._now() - self._rest, 1, alone=writes):
+        for resting in await self._store.claim_idle(self._now() - self._rest, 1, alone=writes):
             return await self._summarise(resting, self._model if writes else None)
         return False
 
@@ -167,10 +167,10 @@ class Background:
             self._interrupted[about] += 1
             return False
         try:
-            await self._store.rested(resting, item)
+            await self._store.set_memory(resting, item)
         except BadRequest as problem:
             log.info("memory: no room for that of a conversation: %s", problem.message)
-            await self._store.rested(resting, None)
+            await self._store.set_memory(resting, None)
         self._written(resting.user)
         self.saved.set()
         del self._failures[about], self._interrupted[about]

@@ -150,13 +150,13 @@ class Recent:
 
 def _with(newest: Sequence[Interaction], one: Interaction) -> Sequence[Interaction]:
     """One more, unless it was read from the store in the same moment."""
-    others = [other for other in newest if (other.conversation_id, other.asked) != (one.conversation_id, one.asked)]
-    return sorted([one, *others], key=lambda interaction: interaction.asked, reverse=True)[:KEPT]
+    others = [other for other in newest if (other.conversation_id, other.started) != (one.conversation_id, one.started)]
+    return sorted([one, *others], key=lambda interaction: interaction.started, reverse=True)[:KEPT]
 
 
 def _short(interaction: Interaction) -> Interaction:
-    return replace(interaction, said=interaction.said[:TEXT_LENGTH], answer=interaction.answer[:TEXT_LENGTH])
+    return replace(interaction, message=interaction.message[:TEXT_LENGTH], answer=interaction.answer[:TEXT_LENGTH])
 
 
 def _size(newest: Sequence[Interaction]) -> int:
-    return sum(_OBJECT_BYTES + 4 * (len(one.said) + len(one.answer)) for one in newest)
+    return sum(_OBJECT_BYTES + 4 * (len(one.message) + len(one.answer)) for one in newest)

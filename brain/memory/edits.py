@@ -1,6 +1,6 @@
 """The user's own hand in the memory. Nothing is compared with what they said; they may change all of it."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from brain.errors import BadRequest
 from brain.memory.items import Items

@@ -4,15 +4,16 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
 from brain.memory import recall
 from brain.memory.recall import Found
 from brain.memory.terms import words
-from brain.messages import Category, Former, IdleConversation, Interaction, Item, Kind, Near
+from brain.messages import Category, FormerText, IdleConversation, Interaction, Item, Kind, Query
 from brain.models.embedder import Embedder
 
 
@@ -41,7 +42,7 @@ class MemoryStore(Protocol):
         self, user: str, words: str, *, kinds: Sequence[Kind], limit: int
     ) -> list[tuple[Item, float]]: ...
     async def by_meaning(
-        self, user: str, near: Near, *, kinds: Sequence[Kind], limit: int
+        self, user: str, query: Query, *, kinds: Sequence[Kind], limit: int
     ) -> list[tuple[Item, float]]: ...
     async def lacking(self, model: str, limit: int) -> list[tuple[str, Item]]: ...
     async def embed(self, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None: ...
@@ -49,8 +50,8 @@ class MemoryStore(Protocol):
     async def set_exam(self, name: str, result: str) -> None: ...
     async def recalls(self, user: str) -> bool: ...
     async def set_recalls(self, user: str, on: bool) -> None: ...
-    async def resting(self, before: datetime, limit: int, *, alone: bool = False) -> list[IdleConversation]: ...
-    async def rested(self, resting: IdleConversation, item: Item | None) -> None: ...
+    async def claim_idle(self, before: datetime, limit: int, *, alone: bool = False) -> list[IdleConversation]: ...
+    async def set_memory(self, one: IdleConversation, item: Item | None) -> None: ...
 
 
 FACTS: Sequence[Kind] = ("fact",)
@@ -153,6 +154,6 @@ class Items:
         """The same item with another text; what it said before is kept with it."""
         now = self.now()
         if text != item.text:
-            first, *later = *item.was, Former(item.text, now)
-            item = replace(item, was=(first, *later[-FORMER_MOST + 1 :]))
+            first, *later = *item.former, FormerText(item.text, now)
+            item = replace(item, former=(first, *later[-FORMER_MOST + 1 :]))
         return replace(item, text=text, updated=now, conversation_id=conversation_id, message_id=message_id)

@@ -60,7 +60,7 @@ async def memory_of(resting: IdleConversation, model: Writer | None, item_id: st
     earlier = resting.memory
     if not says_enough(resting):
         return earlier
-    exchanges = [exchange for exchange in resting.exchanges if exchange.said.strip()]
+    exchanges = [exchange for exchange in resting.exchanges if exchange.message.strip()]
     text = _extract(exchanges, earlier) if model is None else await _written(resting, exchanges, model)
     return Item(
         id=item_id,
@@ -69,19 +69,20 @@ async def memory_of(resting: IdleConversation, model: Writer | None, item_id: st
         created=earlier.created if earlier else now,
         updated=now,
         conversation_id=resting.conversation_id,
-        outside=(earlier is not None and earlier.outside) or any(exchange.outside for exchange in resting.exchanges),
+        untrusted=(earlier is not None and earlier.untrusted)
+        or any(exchange.untrusted for exchange in resting.exchanges),
     )
 
 
 def says_enough(resting: IdleConversation) -> bool:
     """Whether a conversation is worth a memory."""
-    return len({word for exchange in resting.exchanges for word in content(exchange.said)}) >= LEAST_WORDS
+    return len({word for exchange in resting.exchanges for word in content(exchange.message)}) >= LEAST_WORDS
 
 
 def _extract(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
     """The user's own words, the newest that there is room for; behind an earlier summary they are not called so."""
     opening = "" if earlier and earlier.is_summary else OWN_WORDS
-    quotes = [neutralize(_shortened(exchange.said, QUOTE_LENGTH)) for exchange in exchanges]
+    quotes = [neutralize(_shortened(exchange.message, QUOTE_LENGTH)) for exchange in exchanges]
     before = earlier.text.removeprefix(opening).split(BETWEEN) if earlier else []
     kept, room = list[str](), SUMMARY_LENGTH - len(opening)
     for quote in reversed([*before, *quotes]):
@@ -109,7 +110,7 @@ def _said(exchanges: Sequence[Exchange], room: int) -> list[tuple[str, str]]:
     """What user and assistant said, without calls and blocks: the newest that there is room for."""
     found = list[tuple[str, str]]()
     for exchange in reversed(exchanges):
-        pair = [("User", exchange.said), ("Assistant", exchange.visible)]
+        pair = [("User", exchange.message), ("Assistant", exchange.answer)]
         pair = [(who, _shortened(text, MESSAGE_LENGTH)) for who, text in pair if text.strip()]
         room -= sum(utf8_size(text) for _, text in pair)
         if room < 0 and found:

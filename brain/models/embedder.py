@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from brain.messages import EmbeddingCheck, Near
+from brain.messages import EmbeddingCheck, Query
 
 log = logging.getLogger("brain")
 
@@ -123,7 +123,7 @@ class Embedder:
             log.info("memory: the vectors of %s %s", self._model.name, result)
         return self.is_usable
 
-    async def embed_query(self, text: str) -> Near | None:
+    async def embed_query(self, text: str) -> Query | None:
         """Returns the embedding of a question; None when it does not come in time."""
         if not self.is_usable or self.check is None:
             return None
@@ -141,7 +141,7 @@ class Embedder:
         self._late = 0
         if vectors is None:
             self._pause("it gives no vectors")
-        return Near(self.check.key, vectors[0]) if vectors else None
+        return Query(self.check.key, vectors[0]) if vectors else None
 
     async def embed_texts(self, texts: Sequence[str]) -> list[list[float]] | None:
         """Returns an embedding of each text; None when the server makes none any more.

@@ -91,8 +91,8 @@ class ClientHistory:
             conversation_id,
             [self._build_exchange(draft) for draft in earlier],
             tuple(file for draft in earlier for file in draft.attachments),
-            begun=self._build_exchange(newest),
-            outside=any(message.role in ("assistant", "tool") for message in messages),  # their sources are unknown
+            question=self._build_exchange(newest),
+            untrusted=any(message.role in ("assistant", "tool") for message in messages),  # their sources are unknown
         )
         return request, history
 
@@ -100,7 +100,7 @@ class ClientHistory:
         files = [templates.attachments_note(draft.attachments)] if draft.attachments else []
         question = "\n\n".join(filter(None, [*files, neutralize(draft.question, self._tokens)]))
         own_words = draft.question if draft.is_from_user else ""
-        return Exchange(question, draft.parts, tuple(draft.before), tuple(draft.behind), said=own_words)
+        return Exchange(question, draft.parts, tuple(draft.before), tuple(draft.behind), message=own_words)
 
     def _add_instructions(self, text: str) -> None:
         """Instructions at the beginning join the system message; all others stay in their places."""

@@ -6,11 +6,13 @@ for several turns.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
+
 from brain.markers.neutralize import BLOCK_BYTES
-from brain.messages import Exchange, History, Record, Text
+from brain.messages import Exchange, History, Text
 from brain.prompts import transcript
 from brain.text import estimate_tokens, utf8_size
 
@@ -35,23 +37,22 @@ class Window:
     seconds: float = 3600.0
 
 
-def select_window(record: Record, question: Exchange, window: Window, context_tokens: int | None) -> History:
+def select_window(history: History, question: Exchange, window: Window, context_tokens: int | None) -> History:
     """Return the exchanges that fit beside the question, as the history that the turn continues."""
-    recent = _since_last_rest(record.exchanges, question.asked, window.seconds)
-    file_bytes = sum(min(utf8_size(file.text or ""), BLOCK_BYTES) for file in record.files)
+    recent = _since_last_rest(history.exchanges, question.started, window.seconds)
+    file_bytes = sum(min(utf8_size(file.text or ""), BLOCK_BYTES) for file in history.files)
     max_exchanges = (window.messages - 1) // 2
-    tokens = _history_share(window.tokens, context_tokens) - estimate_tokens(utf8_size(question.said) + file_bytes)
-    offset = record.count - len(recent)
+    tokens = _history_share(window.tokens, context_tokens) - estimate_tokens(utf8_size(question.message) + file_bytes)
+    offset = history.count - len(recent)
     selected = select_newest(recent, max_exchanges, tokens, offset)
     previous = select_newest(recent[:-1], max_exchanges, tokens, offset)
     has_moved = len(recent) - len(selected) > max(0, len(recent) - 1 - len(previous))
-    return History(
-        record.id,
-        selected,
-        tuple(record.attachments),
-        trimmed=record.count - len(selected) if has_moved else 0,
-        rested=bool(record.exchanges) and not recent,
-        begun=question,
+    return replace(
+        history,
+        exchanges=selected,
+        trimmed=history.count - len(selected) if has_moved else 0,
+        after_idle=bool(history.exchanges) and not recent,
+        question=question,
     )
 
 
@@ -81,7 +82,7 @@ def select_newest(
     tokens = max_tokens
     for exchange in reversed(exchanges[-max_exchanges:] if max_exchanges > 0 else ()):
         if count_tokens(exchange) > max_tokens:
-            exchange = replace(exchange, question=exchange.said, parts=[Text(exchange.visible, 1)], tokens=0)
+            exchange = replace(exchange, question=exchange.message, parts=[Text(exchange.answer, 1)], tokens=0)
         tokens -= count_tokens(exchange)
         if tokens < 0:
             break
@@ -95,7 +96,7 @@ def count_tokens(exchange: Exchange) -> int:
     """Return the tokens of an exchange: as the model server counted them, else estimated from its bytes."""
     if exchange.tokens:
         return exchange.tokens
-    instructions = sum(utf8_size(message.content) for message in (*exchange.before, *exchange.behind))
+    instructions = sum(utf8_size(message.content) for message in (*exchange.messages_before, *exchange.messages_after))
     answer = utf8_size(transcript.answer_text(exchange.parts))
     return estimate_tokens(utf8_size(exchange.question) + answer + instructions)
 
@@ -104,10 +105,10 @@ def _since_last_rest(exchanges: Sequence[Exchange], now: datetime | None, second
     """The exchanges after the last silence of so many seconds."""
     rest = timedelta(seconds=seconds)
     for n in range(len(exchanges), 0, -1):
-        ended = exchanges[n - 1].answered
+        ended = exchanges[n - 1].ended
         if now is not None and ended is not None and now - ended >= rest:
             return exchanges[n:]
-        now = exchanges[n - 1].asked
+        now = exchanges[n - 1].started
     return exchanges
 
 

@@ -98,7 +98,7 @@ def memory_line(item: Item, max_bytes: int) -> str:
     text = " ".join(strip_invisible(item.text).split())
     if len(text.encode()) > max_bytes:
         text = text.encode()[:max_bytes].decode(errors="ignore").rpartition(" ")[0] + " …"
-    strangers = ", in parts of strangers" if item.outside else ""
+    strangers = ", in parts of strangers" if item.untrusted else ""
     kind = "summary written by a model on" if item.is_summary else f"{item.kind} of"
     return f"{kind} {item.updated:%Y-%m-%d}{strangers}: {neutralize(json.dumps(text, ensure_ascii=False))}"
 

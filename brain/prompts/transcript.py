@@ -60,7 +60,7 @@ def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list
 def _exchange_messages(exchange: Exchange, resume: Resume) -> list[Message]:
     """A message of the user during the answer cuts the answer in two."""
     question = [Message("user", exchange.question)] if exchange.question else []
-    found = [*exchange.before, *question, *exchange.behind]
+    found = [*exchange.messages_before, *question, *exchange.messages_after]
     for is_steer, group in groupby(exchange.parts, key=lambda part: isinstance(part, Steer)):
         parts = list(group)
         if is_steer:
@@ -108,11 +108,11 @@ def neutralize_exchange(exchange: Exchange, tokens: ControlTokens) -> Exchange:
             return msgspec.structs.replace(part, block=clean(part.block))
         return Steer(clean(part.text), part.turn_pass) if isinstance(part, Steer) else part
 
-    return replace(
+    return msgspec.structs.replace(
         exchange,
         question=clean(exchange.question),
-        before=tuple(replace(message, content=clean(message.content)) for message in exchange.before),
-        behind=tuple(replace(message, content=clean(message.content)) for message in exchange.behind),
+        messages_before=tuple(replace(one, content=clean(one.content)) for one in exchange.messages_before),
+        messages_after=tuple(replace(one, content=clean(one.content)) for one in exchange.messages_after),
         parts=[clean_part(part) for part in exchange.parts],
     )
 

@@ -12,7 +12,7 @@ import anyio.lowlevel
 from brain.errors import BadRequest
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
-from brain.messages import Exchange, History, Recalled, TurnReport, new_conversation_id, new_turn_id
+from brain.messages import Exchange, History, RecallResult, TurnReport, new_conversation_id, new_turn_id
 from brain.models import AnyModel, ModelEntry, connect_models
 from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
@@ -143,7 +143,8 @@ class Engine:
         """
         model = self.model(ask.model)
         ask = narrowed(ask, self.settings.rights(ask.user))
-        question = held.begun if held is not None and held.begun is not None else Exchange("", said=ask.message)
+        question = held.question if held is not None else None
+        question = question or Exchange("", message=ask.message)
         conversation_id = ask.conversation_id or (new_conversation_id() if held is None else held.id)
         new = NewTurn(new_turn_id(), ask.user, conversation_id, ask.request_id, options, replayable)
         filing = None
@@ -152,9 +153,9 @@ class Engine:
         try:
             if held is None:
                 assert filing is not None
-                ask = replace(ask, attachments=filing.record.files)
-                held = context_window.select_window(filing.record, question, self._window, model.context_tokens)
-            held = replace(held, recalled=await self._recalled(ask, held))
+                ask = replace(ask, attachments=filing.history.files)
+                held = context_window.select_window(filing.history, question, self._window, model.context_tokens)
+            held.recalled = await self._recalled(ask, held)
             turn = self._turn(new.id, ask, held, model, filing)
         except BaseException:
             if filing is not None:
@@ -169,14 +170,14 @@ class Engine:
             turn, ask, wire, settled, replayable=replayable, unread_seconds=unread_seconds, options=options
         )
         if self.turns.relay is not None and (filing is not None or replayable):
-            self.turns.relay.add(run, new, None if filing is None else filing.record.key, turn.snapshot)
+            self.turns.relay.add(run, new, None if filing is None else filing.history.key, turn.snapshot)
         return run
 
     async def window(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
         """What a model reads of a conversation before its next question."""
-        record = await self.store.told(user, conversation_id, self._window.messages)
-        question = Exchange("", asked=_now())
-        return context_window.select_window(record, question, self._window, model.context_tokens).exchanges
+        history = await self.store.history(user, conversation_id, self._window.messages)
+        question = Exchange("", started=_now())
+        return context_window.select_window(history, question, self._window, model.context_tokens).exchanges
 
     async def delete(self, user: str, conversation_id: str) -> bool:
         """Deletes a conversation, everywhere; a turn of it is stopped. Whether there was one.
@@ -198,12 +199,12 @@ class Engine:
             raise BadRequest(message, code="unavailable", status=503)
         return deleted
 
-    async def _recalled(self, ask: TurnRequest, held: History) -> Recalled:
+    async def _recalled(self, ask: TurnRequest, held: History) -> RecallResult:
         """What the memory has to the question, but for what the model reads of it anyway."""
         if not ask.memory or ask.user is None:
-            return Recalled()
-        present = {name for one in held.exchanges for name in (*one.recalled, one.question_id)}
-        return await self.memory.recall(ask.user, ask.message, present, held.id if held.rested else None)
+            return RecallResult()
+        present = {name for one in held.exchanges for name in (*one.recalled_ids, one.question_id)}
+        return await self.memory.recall(ask.user, ask.message, present, held.id if held.after_idle else None)
 
     def _turn(
         self, turn_id: str, ask: TurnRequest, held: History, model: AnyModel, filing: ExchangeLease | None
@@ -245,11 +246,10 @@ class Engine:
 
 def _user_messages(held: History) -> list[UserMessage]:
     """What the user wrote in a conversation, as far as the model reads it, oldest first."""
-    exchanges = [*held.exchanges, *([held.begun] if held.begun is not None else ())]
     return [
-        UserMessage(text, exchange.question_id or None, exchange.asked)
-        for exchange in exchanges
-        for text in exchange.own_words
+        UserMessage(text, exchange.question_id or None, exchange.started)
+        for exchange in held.all_exchanges
+        for text in exchange.user_messages
         if text
     ]
 

@@ -1,67 +1,62 @@
-"""What comes in a copy of what was kept, made harmless: it looks like our own, but nothing says who wrote it."""
+"""Neutralize what an export holds: it looks like Brain's own, but nothing shows who wrote it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 import msgspec
 
-from brain.events import Thinking
+from brain.events import Notice
 from brain.markers.neutralize import neutralize
-from brain.messages import Annotation, AnswerDetails, Call, Exchange, Item, Message, Part, Steer, Text
+from brain.messages import Annotation, Call, Exchange, FormerText, Item, Message, Part, Steer, Text
 from brain.prompts import blocks, templates
 from brain.prompts.client_tools import callable_name
 from brain.text import strip_invisible
 from brain.turn.notices import Annotations
 
-TOLD_LENGTH = 10_000
-"""Characters of a notice, and of why an answer failed. Our own are far shorter."""
+NOTICE_LENGTH = 10_000
+"""Characters of a notice and of an error message; Brain's own are far shorter."""
 
 
 def exchange(one: Exchange) -> Exchange:
-    """An exchange of which a model reads what was said and found, and nothing that tells it what to do."""
-    return replace(
+    """An exchange without anything that instructs a model."""
+    return msgspec.structs.replace(
         one,
         question=neutralize(one.question),
-        before=_said(one.before),
-        behind=_said(one.behind),
+        messages_before=_without_instructions(one.messages_before),
+        messages_after=_without_instructions(one.messages_after),
         parts=[_part(part) for part in one.parts],
-        one_way=tuple(_call(part) for part in one.one_way),
+        automatic_calls=tuple(_call(part) for part in one.automatic_calls),
         tokens=0,
-        outside=True,
-        about=_about(one.about),
+        untrusted=True,
+        annotations=_annotations(one.annotations),
+        error=one.error and replace(one.error, message=_shorten(one.error.message)),
     )
 
 
 def item(one: Item) -> Item:
-    """A fact or a memory, with what it said before."""
-    was = tuple(replace(former, text=neutralize(strip_invisible(former.text))) for former in one.was)
-    return replace(one, text=neutralize(strip_invisible(one.text)), was=was)
+    """A fact or a memory, with its former texts."""
+    former = tuple(FormerText(neutralize(strip_invisible(former.text)), former.until) for former in one.former)
+    return msgspec.structs.replace(one, text=neutralize(strip_invisible(one.text)), former=former)
 
 
-def _said(some: Iterable[Message]) -> tuple[Message, ...]:
-    """What was said, without instructions."""
+def _without_instructions(some: Iterable[Message]) -> tuple[Message, ...]:
     return tuple(Message(one.role, neutralize(one.content)) for one in some if one.role != "system")
 
 
-def _about(about: AnswerDetails) -> AnswerDetails:
-    """How an answer came to be, with no more beside it than is kept of our own."""
-    failure = about.failure and replace(about.failure, message=_told(about.failure.message))
-    return replace(about, asides=_asides(about.asides), failure=failure)
-
-
-def _asides(some: Iterable[Annotation]) -> tuple[Annotation, ...]:
-    kept = Annotations()
-    for aside in some:
-        kept.parts_before = aside.place
-        if isinstance(aside.told, Thinking):
-            kept.add_thinking(aside.told.text, aside.at)
+def _annotations(some: Iterable[Annotation]) -> tuple[Annotation, ...]:
+    """No more of them than Brain's own answers have."""
+    copied = Annotations()
+    for one in some:
+        copied.parts_before = one.position
+        if one.code is None:
+            copied.add_thinking(one.text, one.offset)
         else:
-            kept.add_notice(replace(aside.told, text=_told(aside.told.text)))
-    return kept.snapshot()
+            copied.add_notice(Notice(one.code, _shorten(one.text)))
+    return copied.snapshot()
 
 
-def _told(text: str) -> str:
-    return strip_invisible(text)[:TOLD_LENGTH]
+def _shorten(text: str) -> str:
+    return strip_invisible(text)[:NOTICE_LENGTH]
 
 
 def _part(part: Part) -> Part:
@@ -79,7 +74,7 @@ def _call(part: Call) -> Call:
 
 
 def _block(name: str, part: Call) -> str:
-    """The block of a call, made anew of what stands in it."""
+    """The block of a call, built anew from its content."""
     if not part.block:
         return ""
     text = blocks.block_content(part.name, part.block, part.code is not None)

@@ -14,8 +14,8 @@ from brain.messages import (
     Call,
     ConversationPage,
     Exchange,
-    Record,
-    TakenAlong,
+    FileReference,
+    History,
     new_conversation_id,
     new_message_id,
 )
@@ -47,10 +47,10 @@ class Store(Protocol):
         files: Sequence[Attachment],
         *,
         replaces: str | None = None,
-        taken_along: Sequence[TakenAlong] = (),
+        references: Sequence[FileReference] = (),
         recent: int = 20,
         turn: NewTurn | None = None,
-    ) -> Record:
+    ) -> History:
         """Keeps a question, and holds its conversation for the turn that answers it.
 
         Raises:
@@ -59,10 +59,10 @@ class Store(Protocol):
             StoreError: when it cannot be kept.
         """
 
-    async def end(self, record: Record, exchange: Exchange) -> None:
+    async def end(self, history: History, exchange: Exchange) -> None:
         """Keeps what came of it, and lets the conversation go."""
 
-    async def drop(self, record: Record) -> None:
+    async def drop(self, history: History) -> None:
         """Takes the question back: its turn cannot begin."""
 
     async def conversation(
@@ -81,8 +81,8 @@ class ExchangeLease:
         kept: whether it was told how the turn ended.
     """
 
-    def __init__(self, store: Store, record: Record, *, replaces: bool = False) -> None:
-        self.record = record
+    def __init__(self, store: Store, history: History, *, replaces: bool = False) -> None:
+        self.history = history
         self.replaces = replaces
         self.kept = False
         self._store = store
@@ -90,14 +90,14 @@ class ExchangeLease:
     @property
     def key(self) -> Key:
         """Whose conversation it is."""
-        return self.record.user, self.record.id
+        return self.history.user, self.history.id
 
     async def keep(self, exchange: Exchange) -> str | None:
         """Keeps a turn that ended, however it did; what went wrong, in a sentence."""
         try:
-            await self._store.end(self.record, exchange)
+            await self._store.end(self.history, exchange)
         except StoreError as error:
-            log.error("conversation %s: an answer was not kept: %s", self.record.id, error)  # noqa: TRY400
+            log.error("conversation %s: an answer was not kept: %s", self.history.id, error)  # noqa: TRY400
             self.kept = True  # as far as it can be
             return error.message
         self.kept = True
@@ -106,9 +106,9 @@ class ExchangeLease:
     async def drop(self) -> None:
         """Takes the question back."""
         try:
-            await self._store.drop(self.record)
+            await self._store.drop(self.history)
         except StoreError as error:
-            log.error("conversation %s: a question was not taken back: %s", self.record.id, error)  # noqa: TRY400
+            log.error("conversation %s: a question was not taken back: %s", self.history.id, error)  # noqa: TRY400
 
 
 class Filings:
@@ -136,26 +136,25 @@ class Filings:
         question.source, question.question_id = ask.source, new_message_id()
 
         async def begun() -> ExchangeLease:
-            question.asked = datetime.now(UTC)
+            question.started = datetime.now(UTC)
             replaces = ask.replaces or (await self._answered_in_part((user, conversation_id), question))
-            record = await self._store.begin(
+            history = await self._store.begin(
                 user,
                 conversation_id,
                 question,
                 ask.attachments,
                 replaces=replaces,
-                taken_along=ask.taken_along,
+                references=ask.file_references,
                 recent=self._recent,
                 turn=turn,
             )
-            return ExchangeLease(self._store, record, replaces=replaces is not None)
+            return ExchangeLease(self._store, history, replaces=replaces is not None)
 
         try:
             filing = await self.alone(ask.user, conversation_id, begun, stops=ask.barge_in)
         except StoreError as error:
             log.error("a question could not be kept: %s", error)  # noqa: TRY400
             raise BadRequest(error.message, code="unavailable", status=503) from None
-        question.files = tuple(file.id for file in filing.record.files)
         return filing
 
     async def _answered_in_part(self, key: Key, question: Exchange) -> str | None:

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from brain.errors import StoreError
-from brain.store.quota import MIB
 from brain.store.schema import Strange, check, migrate
 
+MIB = 1024 * 1024
 FREE_BYTES_LEAST = 100 * MIB
 PATIENCE_SECONDS = 5.0
 
@@ -112,8 +112,11 @@ def for_writing(
     stack.callback(db.close)
     check(db)
     db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA foreign_keys = OFF")  # a table that is made anew is dropped without what refers to it
     with transaction(db):
         migrate(db)
+    db.execute("PRAGMA foreign_keys = ON")
+    with transaction(db):
         if alone is not None:
             alone(db)
     return db

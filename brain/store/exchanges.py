@@ -1,52 +1,59 @@
-"""Exchanges, and what fits them of the conversation in which they stand: counts, index, title."""
+"""Exchanges, and what follows from them for their conversation: counts, index, title."""
 
 import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from brain.messages import NOTE_OPENS, Attachment, Exchange
-from brain.store import answers, rows, search_terms
+from brain.messages import NOTE_OPENS, Attachment, Exchange, Source
+from brain.store import rows, search_terms
 from brain.store.schema import EXCHANGES
 from brain.text import strip_invisible
 
 TITLE_LENGTH = 60
 TITLE_LENGTH_MOST = 200
-"""Of one that its user gave."""
+"""Of a title that the user gave."""
+USED_SECONDS = 60
+"""How old the place of a conversation that is first in the list may be."""
+SHORT_BYTES = 2048
+SOURCES: Mapping[Source, int] = {"chat": 1, "voice": 2, "api": 4}
+"""The bits of a conversation's sources."""
+
+RUNS = f"e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES} AND e.outcome = ''"
+"""Whether an exchange `e` of a conversation `c` runs."""
 
 _NOTE = re.compile(rf"^{re.escape(NOTE_OPENS)}.*\n*", re.MULTILINE)
-_TEXTS = ("said", "question", "before", "behind", "parts", "about", "recalled", "files")
 
 
-def add(db: sqlite3.Connection, conversation: int, columns: Mapping[str, Any]) -> int:
-    """Adds an exchange behind the others of its conversation, which was last used when it was asked; its key."""
-    ((last,),) = db.execute(
-        "UPDATE conversation SET last = last + 1, updated = ? WHERE key = ? RETURNING last",
-        (columns["asked"], conversation),
-    ).fetchall()
+def add(
+    db: sqlite3.Connection, conversation: int, exchange: Exchange, files: Sequence[Attachment] = (), **columns: Any
+) -> int:
+    """Add an exchange to its conversation as the newest one; returns its key.
+
+    What a short question takes in bytes is counted with its answer.
+
+    Args:
+        files: those of the exchange.
+        columns: others than those of the exchange itself.
+    """
+    query = "UPDATE conversation SET last = last + 1, sources = sources | ? WHERE key = ? RETURNING last"
+    ((last,),) = db.execute(query, (SOURCES[exchange.source], conversation)).fetchall()
     key: int = conversation << EXCHANGES | last
-    insert(db, "exchange", {"key": key, "conversation": conversation, **columns})
+    added = rows.exchange_columns(exchange)
+    size = len(added["data"].encode()) + sum(len(file.data) for file in files)
+    insert(db, "exchange", {"key": key, **added, "bytes": size if size > SHORT_BYTES else 0, **columns})
     return key
 
 
-def asked_columns(question: Exchange, now: int) -> dict[str, Any]:
-    """What never changes of a question."""
-    return {
-        "said": question.said,
-        "source": question.source,
-        "question_id": question.question_id,
-        "asked": now if question.asked is None else rows.micros(question.asked),
-    }
-
-
-def update(db: sqlite3.Connection, key: int, columns: Mapping[str, Any]) -> None:
-    """Changes an exchange."""
-    assigned = ", ".join(f"{column} = ?" for column in columns)
-    db.execute(f"UPDATE exchange SET {assigned} WHERE key = ?", (*columns.values(), key))
+def write(db: sqlite3.Connection, key: int, exchange: Exchange, **columns: Any) -> None:
+    """Write an exchange in the place of what it was, with what it takes in bytes."""
+    changed = {**rows.exchange_columns(exchange), "bytes": size_of(db, key, exchange), **columns}
+    assigned = ", ".join(f"{column} = ?" for column in changed)
+    db.execute(f"UPDATE exchange SET {assigned} WHERE key = ?", (*changed.values(), key))
 
 
 def insert(db: sqlite3.Connection, table: str, columns: Mapping[str, Any]) -> int:
-    """Adds a row; its key."""
+    """Add a row; returns its key."""
     marks = ", ".join("?" * len(columns))
     added = db.execute(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", tuple(columns.values()))
     assert added.lastrowid is not None
@@ -54,135 +61,148 @@ def insert(db: sqlite3.Connection, table: str, columns: Mapping[str, Any]) -> in
 
 
 def add_file(db: sqlite3.Connection, conversation: int, exchange: int | None, file: Attachment) -> None:
-    """Adds a file; its exchange may come later."""
+    """Add a file; its exchange may come later."""
     columns = {"id": file.id, "size": len(file.data), "name": file.name, "type": file.type, "data": file.data}
     insert(db, "file", {"conversation": conversation, "exchange": exchange, **columns})
 
 
-def size_of(columns: Mapping[str, Any], files: Sequence[Attachment]) -> int:
-    """What an exchange takes that is added with these columns and files, in bytes."""
-    return sum(len(columns.get(column, "[]").encode()) for column in _TEXTS) + sum(len(file.data) for file in files)
+def size_of(db: sqlite3.Connection, key: int, exchange: Exchange) -> int:
+    """The bytes that an exchange takes with its files."""
+    size = len(rows.encode(exchange).encode())
+    if exchange.files:
+        ((files,),) = db.execute("SELECT coalesce(sum(size), 0) FROM file WHERE exchange = ?", (key,))
+        size += files
+    return size
 
 
-def measure(db: sqlite3.Connection, key: int) -> None:
-    """Counts what an exchange takes by now."""
-    texts = " + ".join(f"length(CAST({column} AS BLOB))" for column in _TEXTS)
-    db.execute(
-        f"UPDATE exchange SET bytes = {texts} "
-        "+ (SELECT coalesce(sum(size), 0) FROM file WHERE exchange = exchange.key) WHERE key = ?",
-        (key,),
-    )
+def read(db: sqlite3.Connection, key: int) -> Exchange:
+    """One exchange.
+
+    Raises:
+        Damaged: when it cannot be read.
+    """
+    row = db.execute(f"SELECT {rows.EXCHANGE} FROM exchange WHERE key = ?", (key,)).fetchone()
+    return rows.read_exchange(row)
 
 
-def untell(db: sqlite3.Connection, key: int) -> None:
-    """Takes what was recalled out of a question, which later turns read again, and out of what its user was told."""
-    ((question, about),) = db.execute("SELECT question, about FROM exchange WHERE key = ?", (key,))
-    untold = {"question": _NOTE.sub("", question, count=1), "recalled": "[]", "about": answers.untold(about)}
-    update(db, key, untold)
-    measure(db, key)
+def remove_recalled(exchange: Exchange) -> None:
+    """Remove what was recalled from a question, which later turns read again, and from what the user reads."""
+    exchange.question = _NOTE.sub("", exchange.question, count=1)
+    exchange.recalled_ids = ()
+    exchange.annotations = tuple(one for one in exchange.annotations if one.code != "recalled")
 
 
-def index(db: sqlite3.Connection, key: int, user: int | None = None) -> None:
-    """Has an exchange be found by what was said and answered.
+def index(db: sqlite3.Connection, key: int, exchange: Exchange, user: int) -> None:
+    """Let an exchange be found by the words of the message and the answer.
 
     Args:
-        user: who will find it, unless it is who has it now.
+        user: who will find it.
     """
-    ((said, parts),) = db.execute("SELECT said, parts FROM exchange WHERE key = ?", (key,))
-    user = user_of(db, key >> EXCHANGES) if user is None else user
-    terms = " ".join(search_terms.indexed(owner(user), text) for text in (said, answers.visible(parts)))
-    db.execute("DELETE FROM said WHERE rowid = ?", (key,))
-    db.execute("INSERT INTO said (rowid, words) VALUES (?, ?)", (key, terms))
+    terms = " ".join(search_terms.indexed(owner(user), text) for text in (exchange.message, exchange.answer))
+    db.execute("INSERT OR REPLACE INTO exchange_words (rowid, words) VALUES (?, ?)", (key, terms))
 
 
 def remove(db: sqlite3.Connection, key: int) -> None:
-    """Removes an exchange, and its conversation if it is the only one."""
+    """Remove an exchange, and its conversation if it is the only one."""
     conversation = key >> EXCHANGES
     db.execute("DELETE FROM exchange WHERE key = ?", (key,))
     if has_any(db, conversation):
+        count_sources(db, conversation)
         settle(db, conversation)
         use_as_dated(db, conversation)
-        entitle(db, conversation)
+        set_title(db, conversation)
     else:
         remove_all(db, conversation)
 
 
 def remove_all(db: sqlite3.Connection, conversation: int) -> None:
-    """Removes a conversation and all that was made of it. What its user stated stays, and loses where it was said."""
+    """Remove a conversation with its memories. Its facts stay, and no longer say where they come from."""
     remove_memories(db, conversation)
     db.execute("DELETE FROM conversation WHERE key = ?", (conversation,))
 
 
 def remove_memories(db: sqlite3.Connection, conversation: int) -> None:
-    """Removes what was made of a conversation."""
+    """Remove the memories of a conversation."""
     db.execute("DELETE FROM item WHERE conversation = ? AND kind = 'memory'", (conversation,))
     db.execute("DELETE FROM item WHERE key = (SELECT memory FROM conversation WHERE key = ?)", (conversation,))
 
 
 def has_any(db: sqlite3.Connection, conversation: int) -> bool:
-    """Whether a conversation has any exchange."""
+    """Whether a conversation has an exchange."""
     query = "SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? LIMIT 1"
     return db.execute(query, span(conversation)).fetchone() is not None
 
 
-def summarise(db: sqlite3.Connection, conversation: int, memory: int, upto: int) -> None:
-    """Notes that a memory sums up a conversation up to one of its exchanges, unless it has another memory."""
+def count_sources(db: sqlite3.Connection, conversation: int) -> None:
+    """Note how the messages that are left were sent."""
+    found = db.execute("SELECT DISTINCT source FROM exchange WHERE key BETWEEN ? AND ?", span(conversation)).fetchall()
+    bits = sum(SOURCES.get(source, 0) for (source,) in found)
+    db.execute("UPDATE conversation SET sources = ? WHERE key = ?", (bits, conversation))
+
+
+def set_summary(db: sqlite3.Connection, conversation: int, memory: int, last: int) -> None:
+    """Note that a memory sums up a conversation up to the exchange `last`, unless it has another memory."""
     query = "UPDATE conversation SET memory = ?, summarised_to = ? WHERE key = ? AND memory IS NULL"
-    db.execute(query, (memory, upto, conversation))
+    db.execute(query, (memory, last, conversation))
     settle(db, conversation)
 
 
 def settle(db: sqlite3.Connection, conversation: int) -> None:
-    """Notes when something last happened in a conversation, and whether its memory holds all of it."""
+    """Note when something last happened in a conversation, and whether its memory lacks an exchange."""
+    first, last = span(conversation)
     db.execute(
         "UPDATE conversation SET updated = "
-        "(SELECT coalesce(answered, asked) FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1), "
-        "unsummarised = EXISTS "
-        "(SELECT 1 FROM exchange WHERE conversation = conversation.key AND told = 1 AND key > summarised_to) "
-        "WHERE key = ?",
-        (*span(conversation), conversation),
+        "(SELECT coalesce(ended, started) FROM exchange WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1), "
+        "unsummarised = EXISTS (SELECT 1 FROM exchange "
+        "WHERE key BETWEEN max(?1, summarised_to + 1) AND ?2 AND in_history = 1) WHERE key = ?3",
+        (first, last, conversation),
     )
 
 
 def use(db: sqlite3.Connection, conversation: int) -> None:
-    """Puts a conversation on top of its user's list, also where a clock that was ahead has used others."""
+    """Put a conversation first in its user's list; also where a clock that was ahead has used others.
+
+    Where it is first already, its place is not written with every turn.
+    """
     db.execute(
-        "UPDATE conversation SET used = max(updated, 1 + coalesce((SELECT used FROM conversation o WHERE "
-        "o.user = conversation.user AND o.key <> conversation.key ORDER BY o.used DESC LIMIT 1), 0)) WHERE key = ?",
-        (conversation,),
+        "UPDATE conversation SET used = max(updated, 1 + newest.used) FROM (SELECT key, used FROM conversation "
+        "WHERE user = (SELECT user FROM conversation WHERE key = ?1) ORDER BY used DESC, key DESC LIMIT 1) newest "
+        "WHERE conversation.key = ?1 AND (newest.key <> ?1 OR conversation.used < updated - ?2)",
+        (conversation, USED_SECONDS * rows.SECOND),
     )
 
 
 def use_as_dated(db: sqlite3.Connection, conversation: int) -> None:
-    """Puts a conversation where it belongs by the time when it was last used."""
+    """Put a conversation into its user's list by the time of its last use."""
     db.execute("UPDATE conversation SET used = updated WHERE key = ?", (conversation,))
 
 
-def entitle(db: sqlite3.Connection, conversation: int) -> None:
-    """Calls a conversation by its first words, or by the files that came without, unless its user named it."""
-    query = "SELECT key, substr(said, 1, ?) FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key LIMIT 1"
-    ((first, said),) = db.execute(query, (4 * TITLE_LENGTH, *span(conversation)))
-    files = db.execute("SELECT name FROM file WHERE exchange = ? ORDER BY id", (first,)).fetchall()
-    title = title_of(said) or title_of(" ".join(name for (name,) in files))
-    row = db.execute("SELECT title FROM conversation WHERE key = ? AND NOT named AND title <> ?", (conversation, title))
-    former = row.fetchone()
-    if former == ("",) and title_of(said):  # found by its first exchange, whose words these are
-        db.execute("UPDATE conversation SET title = ? WHERE key = ?", (title, conversation))
-    elif former is not None:
-        name(db, conversation, title)
+def set_title(db: sqlite3.Connection, conversation: int) -> None:
+    """Make the first words, or the names of the files that came without words, the title, unless the user gave one."""
+    query = f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key LIMIT 1"
+    (row,) = db.execute(query, span(conversation)).fetchall()
+    for exchange in rows.readable(rows.read_exchange, [row]):
+        files = db.execute("SELECT name FROM file WHERE exchange = ? ORDER BY id", (row[0],)).fetchall()
+        title = title_of(exchange.message) or title_of(" ".join(name for (name,) in files))
+        query = "SELECT title FROM conversation WHERE key = ? AND NOT named AND title <> ?"
+        former = db.execute(query, (conversation, title)).fetchone()
+        if former == ("",) and title_of(exchange.message):  # found by its first exchange, which has these words
+            db.execute("UPDATE conversation SET title = ? WHERE key = ?", (title, conversation))
+        elif former is not None:
+            rename(db, conversation, title)
 
 
-def name(db: sqlite3.Connection, conversation: int, title: str, user: int | None = None) -> None:
-    """Gives a conversation a title, of one line, by which it is found, too.
+def rename(db: sqlite3.Connection, conversation: int, title: str, user: int | None = None) -> None:
+    """Give a conversation a title, of one line, by which it is found, too.
 
     Args:
-        user: as for `index`.
+        user: who will find it; its user, when left out.
     """
     line = " ".join(strip_invisible(title).split())[:TITLE_LENGTH_MOST]
     terms = search_terms.indexed(owner(user_of(db, conversation) if user is None else user), line)
     db.execute("UPDATE conversation SET title = ? WHERE key = ?", (line, conversation))
-    db.execute("DELETE FROM said WHERE rowid = ?", (conversation << EXCHANGES,))
-    db.execute("INSERT INTO said (rowid, words) VALUES (?, ?)", (conversation << EXCHANGES, terms))
+    key = conversation << EXCHANGES
+    db.execute("INSERT OR REPLACE INTO exchange_words (rowid, words) VALUES (?, ?)", (key, terms))
 
 
 def title_of(text: str) -> str:
@@ -194,27 +214,29 @@ def title_of(text: str) -> str:
     return f"{whole if space else line[: TITLE_LENGTH - 1]}…"
 
 
-def told(db: sqlite3.Connection, conversation: int, after: int, before: int, most: int) -> Sequence[tuple[Any, ...]]:
-    """The rows of the newest exchanges between two keys that later turns are told of, oldest first."""
+def history_rows(
+    db: sqlite3.Connection, conversation: int, after: int, before: int, most: int
+) -> Sequence[tuple[Any, ...]]:
+    """The rows of the newest exchanges between two keys that later turns read, oldest first."""
+    first, last = span(conversation)
     newest = db.execute(
-        f"SELECT {rows.EXCHANGE} FROM exchange WHERE conversation = ? AND told = 1 AND key > ? AND key < ? "
-        "ORDER BY key DESC LIMIT ?",
-        (conversation, after, before, most),
+        f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? AND in_history = 1 ORDER BY key DESC LIMIT ?",
+        (max(first, after + 1), min(last, before - 1), most),
     ).fetchall()
     return newest[::-1]
 
 
 def owner(user: int) -> str:
-    """What stands before each word of a user's conversations in the index."""
+    """What the words of a user's conversations begin with in the index."""
     return f"{user}q"
 
 
 def user_of(db: sqlite3.Connection, conversation: int) -> int:
-    """Whose it is."""
+    """The user of a conversation."""
     ((user,),) = db.execute("SELECT user FROM conversation WHERE key = ?", (conversation,))
     return int(user)
 
 
 def span(conversation: int) -> tuple[int, int]:
-    """The keys between which its exchanges are."""
+    """The first and the last key that an exchange of a conversation may have."""
     return (conversation << EXCHANGES) + 1, ((conversation + 1) << EXCHANGES) - 1

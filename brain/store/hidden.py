@@ -101,8 +101,11 @@ def remove_some(db: sqlite3.Connection, user: int) -> bool:
 def _removed(db: sqlite3.Connection, user: int) -> Iterator[int]:
     """Removes a hidden user in small pieces, and says how much each counts."""
     while (row := db.execute("SELECT key FROM conversation WHERE user = ? LIMIT 1", (user,)).fetchone()) is not None:
-        for table, size in (("exchange", "bytes"), ("file", "size")):
-            query = f"SELECT key, {size} FROM {table} WHERE conversation = ? LIMIT ?"
+        queries = {
+            "exchange": "SELECT key, bytes FROM exchange WHERE key BETWEEN ?1 << 32 AND (?1 + 1) << 32 LIMIT ?2",
+            "file": "SELECT key, size FROM file WHERE conversation = ? LIMIT ?",
+        }
+        for table, query in queries.items():
             while found := db.execute(query, (row[0], REMOVED_ROWS)).fetchall():
                 for key, taken in found:
                     db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))

@@ -1,4 +1,4 @@
-"""Conversations that rest, and the memories that are made of them."""
+"""Idle conversations, and the memories that are made of them."""
 
 import sqlite3
 
@@ -7,59 +7,49 @@ from brain.store import exchanges, items, rows
 from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 
-TAKEN_MOST = 40
-"""Exchanges that a memory is made of at once, the newest ones."""
+EXCHANGES_MOST = 40
+"""The newest exchanges, of which a memory is made."""
 CLAIM = 300 * SECOND
-"""How long a conversation is left to who asked for it first."""
+"""How long a conversation is left to the first process that asked for it."""
 
 
-def resting(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: bool) -> list[IdleConversation]:
-    """Conversations in which nothing happened since `before`, and of which a memory is to be made; each is claimed.
+def claim(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: bool) -> list[IdleConversation]:
+    """Claim conversations in which nothing happened since `before`, and whose memories lack an exchange.
 
     The newest come first: after an import, hundreds of old ones wait.
 
     Args:
         alone: whether there are none while a turn runs, in whatever process.
     """
-    which = "" if alone else "conversation = c.key AND"
+    runs = "e.outcome = ''" if alone else exchanges.RUNS
     found = db.execute(
         "SELECT c.key, c.user, u.name, c.id, c.title, c.summarised_to, c.memory "
         "FROM conversation c JOIN user u ON u.key = c.user "
         "WHERE c.unsummarised = 1 AND u.hidden = 0 AND c.updated < ? AND c.claimed <= ? AND NOT EXISTS "
-        f"(SELECT 1 FROM exchange WHERE {which} outcome = '' AND until > ?) "
+        f"(SELECT 1 FROM exchange e INDEXED BY exchange_running WHERE {runs} AND e.until > ?) "
         "ORDER BY c.updated DESC, c.key DESC LIMIT ?",
         (before, now, now, limit),
     ).fetchall()
     db.executemany("UPDATE conversation SET claimed = ? WHERE key = ?", [(now + CLAIM, row[0]) for row in found])
-    return [_resting(db, *row) for row in found]
+    claimed = list[IdleConversation]()
+    for key, number, user, conversation_id, title, summarised_to, memory in found:
+        newest = exchanges.history_rows(db, key, summarised_to, exchanges.span(key)[1] + 1, EXCHANGES_MOST)
+        earlier = next((item for _, item in items.of_keys(db, number, [] if memory is None else [memory])), None)
+        read = list(rows.readable(rows.read_exchange, newest))
+        claimed.append(IdleConversation(user, conversation_id, title, read, earlier, newest[-1][0]))
+    return claimed
 
 
-def rested(db: sqlite3.Connection, resting: IdleConversation, item: Item | None) -> None:
-    """Notes what was made of a conversation, unless that was deleted; a memory takes the place of the earlier one."""
-    conversation = resting.upto >> EXCHANGES
+def set_memory(db: sqlite3.Connection, idle: IdleConversation, item: Item | None) -> None:
+    """Note what was made of a conversation, unless that was deleted; a memory replaces the earlier one."""
+    conversation = idle.last_key >> EXCHANGES
     query = "SELECT c.memory FROM conversation c JOIN user u ON u.key = c.user WHERE c.key = ? AND u.name = ?"
-    row = db.execute(query, (conversation, resting.user)).fetchone()
+    row = db.execute(query, (conversation, idle.user)).fetchone()
     if row is None:
         return
     if item is not None:
-        memory = items.put(db, resting.user, item)
+        memory = items.put(db, idle.user, item)
         db.execute("UPDATE conversation SET memory = ? WHERE key = ?", (memory, conversation))
         db.execute("DELETE FROM item WHERE key = ? AND key <> ?", (row[0], memory))
-    db.execute("UPDATE conversation SET summarised_to = ?, claimed = 0 WHERE key = ?", (resting.upto, conversation))
+    db.execute("UPDATE conversation SET summarised_to = ?, claimed = 0 WHERE key = ?", (idle.last_key, conversation))
     exchanges.settle(db, conversation)
-
-
-def _resting(
-    db: sqlite3.Connection,
-    key: int,
-    number: int,
-    user: str,
-    conversation_id: str,
-    title: str,
-    summarised_to: int,
-    memory: int | None,
-) -> IdleConversation:
-    newest = exchanges.told(db, key, summarised_to, exchanges.span(key)[1], TAKEN_MOST)
-    earlier = next((item for _, item in items.of_keys(db, number, [] if memory is None else [memory])), None)
-    said = list(rows.readable(rows.exchange_of, newest))
-    return IdleConversation(user, conversation_id, title, said, earlier, newest[-1][0])

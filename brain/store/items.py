@@ -9,8 +9,7 @@ from typing import Any
 
 from brain.errors import BadRequest
 from brain.messages import Category, Item, Kind
-from brain.store import exchanges, quota, rows, search_terms, turns
-from brain.store.conversations import known
+from brain.store import exchanges, rows, search_terms, users
 
 KINDS: Sequence[Kind] = ("fact", "memory")
 RANKED_MOST = 200
@@ -46,7 +45,7 @@ def listed(
     Raises:
         BadRequest: when there is no item `before`.
     """
-    number = known(db, user)
+    number = users.find(db, user)
     if number is None:
         return []
     if text:
@@ -63,24 +62,24 @@ def listed(
     found = db.execute(
         f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE {clauses} {_NEWEST}", (number, *page, *given.values())
     )
-    return list(islice(rows.readable(rows.item_of, found), limit))
+    return list(islice(rows.readable(rows.read_item, found), limit))
 
 
 def one(db: sqlite3.Connection, user: str, item_id: str) -> Item | None:
     """The item of this id."""
     row = db.execute(
-        f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND i.id = ?", (known(db, user), item_id)
+        f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND i.id = ?", (users.find(db, user), item_id)
     ).fetchone()
-    return None if row is None else rows.item_of(row)
+    return None if row is None else rows.read_item(row)
 
 
 def memory_of(db: sqlite3.Connection, user: str, conversation_id: str) -> Item | None:
     """What sums up a conversation."""
-    number = known(db, user)
+    number = users.find(db, user)
     which = "(SELECT memory FROM conversation WHERE user = ? AND id = ?)"
     query = f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND i.key = {which}"
     row = db.execute(query, (number, number, conversation_id)).fetchone()
-    return None if row is None else rows.item_of(row)
+    return None if row is None else rows.read_item(row)
 
 
 def put(db: sqlite3.Connection, user: str, item: Item) -> int:
@@ -89,9 +88,9 @@ def put(db: sqlite3.Connection, user: str, item: Item) -> int:
     Raises:
         BadRequest: `too_large`, when the user keeps too much.
     """
-    number = turns.user_key(db, user)
+    number = users.add(db, user)
     key, conversation = write(db, number, number, item)
-    quota.claim(db, number, "text", conversation=conversation)
+    users.check_quota(db, number, "text", conversation=conversation)
     return key
 
 
@@ -102,8 +101,9 @@ def write(db: sqlite3.Connection, user: int, target: int, item: Item) -> tuple[i
         target: who will find it by its words.
     """
     found = db.execute(
-        "SELECT c.key, e.key FROM conversation c LEFT JOIN exchange e ON e.conversation = c.key AND e.question_id = ? "
-        "WHERE c.user IN (?, ?) AND c.id = ? ORDER BY c.user <> ? LIMIT 1",
+        "SELECT c.key, (SELECT e.key FROM exchange e WHERE e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
+        "AND e.question_id = ? ORDER BY e.key DESC LIMIT 1) "
+        "FROM conversation c WHERE c.user IN (?, ?) AND c.id = ? ORDER BY c.user <> ? LIMIT 1",
         (item.message_id, user, target, item.conversation_id, user),
     ).fetchone()
     conversation, exchange = (None, None) if found is None else found
@@ -116,27 +116,24 @@ def write(db: sqlite3.Connection, user: int, target: int, item: Item) -> tuple[i
         tuple(columns.values()),
     ).fetchall()
     terms = search_terms.indexed(owner(target, item.kind), item.text)
-    db.execute("DELETE FROM stated WHERE rowid = ?", (key,))
-    db.execute("INSERT INTO stated (rowid, words) VALUES (?, ?)", (key, terms))
+    db.execute("INSERT OR REPLACE INTO item_words (rowid, words) VALUES (?, ?)", (key, terms))
     return int(key), conversation
 
 
 def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
-    """Removes an item, and where models were told of it; whether there was one."""
-    number = known(db, user)
-    _untell(db, number, item_id)
-    return db.execute("DELETE FROM item WHERE user = ? AND id = ?", (number, item_id)).rowcount > 0
-
-
-def _untell(db: sqlite3.Connection, user: int | None, item_id: str) -> None:
-    """Takes the note out of the questions for which the item was recalled: later turns would read it again."""
-    told = db.execute(
-        "SELECT e.key FROM conversation c JOIN exchange e ON e.conversation = c.key "
-        "WHERE c.user = ? AND e.recalled <> '[]' AND instr(e.recalled, ?)",
-        (user, rows.encoded(item_id)),
+    """Remove an item, also from the questions for which it was recalled; whether there was one."""
+    number = users.find(db, user)
+    recalled = db.execute(
+        "SELECT e.key, e.data FROM conversation c JOIN exchange e INDEXED BY exchange_recalled "
+        "ON e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
+        "WHERE c.user = ? AND e.recalled_ids <> '[]' AND instr(e.recalled_ids, ?)",
+        (number, rows.encode(item_id)),
     ).fetchall()
-    for (key,) in told:
-        exchanges.untell(db, key)
+    for row in recalled:
+        for exchange in rows.readable(rows.read_exchange, [row]):
+            exchanges.remove_recalled(exchange)  # later turns would read it again
+            exchanges.write(db, row[0], exchange)
+    return db.execute("DELETE FROM item WHERE user = ? AND id = ?", (number, item_id)).rowcount > 0
 
 
 def by_words(
@@ -147,7 +144,7 @@ def by_words(
     FTS5's own `bm25` would count the items of all users, and takes words for worthless that stand in most of a few.
     The rarest words come first. Once they have found enough items, more frequent ones only add to the scores of these.
     """
-    number = known(db, user)
+    number = users.find(db, user)
     if number is None:
         return []
     counted = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?)"
@@ -197,7 +194,7 @@ def _rarest(db: sqlite3.Connection, owners: Sequence[str], found: Sequence[str])
 
 def _count(db: sqlite3.Connection, query: str) -> int:
     """In how many items a word stands, up to a bound."""
-    counted = "SELECT count(*) FROM (SELECT 1 FROM stated WHERE stated MATCH ? LIMIT ?)"
+    counted = "SELECT count(*) FROM (SELECT 1 FROM item_words WHERE item_words MATCH ? LIMIT ?)"
     ((count,),) = db.execute(counted, (query, 2 * HITS_MOST))
     return int(count)
 
@@ -208,9 +205,9 @@ def _hits(db: sqlite3.Connection, visible_to: int | None, query: str) -> frozens
     Args:
         visible_to: whose they must be, too; None where nothing is hidden under these terms.
     """
-    visible = "" if visible_to is None else "AND (SELECT user FROM item WHERE key = stated.rowid) = ? "
+    visible = "" if visible_to is None else "AND (SELECT user FROM item WHERE key = item_words.rowid) = ? "
     given = (query, HITS_MOST) if visible_to is None else (query, visible_to, HITS_MOST)
-    newest = f"SELECT rowid FROM stated WHERE stated MATCH ? {visible}ORDER BY rowid DESC LIMIT ?"
+    newest = f"SELECT rowid FROM item_words WHERE item_words MATCH ? {visible}ORDER BY rowid DESC LIMIT ?"
     ((keys,),) = db.execute(f"SELECT group_concat(rowid) FROM ({newest})", given)
     return frozenset(map(int, keys.split(","))) if keys else frozenset()
 
@@ -224,7 +221,7 @@ def of_keys(db: sqlite3.Connection, user: int, keys: Sequence[int]) -> Iterator[
 
 
 def _keyed(row: Sequence[Any]) -> tuple[int, Item]:
-    return row[0], rows.item_of(row[1:])
+    return row[0], rows.read_item(row[1:])
 
 
 def owner(user: int, kind: Kind) -> str:

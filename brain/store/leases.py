@@ -1,4 +1,4 @@
-"""The turns of this process that run: it says so every few seconds."""
+"""The leases of the turns that run in this process, prolonged every few seconds."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from brain.errors import StoreError
-from brain.messages import Record
+from brain.messages import History
 from brain.store import turns
 from brain.store.connection import Database
 from brain.store.turns import Lease
@@ -18,14 +18,14 @@ log = logging.getLogger("brain")
 
 
 class Leases:
-    """Those of one store.
+    """The leases of one store.
 
     Args:
         now: microseconds since 1970.
 
     Attributes:
-        owner: a name of this process that no other one has.
-        keys: of the exchanges that run.
+        owner: a name of this process that no other process has.
+        keys: those of the exchanges that run.
     """
 
     def __init__(self, database: Database, now: Callable[[], int]) -> None:
@@ -36,19 +36,19 @@ class Leases:
 
     @property
     def lease(self) -> Lease:
-        """One that begins now."""
+        """A lease that begins now."""
         return Lease(self.owner, self._now(), frozenset(self.keys))
 
-    def hold(self, record: Record) -> None:
-        """A turn began."""
-        self.keys.add(record.key)
+    def hold(self, history: History) -> None:
+        """Prolong the lease of a turn that began."""
+        self.keys.add(history.key)
 
-    def let_go(self, record: Record) -> None:
-        """It ended."""
-        self.keys.discard(record.key)
+    def release(self, history: History) -> None:
+        """The turn ended."""
+        self.keys.discard(history.key)
 
-    async def prolong_for_ever(self) -> None:
-        """Says of all that they still run."""
+    async def prolong_forever(self) -> None:
+        """Prolong the leases until cancelled."""
         while True:
             await asyncio.sleep(PROLONG_SECONDS)
             try:

@@ -1,6 +1,6 @@
-"""Exchanges and items as rows, and back. Times are whole microseconds since 1970, in UTC.
+"""Exchanges and items as rows, and back. Times are microseconds since 1970, in UTC.
 
-A row that is damaged is an error for who asks for it alone; where others stand beside it, they are read without it.
+A damaged row is an error when it alone is asked for; among others, it is left out.
 """
 
 import logging
@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from brain.errors import StoreError
-from brain.messages import Exchange, Former, Item, Message
-from brain.store import answers
+from brain.messages import Exchange, FormerText, Item
 
 log = logging.getLogger("brain")
 
@@ -20,13 +19,13 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 SECOND = 1_000_000
 LATEST = (datetime(2200, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND - 1
-"""No clock that is right tells a later time, nor one before `EPOCH`."""
+"""No correct clock shows a later time, or one before `EPOCH`."""
 
 T = TypeVar("T")
 
 
 class Damaged(StoreError):
-    """A row that cannot be read: its table and key, and nothing of what stands in it."""
+    """A row that cannot be read; names its table and key, and nothing of its content."""
 
     def __init__(self, row: str) -> None:
         super().__init__("What is kept is damaged.", row)
@@ -34,7 +33,7 @@ class Damaged(StoreError):
 
 
 def readable(made: Callable[[Any], T], found: Iterable[Any]) -> Iterator[T]:
-    """What is made of rows. One that is damaged is left out, and the log says which."""
+    """What `made` makes of each row, without damaged ones, which are logged."""
     for row in found:
         try:
             yield made(row)
@@ -43,154 +42,99 @@ def readable(made: Callable[[Any], T], found: Iterable[Any]) -> Iterator[T]:
 
 
 _encode = msgspec.json.Encoder().encode
-_messages = msgspec.json.Decoder(tuple[Message, ...]).decode
-_ids = msgspec.json.Decoder(tuple[int, ...]).decode
-_names = msgspec.json.Decoder(tuple[str, ...]).decode
-_formers = msgspec.json.Decoder(tuple[Former, ...]).decode
+_decode_exchange = msgspec.json.Decoder(Exchange).decode
+_decode_former = msgspec.json.Decoder(tuple[FormerText, ...]).decode
 
-EXCHANGE = (
-    "key, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, outside, said, "
-    "question, before, behind, parts, about"
-)
-QUESTION_ID = 5
-ITEM = "i.id, i.kind, i.text, i.created, i.updated, i.category, i.mutable, c.id, e.question_id, i.outside, i.was"
+EXCHANGE = "key, data"
+ITEM = "i.id, i.kind, i.text, i.created, i.updated, i.category, i.mutable, c.id, e.question_id, i.untrusted, i.former"
 ITEMS = "item i LEFT JOIN conversation c ON c.key = i.conversation LEFT JOIN exchange e ON e.key = i.exchange"
 
 
 def micros(moment: datetime) -> int:
-    """A time as it is kept."""
+    """A time as a column has it."""
     return (moment - EPOCH) // MICROSECOND
 
 
-def moment(kept: int) -> datetime:
-    """A time that was kept; the nearest that a clock tells."""
-    return EPOCH + timedelta(microseconds=min(max(kept, 0), LATEST))
+def moment(micros: int) -> datetime:
+    """The time in a column; for one that no clock shows, the nearest that a clock may show."""
+    return EPOCH + timedelta(microseconds=min(max(micros, 0), LATEST))
 
 
-def encoded(value: Any) -> str:
+def encode(value: Any) -> str:
     """A value as JSON."""
     return _encode(value).decode()
 
 
-def question_columns(exchange: Exchange) -> dict[str, Any]:
-    """What can change of a question until its answer ends."""
+def exchange_columns(exchange: Exchange) -> dict[str, Any]:
+    """The columns of an exchange except what its turn holds and what it takes in bytes."""
+    assert exchange.started is not None
     return {
-        "question": exchange.question,
-        "before": encoded(exchange.before),
-        "behind": encoded(exchange.behind),
-        "recalled": encoded(exchange.recalled),
-    }
-
-
-def answer_columns(exchange: Exchange, now: int) -> dict[str, Any]:
-    """What the end of an answer brings."""
-    return {
-        "answered": now if exchange.answered is None else micros(exchange.answered),
-        "answer_id": exchange.answer_id,
+        "started": micros(exchange.started),
+        "ended": None if exchange.ended is None else micros(exchange.ended),
         "outcome": exchange.outcome,
-        "model": exchange.model,
-        "tokens": exchange.tokens,
-        "outside": exchange.outside,
-        **texts_of_answer(exchange),
-        "told": is_told(exchange),
-        "messages": messages_in(exchange),
+        "source": exchange.source,
+        "question_id": exchange.question_id,
+        "answer_id": exchange.answer_id,
+        "recalled_ids": encode(exchange.recalled_ids),
+        "in_history": is_in_history(exchange),
+        "messages": bool(exchange.question or exchange.message) + bool(exchange.parts),
+        "data": encode(exchange),
     }
 
 
-def texts_of_answer(exchange: Exchange) -> dict[str, str]:
-    """What was answered, as far as it came, and how it came to be."""
-    return {"parts": encoded(answers.rows_of(exchange)), "about": encoded(answers.about_row(exchange.about))}
+def is_in_history(exchange: Exchange) -> bool:
+    """Whether later turns read it; an exchange that failed without an answer is only for its user."""
+    return exchange.outcome != "" and (bool(exchange.parts) or exchange.outcome == "cancelled")
 
 
-def is_told(exchange: Exchange) -> bool:
-    """Whether later turns are told of it: an exchange that failed before anything was said is for its user alone."""
-    return bool(exchange.parts) or exchange.outcome == "cancelled"
-
-
-def messages_in(exchange: Exchange) -> int:
-    """How many messages it is: that of the user, unless nobody asked, and the answer if there is any."""
-    return bool(exchange.question or exchange.said) + bool(exchange.parts)
-
-
-def exchange_of(row: Sequence[Any]) -> Exchange:
+def read_exchange(row: Sequence[Any]) -> Exchange:
     """The exchange of a row of `EXCHANGE`.
 
     Raises:
         Damaged: when it cannot be read.
     """
-    return _made("exchange", _exchange_of, row)
-
-
-def _made(table: str, make: Callable[[Sequence[Any]], T], row: Sequence[Any]) -> T:
     try:
-        return make(row)
+        return _decode_exchange(row[1])
     except msgspec.MsgspecError:
-        raise Damaged(f"{table} {row[0]}") from None
-
-
-def _exchange_of(row: Sequence[Any]) -> Exchange:
-    _, asked, answered, outcome, source, question_id, answer_id, model, tokens, files, recalled, outside, *texts = row
-    said, question, before, behind, answer, about = texts
-    one_way, parts = answers.parts_of(answers.read_parts(answer))
-    return Exchange(
-        question=question,
-        parts=parts,
-        one_way=one_way,
-        before=_messages(before),
-        behind=_messages(behind),
-        answer_id=answer_id,
-        question_id=question_id,
-        said=said,
-        files=_ids(files),
-        source=source,
-        asked=moment(asked),
-        answered=None if answered is None else moment(answered),
-        outcome=outcome,
-        model=model,
-        tokens=tokens,
-        recalled=_names(recalled),
-        outside=bool(outside),
-        about=answers.about_of(answers.read_about(about)),
-    )
+        raise Damaged(f"exchange {row[0]}") from None
 
 
 def item_columns(item: Item) -> dict[str, Any]:
-    """An item without its user, and without where it was said."""
-    texts = {"text": item.text, "was": encoded(item.was)}
+    """The columns of an item except its user and the message that it quotes."""
+    texts = {"text": item.text, "former": encode(item.former)}
     return {
         **texts,
         "id": item.id,
         "kind": item.kind,
         "category": item.category,
         "mutable": item.mutable,
-        "outside": item.outside,
+        "untrusted": item.untrusted,
         "created": micros(item.created),
         "updated": micros(item.updated),
         "bytes": sum(len(text.encode()) for text in texts.values()),
     }
 
 
-def item_of(row: Sequence[Any]) -> Item:
+def read_item(row: Sequence[Any]) -> Item:
     """The item of a row of `ITEM`.
 
     Raises:
         Damaged: when it cannot be read.
     """
-    return _made("item", _item_of, row)
-
-
-def _item_of(row: Sequence[Any]) -> Item:
-    item_id, kind, text, created, updated, category, mutable, conversation, message, outside, was = row
-    return Item(
-        id=item_id,
-        kind=kind,
-        text=text,
-        created=moment(created),
-        updated=moment(updated),
-        category=category,
-        mutable=bool(mutable),
-        conversation_id=conversation,
-        message_id=message,
-        outside=bool(outside),
-        was=_formers(was),
-    )
+    item_id, kind, text, created, updated, category, mutable, conversation, message, untrusted, former = row
+    try:
+        return Item(
+            item_id,
+            kind,
+            text,
+            moment(created),
+            moment(updated),
+            category,
+            bool(mutable),
+            conversation,
+            message,
+            bool(untrusted),
+            _decode_former(former),
+        )
+    except msgspec.MsgspecError:
+        raise Damaged(f"item {item_id}") from None

@@ -1,12 +1,14 @@
-"""The tables, version by version. A file of an older version is brought up to date, a newer one is refused.
+"""The tables, version by version. A file of an older version is migrated, a newer one is refused.
 
 An exchange's key begins with that of its conversation, so that a conversation lies in one piece and is read in one go.
-Counts are kept by triggers: whatever adds or removes a row, they fit; so is noted that something was removed. The words
-of each user are terms of their own in the indexes (see `words.py`).
+Triggers maintain the counts and note that something was removed. The words of each user are terms of their own in the
+indexes (see `search_terms.py`).
 """
 
 import sqlite3
 from collections.abc import Sequence
+
+from brain.store.upgrade import upgrade_row
 
 APPLICATION = 0x42726E31
 """By which a file is known as Brain's."""
@@ -240,6 +242,87 @@ _TURNS = (
 )
 """Turns with their events, for other processes; see `turn_log.py`."""
 
+_EXCHANGE = (
+    """CREATE TABLE new_exchange (
+        key INTEGER PRIMARY KEY,
+        in_history INTEGER NOT NULL DEFAULT 0,
+        messages INTEGER NOT NULL DEFAULT 1,
+        bytes INTEGER NOT NULL DEFAULT 0,
+        started INTEGER NOT NULL,
+        ended INTEGER,
+        until INTEGER,
+        owner TEXT,
+        replaces INTEGER,
+        outcome TEXT NOT NULL DEFAULT '',
+        source TEXT NOT NULL,
+        question_id TEXT NOT NULL,
+        answer_id TEXT NOT NULL DEFAULT '',
+        recalled_ids TEXT NOT NULL DEFAULT '[]',
+        data TEXT NOT NULL
+    ) STRICT""",
+    """INSERT INTO new_exchange SELECT key, told, messages, bytes, asked, answered, until, owner, replaces, outcome,
+        source, question_id, answer_id, recalled, upgrade(said, question, source, question_id, answer_id, model,
+            tokens, files, recalled, outside, asked, answered, outcome, before, behind, parts, about)
+        FROM exchange""",
+    "DROP TABLE exchange",
+    "ALTER TABLE new_exchange RENAME TO exchange",
+    "CREATE INDEX exchange_running ON exchange (key) WHERE outcome = ''",
+    "CREATE INDEX exchange_recalled ON exchange (key) WHERE recalled_ids <> '[]'",
+    "ALTER TABLE conversation ADD COLUMN sources INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE conversation ADD COLUMN history INTEGER NOT NULL DEFAULT 0",
+    f"""UPDATE conversation SET (sources, history) = (
+        SELECT coalesce(sum(DISTINCT CASE source WHEN 'chat' THEN 1 WHEN 'voice' THEN 2 ELSE 4 END), 0),
+            coalesce(sum(in_history), 0)
+        FROM exchange e
+        WHERE e.key BETWEEN conversation.key << {EXCHANGES} AND (conversation.key + 1) << {EXCHANGES}
+    )""",
+    "DROP INDEX conversation_resting",
+    "CREATE INDEX conversation_unsummarised ON conversation (key) WHERE unsummarised = 1",
+    "ALTER TABLE said RENAME TO exchange_words",
+    "ALTER TABLE stated RENAME TO item_words",
+    "ALTER TABLE item RENAME COLUMN outside TO untrusted",
+    "ALTER TABLE item RENAME COLUMN was TO former",
+    "ALTER TABLE item DROP COLUMN against",
+    "DROP TRIGGER conversation_removed",
+    "DROP TRIGGER item_removed",
+    "DROP TRIGGER conversation_grown",
+    """CREATE TRIGGER conversation_grown AFTER UPDATE OF bytes ON conversation WHEN new.bytes <> old.bytes BEGIN
+        UPDATE user SET bytes = bytes + new.bytes - old.bytes WHERE key = new.user;
+    END""",
+    """CREATE TRIGGER exchange_added AFTER INSERT ON exchange BEGIN
+        UPDATE conversation SET bytes = bytes + new.bytes, messages = messages + new.messages,
+            history = history + new.in_history
+        WHERE key = new.key >> 32;
+    END""",
+    """CREATE TRIGGER exchange_changed AFTER UPDATE OF bytes, messages, in_history ON exchange BEGIN
+        UPDATE conversation SET bytes = bytes + new.bytes - old.bytes,
+            messages = messages + new.messages - old.messages, history = history + new.in_history - old.in_history
+        WHERE key = new.key >> 32;
+    END""",
+    """CREATE TRIGGER exchange_removed AFTER DELETE ON exchange BEGIN
+        UPDATE conversation SET bytes = bytes - old.bytes, messages = messages - old.messages,
+            history = history - old.in_history
+        WHERE key = old.key >> 32;
+        DELETE FROM exchange_words WHERE rowid = old.key;
+        UPDATE leftover SET removed = removed + 1;
+    END""",
+    """CREATE TRIGGER conversation_removed AFTER DELETE ON conversation BEGIN
+        DELETE FROM exchange WHERE key > old.key << 32 AND key < (old.key + 1) << 32;
+        UPDATE user SET bytes = bytes - old.bytes WHERE key = old.user;
+        DELETE FROM exchange_words WHERE rowid = old.key << 32;
+        UPDATE leftover SET removed = removed + 1;
+    END""",
+    """CREATE TRIGGER item_removed AFTER DELETE ON item BEGIN
+        UPDATE user SET bytes = bytes - old.bytes, revision = revision + 1 WHERE key = old.user;
+        DELETE FROM item_words WHERE rowid = old.key;
+        UPDATE leftover SET removed = removed + 1;
+    END""",
+)
+"""An exchange is one JSON text with the fields of `messages.Exchange`; the columns are what is searched and counted.
+
+A turn changes few pages: no index has a message id, since the exchanges of a conversation lie side by side.
+"""
+
 MIGRATIONS: Sequence[Sequence[str]] = (
     (*_TABLES, *_INDEXES, *_TRIGGERS),
     _ABOUT,
@@ -248,16 +331,17 @@ MIGRATIONS: Sequence[Sequence[str]] = (
     _BLOCKED,
     _USED,
     _TURNS,
+    _EXCHANGE,
 )
-"""What makes of each version the next one; an empty file is version 0."""
+"""The statements that make the next version of each version; an empty file has version 0."""
 
 
 class Strange(Exception):
-    """The file is none that this version can use; the text says why and what to do."""
+    """The file cannot be used by this version; the text says why and what to do."""
 
 
 def check(db: sqlite3.Connection) -> None:
-    """Looks whether the file is Brain's and not from a later version of it.
+    """Look whether the file is Brain's, and of no later version.
 
     Raises:
         Strange: when it is another program's, or newer.
@@ -272,7 +356,11 @@ def check(db: sqlite3.Connection) -> None:
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Brings the tables up to date, inside the transaction of whoever calls; another process may have been first."""
+    """Bring the tables up to date, inside the caller's transaction and without foreign keys.
+
+    Another process may have done it before.
+    """
+    db.create_function("upgrade", -1, upgrade_row, deterministic=True)
     ((version,),) = db.execute("PRAGMA user_version")
     for number, statements in enumerate(MIGRATIONS[version:], version + 1):
         for statement in statements:

@@ -6,12 +6,13 @@ import sqlite3
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import Any
+
+import msgspec
 
 from brain.errors import BadRequest, StoreError
 from brain.messages import (
@@ -21,20 +22,19 @@ from brain.messages import (
     ConversationPage,
     Counts,
     Exchange,
+    FileReference,
+    History,
     IdleConversation,
     Interaction,
     Item,
     Kind,
-    Near,
-    Record,
-    TakenAlong,
+    Query,
 )
-from brain.store import blocked, conversations, copies, exchanges, hidden, idle, items, transfer, turns, users, vectors
+from brain.store import conversations, exchanges, hidden, idle, items, server_data, transfer, turns, users, vectors
 from brain.store.connection import Database
 from brain.store.leases import Leases
 from brain.store.rows import SECOND, micros, moment
 from brain.store.turn_log import NewTurn, TurnLog
-from brain.store.turns import Begun
 from brain.store.vacuum import Vacuum
 from brain.store.vectors import Sketches
 
@@ -80,9 +80,9 @@ class SQLite:
         await self._database.open(_take_over)
         if self.turn_log is not None:
             self.turn_log.open()
-        self._tasks.append(asyncio.create_task(self._leases.prolong_for_ever(), name="leases"))
+        self._tasks.append(asyncio.create_task(self._leases.prolong_forever(), name="leases"))
         if self._database.path is not None:
-            self._tasks.append(asyncio.create_task(self._leftovers.sweep_for_ever(), name="leftovers"))
+            self._tasks.append(asyncio.create_task(self._leftovers.sweep_forever(), name="leftovers"))
 
     async def close(self) -> None:
         """Closes it when all that was begun is done, or can wait no longer for another process that writes."""
@@ -117,22 +117,22 @@ class SQLite:
         files: Sequence[Attachment],
         *,
         replaces: str | None = None,
-        taken_along: Sequence[TakenAlong] = (),
+        references: Sequence[FileReference] = (),
         recent: int = 20,
         turn: NewTurn | None = None,
-    ) -> Record:
-        """Files a question, and holds its conversation for the turn that answers it, until `end` or `drop`.
+    ) -> History:
+        """Write a question, and lease its conversation for the turn that answers it, until `end` or `drop`.
 
         Args:
-            replaces: the id of a message: its exchange, and all behind it, make place for this one when it ends with an
-                answer. Those before it are what the turn goes on from.
-            taken_along: files of the question that is replaced, which are this one's, too, before the new ones.
-            recent: how many of these are wanted.
+            replaces: the id of a message: its exchange, and all after it, are deleted when this one ends with an
+                answer. The turn continues from the exchanges before it.
+            references: files of the replaced question that this one has, too, before the new ones.
+            recent: how many of the earlier exchanges are returned.
             turn: the turn that answers it, for other processes.
 
         Raises:
             BadRequest: `busy` while another turn of the conversation runs, in whatever process; `not_found` where there
-                is nothing to replace; `too_large`; naming a file that is to be taken along and is not there.
+                is nothing to replace; `too_large`; naming a file reference that does not exist.
         """
         file = partial(
             turns.begin,
@@ -141,40 +141,50 @@ class SQLite:
             question=question,
             files=files,
             replaces=replaces,
-            taken_along=taken_along,
+            references=references,
             recent=recent,
             lease=self._leases.lease,
             turn=turn if self.turn_log is not None else None,
         )
         beginning = self._database.writing(file, durable=False)
         try:
-            begun = await asyncio.shield(beginning)
-            self._leases.hold(begun.record)
-            if begun.files:
-                read = partial(turns.attachments, files=begun.files)
-                begun.record.attachments = await self._database.read(read)
+            history, earlier_files = await asyncio.shield(beginning)
+            self._leases.hold(history)
+            if earlier_files:
+                history.attachments = await self._database.read(partial(turns.attachments, files=earlier_files))
         except (asyncio.CancelledError, StoreError):
             self._abandon(beginning)
             raise
-        return begun.record
+        return history
 
-    async def end(self, record: Record, exchange: Exchange) -> None:
-        """Files the answer, as far as it came; where it was to replace others and none came, they stay.
+    async def end(self, history: History, exchange: Exchange) -> None:
+        """Write the answer, as far as it came; where it was to replace others and none came, they stay.
 
-        It may be called again, with more of the same.
+        It may be called again, with more of the same. What the user sent stays as it began.
         """
-        self._leases.let_go(record)
-        copied = replace(exchange, parts=list(exchange.parts))  # which may grow while it is written
-        await self._database.write(lambda db: turns.end(db, record.key, copied, self._now()))
+        self._leases.release(history)
+        question = history.question
+        assert question is not None
+        ended = msgspec.structs.replace(
+            exchange,
+            parts=list(exchange.parts),  # which may grow while it is written
+            message=question.message,
+            question_id=question.question_id,
+            source=question.source,
+            files=question.files,
+            started=question.started,
+            ended=moment(self._now()) if exchange.ended is None else exchange.ended,
+        )
+        await self._database.write(lambda db: turns.end(db, history.key, ended))
 
-    async def drop(self, record: Record) -> None:
-        """Removes a question whose turn could not begin: no trace of it is left."""
-        self._leases.let_go(record)
-        await self._database.write(lambda db: exchanges.remove(db, record.key))
+    async def drop(self, history: History) -> None:
+        """Delete a question whose turn could not begin."""
+        self._leases.release(history)
+        await self._database.write(lambda db: exchanges.remove(db, history.key))
 
-    async def told(self, user: str, conversation_id: str, recent: int) -> Record:
-        """What a turn that began now would be told of a conversation, but for its files."""
-        return await self._database.read(lambda db: turns.told(db, user, conversation_id, recent), user=user)
+    async def history(self, user: str, conversation_id: str, recent: int) -> History:
+        """What a turn that began now would continue from, without files."""
+        return await self._database.read(lambda db: turns.history(db, user, conversation_id, recent), user=user)
 
     # conversations
 
@@ -188,7 +198,9 @@ class SQLite:
             before: the id of the last one of the page before.
         """
         return await self._database.read(
-            lambda db: conversations.headings(db, user, words, before, limit, self._now()), user=user, aside=True
+            lambda db: conversations.list_conversations(db, user, words, before, limit, self._now()),
+            user=user,
+            aside=True,
         )
 
     async def conversation(
@@ -200,7 +212,7 @@ class SQLite:
             before: the id of a question, before which they stand.
         """
         return await self._database.read(
-            lambda db: conversations.opened(db, user, conversation_id, before, limit, self._now()), user=user
+            lambda db: conversations.read_page(db, user, conversation_id, before, limit, self._now()), user=user
         )
 
     async def file(self, user: str, conversation_id: str, number: int) -> Attachment | None:
@@ -234,23 +246,23 @@ class SQLite:
         """What was said last in any conversation, newest first."""
         return await self._database.read(lambda db: conversations.recent(db, user, limit), user=user)
 
-    # conversations that rest
+    # idle conversations
 
-    async def resting(self, before: datetime, limit: int, *, alone: bool = False) -> list[IdleConversation]:
-        """Conversations in which nothing happened since `before`, and that say more than their memories; newest first.
+    async def claim_idle(self, before: datetime, limit: int, *, alone: bool = False) -> list[IdleConversation]:
+        """Conversations in which nothing happened since `before`, and whose memories lack an exchange; newest first.
 
-        Each is left to whoever asked for it, in whatever process, for five minutes.
+        No other caller, in whatever process, gets the same for five minutes.
 
         Args:
             alone: whether there are none while a turn runs, in whatever process.
         """
         return await self._database.write(
-            lambda db: idle.resting(db, micros(before), limit, self._now(), alone=alone), durable=False
+            lambda db: idle.claim(db, micros(before), limit, self._now(), alone=alone), durable=False
         )
 
-    async def rested(self, one: IdleConversation, item: Item | None) -> None:
-        """Notes what was made of one of them: a memory in the place of the earlier one, or nothing worth keeping."""
-        await self._database.write(lambda db: idle.rested(db, one, item))
+    async def set_memory(self, one: IdleConversation, item: Item | None) -> None:
+        """Store the memory of one of them in the place of the earlier one; None if it is not worth one."""
+        await self._database.write(lambda db: idle.set_memory(db, one, item))
 
     # facts and memories
 
@@ -293,10 +305,12 @@ class SQLite:
         """Those in which any of the words stand, best first; the more, rarer words in a shorter text, the higher."""
         return await self._database.read(lambda db: items.by_words(db, user, words, kinds, limit), user=user)
 
-    async def by_meaning(self, user: str, near: Near, *, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
+    async def by_meaning(
+        self, user: str, query: Query, *, kinds: Sequence[Kind], limit: int
+    ) -> list[tuple[Item, float]]:
         """Those whose vectors are nearest, best first, with their cosines."""
         return await self._database.read(
-            lambda db: vectors.by_meaning(db, self._sketches, user, near, kinds, limit), user=user
+            lambda db: vectors.by_meaning(db, self._sketches, user, query, kinds, limit), user=user
         )
 
     async def lacking(self, model: str, limit: int) -> list[tuple[str, Item]]:
@@ -309,20 +323,22 @@ class SQLite:
 
     async def exam(self, name: str) -> str | None:
         """How the vectors of a model did in an exam, as `set_exam` kept it."""
-        return await self._database.read(lambda db: vectors.exam(db, name))
+        return await self._database.read(lambda db: server_data.exam(db, name))
 
     async def set_exam(self, name: str, result: str) -> None:
         """Keeps it; of no user."""
-        await self._database.write(lambda db: vectors.set_exam(db, name, result), durable=False)
+        await self._database.write(lambda db: server_data.set_exam(db, name, result), durable=False)
 
     async def blocked(self) -> Sequence[tuple[str, datetime, int, str]]:
         """Specialists that blocked the event loop lately: name, last time, number of times, place in the code."""
-        rows = await self._database.read(lambda db: blocked.blocked(db, self._now()))
+        rows = await self._database.read(lambda db: server_data.blocked(db, self._now()))
         return [(name, moment(last), times, place) for name, times, last, place in rows]
 
     async def add_blocked(self, specialist: str, place: str) -> None:
         """Counts that a specialist blocked the event loop; of no user."""
-        await self._database.write(lambda db: blocked.add_blocked(db, specialist, place, self._now()), durable=False)
+        await self._database.write(
+            lambda db: server_data.add_blocked(db, specialist, place, self._now()), durable=False
+        )
 
     async def others_wrote(self) -> int:
         """A number that is another one as soon as another process has written anything."""
@@ -338,20 +354,20 @@ class SQLite:
 
     # the whole of a user
 
-    async def counted(self, user: str) -> Counts:
-        """How much is kept of the user."""
-        return await self._database.read(lambda db: users.counted(db, user), user=user, aside=True)
+    async def count(self, user: str) -> Counts:
+        """How much the user stores."""
+        return await self._database.read(lambda db: users.count(db, users.find(db, user)), user=user, aside=True)
 
     async def export(self, user: str) -> AsyncGenerator[dict[str, Any], None]:
         """All of the user as records for JSON, in one consistent state; `import_user` reads them."""
         now = self._now()
-        async with aclosing(self._database.walk(lambda db: copies.records(db, user, now))) as pieces:
+        async with aclosing(self._database.walk(lambda db: transfer.export(db, user, now))) as pieces:
             async for piece in pieces:
                 for record in piece:
                     yield record
 
     async def import_user(
-        self, user: str, records: AsyncIterable[Any] | Iterable[Any], neutralize: transfer.Harmless
+        self, user: str, records: AsyncIterable[Any] | Iterable[Any], sanitizer: transfer.Sanitizer
     ) -> Counts:
         """Takes in the records of an export, all or none; what is there already, by its id, is left as it is.
 
@@ -361,7 +377,7 @@ class SQLite:
         with SpooledTemporaryFile(transfer.IN_MEMORY_MOST) as spooled:
             await transfer.spool(records, spooled)
             spooled.seek(0)
-            incoming = transfer.Import(user, spooled, neutralize)
+            incoming = transfer.Import(user, spooled, sanitizer)
             staged = await self._database.write(lambda db: incoming.begin(db, self._now()), durable=False)
             try:
                 await self._database.in_turns(lambda db: incoming.take(db, self._now()))
@@ -382,7 +398,9 @@ class SQLite:
             BadRequest: `busy`, while a turn of theirs runs.
             StoreError: when it cannot be removed; nobody sees it any more, and the rest is removed later.
         """
-        counts, hidden_user = await self._database.write(lambda db: users.forget(db, user, self._leases.lease))
+        counts, hidden_user = await self._database.write(
+            lambda db: conversations.delete_user(db, user, self._leases.lease)
+        )
         if hidden_user is not None:
             await self._leftovers.remove(hidden_user)
         return counts
@@ -398,7 +416,7 @@ class SQLite:
 
     async def users(self) -> list[str]:
         """Those of whom anything is kept."""
-        return await self._database.read(users.users, aside=True)
+        return await self._database.read(users.names, aside=True)
 
     def _now(self) -> int:
         return round(self._clock() * SECOND)
@@ -409,19 +427,19 @@ class SQLite:
         except StoreError as error:
             log.warning("some rows that nobody sees any more are removed later: %s", error)
 
-    def _abandon(self, beginning: "asyncio.Future[Begun]") -> None:
-        """Drops what is begun for somebody who left meanwhile, or could not be told what it goes on from."""
+    def _abandon(self, beginning: "asyncio.Future[tuple[History, Sequence[int]]]") -> None:
+        """Drop a question whose caller was cancelled meanwhile, or whose history could not be read."""
         leaving = asyncio.create_task(self._drop_late(beginning), name="leaving")
         self._leaving.add(leaving)
         leaving.add_done_callback(self._leaving.discard)
 
-    async def _drop_late(self, beginning: "asyncio.Future[Begun]") -> None:
+    async def _drop_late(self, beginning: "asyncio.Future[tuple[History, Sequence[int]]]") -> None:
         try:
-            begun = await beginning
+            history, _ = await beginning
         except (BadRequest, StoreError):
             return
         try:
-            await self.drop(begun.record)
+            await self.drop(history)
         except StoreError as error:
             log.warning("a question whose turn did not begin could not be removed: %s", error)
 

@@ -1,45 +1,160 @@
-"""What comes to be taken in, written down first, so that no transaction waits for who sends it."""
+"""All of a user as records, one JSON object each: exported, and imported again.
+
+First comes a head, then each conversation with its files and its exchanges, then facts and memories, then preferences.
+"""
 
 import asyncio
 import hashlib
 import re
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict
 from datetime import datetime
-from typing import IO, Any, NoReturn, Protocol
+from typing import IO, Annotated, Any, NoReturn, Protocol, cast
 
 import msgspec
+from msgspec import Meta, Struct
 
 from brain.concurrency import iterate
 from brain.errors import BadRequest
-from brain.messages import Attachment, Counts, Exchange, Item, new_message_id
-from brain.store import answers, exchanges, hidden, items, quota, rows, turns, users
-from brain.store.copies import (
-    TOGETHER,
-    VERSION,
-    AnyRecord,
-    ConversationRecord,
-    ExchangeRecord,
-    FileRecord,
-    Head,
-    ItemRecord,
-    Preferences,
-)
-from brain.store.quota import MIB
+from brain.messages import Attachment, Count, Counts, Exchange, Item, Kind, Time, new_message_id
+from brain.store import exchanges, hidden, items, rows, users
+from brain.store.connection import MIB
+from brain.store.upgrade import upgrade_exchange, upgrade_item
 
+VERSION = 2
+TOGETHER = 32
+"""Exchanges or items that are read at once."""
 IN_MEMORY_MOST = 16 * MIB
 SPOOLED_MOST = 2 * 1024 * MIB
 LINE_MOST = 24 * MIB
 """Longer than any record: a file of a conversation has 16 MiB, in base64."""
+RECORDS_MOST, BYTES_MOST = 64, 256 * 1024
+"""How much is imported within one transaction, for which others wait; one record more may be larger."""
 
-_encode = msgspec.json.Encoder().encode
+UPGRADES = {"exchange": upgrade_exchange, "item": upgrade_item}
+"""For records of exports of version 1."""
+
+Id = Annotated[str, Meta(min_length=1, max_length=200)]
+OptionalId = Annotated[str, Meta(max_length=200)]
+Line = Annotated[str, Meta(max_length=1000)]
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What the routes accept as an id."""
+_ITEM_ID = re.compile(r"[a-z0-9]{1,64}")
+
+
+class Head(Struct, tag="brain", tag_field="kind"):
+    """The first record."""
+
+    version: Count
+    user: str = ""
+    exported: Time | None = None
+
+
+class ConversationRecord(Struct, tag="conversation", tag_field="kind"):
+    """A conversation; `named` says that its user gave it its title."""
+
+    id: Id
+    title: Line
+    created: Time
+    named: bool = False
+
+
+class FileRecord(Struct, tag="file", tag_field="kind"):
+    """A file of a conversation, its content in base64."""
+
+    conversation: Id
+    id: Annotated[int, Meta(ge=1, le=2**53)]
+    name: Line
+    type: Line
+    data: bytes
+
+
+class ExchangeRecord(Exchange, tag="exchange", tag_field="kind", kw_only=True, omit_defaults=True):
+    """An exchange of a conversation; one that runs is exported as interrupted."""
+
+    conversation: Id
+    question_id: OptionalId
+    answer_id: OptionalId
+    message: str
+    started: Time
+    outcome: Annotated[str, Meta(min_length=1, max_length=100)]
+    model: Line = ""
+
+
+class ItemRecord(Item, tag="item", tag_field="kind", kw_only=True, omit_defaults=True, frozen=True):
+    """A fact or a memory; `last` is the last question in the summary of a conversation."""
+
+    id: Id
+    kind: Kind = msgspec.field(name="type")
+    text: Annotated[str, Meta(min_length=1, max_length=10_000)]
+    conversation_id: Id | None = None
+    message_id: Id | None = None
+    last: Id | None = None
+
+
+class Preferences(Struct, tag="preferences", tag_field="kind"):
+    """What the user set."""
+
+    recalls: bool = True
+
+
+AnyRecord = Head | ConversationRecord | FileRecord | ExchangeRecord | ItemRecord | Preferences
+_decode = msgspec.json.Decoder(AnyRecord).decode
+_FIELDS = {kind: kind.__struct_fields__ for kind in (Exchange, Item)}
+
+
+def export(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[str, Any]]]:
+    """All of a user, some records at a time."""
+    number = users.find(db, user)
+    yield _to_json([Head(VERSION, user, rows.moment(now))])
+    query = "SELECT key, id, title, created, named FROM conversation WHERE user = ? ORDER BY key"
+    for key, conversation_id, title, created, named in db.execute(query, (number,)).fetchall():
+        yield _to_json([ConversationRecord(conversation_id, title, rows.moment(created), bool(named))])
+        query = "SELECT id, name, type, data FROM file WHERE conversation = ? ORDER BY id"
+        for row in db.execute(query, (key,)):  # one at a time: they may be large
+            yield _to_json([FileRecord(conversation_id, *row)])
+        query = f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key"
+        found = db.execute(query, exchanges.span(key))
+        while some := found.fetchmany(TOGETHER):
+            yield _to_json(
+                [
+                    ExchangeRecord(
+                        conversation=conversation_id,
+                        **_fields(exchange) | {"outcome": exchange.outcome or "interrupted"},
+                    )
+                    for exchange in rows.readable(rows.read_exchange, some)
+                ]
+            )
+    found = db.execute(
+        f"SELECT {rows.ITEM}, s.question_id FROM {rows.ITEMS} LEFT JOIN conversation m ON m.memory = i.key "
+        "LEFT JOIN exchange s ON s.key = m.summarised_to WHERE i.user = ? ORDER BY i.key",
+        (number,),
+    )
+    while some := found.fetchmany(TOGETHER):
+        yield _to_json(list(rows.readable(_read_item_record, some)))
+    yield _to_json([Preferences(users.recalls(db, user))])
+
+
+def _read_item_record(row: tuple[Any, ...]) -> ItemRecord:
+    return ItemRecord(**_fields(rows.read_item(row[:-1])), last=row[-1])
+
+
+def _fields(value: Exchange | Item) -> dict[str, Any]:
+    """The fields of an exchange or an item, also of a record of one."""
+    kind = Exchange if isinstance(value, Exchange) else Item
+    return {name: getattr(value, name) for name in _FIELDS[kind]}
+
+
+def _to_json(some: list[Any]) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", msgspec.to_builtins(some))
 
 
 async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) -> None:
-    """Writes records down, one a line.
+    """Write records to a file, one per line, so that no transaction waits for the sender.
 
     Raises:
         BadRequest: for a record that is no JSON, or when there are too many.
@@ -58,7 +173,7 @@ async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) ->
 
 def _line(number: int, record: Any) -> bytes:
     try:
-        line = _encode(record)
+        line = msgspec.json.encode(record)
     except (UnicodeEncodeError, RecursionError) as error:
         raise problem(number, "", "holds text that UTF-8 cannot carry, or is nested too deeply") from error
     if len(line) > LINE_MOST:
@@ -76,314 +191,242 @@ def problem(number: int, where: str, reason: str) -> BadRequest:
     return BadRequest(f"{place}: {reason}.", f"records[{number - 1}]" + (f".{where}" if where else ""))
 
 
-RECORDS_MOST, BYTES_MOST = 64, 256 * 1024
-"""So much is taken in within one transaction, for which others wait; one record more may be larger than that."""
+class Sanitizer(Protocol):
+    """Makes a copy of what is imported that a model may read, whoever wrote it."""
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What the routes take for an id."""
-_ITEM_ID = re.compile(r"[a-z0-9]{1,64}")
-
-_decode = msgspec.json.Decoder(AnyRecord).decode
-
-
-class Harmless(Protocol):
-    """Makes of what comes what a model may read, whoever wrote it."""
-
-    def exchange(self, one: Exchange, /) -> Exchange:
-        """An exchange."""
-
-    def item(self, one: Item, /) -> Item:
-        """A fact or a memory."""
+    def exchange(self, one: Exchange, /) -> Exchange: ...
+    def item(self, one: Item, /) -> Item: ...
 
 
 class Import:
-    """The import of one export. Its methods are transactions of their own, of which `take` is called until it is done.
+    """The import of one export. `begin`, `take` (until it is done) and `end` are one transaction each.
 
     Args:
-        lines: the records, one a line, each read once.
+        lines: the records, one per line, each read once.
     """
 
-    def __init__(self, user: str, lines: Iterable[bytes], neutralize: Harmless) -> None:
+    def __init__(self, user: str, lines: Iterable[bytes], sanitizer: Sanitizer) -> None:
         self._user = user
         self._lines = enumerate(lines, 1)
-        self._harmless = neutralize
-        self._taking: _Taking | None = None
+        self._sanitizer = sanitizer
+        self._number = 0
+        self._version = VERSION
+        self._conversation: str | None = None  # whose files and exchanges come,
+        self._key: int | None = None  # and its key; None when it exists already
+        self._files: set[int] = set()  # without an exchange yet
+        self._message_ids: set[str] = set()
+        self._ids: defaultdict[str, set[str]] = defaultdict(set)
+        self._counts: Counter[str] = Counter()
+        self._recalls = True
+        # memories that sum up conversations which exist already, with these and the last exchange in the summary
+        self._summaries: list[tuple[int, int, int]] = []
 
     def begin(self, db: sqlite3.Connection, now: int) -> int:
-        """Makes the hidden user whose the rows are for now; its key."""
-        target = turns.user_key(db, self._user)
-        staged = hidden.staged(db, target, now)
-        self._taking = _Taking(db, self._user, target, staged, self._harmless)
-        return staged
+        """Make the hidden user whose the rows are for now; returns its key."""
+        self._db = db
+        self._target = users.add(db, self._user)
+        self._staged = hidden.staged(db, self._target, now)
+        return self._staged
 
     def take(self, db: sqlite3.Connection, now: int) -> bool:
-        """Takes in some records; whether there are more.
+        """Import some records; whether there are more.
 
         Raises:
-            BadRequest: naming the record and the field that cannot be taken in.
-            StoreError: when the import was taken for dead.
+            BadRequest: naming the record and the field that cannot be imported.
+            StoreError: when another process took the import for dead.
         """
-        taking = self._taking
-        assert taking is not None
-        hidden.keep_alive(db, taking.staged, now)
+        hidden.keep_alive(db, self._staged, now)
         size = 0
-        for count, (taking.number, line) in enumerate(self._lines, 1):
-            taking.take(_read(taking.number, line))
+        for count, (number, line) in enumerate(self._lines, 1):
+            self._number = number
+            self._take(self._read(line))
             size += len(line)
             if count >= RECORDS_MOST or size >= BYTES_MOST:
                 return True
         return False
 
     def end(self, db: sqlite3.Connection, now: int) -> Counts:
-        """Makes all of it the user's; what was there already is left as it is. How much was taken in.
+        """Make all of it the user's; what exists already stays as it is. Returns how much was imported.
 
         Raises:
             BadRequest, StoreError: as for `take`.
         """
-        assert self._taking is not None
-        hidden.keep_alive(db, self._taking.staged, now)
-        return self._taking.end()
+        hidden.keep_alive(db, self._staged, now)
+        if not self._number:
+            self._number = 1
+            self._refuse("", "there is none")
+        self._end_conversation()
+        hidden.reveal(db, self._staged)
+        for memory, conversation, last in self._summaries:
+            exchanges.set_summary(db, conversation, memory, last)
+        if not self._recalls:
+            users.set_recalls(db, self._user, False)
+        users.check_quota(db, self._target, f"records[{self._number - 1}]")
+        left = asdict(users.count(db, self._staged))  # what came to exist meanwhile
+        return Counts(**{name: self._counts[name] - count for name, count in left.items()})
 
+    def _read(self, line: bytes) -> AnyRecord:
+        try:
+            record: Any = msgspec.json.decode(line) if self._version == 1 else None
+            kind = record.get("kind") if isinstance(record, dict) else None
+            found: AnyRecord
+            if isinstance(kind, str) and kind in UPGRADES:
+                found = msgspec.convert(UPGRADES[kind](record), AnyRecord)
+            else:
+                found = _decode(line)
+        except msgspec.ValidationError as error:
+            reason, _, path = str(error).partition(" - at `$")
+            self._refuse(path.rstrip("`").lstrip("."), reason)
+        if self._number == 1:
+            if not isinstance(found, Head):
+                self._refuse("kind", 'the first record must be the head, {"kind": "brain", "version": 2}')
+            self._version = found.version
+        return found
 
-def _read(number: int, line: bytes) -> AnyRecord:
-    try:
-        record: AnyRecord = _decode(line)
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `$")
-        raise problem(number, path.rstrip("`").lstrip("."), reason) from error
-    if number == 1 and not isinstance(record, Head):
-        raise problem(number, "kind", 'the first record must be the head, {"kind": "brain", "version": 1}')
-    return record
-
-
-@dataclass
-class _Taking:
-    """How far it is.
-
-    Attributes:
-        target, staged: the user whose it becomes, and the hidden one whose it is until then.
-        conversation: that whose files and exchanges come; its `key` is None when it was there.
-        links: memories that sum up conversations which were there, with those and the last exchange that each holds.
-    """
-
-    db: sqlite3.Connection
-    user: str
-    target: int
-    staged: int
-    neutralize: Harmless
-    number: int = 0
-    key: int | None = None
-    conversation: str | None = None
-    named: bool = False
-    loose: set[int] = field(default_factory=set)
-    messages: set[str] = field(default_factory=set)
-    seen: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    counts: Counter[str] = field(default_factory=Counter)
-    recalls: bool = True
-    links: list[tuple[int, int, int]] = field(default_factory=list)
-
-    def take(self, record: AnyRecord) -> None:
+    def _take(self, record: AnyRecord) -> None:
         match record:
             case Head():
-                self._head(record)
+                if self._number > 1:
+                    self._refuse("kind", "the head comes once, first")
+                if record.version > VERSION:
+                    self._refuse("version", f"this version of Brain reads version {VERSION}; use a newer one")
             case ConversationRecord():
-                self._leave()
-                self._begin(record)
+                self._end_conversation()
+                self._take_conversation(record)
             case FileRecord():
-                self._file(record)
+                self._check_conversation(record.conversation)
+                self._check_once("file", f"{record.id}")
+                self._files.add(record.id)
+                if self._key is not None:
+                    attachment = Attachment(record.id, record.name, record.type, record.data)
+                    exchanges.add_file(self._db, self._key, None, attachment)
+                    self._counts["files"] += 1
             case ExchangeRecord():
-                self._exchange(record)
+                self._take_exchange(record)
             case ItemRecord():
-                self._leave()
-                self._item(record)
+                self._end_conversation()
+                self._take_item(record)
             case Preferences():
-                self.recalls = self.recalls and record.recalls
+                self._recalls = self._recalls and record.recalls
 
-    def end(self) -> Counts:
-        """What was taken in."""
-        if not self.number:
-            self.number = 1
-            self._refuse("", "there is none")
-        self._leave()
-        hidden.reveal(self.db, self.staged)
-        for memory, conversation, upto in self.links:
-            exchanges.summarise(self.db, conversation, memory, upto)
-        if not self.recalls:
-            users.set_recalls(self.db, self.user, False)
-        quota.claim(self.db, self.target, f"records[{self.number - 1}]")
-        left = asdict(users.counted_by_key(self.db, self.staged))  # what came to be there meanwhile
-        return Counts(**{name: self.counts[name] - count for name, count in left.items()})
-
-    def _head(self, record: Head) -> None:
-        if self.number > 1:
-            self._refuse("kind", "the head comes once, first")
-        if record.version > VERSION:
-            self._refuse("version", f"this version of Brain reads version {VERSION}; use a newer one")
-
-    def _begin(self, record: ConversationRecord) -> None:
-        self._once("conversation", record.id)
-        self._checked("created", record.created)
-        self.conversation, self.named, self.key = record.id, record.named, None
+    def _take_conversation(self, record: ConversationRecord) -> None:
+        self._check_once("conversation", record.id)
+        self._check_time("created", record.created)
+        self._conversation, self._key = record.id, None
         conversation_id = _own(record.id, _ID)
-        if not self._is_there("conversation", conversation_id):
+        if not self._exists("conversation", conversation_id):
             created = rows.micros(record.created)
-            columns = {"user": self.staged, "id": conversation_id, "created": created, "updated": created}
-            self.key = exchanges.insert(self.db, "conversation", {**columns, "named": record.named})
-            exchanges.name(self.db, self.key, record.title, self.target)
-            self.counts["conversations"] += 1
+            columns = {"user": self._staged, "id": conversation_id, "created": created, "updated": created}
+            self._key = exchanges.insert(self._db, "conversation", {**columns, "named": record.named})
+            exchanges.rename(self._db, self._key, record.title, self._target)
+            self._counts["conversations"] += 1
 
-    def _file(self, record: FileRecord) -> None:
-        self._belongs(record.conversation)
-        self._once("file", f"{record.id}")
-        self.loose.add(record.id)
-        if self.key is not None:
-            exchanges.add_file(self.db, self.key, None, Attachment(record.id, record.name, record.type, record.data))
-            self.counts["files"] += 1
-
-    def _exchange(self, record: ExchangeRecord) -> None:
-        self._belongs(record.conversation)
-        self._checked("asked", record.asked)
-        self._checked("answered", record.answered)
-        if not self.loose.issuperset(record.files):
+    def _take_exchange(self, record: ExchangeRecord) -> None:
+        self._check_conversation(record.conversation)
+        self._check_time("started", record.started)
+        self._check_time("ended", record.ended)
+        for name, value in (("usage", record.usage), ("error", record.error)):
+            for field, count in asdict(value).items() if value is not None else ():
+                if isinstance(count, int) and not 0 <= count < 2**53:
+                    self._refuse(f"{name}.{field}", "Expected `int` >= 0 and <= 9007199254740991")
+        if not self._files.issuperset(record.files):
             self._refuse("files", "there is no such file before it, or another exchange has it")
-        self.loose.difference_update(record.files)
-        if self.key is not None:
-            asked = self._message(record.question_id) or new_message_id()
-            exchange = replace(_exchange_of(record), question_id=asked, answer_id=self._message(record.answer_id))
-            self._add(self.key, self.neutralize.exchange(exchange))
+        self._files.difference_update(record.files)
+        if self._key is None:
+            return
+        exchange = Exchange(**_fields(record))
+        exchange.question_id = self._message_id(record.question_id) or new_message_id()
+        exchange.answer_id = self._message_id(record.answer_id)
+        exchange.files = tuple(dict.fromkeys(record.files))
+        exchange.recalled_ids = tuple(_own(one, _ITEM_ID) for one in record.recalled_ids)
+        exchange = self._sanitizer.exchange(exchange)
+        key = exchanges.add(self._db, self._key, exchange)
+        self._db.executemany(
+            "UPDATE file SET exchange = ? WHERE conversation = ? AND id = ?",
+            [(key, self._key, number) for number in exchange.files],
+        )
+        exchanges.write(self._db, key, exchange)
+        exchanges.index(self._db, key, exchange, self._target)
+        self._counts["messages"] += rows.exchange_columns(exchange)["messages"]
 
-    def _message(self, given: str) -> str:
-        """The id of a message, if it has any: one by which no other message of its conversation goes."""
+    def _message_id(self, given: str) -> str:
+        """The id of a message, if it has one: an id that no other message of its conversation has."""
         if not given:
             return ""
         own = _own(given, _ID)
-        own = own if own not in self.messages else new_message_id()
-        self.messages.add(own)
+        own = own if own not in self._message_ids else new_message_id()
+        self._message_ids.add(own)
         return own
 
-    def _add(self, conversation: int, exchange: Exchange) -> None:
-        asked = exchanges.asked_columns(exchange, 0)
-        columns = {**rows.question_columns(exchange), **rows.answer_columns(exchange, asked["asked"]), **asked}
-        columns |= {"files": rows.encoded(exchange.files)}
-        columns |= {"answered": None} if exchange.answered is None else {}
-        key = exchanges.add(self.db, conversation, columns)
-        self.db.executemany(
-            "UPDATE file SET exchange = ? WHERE conversation = ? AND id = ?",
-            [(key, conversation, number) for number in exchange.files],
-        )
-        exchanges.measure(self.db, key)
-        exchanges.index(self.db, key, self.target)
-        self.counts["messages"] += columns["messages"]
-
-    def _item(self, record: ItemRecord) -> None:
-        self._once("item", record.id)
-        self._checked("created", record.created)
-        self._checked("updated", record.updated)
-        for place, former in enumerate(record.was):
-            self._checked(f"was[{place}].until", former.until)
-        item = self.neutralize.item(_item_of(record))
-        if self._is_there("item", item.id):
+    def _take_item(self, record: ItemRecord) -> None:
+        self._check_once("item", record.id)
+        self._check_time("created", record.created)
+        self._check_time("updated", record.updated)
+        for place, former in enumerate(record.former):
+            self._check_time(f"was[{place}].until", former.until)
+        own = {
+            "id": _own(record.id, _ITEM_ID),
+            "conversation_id": record.conversation_id and _own(record.conversation_id, _ID),
+            "message_id": record.message_id and _own(record.message_id, _ID),
+        }
+        item = self._sanitizer.item(Item(**_fields(record) | own))
+        if self._exists("item", item.id):
             return
-        key, conversation = items.write(self.db, self.staged, self.target, item)
-        self._claim("text", conversation)
-        self.counts["facts" if item.kind == "fact" else "memories"] += 1
-        if record.upto is not None and item.conversation_id is not None:
-            self._link(key, item.conversation_id, _own(record.upto, _ID))
+        key, conversation = items.write(self._db, self._staged, self._target, item)
+        users.check_quota(self._db, self._target, "text", conversation=conversation, hidden=self._staged)
+        self._counts["facts" if item.kind == "fact" else "memories"] += 1
+        if record.last is not None and item.conversation_id is not None:
+            self._set_summary(key, item.conversation_id, _own(record.last, _ID))
 
-    def _is_there(self, table: str, name: str) -> bool:
+    def _exists(self, table: str, name: str) -> bool:
         query = f"SELECT 1 FROM {table} WHERE user IN (?, ?) AND id = ?"
-        return self.db.execute(query, (self.staged, self.target, name)).fetchone() is not None
+        return self._db.execute(query, (self._staged, self._target, name)).fetchone() is not None
 
-    def _link(self, memory: int, conversation_id: str, upto: str) -> None:
-        """Notes that a memory is the summary of a conversation that came with it, or was there without one."""
-        row = self.db.execute(
-            "SELECT c.user, c.key, e.key FROM conversation c JOIN exchange e ON e.conversation = c.key "
+    def _set_summary(self, memory: int, conversation_id: str, question_id: str) -> None:
+        """Note that a memory sums up a conversation that was imported with it, or exists and has no summary."""
+        row = self._db.execute(
+            "SELECT c.user, c.key, e.key FROM conversation c JOIN exchange e "
+            "ON e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
             "WHERE c.user IN (?, ?) AND c.id = ? AND e.question_id = ? AND c.memory IS NULL",
-            (self.staged, self.target, conversation_id, upto),
+            (self._staged, self._target, conversation_id, question_id),
         ).fetchone()
-        if row is not None and row[0] == self.staged:
-            exchanges.summarise(self.db, row[1], memory, row[2])
+        if row is not None and row[0] == self._staged:
+            exchanges.set_summary(self._db, row[1], memory, row[2])
         elif row is not None:
-            self.links.append((memory, row[1], row[2]))
+            self._summaries.append((memory, row[1], row[2]))
 
-    def _claim(self, field: str, conversation: int | None) -> None:
-        quota.claim(self.db, self.target, field, conversation=conversation, hidden=self.staged)
-
-    def _leave(self) -> None:
-        """Ends the conversation that came."""
-        if self.loose:
-            self._refuse("", f"file {min(self.loose)} of the conversation before it belongs to no exchange")
-        if self.key is not None:
-            if not exchanges.has_any(self.db, self.key):
+    def _end_conversation(self) -> None:
+        if self._files:
+            self._refuse("", f"file {min(self._files)} of the conversation before it belongs to no exchange")
+        if self._key is not None:
+            if not exchanges.has_any(self._db, self._key):
                 self._refuse("", "the conversation before it has no exchange")
-            exchanges.settle(self.db, self.key)
-            exchanges.use_as_dated(self.db, self.key)
-            quota.check_conversation(self.db, self.key, f"records[{self.number - 1}]")
-            self._claim(f"records[{self.number - 1}]", self.key)
-        self.seen["file"].clear()
-        self.messages.clear()
-        self.key = self.conversation = None
+            exchanges.settle(self._db, self._key)
+            exchanges.use_as_dated(self._db, self._key)
+            where = f"records[{self._number - 1}]"
+            users.check_conversation(self._db, self._key, where)
+            users.check_quota(self._db, self._target, where, conversation=self._key, hidden=self._staged)
+        self._ids["file"].clear()
+        self._message_ids.clear()
+        self._key = self._conversation = None
 
-    def _belongs(self, conversation: str) -> None:
-        if conversation != self.conversation:
+    def _check_conversation(self, conversation: str) -> None:
+        if conversation != self._conversation:
             self._refuse("conversation", "it must stand behind the record of its conversation")
 
-    def _once(self, kind: str, name: str) -> None:
-        if name in self.seen[kind]:
+    def _check_once(self, kind: str, name: str) -> None:
+        if name in self._ids[kind]:
             self._refuse("id", f"there are two records of this {kind}")
-        self.seen[kind].add(name)
+        self._ids[kind].add(name)
 
-    def _checked(self, where: str, time: datetime | None) -> None:
-        """Looks whether a time is one that a clock tells."""
-        if time is not None and time.tzinfo is None:
-            self._refuse(where, "it must have an offset from UTC")
+    def _check_time(self, where: str, time: datetime | None) -> None:
         if time is not None and not 0 <= rows.micros(time) <= rows.LATEST:
             self._refuse(where, "it must lie between 1970 and 2199, in UTC")
 
     def _refuse(self, where: str, reason: str) -> NoReturn:
-        raise problem(self.number, where, reason)
+        raise problem(self._number, where, reason)
 
 
-def _own(given: str, fitting: re.Pattern[str]) -> str:
-    """An id as we give them; of one that is none, always the same."""
-    return given if fitting.fullmatch(given) else f"x{hashlib.sha256(given.encode()).hexdigest()[:16]}"
-
-
-def _exchange_of(record: ExchangeRecord) -> Exchange:
-    one_way, parts = answers.parts_of(record.parts)
-    return Exchange(
-        question=record.question,
-        parts=parts,
-        one_way=one_way,
-        before=record.before,
-        behind=record.behind,
-        answer_id=record.answer_id,
-        question_id=record.question_id,
-        said=record.said,
-        files=tuple(dict.fromkeys(record.files)),
-        source=record.source,
-        asked=record.asked,
-        answered=record.answered,
-        outcome=record.outcome,
-        model=record.model,
-        tokens=record.tokens,
-        recalled=tuple(_own(one, _ITEM_ID) for one in record.recalled),
-        outside=record.outside,
-        about=answers.about_of(record.about),
-    )
-
-
-def _item_of(record: ItemRecord) -> Item:
-    return Item(
-        id=_own(record.id, _ITEM_ID),
-        kind=record.type,
-        text=record.text,
-        created=record.created,
-        updated=record.updated,
-        category=record.category,
-        mutable=record.mutable,
-        conversation_id=None if record.conversation is None else _own(record.conversation, _ID),
-        message_id=None if record.message is None else _own(record.message, _ID),
-        outside=record.outside,
-        was=record.was,
-    )
+def _own(given: str, pattern: re.Pattern[str]) -> str:
+    """An id of our form; for another one, always the same."""
+    return given if pattern.fullmatch(given) else f"x{hashlib.sha256(given.encode()).hexdigest()[:16]}"

@@ -2,7 +2,7 @@
 
 The process that runs a turn owns its row, prolongs the row's lease, and adds the newest events a few times per second.
 Other processes read them, and leave commands, which the owner answers. When the owner is gone and its lease is over,
-another process ends the turn. What was answered until then is part of its exchange, see `recover`.
+another process ends the turn. What was answered until then is part of its exchange, see `text_after_snapshot`.
 """
 
 import sqlite3
@@ -274,17 +274,6 @@ def hold(db: sqlite3.Connection, turn_id: str, exchange: int) -> None:
     db.execute("UPDATE turn SET exchange = ? WHERE id = ?", (exchange, turn_id))
 
 
-def recover(db: sqlite3.Connection, exchange: int) -> None:
-    """Add to an exchange, whose process is gone, the text that was written after its last snapshot."""
-    text = text_after_snapshot(db, exchange)
-    if not text:
-        return
-    row = db.execute(f"SELECT {rows.EXCHANGE} FROM exchange WHERE key = ?", (exchange,)).fetchall()
-    for found in rows.readable(rows.exchange_of, row):
-        add_text(found, text)
-        db.execute("UPDATE exchange SET parts = ? WHERE key = ?", (rows.texts_of_answer(found)["parts"], exchange))
-
-
 def text_after_snapshot(db: sqlite3.Connection, exchange: int) -> str:
     """The text that the log has beyond what stands in an exchange."""
     found = db.execute(
@@ -353,12 +342,8 @@ def _write(
 
 def _note(db: sqlite3.Connection, key: int, exchange: Exchange, owner: str) -> None:
     """Write how far an answer is: what there is of it, with later text from the log, if it gets no further."""
-    columns = {**rows.question_columns(exchange), "model": exchange.model, **rows.texts_of_answer(exchange)}
-    assigned = ", ".join(f"{column} = ?" for column in columns)
-    db.execute(
-        f"UPDATE exchange SET {assigned} WHERE key = ? AND owner = ? AND outcome = ''",
-        (*columns.values(), key, owner),
-    )
+    query = "UPDATE exchange SET data = ? WHERE key = ? AND owner = ? AND outcome = ''"
+    db.execute(query, (rows.encode(exchange), key, owner))
 
 
 def _news(

@@ -1,27 +1,26 @@
-"""What a turn puts into the store: the question as it begins, the answer as it ends.
+"""What a turn writes: the question as it begins, the answer as it ends.
 
-An exchange that runs is the lease of its conversation. Its process prolongs it; when that is gone, the exchange counts
-as interrupted. One that takes the place of others stands behind them until it ends well.
+An exchange that runs is the lease of its conversation. Its process prolongs it; when the process is gone, the exchange
+counts as interrupted. An exchange that replaces others stands behind them until it ends well.
 
-Clocks may be set while turns run. Of its own turns a process knows without one that they run. A lease too long was made
+Clocks may be set while turns run. A process knows without a clock which of its own turns run. A lease too long was made
 by a clock that was ahead; it is cut to the length of one that begins now, and ends if nobody prolongs it.
 """
 
 import sqlite3
 from collections.abc import Sequence, Set
+from datetime import datetime
 from typing import NamedTuple
 
 from brain.errors import BadRequest
-from brain.messages import Attachment, Exchange, Record, TakenAlong, renumbered
-from brain.store import exchanges, quota, rows, turn_log
+from brain.messages import Attachment, Exchange, FileReference, History, renumber
+from brain.store import exchanges, rows, turn_log, users
 from brain.store.schema import EXCHANGES
 from brain.store.turn_log import LEASE, NewTurn
 
-_LEASED_NO_MORE = {"until": None, "owner": None}
-
 
 class Lease(NamedTuple):
-    """Who holds a conversation, and since when; in microseconds.
+    """Who holds a conversation, and since when, in microseconds.
 
     Attributes:
         running: the keys of the owner's exchanges that run.
@@ -35,12 +34,9 @@ class Lease(NamedTuple):
     def until(self) -> int:
         return self.now + LEASE
 
-
-class Begun(NamedTuple):
-    """A turn that began, and the keys of the files of the exchanges before it."""
-
-    record: Record
-    files: Sequence[int]
+    @property
+    def time(self) -> datetime:
+        return rows.moment(self.now)
 
 
 def begin(
@@ -50,38 +46,46 @@ def begin(
     question: Exchange,
     files: Sequence[Attachment],
     replaces: str | None,
-    taken_along: Sequence[TakenAlong],
+    references: Sequence[FileReference],
     recent: int,
     lease: Lease,
     turn: NewTurn | None = None,
-) -> Begun:
-    """Files a question and takes hold of its conversation. Its earlier files are left to be read by `attachments`.
+) -> tuple[History, Sequence[int]]:
+    """Write a question and lease its conversation.
+
+    Returns:
+        What the turn continues from, and the keys of its earlier files, which `attachments` reads.
 
     Raises:
-        BadRequest: `busy`, `not_found` (what is to be replaced), `too_large`, or naming a file to be taken along.
+        BadRequest: `busy`, `not_found` (what is to be replaced), `too_large`, or naming a file reference.
     """
     if turn is not None:  # first: of two requests with one ID, the later one joins the turn of the earlier one
         turn_log.begin(db, turn, lease.owner, lease.now)
-    conversation = _leased(db, user, conversation_id, lease)
-    named, replaced = (None, None) if replaces is None else _named(db, conversation, replaces)
+    conversation = _lease(db, user, conversation_id, lease)
+    named, replaced = (None, None) if replaces is None else _find_message(db, conversation, replaces)
     is_first = not exchanges.has_any(db, conversation)
-    files = [*(_taken_along(db, named, one) for one in taken_along), *files]
-    attached = renumbered(tuple(files), after=0 if is_first else _last_file(db, conversation))
-    key = _file_question(db, conversation, question, attached, replaced, lease)
+    files = [*(_find_file(db, named, one) for one in references), *files]
+    attached = renumber(tuple(files), after=0 if is_first else _last_file(db, conversation))
+    question.files = tuple(file.id for file in attached)
+    question.started = lease.time if question.started is None else question.started
+    key = exchanges.add(db, conversation, question, attached, replaces=replaced, until=lease.until, owner=lease.owner)
     if turn is not None:
         turn_log.hold(db, turn.id, key)
+    for file in attached:
+        exchanges.add_file(db, conversation, key, file)
+    exchanges.use(db, conversation)
     if is_first:
-        exchanges.entitle(db, conversation)
+        exchanges.set_title(db, conversation)
     field = "attachments" if files else "conversation_id"
-    quota.claim(db, exchanges.user_of(db, conversation), field, conversation=conversation)
-    quota.check_conversation(db, conversation, field)
+    users.check_quota(db, exchanges.user_of(db, conversation), field, conversation=conversation)
+    users.check_conversation(db, conversation, field)
+    history = History(id=conversation_id, user=user, key=key, files=attached, question=question)
     if is_first:
-        return Begun(Record(key, user, conversation_id, files=attached), ())
+        return history, ()
     before = key if replaced is None else replaced
-    told = list(rows.readable(rows.exchange_of, exchanges.told(db, conversation, 0, before, recent)))
-    count = _count(db, conversation, before)
-    record = Record(key, user, conversation_id, told, count, files=attached)
-    return Begun(record, _files_before(db, conversation, before))
+    _read_history(db, conversation, history, before, recent)
+    query = "SELECT key FROM file WHERE conversation = ? AND exchange < ? ORDER BY id"
+    return history, [file for (file,) in db.execute(query, (conversation, before))]
 
 
 def attachments(db: sqlite3.Connection, files: Sequence[int]) -> list[Attachment]:
@@ -90,74 +94,84 @@ def attachments(db: sqlite3.Connection, files: Sequence[int]) -> list[Attachment
     return [Attachment(*row) for key in files for row in db.execute(query, (key,))]
 
 
-def told(db: sqlite3.Connection, user: str, conversation_id: str, recent: int) -> Record:
-    """What a turn that began now would be told of a conversation; no key, for none is begun."""
+def history(db: sqlite3.Connection, user: str, conversation_id: str, recent: int) -> History:
+    """What a turn that began now would continue from, without files."""
     query = "SELECT c.key FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?"
     row = db.execute(query, (user, conversation_id)).fetchone()
-    if row is None:
-        return Record(0, user, conversation_id)
-    before = exchanges.span(row[0])[1]
-    found = list(rows.readable(rows.exchange_of, exchanges.told(db, row[0], 0, before, recent)))
-    return Record(0, user, conversation_id, found, _count(db, row[0], before))
+    found = History(id=conversation_id, user=user)
+    if row is not None:
+        _read_history(db, row[0], found, exchanges.span(row[0])[1] + 1, recent)
+    return found
 
 
-def end(db: sqlite3.Connection, key: int, exchange: Exchange, now: int) -> None:
-    """Files how a question was answered. What the user said stays as it began; what was deleted meanwhile stays so."""
-    row = db.execute("SELECT conversation, replaces FROM exchange WHERE key = ?", (key,)).fetchone()
+def _read_history(db: sqlite3.Connection, conversation: int, history: History, before: int, recent: int) -> None:
+    found = exchanges.history_rows(db, conversation, 0, before, recent)
+    history.exchanges = list(rows.readable(rows.read_exchange, found))
+    ((count,),) = db.execute("SELECT history FROM conversation WHERE key = ?", (conversation,))
+    query = "SELECT count(*) FROM exchange WHERE key BETWEEN ? AND ? AND in_history = 1"
+    ((replaced,),) = db.execute(query, (before, exchanges.span(conversation)[1]))
+    history.count = count - replaced
+
+
+def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
+    """Write how a question was answered. What was deleted meanwhile stays deleted."""
+    query = "SELECT replaces, user FROM exchange e JOIN conversation c ON c.key = e.key >> 32 WHERE e.key = ?"
+    row = db.execute(query, (key,)).fetchone()
     if row is None:
         return
-    conversation, replaced = row
-    if replaced is not None and not exchange.parts and _told_between(db, conversation, replaced, key):
-        exchanges.remove(db, key)
-        return
+    conversation, (replaced, user) = key >> EXCHANGES, row
     if replaced is not None:
-        db.execute(
-            "DELETE FROM exchange WHERE conversation = ? AND key >= ? AND key < ?", (conversation, replaced, key)
-        )
-    columns = {**rows.question_columns(exchange), **rows.answer_columns(exchange, now)}
-    exchanges.update(db, key, {**columns, **_LEASED_NO_MORE, "replaces": None})
-    exchanges.measure(db, key)
-    if any(not _is_there(db, conversation, item_id) for item_id in exchange.recalled):  # forgotten by this very turn
-        exchanges.untell(db, key)
-    exchanges.index(db, key)
+        query = "SELECT 1 FROM exchange WHERE key >= ? AND key < ? AND in_history = 1 LIMIT 1"
+        if not exchange.parts and db.execute(query, (replaced, key)).fetchone() is not None:
+            exchanges.remove(db, key)  # of attempts that failed without an answer, the newest is enough
+            return
+        db.execute("DELETE FROM exchange WHERE key >= ? AND key < ?", (replaced, key))
+        exchanges.count_sources(db, conversation)
+    there = "SELECT 1 FROM item WHERE user = ? AND id = ?"
+    if any(db.execute(there, (user, item_id)).fetchone() is None for item_id in exchange.recalled_ids):
+        exchanges.remove_recalled(exchange)  # this very turn deleted it
+    exchanges.write(db, key, exchange, until=None, owner=None, replaces=None)
+    exchanges.index(db, key, exchange, user)
     exchanges.settle(db, conversation)
     exchanges.use(db, conversation)
     if replaced is not None:
-        exchanges.entitle(db, conversation)
-    if quota.in_memory(db):
-        quota.make(db, exchanges.user_of(db, conversation), conversation)
+        exchanges.set_title(db, conversation)
+    if users.is_in_memory(db):
+        users.make_room(db, user, conversation)
 
 
 def prolong(db: sqlite3.Connection, lease: Lease) -> None:
-    """Says that the owner's still run, unless somebody else took them for ended; and cuts leases that are too long."""
+    """Prolong the owner's leases, unless another process took them for ended; cut leases that are too long."""
     db.executemany(
         "UPDATE exchange SET until = ? WHERE key = ? AND owner = ? AND outcome = ''",
         [(lease.until, key, lease.owner) for key in lease.running],
     )
-    db.execute("UPDATE exchange SET until = ? WHERE outcome = '' AND until > ?", (lease.until, lease.until))
+    query = "UPDATE exchange INDEXED BY exchange_running SET until = ? WHERE outcome = '' AND until > ?"
+    db.execute(query, (lease.until, lease.until))
 
 
 def any_too_long(db: sqlite3.Connection, lease: Lease) -> bool:
-    """Whether any lease reaches further than one that begins now."""
-    query = "SELECT 1 FROM exchange WHERE outcome = '' AND until > ? LIMIT 1"
+    """Whether a lease ends later than one that begins now."""
+    query = "SELECT 1 FROM exchange INDEXED BY exchange_running WHERE outcome = '' AND until > ? LIMIT 1"
     return db.execute(query, (lease.until,)).fetchone() is not None
 
 
 def interrupt_all(db: sqlite3.Connection) -> None:
-    """Says of all that run that they were interrupted."""
-    for (key,) in db.execute("SELECT key FROM exchange WHERE outcome = ''").fetchall():
+    """Mark all that run as interrupted."""
+    query = "SELECT key FROM exchange INDEXED BY exchange_running WHERE outcome = ''"
+    for (key,) in db.execute(query).fetchall():
         interrupt(db, key)
     turn_log.forget_all(db)
 
 
-def running(db: sqlite3.Connection, conversation: int, lease: Lease) -> bool:
-    """Whether a turn of it runs; one whose process is gone does not, and is marked.
+def is_running(db: sqlite3.Connection, conversation: int, lease: Lease) -> bool:
+    """Whether a turn of a conversation runs; one whose process is gone is marked as interrupted.
 
     Args:
-        lease: of whoever asks.
+        lease: of the caller.
     """
-    query = "SELECT key, until FROM exchange WHERE conversation = ? AND outcome = ''"
-    for key, until in db.execute(query, (conversation,)).fetchall():
+    query = "SELECT key, until FROM exchange INDEXED BY exchange_running WHERE key BETWEEN ? AND ? AND outcome = ''"
+    for key, until in db.execute(query, exchanges.span(conversation)).fetchall():
         if key in lease.running or until > lease.now:
             return True
         interrupt(db, key)
@@ -165,53 +179,43 @@ def running(db: sqlite3.Connection, conversation: int, lease: Lease) -> bool:
 
 
 def busy() -> BadRequest:
-    """The refusal of what cannot be done while a turn runs."""
+    """The error for what cannot be done while a turn runs."""
     sentence = "A turn of this conversation is running; wait for its end, stop it, or send barge_in."
     return BadRequest(sentence, "conversation_id", code="busy", status=409)
 
 
-def user_key(db: sqlite3.Connection, user: str) -> int:
-    """The number of a user, new or old."""
-    row = db.execute("SELECT key FROM user WHERE name = ?", (user,)).fetchone()
-    return exchanges.insert(db, "user", {"name": user}) if row is None else int(row[0])
-
-
-def _leased(db: sqlite3.Connection, user: str, conversation_id: str, lease: Lease) -> int:
-    """The conversation, new or old, of which no other turn runs."""
-    number = user_key(db, user)
+def _lease(db: sqlite3.Connection, user: str, conversation_id: str, lease: Lease) -> int:
+    """The key of a conversation, new or old, of which no other turn runs."""
+    number = users.add(db, user)
     row = db.execute("SELECT key FROM conversation WHERE user = ? AND id = ?", (number, conversation_id)).fetchone()
     if row is None:
         new = {"user": number, "id": conversation_id, "created": lease.now, "updated": lease.now}
         return exchanges.insert(db, "conversation", new)
-    if running(db, row[0], lease):
+    if is_running(db, row[0], lease):
         raise busy()
     return int(row[0])
 
 
-def _named(db: sqlite3.Connection, conversation: int, message_id: str) -> tuple[int, int]:
-    """The exchange that a message belongs to, and the first that goes with it: what it was to replace itself, and did
-    not."""
+def _find_message(db: sqlite3.Connection, conversation: int, message_id: str) -> tuple[int, int]:
+    """The exchange of a message, and the first that goes with it: what it was to replace itself, and did not."""
     for column in ("answer_id", "question_id"):
-        query = f"SELECT key, coalesce(replaces, key) FROM exchange WHERE conversation = ? AND {column} = ?"
-        row = db.execute(query, (conversation, message_id)).fetchone() if message_id else None
+        query = (
+            f"SELECT key, coalesce(replaces, key) FROM exchange WHERE key BETWEEN ? AND ? AND {column} = ? "
+            "ORDER BY key DESC LIMIT 1"
+        )
+        row = db.execute(query, (*exchanges.span(conversation), message_id)).fetchone() if message_id else None
         if row is not None:
             return int(row[0]), int(row[1])
     message = "This conversation has no message of this id; an answer's is the message_id of its done event."
     raise BadRequest(message, "replace_from", code="not_found", status=404)
 
 
-def _told_between(db: sqlite3.Connection, conversation: int, first: int, end: int) -> bool:
-    """Whether there is an answer to lose: of what failed without one, the newest attempt is enough."""
-    query = "SELECT 1 FROM exchange WHERE conversation = ? AND told = 1 AND key >= ? AND key < ? LIMIT 1"
-    return db.execute(query, (conversation, first, end)).fetchone() is not None
-
-
-def _taken_along(db: sqlite3.Connection, exchange: int | None, wanted: TakenAlong) -> Attachment:
-    """A file of a question, which stays that one's as well: it comes back if its answer is not replaced."""
+def _find_file(db: sqlite3.Connection, exchange: int | None, reference: FileReference) -> Attachment:
+    """A file of a question, which stays that question's as well: it may not be replaced in the end."""
     query = "SELECT id, name, type, data FROM file WHERE exchange = ? AND id = ?"
-    row = db.execute(query, (exchange, wanted.id)).fetchone()
+    row = db.execute(query, (exchange, reference.id)).fetchone()
     if row is None:
-        raise BadRequest("The question that is replaced has no file of this id.", wanted.field)
+        raise BadRequest("The question that is replaced has no file of this id.", reference.field)
     return Attachment(*row)
 
 
@@ -220,48 +224,13 @@ def _last_file(db: sqlite3.Connection, conversation: int) -> int:
     return int(last)
 
 
-def _file_question(
-    db: sqlite3.Connection,
-    conversation: int,
-    question: Exchange,
-    files: Sequence[Attachment],
-    replaced: int | None,
-    lease: Lease,
-) -> int:
-    """Files a question with its files; its key."""
-    numbers = rows.encoded([file.id for file in files])
-    leased = {"files": numbers, "replaces": replaced, "until": lease.until, "owner": lease.owner}
-    columns = {**rows.question_columns(question), **exchanges.asked_columns(question, lease.now), **leased}
-    counts = {"messages": rows.messages_in(question), "bytes": exchanges.size_of(columns, files)}
-    key = exchanges.add(db, conversation, {**columns, **counts})
-    for file in files:
-        exchanges.add_file(db, conversation, key, file)
-    exchanges.use(db, conversation)
-    return key
-
-
-def _is_there(db: sqlite3.Connection, conversation: int, item_id: str) -> bool:
-    user = exchanges.user_of(db, conversation)
-    return db.execute("SELECT 1 FROM item WHERE user = ? AND id = ?", (user, item_id)).fetchone() is not None
-
-
 def interrupt(db: sqlite3.Connection, key: int) -> None:
-    """Marks it; should its answer come after all, that still takes the place of what it was to replace."""
-    turn_log.recover(db, key)
-    exchanges.update(db, key, {"outcome": "interrupted", **_LEASED_NO_MORE})
-    db.execute("UPDATE exchange SET told = 1, messages = messages + 1 WHERE key = ? AND parts <> '[]'", (key,))
-    exchanges.measure(db, key)
-    exchanges.index(db, key)
+    """Mark an exchange as interrupted; should its answer come after all, it still replaces what it was to replace."""
+    row = db.execute(f"SELECT {rows.EXCHANGE}, replaces FROM exchange WHERE key = ?", (key,)).fetchone()
+    for exchange in rows.readable(rows.read_exchange, [row]):
+        turn_log.add_text(exchange, turn_log.text_after_snapshot(db, key))
+        exchange.outcome = "interrupted"
+        exchanges.write(db, key, exchange, until=None, owner=None)
+        exchanges.index(db, key, exchange, exchanges.user_of(db, key >> EXCHANGES))
+    db.execute("UPDATE exchange SET outcome = 'interrupted', until = NULL, owner = NULL WHERE key = ?", (key,))
     exchanges.settle(db, key >> EXCHANGES)
-
-
-def _count(db: sqlite3.Connection, conversation: int, before: int) -> int:
-    query = "SELECT count(*) FROM exchange WHERE conversation = ? AND told = 1 AND key < ?"
-    ((count,),) = db.execute(query, (conversation, before))
-    return int(count)
-
-
-def _files_before(db: sqlite3.Connection, conversation: int, before: int) -> Sequence[int]:
-    """Of all exchanges before, also of those that failed: who asks again means them."""
-    query = "SELECT key FROM file WHERE conversation = ? AND exchange < ? ORDER BY id"
-    return [key for (key,) in db.execute(query, (conversation, before))]

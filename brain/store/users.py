@@ -1,14 +1,37 @@
-"""What is kept of a user as a whole."""
+"""Users as a whole: who there are, how much they store, and how much they may.
+
+In a file, a user with too much stores no more. In memory the conversations that were not used for longest make room,
+first those of the user with the most, so that nobody displaces the conversations of others.
+"""
 
 import sqlite3
 
+from brain.errors import BadRequest
 from brain.messages import Counts
-from brain.store import hidden, turn_log, turns
-from brain.store.conversations import known
+from brain.store import exchanges
+from brain.store.connection import MIB
+
+CONVERSATION_BYTES_MOST = 64 * MIB
+USER_BYTES_MOST = 1024 * MIB
+MEMORY_USER_BYTES_MOST = 256 * MIB
+MEMORY_BYTES_MOST = 512 * MIB
+MEMORY_CONVERSATIONS_MOST = 1000
 
 
-def users(db: sqlite3.Connection) -> list[str]:
-    """Those of whom anything is kept."""
+def find(db: sqlite3.Connection, user: str) -> int | None:
+    """The key of a user who stores something."""
+    row = db.execute("SELECT key FROM user WHERE name = ?", (user,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def add(db: sqlite3.Connection, user: str) -> int:
+    """The key of a user, new or old."""
+    key = find(db, user)
+    return exchanges.insert(db, "user", {"name": user}) if key is None else key
+
+
+def names(db: sqlite3.Connection) -> list[str]:
+    """The users who store anything."""
     found = db.execute(
         "SELECT name FROM user u WHERE hidden = 0 AND (NOT recalls OR EXISTS (SELECT 1 FROM conversation WHERE "
         "user = u.key) OR EXISTS (SELECT 1 FROM item WHERE user = u.key)) ORDER BY name"
@@ -23,41 +46,98 @@ def recalls(db: sqlite3.Connection, user: str) -> bool:
 
 
 def set_recalls(db: sqlite3.Connection, user: str, on: bool) -> None:
-    """Notes whether the user lets Brain recall."""
-    db.execute("UPDATE user SET recalls = ? WHERE key = ?", (on, turns.user_key(db, user)))
+    """Note whether the user lets Brain recall."""
+    db.execute("UPDATE user SET recalls = ? WHERE key = ?", (on, add(db, user)))
 
 
-def counted(db: sqlite3.Connection, user: str) -> Counts:
-    """How much is kept of a user."""
-    return counted_by_key(db, known(db, user))
-
-
-def counted_by_key(db: sqlite3.Connection, number: int | None) -> Counts:
-    """The same, of the user of this key."""
+def count(db: sqlite3.Connection, user: int | None) -> Counts:
+    """How much a user stores."""
     ((conversations, messages),) = db.execute(
-        "SELECT count(*), coalesce(sum(messages), 0) FROM conversation WHERE user = ?", (number,)
+        "SELECT count(*), coalesce(sum(messages), 0) FROM conversation WHERE user = ?", (user,)
     )
-    ((files,),) = db.execute(
-        "SELECT count(*) FROM file f JOIN conversation c ON c.key = f.conversation WHERE c.user = ?", (number,)
-    )
-    items = dict(db.execute("SELECT kind, count(*) FROM item WHERE user = ? GROUP BY kind", (number,)).fetchall())
+    query = "SELECT count(*) FROM file f JOIN conversation c ON c.key = f.conversation WHERE c.user = ?"
+    ((files,),) = db.execute(query, (user,))
+    items = dict(db.execute("SELECT kind, count(*) FROM item WHERE user = ? GROUP BY kind", (user,)).fetchall())
     return Counts(conversations, messages, files, items.get("fact", 0), items.get("memory", 0))
 
 
-def forget(db: sqlite3.Connection, user: str, lease: turns.Lease) -> tuple[Counts, int | None]:
-    """Deletes all of a user: how much it was, and the hidden user whose rows are left to be removed.
+def check_conversation(db: sqlite3.Connection, conversation: int, field: str) -> None:
+    """Check whether a conversation may be as large as it is.
 
     Raises:
-        BadRequest: `busy`, while a turn of the user's runs.
+        BadRequest: `too_large`, when it may not.
     """
-    number = known(db, user)
-    if number is None:
-        return Counts(), None
-    query = "SELECT DISTINCT c.key FROM exchange e JOIN conversation c ON c.key = e.conversation "
-    for (conversation,) in db.execute(f"{query} WHERE e.outcome = '' AND c.user = ?", (number,)).fetchall():
-        if turns.running(db, conversation, lease):
-            raise turns.busy()
-    counts = counted(db, user)
-    turn_log.forget(db, user)
-    hidden.hide_user(db, number)
-    return counts, number
+    ((size,),) = db.execute("SELECT bytes FROM conversation WHERE key = ?", (conversation,))
+    if size > CONVERSATION_BYTES_MOST:
+        sentence = f"A conversation may hold {CONVERSATION_BYTES_MOST // MIB} MiB with its files; begin a new one."
+        raise BadRequest(sentence, field, code="too_large", status=413)
+
+
+def check_quota(
+    db: sqlite3.Connection, user: int, field: str, *, conversation: int | None = None, hidden: int | None = None
+) -> None:
+    """Check whether a user may store as much as they do. In memory, conversations make room for it.
+
+    Args:
+        conversation: makes no room.
+        hidden: a hidden user, whose rows are to be the user's, too.
+
+    Raises:
+        BadRequest: `too_large`, when it is too much.
+    """
+    most = USER_BYTES_MOST
+    if is_in_memory(db):
+        make_room(db, user, conversation)
+        most = MEMORY_USER_BYTES_MOST
+    if _size(db, user) + (0 if hidden is None else _size(db, hidden)) > most:
+        sentence = f"A user may keep {most // MIB} MiB; delete what is not needed."
+        raise BadRequest(sentence, field, code="too_large", status=413)
+    if is_in_memory(db) and _total_size(db) > MEMORY_BYTES_MOST:
+        raise BadRequest("There is no room left to keep this.", field, code="too_large", status=413)
+
+
+def is_in_memory(db: sqlite3.Connection) -> bool:
+    """Whether there is no file."""
+    ((_, _, file), *_) = db.execute("PRAGMA database_list")
+    return not file
+
+
+def make_room(db: sqlite3.Connection, user: int, conversation: int | None) -> None:
+    """Delete the conversations not used for longest while there is too much; not this one, nor one that runs."""
+    while _size(db, user) > MEMORY_USER_BYTES_MOST and _delete_oldest(db, conversation, user):
+        pass
+    while (heaviest := _heaviest(db)) and any(_delete_oldest(db, conversation, one) for one in heaviest):
+        pass
+
+
+def _size(db: sqlite3.Connection, user: int) -> int:
+    ((size,),) = db.execute("SELECT bytes FROM user WHERE key = ?", (user,))
+    return int(size)
+
+
+def _total_size(db: sqlite3.Connection) -> int:
+    ((size,),) = db.execute("SELECT sum(bytes) FROM user")
+    return int(size)
+
+
+def _heaviest(db: sqlite3.Connection) -> list[int]:
+    """The users by how much they have of what there is too much of; none when there is not."""
+    ((conversations,),) = db.execute("SELECT count(*) FROM conversation")
+    query = None
+    if _total_size(db) > MEMORY_BYTES_MOST:
+        query = "SELECT key FROM user ORDER BY bytes DESC"
+    elif conversations > MEMORY_CONVERSATIONS_MOST:
+        query = "SELECT user FROM conversation GROUP BY user ORDER BY count(*) DESC, min(used)"
+    return [] if query is None else [user for (user,) in db.execute(query).fetchall()]
+
+
+def _delete_oldest(db: sqlite3.Connection, conversation: int | None, user: int) -> bool:
+    """Delete one conversation of a user; false when all are in use."""
+    query = (
+        "SELECT key FROM conversation c WHERE key IS NOT ? AND user = ? AND NOT EXISTS "
+        f"(SELECT 1 FROM exchange e INDEXED BY exchange_running WHERE {exchanges.RUNS}) ORDER BY used, key LIMIT 1"
+    )
+    oldest = db.execute(query, (conversation, user)).fetchone()
+    if oldest is not None:
+        exchanges.remove_all(db, oldest[0])
+    return oldest is not None

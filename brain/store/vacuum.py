@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 0.1
 """How long a sweep waits for those who read the log; meanwhile nobody writes."""
 SCRUB_PATIENCE_SECONDS = 5.0
 
-_INDEXES = ("said", "stated")
+_INDEXES = ("exchange_words", "item_words")
 
 
 class Vacuum:
@@ -43,7 +43,7 @@ class Vacuum:
         self._database = database
         self._now = now
 
-    async def sweep_for_ever(self) -> None:
+    async def sweep_forever(self) -> None:
         """Removes every few seconds what is left in indexes and log."""
         pause = SWEEP_SECONDS
         while True:

@@ -1,4 +1,4 @@
-"""How the vectors of models did in the memory's exam, so that not every process has to ask. Of no user."""
+"""Embeddings of items: stored, and searched for the nearest."""
 
 import math
 import sqlite3
@@ -10,22 +10,9 @@ from itertools import islice
 from operator import mul
 from typing import Any
 
-from brain.messages import Item, Kind, Near
-from brain.store import rows
-from brain.store.conversations import known
+from brain.messages import Item, Kind, Query
+from brain.store import rows, users
 from brain.store.items import of_keys
-
-
-def exam(db: sqlite3.Connection, name: str) -> str | None:
-    """What was kept under this name."""
-    row = db.execute("SELECT result FROM exam WHERE name = ?", (name,)).fetchone()
-    return None if row is None else str(row[0])
-
-
-def set_exam(db: sqlite3.Connection, name: str, result: str) -> None:
-    """Keeps the newest."""
-    db.execute("INSERT OR REPLACE INTO exam (name, result) VALUES (?, ?)", (name, result))
-
 
 RESCORED = 100
 USERS_MOST = 64
@@ -54,21 +41,21 @@ class Sketches:
 
 
 def by_meaning(
-    db: sqlite3.Connection, sketches: Sketches, user: str, near: Near, kinds: Collection[Kind], limit: int
+    db: sqlite3.Connection, sketches: Sketches, user: str, query: Query, kinds: Collection[Kind], limit: int
 ) -> list[tuple[Item, float]]:
     """The items of a user whose vectors are nearest, best first, with their cosines."""
-    number = known(db, user)
+    number = users.find(db, user)
     if number is None:
         return []
-    wanted = _normalised(near.vector)
+    wanted = _normalised(query.vector)
     signs = int.from_bytes(_signs(wanted), "little")
-    kept = sketches.of(db, number, near.model)
+    kept = sketches.of(db, number, query.model)
     apart = (((other ^ signs).bit_count(), key) for kind in kinds for key, other in kept.get(kind, {}).items())
     keys = [key for _, key in nsmallest(max(limit, RESCORED), apart)]
     marks = ", ".join("?" * len(keys))
     values = db.execute(
         f"SELECT item, value FROM vector WHERE user = ? AND model = ? AND item IN ({marks})",
-        (number, near.model, *keys),
+        (number, query.model, *keys),
     )
     cosines = {key: sum(map(mul, wanted, _unpacked(value))) for key, value in values if len(value) == 2 * len(wanted)}
     nearest = sorted(cosines, key=lambda key: -cosines[key])[:limit]
@@ -94,7 +81,7 @@ def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, I
 
 
 def _owned(row: Sequence[Any]) -> tuple[str, Item]:
-    return row[0], rows.item_of(row[1:])
+    return row[0], rows.read_item(row[1:])
 
 
 def embed(db: sqlite3.Connection, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:

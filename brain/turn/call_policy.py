@@ -76,18 +76,17 @@ class CallPolicy:
         self._has_attachments = bool(history.attachments or request.attachments)
         self._was_untrusted = (
             self._has_attachments
-            or history.outside
-            or history.recalled.outside
+            or history.untrusted
+            or history.recalled.untrusted
             or any(
-                exchange.outside or any(isinstance(part, Call) and part.untrusted for part in exchange.parts)
+                exchange.untrusted or any(isinstance(part, Call) and part.untrusted for part in exchange.parts)
                 for exchange in self._earlier
             )
         )
 
     @property
     def _earlier(self) -> Sequence[Exchange]:
-        begun = self._history.begun
-        return self._history.exchanges if begun is None else (*self._history.exchanges, begun)
+        return self._history.all_exchanges
 
     @property
     def is_untrusted(self) -> bool:
@@ -172,7 +171,7 @@ class CallPolicy:
         if not specialist.sends or not self.is_untrusted or not self._has_read_private_data():
             return ()
         own = [self._operator, self._request.message, *self.steering]
-        own += [text for exchange in self._earlier for text in exchange.own_words]
+        own += [text for exchange in self._earlier for text in exchange.user_messages]
         earlier_calls = [
             call
             for call in self._completed_calls()
@@ -194,7 +193,7 @@ class CallPolicy:
 
     def _has_read_private_data(self) -> bool:
         """Whether the model has read files, memory, or results of specialists that hold data of the user's own."""
-        recalled = self._history.recalled.note or any(exchange.recalled for exchange in self._earlier)
+        recalled = self._history.recalled.note or any(exchange.recalled_ids for exchange in self._earlier)
         if self._has_attachments or recalled:
             return True
         return any(
@@ -206,7 +205,7 @@ class CallPolicy:
 
     def _completed_calls(self) -> list[Call]:
         """The calls that the model has read of, of this turn and of earlier ones."""
-        earlier = [part for exchange in self._earlier for part in (*exchange.one_way, *exchange.parts)]
+        earlier = [part for exchange in self._earlier for part in (*exchange.automatic_calls, *exchange.parts)]
         return [part for part in earlier if isinstance(part, Call)] + [call for call in self.calls if call.block]
 
 

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from brain.errors import Interruption, ModelError
-from brain.events import Error, Notice, Thinking
+from brain.events import Error, Notice
 from brain.messages import Annotation, History
 from brain.text import TextBuffer, replace_surrogates, strip_invisible
 
@@ -36,7 +37,7 @@ class Annotations:
     def add_notice(self, notice: Notice) -> None:
         """Record a notice before the pass that is running."""
         self._flush_thinking()
-        self._add(Annotation(notice, self.parts_before))
+        self._add(Annotation(notice.text, self.parts_before, 0, notice.code))
 
     def add_thinking(self, text: str, at: int) -> None:
         """Record thinking after so many characters of the pass."""
@@ -57,10 +58,10 @@ class Annotations:
     def _flush_thinking(self) -> None:
         text, self._thinking = self._thinking.whole(), TextBuffer()
         last = self._list[-1] if self._list else None
-        if text and last is not None and isinstance(last.told, Thinking) and (last.place, last.at) == self._place:
-            self._list[-1] = replace(last, told=Thinking(last.told.text + text))
+        if text and last is not None and last.code is None and (last.position, last.offset) == self._place:
+            self._list[-1] = replace(last, text=last.text + text)
         elif text:
-            self._add(Annotation(Thinking(text), *self._place))
+            self._add(Annotation(text, *self._place))
 
     def _add(self, annotation: Annotation) -> None:
         if len(self._list) < MAX_ANNOTATIONS:
@@ -73,12 +74,12 @@ REPETITION = Notice("repetition", "The model repeated itself without end and was
 
 def history_notices(history: History) -> Iterator[Notice]:
     """What the model does not read of the conversation, and what it reads beside it."""
-    if history.rested:
+    if history.after_idle:
         yield Notice("trimmed", "The conversation rested for long: the model begins anew. What was said is kept.")
     elif history.trimmed:
         yield trimmed(history.trimmed)
-    if history.recalled.said:
-        yield Notice("recalled", history.recalled.said)
+    if history.recalled.sentence:
+        yield Notice("recalled", history.recalled.sentence)
 
 
 def trimmed(exchanges: int) -> Notice:

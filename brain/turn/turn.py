@@ -11,12 +11,13 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import msgspec
+
 from brain.errors import BadRequest, Interruption, ModelError
 from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStart
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import find_control_tokens
 from brain.messages import (
-    AnswerDetails,
     Call,
     Exchange,
     History,
@@ -129,9 +130,9 @@ class Turn:
     ) -> None:
         self.id = turn_id or new_turn_id()
         self.message_id = new_message_id()
-        self.exchange = history.begun or Exchange(question="")
+        self.exchange = history.question or Exchange(question="")
         self.exchange.answer_id, self.exchange.model = self.message_id, model.name
-        self.exchange.recalled = tuple(item.id for item in history.recalled.items)
+        self.exchange.recalled_ids = tuple(item.id for item in history.recalled.items)
         self.last: Done | Error | None = None
         self._request = request
         self._history = history
@@ -337,7 +338,7 @@ class Turn:
             try:
                 await group.end("deadline" if self._stop_reason == "deadline" else "cancelled")
             finally:
-                self.exchange.one_way = tuple(group.calls)
+                self.exchange.automatic_calls = tuple(group.calls)
                 self._set_question([call.block for call in group.calls])
 
     def _set_question(self, result_blocks: Sequence[str] = ()) -> None:
@@ -345,7 +346,7 @@ class Turn:
         self.exchange.question = question_text(self._request, self._max_block_bytes, result_blocks, note, tokens)
 
     def _next_pass(self, context: CallContext) -> ModelPass:
-        self._annotations.parts_before = len(self.exchange.one_way) + len(self.exchange.parts)
+        self._annotations.parts_before = len(self.exchange.automatic_calls) + len(self.exchange.parts)
         sampling = self._request.sampling
         if sampling.max_tokens is not None:
             sampling = replace(sampling, max_tokens=max(1, self._tokens_left() or 1))
@@ -446,11 +447,11 @@ class Turn:
             first_token_ms=accounting.first_token_ms,
             total_ms=total_ms,
         )
-        self.exchange.answered, self.exchange.outside = datetime.now(UTC), self._policy.is_untrusted
+        self.exchange.ended, self.exchange.untrusted = datetime.now(UTC), self._policy.is_untrusted
         self.exchange.outcome = last.code if isinstance(last, Error) else last.stop_reason
-        self.exchange.about = AnswerDetails(
-            self._annotations.snapshot(), accounting.usage, accounting.first_token_ms, total_ms, error
-        )
+        self.exchange.annotations, self.exchange.usage = self._annotations.snapshot(), accounting.usage
+        self.exchange.first_token_ms, self.exchange.total_ms = accounting.first_token_ms, total_ms
+        self.exchange.error = error
         return *unread, accounting.usage, last
 
     def _final_reason(self) -> StopReason:
@@ -465,11 +466,11 @@ class Turn:
 
     def snapshot(self) -> Exchange:
         """Return question and answer so far, with those of the pass that is running."""
-        return replace(
+        return msgspec.structs.replace(
             self.exchange,
             parts=[*self.exchange.parts, *(self._pass.parts() if self._pass is not None else [])],
-            outside=self._policy.is_untrusted,
-            about=AnswerDetails(self._annotations.snapshot()),
+            untrusted=self._policy.is_untrusted,
+            annotations=self._annotations.snapshot(),
         )
 
     def report(self, wire: str) -> TurnReport:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from brain.messages import Exchange, Kind, Near, Text
+from brain.messages import Exchange, Kind, Query, Text
 from brain.runtime import import_sanitizer
 from brain.store.sqlite import SQLite
 
@@ -95,10 +95,10 @@ async def measure(store: SQLite) -> None:
     kinds: Sequence[Kind] = ("fact", "memory")
     await report("facts by ten words", lambda n: store.by_words("ada", text(10), kinds=kinds, limit=10))
     first = time.perf_counter()
-    await store.by_meaning("ada", Near("m", vector()), kinds=kinds, limit=10)
+    await store.by_meaning("ada", Query("m", vector()), kinds=kinds, limit=10)
     say(f"facts by meaning, the first time: {(time.perf_counter() - first) * 1000:.1f} ms")
     vectors = [vector() for _ in range(TIMES)]
-    await report("facts by meaning", lambda n: store.by_meaning("ada", Near("m", vectors[n]), kinds=kinds, limit=10))
+    await report("facts by meaning", lambda n: store.by_meaning("ada", Query("m", vectors[n]), kinds=kinds, limit=10))
     await report("none lacks a vector", lambda n: store.lacking("m", 10))
     await report("begin and end, 20,000 long", lambda n: turn(store, "c0"))
     await report("begin, 20,000 long", lambda n: begun(store, "c0"), after=lambda record: store.drop(record))
@@ -107,7 +107,7 @@ async def measure(store: SQLite) -> None:
 
 async def begun(store: SQLite, conversation: str) -> Any:
     said = text(15)
-    return await store.begin("ada", conversation, Exchange(said, said=said, question_id="q"), ())
+    return await store.begin("ada", conversation, Exchange(said, message=said, question_id="q"), ())
 
 
 async def turn(store: SQLite, conversation: str) -> None:

@@ -36,8 +36,9 @@ def events(out: str) -> list[dict[str, Any]]:
 def exchanges(store: Path) -> list[tuple[str, str, str, str]]:
     """Conversation, source, what was said, and how it ended, of all that is kept."""
     with closing(sqlite3.connect(store)) as db:
-        rows = "SELECT c.id, e.source, e.said, e.outcome FROM exchange e JOIN conversation c ON c.key = e.conversation"
-        return db.execute(f"{rows} ORDER BY e.key").fetchall()
+        columns = "c.id, e.source, e.data ->> 'message', e.outcome"
+        query = f"SELECT {columns} FROM exchange e JOIN conversation c ON c.key = e.key >> 32 ORDER BY e.key"
+        return db.execute(query).fetchall()
 
 
 def test_each_question_begins_a_conversation(store: Path, tmp_path: Path) -> None:
@@ -91,8 +92,8 @@ def test_ctrl_c_keeps_what_was_said(store: Path, tmp_path: Path) -> None:
         assert process.end()[0] == 130
     assert exchanges(store) == [("c", "chat", "hi", "cancelled")]
     with closing(sqlite3.connect(store)) as db:
-        ((parts,),) = db.execute("SELECT parts FROM exchange").fetchall()
-    assert json.loads(parts)[0]["text"].startswith("So far. ")
+        ((data,),) = db.execute("SELECT data FROM exchange").fetchall()
+    assert json.loads(data)["parts"][0]["text"].startswith("So far. ")
 
 
 def test_facts_are_recalled_unless_it_is_said_otherwise(

@@ -104,8 +104,9 @@ def chatting(
 def kept(home: Path) -> list[tuple[str, str, str]]:
     """Title, what was said, and how it ended, of all that is kept."""
     with closing(sqlite3.connect(home / "brain" / "brain.db")) as db:
-        rows = "SELECT c.title, e.said, e.outcome FROM exchange e JOIN conversation c ON c.key = e.conversation"
-        return db.execute(f"{rows} ORDER BY e.key").fetchall()
+        columns = "c.title, e.data ->> 'message', e.outcome"
+        query = f"SELECT {columns} FROM exchange e JOIN conversation c ON c.key = e.key >> 32 ORDER BY e.key"
+        return db.execute(query).fetchall()
 
 
 def files(home: Path) -> list[tuple[str, bytes]]:

@@ -95,7 +95,7 @@ async def fill(store: SQLite) -> None:
     """Of two users the same, but for one word in everything."""
     for user, word in (("ada", "xylophone"), ("ben", "zeppelin")):
         for conversation in ("c1", "c2"):
-            question = Exchange(f"{word} q", question_id="q1", said=f"{word} said", asked=NOON)
+            question = Exchange(f"{word} q", question_id="q1", message=f"{word} said", started=NOON)
             record = await store.begin(user, conversation, question, [Attachment(1, word, "text/plain", word.encode())])
             question.outcome, question.parts, question.files = "complete", [Text(f"{word} answered", 1)], (1,)
             await store.end(record, question)

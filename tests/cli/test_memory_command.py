@@ -15,14 +15,14 @@ import pytest
 from remembering import Vectors
 
 from brain.cli.main import run
-from brain.messages import Former, Item
+from brain.messages import FormerText, Item
 from brain.store import connection
 from brain.store.sqlite import SQLite
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
-TEA = Item("k7m2", "fact", "Likes tea.", NOON, NOON, "preferences", was=(Former("Likes coffee.", NOON),))
+TEA = Item("k7m2", "fact", "Likes tea.", NOON, NOON, "preferences", former=(FormerText("Likes coffee.", NOON),))
 BLOOD = Item("f3a9", "fact", "My blood group is 0.", NOON, NOON, "personal", mutable=False)
-TALK = Item("mm22", "memory", "Planned a trip\x1b[2J to Bergen.", NOON + timedelta(days=1), NOON, outside=True)
+TALK = Item("mm22", "memory", "Planned a trip\x1b[2J to Bergen.", NOON + timedelta(days=1), NOON, untrusted=True)
 
 
 @pytest.fixture(autouse=True)

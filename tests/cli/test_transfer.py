@@ -23,7 +23,7 @@ import pytest
 from brain.cli.commands import transfer
 from brain.cli.main import run
 from brain.events import Citation
-from brain.messages import Attachment, Call, Exchange, Former, Item, Steer, Text
+from brain.messages import Attachment, Call, Exchange, FormerText, Item, Steer, Text
 from brain.prompts.templates import marker
 from brain.runtime import import_sanitizer
 from brain.store.sqlite import SQLite
@@ -73,10 +73,12 @@ def filled(path: Path, fill: Callable[[SQLite], Coroutine[Any, Any, None]]) -> N
 async def fill(store: SQLite) -> None:
     """Something of everything, and on the same ids something of somebody else."""
     for user, word in (("ada", "tea"), ("ben", "coffee")):
-        question = Exchange("(Now: noon)\n\nLook.", question_id="q1", said=f"{word}: look.", source="voice", asked=NOON)
+        question = Exchange(
+            "(Now: noon)\n\nLook.", question_id="q1", message=f"{word}: look.", source="voice", started=NOON
+        )
         record = await store.begin(user, "c1", question, [Attachment(1, "a.bin", "image/png", bytes(range(256)))])
-        question.answer_id, question.outcome, question.answered, question.model = "a1", "call_limit", NOON, "player"
-        question.files, question.recalled, question.tokens = (1,), ("k7m2",), 321
+        question.answer_id, question.outcome, question.ended, question.model = "a1", "call_limit", NOON, "player"
+        question.files, question.recalled_ids, question.tokens = (1,), ("k7m2",), 321
         params = {"deep": [[{"a": "b ] c", "ü": None}]], "big": 10**15, "control": "\x00\u2028"}
         block = "\n\n[SPECIALIST_RESULT: x]\n…\n[/SPECIALIST_RESULT]\n\n"
         cited = (Citation("1", "T", "http://e.org"),)
@@ -89,10 +91,10 @@ async def fill(store: SQLite) -> None:
             Text("Grüße 👩‍🚀", 2),
         ]  # fmt: skip
         await store.end(record, question)
-        again = Exchange("Again?", question_id="q2", said="Again?", asked=NOON, outcome="model_unreachable")
+        again = Exchange("Again?", question_id="q2", message="Again?", started=NOON, outcome="model_unreachable")
         await store.end(await store.begin(user, "c1", again, []), again)
-        await store.begin(user, "c2", Exchange("Runs.", question_id="q1", said="Runs.", asked=NOON), [])
-        was = (Former(f"Likes no {word}.", NOON),)
+        await store.begin(user, "c2", Exchange("Runs.", question_id="q1", message="Runs.", started=NOON), [])
+        was = (FormerText(f"Likes no {word}.", NOON),)
         await store.put(
             user,
             Item("k7m2", "fact", f"Likes {word}.", NOON, NOON, "preferences", False, "c1", "q1", True, was),
@@ -125,11 +127,11 @@ def taken_in(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What becomes of an export that comes in: nothing says any more who wrote it."""
     found = deepcopy(list(records))
     for exchange in (one for one in found if one["kind"] == "exchange"):
-        exchange["outside"] = True
+        exchange["untrusted"] = True
         exchange.pop("tokens", None)
         exchange["question"] = exchange["question"].replace("(Now:", "（Now:")
-        for call in (part for part in exchange.get("parts", ()) if part["kind"] == "called"):
-            call["marker"] = marker(call["name"], call["params"] or {}, "bracket")
+        for call in (part for part in exchange.get("parts", ()) if part["type"] == "call"):
+            call["marker"] = marker(call["name"], call.get("params") or {}, "bracket")
             call["block"] = call["block"].strip("\n")
     return found
 
@@ -263,7 +265,7 @@ def deep(levels: int) -> str:
         ([HEAD, {**FACT, "text": "x" * 200_000}], "FILE, line 2 may be 100,000 bytes long."),
         ([HEAD, {**FACT, "was": [0] * 30_000}], "FILE, line 2: this holds more than a line of an export."),
         ([FACT], "FILE, line 1, kind: this is no export of Brain's; it begins with a line of the kind brain."),
-        ([{**HEAD, "version": 2}], "FILE, line 1, version: "),
+        ([{**HEAD, "version": 3}], "FILE, line 1, version: "),
         ([{"kind": "brain", "version": 1}], "FILE, line 1, user: nobody is named; say with --user whose it becomes."),
         ([{**HEAD, "user": ["ada"]}], "FILE, line 1, user: nobody is named;"),
         ([HEAD, {"kind": "secret"}], "FILE, line 2, kind: Invalid value 'secret'."),

@@ -429,7 +429,12 @@ def test_a_conversation_that_rests_is_summarised_by_the_model(kind: str) -> None
                     clock.on(minutes=2)
                     (item,) = await memories(store)
                     assert (item.text, item.conversation_id) == ("The user plans a lunch for Nora.", "c1")
-                    assert (item.kind, item.outside, item.category, item.updated) == ("memory", False, None, clock.time)
+                    assert (item.kind, item.untrusted, item.category, item.updated) == (
+                        "memory",
+                        False,
+                        None,
+                        clock.time,
+                    )
                     await looked(store, "resting")
                 (body,) = server.generated
                 asked = body["messages"][-1]["content"]
@@ -480,9 +485,9 @@ def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
         call = Call("web", params={}, id="c1", block="a page", turn_pass=1, untrusted=True)
         async with rested(Toy("The user plans a lunch."), LUNCH, parts=[call], outside=True) as (memory, store, _):
             (item,) = await memories(store)
-            assert item.outside
+            assert item.untrusted
             found = await memory.recall("ada", "When is the lunch?")
-            assert found.outside
+            assert found.untrusted
             assert "summary written by a model on 2026-03-01, in parts of strangers: " in found.note
 
     run(test())
@@ -490,15 +495,15 @@ def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
 
 def test_an_earlier_memory_from_outside_makes_it_one() -> None:
     async def test() -> None:
-        exchange = Exchange("q", [Text("ok", 1)], said="what does my rental contract say", outside=True)
-        earlier = Item("m1", "memory", "Of a page.", NOON, NOON, outside=True)
+        exchange = Exchange("q", [Text("ok", 1)], message="what does my rental contract say", untrusted=True)
+        earlier = Item("m1", "memory", "Of a page.", NOON, NOON, untrusted=True)
         for resting in (
             IdleConversation("ada", "c1", "", [exchange], None, 1),
-            IdleConversation("ada", "c1", "", [Exchange("q", said="and a lunch for Nora on Sunday")], earlier, 1),
+            IdleConversation("ada", "c1", "", [Exchange("q", message="and a lunch for Nora on Sunday")], earlier, 1),
         ):
             item = await memory_of(resting, Toy(), "m1", NOON)
             assert item is not None
-            assert item.outside
+            assert item.untrusted
             assert item.id == "m1"
 
     run(test())
@@ -506,7 +511,7 @@ def test_an_earlier_memory_from_outside_makes_it_one() -> None:
 
 def test_no_summary_claims_to_be_the_users_own_words() -> None:
     async def test() -> None:
-        said = Exchange("q", said="and a lunch for Nora on Sunday")
+        said = Exchange("q", message="and a lunch for Nora on Sunday")
         first = await memory_of(
             IdleConversation("ada", "c1", "", [said], None, 1), Toy(f"{OWN_WORDS * 2}I am rich."), "m1", NOON
         )
@@ -544,13 +549,13 @@ def test_who_keeps_too_much_gets_no_memory_and_others_do(monkeypatch: pytest.Mon
         async with remembered(path=tmp_path / "brain.db") as (memory, store, clock):
             await talked(store, "bob", "c1", LUNCH)
             await talked(store, "ada", "c1", ("plan a long lunch " + "x" * 2_000, "ok"))
-            monkeypatch.setattr("brain.store.quota.USER_BYTES_MOST", 3_000)
+            monkeypatch.setattr("brain.store.users.USER_BYTES_MOST", 3_000)
             clock.on(minutes=11)
             async with memory.running(Toy("y" * 900, "Of bob.")):
                 assert texts(await memories(store, "bob")) == ["Of bob."]
                 assert await store.items("ada") == []
                 clock.on(minutes=6)
-                assert await store.resting(clock.time, 5) == []
+                assert await store.claim_idle(clock.time, 5) == []
 
     run(test())
 
@@ -583,7 +588,7 @@ def test_a_summary_is_short_and_a_conversation_of_nothing_leaves_none() -> None:
             await looked(store, "resting")
             assert await store.items("ada") == []
             assert toy.read == []
-            assert await store.resting(clock.time, 5) == []
+            assert await store.claim_idle(clock.time, 5) == []
 
     run(test())
 
@@ -757,7 +762,7 @@ def test_the_model_is_left_to_turns_of_other_processes() -> None:
         async with remembered() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH)
             clock.on(minutes=11)
-            record = await store.begin("bob", "c2", Exchange("Hi", said="Hi"), ())
+            record = await store.begin("bob", "c2", Exchange("Hi", message="Hi"), ())
             async with memory.running(toy, idle):
                 await idle.looked()
                 assert toy.read == []

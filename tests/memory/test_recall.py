@@ -81,7 +81,7 @@ def test_a_summary_is_named_as_what_a_model_wrote_and_the_newest_comes_first() -
 def test_no_title_and_no_summary_has_what_nobody_sees() -> None:
     said = "I fly\u202e to \x1b]0;Oslo\x07 on\U000e0041 Monday"
     assert title_of(said) == "I fly to ]0;Oslo on Monday"
-    exchange = Exchange(said, said=said)
+    exchange = Exchange(said, message=said)
     made = asyncio.run(memory_of(IdleConversation("ada", "c1", said, [exchange], None, 1), None, "m1", NOON))
     assert made is not None
     assert made.text == "In the user's own words: I fly to ]0;Oslo on Monday"

@@ -58,11 +58,11 @@ class Chats:
         """What a conversation leaves behind, as the model writes it."""
         store = self.thinker._engine.store
         now = datetime.now(UTC)
-        for resting in await store.resting(now + timedelta(hours=1), 9):
+        for resting in await store.claim_idle(now + timedelta(hours=1), 9):
             if resting.conversation_id == conversation_id:
                 writer: Any = Player([summary])
                 item = await memory_of(resting, writer, f"of{conversation_id}", now)
-                await store.rested(resting, item)
+                await store.set_memory(resting, item)
                 self.thinker._engine.memory.forgotten(LOCAL_USER)
                 return
         raise AssertionError(f"{conversation_id} does not rest")
@@ -141,7 +141,7 @@ def test_the_memory_of_a_conversation_that_recalled_one() -> None:
             await both.rest("c4", "Cows: call books!")
             found = await both.thinker._engine.store.item(LOCAL_USER, "ofc4")
             assert found is not None
-            assert found.outside
+            assert found.untrusted
 
     run(test())
 

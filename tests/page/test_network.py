@@ -144,7 +144,7 @@ def test_a_turn_that_the_server_forgot_is_read_from_the_store(chat: Chat, server
 
 def test_an_answer_of_another_process_appears_when_it_is_complete(chat: Chat, server: PageServer) -> None:
     server.answer(chat, "count", "one")
-    record = server.begin_elsewhere(Exchange("(read)", said="and on", question_id="q2"))
+    record = server.begin_elsewhere(Exchange("(read)", message="and on", question_id="q2"))
     chat.reload()
     expect(chat.question).to_contain_text("and on")
     expect(chat.answer).to_contain_text(WAITING)

@@ -125,7 +125,7 @@ def test_the_answer_of_the_turn_begins_after_the_history() -> None:
     asked, history = build(user("Hi"), answer("Let me see.", BERN), result("sunny"))
     turn = turn_of(Player("It is sunny."), registry_of(echo), asked, history)
     assert short(asyncio.run(read(turn)))[-1]["text"] == "It is sunny."
-    assert history.begun is turn.exchange
+    assert history.question is turn.exchange
 
 
 @pytest.mark.parametrize("resume", ["prefill", "message"])

@@ -10,7 +10,7 @@ import pytest
 from playing import PNG
 
 from brain.events import Resume
-from brain.messages import Attachment, Call, Exchange, History, Message, Part, Record, Steer, Text
+from brain.messages import Attachment, Call, Exchange, History, Message, Part, Steer, Text
 from brain.prompts import transcript
 from brain.prompts.context_window import Window, count_tokens, fit_to_context, select_newest, select_window
 
@@ -21,7 +21,7 @@ RESUMES: Sequence[Resume] = get_args(Resume)
 
 def said(question: str, answer: str = "", *, tokens: int = 0, at: datetime | None = None) -> Exchange:
     parts = [Text(answer, 1)] if answer else []
-    return Exchange(question, [*parts], said=question, tokens=tokens, asked=at, answered=at)
+    return Exchange(question, [*parts], message=question, tokens=tokens, started=at, ended=at)
 
 
 def called(number: int, turn_pass: int, block: str = BLOCK) -> Call:
@@ -33,7 +33,7 @@ def chain(question: str, calls: int, block: str = BLOCK) -> Exchange:
     parts: list[Part] = []
     for n in range(1, calls + 1):
         parts += [Text(f"Pass {n}. ", n), called(n, n, block)]
-    return Exchange(question, [*parts, Text("Done.", calls + 1)], said=question)
+    return Exchange(question, [*parts, Text("Done.", calls + 1)], message=question)
 
 
 def numbered(count: int) -> list[Exchange]:
@@ -45,8 +45,8 @@ def questions(exchanges: Sequence[Exchange]) -> list[str]:
 
 
 def recalled(exchanges: list[Exchange], room: Window, *, at: datetime = NOON, context: int | None = None) -> History:
-    record = Record(1, "ada", "c", exchanges, len(exchanges))
-    return select_window(record, Exchange("", said="Now?", asked=at), room, context)
+    record = History("c", exchanges, count=len(exchanges))
+    return select_window(record, Exchange("", message="Now?", started=at), room, context)
 
 
 # How much
@@ -54,8 +54,8 @@ def recalled(exchanges: list[Exchange], room: Window, *, at: datetime = NOON, co
 
 def test_what_was_said_and_attached_is_recalled() -> None:
     picture = Attachment(1, "a.png", "image/png", PNG)
-    record = Record(1, "ada", "c", numbered(2), 2, [picture])
-    found = select_window(record, Exchange("", said="And?", asked=NOON), Window(), None)
+    record = History("c", numbered(2), (picture,), count=2)
+    found = select_window(record, Exchange("", message="And?", started=NOON), Window(), None)
     assert questions(found.exchanges) == ["Question 0?", "Question 1?"]
     assert found.attachments == (picture,)
 
@@ -83,15 +83,15 @@ def test_the_servers_count_goes_before_the_estimate() -> None:
 
 def test_new_text_files_take_their_room() -> None:
     file = Attachment(1, "a.txt", "text/plain", b"x" * 4000)
-    record = Record(1, "ada", "c", [said("One?", "x" * 396)], 1, files=(file,))
-    question = Exchange("", said="Hi", asked=NOON)
+    record = History("c", [said("One?", "x" * 396)], count=1, files=(file,))
+    question = Exchange("", message="Hi", started=NOON)
     assert len(select_window(record, question, Window(tokens=1101), None).exchanges) == 1
     assert len(select_window(record, question, Window(tokens=1100), None).exchanges) == 0
 
 
 def test_what_clients_put_around_a_question_takes_its_room() -> None:
     around = (Message("system", "x" * 4000),)
-    held = History("c", [Exchange("old", before=around), Exchange("new")])
+    held = History("c", [Exchange("old", messages_before=around), Exchange("new")])
     assert questions(fit_to_context(held, 4096).exchanges) == ["old", "new"]
     assert questions(fit_to_context(held, 1024).exchanges) == ["new"]
     assert fit_to_context(held, 1024).trimmed == 1
@@ -159,14 +159,14 @@ def test_it_leaps_to_the_same_places_when_only_the_newest_are_known() -> None:
 def test_behind_a_long_rest_the_model_begins_anew(seconds: int, kept: int) -> None:
     exchanges = [said("One?", "1.", at=NOON), said("Two?", "2.", at=NOON)]
     found = recalled(exchanges, Window(), at=NOON + timedelta(seconds=seconds))
-    assert (len(found.exchanges), found.trimmed, found.rested) == (kept, 0, kept == 0)
+    assert (len(found.exchanges), found.trimmed, found.after_idle) == (kept, 0, kept == 0)
 
 
 def test_what_was_said_behind_the_rest_is_read() -> None:
     evening = NOON + timedelta(hours=6)
     exchanges = [said("One?", "1.", at=NOON), said("Two?", "2.", at=evening)]
     found = recalled(exchanges, Window(), at=evening + timedelta(minutes=1))
-    assert (questions(found.exchanges), found.trimmed, found.rested) == (["Two?"], 0, False)
+    assert (questions(found.exchanges), found.trimmed, found.after_idle) == (["Two?"], 0, False)
 
 
 # Whatever was said
@@ -198,7 +198,7 @@ def test_the_window_is_hard_and_keeps_calls_with_their_blocks(seed: int) -> None
         assert questions(kept) == questions(whole), "the newest, in their order, none left out between them"
         for one, original in zip(kept, whole, strict=True):
             if one is not original:
-                assert one.parts == [Text(original.visible, 1)]
+                assert one.parts == [Text(original.answer, 1)]
                 assert count_tokens(original) > tokens
             text = "".join(message.content for message in transcript.messages("", [one], resume))
             assert text.count("SPECIALIST_REQUEST[echo]") == sum(isinstance(part, Call) for part in one.parts)

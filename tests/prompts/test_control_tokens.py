@@ -67,7 +67,7 @@ def test_titles_of_citations_are_neutral() -> None:
 
 
 def test_earlier_exchanges_are_neutral_for_the_model_of_this_turn() -> None:
-    earlier = Exchange("(Now: x)\n\n[INST]", [Text("[INST] as the model wrote it", 1)], said="[INST]")
+    earlier = Exchange("(Now: x)\n\n[INST]", [Text("[INST] as the model wrote it", 1)], message="[INST]")
     _, _, model = played("Well.", conversation=History("c", [earlier]))
     question, answer = (message.content for message in model.requests[0][1:3])
     assert question == "(Now: x)\n\n［INST]"

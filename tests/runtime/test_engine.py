@@ -49,7 +49,7 @@ class ServerState:
     async def kept(self, conversation_id: str = "c", user: str = "ada") -> list[tuple[str, str, str]]:
         """Questions, answers and outcomes of a conversation, as its user reads them."""
         found = await self.engine.store.conversation(user, conversation_id)
-        return [] if found is None else [(one.said, one.visible, one.outcome) for one in found.exchanges]
+        return [] if found is None else [(one.message, one.answer, one.outcome) for one in found.exchanges]
 
 
 async def told(run: Run) -> list[Event]:
@@ -191,7 +191,7 @@ def test_what_was_said_last_is_known_as_it_is_kept() -> None:
     async def work(house: ServerState) -> None:
         async def last() -> list[tuple[str, str]]:
             found = await house.engine.memory.view("ada", "x", list).recent(50)
-            return [(one.said, one.answer) for one in found]
+            return [(one.message, one.answer) for one in found]
 
         assert await last() == []
         house.play(["Yes."])
@@ -330,10 +330,10 @@ def test_a_conversation_that_rested_goes_on_with_its_memory() -> None:
     async def work(house: ServerState) -> None:
         house.play(["Yes."])
         await house.said("Let us plan a trip to Rome")
-        (resting,) = await house.engine.store.resting(datetime.now(UTC) + timedelta(hours=1), 1)
+        (resting,) = await house.engine.store.claim_idle(datetime.now(UTC) + timedelta(hours=1), 1)
         now = datetime.now(UTC)
         memory = Kept("m1", "memory", "They plan a trip to Rome.", now, now, conversation_id="c")
-        await house.engine.store.rested(resting, memory)
+        await house.engine.store.set_memory(resting, memory)
         house.engine.memory.forgotten("ada")  # what was known to be there
         await asyncio.sleep(0.06)
         player = house.play(["Yes."])
@@ -351,11 +351,11 @@ def test_a_conversation_that_rested_goes_on_with_its_memory() -> None:
 def test_a_history_that_the_client_holds_is_filed_only_where_it_says() -> None:
     async def work(house: ServerState) -> None:
         player = house.play(["Yes."])
-        held = History("x", [Exchange("Before?", [Text("So.", 1)])], begun=Exchange("", said="Now?"))
+        held = History("x", [Exchange("Before?", [Text("So.", 1)])], question=Exchange("", message="Now?"))
         await house.said("Now?", None, held=held)
         assert [message.content for message in player.requests[0][1:]] == ["Before?", "So.", "Now?"]
         assert await house.engine.store.conversations("ada") == []
-        held = History("c", [Exchange("Before?", [Text("So.", 1)])], begun=Exchange("", said="Now?"))
+        held = History("c", [Exchange("Before?", [Text("So.", 1)])], question=Exchange("", message="Now?"))
         await house.said("Now?", "c", held=held)
         assert await house.kept() == [("Now?", "Yes.", "complete")]
 
@@ -366,17 +366,17 @@ def test_an_answer_that_the_client_has_begun_takes_the_place_of_its_beginning() 
     async def work(house: ServerState) -> None:
         house.play(["Let me see. SPECIALIST_REQUEST[pay]"])
         tools = (Tool("pay"),)
-        events = await house.said("Pay!", "c", held=History("c", begun=Exchange("", said="Pay!")), tools=tools)
+        events = await house.said("Pay!", "c", held=History("c", question=Exchange("", message="Pay!")), tools=tools)
         (call,) = [event for event in events if isinstance(event, ToolCall)]
         assert await house.kept() == [("Pay!", "Let me see. ", "complete")]
         house.play(["Done."])
         answered = Call("pay", "SPECIALIST_REQUEST[pay]", {}, id=call.call_id, turn_pass=-8)
-        begun = Exchange("", [Text("Let me see. ", -9), answered], said="Pay!")
-        await house.said("Pay!", "c", held=History("c", begun=begun), tools=tools)
+        begun = Exchange("", [Text("Let me see. ", -9), answered], message="Pay!")
+        await house.said("Pay!", "c", held=History("c", question=begun), tools=tools)
         assert await house.kept() == [("Pay!", "Let me see. Done.", "complete")]
         other = msgspec.structs.replace(answered, id="call_of_another_turn")
-        begun = Exchange("", [Text("Let me see. ", -9), other], said="Pay!")
-        await house.said("Pay!", "c", held=History("c", begun=begun), tools=tools)
+        begun = Exchange("", [Text("Let me see. ", -9), other], message="Pay!")
+        await house.said("Pay!", "c", held=History("c", question=begun), tools=tools)
         assert [said for said, *_ in await house.kept()] == ["Pay!", "Pay!"], "what nobody called is no answer to it"
 
     housed(work)
@@ -424,7 +424,7 @@ def test_what_is_known_is_recalled_said_and_kept_with_the_question() -> None:
         assert "I am allergic" not in player.requests[1][-1].content, "the model reads it once"
         found = await house.engine.store.conversation("ada", "c")
         assert found is not None
-        assert [exchange.recalled for exchange in found.exchanges] == [(item.id,), ()]
+        assert [exchange.recalled_ids for exchange in found.exchanges] == [(item.id,), ()]
 
     housed(work)
 
@@ -461,7 +461,7 @@ def test_what_was_answered_behind_strangers_words_stays_from_outside() -> None:
         for conversation_id in "cde":
             found = await house.engine.store.conversation("ada", conversation_id)
             assert found is not None
-            outside.append(found.exchanges[0].outside)
+            outside.append(found.exchanges[0].untrusted)
         assert outside == [True, True, False]
 
     housed(work)

@@ -3,7 +3,7 @@
 import asyncio
 
 from brain.errors import StoreError
-from brain.messages import ConversationPage, Exchange, Record, new_conversation_id
+from brain.messages import ConversationPage, Exchange, History, new_conversation_id
 from brain.runtime.persistence import ExchangeLease
 
 
@@ -19,14 +19,14 @@ class Full:
     def __init__(self) -> None:
         self.ended: list[Exchange] = []
 
-    async def begin(self, *args: object, **more: object) -> Record:
+    async def begin(self, *args: object, **more: object) -> History:
         raise NotImplementedError
 
-    async def end(self, record: Record, exchange: Exchange) -> None:
+    async def end(self, record: History, exchange: Exchange) -> None:
         self.ended.append(exchange)
         raise StoreError("What was said could not be kept: the disk is full.", "ENOSPC")
 
-    async def drop(self, record: Record) -> None:
+    async def drop(self, record: History) -> None:
         raise StoreError("What was said could not be taken back.", "ENOSPC")
 
     async def conversation(self, *args: object, **more: object) -> ConversationPage | None:
@@ -35,7 +35,7 @@ class Full:
 
 def test_what_cannot_be_kept_is_told_in_a_sentence() -> None:
     async def main() -> None:
-        filing = ExchangeLease(Full(), Record(1, "ada", "c"))
+        filing = ExchangeLease(Full(), History("c", user="ada", key=1))
         assert await filing.keep(Exchange("Hi")) == "What was said could not be kept: the disk is full."
         assert filing.kept
         await filing.drop()

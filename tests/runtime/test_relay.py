@@ -50,7 +50,7 @@ class Process:
     async def stored(self, conversation_id: str = "c") -> list[tuple[str, str]]:
         """Answers and outcomes of a conversation."""
         page = await self.engine.store.conversation("ada", conversation_id)
-        return [] if page is None else [(one.visible, one.outcome) for one in page.exchanges]
+        return [] if page is None else [(one.answer, one.outcome) for one in page.exchanges]
 
     async def control(self, run: AnyRun, command: Command) -> str:
         """Carry out a command by way of this process: the state afterwards, or the error code."""

@@ -163,7 +163,7 @@ def test_the_turn_is_filed_under_the_id_of_the_chat(server: Server) -> None:
     assert (report.conversation_id, report.wire, report.message_id) == ("filed", "ai_sdk", start["messageId"])
     kept = server.on_loop(server.engine.store.conversation("ann", "filed"))
     assert kept is not None
-    assert [(exchange.visible, exchange.outcome) for exchange in kept.exchanges] == [("Hello.", "complete")]
+    assert [(exchange.answer, exchange.outcome) for exchange in kept.exchanges] == [("Hello.", "complete")]
 
 
 def test_one_turn_at_a_time_in_a_chat(server: Server) -> None:

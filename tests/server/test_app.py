@@ -233,7 +233,7 @@ def test_files_stay_with_their_conversation() -> None:
 
 
 def test_a_full_conversation_is_said_and_goes_on_without_files(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
-    monkeypatch.setattr("brain.store.quota.CONVERSATION_BYTES_MOST", MIB)
+    monkeypatch.setattr("brain.store.users.CONVERSATION_BYTES_MOST", MIB)
     sent = {"message": "m", "conversation_id": "full", "attachments": [{"name": "a.txt", "text": "a" * 600_000}]}
     assert post(server.url, json=sent).status == 200
     again = post(server.url, json=sent)

@@ -18,10 +18,9 @@ from serving import Answer, Player, Process, Server, brain_served, post, script,
 
 from brain import Citation, Context, Registry, Result, specialist
 from brain.errors import BadRequest
-from brain.events import Error, Notice, Thinking, Usage
+from brain.events import Error, Usage
 from brain.messages import (
     Annotation,
-    AnswerDetails,
     Call,
     Chunk,
     Conversation,
@@ -64,9 +63,9 @@ def exchange(number: int, *parts: Part, outcome: str = "complete", **more: Any) 
         [*parts],
         question_id=f"q{number}",
         answer_id=f"a{number}",
-        said=f"Question {number}?",
-        asked=NOON,
-        answered=NOON,
+        message=f"Question {number}?",
+        started=NOON,
+        ended=NOON,
         outcome=outcome,
         model="m",
         **more,
@@ -95,7 +94,7 @@ def test_a_conversation_is_told_in_parts_and_in_the_users_own_words() -> None:
             Call("?", "SPECIALIST_REQUEST[", id="c2", code="malformed", block=unread, turn_pass=2),
             Text("Tea is a drink.", 2),
             files=(1,),
-            recalled=("f3a9",),
+            recalled_ids=("f3a9",),
             source="voice",
             tokens=120,
         )
@@ -182,7 +181,7 @@ def test_an_answer_says_how_it_ended_also_when_nothing_was_said(outcome: str, to
 
 
 def test_an_answer_that_is_being_written_has_no_id_and_no_time_yet() -> None:
-    running = Exchange("Hi", said="Hi", question_id="q1", asked=NOON)
+    running = Exchange("Hi", message="Hi", question_id="q1", started=NOON)
     answer = opened(running, turn_id="t1")
     assert answer["turn_id"] == "t1"
     assert answer["messages"][1] | {"model": "", "tokens": {}} == {
@@ -198,20 +197,19 @@ def test_an_answer_that_is_being_written_has_no_id_and_no_time_yet() -> None:
 
 
 def about(*asides: Annotation, parts: Sequence[Part] = (), outcome: str = "complete", **more: Any) -> dict[str, Any]:
-    told = AnswerDetails(asides, **more)
-    answer: dict[str, Any] = opened(exchange(1, *parts, outcome=outcome, about=told))["messages"][1]
+    answer: dict[str, Any] = opened(exchange(1, *parts, outcome=outcome, annotations=asides, **more))["messages"][1]
     return answer
 
 
 def test_what_stood_beside_the_text_is_told_in_its_place() -> None:
     call = Call("wiki", params={}, id="c1", turn_pass=1, cached=True, ms=12, approval="approved")
     answer = about(
-        Annotation(Notice("recalled", "Recalled 1 fact: tea"), 0),
-        Annotation(Thinking("Hm."), 0),
-        Annotation(Thinking("And then?"), 0, 5),
-        Annotation(Notice("repeated_call", "Again."), 1),
-        Annotation(Thinking("So."), 2),
-        Annotation(Thinking("Late."), 7, -3),
+        Annotation("Recalled 1 fact: tea", 0, code="recalled"),
+        Annotation("Hm.", 0),
+        Annotation("And then?", 0, 5),
+        Annotation("Again.", 1, code="repeated_call"),
+        Annotation("So.", 2),
+        Annotation("Late.", 7, -3),
         parts=[Text("Well, tea.", 1), call, Text("Tea.", 2)],
     )
     assert [
@@ -235,7 +233,7 @@ def test_what_an_answer_took_and_how_it_failed_is_told() -> None:
     took = {"usage": {"prompt_tokens": 3, "completion_tokens": 4, "estimated": True}, "first_token_ms": 5}
     failed = {"error": "model_failed", "message": "It broke.", "recoverable": False, "status": 500}
     usage, failure = Usage(3, 4, None, estimated=True), Error("model_failed", "It broke.", False, 500)
-    answer = about(outcome="model_failed", usage=usage, first_token_ms=5, total_ms=6, failure=failure)
+    answer = about(outcome="model_failed", usage=usage, first_token_ms=5, total_ms=6, error=failure)
     assert answer.items() >= {**took, **failed, "total_ms": 6, "state": "error"}.items()
     assert "code" not in answer
 

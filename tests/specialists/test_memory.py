@@ -295,7 +295,7 @@ def test_what_strangers_wrote_is_marked() -> None:
     async def test() -> None:
         async with remembered() as (held, store, _):
             ctx = context(held, ["x"])
-            await store.put("ada", Item("m1", "memory", "what a page says of tea", NOON, NOON, outside=True))
+            await store.put("ada", Item("m1", "memory", "what a page says of tea", NOON, NOON, untrusted=True))
             await store.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences"))
             for params, outside in (
                 ({"operation": "search", "text": "tea"}, True),

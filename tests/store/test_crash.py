@@ -93,18 +93,18 @@ def whole(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert db.execute("PRAGMA foreign_key_check").fetchall() == []
-        for index in ("said", "stated"):
+        for index in ("exchange_words", "item_words"):
             db.execute(f"INSERT INTO {index} ({index}) VALUES ('integrity-check')")
         wrong = db.execute(
-            "SELECT id FROM conversation c WHERE bytes <> (SELECT sum(bytes) FROM exchange WHERE conversation = c.key) "
-            "OR messages <> (SELECT sum(messages) FROM exchange WHERE conversation = c.key) "
+            "SELECT id FROM conversation c WHERE bytes <> (SELECT sum(bytes) FROM exchange WHERE key >> 32 = c.key) "
+            "OR messages <> (SELECT sum(messages) FROM exchange WHERE key >> 32 = c.key) "
             "UNION ALL SELECT name FROM user u WHERE bytes <> "
             "(SELECT coalesce(sum(bytes), 0) FROM conversation WHERE user = u.key) + "
             "(SELECT coalesce(sum(bytes), 0) FROM item WHERE user = u.key) "
-            "UNION ALL SELECT rowid FROM said WHERE rowid NOT IN (SELECT key FROM exchange) "
+            "UNION ALL SELECT rowid FROM exchange_words WHERE rowid NOT IN (SELECT key FROM exchange) "
             "AND rowid NOT IN (SELECT key << 32 FROM conversation) "
-            "UNION ALL SELECT key FROM exchange WHERE key NOT IN (SELECT rowid FROM said) "
-            "UNION ALL SELECT key FROM item WHERE key NOT IN (SELECT rowid FROM stated)"
+            "UNION ALL SELECT key FROM exchange WHERE key NOT IN (SELECT rowid FROM exchange_words) "
+            "UNION ALL SELECT key FROM item WHERE key NOT IN (SELECT rowid FROM item_words)"
         ).fetchall()
         assert wrong == []
 

@@ -33,10 +33,10 @@ def test_a_time_that_no_clock_tells_stops_nothing(time: int) -> None:
             for user in ("ann", "eve"):
                 await turn(store, user, "c", "I like tea")
                 await store.put(user, fact("f", "I like tea"))
-            await change(store, "UPDATE exchange SET asked = ?, answered = ? WHERE key >> 32 = 2", time, time)
+            await change(store, "UPDATE exchange SET started = ?, ended = ? WHERE key >> 32 = 2", time, time)
             await change(store, "UPDATE conversation SET created = ?, updated = ? WHERE user = 2", time, min(time, 0))
             await change(store, "UPDATE item SET created = ?, updated = ? WHERE user = 2", time, time)
-            assert [one.user for one in await store.resting(LATER, 9)] == ["ann", "eve"]
+            assert [one.user for one in await store.claim_idle(LATER, 9)] == ["ann", "eve"]
             assert sorted(user for user, _ in await store.lacking("m", 9)) == ["ann", "eve"]
             assert [one.id for one in await store.items("eve")] == ["f"]
             assert [one.id for one in await store.conversations("eve")] == ["c"]
@@ -58,7 +58,7 @@ def test_the_latest_time_is_kept_as_it_is() -> None:
     asyncio.run(test())
 
 
-@pytest.mark.parametrize("damage", ['[{"kind": "secret"}]', '["secret', b'[{"kind":"said","text":"\xffsecret"}'])
+@pytest.mark.parametrize("damage", ['[{"kind": "secret"}]', '["secret', b'{"question":"\xffsecret"'])
 def test_what_is_damaged_is_left_out(damage: str | bytes, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     caplog.set_level(logging.WARNING)
 
@@ -67,8 +67,8 @@ def test_what_is_damaged_is_left_out(damage: str | bytes, caplog: pytest.LogCapt
             for number in range(4):
                 await turn(store, "ann", "c", f"I like tea {number}", number=number)
                 await store.put("ann", fact(f"f{number}", f"I like tea {number}", number))
-            await change(store, "UPDATE exchange SET parts = CAST(? AS TEXT) WHERE question_id IN ('q2', 'q3')", damage)
-            await change(store, "UPDATE item SET was = CAST(? AS TEXT) WHERE id = 'f2'", damage)
+            await change(store, "UPDATE exchange SET data = CAST(? AS TEXT) WHERE question_id IN ('q2', 'q3')", damage)
+            await change(store, "UPDATE item SET former = CAST(? AS TEXT) WHERE id = 'f2'", damage)
             assert [one[0] for one in await said(store, "ann", "c")] == ["I like tea 0", "I like tea 1"]
             opened = await store.conversation("ann", "c", limit=1)
             assert opened is not None
@@ -76,9 +76,9 @@ def test_what_is_damaged_is_left_out(damage: str | bytes, caplog: pytest.LogCapt
             assert [one.id for one in await items(store, "ann")] == ["f3", "f1"]
             assert len(await store.by_words("ann", "tea", kinds=("fact",), limit=9)) == 3
             assert [item.id for _, item in await store.lacking("m", 3)] == ["f3", "f1", "f0"]
-            assert len((await store.told("ann", "c", 9)).exchanges) == 2
-            assert [len(one.exchanges) for one in await store.resting(LATER, 9)] == [2]
-            assert len(await store.recent("ann", 9)) == 4
+            assert len((await store.history("ann", "c", 9)).exchanges) == 2
+            assert [len(one.exchanges) for one in await store.claim_idle(LATER, 9)] == [2]
+            assert len(await store.recent("ann", 9)) == 2
             kinds = [record["kind"] async for record in store.export("ann")]
             assert (kinds.count("exchange"), kinds.count("item")) == (2, 3)
             with pytest.raises(StoreError, match="damaged"):
@@ -137,7 +137,7 @@ def test_damage_that_shows_later_is_logged_once_with_the_file(tmp_path: Path, ca
             assert await store.trouble() == "What is kept is damaged."
 
     def read_all(db: sqlite3.Connection) -> None:
-        db.execute("SELECT sum(length(said) + length(question)) FROM exchange").fetchall()
+        db.execute("SELECT sum(length(data)) FROM exchange").fetchall()
 
     asyncio.run(test())
     assert len([line for line in caplog.messages if line.startswith(f"{path} is damaged; put a copy")]) == 1
@@ -165,7 +165,7 @@ def test_a_full_disk_is_seen_until_a_write_succeeds(tmp_path: Path, caplog: pyte
 
 def test_no_error_tells_what_was_kept_or_looked_for() -> None:
     def strange(db: sqlite3.Connection) -> None:
-        db.execute("SELECT 1 FROM said WHERE said MATCH 'secret ('")
+        db.execute("SELECT 1 FROM item_words WHERE item_words MATCH 'secret ('")
 
     async def test() -> None:
         async with kept(None) as store:

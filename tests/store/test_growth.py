@@ -142,7 +142,7 @@ def test_a_frequent_word_is_found_with_the_same_work_however_many_conversations_
         async def look() -> None:
             found = await store.conversations("ada", words="jazz", limit=20)
             assert [heading.id for heading in found] == [f"c{n}" for n in range(count - 1, count - 21, -1)]
-            assert "jazz" in found[0].found
+            assert "jazz" in found[0].excerpt
 
         await look()
         costs.append(await steps(store, look))
@@ -154,7 +154,7 @@ def test_a_frequent_word_is_found_with_the_same_work_however_many_conversations_
 
 def test_frequent_words_are_found_wherever_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(conversations, "FREQUENT", 10)
-    monkeypatch.setattr(conversations, "LOOKED_INTO", 30)
+    monkeypatch.setattr(conversations, "NEWEST_SEARCHED", 30)
 
     async def test(store: SQLite) -> None:
         await store.import_user("ada", talks(100), import_sanitizer)

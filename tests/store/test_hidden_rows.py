@@ -13,12 +13,12 @@ from stores import NOON, Clock, fact, file, kept, said, turn
 from brain.errors import StoreError
 from brain.messages import Counts, Kind
 from brain.runtime import import_sanitizer
-from brain.store import conversations, hidden, transfer, users
+from brain.store import conversations, hidden, transfer
 from brain.store.sqlite import SQLite
 
 BOTH: tuple[Kind, ...] = ("fact", "memory")
 NOW = NOON.isoformat()
-TABLES = ("conversation", "exchange", "file", "item", "said", "stated")
+TABLES = ("conversation", "exchange", "file", "item", "exchange_words", "item_words")
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def see(store: SQLite, user: str = "ada") -> list[object]:
     """What anybody sees of a user."""
     return [
         user in await store.users(),
-        await store.counted(user),
+        await store.count(user),
         [heading.id for heading in await store.conversations(user)],
         [heading.id for heading in await store.conversations(user, words="jazz")],
         await store.conversation(user, "c"),
@@ -83,7 +83,7 @@ async def see(store: SQLite, user: str = "ada") -> list[object]:
         await store.items(user, words="jazz", limit=5),
         await store.by_words(user, "jazz", kinds=BOTH, limit=5),
         await store.lacking("m", 5),
-        await store.resting(NOON + timedelta(days=9), 5),
+        await store.claim_idle(NOON + timedelta(days=9), 5),
         [record["kind"] async for record in store.export(user)],
     ]
 
@@ -100,7 +100,7 @@ def test_what_is_imported_is_seen_when_all_of_it_is_there(path: Path) -> None:
             assert await see(store) == NOTHING
         whole = Counts(conversations=1, messages=200, files=1, facts=100)
         assert await store._database.write(lambda db: incoming.end(db, store._now())) == whole
-        assert await store.counted("ada") == whole
+        assert await store.count("ada") == whole
         assert len(await store.conversations("ada", words="jazz")) == 1
         found = await store.by_words("ada", "jazz", kinds=BOTH, limit=500)
         assert len(found) == 100
@@ -163,7 +163,7 @@ def test_turns_get_their_turn_while_somebody_imports(path: Path) -> None:
         await turn(store, "bob", "d", number=2)
         assert not task.done()
         await task
-        assert (await store.counted("ada")).messages == 6_000
+        assert (await store.count("ada")).messages == 6_000
 
     run(path, test)
 
@@ -180,7 +180,8 @@ def test_what_came_to_be_there_during_an_import_stays(path: Path) -> None:
         await store._leftovers.sweep()
         assert await said(store, "ada", "c") == [("Mine", "Hi", "complete")]
         assert [one.text for one in await store.items("ada", limit=200) if one.id == "f3"] == ["I like rock"]
-        assert await rows(store) == {"conversation": 1, "exchange": 1, "item": 100, "said": 1, "stated": 100, "user": 1}
+        expected = {"conversation": 1, "exchange": 1, "exchange_words": 1, "item": 100, "item_words": 100, "user": 1}
+        assert await rows(store) == expected
         sizes = "SELECT (SELECT bytes FROM user), (SELECT sum(bytes) FROM item) + (SELECT sum(bytes) FROM conversation)"
         ((counted, summed),) = await store._database.read(lambda db: db.execute(sizes).fetchall())
         assert counted == summed
@@ -210,7 +211,7 @@ def test_a_long_conversation_is_deleted_at_once_and_removed_in_small_steps(path:
         deleted = await store._database.write(lambda db: conversations.delete(db, "ada", "c", store._leases.lease))
         assert deleted is not None
         assert [one.id for one in await store.conversations("ada", words="jazz")] == ["d"]
-        assert await store.counted("ada") == Counts(conversations=1, messages=2, files=1, facts=5)
+        assert await store.count("ada") == Counts(conversations=1, messages=2, files=1, facts=5)
         assert {item.conversation_id for item in await store.items("ada")} == {None}
         assert (await rows(store))["exchange"] == 301
         assert await store._leftovers.remove(deleted)
@@ -220,7 +221,7 @@ def test_a_long_conversation_is_deleted_at_once_and_removed_in_small_steps(path:
 
     async def look(store: SQLite) -> None:
         await store._leftovers.sweep()
-        assert await rows(store) == {"item": 5, "stated": 5, "user": 1}
+        assert await rows(store) == {"item": 5, "item_words": 5, "user": 1}
 
     run(path, delete, clock)
     run(path, look, clock)
@@ -229,11 +230,11 @@ def test_a_long_conversation_is_deleted_at_once_and_removed_in_small_steps(path:
 def test_a_user_who_is_forgotten_is_gone_at_once(path: Path) -> None:
     async def test(store: SQLite) -> None:
         await store.import_user("ada", export(), import_sanitizer)
-        counts, _ = await store._database.write(lambda db: users.forget(db, "ada", store._leases.lease))
+        counts, _ = await store._database.write(lambda db: conversations.delete_user(db, "ada", store._leases.lease))
         assert counts == Counts(conversations=1, messages=200, files=1, facts=100)
         assert await see(store) == NOTHING
         await turn(store, "ada", "c", "Anew")
         await store._leftovers.sweep()
-        assert await rows(store) == {"conversation": 1, "exchange": 1, "said": 1, "user": 1}
+        assert await rows(store) == {"conversation": 1, "exchange": 1, "exchange_words": 1, "user": 1}
 
     run(path, test)

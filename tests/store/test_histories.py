@@ -14,7 +14,7 @@ import pytest
 from stores import Clock, answered, asked, file, kept
 
 from brain.errors import BadRequest
-from brain.messages import Record
+from brain.messages import History
 from brain.store.sqlite import SQLite
 
 HISTORIES = int(os.environ.get("BRAIN_TEST_HISTORIES", "300"))
@@ -54,7 +54,7 @@ class Model:
 
     clock: Clock
     talks: dict[tuple[str, str], ChatSession] = field(default_factory=dict)
-    open: list[tuple[Record, tuple[str, str], One]] = field(default_factory=list)
+    open: list[tuple[History, tuple[str, str], One]] = field(default_factory=list)
     count: int = 0
 
     def lapse(self, talk: ChatSession) -> None:
@@ -107,7 +107,7 @@ async def begin(store: SQLite, model: Model, rng: random.Random, key: tuple[str,
     first = (talk.ones[place].replaces or talk.ones[place].number) if named else None
     place = len([one for one in talk.ones if first is None or one.number < first])
     told = [one for one in talk.ones[:place] if one.told]
-    assert [exchange.said for exchange in record.exchanges] == [f"word{one.number}" for one in told[-4:]]
+    assert [exchange.message for exchange in record.exchanges] == [f"word{one.number}" for one in told[-4:]]
     assert record.count == len(told)
     assert [one.id for one in record.attachments] == [n for one in talk.ones[:place] for n in one.files]
     last = max((n for one in talk.ones for n in one.files), default=0)
@@ -166,13 +166,13 @@ async def rename(store: SQLite, model: Model, key: tuple[str, str]) -> None:
 async def compare(store: SQLite, model: Model, keys: Sequence[tuple[str, str]]) -> None:
     for key in keys:
         opened = await store.conversation(*key, limit=1000)
-        found = [] if opened is None else [(e.said, e.visible, e.outcome, list(e.files)) for e in opened.exchanges]
+        found = [] if opened is None else [(e.message, e.answer, e.outcome, list(e.files)) for e in opened.exchanges]
         assert found == model.seen(key)
         if opened is not None:
             talk = model.talks[key]
-            assert opened.heading.title == (talk.title or f"word{talk.ones[0].number}")
-            assert opened.heading.messages == sum(1 + bool(one.answer) for one in talk.ones)
-            assert opened.heading.running == any(one.until and one.until > model.clock.now for one in talk.ones)
+            assert opened.conversation.title == (talk.title or f"word{talk.ones[0].number}")
+            assert opened.conversation.messages == sum(1 + bool(one.answer) for one in talk.ones)
+            assert opened.conversation.running == any(one.until and one.until > model.clock.now for one in talk.ones)
             assert [one.id for one in opened.files] == sorted(n for *_, files in found for n in files)
     for user in {key[0] for key in keys}:
         there = sorted(name for owner, name in model.talks if owner == user)

@@ -3,15 +3,15 @@ import math
 import random
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from stores import NOON, Clock, asked, fact, kept, memory, said, turn
 
 from brain.errors import BadRequest
-from brain.messages import Former, Item, Kind, Near
+from brain.messages import FormerText, Item, Kind, Query
 from brain.store import items, vectors
 from brain.store.sqlite import SQLite
 
@@ -41,32 +41,20 @@ def test_an_item_is_kept_as_it_was(path: Path | None) -> None:
         await turn(store, "ada", "c")
         whole = Item(
             "f1", "fact", "I live in Köln", NOON, LATER, "personal", False, "c", "q1", True,
-            (Former("I live in Bonn", NOON),),
+            (FormerText("I live in Bonn", NOON),),
         )  # fmt: skip
         await store.put("ada", whole)
         await store.put("ada", memory("m1", "They moved", conversation_id="gone", message_id="q1"))
         assert await store.item("ada", "f1") == whole
         assert await store.item("ada", "m1") == memory("m1", "They moved")
         assert await store.item("eve", "f1") is None
-        await store.put("ada", replace(whole, text="I live in Ulm", was=()))
+        await store.put("ada", replace(whole, text="I live in Ulm", former=()))
         assert [one.text for one in await store.items("ada")] == ["They moved", "I live in Ulm"]
         assert [ids(await store.items("ada", words=word)) for word in ("koln", "ulm")] == [[], ["f1"]]
         assert (await store.erase("ada", "f1"), await store.erase("ada", "f1")) == (True, False)
         assert ids(await store.items("ada")) == ["m1"]
 
     run(path, test)
-
-
-def test_what_older_versions_said_of_contradictions_is_ignored() -> None:
-    async def test(store: SQLite) -> None:
-        await store.put("ada", fact("f1", "I live in Ulm"))
-        await store._database.write(lambda db: db.execute("""UPDATE item SET against = '["f2"]'"""))
-        assert await store.item("ada", "f1") == fact("f1", "I live in Ulm")
-        await store.put("ada", fact("f1", "I live in Rome"))
-        assert await store.items("ada") == [fact("f1", "I live in Rome")]
-        assert await store.erase("ada", "f1")
-
-    run(None, test)
 
 
 def test_two_users_may_use_the_same_ids(path: Path | None) -> None:
@@ -170,14 +158,14 @@ def test_items_are_found_by_their_meaning(path: Path | None) -> None:
         ]  # fmt: skip
         await store.embed("m", [("ada", i, t, vectors[i]) for i, t in (("f1", "one"), ("f2", "two"), ("m1", "three"))])
         await store.embed("m", [("eve", "f1", "one", [1.0, 0.0, 0.0]), ("eve", "f2", "changed", [1.0, 0.0, 0.0])])
-        near = Near("m", [2.0, 0.0, 0.0])
+        near = Query("m", [2.0, 0.0, 0.0])
         found = await store.by_meaning("ada", near, kinds=BOTH, limit=5)
         assert ids(found) == ["f1", "m1", "f2"]
         assert [round(score, 2) for _, score in found] == [1.0, 0.97, 0.0]
         assert ids(await store.by_meaning("ada", near, kinds=("memory",), limit=5)) == ["m1"]
         assert ids(await store.by_meaning("eve", near, kinds=BOTH, limit=5)) == ["f1"]
-        assert await store.by_meaning("ada", Near("other", [1.0, 0.0, 0.0]), kinds=BOTH, limit=5) == []
-        assert await store.by_meaning("ada", Near("m", [1.0, 0.0]), kinds=BOTH, limit=5) == []
+        assert await store.by_meaning("ada", Query("other", [1.0, 0.0, 0.0]), kinds=BOTH, limit=5) == []
+        assert await store.by_meaning("ada", Query("m", [1.0, 0.0]), kinds=BOTH, limit=5) == []
         assert [(user, item.id) for user, item in await store.lacking("m", 9)] == [("eve", "m1"), ("eve", "f2")]
         await store.put("ada", fact("f1", "one", category="personal"))
         assert ids(await store.by_meaning("ada", near, kinds=BOTH, limit=1)) == ["f1"]
@@ -202,7 +190,7 @@ def test_what_lacks_a_vector_is_found_whichever_models_there_were(path: Path | N
             await store.embed(model, [("ada", f"f{n}", f"{n}", [0.0, 1.0]) for n in range(2)])
             assert [item.id for _, item in await store.lacking(model, 9)] == ["f2"]
         assert await store.lacking("m", 9) == []
-        assert len(await store.by_meaning("ada", Near("m", [1.0, 0.0]), kinds=BOTH, limit=9)) == 3
+        assert len(await store.by_meaning("ada", Query("m", [1.0, 0.0]), kinds=BOTH, limit=9)) == 3
         await store.put("ada", fact("f1", "another"))
         assert [[item.id for _, item in await store.lacking(model, 9)] for model in "amz"] == [
             ["f1", "f2"], ["f1"], ["f1", "f2"]
@@ -242,7 +230,7 @@ def test_vectors_that_point_nowhere_are_near_to_nothing(vector: list[float]) -> 
         await store.put("ada", fact("f1", "one"))
         await store.embed("m", [("ada", "f1", "one", vector)])
         assert await store.lacking("m", 5) == []
-        found = await store.by_meaning("ada", Near("m", [0.6, 0.8]), kinds=BOTH, limit=5)
+        found = await store.by_meaning("ada", Query("m", [0.6, 0.8]), kinds=BOTH, limit=5)
         assert ids(found) == ["f1"]
         if vector[0] != 1e308:
             assert found[0][1] == 0
@@ -266,7 +254,7 @@ def test_comparing_signs_first_misses_little() -> None:
         for _ in range(20):
             question = drawn(rng.choice(topics))
             exact = sorted(vectors, key=lambda name: -cosine(question, vectors[name]))[:5]
-            found = ids(await store.by_meaning("ada", Near("m", question), kinds=BOTH, limit=5))
+            found = ids(await store.by_meaning("ada", Query("m", question), kinds=BOTH, limit=5))
             hits += len({*exact} & {*found})
         assert hits >= 95  # of 100
 
@@ -283,7 +271,7 @@ def test_signs_of_few_users_are_kept_ready(monkeypatch: pytest.MonkeyPatch) -> N
         for user in ("a", "b", "c"):
             await store.put(user, fact("f1", user))
             await store.embed("m", [(user, "f1", user, [1.0])])
-            assert ids(await store.by_meaning(user, Near("m", [1.0]), kinds=BOTH, limit=1)) == ["f1"]
+            assert ids(await store.by_meaning(user, Query("m", [1.0]), kinds=BOTH, limit=1)) == ["f1"]
         assert len(store._sketches._kept) == 2
 
     run(None, test)
@@ -296,34 +284,34 @@ def test_a_conversation_that_rests_is_taken_in_once(path: Path | None) -> None:
         await turn(store, "ada", "c", "I like jazz", number=1)
         await turn(store, "ada", "c", "Failed", [], number=2, outcome="model_failed")
         await turn(store, "eve", "c", "Failed", [], outcome="model_failed")
-        assert await store.resting(NOON, 5) == []
+        assert await store.claim_idle(NOON, 5) == []
         clock.now += 3600
         later = NOON + timedelta(hours=1)
-        (resting,) = await store.resting(later, 5)
+        (resting,) = await store.claim_idle(later, 5)
         assert (resting.user, resting.conversation_id, resting.title) == ("ada", "c", "I like jazz")
-        assert ([one.said for one in resting.exchanges], resting.memory) == (["I like jazz"], None)
-        assert await store.resting(later, 5) == []  # somebody is at it
+        assert ([one.message for one in resting.exchanges], resting.memory) == (["I like jazz"], None)
+        assert await store.claim_idle(later, 5) == []  # somebody is at it
         clock.now += 301
-        (resting,) = await store.resting(later, 5)
+        (resting,) = await store.claim_idle(later, 5)
         first = memory("m1", "They like jazz", conversation_id="c")
-        await store.rested(resting, first)
+        await store.set_memory(resting, first)
         clock.now += 301
-        assert await store.resting(later, 5) == []
+        assert await store.claim_idle(later, 5) == []
         await turn(store, "ada", "c", "And rock", number=3)
         running = await store.begin("ada", "c", asked("Wait", 4), ())
         latest = NOON + timedelta(days=1)
-        assert await store.resting(latest, 5) == []
+        assert await store.claim_idle(latest, 5) == []
         await store.drop(running)
-        (resting,) = await store.resting(latest, 5)
-        assert ([one.said for one in resting.exchanges], resting.memory) == (["And rock"], first)
+        (resting,) = await store.claim_idle(latest, 5)
+        assert ([one.message for one in resting.exchanges], resting.memory) == (["And rock"], first)
         await turn(store, "ada", "c", "And folk", number=5)
-        await store.rested(resting, memory("m2", "They like jazz and rock", conversation_id="c"))
+        await store.set_memory(resting, memory("m2", "They like jazz and rock", conversation_id="c"))
         assert ids(await store.items("ada")) == ["m2"]
-        (resting,) = await store.resting(latest, 5)
-        assert [one.said for one in resting.exchanges] == ["And folk"]
-        await store.rested(resting, None)
+        (resting,) = await store.claim_idle(latest, 5)
+        assert [one.message for one in resting.exchanges] == ["And folk"]
+        await store.set_memory(resting, None)
         assert ids(await store.items("ada")) == ["m2"]
-        assert await store.resting(latest, 5) == []
+        assert await store.claim_idle(latest, 5) == []
 
     run(path, test, clock)
 
@@ -331,10 +319,10 @@ def test_a_conversation_that_rests_is_taken_in_once(path: Path | None) -> None:
 def test_what_was_deleted_gets_no_memory(path: Path | None) -> None:
     async def test(store: SQLite) -> None:
         await turn(store, "ada", "c", "I like jazz")
-        (resting,) = await store.resting(NOON + timedelta(days=1), 5)
+        (resting,) = await store.claim_idle(NOON + timedelta(days=1), 5)
         await store.delete("ada", "c")
         await turn(store, "ada", "c", "Anew")
-        await store.rested(resting, memory("m1", "They like jazz", conversation_id="c"))
+        await store.set_memory(resting, memory("m1", "They like jazz", conversation_id="c"))
         assert await store.items("ada") == []
 
     run(path, test)
@@ -345,14 +333,14 @@ def test_an_erased_memory_is_not_made_again_of_the_same(path: Path | None) -> No
 
     async def test(store: SQLite) -> None:
         await turn(store, "ada", "c", "I like jazz")
-        (resting,) = await store.resting(NOON + timedelta(days=1), 5)
-        await store.rested(resting, memory("m1", "They like jazz", conversation_id="c"))
+        (resting,) = await store.claim_idle(NOON + timedelta(days=1), 5)
+        await store.set_memory(resting, memory("m1", "They like jazz", conversation_id="c"))
         await store.erase("ada", "m1")
         clock.now += 301
-        assert await store.resting(NOON + timedelta(days=1), 5) == []
+        assert await store.claim_idle(NOON + timedelta(days=1), 5) == []
         await turn(store, "ada", "c", "I like rock", number=2)
-        (resting,) = await store.resting(NOON + timedelta(days=1), 5)
-        assert ([one.said for one in resting.exchanges], resting.memory) == (["I like rock"], None)
+        (resting,) = await store.claim_idle(NOON + timedelta(days=1), 5)
+        assert ([one.message for one in resting.exchanges], resting.memory) == (["I like rock"], None)
 
     run(path, test, clock)
 
@@ -361,10 +349,10 @@ def test_of_a_long_conversation_the_newest_is_taken_in(path: Path | None) -> Non
     async def test(store: SQLite) -> None:
         for n in range(45):
             await turn(store, "ada", "c", f"{n}", number=n)
-        (resting,) = await store.resting(NOON + timedelta(days=1), 5)
-        assert [one.said for one in resting.exchanges] == [f"{n}" for n in range(5, 45)]
-        await store.rested(resting, None)
-        assert await store.resting(NOON + timedelta(days=1), 5) == []
+        (resting,) = await store.claim_idle(NOON + timedelta(days=1), 5)
+        assert [one.message for one in resting.exchanges] == [f"{n}" for n in range(5, 45)]
+        await store.set_memory(resting, None)
+        assert await store.claim_idle(NOON + timedelta(days=1), 5) == []
         assert len(await said(store, "ada", "c")) == 45
 
     run(path, test)

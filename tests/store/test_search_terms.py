@@ -55,8 +55,8 @@ def test_nobody_writes_words_for_another() -> None:
 def test_whatever_stands_in_the_index_nobody_finds_what_is_anothers() -> None:
     def plant(db: sqlite3.Connection) -> None:
         of_both = " ".join(f"{user}{kind}penicillin" for user in range(4) for kind in "fmq")
-        db.execute("UPDATE stated SET words = ?", (of_both,))
-        db.execute("UPDATE said SET words = ?", (of_both,))
+        db.execute("UPDATE item_words SET words = ?", (of_both,))
+        db.execute("UPDATE exchange_words SET words = ?", (of_both,))
 
     async def test() -> None:
         async with kept(None) as store:

@@ -4,18 +4,18 @@ import stat
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
-from stores import ABOUT, NOON, Clock, answered, asked, fact, file, kept, memory, said, turn
+from msgspec.structs import replace
+from stores import DETAILS, NOON, Clock, answered, asked, fact, file, kept, memory, only, said, turn
 
 from brain.errors import BadRequest, StoreError
 from brain.events import Citation
-from brain.messages import AnswerDetails, Call, Exchange, File, Interaction, Message, Near, Part, Record, Steer, Text
-from brain.store import conversations, open_store, quota, schema
+from brain.messages import Call, Exchange, File, History, Interaction, Message, Part, Query, Steer, Text
+from brain.store import conversations, open_store, schema, users
 from brain.store.rows import micros
 from brain.store.sqlite import SQLite
 from brain.store.turn_log import Frames, NewTurn, Progress
@@ -61,47 +61,44 @@ def test_what_was_said_is_kept_as_it_was(path: Path | None) -> None:
 
     async def test(store: SQLite) -> None:
         await store.put("ada", fact("f1", "I like news"))
-        question = asked("What is new?", source="voice", asked=NOON)
+        question = asked("What is new?", source="voice", started=NOON)
         record = await store.begin("ada", "c", question, [file(b"1"), file(b"22", "b.txt")])
         assert [(one.id, one.name) for one in record.files] == [(1, "a.txt"), (2, "b.txt")]
         end = Exchange(
-            "(as it was read)", parts, around, around, "a1", outcome="length", model="m", tokens=7, recalled=("f1",),
-            answered=NOON + timedelta(seconds=2),
+            "(as it was read)", parts, around, around, "a1", outcome="length", model="m", tokens=7,
+            recalled_ids=("f1",),
+            ended=NOON + timedelta(seconds=2),
         )  # fmt: skip
         await store.end(record, end)
         found = await store.conversation("ada", "c")
         assert found is not None
         (exchange,) = found.exchanges
-        assert exchange == end
-        assert (exchange.question_id, exchange.answer_id, exchange.said) == ("q1", "a1", "What is new?")
-        assert (exchange.source, exchange.files, exchange.recalled) == ("voice", (1, 2), ("f1",))
-        assert (exchange.asked, exchange.answered) == (NOON, NOON + timedelta(seconds=2))
+        kept_from_beginning = {"message": "What is new?", "question_id": "q1", "source": "voice", "files": (1, 2)}
+        assert exchange == replace(end, started=NOON, **kept_from_beginning)
+        assert (exchange.question_id, exchange.answer_id, exchange.message) == ("q1", "a1", "What is new?")
+        assert (exchange.source, exchange.files, exchange.recalled_ids) == ("voice", (1, 2), ("f1",))
+        assert (exchange.started, exchange.ended) == (NOON, NOON + timedelta(seconds=2))
         assert (exchange.outcome, exchange.model, exchange.tokens) == ("length", "m", 7)
         assert found.files == [File(1, "a.txt", "text/plain", 1), File(2, "b.txt", "text/plain", 2)]
-        heading = found.heading
+        heading = found.conversation
         assert (heading.title, heading.messages, heading.sources) == ("What is new?", 2, ("voice",))
         assert (heading.running, heading.updated, found.earlier) == (False, NOON + timedelta(seconds=2), None)
 
     run(path, test)
 
 
-def test_what_stood_beside_an_answer_is_kept_and_what_was_recalled_goes_with_its_fact(path: Path | None) -> None:
+def test_what_was_recalled_goes_with_its_fact(path: Path | None) -> None:
     called = Call("web", "MARKER", {}, id="c1", block="block", turn_pass=1, cached=True, ms=12, approval="approved")
-
-    async def about(store: SQLite) -> AnswerDetails:
-        found = await store.conversation("ada", "c")
-        assert found is not None
-        (exchange,) = found.exchanges
-        assert exchange.parts == [called]
-        return exchange.about
 
     async def test(store: SQLite) -> None:
         await store.put("ada", fact("f1", "I like tea"))
-        record = await store.begin("ada", "c", asked("One"), ())
-        await store.end(record, replace(answered([called]), recalled=("f1",), about=ABOUT))
-        assert await about(store) == ABOUT
+        history = await store.begin("ada", "c", asked("One"), ())
+        await store.end(history, replace(answered([called]), recalled_ids=("f1",), **DETAILS))
+        exchange = await only(store, "ada", "c")
+        assert exchange.parts == [called]
+        assert {name: getattr(exchange, name) for name in DETAILS} == DETAILS
         await store.erase("ada", "f1")
-        assert await about(store) == replace(ABOUT, asides=ABOUT.asides[1:])
+        assert (await only(store, "ada", "c")).annotations == DETAILS["annotations"][1:]
 
     run(path, test)
 
@@ -112,14 +109,12 @@ def test_a_turn_that_forgets_what_was_recalled_for_it_does_not_keep_it(path: Pat
     async def test(store: SQLite) -> None:
         await store.put("ada", fact("f1", "I like tea"))
         record = await store.begin("ada", "c", asked("Forget it"), ())
-        end = replace(answered("Done"), question=f"(Now)\n\n{note}\n\nForget it", recalled=("f1",), about=ABOUT)
+        end = replace(answered("Done"), question=f"(Now)\n\n{note}\n\nForget it", recalled_ids=("f1",), **DETAILS)
         await store.erase("ada", "f1")
         await store.end(record, end)
-        found = await store.conversation("ada", "c")
-        assert found is not None
-        (exchange,) = found.exchanges
-        assert (exchange.question, exchange.recalled) == ("(Now)\n\nForget it", ())
-        assert exchange.about.asides == ABOUT.asides[1:]
+        exchange = await only(store, "ada", "c")
+        assert (exchange.question, exchange.recalled_ids) == ("(Now)\n\nForget it", ())
+        assert exchange.annotations == DETAILS["annotations"][1:]
 
     run(path, test)
 
@@ -129,7 +124,7 @@ def test_a_turn_goes_on_from_those_before_it(path: Path | None) -> None:
         for n in range(1, 6):
             await turn(store, "ada", "c", f"Question {n}", f"Answer {n}", number=n, files=[file(b"x", f"{n}.txt")])
         record = await store.begin("ada", "c", asked("More", 6), [file(b"y")], recent=3)
-        assert [exchange.said for exchange in record.exchanges] == ["Question 3", "Question 4", "Question 5"]
+        assert [exchange.message for exchange in record.exchanges] == ["Question 3", "Question 4", "Question 5"]
         assert record.count == 5
         assert [(one.id, one.name, one.data) for one in record.attachments] == [
             (n, f"{n}.txt", b"x") for n in range(1, 6)
@@ -145,7 +140,7 @@ def test_what_failed_without_a_word_is_for_its_user_alone(path: Path | None) -> 
         await turn(store, "ada", "c", "Two", [], outcome="cancelled", number=2)
         await turn(store, "ada", "c", "Three", "Some", outcome="model_failed", number=3)
         record = await store.begin("ada", "c", asked("Four", 4), ())
-        assert [exchange.said for exchange in record.exchanges] == ["Two", "Three"]
+        assert [exchange.message for exchange in record.exchanges] == ["Two", "Three"]
         assert record.count == 2
         assert [one.id for one in record.attachments] == [1]
         assert await said(store, "ada", "c") == [
@@ -216,25 +211,26 @@ def test_turns_that_run_are_prolonged(path: Path | None, monkeypatch: pytest.Mon
 def test_how_far_an_answer_was_is_there_when_its_process_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     turn = NewTurn("t1", "ada", "c")
-    snapshot = Exchange("(read)", [Text("Once", 1)], about=AnswerDetails(ABOUT.asides))
 
     def progress(frames: Frames, text: str, snapshot: Exchange | None, key: int) -> Progress:
         return Progress(turn, key, frames, text, snapshot, 1, False, 0, "")
 
     async def dies(store: SQLite) -> None:
-        record = await store.begin("ada", "c", asked("One"), (), turn=turn)
+        question = asked("One")
+        history = await store.begin("ada", "c", question, (), turn=turn)
+        snapshot = replace(question, question="(read)", parts=[Text("Once", 1)], **DETAILS)
         assert store.turn_log is not None
-        await store.turn_log.write([progress(Frames(1, 2, b"..."), "", snapshot, record.key)], ())
-        await store.turn_log.write([progress(Frames(3, 3, b"..."), " upon", None, record.key)], ())
+        await store.turn_log.write([progress(Frames(1, 2, b"..."), "", snapshot, history.key)], ())
+        await store.turn_log.write([progress(Frames(3, 3, b"..."), " upon", None, history.key)], ())
         assert await said(store, "ada", "c") == [("One", "Once upon", "")]
 
     async def goes_on(store: SQLite) -> None:
         assert await said(store, "ada", "c") == [("One", "Once upon", "interrupted")]
         found = await store.conversation("ada", "c")
         assert found is not None
-        assert found.exchanges[0].about == AnswerDetails(ABOUT.asides)
-        record = await store.begin("ada", "c", asked("And?", 2), ())
-        assert [one.question for one in record.exchanges] == ["(read)"]
+        assert found.exchanges[0].annotations == DETAILS["annotations"]
+        history = await store.begin("ada", "c", asked("And?", 2), ())
+        assert [one.question for one in history.exchanges] == ["(read)"]
         (heading,) = await store.conversations("ada", words="upon")
         assert heading.messages == 3
 
@@ -300,7 +296,7 @@ def test_an_answer_takes_the_place_of_others(path: Path | None, named: str) -> N
         for n in (1, 2, 3):
             await turn(store, "ada", "c", f"Question {n}", f"Answer {n}", number=n, files=[file(b"x")])
         record = await store.begin("ada", "c", asked("Again", 4), [file(b"y")], replaces=named)
-        assert ([exchange.said for exchange in record.exchanges], record.count) == (["Question 1"], 1)
+        assert ([exchange.message for exchange in record.exchanges], record.count) == (["Question 1"], 1)
         assert ([one.id for one in record.attachments], [one.id for one in record.files]) == ([1], [4])
         assert [one[0] for one in await said(store, "ada", "c")] == ["Question 1", "Again"]
         await store.end(record, answered("Better", 4))
@@ -311,7 +307,7 @@ def test_an_answer_takes_the_place_of_others(path: Path | None, named: str) -> N
         found = await store.conversation("ada", "c")
         assert found is not None
         assert [one.id for one in found.files] == [1, 4]
-        assert found.heading.messages == 4
+        assert found.conversation.messages == 4
         assert [(await store.begin("ada", "c", asked("N", 5), [file(b"z")])).files[0].id] == [5]
 
     run(path, test)
@@ -434,7 +430,7 @@ def test_a_question_that_cannot_be_removed_keeps_nothing_from_closing(
 @asynccontextmanager
 async def beginning_behind_a_read(
     store: SQLite, last: Callable[[sqlite3.Connection], None] = lambda db: None
-) -> AsyncIterator[tuple["asyncio.Task[Record]", threading.Event]]:
+) -> AsyncIterator[tuple["asyncio.Task[History]", threading.Event]]:
     """A turn that begins in a conversation with a file, which is read behind something that ends when it may."""
     begun, may_end = threading.Event(), threading.Event()
 
@@ -549,7 +545,7 @@ def test_a_conversation_is_read_page_by_page(path: Path | None) -> None:
         while True:
             page = await store.conversation("ada", "c", before=before, limit=2)
             assert page is not None
-            seen.append(([one.said for one in page.exchanges], [one.name for one in page.files], page.earlier))
+            seen.append(([one.message for one in page.exchanges], [one.name for one in page.files], page.earlier))
             before = page.earlier
             if before is None:
                 break
@@ -608,7 +604,7 @@ def test_signs_are_found_in_titles(path: Path | None) -> None:
         for words, found in (("%", ["c2", "c1"]), (' "', ["c1"]), ("%,", ["c2"]), ("\\", []), ("'", [])):
             assert [heading.id for heading in await store.conversations("ada", words=words)] == found
         (older,) = await store.conversations("ada", words="%", before="c2")
-        assert (older.id, older.found) == ("c1", "")
+        assert (older.id, older.excerpt) == ("c1", "")
 
     run(path, test)
 
@@ -617,10 +613,10 @@ def test_a_search_tells_where_the_words_stand(path: Path | None) -> None:
     async def test(store: SQLite) -> None:
         await turn(store, "ada", "c", "Hello", "lorem " * 100 + "The appointment is\non Friday. " + "ipsum " * 100)
         (heading,) = await store.conversations("ada", words="appointments")
-        assert "The appointment is on Friday." in heading.found
-        assert (heading.found[0], heading.found[-1], len(heading.found) < 170) == ("…", "…", True)
+        assert "The appointment is on Friday." in heading.excerpt
+        assert (heading.excerpt[0], heading.excerpt[-1], len(heading.excerpt) < 170) == ("…", "…", True)
         (heading,) = await store.conversations("ada", words="hello")
-        assert heading.found.startswith("Hello lorem")
+        assert heading.excerpt.startswith("Hello lorem")
 
     run(path, test)
 
@@ -668,15 +664,15 @@ def test_what_was_said_last_in_any_conversation(path: Path | None) -> None:
         await turn(store, "eve", "a", "not hers")
         await store.begin("ada", "b", asked("runs", 4), ())
         found = await store.recent("ada", 2)
-        assert [(one.conversation_id, one.said, one.answer) for one in found] == [("a", "3", ""), ("b", "2", "Hi")]
-        assert found[1] == Interaction("b", found[1].asked, "2", "Hi")
-        assert [one.said for one in await store.recent("ada", 9)] == ["3", "2", "1"]
+        assert [(one.conversation_id, one.message, one.answer) for one in found] == [("a", "3", ""), ("b", "2", "Hi")]
+        assert found[1] == Interaction("b", found[1].started, "2", "Hi")
+        assert [one.message for one in await store.recent("ada", 9)] == ["3", "2", "1"]
 
     run(path, test)
 
 
 def test_a_full_conversation_takes_no_more(path: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "CONVERSATION_BYTES_MOST", 10_000)
+    monkeypatch.setattr(users, "CONVERSATION_BYTES_MOST", 10_000)
 
     async def test(store: SQLite) -> None:
         await turn(store, "ada", "c", "x" * 2_000, files=[file(b"x" * 4_000)])  # said, and as it was read
@@ -695,7 +691,7 @@ def test_a_full_conversation_takes_no_more(path: Path | None, monkeypatch: pytes
 
 
 def test_who_keeps_too_much_keeps_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "USER_BYTES_MOST", 10_000)
+    monkeypatch.setattr(users, "USER_BYTES_MOST", 10_000)
 
     async def test(store: SQLite) -> None:
         await turn(store, "ada", "a", files=[file(b"x" * 6_000)])
@@ -713,9 +709,9 @@ def test_who_keeps_too_much_keeps_no_more(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_in_memory_the_longest_unused_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "MEMORY_USER_BYTES_MOST", 10_000)
-    monkeypatch.setattr(quota, "MEMORY_BYTES_MOST", 15_000)
-    monkeypatch.setattr(quota, "MEMORY_CONVERSATIONS_MOST", 4)
+    monkeypatch.setattr(users, "MEMORY_USER_BYTES_MOST", 10_000)
+    monkeypatch.setattr(users, "MEMORY_BYTES_MOST", 15_000)
+    monkeypatch.setattr(users, "MEMORY_CONVERSATIONS_MOST", 4)
 
     async def listed(store: SQLite) -> dict[str, list[str]]:
         return {user: sorted(one.id for one in await store.conversations(user)) for user in ("ada", "eve")}
@@ -737,12 +733,12 @@ def test_in_memory_the_longest_unused_makes_room(monkeypatch: pytest.MonkeyPatch
 
 
 def test_what_makes_room_in_memory_takes_its_memory_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "MEMORY_USER_BYTES_MOST", 10_000)
+    monkeypatch.setattr(users, "MEMORY_USER_BYTES_MOST", 10_000)
 
     async def test(store: SQLite) -> None:
         await turn(store, "ada", "a", files=[file(b"x" * 6_000)])
-        (resting,) = await store.resting(NOON + timedelta(days=1), 1)
-        await store.rested(resting, memory("m1", "They sent a file", conversation_id="a"))
+        (resting,) = await store.claim_idle(NOON + timedelta(days=1), 1)
+        await store.set_memory(resting, memory("m1", "They sent a file", conversation_id="a"))
         await store.put("ada", fact("f1", "I send files", conversation_id="a", message_id="q1"))
         await turn(store, "ada", "b", files=[file(b"x" * 6_000)])
         assert [one.id for one in await store.conversations("ada")] == ["b"]
@@ -752,8 +748,8 @@ def test_what_makes_room_in_memory_takes_its_memory_along(monkeypatch: pytest.Mo
 
 
 def test_in_memory_conversations_make_room_for_facts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quota, "MEMORY_USER_BYTES_MOST", 10_000)
-    monkeypatch.setattr(quota, "MEMORY_BYTES_MOST", 15_000)
+    monkeypatch.setattr(users, "MEMORY_USER_BYTES_MOST", 10_000)
+    monkeypatch.setattr(users, "MEMORY_BYTES_MOST", 15_000)
 
     async def refuses(store: SQLite, user: str, sentence: str) -> None:
         with pytest.raises(BadRequest, match=sentence) as caught:
@@ -777,12 +773,12 @@ def test_in_memory_conversations_make_room_for_facts(monkeypatch: pytest.MonkeyP
 
 
 BY_TURNS: list[Callable[[SQLite], Awaitable[object]]] = [
-    lambda store: store.told("ada", "c", 5),
+    lambda store: store.history("ada", "c", 5),
     lambda store: store.conversation("ada", "c"),
     lambda store: store.recent("ada", 5),
     lambda store: store.items("ada"),
     lambda store: store.by_words("ada", "jazz", kinds=("fact",), limit=5),
-    lambda store: store.by_meaning("ada", Near("m", [1.0]), kinds=("fact",), limit=5),
+    lambda store: store.by_meaning("ada", Query("m", [1.0]), kinds=("fact",), limit=5),
     lambda store: store.recalls("ada"),
 ]
 BY_USERS: list[Callable[[SQLite], Awaitable[object]]] = [
@@ -989,14 +985,14 @@ def test_long_conversations_are_read_in_more_parts(monkeypatch: pytest.MonkeyPat
 
 def test_in_memory_who_has_the_most_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(store: SQLite) -> None:
-        monkeypatch.setattr(quota, "MEMORY_CONVERSATIONS_MOST", 4)
+        monkeypatch.setattr(users, "MEMORY_CONVERSATIONS_MOST", 4)
         await turn(store, "ada", "old")
         for number in range(9):
             await turn(store, "eve", f"c{number}", number=number)
         assert [one.id for one in await store.conversations("ada")] == ["old"]
         assert [one.id for one in await store.conversations("eve")] == ["c8", "c7", "c6"]
-        monkeypatch.setattr(quota, "MEMORY_BYTES_MOST", 10_000)
-        await turn(store, "eve", "large", files=[file(b"x" * 7_000)])
+        monkeypatch.setattr(users, "MEMORY_BYTES_MOST", 10_000)
+        await turn(store, "eve", "large", files=[file(b"x" * 9_000)])
         await turn(store, "ada", "new", "x" * 1_500)
         assert [one.id for one in await store.conversations("ada")] == ["new", "old"]
         assert await store.conversations("eve") == []

@@ -2,19 +2,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import ABOUT, NOON, answered, asked, fact, file, kept, memory, said, turn
+from msgspec.structs import replace
+from stores import DETAILS, NOON, answered, asked, fact, file, kept, memory, said, turn
 
 from brain.errors import BadRequest
 from brain.events import Citation
-from brain.messages import Call, ConversationPage, Counts, Former, Part, Steer, Text
+from brain.messages import Call, ConversationPage, Counts, FormerText, Part, Steer, Text
 from brain.runtime import import_sanitizer
-from brain.store import quota, transfer
+from brain.store import transfer, users
 from brain.store.sqlite import SQLite
 
 
@@ -54,13 +54,13 @@ async def fill(store: SQLite, user: str) -> None:
     read = Call("web", params={}, id="c0", block=BLOCK, turn_pass=0)
     answer: list[Part] = [read, Text("Fine ", 1), called, Steer("so", 2)]
     record = await turn(store, user, "c", "I like jazz", answer, files=[file(b"\xff\x00")])
-    await store.end(record, replace(answered(answer), about=ABOUT))
+    await store.end(record, replace(answered(answer), **DETAILS))
     await turn(store, user, "d", "Failed", [], outcome="model_failed")
     await store.rename(user, "d", "Mine")
-    was = (Former("I like pop", NOON),)
-    await store.put(user, fact("f1", "I like jazz", conversation_id="c", message_id="q1", was=was))
-    (resting,) = await store.resting(NOON + timedelta(days=1), 1)
-    await store.rested(resting, memory("m1", "They like jazz", conversation_id="c"))
+    was = (FormerText("I like pop", NOON),)
+    await store.put(user, fact("f1", "I like jazz", conversation_id="c", message_id="q1", former=was))
+    (resting,) = await store.claim_idle(NOON + timedelta(days=1), 1)
+    await store.set_memory(resting, memory("m1", "They like jazz", conversation_id="c"))
     await store.set_recalls(user, False)
 
 
@@ -72,7 +72,7 @@ def test_a_copy_is_all_there_is(path: Path | None, tmp_path: Path) -> None:
         assert [record["kind"] for record in copy] == [
             "brain", "conversation", "file", "exchange", "conversation", "exchange", "item", "item", "preferences"
         ]  # fmt: skip
-        assert (copy[0]["version"], copy[0]["user"]) == (1, "ada")
+        assert (copy[0]["version"], copy[0]["user"]) == (2, "ada")
         assert copy[2] == {
             "kind": "file", "conversation": "c", "id": 1, "name": "a.txt", "type": "text/plain", "data": "/wA="
         }  # fmt: skip
@@ -81,7 +81,7 @@ def test_a_copy_is_all_there_is(path: Path | None, tmp_path: Path) -> None:
             whole = Counts(conversations=2, messages=3, files=1, facts=1, memories=1)
             assert await other.import_user("bob", copy, import_sanitizer) == whole
             assert await other.import_user("bob", copy, import_sanitizer) == Counts()
-            as_strange = [one | {"outside": True} if one["kind"] == "exchange" else one for one in copy]
+            as_strange = [one | {"untrusted": True} if one["kind"] == "exchange" else one for one in copy]
             assert (await records(other, "bob"))[1:] == as_strange[1:]
             before, after = await store.conversations("ada"), await other.conversations("bob")
             assert [(h.id, h.title, h.updated, h.messages) for h in after] == [
@@ -90,7 +90,7 @@ def test_a_copy_is_all_there_is(path: Path | None, tmp_path: Path) -> None:
             assert len(await other.conversations("bob", words="jazz")) == 1
             assert len(await other.by_words("bob", "jazz", kinds=("fact", "memory"), limit=9)) == 2
             assert not await other.recalls("bob")
-            assert await other.resting(NOON + timedelta(days=1), 9) == []  # m1 holds all of it
+            assert await other.claim_idle(NOON + timedelta(days=1), 9) == []  # m1 holds all of it
             record = await other.begin("bob", "c", asked("More", 2), [file(b"x")])
             assert [one.data for one in record.attachments] == [b"\xff\x00"]
             assert record.files[0].id == 2
@@ -158,20 +158,20 @@ def test_a_copy_is_of_one_moment_and_holds_nobody_up(tmp_path: Path) -> None:
 
 
 EARLY, LATE = "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"
-HEAD = {"kind": "brain", "version": 1}
+HEAD = {"kind": "brain", "version": 2}
 C = {"kind": "conversation", "id": "c", "title": "T", "created": "2026-01-01T00:00:00Z"}
 FILE = {"kind": "file", "conversation": "c", "id": 1, "name": "a", "type": "t", "data": "eA=="}
 EXCHANGE = {
-    "kind": "exchange", "conversation": "c", "question_id": "q", "answer_id": "a", "said": "s", "question": "s",
-    "asked": "2026-01-01T00:00:00Z", "outcome": "complete",
+    "kind": "exchange", "conversation": "c", "question_id": "q", "answer_id": "a", "message": "s", "question": "s",
+    "started": "2026-01-01T00:00:00Z", "outcome": "complete",
 }  # fmt: skip
-SAID = {"kind": "said", "text": "t", "turn_pass": 1}
+SAID = {"type": "text", "text": "t", "turn_pass": 1}
 CALLED = {
-    "kind": "called", "call_id": "c1", "name": "web", "params": {}, "marker": "", "block": "", "turn_pass": 1
+    "type": "call", "id": "c1", "name": "web", "params": {}, "marker": "", "block": "", "turn_pass": 1
 }  # fmt: skip
 USAGE = {"prompt_tokens": 1, "completion_tokens": -1, "reused_tokens": None, "estimated": False}
 FAILURE = {"code": "internal", "message": "m", "recoverable": True, "status": -1}
-ASIDE = {"text": "t", "place": 0}
+ASIDE = {"text": "t", "position": 0}
 FACT = {
     "kind": "item", "type": "fact", "id": "f", "text": "t", "created": "2026-01-01T00:00:00Z",
     "updated": "2026-01-01T00:00:00Z",
@@ -183,7 +183,7 @@ FACT = {
     [
         ([], "records[0]", "Record 1: there is none"),
         ([C], "records[0].kind", "the first record must be the head"),
-        ([HEAD | {"version": 2}], "records[0].version", "reads version 1"),
+        ([HEAD | {"version": 3}], "records[0].version", "reads version 2"),
         ([HEAD, HEAD], "records[1].kind", "the head comes once"),
         ([HEAD, 7], "records[1]", "Expected `object`"),
         ([HEAD, {"kind": "song"}], "records[1].kind", "Invalid value 'song'"),
@@ -204,7 +204,7 @@ FACT = {
         ([HEAD, C, EXCHANGE | {"tokens": -1}], "records[2].tokens", ">= 0"),
         ([HEAD, C, EXCHANGE | {"outcome": ""}], "records[2].outcome", "length >= 1"),
         ([HEAD, C, EXCHANGE | {"source": "radio"}], "records[2].source", "radio"),
-        ([HEAD, C, EXCHANGE | {"parts": [{"kind": "said"}]}], "records[2].parts[0]", "missing required field `text`"),
+        ([HEAD, C, EXCHANGE | {"parts": [{"type": "text"}]}], "records[2].parts[0]", "missing required field `text`"),
         (
             [HEAD, C, EXCHANGE | {"parts": [SAID | {"turn_pass": -(2**53)}]}],
             "records[2].parts[0].turn_pass",
@@ -212,29 +212,33 @@ FACT = {
         ),
         ([HEAD, C, EXCHANGE | {"parts": [CALLED | {"ms": 10**30}]}], "records[2].parts[0].ms", "Expected `int`"),
         ([HEAD, C, EXCHANGE | {"parts": [CALLED | {"ms": 2**53}]}], "records[2].parts[0].ms", "<= 9007199254740991"),
-        ([HEAD, C, EXCHANGE | {"about": {"total_ms": 2**53}}], "records[2].about.total_ms", "<= 9007199254740991"),
-        ([HEAD, C, EXCHANGE | {"about": {"first_token_ms": -5}}], "records[2].about.first_token_ms", ">= 0"),
-        ([HEAD, C, EXCHANGE | {"about": {"usage": USAGE}}], "records[2].about.usage.completion_tokens", ">= 0"),
-        ([HEAD, C, EXCHANGE | {"about": {"failure": FAILURE}}], "records[2].about.failure.status", ">= 0"),
+        ([HEAD, C, EXCHANGE | {"total_ms": 2**53}], "records[2].total_ms", "<= 9007199254740991"),
+        ([HEAD, C, EXCHANGE | {"first_token_ms": -5}], "records[2].first_token_ms", ">= 0"),
+        ([HEAD, C, EXCHANGE | {"usage": USAGE}], "records[2].usage.completion_tokens", ">= 0"),
+        ([HEAD, C, EXCHANGE | {"error": FAILURE}], "records[2].error.status", ">= 0"),
         (
-            [HEAD, C, EXCHANGE | {"about": {"asides": [ASIDE | {"place": -3}]}}],
-            "records[2].about.asides[0].place",
+            [HEAD, C, EXCHANGE | {"annotations": [ASIDE | {"position": -3}]}],
+            "records[2].annotations[0].position",
             ">= 0",
         ),
         (
-            [HEAD, C, EXCHANGE | {"about": {"asides": [ASIDE | {"at": 2**53}]}}],
-            "records[2].about.asides[0].at",
+            [HEAD, C, EXCHANGE | {"annotations": [ASIDE | {"offset": 2**53}]}],
+            "records[2].annotations[0].offset",
             "<= 9007",
         ),
         ([HEAD, FACT | {"type": "rumour"}], "records[1].type", "rumour"),
         ([HEAD, FACT, FACT], "records[2].id", "two records of this item"),
-        ([HEAD, FACT | {"was": [{"text": "t", "until": "2026-01-01T00:00:00"}]}], "records[1].was[0].until", "offset"),
+        (
+            [HEAD, FACT | {"was": [{"text": "t", "until": "2026-01-01T00:00:00"}]}],
+            "records[1].was[0].until",
+            "timezone",
+        ),
         ([HEAD, FACT | {"was": [{"text": "t", "until": EARLY}]}], "records[1].was[0].until", "between 1970 and 2199"),
         ([HEAD, FACT | {"created": EARLY}], "records[1].created", "between 1970 and 2199"),
         ([HEAD, FACT | {"updated": LATE}], "records[1].updated", "between 1970 and 2199"),
         ([HEAD, C | {"created": LATE}], "records[1].created", "between 1970 and 2199"),
-        ([HEAD, C, EXCHANGE | {"asked": EARLY}], "records[2].asked", "between 1970 and 2199"),
-        ([HEAD, C, EXCHANGE | {"answered": LATE}], "records[2].answered", "between 1970 and 2199"),
+        ([HEAD, C, EXCHANGE | {"started": EARLY}], "records[2].started", "between 1970 and 2199"),
+        ([HEAD, C, EXCHANGE | {"ended": LATE}], "records[2].ended", "between 1970 and 2199"),
         ([HEAD, C | {"title": "\ud800"}], "records[1]", "UTF-8 cannot carry"),
     ],
 )
@@ -262,10 +266,10 @@ def test_what_is_nested_too_deeply_is_not_taken_in() -> None:
 
 
 def test_too_much_is_not_taken_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    large = EXCHANGE | {"said": "x" * 5_000}
+    large = EXCHANGE | {"message": "x" * 5_000}
 
     async def test(store: SQLite) -> None:
-        for constant, records_before in ((quota, "CONVERSATION_BYTES_MOST"), (quota, "USER_BYTES_MOST")):
+        for constant, records_before in ((users, "CONVERSATION_BYTES_MOST"), (users, "USER_BYTES_MOST")):
             with monkeypatch.context() as patch:
                 patch.setattr(constant, records_before, 4_000)
                 with pytest.raises(BadRequest) as caught:
@@ -311,18 +315,18 @@ def test_a_forgotten_user_is_in_no_file(tmp_path: Path) -> None:
             for n in range(30):
                 files = [file(f"{word} ".encode() * 100, f"{word}.txt")]
                 await turn(store, user, f"c{n}", f"I play the {word}", f"The {word}! " * 50, files=files)
-            await store.put(user, fact("f1", f"I play the {word}", was=(Former(f"no {word}", NOON),)))
+            await store.put(user, fact("f1", f"I play the {word}", former=(FormerText(f"no {word}", NOON),)))
             await store.delete(user, "c3")
             await store.set_recalls(user, False)
         await store.embed("m", [("ada", "f1", "I play the xylofon", [1.0])])
-        assert await store.counted("ada") == Counts(conversations=29, messages=58, files=29, facts=1)
+        assert await store.count("ada") == Counts(conversations=29, messages=58, files=29, facts=1)
         assert await store.forget("ada") == Counts(conversations=29, messages=58, files=29, facts=1)
         await store.scrub()
         assert (bytes_of("xylofon"), bytes_of("ada")) == (0, 0)
         assert bytes_of("trombon") > 1_000
         assert (await store.users(), await store.conversations("ada"), await store.items("ada")) == (["eve"], [], [])
         assert await store.recalls("ada")
-        assert await store.forget("ada") == await store.counted("ada") == Counts()
+        assert await store.forget("ada") == await store.count("ada") == Counts()
         assert len(await store.conversations("eve", words="trombon")) == 29
 
     run(path, test)
@@ -351,7 +355,7 @@ def test_ids_that_nobody_could_ask_for_become_others_always_the_same() -> None:
         EXCHANGE | {"conversation": "a/b c"},
         EXCHANGE | {"conversation": "a/b c"},
         FACT | {"id": "A"},
-        FACT | {"id": "f2", "against": ["A"], "conversation": "a/b c", "message": "Q 1"},
+        FACT | {"id": "f2", "conversation_id": "a/b c", "message_id": "Q 1"},
     ]
 
     async def test(store: SQLite) -> None:

@@ -1,5 +1,6 @@
 """Databases and exports of an earlier version: `data/record.py` wrote them, and what its API showed of them."""
 
+import asyncio
 import gzip
 import json
 from pathlib import Path
@@ -8,8 +9,11 @@ from typing import Any
 import httpx
 import pytest
 from serving import Player, Server, brain_served, post
+from stores import opened
 
 from brain.cli.main import run
+from brain.messages import Call
+from brain.store.sqlite import SQLite
 
 DATA = Path(__file__).parent / "data"
 VIEWS: dict[str, dict[str, Any]] = json.loads((DATA / "views.json").read_text("utf-8"))
@@ -57,12 +61,18 @@ def test_a_database_shows_what_it_showed_and_goes_on(path: Path) -> None:
             for place, view in views.items():
                 assert look(server, user, place) == view, place
         assert httpx.get(f"{server.url}/v1/conversations/tea/files/1", headers=key("ada")).text == "Buy milk."
-        server.play(player := Player(["Yes."]))
+        server.play(Player(["Yes."]))
         assert post(server.url, json={"message": "More?", "conversation_id": "tea"}, headers=key("ada")).status == 200
-        read = [(message.role, message.content) for message in player.asked[0]]
-        assert [role for role, _ in read[1:]] == ["user", "assistant"] * ((len(read) - 1) // 2) + ["user"]
-        assert any("[SPECIALIST_RESULT: lookup]\nAll about tea." in content for _, content in read)
-        assert read[-1][1].endswith("More?")
+        messages = look(server, "ada", "/v1/conversations/tea")["messages"]
+        assert messages[:-2] == VIEWS["ada"]["/v1/conversations/tea"]["messages"]
+        assert [message["parts"][-1]["text"] for message in messages[-2:]] == ["More?", "Yes."]
+
+    async def blocks() -> list[str]:
+        async with opened(SQLite(path)) as store:
+            history = await store.history("ada", "tea", 9)
+            return [part.block for one in history.exchanges for part in one.parts if isinstance(part, Call)]
+
+    assert asyncio.run(blocks())[0] == "[SPECIALIST_RESULT: lookup]\nAll about tea.\n[/SPECIALIST_RESULT]"
 
 
 def test_an_export_is_imported_and_exported_again(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

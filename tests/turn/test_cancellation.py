@@ -112,7 +112,7 @@ class Execution:
     async def store(self, exchange: Exchange) -> None:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        self.stored.append((exchange.outcome, exchange.visible))
+        self.stored.append((exchange.outcome, exchange.answer))
 
     def start(self) -> None:
         self.task = asyncio.create_task(self.turn.run(self.emit))
@@ -132,7 +132,7 @@ class Execution:
         assert isinstance(last, Done | Error)
         assert isinstance(self.events[-2], Usage)
         assert sum(isinstance(event, Done | Error) for event in self.events) == 1
-        assert self.turn.exchange.visible == "".join(one.text for one in self.events if isinstance(one, Token))
+        assert self.turn.exchange.answer == "".join(one.text for one in self.events if isinstance(one, Token))
         return last
 
 
@@ -203,7 +203,7 @@ def test_a_turn_can_be_cancelled_at_every_step(end: Ending) -> None:
         elif not is_whole:
             assert one.stored[0][0] == "cancelled"
         last = one.assert_over(model)
-        assert TEXT.startswith(one.turn.exchange.visible.removesuffix("\n\n"))
+        assert TEXT.startswith(one.turn.exchange.answer.removesuffix("\n\n"))
         assert isinstance(last, Done)
         assert last.stop_reason == ("complete" if is_whole else "cancelled")
         return one.task.done() and is_whole and not one.task.cancelled()
@@ -254,7 +254,7 @@ def test_a_turn_with_approvals_and_steering_can_be_cancelled_at_every_step(end: 
         one.assert_over(model)
         steered = [part.text for part in one.turn.exchange.parts if isinstance(part, Steer)]
         assert [text for text in steered if text != "Be short!"] == accepted
-        assert "A1\nB1 C1. \n\nD.".startswith(one.turn.exchange.visible.removesuffix("\n\n"))
+        assert "A1\nB1 C1. \n\nD.".startswith(one.turn.exchange.answer.removesuffix("\n\n"))
         return is_whole and one.task.done() and not one.task.cancelled()
 
     async def main() -> int:
@@ -424,7 +424,7 @@ def test_automatic_calls_are_cancelled() -> None:
         one.assert_over(model)
         assert model.requests == []
         assert one.turn.exchange.question.endswith(f"{CANCELLED % 'stares'}\n\nLook!")
-        assert [call.by for call in one.turn.exchange.one_way] == ["auto"]
+        assert [call.by for call in one.turn.exchange.automatic_calls] == ["auto"]
 
     virtual.run(main())
 

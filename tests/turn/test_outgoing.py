@@ -13,7 +13,7 @@ from playing import PNG, ask_for, played, registry_of
 
 from brain import Result, specialist
 from brain.events import ApprovalRequired, Citation, Limits
-from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, Exchange, History, Item, Recalled, Text
+from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, Exchange, History, Item, RecallResult, Text
 from brain.prompts.client_history import ClientHistory
 from brain.turn.outgoing import check
 
@@ -130,7 +130,7 @@ def test_only_a_few_links_are_picked_unasked() -> None:
         turn_pass=1,
         untrusted=True,
     )
-    found = Exchange("Hi", [said], said="Hi", outside=True)
+    found = Exchange("Hi", [said], message="Hi", untrusted=True)
     passes = ["SPECIALIST_REQUEST[diary]", *(call(url=link) for link in links)]
     options = {"conversation": History("c", [found]), "ask": ask_for(MESSAGE, limits=Limits(9, 9))}
     assert len(asked_for(*passes, **options)) == 2
@@ -152,8 +152,8 @@ ITEM = Item("1", "fact", SECRET, created=None, updated=None)  # type: ignore[arg
     [
         {"ask": ask_for(MESSAGE, attachments=(Attachment(1, "a.png", "image/png", PNG),))},
         {"conversation": History("c", attachments=(Attachment(1, "a.png", "image/png", PNG),))},
-        {"conversation": History("c", outside=True, recalled=Recalled("(Recalled …)", (ITEM,)))},
-        {"conversation": History("c", [Exchange("Hi", [Text("Well.", 1)], recalled=("1",))], outside=True)},
+        {"conversation": History("c", untrusted=True, recalled=RecallResult("(Recalled …)", (ITEM,)))},
+        {"conversation": History("c", [Exchange("Hi", [Text("Well.", 1)], recalled_ids=("1",))], untrusted=True)},
     ],
 )
 def test_files_and_memory_are_private(options: dict[str, Any]) -> None:

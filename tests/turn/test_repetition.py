@@ -104,7 +104,7 @@ def told(*passes: Sequence[Item] | str) -> tuple[list[Any], str, Player]:
         turn = turn_of(model, registry_of())
         events = short(await read(turn))
         assert model.open == 0
-        return events, turn.exchange.visible, model
+        return events, turn.exchange.answer, model
 
     return asyncio.run(main())
 

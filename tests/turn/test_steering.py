@@ -24,7 +24,7 @@ from brain.events import (
     ToolCall,
     TurnStart,
 )
-from brain.messages import Exchange, Finish, Message, PassUsage, Record, Steer, Text
+from brain.messages import Exchange, Finish, History, Message, PassUsage, Steer, Text
 from brain.plugins.registry import Registry
 from brain.prompts.context_window import Window, select_window
 from brain.prompts.transcript import messages
@@ -251,7 +251,7 @@ def test_whatever_was_accepted_is_put_in_once(seed: int, resume: Resume) -> None
         steered = [part.text for part in turn.exchange.parts if isinstance(part, Steer)]
         assert steered == accepted
         texts = "".join(event.text for event in events if isinstance(event, Token))
-        assert turn.exchange.visible == texts
+        assert turn.exchange.answer == texts
         assert getattr(events[-1], "text", "") == texts
         assert len(model.requests) <= 5 + 2 + len(accepted)
         sent = "\n\n".join(message.content for message in model.requests[-1])
@@ -378,13 +378,13 @@ def test_the_next_turn_reads_the_same(resume: Resume) -> None:
     """Byte for byte what the last pass read, with the answer behind it: a server's prefix cache holds."""
 
     async def main() -> None:
-        record = Record(1, "ada", "c")
-        conversation = select_window(record, Exchange("", said="Hi"), Window(), None)
+        record = History("c")
+        conversation = select_window(record, Exchange("", message="Hi"), Window(), None)
         model = Player(["One. ", "Two."], ["Three."], resume=resume)
         turn = turn_of(model, conversation=conversation)
         await read(turn, lambda event: turn.steer("Be short!") if at_text("One")(event) else None)
-        record = Record(2, "ada", "c", [turn.exchange], 1)
-        conversation = select_window(record, Exchange("", said="Bye"), Window(), None)
+        record = History("c", [turn.exchange], count=1)
+        conversation = select_window(record, Exchange("", message="Bye"), Window(), None)
         later = messages(model.requests[0][0].content, conversation.exchanges, resume)
         assert later == [*model.requests[-1], Message("assistant", "Three.")]
 

@@ -181,7 +181,7 @@ def test_a_turn_ends_at_a_stop(stops: tuple[str, ...], passes: list[str], expect
     whole, turn, _ = played(*passes, ask=ask_for(stop=stops))
     tiny, _, _ = played(*map(list, passes), ask=ask_for(stop=stops))
     assert whole == tiny == expected
-    assert turn.exchange.visible == expected[-1]["text"]  # type: ignore[index]
+    assert turn.exchange.answer == expected[-1]["text"]  # type: ignore[index]
 
 
 def test_the_models_stream_is_closed_at_a_stop() -> None:
@@ -195,7 +195,7 @@ def test_what_is_held_back_when_a_model_fails_is_neither_shown_nor_kept() -> Non
     model = Player(["one ST", ModelError("model_failed", "It failed.")])
     turn = turn_of(model, ask=ask_for(stop=("STOP",)))
     assert short(asyncio.run(read(turn))) == ["one ", {"failed": "model_failed"}]
-    assert turn.exchange.visible == "one "
+    assert turn.exchange.answer == "one "
 
 
 def test_the_first_word_counts_though_it_was_held_back() -> None:

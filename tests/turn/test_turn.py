@@ -81,7 +81,7 @@ def cut(seed: int) -> Callable[[str], list[Item]]:
 def test_a_turn_is_the_same_however_its_text_is_cut(case: dict[str, Any], chunks: Callable[[str], list[Item]]) -> None:
     events, turn, _ = played(*(chunks(text) for text in case["passes"]))
     assert events == case["events"]
-    assert turn.exchange.visible == case["events"][-1].get("text", "")
+    assert turn.exchange.answer == case["events"][-1].get("text", "")
     assert answer_text(turn.exchange.parts).strip() == case.get("transcript", answer_text(turn.exchange.parts)).strip()
 
 
@@ -119,14 +119,14 @@ def test_the_first_text_is_emitted_while_the_model_goes_on() -> None:
     [
         ({"is_demo": True}, {}, ["stand_in"]),
         ({}, {"trimmed": 2}, ["trimmed"]),
-        ({"is_demo": True}, {"rested": True, "trimmed": 2}, ["stand_in", "trimmed"]),
+        ({"is_demo": True}, {"after_idle": True, "trimmed": 2}, ["stand_in", "trimmed"]),
     ],
 )
 def test_notices_come_first(model: dict[str, Any], history: dict[str, Any], notices: list[str]) -> None:
     player: Any = type("Demo", (Player,), model)("Hi")
     turn = turn_of(player, conversation=History("c", **history))
     assert short(asyncio.run(read(turn))) == [*({"notice": code} for code in notices), "Hi", done("Hi")]
-    stored = [one.told.code for one in turn.exchange.about.asides if isinstance(one.told, Notice)]
+    stored = [one.code for one in turn.exchange.annotations if one.code is not None]
     assert stored == [code for code in notices if code != "stand_in"]
 
 
@@ -403,7 +403,7 @@ def test_a_model_that_fails(
         assert outcome(turn) == f"{code}, 0 calls, 1 passes"
     assert "swordfish" not in last.message
     assert "10.0.0.7" not in last.message
-    assert turn.exchange.visible == before.removesuffix("SPECIALIST_REQ")
+    assert turn.exchange.answer == before.removesuffix("SPECIALIST_REQ")
     if str(failure) and not isinstance(failure, PrefillRefused):
         assert str(failure) in caplog.text
 
@@ -643,7 +643,7 @@ def test_a_copy_of_the_clock_above_an_answer_is_removed(answer: str, shown: str,
     asked = replace(ask_for("What day is it?"), now=datetime(2026, 11, 21, 14, 5))
     events, turn, _ = played([answer[at : at + size] for at in range(0, len(answer), size)], ask=asked)
     assert events == [shown, done(shown)]
-    assert turn.exchange.visible == shown
+    assert turn.exchange.answer == shown
 
 
 # Usage

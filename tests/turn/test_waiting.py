@@ -67,7 +67,7 @@ def progress(*told: tuple[int, int]) -> list[float | None]:
     async def main() -> list[float | None]:
         turn = turn_of(Player([*(PromptProgress(*one) for one in told), "Hi"]))
         events = await read(turn)
-        assert turn.exchange.about.asides == (), "it does not stay"
+        assert turn.exchange.annotations == (), "it does not stay"
         return [event.fraction for event in events if isinstance(event, Notice) and event.code == "prompt_progress"]
 
     return virtual.run(main())

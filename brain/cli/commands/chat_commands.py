@@ -105,8 +105,8 @@ async def _open(talk: ChatSession, rest: str) -> None:
         raise BadRequest(f"There is no conversation {rest}; /open lists them.")
     for n, one in enumerate(listed, 1):
         talk.tell(f"{n:>3} {one.updated.astimezone():%Y-%m-%d %H:%M}  {one.title}  ({_size(one)}, {one.id})", indent=4)
-        if one.found:
-            talk.tell(f"    {' '.join(one.found.split())[:FOUND_LENGTH]}", indent=4)
+        if one.excerpt:
+            talk.tell(f"    {' '.join(one.excerpt.split())[:FOUND_LENGTH]}", indent=4)
     return talk.tell("Open one by its id, or with more words." if rest else "/open NUMBER goes on with one.")
 
 
@@ -125,10 +125,10 @@ def _size(one: Conversation) -> str:
 
 def reopened(talk: ChatSession, found: ConversationPage) -> None:
     """Shows the newest exchanges of a conversation that goes on."""
-    talk.tell(f"{found.heading.title} ({_size(found.heading)})")
+    talk.tell(f"{found.conversation.title} ({_size(found.conversation)})")
     talk.space()
     for exchange in found.exchanges:
-        talk.tell("\n".join(f"> {line}" for line in exchange.said.split("\n")))
+        talk.tell("\n".join(f"> {line}" for line in exchange.message.split("\n")))
         talk.space()
         talk.show(exchange)
         talk.space()
@@ -159,15 +159,15 @@ async def _delete(talk: ChatSession, rest: str) -> None:
 async def _retry(talk: ChatSession, rest: str) -> None:
     exchange = await talk.last()
     talk.replace_last(exchange)
-    talk.repeat(exchange.said)
-    await talk.say(exchange.said)
+    talk.repeat(exchange.message)
+    await talk.say(exchange.message)
     talk.draft.text = ""
 
 
 async def _edit(talk: ChatSession, rest: str) -> None:
     exchange = await talk.last()
     talk.replace_last(exchange)
-    talk.draft.text = exchange.said
+    talk.draft.text = exchange.message
 
 
 async def _model(talk: ChatSession, rest: str) -> None:

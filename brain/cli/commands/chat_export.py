@@ -20,7 +20,7 @@ COPIED_MOST = 74_994
 
 async def copy(talk: ChatSession, rest: str) -> None:
     """Hands the last answer to the terminal's clipboard."""
-    text = (await talk.last()).visible
+    text = (await talk.last()).answer
     if not text:
         raise BadRequest("There is no answer to copy.")
     data = base64.b64encode(text.encode())
@@ -48,7 +48,7 @@ async def save(talk: ChatSession, rest: str) -> None:
 def _answered(exchange: Exchange) -> str:
     """An answer, and why it ends where it does."""
     why = OUTCOMES.get(exchange.outcome, "")
-    return "\n\n".join(part for part in (exchange.visible.strip("\n"), f"*{why}*" if why else "") if part)
+    return "\n\n".join(part for part in (exchange.answer.strip("\n"), f"*{why}*" if why else "") if part)
 
 
 def _write(path: Path, text: str) -> None:
@@ -71,7 +71,7 @@ async def _as_markdown(talk: ChatSession) -> str:
     parts: list[str] = []
     before = None
     while found := await talk.engine.store.conversation(LOCAL_USER, talk.begun, before=before, limit=PAGE):
-        parts[:0] = [f"**You:**\n\n{one.said}\n\n**Brain:**\n\n{_answered(one)}\n" for one in found.exchanges]
+        parts[:0] = [f"**You:**\n\n{one.message}\n\n**Brain:**\n\n{_answered(one)}\n" for one in found.exchanges]
         before = found.earlier
         if before is None:
             break

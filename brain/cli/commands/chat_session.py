@@ -15,7 +15,7 @@ from brain.cli.terminal.sanitize import legible
 from brain.cli.terminal.size import size_of
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Notice
-from brain.messages import Attachment, ConversationPage, Exchange, TakenAlong
+from brain.messages import Attachment, ConversationPage, Exchange, FileReference
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
 from brain.settings import LOCAL_USER
@@ -159,7 +159,7 @@ class ChatSession:
         found = await self.engine.store.conversation(LOCAL_USER, conversation_id, limit=3)
         if found is not None:
             self.begin()
-            self.conversation_id, self.title = conversation_id, found.heading.title
+            self.conversation_id, self.title = conversation_id, found.conversation.title
             self._go_on_with(found.exchanges[-1].model if found.exchanges else "")
         return found
 
@@ -189,7 +189,7 @@ class ChatSession:
         """Reads the title that the conversation has now."""
         if self.conversation_id is not None:
             found = await self.engine.store.conversation(LOCAL_USER, self.conversation_id, limit=1)
-            self.title = found.heading.title if found is not None else ""
+            self.title = found.conversation.title if found is not None else ""
 
     def replace_last(self, exchange: Exchange) -> None:
         """Has the next message take the place of this one, with its files."""
@@ -213,7 +213,7 @@ class ChatSession:
             specialists=self.choices.specialists,
             memory=self.choices.memory,
             replaces=replacing.question_id if replacing is not None else None,
-            taken_along=tuple(TakenAlong(number, f"file {number}") for number in along),
+            file_references=tuple(FileReference(number, f"file {number}") for number in along),
         )
 
     def _drops(self, event: Event) -> bool:

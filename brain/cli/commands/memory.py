@@ -108,9 +108,9 @@ def _lines(item: Item) -> Iterator[str]:
     """An item: what it says, and below, what else there is to know of it."""
     kind = item.category or item.kind
     yield f"{item.id:<8} {item.updated.astimezone():%Y-%m-%d} {kind:<11} {item.text}"
-    for former in reversed(item.was):
+    for former in reversed(item.former):
         yield f"{'':<19} was: {former.text} (until {former.until.astimezone():%Y-%m-%d})"
     if not item.mutable:
         yield f"{'':<19} immutable: no model changes it"
-    if item.outside:
+    if item.untrusted:
         yield f"{'':<19} may hold strangers' words"

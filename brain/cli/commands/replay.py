@@ -10,12 +10,12 @@ from brain.prompts.blocks import block_content
 
 def events_of(exchange: Exchange) -> Iterator[Event]:
     """What happened. An answer that did not end well ends in its failure, where that is kept."""
-    parts = (*exchange.one_way, *exchange.parts)
+    parts = (*exchange.automatic_calls, *exchange.parts)
     yield from map(_event_of, parts)
     if exchange.outcome in get_args(StopReason):
         yield _done(exchange, parts)
-    elif exchange.about.failure is not None:
-        yield exchange.about.failure
+    elif exchange.error is not None:
+        yield exchange.error
 
 
 def _event_of(part: Part) -> Event:
@@ -34,6 +34,6 @@ def _ended(call: Call) -> SpecialistResult | SpecialistError:
 
 def _done(exchange: Exchange, parts: tuple[Part, ...]) -> Done:
     calls = sum(isinstance(part, Call) for part in parts)
-    passes, about = max((part.turn_pass for part in parts), default=1), exchange.about
-    times = about.first_token_ms, about.total_ms or 0
-    return Done(cast("StopReason", exchange.outcome), exchange.answer_id, exchange.visible, calls, passes, *times)
+    passes = max((part.turn_pass for part in parts), default=1)
+    times = exchange.first_token_ms, exchange.total_ms or 0
+    return Done(cast("StopReason", exchange.outcome), exchange.answer_id, exchange.answer, calls, passes, *times)

@@ -279,7 +279,7 @@ async def _found(user: str, settings: Settings) -> _Found:
     if not _is_there(settings):
         return _Found(Counts(), ())
     async with kept(settings) as store:
-        return _Found(await store.counted(user), await store.users())
+        return _Found(await store.count(user), await store.users())
 
 
 async def _forget(user: str, settings: Settings) -> int:

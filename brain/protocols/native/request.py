@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from brain.errors import BadRequest
-from brain.messages import Attachment, TakenAlong
+from brain.messages import Attachment, FileReference
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, make_attachment, too_many_attachments
 from brain.protocols.bodies import ABSENT, as_bad_request, check_keys, decode, describe_decode_error, too_large
 from brain.protocols.client_messages import MESSAGE_LENGTH, check_length
@@ -140,7 +140,7 @@ def _build_request(
         sent, user, settings, models,
         message=message,
         attachments=tuple(replace(file, id=n) for n, file in enumerate([*attachments, *files], 1)),
-        taken_along=_parse_reused_files(sent),
+        file_references=_parse_reused_files(sent),
         conversation_id=check_id(sent.conversation_id, "conversation_id"),
         request_id=check_id(sent.request_id, "request_id"),
         replaces=check_id(sent.replace_from, "replace_from"),
@@ -170,9 +170,9 @@ def _parse_attachment(item: AttachmentBody, n: int) -> Attachment:
     return make_attachment(item.name, item.type or "text/plain", data, f"{field}.text")
 
 
-def _parse_reused_files(sent: TurnBody) -> tuple[TakenAlong, ...]:
+def _parse_reused_files(sent: TurnBody) -> tuple[FileReference, ...]:
     """The files of the question that is replaced, which the new one has, too."""
-    files: dict[int, TakenAlong] = {}
+    files: dict[int, FileReference] = {}
     for n, item in enumerate(sent.attachments):
         if item.id is None:
             continue
@@ -183,7 +183,7 @@ def _parse_reused_files(sent: TurnBody) -> tuple[TakenAlong, ...]:
             raise BadRequest(f"{field}: send the id of a file alone, or the file with a name.", field)
         if item.id in files or not 1 <= item.id <= MAX_FILE_ID:
             raise BadRequest(f"{field} must be the id of a file of the replaced question, each once.", field)
-        files[item.id] = TakenAlong(item.id, field)
+        files[item.id] = FileReference(item.id, field)
     return tuple(files.values())
 
 

@@ -7,10 +7,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from brain.events import Citation, Notice, StopReason, Thinking
+from brain.events import Citation, StopReason
 from brain.messages import (
     Annotation,
-    AnswerDetails,
     ChatMessage,
     Conversation,
     ConversationPage,
@@ -58,7 +57,7 @@ def encode_page(
     Args:
         turn_id: of the turn that runs, when a client can join it.
     """
-    conversation = _conversation(page.heading)
+    conversation = _conversation(page.conversation)
     del conversation["messages"]
     messages = [entry for exchange in page.exchanges for entry in _messages(exchange, count_tokens, block_content)]
     return encode(
@@ -118,7 +117,7 @@ def turn_report(report: TurnReport) -> dict[str, Any]:
 
 def _conversation(conversation: Conversation) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(conversation)
-    if not conversation.found:
+    if not conversation.excerpt:
         del data["found"]
     return data
 
@@ -130,13 +129,13 @@ def _messages(exchange: Exchange, count_tokens: CountTokens, block_content: Bloc
         "source": question.source,
         "parts": [{"type": "text", "text": question.text}] if question.text else [],
         "files": list(exchange.files),
-        "recalled": list(exchange.recalled),
+        "recalled": list(exchange.recalled_ids),
     }
     yield {
         **_message(answer),
-        "parts": [_part(part, block_content) for part in _annotate(answer.parts, exchange.about.asides)],
+        "parts": [_part(part, block_content) for part in _annotate(answer.parts, exchange.annotations)],
         **_outcome(answer.outcome),
-        **_details(exchange.about),
+        **_details(exchange),
         "model": exchange.model,
         "tokens": {"count": count_tokens(exchange), "counted": "server" if exchange.tokens else "bytes/4"},
         "citations": [_citation(citation) for citation in answer.citations],
@@ -156,43 +155,43 @@ def _outcome(outcome: str) -> dict[str, str]:
     return {"state": "error", "error": outcome}
 
 
-def _details(details: AnswerDetails) -> dict[str, Any]:
+def _details(exchange: Exchange) -> dict[str, Any]:
     """How an answer was made, in the fields of the events that reported it; an error's code is its outcome."""
-    data = {} if details.failure is None else event_data(details.failure)
+    data = {} if exchange.error is None else event_data(exchange.error)
     data.pop("code", None)
-    if details.usage is not None:
-        data["usage"] = event_data(details.usage)
-    times = {"first_token_ms": details.first_token_ms, "total_ms": details.total_ms}
+    if exchange.usage is not None:
+        data["usage"] = event_data(exchange.usage)
+    times = {"first_token_ms": exchange.first_token_ms, "total_ms": exchange.total_ms}
     return {**data, **{name: value for name, value in times.items() if value is not None}}
 
 
-def _annotate(parts: Sequence[Part], annotations: Sequence[Annotation]) -> Iterator[Part | Notice | Thinking]:
+def _annotate(parts: Sequence[Part], annotations: Sequence[Annotation]) -> Iterator[Part | Annotation]:
     """The parts of an answer with the annotations in their places; a text with one inside becomes two."""
-    left = deque(sorted(annotations, key=lambda annotation: (annotation.place, annotation.at)))
+    left = deque(sorted(annotations, key=lambda annotation: (annotation.position, annotation.offset)))
     for n, part in enumerate(parts):
         end = 0
-        while left and left[0].place <= n:
+        while left and left[0].position <= n:
             annotation = left.popleft()
-            if isinstance(part, Text) and part.text[end : annotation.at]:
-                yield Text(part.text[end : annotation.at], part.turn_pass)
-                end = annotation.at
-            yield annotation.told
+            if isinstance(part, Text) and part.text[end : annotation.offset]:
+                yield Text(part.text[end : annotation.offset], part.turn_pass)
+                end = annotation.offset
+            yield annotation
         if not isinstance(part, Text):
             yield part
         elif part.text[end:]:
             yield Text(part.text[end:], part.turn_pass)
-    yield from (annotation.told for annotation in left)
+    yield from left
 
 
-def _part(part: Part | Notice | Thinking, block_content: BlockContent) -> dict[str, Any]:
+def _part(part: Part | Annotation, block_content: BlockContent) -> dict[str, Any]:
     match part:
         case Text(text):
             return {"type": "text", "text": text}
         case Steer(text):
             return {"type": "steered", "text": text}
-        case Thinking(text):
+        case Annotation(text, code=None):
             return {"type": "thinking", "text": text}
-        case Notice(code, text):
+        case Annotation(text, code=code):
             return {"type": "notice", "code": code, "text": text}
     content = block_content(part.name, part.block, part.code is not None)
     return {

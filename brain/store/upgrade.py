@@ -1,0 +1,99 @@
+"""Exchanges as earlier versions stored and exported them, in the shape of `messages.Exchange`. Pure."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from brain.store.rows import moment
+
+_TAGS = {"said": "text", "called": "call", "steered": "steer"}
+_NAMES = {
+    "said": "message",
+    "asked": "started",
+    "answered": "ended",
+    "recalled": "recalled_ids",
+    "outside": "untrusted",
+    "before": "messages_before",
+    "behind": "messages_after",
+}
+_ITEM_NAMES = {"conversation": "conversation_id", "message": "message_id", "upto": "last"}
+_ABOUT_NAMES = {"asides": "annotations", "failure": "error"}
+_ASIDE_NAMES = {"place": "position", "at": "offset"}
+_CALL_NAMES = {"kind": "type", "call_id": "id", "outcome": "code", "outside": "untrusted"}
+
+
+def upgrade_row(
+    said: str,
+    question: str,
+    source: str,
+    question_id: str,
+    answer_id: str,
+    model: str,
+    tokens: int,
+    files: str,
+    recalled: str,
+    outside: int,
+    asked: int,
+    answered: int | None,
+    outcome: str,
+    *texts: str,
+) -> str:
+    """The JSON of an exchange, from the columns of an earlier version. What is damaged stays so."""
+    try:
+        before, behind, parts, about = map(json.loads, texts)
+        row = {
+            "question": question,
+            "parts": parts,
+            "before": before,
+            "behind": behind,
+            "answer_id": answer_id,
+            "question_id": question_id,
+            "said": said,
+            "files": json.loads(files),
+            "source": source,
+            "asked": moment(asked).isoformat(),
+            "answered": None if answered is None else moment(answered).isoformat(),
+            "outcome": outcome,
+            "model": model,
+            "tokens": tokens,
+            "recalled": json.loads(recalled),
+            "outside": bool(outside),
+            "about": about,
+        }
+        return json.dumps(upgrade_exchange(row), ensure_ascii=False, separators=(",", ":"))
+    except ValueError:
+        return "".join(texts)
+
+
+def upgrade_exchange(record: dict[str, Any]) -> dict[str, Any]:
+    """An exchange of an export of version 1, with the names of now. What has no meaning is left to be refused."""
+    renamed = _rename({name: value for name, value in record.items() if name != "about"}, _NAMES)
+    if isinstance(parts := record.get("parts"), list):
+        parts = [_upgrade_part(part) for part in parts]
+        renamed["automatic_calls"] = [part for part in parts if _is_automatic(part)]
+        renamed["parts"] = [part for part in parts if not _is_automatic(part)]
+    if isinstance(about := record.get("about"), dict):
+        renamed |= _rename(about, _ABOUT_NAMES)
+        if isinstance(asides := about.get("asides"), list):
+            renamed["annotations"] = [_rename(aside, _ASIDE_NAMES) for aside in asides]
+    return cast("dict[str, Any]", renamed)
+
+
+def upgrade_item(record: dict[str, Any]) -> dict[str, Any]:
+    """A fact or memory of an export of version 1, with the names of now."""
+    return cast("dict[str, Any]", _rename(record, _ITEM_NAMES))
+
+
+def _upgrade_part(part: Any) -> Any:
+    named = _rename(part, _CALL_NAMES)
+    if isinstance(named, dict) and isinstance(kind := named.get("type"), str):
+        named["type"] = _TAGS.get(kind, kind)
+    return named
+
+
+def _rename(value: Any, names: Mapping[Any, str]) -> Any:
+    return {names.get(name, name): one for name, one in value.items()} if isinstance(value, dict) else value
+
+
+def _is_automatic(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "call" and part.get("turn_pass") == 0
