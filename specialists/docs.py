@@ -1,4 +1,4 @@
-"""`docs`, Brain's own handbook: a question goes in, the passages that answer it best come out."""
+"""`docs` finds the passages of Brain's own documentation that answer a question."""
 
 import threading
 import weakref
@@ -11,8 +11,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Citation, Result, specialist
-from specialists._kit.passages import anchor, pieces, sections, unwrapped
-from specialists._kit.terms import telling
+from specialists._kit.passages import anchor, pieces, sections, unwrap
+from specialists._kit.terms import content_words
 
 PASSAGES_GIVEN = 3
 _WEIGHTS = "12.0, 4.0, 1.0"
@@ -69,7 +69,7 @@ class Handbook:
         Those whose own heading says all that is asked about go first, so a page's introduction before its sections;
         then those that have all the words. The pages of specialists give way to the others, unless they are named.
         """
-        words = telling(query)
+        words = content_words(query)
         if not words:
             return []
         headed, all_of, any_of = (
@@ -80,9 +80,11 @@ class Handbook:
         ranked = f"SELECT rowid FROM passage WHERE passage MATCH ? ORDER BY bm25(passage, {_WEIGHTS})"
         with self._lock:
             tiers = [[n for (n,) in self._index.execute(ranked, (match,))] for match in (headed, all_of, any_of)]
-        numbers = [n for tier in tiers for n in sorted(tier, key=lambda n: _aside(self.passages[n], words))]
+        numbers = [
+            n for tier in tiers for n in sorted(tier, key=lambda n: _is_other_specialist(self.passages[n], words))
+        ]
         found = [self.passages[number] for number in dict.fromkeys(numbers)]
-        return [passage for passage in found if section is None or _within(passage, section)][:PASSAGES_GIVEN]
+        return [passage for passage in found if section is None or _is_in_section(passage, section)][:PASSAGES_GIVEN]
 
 
 def health() -> str | None:
@@ -117,10 +119,10 @@ def docs(
     section: Annotated[str | None, Meta(description="Only this page or heading, by its name.")] = None,
 ) -> Result:
     """Looks something up in Brain's own documentation: what it is, how to set it up, use it and extend it."""
-    return answered(_handbook(), query, section)
+    return answer_query(_handbook(), query, section)
 
 
-def answered(handbook: Handbook, query: str, section: str | None) -> Result:
+def answer_query(handbook: Handbook, query: str, section: str | None) -> Result:
     """The passages found, numbered and cited; what pages there are when there is none."""
     found = handbook.search(query, section)
     if not found:
@@ -137,7 +139,7 @@ def answered(handbook: Handbook, query: str, section: str | None) -> Result:
 def passages(page: str, text: str) -> Iterator[Passage]:
     """The sections of a Markdown page, long ones in pieces, their paragraphs one line each."""
     for heading, body in sections(text):
-        for piece in pieces(unwrapped(body)):
+        for piece in pieces(unwrap(body)):
             yield Passage(page, heading or (page,), piece)
 
 
@@ -146,13 +148,13 @@ def _title(page: str, text: str) -> str:
     return next((heading[-1] for heading, _ in sections(text) if heading), page)
 
 
-def _within(passage: Passage, section: str) -> bool:
+def _is_in_section(passage: Passage, section: str) -> bool:
     wanted = section.strip().lower().removesuffix(".md")
     names = (passage.page.lower(), passage.page.lower().removeprefix(OF_SPECIALISTS))
     return wanted in names or any(wanted in title.lower() for title in passage.heading)
 
 
-def _aside(passage: Passage, words: Sequence[str]) -> bool:
+def _is_other_specialist(passage: Passage, words: Sequence[str]) -> bool:
     """Whether it is of a specialist that nobody asked about."""
     page = passage.page
     return page.startswith(OF_SPECIALISTS) and page.removeprefix(OF_SPECIALISTS) not in words
@@ -160,14 +162,14 @@ def _aside(passage: Passage, words: Sequence[str]) -> bool:
 
 @cache
 def _handbook() -> Handbook:
-    return Handbook({_name(file): file.read_text(encoding="utf-8") for file in pages_of(Path(__file__).parent)})
+    return Handbook({_name(file): file.read_text(encoding="utf-8") for file in find_pages(Path(__file__).parent)})
 
 
 def _name(file: Path) -> str:
     return f"{OF_SPECIALISTS if file.parent.name == 'specialists' else ''}{file.stem}"
 
 
-def pages_of(package: Path) -> list[Path]:
+def find_pages(package: Path) -> list[Path]:
     """Brain's pages: inside the package when it was built, beside it in a clone; those of the specialists last."""
     folder = package / "handbook"
     if folder.is_dir():

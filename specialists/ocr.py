@@ -152,12 +152,12 @@ class _Scan:
         async with reader.reading(
             self.data, name=self.name, page=number, language=self.language, enhance=self.enhance, region=None
         ) as job:
-            while not await job.begins(min(TOLD_SECONDS, self.context.seconds_left)):
+            while not await job.has_started(min(TOLD_SECONDS, self.context.seconds_left)):
                 if self.context.seconds_left < TOLD_SECONDS:
                     raise Refused(reader.BUSY)
                 yield Progress(f"page {number} waits for the OCR engine, which reads other documents")
             started = time.monotonic()
-            while not await job.ends(min(TOLD_SECONDS, self.context.seconds_left - ANSWERING_SECONDS)):
+            while not await job.has_ended(min(TOLD_SECONDS, self.context.seconds_left - ANSWERING_SECONDS)):
                 if self.context.seconds_left < TOLD_SECONDS:
                     break
                 yield Progress(f"page {number} is being read, for {time.monotonic() - started:.0f} s now")

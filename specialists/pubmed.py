@@ -12,7 +12,7 @@ from msgspec import Meta
 from brain import Citation, Context, Page, Progress, Refused, Result, specialist
 from specialists._pubmed.articles import Article, articles, cut, listed, whole
 from specialists._pubmed.eutils import UNREADABLE, Eutils, Found, PubmedSettings
-from specialists._pubmed.query import MESSAGE_LENGTH, Period, named, period, pmids_of, query_of, telling
+from specialists._pubmed.query import MESSAGE_LENGTH, Period, content_words, named, period, pmids_of, query_of
 
 TEXT_LENGTH = 200_000
 _SHOWN_QUERY = 200
@@ -95,7 +95,7 @@ async def pubmed(
         steps = _reading(eutils, pmids_of(wanted), offset)
     else:
         if query.strip() == context.message.strip()[:MESSAGE_LENGTH].strip():
-            query, said = telling(query)
+            query, said = content_words(query)
             date_range = date_range or said
         when = period(date_range, today or _today(context)) if date_range and date_range.strip() else None
         types = tuple(dict.fromkeys(article_types or ()))

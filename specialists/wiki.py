@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from msgspec import Meta
 
 from brain import Context, Progress, Refused, Result, specialist
-from specialists._kit.terms import telling
+from specialists._kit.terms import content_words
 from specialists._wiki import answer, zim
 from specialists._wiki.api import Api, ApiError
 from specialists._wiki.article import Article, Hit, Page, Section, Source
@@ -157,8 +157,8 @@ async def _introduce(source: Source, page: Page, others: Sequence[Hit]) -> Resul
 
 def _subject_of(words: str) -> str:
     """A question as words to look for; signs such as those of `C#` are kept."""
-    telling_words = set(telling(words)) - _OF_WIKIS or set(telling(words))
-    shown = (word.rstrip(",;:?!") for word in words.split() if telling_words.intersection(telling(word)))
+    telling_words = set(content_words(words)) - _OF_WIKIS or set(content_words(words))
+    shown = (word.rstrip(",;:?!") for word in words.split() if telling_words.intersection(content_words(word)))
     return " ".join(shown).rstrip(".")
 
 

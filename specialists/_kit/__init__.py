@@ -1,1 +1,1 @@
-"""What several specialists share."""
+"""Shared by several specialists: child processes, HTML, text, passages and terms."""

@@ -26,7 +26,7 @@ MEMORY_MOST = 3 << 30
 """Bytes of address space that no child gets beyond, nor the processes it starts itself."""
 DATA_MOST = 1 << 30
 """Bytes that a process without a limit of address space may take for itself."""
-MEMORY_WORN = 800_000_000
+RESTART_MEMORY = 800_000_000
 """Resident bytes above which a process ends after its answer, so that a new one takes its place."""
 REQUESTS_MOST = 500
 MESSAGE_MOST = 256 << 20
@@ -36,8 +36,8 @@ _NEW_USER, _NEW_NET = 0x10000000, 0x40000000
 
 Message = tuple[Any, bytearray]
 Payload = bytes | bytearray
-Tell = Callable[[Any], None]
-Answer = Callable[[Any, bytes, Tell], tuple[Any, Payload]]
+Report = Callable[[Any], None]
+Answer = Callable[[Any, bytes, Report], tuple[Any, Payload]]
 
 
 def main() -> None:
@@ -46,20 +46,20 @@ def main() -> None:
     out = _own_stdout()
     confine(memory=limits["memory"], network=limits["network"], nice=limits["nice"])
     requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
-    bell, ring = socket.socketpair()
-    ring.setblocking(False)
-    signal.set_wakeup_fd(ring.fileno())  # waiting for a lock would miss a signal that came just before
-    signal.signal(signal.SIGTERM, _leave)
-    threading.Thread(target=_listen, args=(requests, ring), daemon=True).start()
+    woken, wakeup = socket.socketpair()
+    wakeup.setblocking(False)
+    signal.set_wakeup_fd(wakeup.fileno())  # waiting for a lock would miss a signal that came just before
+    signal.signal(signal.SIGTERM, _terminate)
+    threading.Thread(target=_listen, args=(requests, wakeup), daemon=True).start()
     try:
         answer: Answer = importlib.import_module(module).answer
         for _ in range(REQUESTS_MOST):
-            bell.recv(1)
+            woken.recv(1)
             words, data = requests.get()
             limit_cpu(limits["cpu_seconds"])
-            write(out, *_answered(answer, words, bytes(data), lambda step: write(out, step, last=False)))
+            write(out, *_answer_safely(answer, words, bytes(data), lambda step: write(out, step, is_last=False)))
             del data
-            if _resident() > MEMORY_WORN:
+            if _resident() > RESTART_MEMORY:
                 break
     finally:
         with contextlib.suppress(OSError):
@@ -68,9 +68,9 @@ def main() -> None:
         os._exit(0)  # at once: the other thread waits for stdin
 
 
-def _answered(answer: Answer, words: Any, data: bytes, tell: Tell) -> tuple[Any, Payload]:
+def _answer_safely(answer: Answer, words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
     try:
-        return answer(words, data, tell)
+        return answer(words, data, report)
     except Exception:  # noqa: BLE001 - whatever it is, it is reported, and the next request is served
         return {"broken": traceback.format_exc()}, b""
 
@@ -108,10 +108,10 @@ def limit_cpu(seconds: float) -> None:
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def write(stream: IO[bytes], words: Any, data: Payload = b"", *, last: bool = True) -> None:
+def write(stream: IO[bytes], words: Any, data: Payload = b"", *, is_last: bool = True) -> None:
     """Sends one message: whether it is the last one of its request, two lengths, the words as JSON, and the bytes."""
     text = json.dumps(words).encode()
-    for piece in (_FRAME.pack(last, len(text), len(data)) + text, data):
+    for piece in (_FRAME.pack(is_last, len(text), len(data)) + text, data):
         rest = memoryview(piece)
         while rest:
             rest = rest[stream.write(rest) :]
@@ -124,10 +124,10 @@ def read(stream: IO[bytes]) -> tuple[bool, Message]:
         EOFError: when the other side has ended.
         ValueError: for what is no message.
     """
-    last, words, data = _FRAME.unpack(_exactly(stream, _FRAME.size))
+    is_last, words, data = _FRAME.unpack(_exactly(stream, _FRAME.size))
     if max(words, data) > MESSAGE_MOST:
         raise ValueError("a message is too long")
-    return last, (json.loads(_exactly(stream, words)), _exactly(stream, data))
+    return is_last, (json.loads(_exactly(stream, words)), _exactly(stream, data))
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytearray:
@@ -142,17 +142,17 @@ def _exactly(stream: IO[bytes], size: int) -> bytearray:
     return data
 
 
-def _listen(requests: "queue.SimpleQueue[Message]", ring: socket.socket) -> None:
+def _listen(requests: "queue.SimpleQueue[Message]", wakeup: socket.socket) -> None:
     with contextlib.suppress(EOFError, OSError), os.fdopen(0, "rb", buffering=0) as stdin:
         while True:
             requests.put(read(stdin)[1])
-            ring.send(b"\0")
+            wakeup.send(b"\0")
     if _has_own_group():
         os.killpg(0, signal.SIGKILL)  # with the program that it waits for, if it does
     os._exit(0)
 
 
-def _leave(*_: Any) -> None:
+def _terminate(*_: Any) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if _has_own_group():
         os.killpg(0, signal.SIGTERM)

@@ -37,7 +37,7 @@ ALLOWED = (
     "TESSDATA_PREFIX", "TMP", "TMPDIR",
 )  # fmt: skip
 """The variables of the environment that a child gets."""
-_FRUGAL = {
+_FRUGAL_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OMP_THREAD_LIMIT": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -47,12 +47,12 @@ _FRUGAL = {
 """One core is the server's own. What a page took goes back to the system after it: 0.25 GB stay instead of 0.7."""
 
 BROKEN = (OSError, EOFError, ValueError, RecursionError, MemoryError)
-"""What talking to a process raises that ended, or says what makes no sense."""
+"""Raised by reading from a process that ended, or that sends no messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a child may take.
+    """The resources of a child.
 
     Attributes:
         cpu_seconds: for each request; on a busy machine that may take any time.
@@ -98,13 +98,13 @@ class IsolatedProcess:
         process = self._process
         return process.pid if process and process.returncode is None else None
 
-    def job(self, words: Any, data: Payload = b"", *, tell: Callable[[Any], None] = lambda step: None) -> "Job":
+    def job(self, words: Any, data: Payload = b"", *, report: Callable[[Any], None] = lambda step: None) -> "Job":
         """Queues a request: some words, as JSON, and the bytes they are about. To be used in a `with` block.
 
         Args:
             tell: called on the event loop with each step before the answer.
         """
-        job = Job(self, words, data, tell)
+        job = Job(self, words, data, report)
         with self._lock:
             self._jobs.put(job)
             if self._worker is None:
@@ -112,19 +112,19 @@ class IsolatedProcess:
                 self._worker.start()
         return job
 
-    def give_up(self, job: "Job") -> None:
+    def cancel(self, job: "Job") -> None:
         """Takes a request back; ends the process if it is at work on it. Does not wait for that."""
         with self._lock:
-            job.given_up = True
+            job.is_cancelled = True
             if self._process and self._serving is job:
-                _end(self._process) if self._warm else _kill(self._process)
+                _end_process(self._process) if self._warm else _kill(self._process)
 
     def end(self) -> None:
         """Ends the process; a later request starts another."""
         with self._lock:
             process = self._process
         if process:
-            _end(process)
+            _end_process(process)
         self._jobs.put(None)
 
     def _work(self) -> None:
@@ -141,9 +141,9 @@ class IsolatedProcess:
                         return
                 continue
             with self._lock:
-                self._serving = None if job.given_up else job
+                self._serving = None if job.is_cancelled else job
             if self._serving:
-                job.post(job.begun, None)
+                job.post(job.started, None)
                 self._serve(job)
             del job  # with its bytes, which would wait here for the next one
 
@@ -155,7 +155,7 @@ class IsolatedProcess:
                 break
             except BROKEN as error:
                 answer = self._reap(error)
-            if job.given_up or isinstance(answer, OutOfTime):
+            if job.is_cancelled or isinstance(answer, OutOfTime):
                 break
         with self._lock:
             self._serving = None
@@ -163,80 +163,80 @@ class IsolatedProcess:
 
     def _exchange(self, job: "Job") -> Message:
         with self._lock:
-            if job.given_up:
+            if job.is_cancelled:
                 raise EOFError
             if self._process is None:
-                self._process = _started(_command(self._module, self._limits), own_group=True)
+                self._process = _start(_command(self._module, self._limits), own_group=True)
             process = self._process
         assert process.stdin
         assert process.stdout
         write(process.stdin, job.words, job.data)
         while True:
-            last, message = read(process.stdout)
-            if last:
+            is_last, message = read(process.stdout)
+            if is_last:
                 return message
-            job.tell(message[0])
+            job.report(message[0])
 
     def _reap(self, error: Exception | None = None) -> Ended:
         with self._lock:
             process, self._process = self._process, None
-        return _reaped(process, error, own_group=True) if process else Ended(str(error))
+        return _reap_process(process, error, own_group=True) if process else Ended(str(error))
 
 
 class Job:
     """One request, from the queue to its answer. Leaving its `with` block gives up what is not done."""
 
-    def __init__(self, owner: IsolatedProcess, words: Any, data: Payload, tell: Callable[[Any], None]) -> None:
+    def __init__(self, owner: IsolatedProcess, words: Any, data: Payload, report: Callable[[Any], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._owner = owner
-        self._tell = tell
+        self._report = report
         self.words = words
         self.data = data
-        self.begun: asyncio.Future[None] = self._loop.create_future()
+        self.started: asyncio.Future[None] = self._loop.create_future()
         self.done: asyncio.Future[Message] = self._loop.create_future()
-        self.given_up = False
+        self.is_cancelled = False
 
     def __enter__(self) -> "Job":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if not self.done.done():
-            self._owner.give_up(self)
+            self._owner.cancel(self)
         elif not self.done.cancelled():
             self.done.exception()  # retrieved, so that nothing warns
         self.data = b""
 
-    async def begins(self, seconds: float) -> bool:
-        """Whether its turn comes within so many seconds."""
-        return await _settled(self.begun, seconds)
+    async def has_started(self, seconds: float) -> bool:
+        """Whether a process takes the request within so many seconds."""
+        return await _is_settled(self.started, seconds)
 
-    async def ends(self, seconds: float) -> bool:
-        """Whether `answer` has something to say within so many seconds."""
-        return await _settled(self.done, seconds)
+    async def has_ended(self, seconds: float) -> bool:
+        """Whether the request ends within so many seconds."""
+        return await _is_settled(self.done, seconds)
 
     async def answer(self, seconds: float) -> Message | None:
-        """What the process answers, if it does within so many seconds.
+        """The answer, None if it takes longer than so many seconds.
 
         Raises:
             Ended: when it ended, and so did the other ones that tried.
         """
-        return self.done.result() if await _settled(self.done, seconds) else None
+        return self.done.result() if await _is_settled(self.done, seconds) else None
 
     def post(self, future: asyncio.Future[Any], value: Any) -> None:
         """Settles one of the futures, from the thread of the process."""
         self._call_soon(future.set_exception if isinstance(value, Exception) else future.set_result, value)
 
-    def tell(self, step: Any) -> None:
+    def report(self, step: Any) -> None:
         """Passes a step on, from the thread of the process."""
-        self._call_soon(self._tell, step)
+        self._call_soon(self._report, step)
 
     def _call_soon(self, function: Callable[[Any], None], value: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            self._loop.call_soon_threadsafe(lambda: None if self.given_up else function(value))
+            self._loop.call_soon_threadsafe(lambda: None if self.is_cancelled else function(value))
 
 
 async def run_isolated(module: str, words: Any, data: bytes = b"", *, limits: Limits, seconds: float) -> Any:
-    """What a process of its own answers to one request.
+    """The answer of a new process to one request.
 
     Args:
         seconds: how long its answer is waited for, besides its limit of CPU time.
@@ -249,7 +249,7 @@ async def run_isolated(module: str, words: Any, data: bytes = b"", *, limits: Li
             answer = await job.answer(seconds)
     if answer is None:
         raise Ended
-    return _checked(answer)[0]
+    return _check_answer(answer)[0]
 
 
 _places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
@@ -261,22 +261,22 @@ def messages(module: str, words: Any, data: Payload, limits: Limits) -> Iterator
     Raises:
         Ended: when it breaks, or ends before its last message.
     """
-    process = _started(_command(module, limits), own_group=False)
+    process = _start(_command(module, limits), own_group=False)
     assert process.stdin
     assert process.stdout
-    last = False
+    is_last = False
     try:
         write(process.stdin, words, data)
-        while not last:
-            last, message = read(process.stdout)
-            yield _checked(message)
+        while not is_last:
+            is_last, message = read(process.stdout)
+            yield _check_answer(message)
     except BROKEN as error:
-        raise _reaped(process, error) from error
+        raise _reap_process(process, error) from error
     finally:
-        _reaped(process)
+        _reap_process(process)
 
 
-def _checked(message: Message) -> Message:
+def _check_answer(message: Message) -> Message:
     if isinstance(message[0], dict) and "broken" in message[0]:
         raise Ended(message[0]["broken"])
     return message
@@ -287,7 +287,7 @@ def run_program(command: Sequence[str], data: bytes = b"", *, cpu_seconds: float
 
     It belongs to the group of the process that calls this, and has its limits.
     """
-    process = _started(command, own_group=False)
+    process = _start(command, own_group=False)
     try:
         with contextlib.suppress(ImportError, AttributeError, OSError):
             import resource
@@ -296,7 +296,7 @@ def run_program(command: Sequence[str], data: bytes = b"", *, cpu_seconds: float
             resource.prlimit(process.pid, resource.RLIMIT_CPU, (most, most + 1))
         return process.communicate(data)[0]
     finally:
-        _reaped(process)
+        _reap_process(process)
 
 
 def children_seconds() -> float:
@@ -313,7 +313,7 @@ def _command(module: str, limits: Limits) -> list[str]:
     return [sys.executable, "-P", "-m", "specialists._kit.child", f"specialists.{module}", json.dumps(asdict(limits))]
 
 
-def _started(command: Sequence[str], *, own_group: bool) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], *, own_group: bool) -> subprocess.Popen[bytes]:
     """A process; in a group of its own it ends with all that it runs, and no Ctrl-C of a terminal reaches it."""
     group: dict[str, Any] = {"process_group": 0} if own_group and hasattr(os, "killpg") else {}
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
@@ -323,15 +323,15 @@ def _started(command: Sequence[str], *, own_group: bool) -> subprocess.Popen[byt
 def _environment() -> dict[str, str]:
     path = os.pathsep.join(folder for folder in sys.path if folder)
     own = {"PYTHONPATH": path, "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    return {name: os.environ[name] for name in ALLOWED if name in os.environ} | _FRUGAL | own
+    return {name: os.environ[name] for name in ALLOWED if name in os.environ} | _FRUGAL_ENVIRONMENT | own
 
 
-async def _settled(future: asyncio.Future[Any], seconds: float) -> bool:
+async def _is_settled(future: asyncio.Future[Any], seconds: float) -> bool:
     await asyncio.wait({future}, timeout=max(0.0, seconds))
     return future.done()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end_process(process: subprocess.Popen[bytes]) -> None:
     """Ends the process without waiting for it; it is asked first, for it may have to end another one."""
     with contextlib.suppress(OSError):
         process.terminate()
@@ -353,7 +353,9 @@ def _kill(process: subprocess.Popen[bytes], *, own_group: bool = True) -> None:
             process.kill()
 
 
-def _reaped(process: subprocess.Popen[bytes], error: Exception | None = None, *, own_group: bool = False) -> Ended:
+def _reap_process(
+    process: subprocess.Popen[bytes], error: Exception | None = None, *, own_group: bool = False
+) -> Ended:
     """Ends what is left of a process and waits for it, so that nothing stays in the system's table; why it ended."""
     if process.returncode is None:
         _kill(process, own_group=own_group)

@@ -13,24 +13,24 @@ _MARGIN = " \t>"
 """What may stand before a line of a paragraph that is in a list or a quotation."""
 
 
-def unwrapped(text: str) -> str:
+def unwrap(text: str) -> str:
     """The same, with the lines of each paragraph joined but where it breaks them on purpose."""
     lines = text.split("\n")
-    for first, behind in reversed([*_unwrapped_paragraphs(text)]):
-        begin, *rest = lines[first:behind]
-        lines[first:behind] = [" ".join([begin.rstrip(), *(line.strip(_MARGIN) for line in rest)])]
+    for first, end in reversed([*_find_wrapped(text)]):
+        begin, *rest = lines[first:end]
+        lines[first:end] = [" ".join([begin.rstrip(), *(line.strip(_MARGIN) for line in rest)])]
     return "\n".join(lines)
 
 
-def _unwrapped_paragraphs(text: str) -> Iterator[tuple[int, int]]:
+def _find_wrapped(text: str) -> Iterator[tuple[int, int]]:
     """Where each of several lines begins and ends."""
     tokens = _parser().parse(text)
     for opening, inline in pairwise(tokens):
         if opening.type == "paragraph_open" and opening.map is not None:
-            first, behind = opening.map
+            first, end = opening.map
             breaks = any(one.type == "hardbreak" for one in inline.children or ())
-            if behind - first > 1 and not breaks:
-                yield first, behind
+            if end - first > 1 and not breaks:
+                yield first, end
 
 
 @cache
@@ -74,7 +74,7 @@ def sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
         found = None if fence or not line.startswith("#") else _HEADING.fullmatch(line[:1000])
         if found:
             yield headings.path, "\n".join(body)
-            headings.enter(len(found[1]), _without_closing(found[2].rstrip()))
+            headings.enter(len(found[1]), _strip_closing(found[2].rstrip()))
             body = []
         else:
             body.append(line)
@@ -86,17 +86,17 @@ def pieces(text: str) -> Iterator[str]:
 
     Every piece of a table begins with its header. A line that is too long itself is cut where a sentence ends.
     """
-    held = ""
+    piece = ""
     for paragraph in _paragraphs(text):
-        for part, glue in _parts(paragraph):
-            if held and len(held) + len(glue) + len(part) <= LENGTH:
-                held += glue + part
+        for part, glue in _split_paragraph(paragraph):
+            if piece and len(piece) + len(glue) + len(part) <= LENGTH:
+                piece += glue + part
             else:
-                if held:
-                    yield held
-                held = part
-    if held:
-        yield held
+                if piece:
+                    yield piece
+                piece = part
+    if piece:
+        yield piece
 
 
 def anchor(heading: str) -> str:
@@ -104,7 +104,7 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-"))
 
 
-def _without_closing(title: str) -> str:
+def _strip_closing(title: str) -> str:
     """A heading's title without the signs that may end its line; those of C# stay."""
     stripped = title.rstrip("#")
     return stripped.rstrip() if stripped.endswith((" ", "\t")) else title
@@ -122,32 +122,32 @@ def _paragraphs(text: str) -> Iterator[list[str]]:
         yield lines
 
 
-def _parts(lines: list[str]) -> Iterator[tuple[str, str]]:
+def _split_paragraph(lines: list[str]) -> Iterator[tuple[str, str]]:
     """What a paragraph is put together from, each with what joins it to the one before."""
     if sum(map(len, lines)) + len(lines) <= LENGTH:
         yield "\n".join(lines), "\n\n"
     elif len(lines) > 2 and lines[0].startswith("|") and _RULE.fullmatch(lines[1][:LENGTH]):
-        yield from ((part, "\n\n") for part in _tables(lines[:2], lines[2:]))
+        yield from ((part, "\n\n") for part in _split_table(lines[:2], lines[2:]))
     else:
-        yield from ((part, "\n") for line in lines for part in _shortened(line))
+        yield from ((part, "\n") for line in lines for part in _split_line(line))
 
 
-def _tables(header: list[str], rows: list[str]) -> Iterator[str]:
+def _split_table(header: list[str], rows: list[str]) -> Iterator[str]:
     """The same table in several, each with the header; only the rows when the header leaves them no room."""
     head = "\n".join(header)
     if len(head) > LENGTH // 2:
-        yield from (part for line in (*header, *rows) for part in _shortened(line))
+        yield from (part for line in (*header, *rows) for part in _split_line(line))
         return
-    held = head
-    for row in (part for line in rows for part in _shortened(line, LENGTH - len(head) - 1)):
-        if len(held) + 1 + len(row) > LENGTH:
-            yield held
-            held = head
-        held += "\n" + row
-    yield held
+    piece = head
+    for row in (part for line in rows for part in _split_line(line, LENGTH - len(head) - 1)):
+        if len(piece) + 1 + len(row) > LENGTH:
+            yield piece
+            piece = head
+        piece += "\n" + row
+    yield piece
 
 
-def _shortened(line: str, most: int = LENGTH) -> Iterator[str]:
+def _split_line(line: str, most: int = LENGTH) -> Iterator[str]:
     start = 0
     while len(line) - start > most:
         end = next(

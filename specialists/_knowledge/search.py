@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from specialists._kit.terms import telling
+from specialists._kit.terms import content_words
 from specialists._knowledge.index import COMMON_LEAST, Index
 from specialists._knowledge.vectors import Matrix, QueryVector
 
@@ -107,7 +107,7 @@ def _rank_by_words(index: Index, query: str, scope: Scope) -> dict[int, float]:
     """The best passages by words, with how much of what was asked about is in each: about 0 to 1, or a little more."""
     total = index.get_note("passages") or index.passages() or 1
     words = _weigh_words(index, query, total)
-    whole = sum(word.telling for word in words) or 1.0
+    whole = sum(word.content_words for word in words) or 1.0
     match, read = list[str](), 0.0
     for word in sorted(words, key=lambda word: word.passages):
         if match and read + word.passages > READ_MOST:
@@ -126,11 +126,11 @@ class _Word:
 
     match: str
     passages: float
-    telling: float
+    content_words: float
 
 
 def _weigh_words(index: Index, query: str, total: int) -> list[_Word]:
-    words = list(dict.fromkeys(telling(query)))[:WORDS_MOST]
+    words = list(dict.fromkeys(content_words(query)))[:WORDS_MOST]
     stems = _stems(words)
     found = []
     for word in words:

@@ -13,7 +13,7 @@ from typing import IO, Any, Literal
 
 import msgspec
 
-from specialists._kit.child import Tell, limit_cpu
+from specialists._kit.child import Report, limit_cpu
 from specialists._kit.isolated import IsolatedProcess, Limits, OutOfTime
 from specialists._kit.passages import pieces
 from specialists._knowledge import office
@@ -106,7 +106,7 @@ async def run_worker(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[
         trouble = "it takes too long to be read"
         steps: asyncio.Queue[Any] = asyncio.Queue()
         process = IsolatedProcess("_knowledge.worker", LIMITS, warm=False)
-        with process.job(msgspec.to_builtins(job), b"".join(uploads), tell=steps.put_nowait) as working:
+        with process.job(msgspec.to_builtins(job), b"".join(uploads), report=steps.put_nowait) as working:
             working.done.add_done_callback(steps.put_nowait)
             while True:
                 try:
@@ -135,7 +135,7 @@ async def run_worker(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[
     raise Failed("too many files ended the worker")
 
 
-def answer(words: Any, data: bytes, report: Tell) -> tuple[Any, bytes]:
+def answer(words: Any, data: bytes, report: Report) -> tuple[Any, bytes]:
     """Does one `Job`, with the bytes of its uploads, and tells each `Step`."""
     job = msgspec.convert(words, Job)
 

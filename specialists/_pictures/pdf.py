@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from specialists._kit.child import Payload, Tell
+from specialists._kit.child import Payload, Report
 from specialists._pictures.layout import is_rtl
 
 SIDE_MOST = 4000
@@ -29,7 +29,7 @@ _HYPHEN = "\x02"
 _POINTS_PER_INCH = 72
 
 
-def answer(words: Any, data: bytes, tell: Tell) -> tuple[Any, Payload]:
+def answer(words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
     """What is in pages of a PDF.
 
     It tells first the number of pages, or `encrypted`.
@@ -47,17 +47,17 @@ def answer(words: Any, data: bytes, tell: Tell) -> tuple[Any, Payload]:
     except pypdfium2.PdfiumError as error:
         if error.err_code != pypdfium2.raw.FPDF_ERR_PASSWORD:
             raise
-        tell("encrypted")
+        report("encrypted")
         return "end", b""
     with contextlib.closing(pdf):
-        tell(len(pdf))
+        report(len(pdf))
         if wanted == "image":
             with contextlib.suppress(pypdfium2.PdfiumError):
                 return _pixels(pdf[numbers[0] - 1])
         else:
             for page in numbers:
                 if 1 <= page <= len(pdf):
-                    tell(_text(pdf, page - 1))
+                    report(_text(pdf, page - 1))
     return "end", b""
 
 

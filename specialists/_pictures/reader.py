@@ -118,7 +118,7 @@ async def page_text(
     """
     end = time.monotonic() + seconds
     async with reading(data, name=name, page=page, language=language, enhance=enhance, region=region) as job:
-        if not await job.begins(seconds):
+        if not await job.has_started(seconds):
             raise Refused(BUSY)
         return await read(job, name, end - time.monotonic())
 
@@ -176,7 +176,7 @@ async def looked(data: bytes, words: Mapping[str, Any], seconds: float = WAITING
     """Asks the process that looks at files, and waits for so many seconds."""
     name, end = words["name"], time.monotonic() + seconds
     with looker.job({**words, "pdf": is_pdf(data), "pdf_seconds": PDF_SECONDS}, data) as job:
-        if not await job.begins(seconds):
+        if not await job.has_started(seconds):
             raise Refused(LOADED.format(name))
         return await answered(job, name, end - time.monotonic())
 

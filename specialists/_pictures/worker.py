@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from specialists._kit.child import Payload, Tell
+from specialists._kit.child import Payload, Report
 from specialists._pictures import images, looking, ocr
 
 _FUNCTIONS: dict[str, Callable[..., tuple[Any, Payload]]] = {
@@ -13,7 +13,7 @@ _FUNCTIONS: dict[str, Callable[..., tuple[Any, Payload]]] = {
 }
 
 
-def answer(words: Any, data: bytes, _: Tell) -> tuple[Any, Payload]:
+def answer(words: Any, data: bytes, _: Report) -> tuple[Any, Payload]:
     """What the function returns that a request names, or what was wrong with the file."""
     try:
         return _FUNCTIONS[words.pop("do")](data, **words)

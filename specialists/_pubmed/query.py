@@ -202,7 +202,7 @@ def query_of(query: str) -> str:
     return text
 
 
-def telling(message: str) -> tuple[str, str | None]:
+def content_words(message: str) -> tuple[str, str | None]:
     """What a message is about, without the words of asking, and the years it names; one in PubMed's syntax stays."""
     if _SYNTAX.search(message):
         return message, None

@@ -1,1 +1,1 @@
-"""The rooms of `web`: searching, reading, and the programs that do what is risky in a process apart."""
+"""The parts of `web`: searching, reading pages, and the child programs that read and search."""

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from specialists._kit.child import Tell
+from specialists._kit.child import Report
 
 
-def answer(words: Any, _: bytes, __: Tell) -> tuple[dict[str, Any], bytes]:
+def answer(words: Any, _: bytes, __: Report) -> tuple[dict[str, Any], bytes]:
     """What ddgs found for query, most, since (d, w, m, y or None) and seconds.
 
     Returns:

@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any
 from urllib.parse import urljoin
 
-from specialists._kit.child import Tell
+from specialists._kit.child import Report
 from specialists._kit.html import TEXT_MOST, Block, convert, is_hostile, join_blocks, page_rules, strip_tags
 from specialists._kit.text import one_line, tidy
 from specialists._web.feeds import read_feed
@@ -66,7 +66,7 @@ class Article:
     refresh: str = ""
 
 
-def answer(words: Any, data: bytes, _: Tell) -> tuple[dict[str, Any], bytes]:
+def answer(words: Any, data: bytes, _: Report) -> tuple[dict[str, Any], bytes]:
     """The fields of the `Article` that a page is, in UTF-8.
 
     Args:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from specialists._kit.child import Tell
+from specialists._kit.child import Report
 
 if TYPE_CHECKING:
     from libzim.reader import Archive, Entry
@@ -14,7 +14,7 @@ TITLES_MOST = 20
 _REDIRECTS_MOST = 5
 
 
-def answer(words: Any, _: bytes, __: Tell) -> tuple[Any, bytes]:
+def answer(words: Any, _: bytes, __: Report) -> tuple[Any, bytes]:
     """What is in a file.
 
     Args:

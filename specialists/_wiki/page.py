@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from specialists._kit.child import Tell
+from specialists._kit.child import Report
 from specialists._kit.html import Rules, convert, flatten
 from specialists._kit.text import strip_invisible, tidy
 
@@ -41,7 +41,7 @@ _CHOICE_BOXES = "#disambigbox, #setindexbox, .dmbox, .disambig, .dmbox-disambig,
 Attributes = Mapping[str, str | None]
 
 
-def answer(_: Any, data: bytes, __: Tell) -> tuple[dict[str, Any], bytes]:
+def answer(_: Any, data: bytes, __: Report) -> tuple[dict[str, Any], bytes]:
     """What the HTML says, in UTF-8."""
     return read(data.decode("utf-8", "replace")), b""
 

@@ -7,7 +7,7 @@ import pytest
 from specialist_calls import answer, context
 
 from brain import Citation
-from specialists.docs import Handbook, answered, docs, health, pages_of, passages
+from specialists.docs import Handbook, answer_query, docs, find_pages, health, passages
 
 GUIDE = """# Guide
 
@@ -102,7 +102,7 @@ def test_a_query_is_words_and_nothing_else(handbook: Handbook, query: str) -> No
 
 
 def test_answers_with_numbered_passages_and_citations(handbook: Handbook) -> None:
-    result = answered(handbook, "refuse errors specialists", None)
+    result = answer_query(handbook, "refuse errors specialists", None)
     assert result.text == (
         "📖 BRAIN'S DOCUMENTATION on 'refuse errors specialists'\n\n"
         "[1] Guide › Writing one › Errors\n\nRaise `Refused` to say no.\n\n"
@@ -115,10 +115,10 @@ def test_answers_with_numbered_passages_and_citations(handbook: Handbook) -> Non
 
 
 def test_says_when_nothing_fits_and_what_there_is(handbook: Handbook) -> None:
-    assert answered(handbook, "xyzzy", None).text == (
+    assert answer_query(handbook, "xyzzy", None).text == (
         "Nothing in Brain's documentation matches 'xyzzy'. Its pages are:\n- Guide\n- Running the server"
     )
-    assert answered(handbook, "calls", "xyzzy").text.startswith(
+    assert answer_query(handbook, "calls", "xyzzy").text.startswith(
         "Nothing in Brain's documentation in the section 'xyzzy' matches 'calls'. Its pages are:\n- Guide\n"
     )
 
@@ -136,9 +136,9 @@ def test_its_pages_lie_beside_the_package_or_were_built_into_it(tmp_path: Path) 
     for page in (*pages, "specialists/handbook/built.md", "specialists/handbook/specialists/web.md"):
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / page).touch()
-    assert pages_of(package) == [built / "built.md", built / "specialists" / "web.md"]
+    assert find_pages(package) == [built / "built.md", built / "specialists" / "web.md"]
     shutil.rmtree(built)
-    assert [page.relative_to(tmp_path).as_posix() for page in pages_of(package)] == [
+    assert [page.relative_to(tmp_path).as_posix() for page in find_pages(package)] == [
         "README.md",
         "docs/a.md",
         "docs/b.md",

@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import signal
-import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
@@ -390,14 +389,6 @@ def test_a_damaged_index_is_said_to_be_one(settings: KnowledgeSettings) -> None:
     assert "its index cannot be opened" in (health(settings=settings) or "")
     with pytest.raises(Damaged):
         Index(path)
-
-
-def test_an_index_that_is_damaged_inside_is_said_to_be_so_too(settings: KnowledgeSettings) -> None:
-    asked(settings, "notice")
-    path = path_for(settings.home, "local")
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("DROP TABLE passage_data")
-    assert refusal(knowledge, {"query": "notice"}, of(settings)) == UNUSABLE
 
 
 def test_an_index_that_cannot_be_made_is_said_to_be_so(settings: KnowledgeSettings) -> None:

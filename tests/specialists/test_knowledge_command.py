@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -220,12 +219,6 @@ def test_vectors_without_meaning_are_said_to_have_none(terminal: Terminal, docs:
         terminal.set(BRAIN_MODEL="openai:toy", BRAIN_MODEL_URL=server.url)
         _, out, _ = terminal.index("docs")
         assert "they tell meanings badly apart, so words go first" in out.splitlines()[-1]
-
-
-def test_vectors_without_their_extra_say_so(terminal: Terminal, docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    last = terminal.index("docs")[1].splitlines()[-1]
-    assert last == "vectors: none; vectors need the extra: pip install 'brain-sse[vectors]'"
 
 
 def test_a_turn_finds_what_was_indexed(terminal: Terminal, docs: Path, tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_odd_text_takes_no_longer_than_other_text(text: str) -> None:
 # bad files
 
 
-def pack_vector(members: dict[str, bytes]) -> bytes:
+def zip_of(members: dict[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members.items():
@@ -244,7 +244,7 @@ def with_document(xml: bytes) -> bytes:
     """A docx whose main part is this."""
     with zipfile.ZipFile(io.BytesIO(saved(docx.Document()))) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    return pack_vector({**members, "word/document.xml": xml})
+    return zip_of({**members, "word/document.xml": xml})
 
 
 def lying_about_sizes(archive: bytes) -> bytes:
@@ -267,16 +267,16 @@ NAMESPACE = b'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/m
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [
-        ("bomb.docx", pack_vector({"word/document.xml": bytes(201_000_000)}), "it unpacks to more than 200 MB"),
-        ("many.xlsx", pack_vector({f"{n:x}": b"" for n in range(20_001)}), "it has more than 20,000 parts"),
+        ("bomb.docx", zip_of({"word/document.xml": bytes(201_000_000)}), "it unpacks to more than 200 MB"),
+        ("many.xlsx", zip_of({f"{n:x}": b"" for n in range(20_001)}), "it has more than 20,000 parts"),
         ("tree.docx", with_document(b"<a/>" * 5_000_001), "a part of it unpacks to more than 20 MB"),
         ("ratio.docx", with_document(b"<w:p/>" * 200_000), "a part of it unpacks to more than 100 times its size"),
-        ("sheet.xlsx", pack_vector({"xl/worksheets/a.xml": bytes(2_000_000)}), "more than 100 times its size"),
-        ("overlap.xlsx", lying_about_sizes(pack_vector({"a": b"b"})), "damaged: its parts overlap"),
+        ("sheet.xlsx", zip_of({"xl/worksheets/a.xml": bytes(2_000_000)}), "more than 100 times its size"),
+        ("overlap.xlsx", lying_about_sizes(zip_of({"a": b"b"})), "damaged: its parts overlap"),
         ("lying.docx", larger_than_it_says(50_000), "damaged: "),
         ("locked.xlsx", b"\xd0\xcf\x11\xe0" + b"x" * 600, "encrypted, or in an old Office format"),
         ("junk.docx", b"junk" * 100, "damaged: not what its name says"),
-        ("empty.pptx", pack_vector({"a": b"b"}), "damaged: not what its name says"),
+        ("empty.pptx", zip_of({"a": b"b"}), "damaged: not what its name says"),
         ("bad.docx", with_document(b"<w:document"), "damaged: not what its name says"),
         ("old.doc", b"\xd0\xcf\x11\xe0", "an old Office format; save it as docx"),
         ("locked.pdf", text_pdf("x", encrypted=True), "encrypted"),

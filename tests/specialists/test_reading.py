@@ -387,7 +387,7 @@ def test_a_process_that_waits_for_work_leaves_whichever_thread_the_signal_comes_
         "threading.Thread(target=stop, daemon=True).start()\n"
         "main()"
     )
-    told, tell = os.pipe()
+    told, report = os.pipe()
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", code, "specialists._pictures.worker", LIMITS, str(told)]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, process_group=0, pass_fds=[told]) as program:
@@ -396,10 +396,10 @@ def test_a_process_that_waits_for_work_leaves_whichever_thread_the_signal_comes_
         write(program.stdin, {"do": "nothing"})
         program.stdin.flush()
         read(program.stdout)
-        os.write(tell, b"!")
+        os.write(report, b"!")
         assert program.wait(5) == 0
     os.close(told)
-    os.close(tell)
+    os.close(report)
 
 
 def test_an_error_of_ours_is_told_and_the_process_goes_on() -> None:

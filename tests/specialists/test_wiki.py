@@ -78,10 +78,6 @@ def test_a_search_gives_the_best_page_and_others_with_a_line(api: ActionApi) -> 
     assert len(api.asked) == 2
 
 
-def test_a_title_of_other_case_wins_over_a_better_hit(api: ActionApi) -> None:
-    assert answer(wiki, {"query": "italy"}, at(api)).startswith("📚 TEST 'Italy'\n")
-
-
 def test_a_question_is_searched_again_by_the_words_that_tell(api: ActionApi) -> None:
     assert answer(wiki, {"query": "what is the capital?"}, at(api)).startswith("📚 TEST 'Rome'\n")
 
@@ -143,12 +139,6 @@ def test_a_section_that_is_not_there_is_refused_with_those_that_are(api: ActionA
     )
 
 
-def test_a_redirect_is_followed_and_told(api: ActionApi) -> None:
-    text = answer(wiki, {"page": "Roma"}, at(api))
-    assert text.startswith("📚 TEST 'Rome'\n")
-    assert "Redirected from 'Roma'." in text.splitlines()[1]
-
-
 def test_a_redirect_to_a_section_gives_the_section(api: ActionApi) -> None:
     assert answer(wiki, {"query": "Kings of Rome"}, at(api)).endswith("\n\n### Kings\n\nSeven.")
     assert "Sections (ask with section=): 1 History" in answer(wiki, {"page": "Old Rome"}, at(api))
@@ -196,17 +186,6 @@ def test_what_no_page_can_be_called_is_not_asked_for(api: ActionApi, title: str)
     assert "has no page" in refusal(wiki, {"page": title}, at(api))
     assert "has nothing about" in refusal(wiki, {"query": title}, at(api))
     assert [asked for asked in api.asked if "titles" in asked] == []
-
-
-def test_a_long_text_can_be_read_on(api: ActionApi) -> None:
-    whole = answer(wiki, {"page": "Rome", "offset": 0}, at(api))
-    assert len(whole) > 3583
-    tail = answer(wiki, {"page": "Rome", "offset": 3500}, at(api)).partition("(From character 3500 of 3583.)\n\n")[2]
-    assert whole.endswith(tail)
-    assert tail.endswith("Tourism.")
-    assert refusal(wiki, {"page": "Rome", "offset": 9999}, at(api)) == (
-        "that text has only 3583 characters; ask with a smaller offset"
-    )
 
 
 def test_the_wiki_that_was_named_is_named_again(api: ActionApi) -> None:

@@ -214,7 +214,3 @@ def test_what_is_missing_is_refused_with_what_comes_near(ctx: Context) -> None:
     )
     assert refusal(wiki, {"query": "Spreee"}, ctx) == "TEST has nothing about 'Spreee'; did you mean: Spree?"
     assert "has no section 'Sport'; there are: 1 History" in refusal(wiki, {"page": "Berlin", "section": "Sport"}, ctx)
-
-
-def test_mark_up_that_is_text_stays_text(ctx: Context) -> None:
-    assert "SPECIALIST_REQUEST[docs:{}] <b>bold</b>" in answer(wiki, {"page": "Injected"}, ctx)
