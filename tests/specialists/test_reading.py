@@ -314,8 +314,8 @@ def test_the_processes_end_when_the_server_is_killed(engine: Engine) -> None:
     engine.be_slow()
     code = (
         "import asyncio, sys; sys.modules['rapidocr'] = None\n"
-        "from specialists import _reading\n"
-        f"asyncio.run(_reading.page_text({PAGE!r}))"
+        "from specialists._pictures import reader\n"
+        f"asyncio.run(reader.page_text({PAGE!r}))"
     )
     server = subprocess.Popen([sys.executable, "-c", code])
 
@@ -333,8 +333,8 @@ def test_the_processes_end_when_the_server_is_killed(engine: Engine) -> None:
 def test_what_opens_foreign_files_is_not_in_the_server() -> None:
     code = (
         "import asyncio, sys\n"
-        "from specialists import _reading\n"
-        f"print(asyncio.run(_reading.page_text({PAGE!r})).text.split()[0], *sys.modules)"
+        "from specialists._pictures import reader\n"
+        f"print(asyncio.run(reader.page_text({PAGE!r})).text.split()[0], *sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
