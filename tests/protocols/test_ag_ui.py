@@ -45,13 +45,6 @@ UNTIL = datetime(2026, 11, 21, 10, 20, 30, tzinfo=UTC)
 START = TurnStart("t1", "thread", "player", "mono", Limits())
 USAGE = Usage(10, 5, None, estimated=False)
 
-RUN_STARTED = """\
-data: {"type":"RUN_STARTED","threadId":"thread","runId":"run","protocolVersion":"1.0"}
-
-data: {"type":"CUSTOM","name":"turn","value":{"turnId":"t1","conversationId":"thread","model":"player"}}
-
-"""
-
 
 def based(data: bytes) -> str:
     return base64.b64encode(data).decode()
@@ -69,28 +62,6 @@ def spoken(*messages: Mapping[str, Any], **body: Any) -> list[ClientMessage]:
 
 def done(stop_reason: StopReason = "complete", calls: int = 0) -> Done:
     return Done(stop_reason, "m1", "text", calls, 1, 3, 20)
-
-
-def finished(more: str = "", outcome: str = '{"type":"success"}', calls: int = 0, stop: str = "complete") -> str:
-    return (
-        'data: {"type":"RUN_FINISHED","threadId":"thread","runId":"run",'
-        f'"result":{{"stopReason":"{stop}","calls":{calls},"passes":1,"totalMs":20}},"outcome":{outcome}{more}}}\n\n'
-    )
-
-
-def encoded(*events: Event, encoder: Encoder | None = None) -> str:
-    """What a client gets for these events, each on its own; every frame is one that the protocol knows."""
-    encoder = encoder or Encoder(WANTED, "t1", "player")
-    text = "".join(encoder.encode([event]).decode() for event in events)
-    verify(text)
-    return text
-
-
-def body_of(*events: Event) -> str:
-    """The same behind the beginning of the run."""
-    text = encoded(START, *events)
-    assert text.startswith(RUN_STARTED)
-    return text.removeprefix(RUN_STARTED)
 
 
 # Requests
@@ -356,348 +327,247 @@ def test_what_was_said_behind_a_call_is_new() -> None:
     assert messages_since(said, {"t1.c2"}) == []
 
 
-# What clients get
+# Responses
+
+STARTED = [
+    '{"type":"RUN_STARTED","threadId":"thread","runId":"run","protocolVersion":"1.0"}',
+    '{"type":"CUSTOM","name":"turn","value":{"turnId":"t1","conversationId":"thread","model":"player"}}',
+]
+USAGE_FIELDS = '"usage":[{"model":"player","inputTokens":10,"outputTokens":5,"totalTokens":15}]'
 
 
-def test_a_turn_with_a_call_frame_by_frame() -> None:
+def finished(more: str = "", outcome: str = '{"type":"success"}', calls: int = 0, stop: str = "complete") -> str:
+    result = f'{{"stopReason":"{stop}","calls":{calls},"passes":1,"totalMs":20}}'
+    run = '"threadId":"thread","runId":"run"'
+    return f'{{"type":"RUN_FINISHED",{run},"result":{result},"outcome":{outcome}{more}}}'
+
+
+def text(number: int, *deltas: str) -> list[str]:
+    message = f'"messageId":"t1.{number}"'
+    return [
+        f'{{"type":"TEXT_MESSAGE_START",{message},"role":"assistant"}}',
+        *(f'{{"type":"TEXT_MESSAGE_CONTENT",{message},"delta":"{delta}"}}' for delta in deltas),
+        f'{{"type":"TEXT_MESSAGE_END",{message}}}',
+    ]
+
+
+def reasoning(number: int, *deltas: str) -> list[str]:
+    message = f'"messageId":"t1.{number}"'
+    return [
+        f'{{"type":"REASONING_START",{message}}}',
+        f'{{"type":"REASONING_MESSAGE_START",{message},"role":"reasoning"}}',
+        *(f'{{"type":"REASONING_MESSAGE_CONTENT",{message},"delta":"{delta}"}}' for delta in deltas),
+        f'{{"type":"REASONING_MESSAGE_END",{message}}}',
+        f'{{"type":"REASONING_END",{message}}}',
+    ]
+
+
+def call(call_id: str, name: str, params: str, parent: int) -> list[str]:
+    return [
+        f'{{"type":"TOOL_CALL_START","toolCallId":"{call_id}","toolCallName":"{name}","parentMessageId":"t1.{parent}"}}',
+        f'{{"type":"TOOL_CALL_ARGS","toolCallId":"{call_id}","delta":{json.dumps(params, ensure_ascii=False)}}}',
+        f'{{"type":"TOOL_CALL_END","toolCallId":"{call_id}"}}',
+    ]
+
+
+def tool_result(number: int, call_id: str, content: str, metadata: str) -> str:
+    ids = f'"messageId":"t1.{number}","toolCallId":"{call_id}"'
+    return f'{{"type":"TOOL_CALL_RESULT",{ids},"content":"{content}","role":"tool","metadata":{{{metadata}}}}}'
+
+
+def custom(name: str, value: str) -> str:
+    return f'{{"type":"CUSTOM","name":"{name}","value":{{{value}}}}}'
+
+
+def frames(*events: Event, encoder: Encoder | None = None) -> list[str]:
+    """The data of the frames for these events, each on its own, which follow the protocol."""
+    encoder = encoder or Encoder(WANTED, "t1", "player")
+    stream = "".join(encoder.encode([event]).decode() for event in events)
+    verify(stream)
+    return [frame.removeprefix("data: ") for frame in stream.removesuffix("\n\n").split("\n\n")]
+
+
+def after_start(*events: Event) -> list[str]:
+    found = frames(START, *events)
+    assert found[:2] == STARTED
+    return found[2:]
+
+
+def test_a_turn_literally() -> None:
     citations = (Citation("1", "Bern", "https://example.org/bern"), Citation("2", "A book"))
-    assert (
-        body_of(
-            Token("I "),
-            Token("ask."),
-            SpecialistStart("c1", "weather", {"city": "Zürich"}, "model"),
-            SpecialistProgress("c1", "looking", 0.5),
-            SpecialistProgress("c1", "still"),
-            SpecialistResult("c1", "weather", {"city": "Zürich"}, "Sunny.\n“Yes”", citations, cached=False, ms=12),
-            Token("It is fine."),
-            Usage(10, 5, 4, estimated=True),
-            done(calls=1),
-        )
-        == """\
-data: {"type":"TEXT_MESSAGE_START","messageId":"t1.2","role":"assistant"}
-
-data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"I "}
-
-data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"ask."}
-
-data: {"type":"TEXT_MESSAGE_END","messageId":"t1.2"}
-
-data: {"type":"TOOL_CALL_START","toolCallId":"t1.c1","toolCallName":"weather","parentMessageId":"t1.2"}
-
-data: {"type":"TOOL_CALL_ARGS","toolCallId":"t1.c1","delta":"{\\"city\\":\\"Zürich\\"}"}
-
-data: {"type":"TOOL_CALL_END","toolCallId":"t1.c1"}
-
-data: {"type":"CUSTOM","name":"specialist_progress","value":{"toolCallId":"t1.c1","text":"looking","fraction":0.5}}
-
-data: {"type":"CUSTOM","name":"specialist_progress","value":{"toolCallId":"t1.c1","text":"still"}}
-
-data: {"type":"TOOL_CALL_RESULT","messageId":"t1.7","toolCallId":"t1.c1","content":"Sunny.\\n“Yes”","role":"tool",\
-"metadata":{"outcome":"ok","ms":12}}
-
-data: {"type":"CUSTOM","name":"sources","value":{"toolCallId":"t1.c1","sources":[\
-{"id":"1","title":"Bern","url":"https://example.org/bern"},{"id":"2","title":"A book"}]}}
-
-data: {"type":"TEXT_MESSAGE_START","messageId":"t1.8","role":"assistant"}
-
-data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.8","delta":"It is fine."}
-
-data: {"type":"TEXT_MESSAGE_END","messageId":"t1.8"}
-
-"""
-        + finished(
+    params, content = {"city": "Zürich"}, "Sunny.\n“Yes”"
+    assert after_start(
+        Notice("stand_in", "No model."),
+        Thinking("Hm"),
+        Thinking("…"),
+        Token("I "),
+        Token("ask\ud800."),
+        SpecialistStart("c1", "weather", params, "model"),
+        SpecialistProgress("c1", "looking", 0.5),
+        SpecialistProgress("c1", "still"),
+        SpecialistResult("c1", "weather", params, content, citations, cached=False, ms=12),
+        Token("It is fine."),
+        Usage(10, 5, 4, estimated=True),
+        done(calls=1),
+    ) == [
+        custom("notice", '"code":"stand_in","text":"No model."'),
+        *reasoning(3, "Hm", "…"),
+        *text(5, "I ", "ask\ufffd."),
+        *call("t1.c1", "weather", '{"city":"Zürich"}', 5),
+        custom("specialist_progress", '"toolCallId":"t1.c1","text":"looking","fraction":0.5'),
+        custom("specialist_progress", '"toolCallId":"t1.c1","text":"still"'),
+        tool_result(10, "t1.c1", "Sunny.\\n“Yes”", '"outcome":"ok","ms":12'),
+        custom(
+            "sources",
+            '"toolCallId":"t1.c1","sources":[{"id":"1","title":"Bern","url":"https://example.org/bern"},'
+            '{"id":"2","title":"A book"}]',
+        ),
+        *text(11, "It is fine."),
+        finished(
             ',"usage":[{"model":"player","inputTokens":10,"outputTokens":5,"totalTokens":15,"cachedInputTokens":4}],'
             '"metadata":{"usageEstimated":true}',
             calls=1,
-        )
-    )
+        ),
+    ]
 
 
-def test_thinking_is_reasoning() -> None:
-    assert (
-        body_of(Thinking("Hm"), Thinking("…"), Token("Yes."), Thinking("Or?"), done())
-        == """\
-data: {"type":"REASONING_START","messageId":"t1.2"}
-
-data: {"type":"REASONING_MESSAGE_START","messageId":"t1.2","role":"reasoning"}
-
-data: {"type":"REASONING_MESSAGE_CONTENT","messageId":"t1.2","delta":"Hm"}
-
-data: {"type":"REASONING_MESSAGE_CONTENT","messageId":"t1.2","delta":"…"}
-
-data: {"type":"REASONING_MESSAGE_END","messageId":"t1.2"}
-
-data: {"type":"REASONING_END","messageId":"t1.2"}
-
-data: {"type":"TEXT_MESSAGE_START","messageId":"t1.4","role":"assistant"}
-
-data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.4","delta":"Yes."}
-
-data: {"type":"TEXT_MESSAGE_END","messageId":"t1.4"}
-
-data: {"type":"REASONING_START","messageId":"t1.5"}
-
-data: {"type":"REASONING_MESSAGE_START","messageId":"t1.5","role":"reasoning"}
-
-data: {"type":"REASONING_MESSAGE_CONTENT","messageId":"t1.5","delta":"Or?"}
-
-data: {"type":"REASONING_MESSAGE_END","messageId":"t1.5"}
-
-data: {"type":"REASONING_END","messageId":"t1.5"}
-
-"""
-        + finished()
-    )
-
-
-def calls_of(stream: str) -> list[tuple[str, str, str | None]]:
-    """Kind, call and, of a start, the message that it belongs to."""
-    found = [event for event in verify(stream) if event["type"] in ("TOOL_CALL_START", "TOOL_CALL_RESULT")]
-    return [(event["type"][10:], event["toolCallId"], event.get("parentMessageId")) for event in found]
+def test_a_token_within_a_message_is_one_frame() -> None:
+    encoder = Encoder(WANTED, "t1", "player")
+    encoder.encode([START, Token("a")])
+    expected = b'data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"b\\"\\n"}\n\n'
+    assert encoder.encode([Token('b"\n')]) == expected
 
 
 def test_calls_side_by_side_belong_to_one_message_and_later_ones_to_another() -> None:
-    stream = encoded(
-        START,
+    assert after_start(
         SpecialistStart("c1", "a", {}, "model"),
         SpecialistStart("c2", "b", {}, "model"),
         SpecialistResult("c2", "b", {}, "B", (), cached=True, ms=1),
         SpecialistResult("c1", "a", {}, "A", (), cached=False, ms=2),
-        SpecialistStart("c3", "a", {}, "model"),
-        SpecialistError("c3", "a", {}, "timeout", "it took too long", 5),
+        SpecialistError("c3", "?", None, "malformed", "the body is no JSON", 0),
+        Thinking(""),
         done(),
-    )
-    assert calls_of(stream) == [
-        ("START", "t1.c1", "t1.2"),
-        ("START", "t1.c2", "t1.2"),
-        ("RESULT", "t1.c2", None),
-        ("RESULT", "t1.c1", None),
-        ("START", "t1.c3", "t1.6"),
-        ("RESULT", "t1.c3", None),
+    ) == [
+        *call("t1.c1", "a", "{}", 2),
+        *call("t1.c2", "b", "{}", 2),
+        tool_result(4, "t1.c2", "B", '"outcome":"ok","ms":1,"cached":true'),
+        tool_result(5, "t1.c1", "A", '"outcome":"ok","ms":2'),
+        *call("t1.c3", "?", "{}", 6),
+        tool_result(6, "t1.c3", "? failed - the body is no JSON", '"outcome":"malformed","ms":0'),
+        finished(),
     ]
-    assert '"metadata":{"outcome":"ok","ms":1,"cached":true}' in stream
 
 
-def test_a_call_that_never_ran_has_its_result_too() -> None:
-    assert (
-        body_of(SpecialistError("c1", "?", None, "malformed", "the body is no JSON", 0), done())
-        == """\
-data: {"type":"TOOL_CALL_START","toolCallId":"t1.c1","toolCallName":"?","parentMessageId":"t1.2"}
-
-data: {"type":"TOOL_CALL_ARGS","toolCallId":"t1.c1","delta":"{}"}
-
-data: {"type":"TOOL_CALL_END","toolCallId":"t1.c1"}
-
-data: {"type":"TOOL_CALL_RESULT","messageId":"t1.2","toolCallId":"t1.c1","content":"? failed - the body is no JSON",\
-"role":"tool","metadata":{"outcome":"malformed","ms":0}}
-
-"""
-        + finished()
-    )
-
-
-def test_calls_of_the_clients_own_tools_are_left_to_it() -> None:
-    assert (
-        body_of(Token("I paint."), ToolCall("call_t1_c1", "paint", {"color": "red"}), USAGE, done(calls=1))
-        == """\
-data: {"type":"TEXT_MESSAGE_START","messageId":"t1.2","role":"assistant"}
-
-data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"I paint."}
-
-data: {"type":"TEXT_MESSAGE_END","messageId":"t1.2"}
-
-data: {"type":"TOOL_CALL_START","toolCallId":"call_t1_c1","toolCallName":"paint","parentMessageId":"t1.2"}
-
-data: {"type":"TOOL_CALL_ARGS","toolCallId":"call_t1_c1","delta":"{\\"color\\":\\"red\\"}"}
-
-data: {"type":"TOOL_CALL_END","toolCallId":"call_t1_c1"}
-
-"""
-        + finished(
-            ',"usage":[{"model":"player","inputTokens":10,"outputTokens":5,"totalTokens":15}]',
-            '{"type":"success","pendingToolCallIds":["call_t1_c1"]}',
-            calls=1,
-        )
-    )
-
-
-def test_notices() -> None:
-    assert (
-        body_of(Notice("stand_in", "No model."), done())
-        == 'data: {"type":"CUSTOM","name":"notice","value":{"code":"stand_in","text":"No model."}}\n\n' + finished()
-    )
+def test_calls_of_client_tools_are_left_to_the_client() -> None:
+    assert after_start(Token("I paint."), ToolCall("call_t1_c1", "paint", {"color": "red"}), USAGE, done(calls=1)) == [
+        *text(2, "I paint."),
+        *call("call_t1_c1", "paint", '{"color":"red"}', 2),
+        finished(f",{USAGE_FIELDS}", '{"type":"success","pendingToolCallIds":["call_t1_c1"]}', calls=1),
+    ]
 
 
 @pytest.mark.parametrize(
     ("stop_reason", "outcome"),
     [("cancelled", "cancelled"), ("deadline", "success"), ("call_limit", "success"), ("length", "success")],
 )
-def test_how_a_run_ends(stop_reason: StopReason, outcome: str) -> None:
-    assert body_of(done(stop_reason)) == finished(outcome=f'{{"type":"{outcome}"}}', stop=stop_reason)
+def test_outcomes(stop_reason: StopReason, outcome: str) -> None:
+    assert after_start(Token(""), Thinking(""), done(stop_reason)) == [
+        finished(outcome=f'{{"type":"{outcome}"}}', stop=stop_reason)
+    ]
 
 
-def test_what_is_open_is_closed_before_an_error() -> None:
-    error = Error("model_failed", "The model stopped sending; ask again.", recoverable=True)
-    assert (
-        body_of(Token("Half"), USAGE, error)
-        == """\
-data: {"type":"TEXT_MESSAGE_START","messageId":"t1.2","role":"assistant"}
-
-data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"Half"}
-
-data: {"type":"TEXT_MESSAGE_END","messageId":"t1.2"}
-
-data: {"type":"RUN_ERROR","message":"The model stopped sending; ask again.","code":"model_failed",\
-"usage":[{"model":"player","inputTokens":10,"outputTokens":5,"totalTokens":15}]}
-
-"""
-    )
+def test_an_error_closes_what_is_open() -> None:
+    assert after_start(Token("Half"), USAGE, Error("model_failed", "It stopped.", recoverable=True)) == [
+        *text(2, "Half"),
+        f'{{"type":"RUN_ERROR","message":"It stopped.","code":"model_failed",{USAGE_FIELDS}}}',
+    ]
 
 
-def test_empty_texts_are_no_events() -> None:
-    assert body_of(Token(""), Thinking(""), done()) == finished()
-
-
-def test_characters_that_no_utf8_can_hold_are_replaced() -> None:
-    stream = body_of(Token("a\ud800"), SpecialistStart("c1", "f", {"x": "\udc00"}, "model"), done())
-    assert '"delta":"a�"' in stream
-    assert '"delta":"{\\"x\\":\\"�\\"}"' in stream
-
-
-def test_a_token_within_a_message_is_one_frame() -> None:
-    encoder = Encoder(WANTED, "t1", "player")
-    encoder.encode([START, Token("a")])
-    assert (
-        encoder.encode([Token('b"\n')])
-        == b'data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"b\\"\\n"}\n\n'
-    )
-
-
-def test_a_parent_is_told_again() -> None:
+def test_the_parent_is_repeated() -> None:
     encoder = Encoder(RequestOptions("thread", "run", "before", "thread"), "t1", "player")
-    assert encoded(START, encoder=encoder).startswith(
-        'data: {"type":"RUN_STARTED","threadId":"thread","runId":"run","protocolVersion":"1.0","parentRunId":"before"}'
-    )
+    assert json.loads(frames(START, encoder=encoder)[0])["parentRunId"] == "before"
 
 
 # Approvals
 
 
-def asks(call_id: str) -> ApprovalRequired:
-    return ApprovalRequired(call_id, "sends", {"to": "Ada"}, UNTIL)
-
-
-def interrupt(call_id: str, number: int) -> str:
-    return (
-        f'{{"id":"t1.{call_id}.{number}","reason":"tool_call",'
-        '"message":"May sends be called with {\\"to\\":\\"Ada\\"}?",'
-        f'"toolCallId":"t1.{call_id}","responseSchema":{{"type":"object",'
-        '"properties":{"approved":{"type":"boolean"}},"required":["approved"]},"expiresAt":"2026-11-21T10:20:30Z"}'
-    )
+def approval(call_id: str, params: Any = None, preview: str | None = None) -> ApprovalRequired:
+    return ApprovalRequired(call_id, "sends", params or {"to": "Ada"}, UNTIL, preview)
 
 
 def test_an_approval_ends_the_run() -> None:
     encoder = Encoder(WANTED, "t1", "player")
-    stream = encoded(START, Token("I send."), asks("c1"), encoder=encoder)
+    *found, last = frames(START, Token("I send."), approval("c1"), encoder=encoder)
+    assert found == [*STARTED, *text(2, "I send."), *call("t1.c1", "sends", '{"to":"Ada"}', 2)]
     assert encoder.closed
-    assert stream.removeprefix(RUN_STARTED) == (
-        """\
-data: {"type":"TEXT_MESSAGE_START","messageId":"t1.2","role":"assistant"}
+    assert json.loads(last) == {
+        "type": "RUN_FINISHED",
+        "threadId": "thread",
+        "runId": "run",
+        "outcome": {
+            "type": "interrupt",
+            "interrupts": [
+                {
+                    "id": "t1.c1.3",
+                    "reason": "tool_call",
+                    "message": 'May sends be called with {"to":"Ada"}?',
+                    "toolCallId": "t1.c1",
+                    "responseSchema": {
+                        "type": "object",
+                        "properties": {"approved": {"type": "boolean"}},
+                        "required": ["approved"],
+                    },
+                    "expiresAt": "2026-11-21T10:20:30Z",
+                }
+            ],
+        },
+    }
 
-data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.2","delta":"I send."}
 
-data: {"type":"TEXT_MESSAGE_END","messageId":"t1.2"}
-
-data: {"type":"TOOL_CALL_START","toolCallId":"t1.c1","toolCallName":"sends","parentMessageId":"t1.2"}
-
-data: {"type":"TOOL_CALL_ARGS","toolCallId":"t1.c1","delta":"{\\"to\\":\\"Ada\\"}"}
-
-data: {"type":"TOOL_CALL_END","toolCallId":"t1.c1"}
-
-data: {"type":"RUN_FINISHED","threadId":"thread","runId":"run","outcome":{"type":"interrupt","interrupts":["""
-        + interrupt("c1", 3)
-        + "]}}\n\n"
-    )
-
-
-def test_approvals_that_came_together_are_asked_for_together() -> None:
+def interrupts(*events: Event) -> list[tuple[str, str]]:
+    """IDs and messages of the interrupts with which a run ends."""
     encoder = Encoder(WANTED, "t1", "player")
-    stream = encoder.encode([START, asks("c1"), asks("c2"), SpecialistStart("c3", "echo", {}, "model")]).decode()
-    [*_, last] = verify(stream)
-    assert [one["id"] for one in last["outcome"]["interrupts"]] == ["t1.c1.4", "t1.c2.4"]
-    assert encoder.closed
+    [*_, last] = verify(encoder.encode([START, *events]).decode())
+    assert encoder.closed == (last["type"] == "RUN_FINISHED")
+    return [(one["id"], one["message"]) for one in last.get("outcome", {}).get("interrupts", ())]
 
 
-def test_an_approval_that_was_given_in_the_meantime_ends_nothing() -> None:
-    encoder = Encoder(WANTED, "t1", "player")
-    verify(encoder.encode([START, asks("c1"), SpecialistStart("c1", "sends", {"to": "Ada"}, "model")]).decode())
-    assert not encoder.closed
-
-
-def test_long_parameters_are_cut_in_the_question() -> None:
-    encoder = Encoder(WANTED, "t1", "player")
-    [*_, last] = verify(encoder.encode([START, ApprovalRequired("c1", "sends", {"a": "x" * 600}, UNTIL)]).decode())
-    message = last["outcome"]["interrupts"][0]["message"]
-    assert message == (
+def test_interrupts() -> None:
+    both = interrupts(approval("c1"), approval("c2"), SpecialistStart("c3", "echo", {}, "model"))
+    assert [interrupt_id for interrupt_id, _ in both] == ["t1.c1.4", "t1.c2.4"]
+    assert interrupts(approval("c1"), SpecialistStart("c1", "sends", {"to": "Ada"}, "model")) == []
+    assert interrupts(approval("c1", {"a": "x" * 600}))[0][1] == (
         f'May sends be called with {{"a":"{"x" * 492}…}}? '
         "This is cut; the whole stands in the tool call, and at GET /v1/turns/t1."
     )
-
-
-def test_what_a_call_would_do_is_told_before_its_parameters() -> None:
-    encoder = Encoder(WANTED, "t1", "player")
-    event = ApprovalRequired("c1", "sends", {"to": "Ada"}, UNTIL, "Send a letter\nto Ada Lovelace")
-    [*_, last] = verify(encoder.encode([START, event]).decode())
-    message = last["outcome"]["interrupts"][0]["message"]
-    assert message == 'Send a letter\nto Ada Lovelace\n\nMay sends be called with {"to":"Ada"}?'
+    assert interrupts(approval("c1", preview="Send a letter\nto Ada Lovelace"))[0][1] == (
+        'Send a letter\nto Ada Lovelace\n\nMay sends be called with {"to":"Ada"}?'
+    )
 
 
 def test_the_rest_of_a_turn_is_a_run_of_its_own() -> None:
     encoder = Encoder(RequestOptions("thread", "run2", None, "thread"), "t1", "player", 3, {"t1.c1"})
-    stream = encoded(
+    assert frames(
         SpecialistStart("c1", "sends", {"to": "Ada"}, "model"),
         SpecialistResult("c1", "sends", {"to": "Ada"}, "sent", (), cached=False, ms=2),
         Token("It is sent."),
         encoder=encoder,
-    )
-    assert (
-        stream
-        == """\
-data: {"type":"RUN_STARTED","threadId":"thread","runId":"run2","protocolVersion":"1.0"}
-
-data: {"type":"CUSTOM","name":"turn","value":{"turnId":"t1","conversationId":"thread","model":"player"}}
-
-data: {"type":"TOOL_CALL_RESULT","messageId":"t1.5","toolCallId":"t1.c1","content":"sent","role":"tool",\
-"metadata":{"outcome":"ok","ms":2}}
-
-data: {"type":"TEXT_MESSAGE_START","messageId":"t1.6","role":"assistant"}
-
-data: {"type":"TEXT_MESSAGE_CONTENT","messageId":"t1.6","delta":"It is sent."}
-
-"""
-    )
-
-
-# Refusals
-
-
-def test_refusals() -> None:
-    error = BadRequest("runId: this is none.", "runId", code="bad_request")
-    assert ag_ui.encode_rejection(error) == (
-        400,
-        {"type": "RUN_ERROR", "message": "runId: this is none.", "code": "bad_request"},
-    )
-
-
-def test_a_run_that_fails_at_once() -> None:
-    stream = ag_ui.encode_failed_run(WANTED, BadRequest("No.", "resume", code="gone", status=410)).decode()
-    assert verify(stream) == [
-        {"type": "RUN_STARTED", "threadId": "thread", "runId": "run", "protocolVersion": "1.0"},
-        {"type": "RUN_ERROR", "message": "No.", "code": "gone"},
+    ) == [
+        STARTED[0].replace('"run"', '"run2"'),
+        STARTED[1],
+        tool_result(5, "t1.c1", "sent", '"outcome":"ok","ms":2'),
+        *text(6, "It is sent.")[:-1],
     ]
 
 
-# However the events come
+def test_rejections() -> None:
+    error = BadRequest("No.", "resume", code="gone", status=410)
+    run_error = {"type": "RUN_ERROR", "message": "No.", "code": "gone"}
+    assert ag_ui.encode_rejection(error) == (410, run_error)
+    assert verify(ag_ui.encode_failed_run(WANTED, error).decode()) == [json.loads(STARTED[0]), run_error]
+
+
+# Any order of events
 
 
 WHOLE: Sequence[Event] = (
