@@ -1,0 +1,232 @@
+"""Opening models: each with its own server and key, `auto`, embeddings, and servers that are away."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from answering import Pass, Server, in_thread
+from servers import OllamaServer, OpenAIServer, models
+from serving import Process, brain_served, script
+
+from brain.models import check_model, connect_models
+from brain.settings import Settings, read
+
+LLAMA_CPP = models("m", owned_by="llamacpp") | {"GET /props": (200, {"default_generation_settings": {"n_ctx": 2048}})}
+SHOWN = {"POST /api/show": (200, {"capabilities": ["completion"], "model_info": {"llama.context_length": 4096}})}
+
+
+def vectors(path: str, texts: int) -> dict[str, tuple[int, Any]]:
+    """The answer with so many embeddings."""
+    return {f"POST {path}": (200, {"data": [{"embedding": [1.0, 0.5]}] * texts, "embeddings": [[1.0, 0.5]] * texts})}
+
+
+@pytest.fixture
+def servers() -> Iterator[dict[str, Server]]:
+    """Servers of several owners; of the first two no requests for embeddings are expected."""
+    with ExitStack() as stack:
+        many = [Pass(["Hello."]) for _ in range(4)]
+        made: dict[str, Server] = {
+            "small": OllamaServer(*many, answers=SHOWN),
+            "big": OpenAIServer(*many, answers=LLAMA_CPP),
+            "open": OpenAIServer(*many, answers=models("m", owned_by="vllm")),
+            "vec": OllamaServer(answers=SHOWN | vectors("/api/embed", 1)),
+        }
+        yield {name: stack.enter_context(in_thread(server)) for name, server in made.items()}
+
+
+@pytest.fixture
+def table(servers: dict[str, Server]) -> dict[str, Any]:
+    """A row for each server."""
+    return {
+        "small": {"is": "ollama:m", "url": servers["small"].url},
+        "big": {"is": "openai:m", "url": servers["big"].url, "key": "sk-big", "context": 1024, "sees_images": True},
+        "open": {"is": "openai:m", "url": servers["open"].url, "key_env": "OPEN_KEY"},
+        "vec": {"is": "ollama:m", "url": servers["vec"].url, "key": "sk-vec"},
+    }
+
+
+KEYS_OF = {"small": None, "big": "Bearer sk-big", "open": "Bearer sk-open", "vec": "Bearer sk-vec"}
+
+
+def assert_each_has_its_own_key(servers: Mapping[str, Server], expected: Mapping[str, str | None] = KEYS_OF) -> None:
+    """No request to a server has any key but its own, wherever in the request."""
+    for name, server in servers.items():
+        assert server.asked
+        assert {asked.headers.get("authorization") for asked in server.asked} == {expected[name]}, name
+        sent = json.dumps([[asked.path, dict(asked.headers), asked.body] for asked in server.asked])
+        assert sent.count("sk-") == sum(expected[name] is not None for _ in server.asked)
+
+
+def test_a_key_reaches_its_own_server_only(
+    servers: dict[str, Server], table: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    environ = {
+        "OPEN_KEY": "sk-open",
+        "OPENAI_API_KEY": "sk-of-openai",
+        "OLLAMA_API_KEY": "sk-of-ollama",
+        "BRAIN_MODEL_KEY": "sk-of-none",
+        "BRAIN_MODELS": json.dumps(table),
+        "BRAIN_EMBEDDINGS": "vec",
+        "BRAIN_STORE": "memory:",
+    }
+    with Process("serve", "--port", "0", env=environ) as process:
+        url = process.url()
+        with httpx.Client(base_url=url, trust_env=False, timeout=20) as client:
+            for name in ("small", "big", "open", "brain"):
+                body = {"model": name, "messages": [{"role": "user", "content": "Hello?"}]}
+                answer = client.post("/v1/chat/completions", json=body).json()
+                assert (answer["model"], answer["choices"][0]["message"]["content"]) == (name, "Hello.")
+            assert client.get("/readyz").json()["model"] == "small"
+            listed = client.get("/v1/models").json()["data"]
+            assert [one["id"] for one in listed] == ["brain", "big", "open", "small"]
+            tags = client.get("/api/tags").json()["models"]
+            assert [one["name"] for one in tags] == ["brain:latest", "big:latest", "open:latest", "small:latest"]
+            shown = client.post("/api/show", json={"model": "big"}).json()
+            assert shown["model_info"]["brain.context_length"] == 1024
+            assert "vision" in shown["capabilities"]
+            offered = client.get("/page/start").json()["models"]
+            assert [one["name"] for one in offered] == ["small", "big", "open"]
+        said = process.said("Embeddings: vec")
+        for line in (
+            f"Model: small (ollama:m at {servers['small'].url}; Ollama server, context of 4096 tokens)",
+            f"Model: big (openai:m at {servers['big'].url}; llama.cpp server; it sees images)",
+            f"Model: open (openai:m at {servers['open'].url}; vLLM server)",
+            f"Embeddings: vec (ollama:m at {servers['vec'].url}; Ollama server, context of 4096 tokens)",
+        ):
+            assert line in said.splitlines()
+        process.process.terminate()
+        everything = process.end()
+    with Process("check", env=environ) as process:
+        _, out, err = process.end(60)
+    assert f"ok   model open: openai:m at {servers['open'].url}; vLLM server; resumes by prefill" in out.splitlines()
+    assert f"ok   embeddings vec: ollama:m at {servers['vec'].url}; " in out
+    assert "/api/embed" in {asked.path for asked in servers["vec"].asked}
+    assert not [line for server in servers.values() for line in server.lines if "embeddings" in line]
+    assert "sk-" not in f"{everything} {out} {err}"
+    assert_each_has_its_own_key(servers)
+
+
+def test_standard_variables_are_used_and_the_start_says_so(servers: dict[str, Server]) -> None:
+    environ = {
+        "OPENAI_API_KEY": "sk-open",
+        "OPENAI_BASE_URL": servers["open"].url,
+        "OLLAMA_HOST": servers["small"].url,
+        "BRAIN_MODEL": "openai:m,ollama:m",
+        "BRAIN_STORE": "memory:",
+    }
+    with Process("serve", "--port", "0", env=environ) as process:
+        log = process.said("Model: ollama:m")
+    base, host = servers["open"].url, servers["small"].url
+    for line in (
+        f"Model: openai:m (it was asked for; OPENAI_BASE_URL names its server, {base}; "
+        "OPENAI_API_KEY is its key, sent to 127.0.0.1 only; vLLM server)",
+        f"Model: ollama:m (it was asked for; OLLAMA_HOST names its server, {host}; "
+        "Ollama server, context of 4096 tokens)",
+    ):
+        assert line in log.splitlines()
+    assert "sk-" not in log
+    assert_each_has_its_own_key({name: servers[name] for name in ("small", "open")})
+
+
+async def opened(environ: Mapping[str, str]) -> list[tuple[str, str, str | None, str | None]]:
+    """Name, reason and problem of the offered models, and the result of a probe."""
+    async with connect_models(read(environ), ()) as found:
+        return [(e.model.name, e.reason, e.problem, await check_model(e.model)) for e in found.offered]
+
+
+def test_auto_uses_ollama_host() -> None:
+    listed = (200, {"models": [{"model": "m"}]})
+    answers = SHOWN | {"GET /api/version": (200, {}), "GET /api/ps": listed, "GET /api/tags": listed}
+    with in_thread(OllamaServer(answers=answers)) as server:
+        ((name, reason, *problems),) = asyncio.run(opened({"BRAIN_MODEL": "auto", "OLLAMA_HOST": server.url}))
+        start = f"found on Ollama at {server.url}; OLLAMA_HOST names its server, {server.url}; Ollama server, "
+        assert (name, problems) == ("ollama:m", [None, None])
+        assert reason.startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("named", "name", "part"),
+    [
+        ({"OPENAI_MODEL": "m"}, "openai:m", "; OPENAI_API_KEY is its key, sent to 127.0.0.1 only; vLLM server"),
+        (
+            {"BRAIN_MODELS": '{"mine": {"is": "openai:m"}}'},
+            "mine",
+            "; OPENAI_API_KEY is its key, sent to 127.0.0.1 onl",
+        ),
+        ({}, "builtin", "; OPENAI_API_KEY is not used, as no model is named for it: "),
+    ],
+)
+def test_auto_without_ollama_uses_the_openai_api(
+    servers: dict[str, Server], named: dict[str, str], name: str, part: str
+) -> None:
+    environ = {"OPENAI_API_KEY": "sk-open", "OPENAI_BASE_URL": servers["open"].url, "OLLAMA_HOST": "127.0.0.1:1"}
+    ((found, reason, *_),) = asyncio.run(opened({"BRAIN_MODEL": "auto", **environ, **named}))
+    assert found == name
+    assert reason.startswith("no Ollama answered at http://127.0.0.1:1 within 250 ms; OLLAMA_HOST names its server, ")
+    assert part in reason
+    assert bool(servers["open"].asked) == bool(named)
+
+
+def test_servers_that_are_away_are_a_problem_and_no_error(servers: dict[str, Server]) -> None:
+    environ = {
+        "BRAIN_MODEL": "ollama:m,builtin,openai:m",
+        "OLLAMA_HOST": "127.0.0.1:1",
+        "OPENAI_BASE_URL": "http://127.0.0.1:1",
+    }
+    away = "The model server cannot be reached."
+    found = asyncio.run(opened(environ))
+    assert [(name, *problems) for name, _, *problems in found] == [
+        ("ollama:m", away, away),
+        ("builtin", None, None),
+        ("openai:m", away, away),
+    ]
+
+
+def test_embeddings_come_from_their_own_server(servers: dict[str, Server], table: dict[str, Any]) -> None:
+    environ = {"BRAIN_MODELS": json.dumps(table), "BRAIN_MODEL": "big,builtin", "OPEN_KEY": "x"}
+    settings = read(environ)
+
+    async def embed(settings: Settings) -> list[Any]:
+        async with connect_models(settings, ()) as found:
+            return await asyncio.gather(*(e.model.embed(["a"]) for e in found.offered), return_exceptions=True)
+
+    assert asyncio.run(embed(replace(settings, embeddings="vec"))) == [[[1.0, 0.5]], [[1.0, 0.5]]]
+    assert "POST /v1/embeddings" not in servers["big"].lines
+    assert [type(one).__name__ for one in asyncio.run(embed(settings))] == ["Refused", "Refused"]
+    assert "POST /v1/embeddings" in servers["big"].lines
+    assert asyncio.run(embed(replace(settings, model=("vec", "builtin"), embeddings="vec"))) == [[[1.0, 0.5]]] * 2
+
+
+def test_workers_open_the_models_that_the_first_process_chose(servers: dict[str, Server]) -> None:
+    environ = {
+        "OPENAI_API_KEY": "sk-open",
+        "OPENAI_BASE_URL": servers["open"].url,
+        "OPENAI_MODEL": "m",
+        "BRAIN_MODEL": "auto",
+        "BRAIN_MODEL_URL": "http://127.0.0.1:1",
+        "BRAIN_MODEL_KEY": "sk-of-none",
+        "BRAIN_EMBEDDINGS": "ollama:m",
+        "BRAIN_STORE": "memory:",
+    }
+    with Process("serve", "--port", "0", "--workers", "2", env=environ) as process:
+        url = process.url()
+        response = httpx.post(f"{url}/v1/chat/stream", json={"message": "Hello?"}, trust_env=False, timeout=60)
+        assert '"text":"Hello."' in response.text
+        process.process.terminate()
+        process.end()
+    assert_each_has_its_own_key({"open": servers["open"]})
+
+
+def test_a_script_may_have_a_name(tmp_path: Path) -> None:
+    spec = script(tmp_path, ["Hello."])
+    with brain_served(MODELS=json.dumps({"demo": {"is": spec}, "other": {"is": "builtin"}}), MODEL="demo") as server:
+        url = f"{server.url}/v1/chat/stream"
+        assert '"model":"demo"' in httpx.post(url, json={"message": "Hi", "model": "demo"}, trust_env=False).text
+        refused = httpx.post(url, json={"message": "Hi", "model": spec}, trust_env=False)
+        assert refused.json()["error"]["field"] == "model"

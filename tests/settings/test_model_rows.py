@@ -1,0 +1,223 @@
+"""The table of models: how its rows are read, and which server and key each model has."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brain.errors import SettingsError
+from brain.settings import Settings, read
+from brain.settings.models import ModelRow
+
+OPENAI = "https://api.openai.com/v1"
+OLLAMA = "http://127.0.0.1:11434"
+
+
+def rows(table: Mapping[str, Any], **environ: str) -> Settings:
+    """Settings with this table, and other environment variables."""
+    return read({"BRAIN_MODELS": json.dumps(table), **environ})
+
+
+def test_a_table_is_read_alike_from_toml_and_from_json(tmp_path: Path) -> None:
+    config = tmp_path / "brain.toml"
+    config.write_text(
+        'model = "big, small"\n[models.small]\nis = "ollama:llama3.2"\n'
+        '[models.big]\nis = "openai:gpt-5"\nurl = "https://a.example/v1/"\nkey_env = "BIG_KEY"\nresume = "prefill"\n'
+        'sees_images = true\ncontext = 1048576\nembeddings = "e"\n'
+    )
+    big = {"is": "openai:gpt-5", "url": "https://a.example/v1/", "key_env": "BIG_KEY", "resume": "prefill"}
+    big |= {"sees_images": True, "context": 1048576, "embeddings": "e"}  # type: ignore[dict-item]
+    environ = {"BIG_KEY": "sk-big"}
+    from_json = rows({"small": {"is": "ollama:llama3.2"}, "big": big}, BRAIN_MODEL="big,small", **environ)
+    for settings in (read(environ, config), from_json):
+        assert settings.model == ("big", "small")
+        assert settings.row("small") == ModelRow(name="small", kind="ollama", model="llama3.2", url=OLLAMA)
+        assert settings.row("big") == ModelRow(
+            name="big",
+            kind="openai",
+            model="gpt-5",
+            url="https://a.example/v1",
+            key="sk-big",
+            resume="prefill",
+            sees_images=True,
+            context=1_048_576,
+            embeddings="e",
+        )
+
+
+TWO = {"a": {"is": "builtin"}, "vec": {"is": "ollama:nomic"}, "b": {"is": "openai:m"}}
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, ("a", "vec", "b")),
+        ({"BRAIN_EMBEDDINGS": "vec"}, ("a", "b")),
+        ({"BRAIN_MODEL": "b"}, ("b",)),
+        ({"BRAIN_MODEL": "b,builtin,ollama:x"}, ("b", "builtin", "ollama:x")),
+        ({"BRAIN_MODEL": "auto"}, ("auto",)),
+    ],
+)
+def test_all_rows_are_offered_unless_model_names_some(environ: dict[str, str], expected: Sequence[str]) -> None:
+    assert rows(TWO, **environ).model == tuple(expected)
+
+
+KNOWN = "is, url, key, key_env, resume, sees_images, context, embeddings"
+
+
+@pytest.mark.parametrize(
+    ("table", "error"),
+    [
+        ({"a": {"is": "gpt"}}, "models.a.is='gpt' is not allowed. Allowed: `builtin`, `ollama:NAME`, "),
+        ({"a": {"is": "auto"}}, "models.a.is='auto' is not allowed. Allowed: "),
+        ({"a": {"url": "http://x"}}, "models.a.is is missing. Allowed: "),
+        ({"a": 1}, f"models.a: must be a table with any of: {KNOWN}."),
+        ({"a": {"is": "openai:m", "ulr": "x"}}, f"models.a.ulr is not a setting. Did you mean `url`? Known: {KNOWN}."),
+        ({"a": {"is": "openai:m", "colour": "x"}}, f"models.a.colour is not a setting. Known: {KNOWN}."),
+        ({"a": {"is": "openai:m", "url": "x.example"}}, "models.a.url='x.example' is not allowed. Allowed: an http"),
+        ({"a": {"is": "openai:m", "url": "ftp://u:sk-1@x"}}, "models.a.url='ftp://u:…@x' is not allowed. Allowed: "),
+        ({"a": {"is": "openai:m", "key": "sk-1 é"}}, "models.a.key=(not shown) is not allowed. Allowed: printable"),
+        ({"a": {"is": "openai:m", "key_env": "sk-1"}}, "models.a.key_env=(not shown) is not allowed. Allowed: the n"),
+        ({"a": {"is": "openai:m", "key_env": "NO_KEY"}}, "models.a.key_env: the environment variable NO_KEY is not s"),
+        ({"a": {"is": "openai:m", "key_env": "BAD_KEY"}}, "models.a.key_env: the value of BAD_KEY=(not shown) is not"),
+        ({"a": {"is": "openai:m", "key": "sk-1", "key_env": "K"}}, "models.a: set `key` or `key_env`, not both."),
+        ({"a": {"is": "openai:m", "resume": "both"}}, "models.a.resume='both' is not allowed. Allowed: `prefill` or"),
+        ({"a": {"is": "openai:m", "sees_images": "si"}}, "models.a.sees_images='si' is not allowed. Allowed: true, "),
+        ({"a": {"is": "openai:m", "context": 0}}, "models.a.context=0 is not allowed. Allowed: a whole number of "),
+        ({"a": {"is": "openai:m", "embeddings": ""}}, "models.a.embeddings='' is not allowed. Allowed: a name."),
+        ({"a": {"is": "builtin", "key": "sk-1"}}, "models.a.key is not allowed: `builtin` has no server."),
+        ({"brain": {"is": "builtin"}}, "models: the name 'brain' is not allowed. Allowed: 1 to 64 ASCII letters, "),
+        ({"a:b": {"is": "builtin"}}, "models: the name 'a:b' is not allowed. Allowed: 1 to 64 ASCII letters, "),
+    ],
+)
+def test_an_error_names_row_field_and_allowed_values(table: Mapping[str, Any], error: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        rows(table, BAD_KEY="sk-1 x")
+    assert str(caught.value).startswith(error)
+    assert "sk-1" not in str(caught.value)
+
+
+BAD = "BRAIN_MODELS=(not shown) is not allowed. Allowed: a table for each model "
+
+
+@pytest.mark.parametrize(
+    ("environ", "start", "end"),
+    [
+        ({"BRAIN_MODELS": '{"a": sk-1}'}, BAD, "It is no valid JSON in line 1, column 7: Expecting value."),
+        ({"BRAIN_MODELS": '{"a": {"is": "builtin"}, "a": {}}'}, BAD, "`a` stands twice in the same table."),
+        ({"BRAIN_MODELS": "[]"}, BAD, "It is no table."),
+        ({"BRAIN_MODELS": "[" * 100_000}, BAD, "It is nested too deeply."),
+        ({"BRAIN_MODEL": "bg", "BRAIN_MODELS": '{"big": {"is": "builtin"}}'}, "BRAIN_MODEL='bg' is not allowed. ",
+         "MODELS has: big."),
+        ({"BRAIN_EMBEDDINGS": "a", "BRAIN_MODELS": '{"a": {"is": "builtin"}}'}, "BRAIN_EMBEDDINGS='a' is not allowed. ",
+         "MODELS has: a."),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_place_in_a_table(environ: dict[str, str], start: str, end: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read(environ)
+    assert str(caught.value).startswith(start)
+    assert str(caught.value).endswith(end)
+    assert "sk-1" not in str(caught.value)
+
+
+def test_no_key_is_ever_shown() -> None:
+    url = "https://ann:sk-1@a.example/v1?key=sk-1"
+    environ = {"BRAIN_MODEL_URL": url, "BRAIN_MODEL_KEY": "sk-1", "OPENAI_API_KEY": "sk-1"}
+    settings = rows({"a": {"is": "openai:m", "key": "sk-1"}}, **environ)
+    shown = [settings, settings.row("a"), settings.row("openai:x"), settings.row("openai:x").description]
+    assert settings.row("openai:x").key == "sk-1"
+    assert "sk-1" not in f"{shown!r} {shown}"
+
+
+def test_unused_settings_are_named() -> None:
+    environ = {"BRAIN_MODEL_URL": "http://z/v1", "BRAIN_MODEL_KEY": "sk-1", "BRAIN_MODEL": "a"}
+    table = {"a": {"is": "builtin"}, "vec": {"is": "ollama:e"}}
+    unused = [f"Not used: {name}, as all models are of MODELS" for name in ("MODEL_URL", "MODEL_KEY")]
+    assert rows(table, **environ).warnings == rows(table, **environ, BRAIN_EMBEDDINGS="vec").warnings == unused
+    assert rows(table, **environ, BRAIN_EMBEDDINGS="ollama:e").warnings == []
+    assert rows(table, **{**environ, "BRAIN_MODEL": "a,openai:m"}).warnings == []
+
+
+HOST, BASE, KEY = "OLLAMA_HOST", "OPENAI_BASE_URL", "OPENAI_API_KEY"
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        # MODEL_KEY goes to one server
+        ({"MODEL": "openai:a,ollama:b", "MODEL_KEY": "k"}, {"openai:a": (OPENAI, "k"), "ollama:b": (OLLAMA, None)}),
+        ({"MODEL": "ollama:b,openai:a", "MODEL_URL": "http://x/v1", "MODEL_KEY": "k"},
+         {"openai:a": ("http://x/v1", "k"), "ollama:b": (OLLAMA, None)}),
+        ({"MODEL": "auto,openai:a", "MODEL_KEY": "k"}, {"openai:a": (OPENAI, "k"), "auto": (OLLAMA, None)}),
+        ({"MODEL": "ollama:b", "MODEL_KEY": "k"}, {"ollama:b": (OLLAMA, "k")}),
+        ({"MODEL": "ollama:b", "MODEL_URL": "http://x", "MODEL_KEY": "k"}, {"ollama:b": ("http://x", "k")}),
+        ({"MODEL": "auto", "MODEL_KEY": "k"}, {"auto": (OLLAMA, None)}),
+        ({"MODEL": "auto", "MODEL_URL": "http://x", "MODEL_KEY": "k"}, {"auto": ("http://x", "k")}),
+        ({"MODEL": "openai:a", "EMBEDDINGS": "ollama:e", "MODEL_URL": "http://x", "MODEL_KEY": "k"},
+         {"openai:a": ("http://x", "k"), "ollama:e": (OLLAMA, None)}),
+        ({"MODEL": "ollama:a", "EMBEDDINGS": "openai:e", "MODEL_URL": "http://x", "MODEL_KEY": "k"},
+         {"ollama:a": ("http://x", "k"), "openai:e": (OPENAI, None)}),
+        ({"MODEL": "builtin", "EMBEDDINGS": "ollama:e", "MODEL_URL": "http://x", "MODEL_KEY": "k"},
+         {"ollama:e": ("http://x", "k")}),
+        # OPENAI_API_KEY goes to api.openai.com, or to the server of OPENAI_BASE_URL
+        ({"MODEL": "openai:a", KEY: "o"}, {"openai:a": (OPENAI, "o")}),
+        ({"MODEL": "openai:a", KEY: "o", BASE: "http://y/v1/"}, {"openai:a": ("http://y/v1", "o")}),
+        ({"MODEL": "openai:a", KEY: "o", BASE: "http://y/v1", "MODEL_URL": "http://x/v1"},
+         {"openai:a": ("http://x/v1", None)}),
+        ({"MODEL": "openai:a", KEY: "o", "MODEL_KEY": "k"}, {"openai:a": (OPENAI, "k")}),
+        ({"MODEL": "openai:a", KEY: "o", "MODEL_URL": "https://api.openai.com/v1"}, {"openai:a": (OPENAI, "o")}),
+        ({"MODEL": "openai:a", KEY: "o", "MODEL_URL": "http://api.openai.com/v1"},
+         {"openai:a": ("http://api.openai.com/v1", None)}),
+        ({"MODEL": "openai:a", KEY: "o", "MODEL_URL": "https://api.openai.com.evil.example/v1"},
+         {"openai:a": ("https://api.openai.com.evil.example/v1", None)}),
+        ({"MODEL": "openai:a", KEY: "o", BASE: "http://y:1/v1", "MODEL_URL": "http://y:2/v1"},
+         {"openai:a": ("http://y:2/v1", None)}),
+        ({"MODEL": "ollama:b", KEY: "o"}, {"ollama:b": (OLLAMA, None)}),
+        ({"MODEL": "openai:a", KEY: "  "}, {"openai:a": (OPENAI, None)}),
+        # OLLAMA_HOST
+        ({"MODEL": "ollama:b", HOST: "http://x:1"}, {"ollama:b": ("http://x:1", None)}),
+        ({"MODEL": "auto", HOST: "x"}, {"auto": ("http://x:11434", None)}),
+        ({"MODEL": "ollama:b", HOST: "x:1"}, {"ollama:b": ("http://x:1", None)}),
+        ({"MODEL": "ollama:b", HOST: ":1"}, {"ollama:b": ("http://127.0.0.1:1", None)}),
+        ({"MODEL": "ollama:b", HOST: "0.0.0.0"}, {"ollama:b": (OLLAMA, None)}),
+        ({"MODEL": "ollama:b", HOST: "[::]:1"}, {"ollama:b": ("http://[::1]:1", None)}),
+        ({"MODEL": "ollama:b", HOST: "fe80::1"}, {"ollama:b": ("http://[fe80::1]:11434", None)}),
+        ({"MODEL": "ollama:b", HOST: "https://x/ollama/"}, {"ollama:b": ("https://x/ollama", None)}),
+        ({"MODEL": "ollama:b", HOST: "y", "MODEL_URL": "http://x"}, {"ollama:b": ("http://x", None)}),
+        ({"MODEL": "openai:a", HOST: "y"}, {"openai:a": (OPENAI, None)}),
+    ],
+)  # fmt: skip
+def test_the_server_and_key_of_a_model(environ: dict[str, str], expected: dict[str, tuple[str, str | None]]) -> None:
+    settings = read({name if name in (HOST, BASE, KEY) else f"BRAIN_{name}": value for name, value in environ.items()})
+    found = {name: settings.row(name) for name in expected}
+    assert {name: (row.url, row.key) for name, row in found.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ({}, (OPENAI, "o")),
+        ({"key": "k"}, (OPENAI, "k")),
+        ({"url": "http://x/v1"}, ("http://x/v1", None)),
+        ({"url": "http://x/v1", "key": "k"}, ("http://x/v1", "k")),
+    ],
+)
+def test_a_row_uses_no_settings_of_other_models(row: dict[str, str], expected: tuple[str, str]) -> None:
+    environ = {"BRAIN_MODEL_URL": "http://z/v1", "BRAIN_MODEL_KEY": "z", "BRAIN_MODEL_EMBEDDINGS": "z", KEY: "o"}
+    found = rows({"a": {"is": "openai:m", **row}}, BRAIN_MODEL="a,openai:z", **environ).row("a")
+    assert (found.url, found.key, found.embeddings) == (*expected, None)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "model"),
+    [(BASE, "y.example", "openai:a"), (KEY, "sk 1", "openai:a"), (HOST, "x:y", "ollama:b"), (HOST, "ftp://x", "auto")],
+)
+def test_a_bad_variable_is_named_where_it_is_used(variable: str, value: str, model: str) -> None:
+    settings = read({"BRAIN_MODEL": "builtin", variable: value})
+    assert settings.row("builtin").url is None
+    with pytest.raises(SettingsError, match=rf"^{variable}=.* is not allowed\. Allowed: ") as caught:
+        settings.row(model)
+    assert "sk 1" not in str(caught.value)
