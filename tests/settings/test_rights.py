@@ -1,11 +1,11 @@
-"""What users may do, as it is set: from a file, from the environment, and what stops the start."""
+"""Rights of users: as they are set, and what stops the start."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import Player, brain_served, post, streaming
+from serving import Player, brain_served, post
 
 from brain import Registry, specialist
 from brain.errors import SettingsError
@@ -24,40 +24,43 @@ turns_at_once = 0
 """
 
 
-def test_a_users_table_over_what_all_may(tmp_path: Path) -> None:
+def test_a_users_table_wins_over_settings_for_all(tmp_path: Path) -> None:
     config = tmp_path / "brain.toml"
     config.write_text(TABLE, "utf-8")
     settings = read({}, config)
-    assert settings.rights("ann") == Rights(frozenset({"web", "wiki"}), 10, 5)
-    assert settings.rights("bob b.") == Rights(None, 120, 0)
-    assert settings.rights("bob") == Rights(None, 120, 5)
+    assert [settings.rights(user) for user in ("ann", "bob b.", "bob")] == [
+        Rights(frozenset({"web", "wiki"}), 10, 5),
+        Rights(None, 120, 0),
+        Rights(None, 120, 5),
+    ]
     assert settings.warnings == [
         "No key: bob b., whom USERS names",
         "Short key: one of bob has fewer than 16 characters and can be guessed",
     ]
 
 
-def test_the_environment_gives_the_same_table_in_json() -> None:
-    users = (
-        '{"ada": {"specialists": [], "turns_a_minute": 0}, "bob": {"specialists": "web, wiki", "turns_at_once": "3"}}'
-    )
-    settings = read({"BRAIN_USERS": users, "BRAIN_KEYS": "k:ada"})
-    assert settings.rights("ada") == Rights(frozenset(), 0, 32)
-    assert settings.rights("bob") == Rights(frozenset({"web", "wiki"}), 120, 3)
-
-
-def test_limits_are_for_those_who_come_with_keys() -> None:
-    assert read({}).rights("local") == Rights(None, 0, 0)
-    assert read({}).rights(None) == Rights(None, 0, 0)
-    assert read({"BRAIN_KEYS": "k:u"}).rights("u") == Rights(None, 120, 32)
-    assert read({"BRAIN_TURNS_A_MINUTE": "7"}).rights("local") == Rights(None, 7, 0)
-    assert read({"BRAIN_KEYS": "k:u", "BRAIN_TURNS_AT_ONCE": "0"}).rights("u") == Rights(None, 120, 0)
-    local = read({"BRAIN_USERS": '{"local": {"specialists": "wiki"}}'})
-    assert (local.rights("local").specialists, local.warnings) == (frozenset({"wiki"}), [])
+USERS = '{"ada": {"specialists": [], "turns_a_minute": 0}, "bob": {"specialists": "web, wiki", "turns_at_once": "3"}}'
 
 
 @pytest.mark.parametrize(
-    ("users", "said"),
+    ("environ", "user", "rights"),
+    [
+        ({"USERS": USERS, "KEYS": "k:ada"}, "ada", Rights(frozenset(), 0, 32)),
+        ({"USERS": USERS, "KEYS": "k:ada"}, "bob", Rights(frozenset({"web", "wiki"}), 120, 3)),
+        ({}, "local", Rights(None, 0, 0)),
+        ({}, None, Rights(None, 0, 0)),
+        ({"KEYS": "k:u"}, "u", Rights(None, 120, 32)),
+        ({"TURNS_A_MINUTE": "7"}, "local", Rights(None, 7, 0)),
+        ({"KEYS": "k:u", "TURNS_AT_ONCE": "0"}, "u", Rights(None, 120, 0)),
+        ({"USERS": '{"local": {"specialists": "wiki"}}'}, "local", Rights(frozenset({"wiki"}), 0, 0)),
+    ],
+)
+def test_rights(environ: dict[str, str], user: str | None, rights: Rights) -> None:
+    assert read({f"BRAIN_{key}": value for key, value in environ.items()}).rights(user) == rights
+
+
+@pytest.mark.parametrize(
+    ("users", "error"),
     [
         ({"ada": 1}, "users.ada: must be a table with any of: specialists, turns_a_minute, turns_at_once."),
         (
@@ -75,27 +78,24 @@ def test_limits_are_for_those_who_come_with_keys() -> None:
         ({"a\nb": {}}, "BRAIN_USERS=(not shown) is not allowed. Allowed: a table for each user with any of"),
     ],
 )
-def test_what_is_wrong_with_a_users_table_is_named(users: Any, said: str) -> None:
+def test_a_bad_table_is_named(users: Any, error: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read({"BRAIN_USERS": json.dumps(users)})
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(error)
 
 
-@pytest.mark.parametrize("users", ["", "anns-key:ann", "{", "[" * 100_000])
-def test_what_is_taken_for_keys_is_not_shown(users: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *[("USERS", value) for value in ("", "anns-key:ann", "{", "[" * 100_000)],
+        *[("KEYS", value) for value in ("k\u00adey:ann", "key\n2:ann", "key:an\tn", "k\udce9y:ann", "key:\u202eann")],
+        *[("KEYS", value) for value in ("key-without-user", "k:", ":u", "k:a,k:b")],
+    ],
+)
+def test_a_bad_value_that_may_hold_keys_is_not_shown(key: str, value: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        read({"BRAIN_USERS": users})
-    assert str(caught.value).startswith("BRAIN_USERS=(not shown) is not allowed. Allowed: ")
-
-
-@pytest.mark.parametrize("keys", ["k\u00adey:ann", "key\n2:ann", "key:an\tn", "k\udce9y:ann", "key:\u202eann"])
-def test_keys_that_no_header_can_carry_and_names_that_no_log_can(keys: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        read({"BRAIN_KEYS": keys})
-    assert str(caught.value).startswith("BRAIN_KEYS=(not shown) is not allowed. ")
-
-
-# On a port
+        read({f"BRAIN_{key}": value})
+    assert str(caught.value).startswith(f"BRAIN_{key}=(not shown) is not allowed. Allowed: ")
 
 
 @specialist
@@ -104,47 +104,17 @@ async def wiki() -> str:
     return "It is so."
 
 
-def test_a_user_calls_only_whom_he_may() -> None:
-    made = Registry()
-    made.add(wiki)
+def test_a_user_calls_only_allowed_specialists() -> None:
+    registry = Registry()
+    registry.add(wiki)
     users = json.dumps({"bob": {"specialists": []}})
-    with brain_served(made, KEYS="anns-key:ann,bobs-key:bob", USERS=users) as server:
+    with brain_served(registry, KEYS="anns-key:ann,bobs-key:bob", USERS=users) as server:
         server.play(Player(["SPECIALIST_REQUEST[wiki]"], ["Done."]))
-        heard = {}
+        events = {}
         for user in ("ann", "bob"):
             headers = {"authorization": f"Bearer {user}s-key"}
-            sent = {"message": "hi", "specialists": ["wiki"]}
-            heard[user] = post(server.url, json=sent, headers=headers).names
-    assert "specialist_result" in heard["ann"]
-    assert "specialist_result" not in heard["bob"]
-    assert "specialist_error" in heard["bob"]
-
-
-def test_a_user_begins_as_many_turns_as_he_may_and_is_told_when_to_come_again() -> None:
-    with brain_served(KEYS="anns-key:ann,bobs-key:bob", TURNS_A_MINUTE=2) as server:
-        server.play(Player(["Hello."]))
-        anns = [
-            post(server.url, json={"message": "hi"}, headers={"authorization": "Bearer anns-key"}) for _ in range(3)
-        ]
-        bobs = post(server.url, json={"message": "hi"}, headers={"authorization": "Bearer bobs-key"})
-    assert [answer.status for answer in anns] == [200, 200, 429]
-    assert anns[-1].error["code"] == "rate_limited"
-    assert 28 <= int(anns[-1].headers["retry-after"]) <= 30
-    assert bobs.status == 200
-
-
-def test_a_turn_that_ended_makes_room_for_another_however_it_ended() -> None:
-    with brain_served(KEYS="anns-key:ann", TURNS_AT_ONCE=1) as server:
-        headers = {"authorization": "Bearer anns-key"}
-        server.play(Player(["Hello.", 20.0]))
-        for _ in range(3):
-            with streaming(server.url, until="token", json={"message": "hi"}, headers=headers) as answer:
-                assert answer.status == 200
-                refused = post(server.url, json={"message": "hi"}, headers=headers)
-                assert (refused.status, refused.headers["retry-after"]) == (429, "1")
-            assert server.left() == []
-        server.play(Player([RuntimeError("broken")]))
-        assert post(server.url, json={"message": "hi"}, headers=headers).names[-1] == "error"
-        assert post(server.url, json={"message": "hi", "model": "none"}, headers=headers).status == 400
-        server.play(Player(["Hello."]))
-        assert post(server.url, json={"message": "hi"}, headers=headers).names[-1] == "done"
+            body = {"message": "hi", "specialists": ["wiki"]}
+            events[user] = post(server.url, json=body, headers=headers).names
+    assert "specialist_result" in events["ann"]
+    assert "specialist_result" not in events["bob"]
+    assert "specialist_error" in events["bob"]
