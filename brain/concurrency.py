@@ -1,8 +1,8 @@
-"""Runs plain functions off the event loop, in threads that nobody has to wait for.
+"""Runs plain functions off the event loop, in threads that can be abandoned.
 
-A thread cannot be stopped from outside. One whose call was given up is abandoned: its value is dropped, a generator in
-it is closed at its next `yield`, and it is counted until it ends, so that their number stays bounded. Threads are
-daemons: a hanging one does not keep the process from ending.
+A thread cannot be stopped from outside. The thread of a cancelled call is abandoned: its value is dropped, a generator
+in it is closed at its next `yield`, and it is counted until it ends, so the number of threads stays bounded. Threads
+are daemons: a hanging one does not keep the process from ending.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import anyio
 
-ABANDONED_PER_NAME = 8
-ABANDONED = 32
-PLACES = 256
+MAX_ABANDONED_PER_NAME = 8
+MAX_ABANDONED = 32
+MAX_THREADS = 256
 
 _lock = threading.Lock()
 _abandoned: Counter[str] = Counter()
@@ -26,16 +26,16 @@ _running = 0
 
 
 class NoThread(Exception):
-    """Too many threads run, most likely in calls that were given up."""
+    """Too many threads run, most likely abandoned ones."""
 
 
 def count_threads() -> int:
-    """How many threads run now, abandoned ones among them."""
+    """Returns the number of running threads, with the abandoned ones."""
     return _running
 
 
 def count_abandoned() -> int:
-    """How many threads run on in calls that were given up."""
+    """Returns the number of abandoned threads that still run."""
     with _lock:
         return _abandoned.total()
 
@@ -71,7 +71,7 @@ async def call_in_thread(name: str, function: Callable[[], Any]) -> Any:
 
 
 class _Thread:
-    """One call in a thread of its own. `start`, `abandon` and what `_post` posts run on the loop, the rest does not."""
+    """One call in a thread. `start`, `abandon` and callbacks of `_post` run on the loop, the rest does not."""
 
     def __init__(self, name: str, function: Callable[[], Any], on_item: Callable[[Any], None]) -> None:
         self._name = name
@@ -86,7 +86,11 @@ class _Thread:
     def start(self) -> None:
         global _running
         with _lock:
-            if _running >= PLACES or _abandoned.total() >= ABANDONED or _abandoned[self._name] >= ABANDONED_PER_NAME:
+            if (
+                _running >= MAX_THREADS
+                or _abandoned.total() >= MAX_ABANDONED
+                or _abandoned[self._name] >= MAX_ABANDONED_PER_NAME
+            ):
                 raise NoThread
             _running += 1
         context = contextvars.copy_context()
@@ -99,7 +103,7 @@ class _Thread:
             raise NoThread from error
 
     def abandon(self) -> None:
-        """Says that nobody waits any more; a thread that has not ended by now counts as abandoned until it has."""
+        """Stops waiting; a thread that has not ended counts as abandoned until it has."""
         with _lock:
             self._abandoned.set()
             if not self._ended:
@@ -117,7 +121,7 @@ class _Thread:
                 value = None
         except StopIteration as error:  # which no future can carry
             settle, value = self.done.set_exception, RuntimeError(f"raised {error!r}")
-        except BaseException as error:  # noqa: BLE001 - whatever a stranger's function raises is the caller's to judge
+        except BaseException as error:  # noqa: BLE001 - the caller judges what a function raises
             settle, value = self.done.set_exception, error
         with _lock:
             self._ended = True
@@ -127,7 +131,7 @@ class _Thread:
         self._post(settle, value)
 
     def _drain(self, items: Iterator[Any]) -> None:
-        """Hands over each item and waits until it is taken, so that a fast generator cannot flood the loop."""
+        """Passes on each item and waits until it is taken, so that a fast generator cannot flood the loop."""
         for item in items:
             self._item_taken.clear()
             if self._abandoned.is_set() or not self._post(self._take, item):
@@ -141,7 +145,7 @@ class _Thread:
             self._item_taken.set()
 
     def _post(self, callback: Callable[[Any], None], value: Any) -> bool:
-        """Has the loop call back, unless the call is done by then; false when the loop is closed."""
+        """Calls back on the loop, unless the call is done by then; False when the loop is closed."""
         try:
             self._loop.call_soon_threadsafe(self._unless_done, callback, value)
         except RuntimeError:

@@ -2,12 +2,12 @@
 
 BrainError
 ├── SettingsError        a setting is unknown or has a bad value: the start stops
-├── RegistrationError    a specialist cannot be taken in: it is refused, the others serve
+├── RegistrationError    a specialist cannot be registered: it is refused, the others serve
 ├── BadRequest           a client's input, answered before the first byte
 ├── ModelError           the model server could not be reached, failed, or has no room
 │   └── PrefillRefused   it will not continue the assistant's own message
-├── StoreError           what is kept cannot be read or written
-└── Refused              a specialist says no, in words the model may read
+├── StoreError           the store cannot be read or written
+└── Refused              a specialist refuses a call, with a reason for the model
 """
 
 from typing import Literal
@@ -32,7 +32,7 @@ class BadRequest(BrainError):
     """Input that is refused before the first byte of an answer.
 
     Args:
-        message: what is wrong and what to do, for the client's eyes.
+        message: what is wrong and what to do, for the client.
         field: the path of the field, such as ``attachments[0].data``.
         code: the error code of the answer.
         status: the HTTP status of the answer.
@@ -92,11 +92,11 @@ class PrefillRefused(ModelError):
 
 
 class StoreError(BrainError):
-    """What is kept cannot be read or written.
+    """The store cannot be read or written.
 
     Args:
         message: a sentence for clients: no path, nothing the database said.
-        detail: what happened, for the log and for whoever runs the server.
+        detail: what happened, for the log and for the operator.
     """
 
     def __init__(self, message: str, detail: str = "") -> None:
@@ -105,7 +105,7 @@ class StoreError(BrainError):
 
 
 class Refused(BrainError):
-    """Raised by a specialist to say no; the reason is shown to the model as written."""
+    """Raised by a specialist to refuse a call; the model reads the reason as written."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -1,14 +1,14 @@
-"""Text that UTF-8 can carry. Strings of Python and JSON may hold halves of characters, which it cannot."""
+"""Text helpers: surrogates, invisible characters, sizes, and text that grows piece by piece."""
 
 import re
 
 import regex
 
 BLOCK_BYTES = 448
-"""What is kept together of a text that grows: a block of it fits into what Python takes from pools of its own."""
+"""Size of a block of a growing text; Python allocates it from its own pools."""
 
 find_surrogate = re.compile("[\ud800-\udfff]").search
-"""Finds a half of a character, high or low."""
+"""Finds a surrogate, high or low: half of a character."""
 
 _JOINING = "".join(
     rf"\p{{{script}}}"
@@ -23,25 +23,25 @@ _SHAPING = (
     rf"|(?<=[{_PICTURE}\ufe0f\U0001f3fb-\U0001f3ff])\u200d(?={_PICTURE})"
     rf"|(?<={_PICTURE})\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3))"
 )
-"""Characters that join or part what they stand behind, or make a picture of it."""
+"""Characters that join or separate the characters before them, or make a picture of them."""
 _UNSEEN = r"\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}"
 _HIDDEN = regex.compile(rf"{_SHAPING}|[{_UNSEEN}]")
 _PILED = r"[\p{M}\p{GCB=V}\p{GCB=T}]"
-"""Characters that take no room of their own."""
+"""Characters that take no space of their own."""
 _BLANK = regex.compile(rf"{_SHAPING}|(?! )[{_UNSEEN}\p{{Cs}}\p{{Z}}\u2800]|(?<={_PILED}{{3}}){_PILED}")
 
 
 def strip_invisible(text: str) -> str:
-    """The text without characters that nobody sees, or that turn others round; a space for each that parts words."""
+    """Returns the text without invisible characters and reversing characters; a space for each that separates words."""
     if text.isascii() and text.isprintable():
         return text
     return _HIDDEN.sub(lambda hidden: hidden[1] or (" " if hidden[0].isspace() else ""), text)
 
 
 def escape_invisible(text: str) -> str:
-    """The text with the number of each character that nobody sees, that turns others round or looks like a space.
+    """Returns the text with the numbers of characters that are invisible, reverse text or look like a space.
 
-    So have marks, from the fourth on that stand on one character.
+    Of marks on one character, those from the fourth on are shown as numbers, too.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -49,9 +49,9 @@ def escape_invisible(text: str) -> str:
 
 
 def join_surrogates(text: str) -> tuple[str, str]:
-    """The text with pairs of halves joined, and lone ones replaced by U+FFFD.
+    """Returns the text with pairs of surrogates joined and lone ones replaced by U+FFFD.
 
-    A high half at the very end is given apart: its partner may come with the next text.
+    A high surrogate at the very end is returned apart: its partner may come with the next text.
     """
     if text.isascii() or not find_surrogate(text):
         return text, ""
@@ -60,7 +60,7 @@ def join_surrogates(text: str) -> tuple[str, str]:
 
 
 def replace_surrogates(text: str) -> str:
-    """The same for a text that is complete."""
+    """Returns a complete text with pairs of surrogates joined and lone ones replaced by U+FFFD."""
     whole, half = join_surrogates(text)
     return whole + "\ufffd" if half else whole
 
@@ -68,7 +68,7 @@ def replace_surrogates(text: str) -> str:
 class TextBuffer:
     """A text that grows piece by piece, in little more than its length.
 
-    A list of pieces would take ten times that, and one buffer would leave holes behind wherever it outgrew its place.
+    A list of pieces would take ten times that, and one buffer would fragment the heap when it grows.
     """
 
     __slots__ = ("_blocks", "_last")
@@ -98,10 +98,10 @@ BYTES_A_TOKEN = 4
 
 
 def utf8_size(text: str) -> int:
-    """The bytes of a text in UTF-8."""
+    """Returns the size of a text in UTF-8, in bytes."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def estimate_tokens(size_in_bytes: int) -> int:
-    """About how many tokens a text of so many bytes takes, where no server counts them."""
+    """Estimates the tokens of a text of this size, where no server counts them."""
     return -(-size_in_bytes // BYTES_A_TOKEN)
