@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -79,25 +78,29 @@ class Server(uvicorn.Server):
     def on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(5)
 
-    def left(self, seconds: float = 0.3) -> list[str]:
-        """The tasks of turns and requests that still run after so long."""
-        end = time.monotonic() + seconds
-        while (names := self._running()) and time.monotonic() < end:
-            time.sleep(0.01)
-        return names
-
-    def _running(self) -> list[str]:
+    def left(self, seconds: float = 5.0) -> list[str]:
+        """The tasks of turns and requests that have not ended after this time."""
 
         async def names() -> list[str]:
-            tasks = asyncio.all_tasks() - {asyncio.current_task()}
-            found = [getattr(task.get_coro(), "__qualname__", "?") for task in tasks if task is not None]
-            return sorted(name for name in found if not name.endswith(ITS_OWN))
+            found = asyncio.all_tasks() - {asyncio.current_task()}
+            tasks = [one for one in found if one is not None and not _name(one).endswith(ITS_OWN)]
+            if tasks:
+                await asyncio.wait(tasks, timeout=seconds)
+            return sorted(_name(one) for one in tasks if not one.done())
 
-        return self.on_loop(names())
+        return asyncio.run_coroutine_threadsafe(names(), self.loop).result(seconds + 5)
+
+    def release(self, event: asyncio.Event) -> None:
+        """Let a model or a specialist continue that waits for this."""
+        self.loop.call_soon_threadsafe(event.set)
 
     def play(self, *models: "Player") -> None:
         """Lets these models answer, the first by default."""
         self.engine.models = [ModelEntry(model, "the test plays it") for model in models]  # type: ignore[arg-type]
+
+
+def _name(task: "asyncio.Task[Any]") -> str:
+    return getattr(task.get_coro(), "__qualname__", "?")
 
 
 @contextmanager
@@ -153,7 +156,7 @@ class Player:
         self.asked: list[list[Message]] = []
         self.sampled: list[Sampling] = []
         self.open = threading.Event()
-        self.closed: list[float] = []
+        self.closed = threading.Event()
 
     async def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
@@ -173,7 +176,7 @@ class Player:
                     await asyncio.sleep(item)
             yield Finish("stop")
         finally:
-            self.closed.append(time.monotonic())
+            self.closed.set()
 
     async def describe(self, image: bytes, question: str) -> str:
         raise Refused("the model takes no images")
@@ -190,12 +193,11 @@ class Player:
 
 @dataclass(frozen=True)
 class Event:
-    """One event of a native stream, and when it came."""
+    """One event of a native stream."""
 
     name: str
     id: str
     data: dict[str, Any]
-    at: float
 
 
 @dataclass
@@ -204,33 +206,21 @@ class Answer:
 
     status: int
     headers: httpx.Headers
-    began: float
-    chunks: list[tuple[float, bytes]] = field(default_factory=list)
+    chunks: list[bytes] = field(default_factory=list)
 
     @property
     def body(self) -> bytes:
-        return b"".join(data for _, data in self.chunks)
+        return b"".join(self.chunks)
 
     @property
     def events(self) -> list[Event]:
-        found = []
-        text = ""
-        for at, data in self.chunks:
-            text += data.decode()
-            while "\n\n" in text:
-                frame, _, text = text.partition("\n\n")
-                if not frame.startswith(":"):
-                    lines = dict(line.split(": ", 1) for line in frame.split("\n"))
-                    found.append(Event(lines["event"], lines["id"], json.loads(lines["data"]), at - self.began))
-        return found
+        frames = self.body.decode().split("\n\n")[:-1]
+        lines = [dict(line.split(": ", 1) for line in frame.split("\n")) for frame in frames if frame[0] != ":"]
+        return [Event(one["event"], one["id"], json.loads(one["data"])) for one in lines]
 
     @property
     def names(self) -> list[str]:
         return [event.name for event in self.events]
-
-    @property
-    def heartbeats(self) -> list[float]:
-        return [at - self.began for at, data in self.chunks for _ in range(data.count(b": heartbeat\n\n"))]
 
     @property
     def last(self) -> dict[str, Any]:
@@ -242,8 +232,25 @@ class Answer:
         return found
 
 
+def problem(answer: Answer | httpx.Response) -> tuple[int, str, str | None]:
+    """Status, code and field of an error of Brain's own protocol."""
+    if isinstance(answer, Answer):
+        status, error = answer.status, answer.error
+    else:
+        status, error = answer.status_code, answer.json()["error"]
+    assert answer.headers["content-type"] == "application/json"
+    assert set(error) <= {"code", "message", "field"}
+    return status, error["code"], error.get("field")
+
+
+def client_of(server: Server, key: str | None = None, **headers: str) -> httpx.Client:
+    """A client of the server, with a key or without."""
+    sent = headers if key is None else {"authorization": f"Bearer {key}", **headers}
+    return httpx.Client(base_url=server.url, headers=sent, timeout=30, trust_env=False)
+
+
 def post(url: str, **options: Any) -> Answer:
-    """Reads a whole answer to `POST /v1/chat/stream`, noting when each piece came."""
+    """Reads a whole answer to `POST /v1/chat/stream`."""
     with streaming(url, **options) as answer:
         pass
     return answer
@@ -252,16 +259,15 @@ def post(url: str, **options: Any) -> Answer:
 @contextmanager
 def streaming(url: str, until: str | None = None, **options: Any) -> Iterator[Answer]:
     """The answer as far as `until`, an event's name, with the connection open; behind the block it is closed."""
-    began = time.monotonic()
     with (
-        httpx.Client(timeout=20, trust_env=False) as client,
+        httpx.Client(timeout=30, trust_env=False) as client,
         client.stream("POST", f"{url}/v1/chat/stream", **options) as response,
     ):
-        answer = Answer(response.status_code, response.headers, began)
+        answer = Answer(response.status_code, response.headers)
         pieces = response.iter_raw()  # named, so that it is not closed before the block ends
         for data in pieces:
-            answer.chunks.append((time.monotonic(), data))
-            if until is not None and until in data.decode():
+            answer.chunks.append(data)
+            if until is not None and until in answer.body.decode():
                 break
         yield answer
 
@@ -306,9 +312,8 @@ class Process:
     def said(self, text: str, seconds: float = 20) -> str:
         """What standard error holds once this is in it, and its line is complete."""
         assert self.process.stderr is not None
-        end = time.monotonic() + seconds
         while not re.search(rf"{re.escape(text)}.*\n", self.stderr.decode()):
-            ready, _, _ = select.select([self.process.stderr], [], [], max(0.0, end - time.monotonic()))
+            ready, _, _ = select.select([self.process.stderr], [], [], seconds)
             data = os.read(self.process.stderr.fileno(), 65536) if ready else b""
             assert data, f"never said {text!r}: {self.stderr.decode()}"
             self.stderr += data

@@ -1,25 +1,20 @@
-"""The addresses of the AI SDK's chat on a real port: whose turns they are, who decides, what is come back to."""
+"""The routes of the AI SDK on a real port: whose turns they are, who decides, and reconnecting."""
 
 import asyncio
 import json
-import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 import httpx
 import pytest
-from playing import words
+from playing import registry_of, words
 from serving import Player, Server, brain_served
 
-from brain import Registry, specialist
-from brain.runtime.commands import Show
+from brain import specialist
 
 ANN = {"authorization": "Bearer anns"}
 BOB = {"authorization": "Bearer bobs"}
-LONG = 20.0
 WRITES = 'SPECIALIST_REQUEST[writes:{"to":"%s"}]'
 
 written: list[str] = []
@@ -32,19 +27,15 @@ async def writes(to: str) -> str:
     return f"written to {to}"
 
 
-@specialist(timeout=LONG)
-async def waits(seconds: float) -> str:
-    """Takes its time."""
-    await asyncio.sleep(seconds)
-    return "waited"
+@specialist
+async def reads() -> str:
+    """Reads a letter."""
+    return "read"
 
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Server]:
-    registry = Registry()
-    registry.add(writes)
-    registry.add(waits)
-    with brain_served(registry, KEYS="anns:ann,bobs:bob", APPROVAL_SECONDS=1, HEARTBEAT_SECONDS=0.1) as server:
+    with brain_served(registry_of(writes, reads), KEYS="anns:ann,bobs:bob") as server:
         yield server
 
 
@@ -52,7 +43,7 @@ def running() -> Iterator[Server]:
 def server(running: Server) -> Iterator[Server]:
     written.clear()
     yield running
-    assert running.left(3) == []
+    assert running.left() == []
 
 
 def user(text: str = "Hi") -> dict[str, Any]:
@@ -61,7 +52,7 @@ def user(text: str = "Hi") -> dict[str, Any]:
 
 def chat(server: Server, *messages: dict[str, Any], headers: Any = ANN, **more: Any) -> httpx.Response:
     body = {"messages": messages or [user()], "sdk_version": 6, **more}
-    return httpx.post(f"{server.url}/ai-sdk/chat", json=body, headers=headers, trust_env=False, timeout=LONG)
+    return httpx.post(f"{server.url}/ai-sdk/chat", json=body, headers=headers, trust_env=False, timeout=30)
 
 
 @contextmanager
@@ -70,7 +61,7 @@ def begun(server: Server, until: str, **more: Any) -> Iterator[str]:
     body = {"messages": [user()], "sdk_version": 6, **more}
     said = ""
     with (
-        httpx.Client(trust_env=False, timeout=LONG) as client,
+        httpx.Client(trust_env=False, timeout=30) as client,
         client.stream("POST", f"{server.url}/ai-sdk/chat", json=body, headers=ANN) as response,
     ):
         pieces = response.iter_text()
@@ -83,7 +74,7 @@ def begun(server: Server, until: str, **more: Any) -> Iterator[str]:
 
 def again(server: Server, chat_id: str, headers: Any = ANN) -> httpx.Response:
     url = f"{server.url}/ai-sdk/chat/{chat_id}/stream"
-    return httpx.get(url, headers=headers, trust_env=False, timeout=LONG)
+    return httpx.get(url, headers=headers, trust_env=False, timeout=30)
 
 
 def parts(response: httpx.Response) -> list[dict[str, Any]]:
@@ -134,40 +125,29 @@ def test_the_head_of_the_stream(server: Server) -> None:
     assert text_of(answer) == "Hello."
 
 
-def test_heartbeats_are_comments(server: Server) -> None:
-    server.play(Player(["One ", 0.35, "two."]))
-    assert ": heartbeat\n\n" in chat(server).text
-
-
-def test_refusals_are_plain_text(server: Server) -> None:
-    for answer, status, text in (
-        (chat(server, headers=None), 401, "Send your key: Authorization: Bearer KEY."),
-        (again(server, "x", headers=None), 401, "Send your key: Authorization: Bearer KEY."),
-        (chat(server, model="gpt"), 400, "model must be one of: builtin, player."),
-        (
-            httpx.post(f"{server.url}/ai-sdk/chat", content="{}", headers=ANN, trust_env=False),
-            415,
-            "Send application/json (curl: -H 'content-type: application/json').",
-        ),
+def test_errors_are_plain_text(server: Server) -> None:
+    for answer, status in (
+        (chat(server, headers=None), 401),
+        (again(server, "x", headers=None), 401),
+        (chat(server, model="gpt"), 400),
+        (httpx.post(f"{server.url}/ai-sdk/chat", content="{}", headers=ANN, trust_env=False), 415),
     ):
-        assert (answer.status_code, answer.text) == (status, text)
-        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "text/plain; charset=utf-8")
 
 
 def test_the_turn_is_filed_under_the_id_of_the_chat(server: Server) -> None:
     server.play(Player(["Hello."]))
     start = parts(chat(server, id="filed"))[0]
-    run = server.on_loop(server.engine.turns.find(start["messageMetadata"]["turn_id"], "ann"))
-    assert run is not None
-    report = server.on_loop(run.control(Show()))
-    assert (report.conversation_id, report.wire, report.message_id) == ("filed", "ai_sdk", start["messageId"])
+    report = httpx.get(f"{server.url}/v1/turns/{start['messageMetadata']['turn_id']}", headers=ANN, trust_env=False)
+    found = {name: report.json()[name] for name in ("conversation_id", "wire", "message_id")}
+    assert found == {"conversation_id": "filed", "wire": "ai_sdk", "message_id": start["messageId"]}
     kept = server.on_loop(server.engine.store.conversation("ann", "filed"))
     assert kept is not None
     assert [(exchange.answer, exchange.outcome) for exchange in kept.exchanges] == [("Hello.", "complete")]
 
 
 def test_one_turn_at_a_time_in_a_chat(server: Server) -> None:
-    server.play(Player(["One ", LONG]))
+    server.play(Player(["One ", asyncio.Event()]))
     with begun(server, "One", id="busy"):
         assert chat(server, id="busy").status_code == 409
     server.play(Player(["Two."]))
@@ -181,29 +161,18 @@ def test_only_who_was_asked_decides(server: Server) -> None:
     server.play(Player([WRITES % "Ann"], ["Done."]))
     [approval_id] = asked(chat(server, id="whose"))
     turn_id, _, call_id = approval_id.partition(".")
-    gone = (410, "Nothing waits for this approval any more; send the message again.")
     for answer in (
         chat(server, answered(approval_id), headers=BOB),
         chat(server, answered(approval_id), headers=BOB, id="whose"),
         chat(server, answered(approval_id), id="another"),
         chat(server, answered("t0123456789abcdef.c1"), id="whose"),
     ):
-        assert (answer.status_code, answer.text) == gone
-    unasked = chat(server, answered(approval_id, f"{turn_id}.c9"), id="whose")
-    assert (unasked.status_code, unasked.text) == (404, "This turn asked for no approval of this call.")
+        assert answer.status_code == 410
+    assert chat(server, answered(approval_id, f"{turn_id}.c9"), id="whose").status_code == 404
     assert written == []
     assert text_of(chat(server, answered(approval_id), id="whose")) == "Done."
     assert written == ["Ann"]
     assert call_id == "c1"
-
-
-def test_a_call_that_asked_nobody_cannot_be_approved(server: Server) -> None:
-    server.play(Player([(WRITES % "Ann") + 'SPECIALIST_REQUEST[waits:{"seconds":0}]'], ["Done."]))
-    [approval_id] = asked(chat(server))
-    other = approval_id.partition(".")[0] + (".c1" if approval_id.endswith(".c2") else ".c2")
-    assert chat(server, answered(other)).status_code == 404
-    assert text_of(chat(server, answered(approval_id, approved=False))) == "Done."
-    assert written == []
 
 
 def test_the_same_decision_again_tells_the_same_rest_and_runs_nothing_twice(server: Server) -> None:
@@ -220,10 +189,10 @@ def test_the_same_decision_again_tells_the_same_rest_and_runs_nothing_twice(serv
 
 
 def test_calls_that_run_beside_are_waited_for(server: Server) -> None:
-    both = 'SPECIALIST_REQUEST[waits:{"seconds":0.3}]' + WRITES % "Ann"
+    both = "SPECIALIST_REQUEST[reads]" + WRITES % "Ann"
     server.play(Player([both + WRITES % "Bob"], ["Done."]))
     first = chat(server)
-    assert outputs(first) == ["waited"]
+    assert outputs(first) == ["read"]
     assert parts(first)[-1] == {"type": "finish", "finishReason": "tool-calls"}
     ann, bob = asked(first)
     second = chat(server, answered(ann))
@@ -243,71 +212,61 @@ def test_what_is_decided_elsewhere_is_told_to_who_asks(server: Server) -> None:
     assert outputs(chat(server, answered(approval_id))) == ["written to Ann"]
 
 
-def test_an_approval_that_comes_too_late_is_told_what_came_of_it(server: Server) -> None:
-    server.play(Player([WRITES % "Ann"], ["Then not."]))
-    [approval_id] = asked(chat(server))
-    time.sleep(1.3)
-    late = chat(server, answered(approval_id))
+def test_an_expired_approval_tells_its_outcome() -> None:
+    with brain_served(registry_of(writes), KEYS="anns:ann", APPROVAL_SECONDS=0.01) as server:
+        server.play(Player([WRITES % "Ann"], ["Then not."]))
+        [approval_id] = asked(chat(server))
+        url = f"{server.url}/v1/turns/{approval_id.partition('.')[0]}/events"
+        assert "event: done" in httpx.get(url, headers=ANN, trust_env=False).text
+        late = chat(server, answered(approval_id))
     assert "tool-output-denied" in types(late)
     assert text_of(late) == "Then not."
-    assert written == []
 
 
-def test_who_does_not_say_its_version_is_asked_as_the_oldest(server: Server) -> None:
-    server.play(Player([WRITES % "Ann"], ["Then not."]))
-    answer = chat(server, sdk_version=None)
+def test_a_client_without_a_version_counts_as_the_oldest() -> None:
+    with brain_served(registry_of(writes), KEYS="anns:ann", APPROVAL_SECONDS=0.01) as server:
+        server.play(Player([WRITES % "Ann"], ["Then not."]))
+        answer = chat(server, sdk_version=None)
     states = [part["data"]["state"] for part in parts(answer) if part["type"] == "data-approval"]
     assert states == ["asked", "declined"]
     assert text_of(answer) == "Then not."
 
 
-# Coming back
+# Reconnecting
 
 
-def test_a_resumable_turn_goes_on_without_a_reader(server: Server) -> None:
-    server.play(player := Player(["One ", 0.3, "two."]))
-    with begun(server, "One", id="resumed", resumable=True) as said:
+def test_a_resumable_turn_continues_without_a_reader(server: Server) -> None:
+    gate = asyncio.Event()
+    server.play(player := Player(["One ", gate, "two."]))
+    with begun(server, "One", id="resumed", resumable=True) as seen:
         pass
-    assert player.closed == []
+    assert not player.closed.is_set()
+    looked = httpx.head(f"{server.url}/ai-sdk/chat/resumed/stream", headers=ANN, trust_env=False)
+    assert (looked.status_code, looked.headers["allow"]) == (405, "GET"), "it would count as a reader"
+    server.release(gate)
     whole = again(server, "resumed")
-    assert whole.text.startswith(said)
+    assert whole.text.startswith(seen)
     assert text_of(whole) == "One two."
     assert again(server, "resumed").status_code == 204
 
 
-def test_several_read_one_turn(server: Server) -> None:
-    go = asyncio.Event()
-    server.play(Player(["One ", go, "two."]))
-
-    async def all_read() -> None:
-        (run,) = server.engine.turns.running
-        while run.readers < 6:  # noqa: ASYNC110 - readers come without an event
-            await asyncio.sleep(0)
-        go.set()
-
-    with begun(server, "One", id="many", resumable=True), ThreadPoolExecutor(5) as pool:
-        answers = [pool.submit(again, server, "many") for _ in range(5)]
-        asyncio.run_coroutine_threadsafe(all_read(), server.loop).result(30)
-        assert [text_of(answer.result()) for answer in answers] == ["One two."] * 5
-
-
-def test_a_turn_that_waits_for_a_person_is_come_back_to(server: Server) -> None:
+def test_a_turn_that_waits_for_a_person_is_read_again(server: Server) -> None:
     server.play(Player(["I write. ", WRITES % "Ann"], ["Done."]))
-    first = chat(server, id="page", resumable=True)
+    first = chat(server, id="page", resumable=True, sdk_version=7)
     reloaded = again(server, "page")
     assert reloaded.text == first.text
     assert text_of(chat(server, answered(*asked(reloaded)), id="page")) == "Done."
 
 
-def test_what_was_decided_meanwhile_does_not_end_the_stream(server: Server) -> None:
-    server.play(Player([WRITES % "Ann"], ["Do", 0.3, "ne."]))
+def test_a_turn_whose_call_was_decided_meanwhile_is_read_to_its_end(server: Server) -> None:
+    gate = asyncio.Event()
+    server.play(Player([WRITES % "Ann"], ["Do", gate, "ne."]))
     [approval_id] = asked(chat(server, id="meanwhile", resumable=True, sdk_version=7))
-    deciding = threading.Thread(target=chat, args=(server, answered(approval_id)), kwargs={"id": "meanwhile"})
-    deciding.start()
-    while not written:
-        time.sleep(0.01)
+    turn_id, _, call_id = approval_id.partition(".")
+    url = f"{server.url}/v1/turns/{turn_id}/approvals/{call_id}"
+    assert httpx.post(url, json={"approve": True}, headers=ANN, trust_env=False).is_success
+    server.release(gate)
     whole = again(server, "meanwhile")
-    deciding.join()
     assert types(whole) == [
         "start", "start-step", "tool-input-available", "tool-approval-request", "tool-approval-response",
         "tool-output-available", "finish-step", "start-step", "message-metadata", "finish-step", "finish",
@@ -316,43 +275,30 @@ def test_what_was_decided_meanwhile_does_not_end_the_stream(server: Server) -> N
 
 
 @pytest.mark.parametrize("resumable", [True, False])
-def test_there_is_nothing_to_come_back_to(server: Server, resumable: bool) -> None:
-    server.play(Player(["One ", 0.2, "two."]))
+def test_there_is_nothing_to_reconnect_to(server: Server, resumable: bool) -> None:
+    gate = asyncio.Event()
+    server.play(Player(["One ", gate, "two."]))
     with begun(server, "One", id="other", resumable=resumable):
-        assert again(server, "nothing").status_code == 204
-        assert again(server, "other", headers=BOB).status_code == 204
-        if not resumable:
-            gone = again(server, "other")
-            assert (gone.status_code, gone.content) == (204, b"")
-            assert gone.headers["cache-control"] == "no-store"
-
-
-def test_who_only_looks_for_a_stream_has_not_read_it(server: Server) -> None:
-    server.play(Player(["One ", 0.2, "two."]))
-    with begun(server, "One", id="looked-for", resumable=True):
-        pass
-    looked = httpx.head(f"{server.url}/ai-sdk/chat/looked-for/stream", headers=ANN, trust_env=False)
-    assert (looked.status_code, looked.headers["allow"]) == (405, "GET")
-    assert text_of(again(server, "looked-for")) == "One two."
-
-
-def test_a_turn_of_another_protocol_is_not_come_back_to(server: Server) -> None:
-    server.play(Player(["One ", 0.3, "two."]))
-    url = f"{server.url}/v1/turns"
+        nothing = [again(server, "nothing"), again(server, "other", headers=BOB)]
+        nothing += [] if resumable else [again(server, "other")]
+        for answer in nothing:
+            assert (answer.status_code, answer.content, answer.headers["cache-control"]) == (204, b"", "no-store")
+        server.release(gate)
     body = {"message": "Hi", "conversation_id": "native"}
-    assert httpx.post(url, json=body, headers=ANN, trust_env=False).status_code == 201
-    assert again(server, "native").status_code == 204
+    assert httpx.post(f"{server.url}/v1/turns", json=body, headers=ANN, trust_env=False).status_code == 201
+    assert again(server, "native").status_code == 204, "a turn of another protocol"
 
 
-def test_a_turn_that_told_more_than_is_kept_is_not_come_back_to(
+def test_a_turn_longer_than_the_replay_buffer_is_not_read_again(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 20_000)
-    server.play(Player([0.1, *[f"{word} " * 5 for word in words(1_000)]]))
-    with begun(server, "worda", id="long", resumable=True):
-        pass
-    while server.engine.turns.running:
-        time.sleep(0.01)
+    gate = asyncio.Event()
+    server.play(Player(["One ", gate, *[f"{word} " * 5 for word in words(1_000)]]))
+    with begun(server, "One", id="long", resumable=True):
+        (run,) = server.engine.turns.running
+    server.release(gate)
+    server.on_loop(run.wait_ended())
     assert again(server, "long").status_code == 204
 
 

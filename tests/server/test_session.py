@@ -2,17 +2,13 @@
 
 import re
 import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from types import FrameType
-from typing import Any
 
 import httpx
 import pytest
 from playwright.sync_api import Page, sync_playwright
-from serving import Player, Process, Server, brain_served, served, settings
+from serving import Player, Process, Server, brain_served, problem, served, settings
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -42,39 +38,6 @@ def token_of(key: str, user: str = "ann") -> str:
     assert opened is not None
     assert opened[0] == user
     return opened[1]
-
-
-def test_a_token_is_its_end_the_id_of_its_key_and_a_seal() -> None:
-    assert token_of("first-key") == "1802592000.2yTd451pEGezMopI.Jte0zsiCdj-yLRIzCRiSwOUY8ZUu-GNXwCEm6tHnT4o"
-
-
-def calls_of(work: Callable[[], object]) -> int:
-    """How many functions are called, in Python and in C."""
-    count = 0
-
-    def note(frame: FrameType, event: str, arg: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
-def test_a_request_costs_the_same_however_many_keys_there_are() -> None:
-    costs = set()
-    for count in (1, 2_000):
-        keyring = KeyStore([(f"key-{n}", f"user-{n}") for n in range(count)])
-        opened = keyring.open_session(b"key-0", NOW)
-        assert opened is not None
-        session = parse_token(opened[1], NOW)
-        assert session is not None
-        assert (keyring.verify(session), keyring.find_user(b"key-0")) == ("user-0", "user-0")
-        costs.add((calls_of(partial(keyring.verify, session)), calls_of(partial(keyring.find_user, b"key-0"))))
-    assert len(costs) == 1
 
 
 def test_a_session_is_its_keys_users_in_every_process_that_has_the_key() -> None:
@@ -138,13 +101,8 @@ def client(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def refused(answer: httpx.Response) -> tuple[int, str, str | None]:
-    error = answer.json()["error"]
-    return answer.status_code, error["code"], error.get("field")
-
-
 def test_a_key_is_given_once_and_the_cookie_does_the_rest(client: httpx.Client) -> None:
-    assert refused(client.get("/v1/session")) == (401, "unauthorized", "authorization")
+    assert problem(client.get("/v1/session")) == (401, "unauthorized", "authorization")
     signed_in = client.post("/v1/session", json={"key": "anns-key"})
     assert (signed_in.status_code, signed_in.json()) == (200, {"user": "ann"})
     assert "anns-key" not in signed_in.headers["set-cookie"]
@@ -236,24 +194,6 @@ def test_cookies_of_others_stand_beside_it(server: Server, client: httpx.Client)
 
 
 @pytest.mark.parametrize(
-    "headers",
-    [
-        {"origin": "https://evil.example"},
-        {"origin": "null"},
-        {"sec-fetch-site": "cross-site"},
-        {"sec-fetch-site": "same-site"},
-        {"referer": "https://evil.example/"},
-    ],
-)
-@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-def test_the_cookie_is_worth_nothing_from_elsewhere(client: httpx.Client, method: str, headers: dict[str, str]) -> None:
-    client.headers["cookie"] = cookie(client)
-    for path in ("/v1/session", "/v1/chat/stream", "/v1/specialists"):
-        answer = client.request(method, path, headers=headers)
-        assert refused(answer) == (403, "forbidden_origin", "origin")
-
-
-@pytest.mark.parametrize(
     ("body", "kind", "expected"),
     [
         (b'{"key": "anns-key"}', "text/plain", (415, "unsupported_media_type", "content-type")),
@@ -274,19 +214,13 @@ def test_the_cookie_is_worth_nothing_from_elsewhere(client: httpx.Client, method
         (b'{"key": "' + b"a" * 16384 + b'"}', "application/json", (413, "too_large", None)),
     ],
 )
-def test_sign_ins_that_are_refused(
+def test_sign_ins_that_are_problem(
     client: httpx.Client, body: bytes, kind: str, expected: tuple[int, str, str | None]
 ) -> None:
     answer = client.post("/v1/session", content=body, headers={"content-type": kind})
-    assert refused(answer) == expected
+    assert problem(answer) == expected
     assert "set-cookie" not in answer.headers
     assert "anns-key" not in answer.text.casefold()
-
-
-def test_other_methods(client: httpx.Client) -> None:
-    answer = client.put("/v1/session", headers={"authorization": "Bearer anns-key"})
-    assert refused(answer) == (405, "method_not_allowed", None)
-    assert sorted(answer.headers["allow"].split(", ")) == ["DELETE", "GET", "HEAD", "POST"]
 
 
 def test_a_session_that_ended_is_no_wrong_key_and_a_forged_one_is() -> None:
