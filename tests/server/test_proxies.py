@@ -5,7 +5,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -58,9 +57,7 @@ def test_a_user_comes_to_the_same_server_and_nothing_is_held_back(tmp_path: Path
         answer = post(url, json={"message": "hi", "model": slow}, headers=as_browser)
     assert [len(found) for found in seen] == [1] * 25
     assert set().union(*seen) == {str(server.process.pid) for server in servers}
-    tokens = [event.at for event in answer.events if event.name == "token"]
-    assert len(tokens) == 3
-    assert tokens[-1] - tokens[0] > 0.15
+    assert sum(b"event: token" in chunk for chunk in answer.chunks) == 3, "each token arrives on its own"
 
 
 def test_by_https_and_below_a_path(tmp_path: Path) -> None:
@@ -129,10 +126,8 @@ def proxied(folder: Path, block: str, written: Mapping[str, str], *, listens: st
     (folder / "nginx.conf").write_text(around, "utf-8")
     proxy = subprocess.Popen([str(NGINX), "-c", folder / "nginx.conf", "-e", "stderr"])
     try:
-        end = time.monotonic() + 10
         while not _is_there(place):
-            assert time.monotonic() < end
-            time.sleep(0.02)
+            assert proxy.poll() is None
         yield place
     finally:
         proxy.terminate()

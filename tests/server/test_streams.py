@@ -187,8 +187,9 @@ def test_a_text_arrives_as_the_model_wrote_it(brain: Server) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/chat/stream", "/v1/chat/completions"])
 def test_heartbeats_are_comments_between_frames(path: str) -> None:
-    body = {"message": "Hi"} if path == "/v1/chat/stream" else {"messages": [{"role": "user", "content": "Hi"}]}
-    body |= {} if path == "/v1/chat/stream" else {"model": "brain", "stream": True}
+    body: dict[str, Any] = {"message": "Hi"}
+    if path == "/v1/chat/completions":
+        body = {"model": "brain", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
     with brain_served(HEARTBEAT_SECONDS=0.1) as brain, client_of(brain) as client:
         gate = asyncio.Event()
         brain.play(Player(["a", gate, "b"]))

@@ -8,7 +8,6 @@ import base64
 import inspect
 import json
 import logging
-import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -103,23 +102,25 @@ class Asker:
         return turn
 
     def waiting(self, message: str, calls: str, **more: Any) -> tuple[str, str]:
-        """A turn that waits for an approval: its id, and that of the call."""
-        turn_id = self.begun(message, calls, **more)["turn_id"]
-        while (report := self.ask("GET", f"/v1/turns/{turn_id}").json())["state"] == "running":
-            time.sleep(0.01)
-        (call_id,) = (call["call_id"] for call in report["calls"] if call["approval"] == "asked")
-        return turn_id, call_id
+        """A turn that waits for an approval: its ID, and that of the call."""
+        turn = self.begun(message, calls, **more)
+        return turn["turn_id"], next(self._approvals(turn))
 
     def told(self, message: str, calls: str = "", **more: Any) -> str:
-        """All that a turn tells; what it wants to have approved is."""
+        """All events of a turn, whose calls are approved."""
         turn = self.begun(message, calls, **more)
-        place = f"/v1/turns/{turn['turn_id']}"
-        while (report := self.ask("GET", place).json())["state"] in ("running", "waiting"):
-            for call in report["calls"]:
-                if call["approval"] == "asked":
-                    self.ask("POST", f"{place}/approvals/{call['call_id']}", json={"approve": True})
-            time.sleep(0.01)
+        for call_id in self._approvals(turn):
+            self.ask("POST", f"/v1/turns/{turn['turn_id']}/approvals/{call_id}", json={"approve": True})
         return self.ask("GET", turn["events"]).text
+
+    def _approvals(self, turn: Mapping[str, str]) -> Iterator[str]:
+        """The calls of a turn that wait for an approval, as they come."""
+        with self.client.stream("GET", turn["events"]) as response:
+            name = ""
+            for line in response.iter_lines():
+                if line.startswith("data: ") and name == "event: approval_required":
+                    yield json.loads(line[6:])["call_id"]
+                name = line if line.startswith("event: ") else ""
 
 
 @dataclass(frozen=True)
