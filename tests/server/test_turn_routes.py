@@ -321,28 +321,6 @@ def test_a_client_that_is_cut_off_again_and_again_misses_nothing(
     assert len(player.asked) == 2
 
 
-def test_an_ended_turn_is_dropped_after_a_while(
-    server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.play(player := Player(["a"]))
-    turn_id, url = start(client, request_id="kept")
-    told = events(client, url)
-    assert start(client, request_id="kept") == (turn_id, url)
-    monkeypatch.setattr("brain.runtime.runs.KEPT_SECONDS", -1.0)
-
-    async def sweep() -> None:
-        server.engine.turns._sweep()
-
-    server.on_loop(sweep())
-    last = {"last-event-id": told[-1].last_event_id}
-    assert problem(client.get(f"{url}/events")) == (410, "gone", None)
-    assert problem(client.get(f"{url}/events", headers=last)) == (410, "gone", None)
-    assert problem(client.get("/v1/chat/stream?message=hi", headers=last)) == (410, "gone", "last-event-id")
-    assert problem(client.get(url)) == (404, "not_found", None)
-    assert len(player.asked) == 1
-    assert start(client, request_id="kept")[0] != turn_id
-
-
 def test_the_beginning_of_a_very_long_turn_is_gone(
     server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
