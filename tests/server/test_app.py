@@ -174,7 +174,7 @@ def test_a_conversation_continues_with_its_files(server: Server) -> None:
 
 
 def test_a_full_conversation_continues_without_files(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
-    monkeypatch.setattr("brain.store.quota.CONVERSATION_BYTES_MOST", MIB)
+    monkeypatch.setattr("brain.store.users.CONVERSATION_BYTES_MOST", MIB)
     sent = {"message": "m", "conversation_id": "full", "attachments": [{"name": "a.txt", "text": "a" * 600_000}]}
     assert post(server.url, json=sent).status == 200
     assert problem(post(server.url, json=sent)) == (413, "too_large", "attachments")
