@@ -447,9 +447,7 @@ def test_on_a_full_disk_turns_stream_to_their_end_and_the_server_is_not_ready(tm
         assert client.post("/v1/turns", json={"message": "x" * 100_000}).status_code == 503
         assert client.get("/readyz").status_code == 503
         server.release(release)
-        events = client.get(f"/v1/turns/{turn}/events").text
-        assert '"code":"unkept"' in events
-        assert "event: done" in events
+        assert "event: done" in client.get(f"/v1/turns/{turn}/events").text
         limit(1_000_000)
         assert client.get("/readyz").status_code == 200
 
