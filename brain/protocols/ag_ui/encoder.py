@@ -103,9 +103,11 @@ class Encoder:
 
     def _encode(self, event: Event) -> bytes:
         self._number += 1
-        if type(event) is Token:
-            return self._encode_text(event.text, _TEXT_CONTENT, _TEXT_START, _TEXT_END)
+        if type(event) is Token and self._content_head.startswith(_TEXT_CONTENT):
+            return b"%b%b}\n\n" % (self._content_head, encode(event.text))
         match event:
+            case Token():
+                return self._encode_text(event.text, _TEXT_CONTENT, _TEXT_START, _TEXT_END)
             case Thinking():
                 return self._encode_text(event.text, _REASONING_CONTENT, _REASONING_START, _REASONING_END)
             case SpecialistStart():

@@ -103,9 +103,11 @@ class Encoder:
         self._prefix = _frame(type="start")
 
     def _encode(self, event: Event) -> bytes:
-        if type(event) is Token:
-            return self._encode_text("text", event.text)
+        if type(event) is Token and self._part_kind == "text":
+            return b"%b%b}\n\n" % (self._delta_head, encode(event.text))
         match event:
+            case Token():
+                return self._encode_text("text", event.text)
             case Thinking():
                 return self._encode_text("reasoning", event.text)
             case SpecialistStart():

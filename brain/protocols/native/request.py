@@ -225,6 +225,6 @@ def parse_event_id(event_id: str) -> tuple[str, int]:
     """
     found = _EVENT_ID.fullmatch(event_id)
     if found is None:
-        message = "Last-Event-ID is the id of no event that is kept; ask again without it."
+        message = "Last-Event-ID names no event that is available; send the request again without it."
         raise BadRequest(message, "last-event-id", code="gone", status=410)
     return found["turn"], int(found["number"])
