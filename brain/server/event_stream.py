@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 import anyio
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import SendTimeoutError
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from brain.events import Error, Event, Notice, TurnStart
 from brain.protocols.native import HEARTBEAT
@@ -95,6 +96,7 @@ class Reader:
         # the numbers of the last events that this stream has, that it gave to the server, and that the server has sent
         self._last, self._given, self._sent = run.log.last, after, after
         self._is_lost = False
+        self.is_interrupted = False
         self._waiter: asyncio.Future[None] | None = None
         self._unsubscribe = run.join(self._notify)
 
@@ -140,6 +142,8 @@ class Reader:
         while not self._pending:
             if self.is_over:
                 raise StopAsyncIteration
+            if self.is_interrupted:
+                return b""
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
@@ -156,6 +160,19 @@ class Reader:
             self._given = self._last
         self.sent_at = self._loop.time()
         return data
+
+    def interrupt(self) -> None:
+        """Let the iterator return nothing, instead of waiting, until `is_interrupted` is set back."""
+        self.is_interrupted = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def put_back(self, data: bytes) -> None:
+        """Return data that could not be sent."""
+        if data:
+            self._pending.insert(0, data)
+            self._pending_bytes += len(data)
+            self._given = self._sent
 
     def close(self) -> None:
         """Leave the run."""
@@ -193,36 +210,82 @@ class EventStreamResponse:
         """Send the stream until the run, or its client, ends."""
         self._count_streams(1)
         try:
-            response = await self._response(receive)
-            if response is not None:
-                self._reader.write = scope.get("extensions", {}).get(WRITE_EXTENSION)
-                await response(scope, receive, send)
+            if self._refusal is not None and not await self._send_refusal(self._refusal, scope, receive, send):
+                return
+            self._reader.write = scope.get("extensions", {}).get(WRITE_EXTENSION)
+            if self._reader.write is None:
+                await self._response()(scope, receive, send)
+            elif not await self._send_directly(self._reader.write, receive, send):
+
+                async def send_rest(message: Message) -> None:
+                    if message["type"] != "http.response.start":
+                        await send(message)
+
+                await self._response()(scope, receive, send_rest)
         except* SendTimeoutError:  # while sending an event, a heartbeat, or both
             log.info("a client reads nothing of its stream; it is disconnected")
         finally:
             self._count_streams(-1)
             self._reader.close()
 
-    async def _response(self, receive: Receive) -> Response | None:
-        """The stream, or the error; None for a client that left meanwhile."""
+    async def _send_refusal(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Wait until the model answers, or send the error of the turn; whether the stream is to be sent."""
+        opened = self._reader.opened
+        leaving = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
+        waiting: set[asyncio.Future[Any]] = {opened, leaving}
+        try:
+            await asyncio.wait(waiting, timeout=self._heartbeat, return_when="FIRST_COMPLETED")
+            if leaving.done():
+                return False
+        finally:
+            leaving.cancel()
+        await asyncio.wait({leaving})
+        if not opened.done() or (error := opened.result()) is None:
+            return True
+        status, body = refusal(error)
+        await Response(body, status, {**_HEADERS, "Content-Type": "application/json"})(scope, receive, send)
+        return False
+
+    async def _send_directly(self, write: Callable[[bytes], bool], receive: Receive, send: Send) -> bool:
+        """Send a short stream, as long as its client takes everything at once.
+
+        The tasks of `EventSourceResponse` cost a fifth of a short turn. Heartbeats and slow clients need them.
+
+        Returns:
+            Whether the response is complete, or its client has left; else `_response` is to send the rest.
+        """
         reader = self._reader
-        if self._refusal is not None:
-            leaving = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
-            waiting: set[asyncio.Future[Any]] = {reader.opened, leaving}
-            try:
-                await asyncio.wait(waiting, timeout=self._heartbeat, return_when="FIRST_COMPLETED")
+        await send({"type": "http.response.start", "status": 200, "headers": self._raw_headers()})
+        leaving = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
+        leaving.add_done_callback(lambda _: reader.interrupt())
+        timer = asyncio.get_running_loop().call_later(self._heartbeat / CHECKS_PER_HEARTBEAT, reader.interrupt)
+        try:
+            async for data in reader:
                 if leaving.done():
-                    return None
-            finally:
-                leaving.cancel()
-            await asyncio.wait({leaving})
-            if reader.opened.done() and (error := reader.opened.result()) is not None:
-                status, body = self._refusal(error)
-                return Response(body, status, {**_HEADERS, "Content-Type": "application/json"})
-        encoder = reader.encoder
+                    return True
+                if reader.is_interrupted or not write(data):
+                    reader.put_back(data)
+                    break
+            else:
+                if write(b""):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    return True
+        finally:
+            timer.cancel()
+            leaving.cancel()
+        await asyncio.wait({leaving})
+        reader.is_interrupted = False
+        return not leaving.cancelled()
+
+    def _raw_headers(self) -> list[tuple[bytes, bytes]]:
+        encoder = self._reader.encoder
+        if encoder is None:
+            return _raw_headers(None)
+        return [*_raw_headers(encoder.content_type), *encoder.headers]
+
+    def _response(self) -> EventSourceResponse:
         response = EventSourceResponse(
-            reader,
-            headers=_HEADERS,
+            self._reader,
             ping=self._heartbeat / CHECKS_PER_HEARTBEAT,
             ping_message_factory=self._heartbeat_if_silent,  # type: ignore[arg-type]  # bytes are sent as they are
             sep="\n",
@@ -230,9 +293,7 @@ class EventStreamResponse:
             shutdown_grace_period=SHUTDOWN_SECONDS,
             send_timeout=self._heartbeat * UNREAD_HEARTBEATS,
         )
-        if encoder is not None:
-            response.headers["content-type"] = encoder.content_type.decode()
-            response.raw_headers += encoder.headers
+        response.raw_headers = self._raw_headers()
         return response
 
     def _heartbeat_if_silent(self) -> bytes:
@@ -241,6 +302,15 @@ class EventStreamResponse:
             return b""
         self._reader.sent_at = self._reader._loop.time()
         return HEARTBEAT if self._reader.encoder is None else self._reader.encoder.heartbeat
+
+
+@cache
+def _raw_headers(content_type: bytes | None) -> list[tuple[bytes, bytes]]:
+    """The headers of a stream: those of `EventSourceResponse`, and ours."""
+    response = EventSourceResponse(iter(()), headers=_HEADERS)
+    if content_type is not None:
+        response.headers["content-type"] = content_type.decode()
+    return response.raw_headers
 
 
 async def wait_for_disconnect(receive: Receive) -> None:
