@@ -79,7 +79,7 @@ def mount(
 
 
 def _routes() -> list[Route]:
-    gzip = Middleware(page.Smaller, compresslevel=5)
+    gzip = Middleware(page.PageCompression, compresslevel=5)
     return [
         Route("/", page.index),
         Route("/page/start", page.start, middleware=[gzip]),

@@ -70,7 +70,7 @@ def test_facts_are_searched_edited_and_deleted(chat: Chat, server: PageServer) -
     expect(item).to_contain_text(f"Before: “{FACT}”, until")
     item.get_by_role("button", name="Delete", exact=True).click()
     question = chat.dialog("Delete this fact?")
-    expect(question).to_contain_text("“I drink no tea” will not be used in answers any more.")
+    expect(question).to_contain_text("Answers will no longer use “I drink no tea”.")
     question.get_by_role("button", name="Cancel", exact=True).click()
     item.get_by_role("button", name="Delete", exact=True).click()
     question.get_by_role("button", name="Delete", exact=True).click()

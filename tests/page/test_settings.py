@@ -166,7 +166,7 @@ def test_a_demo_model_says_that_it_is_one(chat: Chat, server: PageServer) -> Non
     server.model.is_demo = True
     chat.reload()
     expect(chat.page.get_by_role("main")).to_contain_text("No language model is connected")
-    expect(server.answer(chat, "hello", "Hello.")).to_contain_text("(stand-in)")
+    expect(server.answer(chat, "hello", "Hello.")).to_contain_text("(demo model)")
 
 
 def test_specialists_are_listed_and_switched_off(chat: Chat, server: PageServer) -> None:

@@ -221,7 +221,7 @@ def test_a_refused_message_says_why_and_returns_to_the_box(chat: Chat, server: P
     record = server.begin_elsewhere(Exchange(""))
     chat.box.fill("again")
     chat.box.press("Enter")
-    expect(chat.log).to_contain_text("An answer is already being written here")
+    expect(chat.log).to_contain_text("Brain is already writing an answer here")
     expect(chat.box).to_have_value("again")
     server.brain.on_loop(server.store.drop(record))
     error = {"code": "bad_request", "message": f"No such model {HOSTILE}", "field": "model"}
@@ -247,7 +247,7 @@ def test_the_second_person_to_ask_waits_for_the_first_answer(chat: Chat, server:
     expect(other.button("Stop")).to_be_visible()
     chat.box.fill("three")
     chat.box.press("Enter")
-    expect(chat.log).to_contain_text("An answer is already being written here")
+    expect(chat.log).to_contain_text("Brain is already writing an answer here")
     expect(chat.question).to_contain_text("two")
     expect(chat.box).to_have_value("three")
     server.model.write("second")
@@ -255,7 +255,7 @@ def test_the_second_person_to_ask_waits_for_the_first_answer(chat: Chat, server:
     for tab in (chat, other):
         tab.wait_until_idle()
         expect(tab.answer).to_contain_text("second")
-    expect(chat.log).not_to_contain_text("An answer is already being written here")
+    expect(chat.log).not_to_contain_text("Brain is already writing an answer here")
 
 
 # what Brain says beside an answer

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 
 from brain import Registry, mount, specialist
 from brain.server import static_files
-from brain.server.routes.page import LASTING
+from brain.server.routes.page import CACHE_FOREVER
 
 PAGE = files("brain").joinpath("page")
 BEHIND_THE_DOOR = {"authorization": "Bearer anns-key"}
@@ -55,13 +55,13 @@ def test_the_page_is_there_without_a_key_and_may_load_nothing_else(client: httpx
 def test_all_that_the_page_names_is_there(client: httpx.Client) -> None:
     named = re.findall(r'(?:src|href)="([^"#]+)"', client.get("/").text)
     assert len(named) > 50
-    assert {client.get(f"/{name}").headers.get("cache-control") for name in named} == {LASTING}
+    assert {client.get(f"/{name}").headers.get("cache-control") for name in named} == {CACHE_FOREVER}
 
 
 def test_another_version_has_other_addresses_and_gets_the_files_of_now(client: httpx.Client) -> None:
     address = f"/page/{static_files.version()}/scripts/main.js"
     now, other = client.get(address), client.get(re.sub("[0-9a-f]{16}", "0123456789abcdef", address))
-    assert (now.headers["cache-control"], other.headers["cache-control"]) == (LASTING, "no-cache")
+    assert (now.headers["cache-control"], other.headers["cache-control"]) == (CACHE_FOREVER, "no-cache")
     assert now.text == other.text == PAGE.joinpath("scripts", "main.js").read_text("utf-8")
 
 

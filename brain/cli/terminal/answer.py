@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from brain.cli.terminal.drawing import BLANK, Drawing, Line
-from brain.cli.terminal.markdown import Block, blocks_of, drawn, fence_of
+from brain.cli.terminal.markdown import Block, blocks_of, fence_of, render
 
 OPEN_MOST = 8_192
 """Characters of a block that is drawn as a whole; what is longer is settled in parts."""
@@ -41,7 +41,7 @@ class Answer:
         settled = self._shortened()
         blocks, source = self._blocks()
         complete = len(source) - 1
-        over = sum(1 for _, next_one in pairwise(blocks) if next_one.first < complete and not next_one.doubtful)
+        over = sum(1 for _, next_one in pairwise(blocks) if next_one.first < complete and not next_one.is_uncertain)
         settled += self._settled(blocks[:over], source)
         if not blocks:
             return settled, []
@@ -108,7 +108,7 @@ class Answer:
 
     def _whole(self, block: Block, source: Sequence[str]) -> list[Line]:
         own = "\n".join(source[block.first : block.last])
-        lines = self._drawing.lines(drawn(block, own, style=self._style))
+        lines = self._drawing.lines(render(block, own, style=self._style))
         while lines and not lines[-1].letters:
             lines.pop()
         while lines and not lines[0].letters:

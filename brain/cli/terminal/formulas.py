@@ -8,27 +8,27 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 FORMULA_LENGTH = 1_000
-"""Characters of one formula; a longer one stays as it was written."""
+"""Characters of one formula; a longer one is no formula."""
 CLOSING = {"\\(": "\\)", "\\[": "\\]", "$$": "$$"}
-"""How formulas begin, and end. A single dollar is one."""
+"""Opening and closing delimiters. A single dollar is money."""
 
 _EMPTY_LINE = re.compile(r"\n[ \t>]*\n")
 _MATHS = re.compile(r"[\\^_=+<>]")
 
 
 def add_to(parser: MarkdownIt) -> None:
-    """Has a parser of Markdown find formulas: tokens of the type `formula`."""
+    """Add rules to a parser that produce tokens of the type `formula`."""
     parser.block.ruler.before("fence", "formula", block, {"alt": ["paragraph", "blockquote", "list"]})
     parser.inline.ruler.before("escape", "formula", inline)
 
 
-def written(token: Token) -> str:
-    """A formula as it was written."""
+def source_of(token: Token) -> str:
+    """The source of a formula token, with its delimiters."""
     return token.content if token.hidden else f"{token.markup}{token.content}{CLOSING[token.markup]}"
 
 
 def inline(state: StateInline, silent: bool) -> bool:
-    """The parser's rule for a formula in a line."""
+    """Parse a formula within a line."""
     opening = state.src[state.pos : state.pos + 2]
     closing = CLOSING.get(opening)
     start = state.pos + 2
@@ -43,25 +43,25 @@ def inline(state: StateInline, silent: bool) -> bool:
 
 
 def _is_formula(text: str, start: int, end: int) -> bool:
-    """Whether it is one that stands there. Brackets may be those of a source, dollars a price, or several."""
-    latex, before, behind = text[start:end], text[:start].rpartition("\n")[2], text[end + 2 :].partition("\n")[0]
-    if text[end] == "$" and not (before.strip() == "$$" and not behind.strip()):
-        return bool(latex) and latex == latex.strip() and not (behind[:1] == "$" or behind[:1].isalnum())
+    """Whether the text is a formula. Brackets may be a citation, dollars a price."""
+    latex, before, after = text[start:end], text[:start].rpartition("\n")[2], text[end + 2 :].partition("\n")[0]
+    if text[end] == "$" and not (before.strip() == "$$" and not after.strip()):
+        return bool(latex) and latex == latex.strip() and not (after[:1] == "$" or after[:1].isalnum())
     return bool(latex.strip() and (before[-1] != "[" or _MATHS.search(latex)))
 
 
 def block(state: StateBlock, startLine: int, endLine: int, silent: bool) -> bool:
-    """The parser's rule for a formula that has lines of its own, without an empty one.
+    """Parse a formula on lines of its own, without empty lines.
 
-    In a text that is still written it may be closed later: until then it is a formula that is not whole.
+    In an open text the formula may be closed later. Until then its token is `hidden`.
     """
     start = state.bMarks[startLine] + state.tShift[startLine]
     opening = state.src[start : start + 2]
     if opening not in ("\\[", "$$") or state.is_code_block(startLine):
         return False
     end = state.src.find(CLOSING[opening], start + 2, start + FORMULA_LENGTH + 4)
-    stop = _unclosed(state, start) if end < 0 else _alone(state.src, end + 2)
-    line = _line_behind(state, startLine, endLine, stop)
+    stop = _unclosed(state, start) if end < 0 else _line_end(state.src, end + 2)
+    line = _next_line(state, startLine, endLine, stop)
     content = state.getLines(startLine, line, state.blkIndent, False).strip() if line else ""
     latex = content if end < 0 else content[2:-2]
     if not latex.strip() or _EMPTY_LINE.search(state.src, start, stop):
@@ -75,20 +75,20 @@ def block(state: StateBlock, startLine: int, endLine: int, silent: bool) -> bool
 
 
 def _unclosed(state: StateBlock, start: int) -> int:
-    """Where a formula ends that is still written; -1 where none is."""
+    """The end of an unfinished formula; -1 if there is none."""
     short = len(state.src) - start <= FORMULA_LENGTH
     return len(state.src.rstrip()) if state.env.get("open") and state.level == 0 and short else -1
 
 
-def _alone(text: str, end: int) -> int:
-    """The end of the line where a formula ends; -1 where something stands behind it."""
+def _line_end(text: str, end: int) -> int:
+    """The end of the line on which a formula ends; -1 when text follows it."""
     stop = text.find("\n", end)
     stop = len(text) if stop < 0 else stop
     return stop if not text[end:stop].strip() else -1
 
 
-def _line_behind(state: StateBlock, line: int, endLine: int, stop: int) -> int:
-    """The line behind the one that has this end; 0 where the block around ends before."""
+def _next_line(state: StateBlock, line: int, endLine: int, stop: int) -> int:
+    """The line after this end; 0 when the surrounding block ends before."""
     while line < endLine and state.sCount[line] >= state.blkIndent and state.eMarks[line] < stop:
         line += 1
     return line + 1 if stop >= 0 and line < endLine and state.sCount[line] >= state.blkIndent else 0

@@ -1,4 +1,4 @@
-"""Markdown as a terminal shows it, block by block. All of a text is shown, also what is no Markdown of ours."""
+"""Markdown in a terminal, block by block. All text is visible, also text in unknown syntax."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -35,33 +35,32 @@ from rich.text import Text
 from brain.cli.terminal import formulas
 from brain.cli.terminal.sanitize import legible
 
-LEVELS_MOST = 12
-"""How deep lists and quotes may nest; deeper ones are shown as they are written."""
+MAX_LEVELS = 12
+"""Levels of nested lists and quotes; deeper blocks stay plain text."""
 CODE_INDENT = 4
 COLUMN_WIDTH = 6
-"""A table whose columns would be narrower is shown as they are written."""
-CELLS_MOST, BRACKETS_MOST = 2_000, 1_000
-"""Of a table and of a text that are drawn; larger ones are shown as they are written, since they are drawn again and
-again."""
+"""The least width of a column; narrower tables stay plain text."""
+MAX_CELLS, MAX_BRACKETS = 2_000, 1_000
+"""Of a table and of a text; larger ones stay plain text, since they are drawn again and again."""
 CODE_LENGTH = 8_000
 """Characters of code that has colours."""
 GAP = 3
 """Cells between two columns."""
-_NESTING = 100  # far above what is drawn, since the parser drops what is deeper
+_NESTING = 100  # the parser drops deeper blocks, so this is far above MAX_LEVELS
 _SLOW = re.compile(r"\n{20}|[^\n]{300}")
-"""Code that lexers read again and again."""
+"""Code for which lexers need quadratic time."""
 _HIGHLIGHTED = (
     "bash c c++ cpp cs csharp css diff docker dockerfile go golang graphql html java javascript js json kotlin kt lua "
     "nginx perl php powershell ps1 py python r rb rs ruby rust scala sh shell sql swift toml ts typescript xml yaml yml"
 )
-"""The languages whose code has colours: those whose lexers never take long."""
+"""The languages with highlighting: those with fast lexers."""
 
 
 class Block(NamedTuple):
-    """A part of a text that stands by itself: a paragraph, a list, a table.
+    """A top-level part of a text: a paragraph, a list, a table.
 
     Attributes:
-        first, last: its lines in the text, the last one not among them.
+        first, last: its lines in the text, without the last one.
     """
 
     first: int
@@ -69,16 +68,16 @@ class Block(NamedTuple):
     tokens: Sequence[Token]
 
     @property
-    def doubtful(self) -> bool:
-        """Whether it may turn out to be part of the block before: a formula that is not whole."""
+    def is_uncertain(self) -> bool:
+        """Whether it may belong to the block before: an unfinished formula."""
         return self.tokens[0].type == "formula" and self.tokens[0].hidden
 
 
 def blocks_of(text: str, *, still_open: bool = False) -> list[Block]:
-    """The blocks of a text; what stands between two of them is blank.
+    """Split a text into blocks. Lines between two blocks are blank.
 
     Args:
-        still_open: whether more of it is to come, which may close a formula.
+        still_open: whether the text continues, which may close a formula.
     """
     blocks: list[Block] = []
     opened: list[Token] = []
@@ -91,24 +90,24 @@ def blocks_of(text: str, *, still_open: bool = False) -> list[Block]:
     return blocks
 
 
-def drawn(block: Block, source: str, *, style: str = "none") -> RenderableType:
-    """What is drawn of a block; `source` is its own text."""
-    if max(token.level for token in block.tokens) > LEVELS_MOST:
+def render(block: Block, source: str, *, style: str = "none") -> RenderableType:
+    """Render a block; `source` is its own text."""
+    if max(token.level for token in block.tokens) > MAX_LEVELS:
         return Text(legible(source).rstrip(), style=style)
-    shown = copy(_empty(style))
-    shown.parsed = [*_shown(block.tokens)]
-    return shown
+    rendered = copy(_empty(style))
+    rendered.parsed = [*_prepare(block.tokens)]
+    return rendered
 
 
 def fence_of(block: Block) -> str:
-    """The line that opens a block of code; empty for what is none."""
+    """The line that opens a code block; empty for other blocks."""
     token = block.tokens[0]
     return f"{token.markup}{token.info}\n" if token.type == "fence" else ""
 
 
 @cache
 def _parser() -> MarkdownIt:
-    """References are text: what they name may come when their place is settled."""
+    """The parser. Link references stay text: their definition may come after they were drawn."""
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING})
     parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
     parser.core.ruler.at("inline", _inline)
@@ -122,7 +121,7 @@ def _table(state: StateBlock, startLine: int, endLine: int, silent: bool) -> boo
         return False
     counts = [state.src.count("|", state.bMarks[line], state.eMarks[line]) for line in range(startLine, endLine)]
     missing = sum(max(0, counts[0] - 2 - count) for count in counts[2:])
-    return silent or (missing <= CELLS_MOST and table(state, startLine, endLine, False))
+    return silent or (missing <= MAX_CELLS and table(state, startLine, endLine, False))
 
 
 def _inline(state: StateCore) -> None:
@@ -132,38 +131,38 @@ def _inline(state: StateCore) -> None:
         if token.type == "inline":
             brackets += token.content.count("[")
             token.children = []
-            if brackets <= BRACKETS_MOST:
+            if brackets <= MAX_BRACKETS:
                 state.md.inline.parse(token.content, state.md, state.env, token.children)
             else:
                 token.children.append(Token("text", "", 0, content=token.content))
 
 
-def _shown(tokens: Sequence[Token]) -> Iterator[Token]:
-    """The same, each made legible, with links that say where they lead and lines that end where they were ended."""
-    named: list[bool] = []
-    for place, token in enumerate(tokens):
+def _prepare(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Prepare tokens for rich: visible control characters, addresses after link labels, line breaks kept."""
+    has_address: list[bool] = []
+    for position, token in enumerate(tokens):
         token.content = legible(token.content)
         if token.type == "link_open":
-            named.append(_label(tokens[place + 1 :]) != token.attrs["href"])
-        if token.type == "link_open" and not named[-1]:
+            has_address.append(_label(tokens[position + 1 :]) != token.attrs["href"])
+        if token.type == "link_open" and not has_address[-1]:
             continue
-        if token.type == "link_close" and not named.pop():
+        if token.type == "link_close" and not has_address.pop():
             continue
         if token.type == "image":
             token = Token("text", "", 0, content=f"{token.content or 'image'} ({token.attrs['src']})")
         elif token.type == "formula":
-            yield from _as_written(token)
+            yield from _source_tokens(token)
             continue
         elif token.type == "softbreak":
             token.type = "hardbreak"
         elif token.children:
-            token.children = [*_shown(token.children)]
+            token.children = [*_prepare(token.children)]
         yield token
 
 
-def _as_written(formula: Token) -> Iterator[Token]:
-    """A formula, whose signs are no Markdown; one with lines of its own is a paragraph."""
-    text = Token("text", "", 0, content=formulas.written(formula))
+def _source_tokens(formula: Token) -> Iterator[Token]:
+    """The source of a formula as text; a block formula becomes a paragraph."""
+    text = Token("text", "", 0, content=formulas.source_of(formula))
     if not (formula.block or formula.hidden):
         yield text
         return
@@ -173,17 +172,17 @@ def _as_written(formula: Token) -> Iterator[Token]:
 
 
 def _label(tokens: Sequence[Token]) -> str:
-    """The words of a link, up to its end."""
+    """The text of a link, up to its end."""
     inside = takewhile(lambda token: token.type != "link_close", tokens)
     return "".join(token.content for token in inside)
 
 
 class _Markdown(Markdown):
-    """Markdown with elements of our own."""
+    """Markdown with our own elements."""
 
 
 class _Code(CodeBlock):
-    """Code, set in from the text around it."""
+    """Indented code."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
@@ -195,49 +194,49 @@ class _Code(CodeBlock):
         yield Padding(text, (0, 0, 0, CODE_INDENT))
 
 
-class _Apart(MarkdownElement):
-    """What holds paragraphs, which stand apart; a list behind one follows at once."""
+class _Spaced(MarkdownElement):
+    """A container with a blank line between its parts, except before a list."""
 
     elements: Renderables
-    _holds = False
+    _has_parts = False
 
     def on_child_close(self, context: MarkdownContext, child: MarkdownElement) -> bool:
-        """Takes a part of it."""
-        if self._holds and not isinstance(child, ListElement):
+        """Add a part."""
+        if self._has_parts and not isinstance(child, ListElement):
             self.elements.append(Text())
-        self._holds = True
+        self._has_parts = True
         self.elements.append(child)
         return False
 
 
-class _Quote(_Apart, BlockQuote):
+class _Quote(_Spaced, BlockQuote):
     """A quote."""
 
 
-class _Item(_Apart, ListItem):
+class _Item(_Spaced, ListItem):
     """An item of a list."""
 
 
 class _Heading(Heading):
-    """A heading, at the left like all others."""
+    """A heading, aligned left."""
 
     LEVEL_ALIGN: ClassVar[dict[str, JustifyMethod]] = {}
 
 
 class _Table(TableElement):
-    """A table of which nothing is left out."""
+    """A table that never cuts a cell."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         header = self.header.row.cells if self.header is not None and self.header.row is not None else []
         rows = self.body.rows if self.body is not None else []
-        if len(header) * COLUMN_WIDTH > options.max_width or len(header) * len(rows) > CELLS_MOST:
+        if len(header) * COLUMN_WIDTH > options.max_width or len(header) * len(rows) > MAX_CELLS:
             yield from (
                 Text(" | ").join(cell.content for cell in cells) for cells in (header, *(r.cells for r in rows))
             )
             return
-        widths = [_widest(column) for column in zip(header, *(row.cells for row in rows), strict=True)]
+        widths = [_widest_word(column) for column in zip(header, *(row.cells for row in rows), strict=True)]
         if rows and sum(widths) + GAP * (len(widths) - 1) > options.max_width:
-            yield from _one_by_one([cell.content for cell in header], [[c.content for c in r.cells] for r in rows])
+            yield from _cells_as_lines([cell.content for cell in header], [[c.content for c in r.cells] for r in rows])
             return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, style="markdown.table.border", show_edge=False)
         for cell, width in zip(header, widths, strict=True):
@@ -249,25 +248,25 @@ class _Table(TableElement):
         yield table
 
 
-def _widest(column: Sequence[TableDataElement]) -> int:
-    """Cells that the longest word of a column takes."""
+def _widest_word(column: Sequence[TableDataElement]) -> int:
+    """The width of the longest word in a column, in cells."""
     return max((cell_len(word) for cell in column for word in cell.content.plain.split()), default=1)
 
 
-def _one_by_one(header: Sequence[Text], rows: Sequence[Sequence[Text]]) -> Iterator[Text]:
-    """A table whose words have no room side by side: row by row, each cell behind the head of its column."""
+def _cells_as_lines(header: Sequence[Text], rows: Sequence[Sequence[Text]]) -> Iterator[Text]:
+    """A table that is too wide: one line per cell, after the heading of its column."""
     for n, row in enumerate(rows):
         if n:
             yield Text()
         for head, cell in zip(header, row, strict=True):
-            named = Text.assemble(head, ": ") if head.plain.strip() else Text()
-            named.stylize("markdown.table.header")
-            yield named.append_text(cell)
+            line = Text.assemble(head, ": ") if head.plain.strip() else Text()
+            line.stylize("markdown.table.header")
+            yield line.append_text(cell)
 
 
 @cache
 def _empty(style: str) -> _Markdown:
-    """Without blocks yet, in the terminal's own colours. Made once: each makes a parser that nobody uses."""
+    """An empty document in the terminal's own colours. Made once: each one builds an unused parser."""
     return _Markdown("", code_theme="ansi_dark", hyperlinks=False, style=style)
 
 

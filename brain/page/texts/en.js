@@ -60,9 +60,9 @@ export const en = {
   editing: "You are editing an earlier message. Sending it replaces it and everything after it.",
 
   // Choices: the model, the specialists
-  standIn: "No language model is connected: {name} is a rule-based stand-in. Start Brain with --model to connect one.",
-  standInModel: "{name} (stand-in)",
-  specialistsAbout: "While it writes an answer, the model can ask those that are switched on.",
+  standIn: "No language model is connected: {name} is a demo model. Start Brain with --model to connect one.",
+  standInModel: "{name} (demo model)",
+  specialistsAbout: "While it writes an answer, the model can call the specialists that are switched on.",
   all: "All",
   none: "None",
   noSpecialists: "There are no specialists.",
@@ -88,16 +88,16 @@ export const en = {
   voice: "spoken",
   api: "by a program",
   deleteConversation: "Delete this conversation?",
-  deleteConversationWhat: "“{title}” is deleted for good: its messages and files, what is remembered of it, and what specialists keep of it.",
-  deleteConversationKept: "Facts from it stay; they can be deleted under Memory.",
-  deleteRunning: "The answer that is being written is stopped.",
+  deleteConversationWhat: "This deletes “{title}” for good: its messages and files, its memory, and what specialists stored from it.",
+  deleteConversationKept: "Facts from it stay. You can delete them under Memory.",
+  deleteRunning: "This also stops the answer that Brain is writing.",
 
   // Memory
   recall: "Use memory in answers",
-  recallWhat: "The model is told facts and memories that fit the question. This holds wherever you are signed in. While it is off, questions asked on this page do without the specialist memory, too.",
+  recallWhat: "The model gets facts and memories that fit your question. This applies wherever you are signed in. While it is off, this page does not use the specialist memory, either.",
   off: "off",
   recallHere: "Not in this window",
-  recallHereWhat: "Questions asked in this window are answered without them, and the specialist memory is not asked.",
+  recallHereWhat: "Answers in this window use no facts, no memories and no specialist memory.",
   searchMemory: "Search facts and memories",
   addFact: "Add a fact",
   fact: "Fact",
@@ -114,7 +114,7 @@ export const en = {
   save: "Save",
   add: "Add",
   factText: "Text",
-  kept: "Kept {date}",
+  kept: "Saved {date}",
   changed: "Changed {date}",
   saidHere: "where it was said",
   itsConversation: "its conversation",
@@ -122,10 +122,10 @@ export const en = {
   was: "Before: “{text}”, until {date}",
   deleteFact: "Delete this fact?",
   deleteMemory: "Delete this memory?",
-  deleteItemWhat: "“{text}” will not be used in answers any more.",
-  deleteItemSaid: "The conversation it comes from still contains it, until that is deleted, too.",
+  deleteItemWhat: "Answers will no longer use “{text}”.",
+  deleteItemSaid: "The conversation still contains it until you delete that, too.",
   noMemory: "Nothing is remembered yet.",
-  noMemoryHow: "Say “Remember that I drink no coffee”, or add a fact here. Conversations that have rested for a while leave a short memory, too.",
+  noMemoryHow: "Say “Remember that I drink no coffee”, or add a fact here. Conversations that were idle for a while leave a short memory, too.",
 
   // Settings
   theme: "Colours",
@@ -148,7 +148,7 @@ export const en = {
   signOut: "Sign out",
   version: "Brain {version}",
   signInTitle: "This server asks for a key",
-  signInWhat: "Whoever runs it can give you one.",
+  signInWhat: "The person who runs this server can give you one.",
   key: "Key",
   signIn: "Sign in",
 
@@ -253,7 +253,7 @@ export const en = {
   lost: "The connection is lost; it comes back by itself.",
   sendsAgain: "The server could not be reached; trying again…",
   noConversation: "This conversation does not exist, or belongs to somebody else.",
-  busy: "An answer is already being written here, from another tab or program. Your message is in the box again.",
+  busy: "Brain is already writing an answer here, for another tab or program. Your message is back in the box.",
 
   // Numbers
   ms: "{count} ms",

@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from brain.models import ModelEntry
 from brain.protocols.attachments import ATTACHMENT_BYTES, MAX_ATTACHMENTS
 from brain.protocols.bodies import BODY_BYTES
 from brain.protocols.native import MESSAGE_LENGTH
@@ -22,9 +21,9 @@ from brain.server.routes.about import describe_specialists
 from brain.server.routes.requests import engine_of, state_of, user_of
 from brain.server.static_files import PageFile
 
-LASTING = "public, max-age=31536000, immutable"
+CACHE_FOREVER = "public, max-age=31536000, immutable"
 _takes_gzip = re.compile(r"gzip(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE).search
-"""Whether an Accept-Encoding names it, and not to refuse it."""
+"""Whether an Accept-Encoding header allows gzip."""
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
@@ -33,42 +32,42 @@ _POLICY = (
 
 
 async def index(request: Request) -> Response:
-    """`GET /`: the page, which may load nothing and talk to nobody else."""
-    return _sent(static_files.index(), request, "no-cache")
+    """`GET /`: the page. Its policy allows no other host."""
+    return _file_response(static_files.index(), request, "no-cache")
 
 
 async def file(request: Request) -> Response:
-    """`GET /page/{file}`: what belongs to it; below the version that the page names, for good."""
+    """`GET /page/{file}`: a file of the page. Under the present version, browsers may cache it for ever."""
     name: str = request.path_params["file"]
     found = static_files.find(f"/page/{name}")
     if found is None:
         raise HTTPException(404)
-    return _sent(found, request, LASTING if name.startswith(static_files.version()) else "no-cache")
+    return _file_response(found, request, CACHE_FOREVER if name.startswith(static_files.version()) else "no-cache")
 
 
-def _sent(found: PageFile, request: Request, kept: str) -> Response:
-    headers = {**SAFE_HEADERS, "Cache-Control": kept, "ETag": found.etag, "Content-Type": found.type}
+def _file_response(file: PageFile, request: Request, cache_control: str) -> Response:
+    headers = {**SAFE_HEADERS, "Cache-Control": cache_control, "ETag": file.etag, "Content-Type": file.type}
     headers["Vary"] = "Accept-Encoding"
-    if found.type.startswith(("text/html", "image/svg")):
+    if file.type.startswith(("text/html", "image/svg")):
         headers["Content-Security-Policy"] = _POLICY
-    if found.etag in request.headers.get("if-none-match", ""):
+    if file.etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     if _takes_gzip(request.headers.get("accept-encoding", "")):
-        return Response(found.gzipped, headers={**headers, "Content-Encoding": "gzip"})
-    return Response(found.data, headers=headers)
+        return Response(file.gzipped, headers={**headers, "Content-Encoding": "gzip"})
+    return Response(file.data, headers=headers)
 
 
-class Smaller(GZipMiddleware):
-    """Compresses answers for who takes that. For the page alone: what streams is not held up."""
+class PageCompression(GZipMiddleware):
+    """Compresses responses for clients that accept gzip. For the page only: it would delay streams."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
-        taken = _takes_gzip(Headers(scope=scope).get("accept-encoding", ""))
-        await (super().__call__ if taken else self.app)(scope, receive, send)
+        """Handle one request."""
+        accepts_gzip = _takes_gzip(Headers(scope=scope).get("accept-encoding", ""))
+        await (super().__call__ if accepts_gzip else self.app)(scope, receive, send)
 
 
 async def start(request: Request) -> Response:
-    """`GET /page/start`: who is signed in, and what they may send and choose."""
+    """`GET /page/start`: the signed-in user, models, specialists and limits."""
     engine, user = engine_of(request), user_of(request)
     return ApiResponse(
         {
@@ -89,17 +88,12 @@ async def start(request: Request) -> Response:
 
 
 def _models(engine: Engine) -> list[dict[str, Any]]:
-    """Those on offer, by the names that a turn is asked with."""
+    """The configured models, by the names that requests use: the configured name if two models share one."""
     return [
         {
-            "name": _name(engine, wanted, one),
-            "stand_in": one.model.is_demo,
-            "default": place == 0,
+            "name": entry.model.name if engine.model(entry.model.name) is entry.model else configured,
+            "stand_in": entry.model.is_demo,
+            "default": position == 0,
         }
-        for place, (wanted, one) in enumerate(zip(engine.settings.model, engine.models, strict=True))
+        for position, (configured, entry) in enumerate(zip(engine.settings.model, engine.models, strict=True))
     ]
-
-
-def _name(engine: Engine, wanted: str, one: ModelEntry) -> str:
-    """Its own name, or as it was configured where another has the same."""
-    return one.model.name if engine.model(one.model.name) is one.model else wanted
