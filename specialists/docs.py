@@ -149,9 +149,9 @@ def _title(page: str, text: str) -> str:
 
 
 def _is_in_section(passage: Passage, section: str) -> bool:
-    wanted = section.strip().lower().removesuffix(".md")
+    sought = section.strip().lower().removesuffix(".md")
     names = (passage.page.lower(), passage.page.lower().removeprefix(OF_SPECIALISTS))
-    return wanted in names or any(wanted in title.lower() for title in passage.heading)
+    return sought in names or any(sought in title.lower() for title in passage.heading)
 
 
 def _is_other_specialist(passage: Passage, words: Sequence[str]) -> bool:

@@ -75,8 +75,8 @@ class KnowledgeSettings:
 
 def _split_owner(item: str) -> tuple[str, str]:
     owner, is_owner, folder = item.partition("=")
-    named = is_owner and not any(sign in owner for sign in "/\\~")
-    return (owner.strip(), folder.strip()) if named else (LOCAL, item.strip())
+    has_owner = is_owner and not any(sign in owner for sign in "/\\~")
+    return (owner.strip(), folder.strip()) if has_owner else (LOCAL, item.strip())
 
 
 def health(*, settings: KnowledgeSettings) -> str | None:
@@ -231,24 +231,24 @@ def _files_of(source: str, names: Sequence[tuple[int, int, str]], index: Index, 
     Raises:
         Refused: when there are none, with what is wrong with that file, or names that come near.
     """
-    wanted = source[:SOURCE_LENGTH].partition("#")[0].strip().strip("/").casefold()
+    sought = source[:SOURCE_LENGTH].partition("#")[0].strip().strip("/").casefold()
     folders = {root.id: _folder_name(root).casefold() for root in roots}
-    called = {number for number, _, name in names if wanted in _names_of(name)}
+    called = {number for number, _, name in names if sought in _names_of(name)}
     below = {
         number
         for number, root, name in names
-        if f"/{wanted}/" in f"/{folders[root]}/{name.casefold().rpartition('/')[0]}/" or wanted == folders[root]
+        if f"/{sought}/" in f"/{folders[root]}/{name.casefold().rpartition('/')[0]}/" or sought == folders[root]
     }
-    holding = {number for number, _, name in names if wanted in name.casefold()}
+    holding = {number for number, _, name in names if sought in name.casefold()}
     found = called or below or holding
     if not found:
-        unread = [(name, why) for name, why in index.troubles(roots) if wanted in _names_of(name)]
+        unread = [(name, why) for name, why in index.troubles(roots) if sought in _names_of(name)]
         if unread:
             raise Refused(_list_unread(unread)[:REASON_LENGTH])
-        there = [name for _, _, name in names]
-        near = get_close_matches(source[:SOURCE_LENGTH], there, NAMES_SHOWN, 0.6)
-        told = f"nearest: {_names(near)}" if near else f"there are: {_names(there)}"
-        raise Refused(f"no file or folder is called {source[:60]!r}; {told}"[:REASON_LENGTH])
+        existing = [name for _, _, name in names]
+        near = get_close_matches(source[:SOURCE_LENGTH], existing, NAMES_SHOWN, 0.6)
+        hint = f"nearest: {_names(near)}" if near else f"there are: {_names(existing)}"
+        raise Refused(f"no file or folder is called {source[:60]!r}; {hint}"[:REASON_LENGTH])
     return found
 
 
@@ -283,7 +283,7 @@ def _result(found: Sequence[Found], roots: dict[int, Root], offset: int, total: 
 
 def _citation(passage: Found, root: Root) -> Citation:
     """File, headings and page, such as `handbook.pdf › Leave, page 3` with the id `handbook.pdf#page=3`."""
-    name = f"{_folder_name(root)}/{passage.file}" if passage.twin else passage.file
+    name = f"{_folder_name(root)}/{passage.file}" if passage.has_namesake else passage.file
     name = " ".join(name.split())
     kind, _, value = passage.place.partition("=")
     heading = passage.heading if kind != "sheet" else ""

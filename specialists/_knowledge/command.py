@@ -40,12 +40,12 @@ class Summary:
     unchanged: int = 0
     removed: int = 0
     written: int = 0
-    passed: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
     troubles: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, step: Step) -> None:
         if step.what == "begin":  # once more after a bad file: what was read by then is unchanged now
-            self.passed.clear()
+            self.skipped.clear()
             self.unchanged = -self.written
         elif step.what == "read":
             self.written += 1
@@ -58,7 +58,7 @@ class Summary:
         elif step.what == "removed":
             self.removed += 1
         elif step.what == "passed":
-            self.passed[step.trouble] += step.n
+            self.skipped[step.trouble] += step.n
 
     @property
     def lines(self) -> list[str]:
@@ -68,7 +68,7 @@ class Summary:
         return [
             first,
             *map(_describe_trouble, self.troubles),
-            *(f"passed over: {n} × {why}" for why, n in self.passed.most_common()),
+            *(f"passed over: {n} × {why}" for why, n in self.skipped.most_common()),
         ]
 
 

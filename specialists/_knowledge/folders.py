@@ -33,24 +33,24 @@ class SkippedFiles:
     reasons: Counter[str] = field(default_factory=Counter)
 
 
-def walk(root: Path, passed: SkippedFiles | None = None) -> Iterator[FoundFile]:
+def walk(root: Path, skipped: SkippedFiles | None = None) -> Iterator[FoundFile]:
     """The files below a folder, or the one file, that can be read: no hidden ones, no links, no devices.
 
     Links are not followed, whether they lead outside or in a circle: what they point to inside is found anyway.
     """
-    reasons = (passed or SkippedFiles()).reasons
+    reasons = (skipped or SkippedFiles()).reasons
     if os.path.realpath(root) != str(root):
         reasons["a folder in whose place there is a link now"] += 1
         return
     count = 0
     for entry in _walk_entries(root, reasons):
-        seen = _describe(root, entry, reasons)
-        if seen is not None:
+        file_found = _describe(root, entry, reasons)
+        if file_found is not None:
             count += 1
             if count > FILES_MOST:
                 reasons[f"left out: more than {FILES_MOST:,} files in one folder"] += 1
                 return
-            yield seen
+            yield file_found
 
 
 def read_content(root: Path, name: str, most: int) -> bytes:
@@ -63,8 +63,8 @@ def read_content(root: Path, name: str, most: int) -> bytes:
     path = _base(root) / name
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "rb") as file:
-        found, named = os.fstat(file.fileno()), os.lstat(path)
-        is_same = (found.st_dev, found.st_ino) == (named.st_dev, named.st_ino)
+        found, at_path = os.fstat(file.fileno()), os.lstat(path)
+        is_same = (found.st_dev, found.st_ino) == (at_path.st_dev, at_path.st_ino)
         real = Path(os.path.realpath(path))
         if not (is_same and stat.S_ISREG(found.st_mode) and real == path and real.is_relative_to(_base(root))):
             raise Outside

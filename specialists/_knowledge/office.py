@@ -138,12 +138,12 @@ def _presentation(file: BytesIO) -> Iterator[Part]:
 
     for number, slide in enumerate(pptx.Presentation(file).slides, 1):
         title = slide.shapes.title
-        named = " ".join(title.text_frame.text.split()) if title is not None else ""
-        said = [text for shape in slide.shapes for text in _read_shape(shape) if text and text != named]
+        heading_text = " ".join(title.text_frame.text.split()) if title is not None else ""
+        texts = [text for shape in slide.shapes for text in _read_shape(shape) if text and text != heading_text]
         if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None and frame.text.strip():
-            said.append(f"Notes: {frame.text.strip()}")
-        heading = (named,) if named else ()
-        yield Part("\n\n".join([named, *said] if named else said), heading, f"slide={number}")
+            texts.append(f"Notes: {frame.text.strip()}")
+        heading = (heading_text,) if heading_text else ()
+        yield Part("\n\n".join([heading_text, *texts] if heading_text else texts), heading, f"slide={number}")
 
 
 def _read_shape(shape: Any) -> Iterator[str]:

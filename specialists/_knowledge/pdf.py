@@ -47,7 +47,7 @@ def pdf_parts(source: Source) -> Iterator[Part | Trouble]:
     if pages > PAGES_MOST:
         yield Trouble(f"only the first {PAGES_MOST} of {pages} pages were read")
     if unread.pages:
-        yield Trouble(unread.said(pages))
+        yield Trouble(unread.describe(pages))
 
 
 class _UnreadPages:
@@ -61,7 +61,7 @@ class _UnreadPages:
         self._reason = self._reason or reason
         self.pages.append(page)
 
-    def said(self, of: int) -> str:
+    def describe(self, of: int) -> str:
         which = "no page" if len(self.pages) == of else f"{of - len(self.pages)} of {of} pages"
         return f"{which} could be read: page {self.pages[0]}: {self._reason}"
 

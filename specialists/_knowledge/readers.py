@@ -91,9 +91,9 @@ def _html(text: str) -> Iterator[Part]:
 
     page = LexborHTMLParser(text)
     title = page.css_first("title") if page.css_first("h1") is None else None
-    named = " ".join(title.text().split()) if title is not None else ""
-    told = read_markdown(page, page_rules())
-    for heading, body in sections(f"# {named}\n{told}" if named else told):
+    title_text = " ".join(title.text().split()) if title is not None else ""
+    text_of_page = read_markdown(page, page_rules())
+    for heading, body in sections(f"# {title_text}\n{text_of_page}" if title_text else text_of_page):
         yield Part(body.strip("\n"), heading)
 
 

@@ -62,7 +62,7 @@ class Found:
     heading: str
     place: str
     text: str
-    twin: bool
+    has_namesake: bool
 
 
 def rank(
@@ -84,8 +84,8 @@ def rank(
         return near.get(chunk, UNKNOWN_NEARNESS * share) + weight * share + CODE_WEIGHT * codes.get(chunk, 0.0)
 
     best = sorted({*words, *near, *codes}, key=lambda chunk: -score(chunk))
-    there = {row[0] for row in index.db.execute(f"SELECT id FROM chunk WHERE id IN ({_list_entries(best)})")}
-    return [chunk for chunk in best if chunk in there][:DEPTH]
+    existing = {row[0] for row in index.db.execute(f"SELECT id FROM chunk WHERE id IN ({_list_entries(best)})")}
+    return [chunk for chunk in best if chunk in existing][:DEPTH]
 
 
 def fetch(index: Index, chunks: Sequence[int], roots: Collection[int] = ()) -> list[Found]:
@@ -136,11 +136,11 @@ def _weigh_words(index: Index, query: str, total: int) -> list[_Word]:
     for word in words:
         stem = stems.get(word, word)
         exact = _passages_with(index, stem, stem) or min(RARE, total / 4)
-        begun = _passages_with(index, stem, stem + "\U0010ffff") or exact
-        open_ended = len(stem) >= PREFIX_LEAST and not stem.isdigit() and begun <= READ_MOST
+        prefixed = _passages_with(index, stem, stem + "\U0010ffff") or exact
+        open_ended = len(stem) >= PREFIX_LEAST and not stem.isdigit() and prefixed <= READ_MOST
         match = f'"{word}" OR "{word}"*' if open_ended else f'"{word}"'
         share = max(0.05, math.log((total - exact + 0.5) / (exact + 0.5) + 1))
-        found.append(_Word(match, begun if open_ended else exact, share))
+        found.append(_Word(match, prefixed if open_ended else exact, share))
     return found
 
 
@@ -174,9 +174,9 @@ def _match_pairs(index: Index, query: str, scope: Scope) -> dict[int, float]:
     pairs = list(dict.fromkeys(run[n : n + 2] for run in _CJK.findall(query) for n in range(len(run) - 1)))[:WORDS_MOST]
     if not pairs:
         return {}
-    there = " + ".join("(instr(c.text, ?) > 0)" for _ in pairs)
+    existing = " + ".join("(instr(c.text, ?) > 0)" for _ in pairs)
     rows = index.db.execute(
-        f"SELECT id, there FROM (SELECT c.id AS id, {there} AS there FROM chunk c JOIN file f ON f.id = c.file "
+        f"SELECT id, there FROM (SELECT c.id AS id, {existing} AS there FROM chunk c JOIN file f ON f.id = c.file "
         f"WHERE {scope.where}) WHERE there > 0 ORDER BY there DESC LIMIT {DEPTH}",
         pairs,
     )
@@ -214,13 +214,13 @@ def _rank_by_vectors(
     cosines = np.einsum("ij,j->i", matrix.rows, vector)  # as fast as @ for one vector, and without its threads
     cosines, chunks = cosines[rows], matrix.chunks[rows]
     nearness = (cosines - cosines.mean()) / max(float(cosines.std()), SPREAD_LEAST)
-    wanted = np.isin(chunks, list(others))
+    is_chosen = np.isin(chunks, list(others))
     best = np.argsort(-nearness)[:DEPTH]
     if query_vector.trusted:
-        wanted[best] |= cosines[best] >= query_vector.floor
+        is_chosen[best] |= cosines[best] >= query_vector.floor
     else:
-        wanted[best] |= nearness[best] >= min(OUTSTANDING, 0.8 * math.sqrt(len(chunks) - 1))
-    return dict(zip(chunks[wanted].tolist(), nearness[wanted].tolist(), strict=True))
+        is_chosen[best] |= nearness[best] >= min(OUTSTANDING, 0.8 * math.sqrt(len(chunks) - 1))
+    return dict(zip(chunks[is_chosen].tolist(), nearness[is_chosen].tolist(), strict=True))
 
 
 def _list_entries(numbers: Iterable[int]) -> str:

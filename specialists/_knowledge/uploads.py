@@ -184,9 +184,9 @@ async def update_uploads(
     background = background_tasks()
     work = background.works.get((path, conversation))
     if work is None:
-        named = name_uploads(attachments)
-        job = msgspec.structs.replace(job, conversation=conversation, keep=list(named))
-        new = await asyncio.to_thread(_new_uploads, path, job, named)
+        attachments_by_name = name_uploads(attachments)
+        job = msgspec.structs.replace(job, conversation=conversation, keep=list(attachments_by_name))
+        new = await asyncio.to_thread(_new_uploads, path, job, attachments_by_name)
         if new:
             work = background.read((path, conversation), _with_uploads(job, new), [one.data for one in new.values()])
     if work is not None:
@@ -245,13 +245,13 @@ def name_uploads(attachments: Sequence[Attachment]) -> dict[str, Attachment]:
 def sync_folders(index: Index, folders: Sequence[Path]) -> list[Root]:
     """Makes the roots that come from settings these folders, without those that are below an indexed one."""
     paths = [Path(root.place) for root in index.roots("folder")]
-    wanted = {str(path) for path in folders if not any(path.is_relative_to(one) for one in paths)}
+    targets = {str(path) for path in folders if not any(path.is_relative_to(one) for one in paths)}
     kind: Kind = "setting"
     for root in index.roots(kind):
-        if root.place not in wanted:
+        if root.place not in targets:
             index.remove_root(root)
-    there = {root.place for root in index.roots(kind)}
-    for place in sorted(wanted - there):
+    existing = {root.place for root in index.roots(kind)}
+    for place in sorted(targets - existing):
         index.add_root(kind, place)
     return index.roots("folder", "setting")
 
@@ -279,18 +279,22 @@ def _has_changed(index: Index, root: Root) -> bool:
     return bool(changed or removed)
 
 
-def _new_uploads(path: Path, job: Job, named: dict[str, Attachment]) -> dict[str, Attachment]:
+def _new_uploads(path: Path, job: Job, attachments_by_name: dict[str, Attachment]) -> dict[str, Attachment]:
     """Those that are not in the index yet, and need a worker; small texts are read here."""
     conversation = job.conversation or ""
-    if not named and not path.exists():
+    if not attachments_by_name and not path.exists():
         return {}
     with closing(Index(path)) as index:
         root = next((root for root in index.roots("conversation") if root.place == conversation), None)
-        if root is None and not named:
+        if root is None and not attachments_by_name:
             return {}
-        known = index.files(root) if root else {}
-        new = {name: one for name, one in named.items() if name not in known or known[name].hash != hash_of(one.data)}
-        if not new and known.keys() <= named.keys():
+        indexed = index.files(root) if root else {}
+        new = {
+            name: one
+            for name, one in attachments_by_name.items()
+            if name not in indexed or indexed[name].hash != hash_of(one.data)
+        }
+        if not new and indexed.keys() <= attachments_by_name.keys():
             index.touch_root("conversation", conversation)
             return {}
         index.expire_conversations(conversation, UPLOADS_MOST, UPLOAD_SECONDS)

@@ -111,12 +111,12 @@ async def run_worker(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[
             while True:
                 try:
                     async with asyncio.timeout(SILENCE_SECONDS):
-                        told = await steps.get()
+                        message = await steps.get()
                 except TimeoutError:
                     break
-                if told is working.done:
+                if message is working.done:
                     break
-                step = msgspec.convert(told, Step)
+                step = msgspec.convert(message, Step)
                 if step.what == "failed":
                     raise Failed(f"the index cannot be written: {step.trouble}")
                 file = step if step.what == "at" else None if step.what == "read" else file
@@ -179,20 +179,20 @@ class Worker:
             self._index.count_common_words()
 
     def _folder(self, root: Root) -> None:
-        passed = SkippedFiles()
-        changed, removed, unchanged = find_changes(self._index, root, passed)
+        skipped = SkippedFiles()
+        changed, removed, unchanged = find_changes(self._index, root, skipped)
         for file in removed:
             self._index.remove(file)
             self._changed = True
             self._report(Step("removed", root.id, file.name))
         if unchanged:
             self._report(Step("unchanged", root.id, n=unchanged))
-        for why, number in sorted(passed.reasons.items()):
+        for why, number in sorted(skipped.reasons.items()):
             self._report(Step("passed", root.id, n=number, trouble=why))
-        known = self._index.files(root)
+        indexed = self._index.files(root)
         for n, found in enumerate(changed, 1):
             self._report(Step("at", root.id, found.name, n, len(changed)))
-            before = known.get(found.name)
+            before = indexed.get(found.name)
             try:
                 data = read_content(Path(root.place), found.name, self._job.bytes_most)
             except (Outside, OSError):
@@ -255,21 +255,23 @@ class Worker:
 def list_abilities(job: Job) -> str:
     """What can be read here; when that changes, files that could not be read are tried again."""
     limits = f"{job.bytes_most} {job.passages_most} {job.language}"
-    lacking = [name for name, there in (("ocr", not reader.missing()), ("office", office.is_installed())) if not there]
+    lacking = [
+        name for name, is_there in (("ocr", not reader.missing()), ("office", office.is_installed())) if not is_there
+    ]
     return f"{limits} {' '.join(lacking)}"
 
 
-def find_changes(index: Index, root: Root, passed: SkippedFiles) -> tuple[list[FoundFile], list[IndexedFile], int]:
+def find_changes(index: Index, root: Root, skipped: SkippedFiles) -> tuple[list[FoundFile], list[IndexedFile], int]:
     """The files of a folder that are new or look changed, those that are gone, and how many are as they were."""
-    known = index.files(root)
+    indexed = index.files(root)
     changed, unchanged = [], 0
-    for found in walk(Path(root.place), passed):
-        before = known.pop(found.name, None)
+    for found in walk(Path(root.place), skipped):
+        before = indexed.pop(found.name, None)
         if before and (before.size, before.changed) == (found.size, found.changed):
             unchanged += 1
         else:
             changed.append(found)
-    return changed, list(known.values()), unchanged
+    return changed, list(indexed.values()), unchanged
 
 
 def _keep_bare_headings(items: Iterable[Part | Trouble]) -> Iterator[Part | Trouble]:

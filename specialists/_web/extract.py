@@ -126,9 +126,9 @@ def _read_main(html: str, blocks: Sequence[Block], *, comments: bool = False) ->
     tree = load_html(html)
     if tree is None:
         return {}, ""
-    known = extract_metadata(tree, date_config={"extensive_search": False, "original_date": True})
+    metadata = extract_metadata(tree, date_config={"extensive_search": False, "original_date": True})
     text = extract(tree, output_format="markdown", include_comments=comments) or ""
-    facts = {"author": known.author, "site": known.sitename}
+    facts = {"author": metadata.author, "site": metadata.sitename}
     if "\n" in text.strip() and "\n\n" not in text.strip():  # no article, but all lines of the page
         return facts, ""
     return facts, tidy(join_blocks(_pick(blocks, text)))

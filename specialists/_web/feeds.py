@@ -20,10 +20,10 @@ def read_feed(text: str) -> tuple[str, str] | None:
     title, items, whole = "", list[str](), False
     with suppress(ElementTree.ParseError):
         for element in _elements(text):
-            named = _name(element)
-            if named == "title" and not title and not items:
+            tag = _name(element)
+            if tag == "title" and not title and not items:
                 title = _plain(element.text)
-            if named in ("item", "entry"):
+            if tag in ("item", "entry"):
                 items.append("\n".join(_lines(element)))
             if len(items) == ITEMS_MOST:
                 break

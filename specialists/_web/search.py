@@ -100,9 +100,9 @@ class Backend:
 
 def available_backends(settings: WebSettings) -> list[Backend]:
     """Those that are configured and wanted, in the order in which they are asked."""
-    there = {"searxng": bool(settings.searxng), "brave": bool(settings.brave_key), "ddgs": has_ddgs()}
-    wanted = there if settings.backend == "auto" else (settings.backend,)
-    return [backend for backend in BACKENDS if there[backend.name] and backend.name in wanted]
+    configured = {"searxng": bool(settings.searxng), "brave": bool(settings.brave_key), "ddgs": has_ddgs()}
+    allowed = configured if settings.backend == "auto" else (settings.backend,)
+    return [backend for backend in BACKENDS if configured[backend.name] and backend.name in allowed]
 
 
 def has_ddgs() -> bool:
@@ -155,10 +155,10 @@ async def _searxng(query: Query, settings: WebSettings, context: Context) -> Sea
     if not hits and unresponsive:
         raise Refused(f"found nothing, since its engines failed ({', '.join(unresponsive)[:150]})")
     answers = [one.get("answer") if isinstance(one, dict) else one for one in _as_list(answer.get("answers"))]
-    hints = [f"Answer: {said}" for one in answers[:2] if (said := _clean(one, SNIPPET_LENGTH))]
+    hints = [f"Answer: {text}" for one in answers[:2] if (text := _clean(one, SNIPPET_LENGTH))]
     related = [*_as_list(answer.get("corrections")), *_as_list(answer.get("suggestions"))][:5]
-    if named := [said for one in related if (said := _clean(one, 80))]:
-        hints.append(f"Related searches: {', '.join(named)}")
+    if related_terms := [text for one in related if (text := _clean(one, 80))]:
+        hints.append(f"Related searches: {', '.join(related_terms)}")
     return SearchResults(hits, hints)
 
 
@@ -267,9 +267,9 @@ def _read_hits(results: Any, most: int, title: str, url: str, snippet: str, date
     for one in _as_list(results)[:RESULTS_LOOKED_AT]:
         address = one.get(url) if isinstance(one, dict) else None
         if isinstance(address, str) and re.match(r"https?://[^\s<>\"]+\Z", address) and len(address) <= URL_LENGTH:
-            named = _clean(one.get(title), TITLE_LENGTH) or address
+            text = _clean(one.get(title), TITLE_LENGTH) or address
             date = next((found[0] for key in dates if (found := _DATE.match(str(one.get(key))))), "")
-            hits.setdefault(address, Hit(named, address, _clean(one.get(snippet), SNIPPET_LENGTH), date))
+            hits.setdefault(address, Hit(text, address, _clean(one.get(snippet), SNIPPET_LENGTH), date))
     return list(hits.values())[:most]
 
 

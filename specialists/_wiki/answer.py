@@ -72,11 +72,11 @@ def list_sections(sections: Sequence[Section]) -> str:
     return f"Sections (ask with section=): {listed}" if listed else ""
 
 
-def no_section(page: Page, article: Article, wanted: str) -> Refused:
+def no_section(page: Page, article: Article, name: str) -> Refused:
     """Says which ones there are, as far as there is room."""
     listed = "; ".join(f"{section.number} {section.title}".strip() for section in article.sections[1:])
     known = f"there are: {_shorten_list(listed, 250)}" if listed else "it has none; leave the section out"
-    return Refused(f"'{page.title[:60]}' has no section '{wanted[:40]}'; {known}")
+    return Refused(f"'{page.title[:60]}' has no section '{name[:40]}'; {known}")
 
 
 def too_long(page: Page, article: Article) -> Refused:

@@ -126,16 +126,16 @@ class Article:
 
     def find(self, name_or_number: str) -> Section | None:
         """The section of a name, an anchor or a number; of a beginning of a name, if nothing fits better."""
-        name, named = _normalize(name_or_number), self.sections[1:]
-        for section in named:
+        name, sections = _normalize(name_or_number), self.sections[1:]
+        for section in sections:
             if name in (_normalize(section.title), _normalize(section.anchor)):
                 return section
-        for section in named:
+        for section in sections:
             if section.number == name_or_number.strip().rstrip("."):
                 return section
         if name in _BEGINNING:
             return self.sections[0]
-        return next((section for section in named if name and _normalize(section.title).startswith(name)), None)
+        return next((section for section in sections if name and _normalize(section.title).startswith(name)), None)
 
 
 class Source(Protocol):
@@ -185,22 +185,22 @@ def article_from_blocks(reading: Mapping[str, Any]) -> Article:
             parts.append((block["level"], block["text"], block["anchor"], []))
         else:
             parts[-1][3].append(block["text"])
-    made = [(level, title, anchor, "\n\n".join(texts)) for level, title, anchor, texts in parts]
+    headed = [(level, title, anchor, "\n\n".join(texts)) for level, title, anchor, texts in parts]
     choices = tuple((title, line) for title, line in reading["choices"])
-    marked = reading["disambiguation"] or _lists_others(made[0][3])
-    return Article(_drop_empty(_number_sections(made)), tuple(reading["facts"]), choices, marked)
+    marked = reading["disambiguation"] or _lists_others(headed[0][3])
+    return Article(_drop_empty(_number_sections(headed)), tuple(reading["facts"]), choices, marked)
 
 
 def article_from_extract(extract: str, *, disambiguation: bool = False) -> Article:
     """An article of a wiki's own plain text, with headings such as `== History ==`."""
     pieces = _PLAIN_HEADING.split(extract)
-    made = [(0, "", "", pieces[0].strip())]
+    headed = [(0, "", "", pieces[0].strip())]
     for marks, title, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
-        made.append((len(marks), title, title.replace(" ", "_"), re.sub(r"\n\s*\n", "\n\n", text.strip())))
-    lists_others = disambiguation or _lists_others(made[0][3])
-    lines = [line.strip() for *_, text in made for line in text.splitlines() if line.strip()]
+        headed.append((len(marks), title, title.replace(" ", "_"), re.sub(r"\n\s*\n", "\n\n", text.strip())))
+    lists_others = disambiguation or _lists_others(headed[0][3])
+    lines = [line.strip() for *_, text in headed for line in text.splitlines() if line.strip()]
     return Article(
-        _drop_empty(_number_sections(made)),
+        _drop_empty(_number_sections(headed)),
         choices=tuple((line, line) for line in lines[1:]) if lists_others else (),
         disambiguation=lists_others,
     )

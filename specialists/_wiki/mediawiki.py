@@ -226,12 +226,12 @@ def _clean_snippet(snippet: Any) -> str:
 def _is_disambiguation(title: str, answer: Json) -> bool:
     """Whether a page is of those that only list others, by what a query or a parse tells of it."""
     properties = answer.get("properties")
-    named = [text_of(one.get("name")) for one in objects_of(properties)] + [*mapping_of(properties)]
+    names = [text_of(one.get("name")) for one in objects_of(properties)] + [*mapping_of(properties)]
     categories = [
         text_of(one.get("title") or one.get("category") or one) for one in objects_of(answer.get("categories"))
     ]
     return (
         _CHOOSING_TITLE.search(title) is not None
-        or "disambiguation" in named
+        or "disambiguation" in names
         or any(_CHOOSING.match(name.partition(":")[2] or name) for name in categories)
     )
