@@ -244,9 +244,9 @@ def _fill_parameter(name: str, schema: Mapping[str, Any], question: str, *, requ
     if "boolean" in kinds:
         return True if re.search(rf"\b{re.escape(word)}", question, re.I) else None
     if kinds & {"integer", "number"}:
-        found = re.search(rf"\b{re.escape(word)}\s*#?(\d{{1,9}})", question, re.I)
-        found = found or (re.search(r"(-?\d{1,9}(?:\.\d+)?)", question) if required else None)
-        return (float(found[1]) if "number" in kinds else int(float(found[1]))) if found else None
+        match = re.search(rf"\b{re.escape(word)}\s*#?(\d{{1,9}})", question, re.I)
+        match = match or (re.search(r"(-?\d{1,9}(?:\.\d+)?)", question) if required else None)
+        return (float(match[1]) if "number" in kinds else int(float(match[1]))) if match else None
     if "string" in kinds and required and not choices:
         return _find_text(name, question)
     return None
@@ -281,7 +281,7 @@ def _is_single_letter(word: str) -> bool:
 
 def _parse_notes(message: str) -> _Notes:
     """Reads a message in one walk over its edges. What is opened and never closed is no note."""
-    found, rest, rest_from = _Notes(), [], 0
+    notes, rest, rest_from = _Notes(), [], 0
     edges = list(_NOTE_LINE.finditer(message))
     last = {edge[0]: edge.start() for edge in edges}
     walk = iter(edges)
@@ -293,17 +293,17 @@ def _parse_notes(message: str) -> _Notes:
             end = next(later for later in walk if later[0] == closer)
         text = message[edge.end() + 1 : end.start() - 1]
         if edge["name"]:
-            found.blocks.append(_Block(edge["name"], text))
+            notes.blocks.append(_Block(edge["name"], text))
         elif edge["id"]:
-            found.texts[edge["id"]] = text
+            notes.texts[edge["id"]] = text
         elif edge["failed"]:
-            found.blocks.append(_Block(edge["failed"], edge["reason"], failed=True))
+            notes.blocks.append(_Block(edge["failed"], edge["reason"], failed=True))
         elif edge["files"]:
-            found.files += _FILE.findall(edge["files"])
+            notes.files += _FILE.findall(edge["files"])
         rest.append(message[rest_from : edge.start()])
         rest_from = end.end()
-    found.rest = "".join([*rest, message[rest_from:]])
-    return found
+    notes.rest = "".join([*rest, message[rest_from:]])
+    return notes
 
 
 def _compose_answer(blocks: Sequence[_Block]) -> str:

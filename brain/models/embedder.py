@@ -152,14 +152,14 @@ class Embedder:
         vectors = await self._try([text[:MAX_LENGTH] for text in texts])
         if vectors is not None or self.check is None:
             return vectors
-        found = []
+        padded = []
         for text in texts:
             vector = await self._try([text[:MAX_LENGTH]]) or await self._try([text[:SHORT_LENGTH]])
-            found.append(vector[0] if vector else [0.0] * self.check.size)
+            padded.append(vector[0] if vector else [0.0] * self.check.size)
         if await _embed(self._model, [_PAIRS[0][0]], self.check.size) is None:
             self._pause("it gives no vectors")
             return None
-        return found
+        return padded
 
     async def _try(self, texts: Sequence[str]) -> list[list[float]] | None:
         try:

@@ -70,9 +70,9 @@ class Frame:
         if not self._lessons or len(event) > MAX_EVENT_BYTES:
             return
         self._lessons -= 1
-        found = list(self._key.finditer(event))
+        matches = list(self._key.finditer(event))
         with suppress(ValueError):  # half a character, which this decoder does not read
-            if len(found) == 1 and _decode_string(found[0][1]) == text:
-                start, end = found[0].span(1)
+            if len(matches) == 1 and _decode_string(matches[0][1]) == text:
+                start, end = matches[0].span(1)
                 self._before, self._after = event[:start], event[end:] + END
                 self._string = slice(start, -len(self._after))

@@ -53,8 +53,8 @@ class Splitter(ABC):
             return data
         searched = max(0, len(self._rest) - len(self.END) + 1)  # before it, no end begins
         self._rest += data
-        found = self._rest.rfind(self.END, searched)
-        end = found + len(self.END) if found >= 0 else 0
+        position = self._rest.rfind(self.END, searched)
+        end = position + len(self.END) if position >= 0 else 0
         whole = bytes(self._rest[:end])
         del self._rest[:end]
         self.is_between = not self._rest and not self._is_after_cr

@@ -207,9 +207,9 @@ async def find_model(url: str, seconds: float, key: str | None = None) -> str | 
                     await server.get("/api/version")
         except TimeoutError:
             raise ModelError("model_unreachable", "The model server does not answer.", "the time is up") from None
-        async with ollama_client(url, headers) as known:
-            loaded = (await _translate(known.ps())).models
-            listed = sorted((await _translate(known.list())).models, key=_modified_at, reverse=True)
+        async with ollama_client(url, headers) as ollama_api:
+            loaded = (await _translate(ollama_api.ps())).models
+            listed = sorted((await _translate(ollama_api.list())).models, key=_modified_at, reverse=True)
         for name in dict.fromkeys(str(one.model) for one in (*loaded, *listed)):
             try:
                 details = await _show(server, name)

@@ -105,9 +105,9 @@ def read_script(path: Path) -> list[ScriptedPass]:
     for number, line in enumerate(text.split("\n"), 1):  # `splitlines` also cuts at characters inside JSON strings
         if line.strip():
             try:
-                found = msgspec.json.decode(line, type=list[str] | ScriptedPass)
+                decoded = msgspec.json.decode(line, type=list[str] | ScriptedPass)
             except msgspec.DecodeError as error:
                 message = f"{path}, line {number}: expected an array of texts, or an object with chunks: {error}."
                 raise SettingsError(message) from None
-            passes.append(ScriptedPass(found) if isinstance(found, list) else found)
+            passes.append(ScriptedPass(decoded) if isinstance(decoded, list) else decoded)
     return passes

@@ -391,13 +391,13 @@ class Settings:
     def specialist_options(self, name: str) -> dict[str, Any]:
         """Returns the settings of one specialist, keys in lower case; the environment wins over the file."""
         prefix = environ_name(name, "")
-        found = dict(self.specialist_settings.get(name, {}))
-        found |= {
+        options = dict(self.specialist_settings.get(name, {}))
+        options |= {
             key.removeprefix(prefix).lower(): value
             for key, value in self.specialist_environ.items()
             if key.startswith(prefix)
         }
-        return found
+        return options
 
 
 KEYS = {f.name.upper(): f for f in fields(Settings) if f.metadata}

@@ -105,17 +105,17 @@ def _row(name: str, fields: Any, variables: Mapping[str, str]) -> ModelRow:
         reserved = ", ".join(sorted(parsers.RESERVED_MODEL_NAMES))
         message = f"1 to 64 ASCII letters, digits, `.`, `_` and `-`, a letter or digit first, and none of: {reserved}"
         raise SettingsError(f"models: the name {name!r} is not allowed. Allowed: {message}.")
-    found = parsers.fields(place, fields, _FIELDS)
-    if "is" not in found:
+    values = parsers.fields(place, fields, _FIELDS)
+    if "is" not in values:
         raise SettingsError(f"{place}.is is missing. Allowed: {_FIELDS['is'].allowed}.")
-    kind, _, model = found.pop("is").partition(":")
-    if kind not in REMOTE_KINDS and (useless := [field for field in _OF_SERVERS if field in found]):
+    kind, _, model = values.pop("is").partition(":")
+    if kind not in REMOTE_KINDS and (useless := [field for field in _OF_SERVERS if field in values]):
         raise SettingsError(f"{place}.{useless[0]} is not allowed: `{kind}` has no server.")
-    if "key_env" in found:
-        if "key" in found:
+    if "key_env" in values:
+        if "key" in values:
             raise SettingsError(f"{place}: set `key` or `key_env`, not both.")
-        found["key"] = _look_up_key(place, found.pop("key_env"), variables)
-    return ModelRow(name=name, kind=kind, model=model, **found)
+        values["key"] = _look_up_key(place, values.pop("key_env"), variables)
+    return ModelRow(name=name, kind=kind, model=model, **values)
 
 
 def _look_up_key(place: str, variable: str, variables: Mapping[str, str]) -> str:
@@ -193,11 +193,11 @@ def _parse_ollama_host(variable: str, host: str) -> str:
     scheme, given, rest = host.strip().rpartition("://")
     scheme = scheme or "http"
     place, slash, path = rest.partition("/")
-    found = re.fullmatch(r"(?P<name>\[[^\]]*\]|[^:]*)(?::(?P<port>\d+))?", place)
-    if found is None and place.count(":") > 1:  # an address of IPv6 without brackets
-        found = re.fullmatch(r"(?P<name>.*)(?P<port>)", f"[{place}]")
-    if found is None:
+    match = re.fullmatch(r"(?P<name>\[[^\]]*\]|[^:]*)(?::(?P<port>\d+))?", place)
+    if match is None and place.count(":") > 1:  # an address of IPv6 without brackets
+        match = re.fullmatch(r"(?P<name>.*)(?P<port>)", f"[{place}]")
+    if match is None:
         raise SettingsError(f"OLLAMA_HOST={parsers.show(host)} is not allowed. Allowed: a host, `host:port` or a URL.")
-    name = _ANY_ADDRESS.get(found["name"], found["name"])
-    port = found["port"] or ("11434" if not given else "")
+    name = _ANY_ADDRESS.get(match["name"], match["name"])
+    port = match["port"] or ("11434" if not given else "")
     return _parse_url(variable, f"{scheme}://{name}{':' if port else ''}{port}{slash}{path}")

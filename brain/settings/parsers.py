@@ -121,10 +121,10 @@ def origins(value: Any) -> tuple[str, ...]:
     """Origins as browsers write them."""
     names = texts(value)
     for name in names:
-        found = _ORIGIN.fullmatch(name)
-        if found is None:
+        match = _ORIGIN.fullmatch(name)
+        if match is None:
             raise ValueError
-        host(found["host"])
+        host(match["host"])
     return tuple(name.removesuffix("/").lower() for name in names)
 
 
@@ -177,35 +177,35 @@ def model(value: Any) -> str:
 
 def embeddings(value: Any) -> str:
     """A model with a server, by its short form or by a name of the table of models."""
-    found = text(value)
-    is_name = MODEL_NAME.fullmatch(found) and found not in RESERVED_MODEL_NAMES
-    if not is_name and model(found).partition(":")[0] not in ("ollama", "openai"):
+    parsed = text(value)
+    is_name = MODEL_NAME.fullmatch(parsed) and parsed not in RESERVED_MODEL_NAMES
+    if not is_name and model(parsed).partition(":")[0] not in ("ollama", "openai"):
         raise ValueError
-    return found
+    return parsed
 
 
 def name(value: Any) -> str:
     """A text that is not empty."""
-    found = text(value)
-    if not found:
+    parsed = text(value)
+    if not parsed:
         raise ValueError
-    return found
+    return parsed
 
 
 def key(value: Any) -> str:
     """A key that a header can carry."""
-    found = text(value)
-    if not (found.isascii() and found.isprintable()) or " " in found or not found:
+    parsed = text(value)
+    if not (parsed.isascii() and parsed.isprintable()) or " " in parsed or not parsed:
         raise ValueError
-    return found
+    return parsed
 
 
 def variable(value: Any) -> str:
     """The name of an environment variable."""
-    found = text(value)
-    if not _VARIABLE.fullmatch(found):
+    parsed = text(value)
+    if not _VARIABLE.fullmatch(parsed):
         raise ValueError
-    return found
+    return parsed
 
 
 def url(value: Any) -> str:
