@@ -62,6 +62,10 @@ class Chat:
 
     # What a person does
 
+    def bring_to_front(self) -> None:
+        """Show this tab of several. A browser draws tabs behind it once per second, so clicks there are slow."""
+        self.page.bring_to_front()
+
     def ask(self, message: str = "hello") -> Locator:
         """Send a message. Its answer has begun when this returns."""
         self.box.fill(message)

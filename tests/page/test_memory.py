@@ -133,6 +133,7 @@ def test_more_facts_are_loaded_on_demand(chat: Chat, server: PageServer, visitor
 
 def test_memory_is_switched_off_for_a_window_and_for_all(chat: Chat, server: PageServer, visitor: Visitor) -> None:
     other = visitor.open(server.url)
+    chat.bring_to_front()
     dialog = open_memory(chat)
     add_fact(dialog, FACT)
     chat.page.keyboard.press("Escape")
@@ -143,10 +144,13 @@ def test_memory_is_switched_off_for_a_window_and_for_all(chat: Chat, server: Pag
     chat.start_conversation()
     expect(server.answer(chat, "More coffee?", "Yes.")).not_to_contain_text("Recalled")
     expect(chat.button("Memory")).to_have_accessible_description("off")
+    other.bring_to_front()
     expect(server.answer(other, "Coffee now?", "Yes.")).to_contain_text(RECALLED)
     expect(other.button("Memory")).to_have_accessible_description("")
+    chat.bring_to_front()
     open_memory(chat).get_by_role("switch", name="Use memory in answers", exact=True).uncheck()
     expect(other.button("Memory")).to_have_accessible_description("off")
+    other.bring_to_front()
     other.start_conversation()
     expect(server.answer(other, "And coffee?", "Yes.")).not_to_contain_text("Recalled")
     dialog = open_memory(other)

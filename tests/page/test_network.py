@@ -178,6 +178,7 @@ def test_answers_in_six_tabs_do_not_block_another(
     """A browser has six connections to a server, for all tabs together."""
     tabs = [chat, *(visitor.open(server.url) for _ in range(5))]
     for tab in tabs:
+        tab.bring_to_front()
         tab.ask()
         expect(tab.page).to_have_url(re.compile("#/c/"))
         if are_hidden:
@@ -187,6 +188,7 @@ def test_answers_in_six_tabs_do_not_block_another(
         front.ask()
         expect(front.page).to_have_url(re.compile("#/c/"))
     for tab in (front, *tabs):
+        tab.bring_to_front()
         if are_hidden:
             tab.show()
         tab.stop()
