@@ -441,13 +441,15 @@ def test_on_a_full_disk_turns_stream_to_their_end_and_the_server_is_not_ready(tm
             server.on_loop(database.outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()))
 
         release = asyncio.Event()
-        server.play(Player(["So ", release, "x" * 100_000]))
+        server.play(Player(["So ", release, "x" * 3_000_000]))
         turn = client.post("/v1/turns", json={"message": "hi"}).json()["turn_id"]
         limit(1)
         assert client.post("/v1/turns", json={"message": "x" * 100_000}).status_code == 503
         assert client.get("/readyz").status_code == 503
         server.release(release)
-        assert "event: done" in client.get(f"/v1/turns/{turn}/events").text
+        events = client.get(f"/v1/turns/{turn}/events").text
+        assert '"code":"unkept"' in events
+        assert "event: done" in events
         limit(1_000_000)
         assert client.get("/readyz").status_code == 200
 
