@@ -39,7 +39,7 @@ from brain.server.uvicorn_protocol import Protocol
 from brain.settings import LOOPBACK, Settings
 from brain.store import open_store, path_of
 from brain.telemetry.metrics import share
-from brain.telemetry.tracing import processor_of
+from brain.telemetry.tracing import make_processor
 
 BACKLOG = 4096
 DESCRIPTORS = 65_536
@@ -226,7 +226,7 @@ def _alone(settings: Settings, stop: _Stop) -> int:
 def _in_workers(settings: Settings, stop: _Stop) -> int:
     """This process opens the port, starts the workers and starts them anew; they do the rest."""
     if settings.traces != "off":
-        processor_of(settings.traces).shutdown()  # what is wrong with it is said once, and not by each worker
+        make_processor(settings.traces).shutdown()  # what is wrong with it is said once, and not by each worker
     try:
         models = asyncio.run(_models(settings))
     except KeyboardInterrupt:

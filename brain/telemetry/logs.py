@@ -1,7 +1,7 @@
-"""What stands in the log. A record is one line, whatever is in it, and a turn is one record.
+"""Formats the log. A record is one line, whatever it contains, and a turn is one record.
 
-No word of the user, the model or a specialist stands in a turn's record. What others put into theirs, such as the name
-of a user or the text of a stranger's exception, can neither break a line nor begin one that looks like ours.
+The record of a turn contains no text of the user, the model or a specialist. Other values, such as user names or the
+text of exceptions, can neither break a line nor forge one.
 """
 
 import json
@@ -16,10 +16,10 @@ from typing import Any
 
 from brain.messages import TurnReport
 
-TEXT_MOST = 16_384
+TEXT_LENGTH = 16_384
 """Characters of a message, and of a traceback; the middle of a longer one is left out."""
 
-LINES_MOST = 20
+LINES_PER_PERIOD = 20
 """Warnings and errors of one kind that are written in one period."""
 PERIOD_SECONDS = 60.0
 
@@ -27,10 +27,10 @@ _unprintable = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u
 
 
 class TextLines(logging.Formatter):
-    """`LEVEL logger: message`, and a traceback in lines that are set in."""
+    """`LEVEL logger: message`, and an indented traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record."""
+        """Format one record."""
         first = f"{record.levelname} {record.name}: {_bounded(record.getMessage())}"
         return "\n    ".join(_one_line(line) for line in [first, *_traceback(self, record).splitlines()])
 
@@ -39,8 +39,8 @@ class JsonLines(logging.Formatter):
     """One JSON object, in ASCII: `time`, `level`, `logger`, `pid`, `message`, the fields of a turn, `traceback`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record."""
-        found: dict[str, Any] = {
+        """Format one record."""
+        fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
             "level": record.levelname,
             "logger": record.name,
@@ -49,15 +49,15 @@ class JsonLines(logging.Formatter):
             **getattr(record, "fields", {}),
         }
         if traceback := _traceback(self, record):
-            found["traceback"] = traceback
-        return json.dumps(found)
+            fields["traceback"] = traceback
+        return json.dumps(fields)
 
 
 @dataclass(slots=True)
 class _Period:
-    """The records of one kind since `began`."""
+    """The records of one kind since `start`."""
 
-    began: float
+    start: float
     written: int = 0
     left_out: int = 0
     last: logging.LogRecord | None = None
@@ -73,13 +73,13 @@ class RateLimit(logging.Filter):
         handler: writes the lines; the limit adds itself to its filters.
         most: records of one kind per period.
         seconds: length of a period.
-        clock: seconds of a clock that is not set back.
+        clock: seconds of a monotonic clock.
     """
 
     def __init__(
         self,
         handler: logging.Handler,
-        most: int = LINES_MOST,
+        most: int = LINES_PER_PERIOD,
         seconds: float = PERIOD_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -100,13 +100,13 @@ class RateLimit(logging.Filter):
         now = self._clock()
         with self._lock:
             period = self._periods.get(kind)
-            if period is None or (now - period.began >= self._seconds and not period.left_out):
+            if period is None or (now - period.start >= self._seconds and not period.left_out):
                 period = self._periods[kind] = _Period(now)
             if period.written < self._most:
                 period.written += 1
                 return True
             if not period.left_out:
-                timer = threading.Timer(max(0.0, period.began + self._seconds - now), self._end_period, (kind,))
+                timer = threading.Timer(max(0.0, period.start + self._seconds - now), self._end_period, (kind,))
                 timer.daemon = True
                 timer.start()
             period.left_out += 1
@@ -126,7 +126,7 @@ class RateLimit(logging.Filter):
         last = period.last
         message, args = (
             "%d more in %.0f seconds like: %s",
-            (period.left_out, self._clock() - period.began, last.getMessage()),
+            (period.left_out, self._clock() - period.start, last.getMessage()),
         )
         self._handler.acquire()
         try:
@@ -137,8 +137,8 @@ class RateLimit(logging.Filter):
             self._handler.release()
 
 
-def turn(report: TurnReport) -> str:
-    """What the log says of a turn that ended."""
+def turn_line(report: TurnReport) -> str:
+    """The log line of a turn that ended."""
     usage = report.usage
     first = "no text" if report.first_token_ms is None else f"first token after {report.first_token_ms} ms"
     return (
@@ -149,7 +149,7 @@ def turn(report: TurnReport) -> str:
 
 
 def turn_fields(report: TurnReport) -> dict[str, str | int | None]:
-    """The same as fields."""
+    """The same as JSON fields."""
     return {
         "turn_id": report.turn_id,
         "user": report.user,
@@ -175,8 +175,8 @@ def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
 
 
 def _bounded(text: str) -> str:
-    half = TEXT_MOST // 2
-    return text if len(text) <= TEXT_MOST else f"{text[:half]} ... {text[-half:]}"
+    half = TEXT_LENGTH // 2
+    return text if len(text) <= TEXT_LENGTH else f"{text[:half]} ... {text[-half:]}"
 
 
 def _one_line(text: str) -> str:

@@ -1,7 +1,7 @@
 """Counts turns, passes, calls and tokens for Prometheus; the only importer of prometheus_client.
 
-Nothing is counted per token: a turn is counted when it ends, from its report. Labels take few values: names of
-specialists that are registered, models that are configured, words of our own. No user, and no word of one, is a label.
+Nothing is counted per token: a turn is counted when it ends, from its report. Labels have few values: registered
+specialists, configured models, and our own codes. No user, and no text of one, is a label.
 """
 
 import itertools
@@ -31,17 +31,17 @@ TURN_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 REASONS = ("address", "connections", "overload")
 """Why connections and requests are refused."""
 
-RAN = frozenset(("ok", "refused", "timeout", "failed", "deadline", "cancelled"))
-"""Outcomes of calls that took a time of their own."""
+EXECUTED = frozenset(("ok", "refused", "timeout", "failed", "deadline", "cancelled"))
+"""Outcomes of calls that were executed."""
 
-_held: list[IO[str]] = []
+_locks: list[IO[str]] = []
 
 
 class Metrics:
     """The metrics of one application, which share nothing with those of another in the same process.
 
     Args:
-        specialists: the names that a call may be counted under; all others are `?`.
+        specialists: known names; calls of other names count as `?`.
     """
 
     def __init__(self, specialists: Container[str]) -> None:
@@ -105,31 +105,31 @@ class Metrics:
         )
 
     def count_block(self, specialist: str) -> None:
-        """The event loop was blocked; may be called in any thread."""
+        """Count that the event loop was blocked; any thread may call this."""
         self._blocked.labels(specialist if specialist in self._specialists else "?").inc()
 
     def set_connections(self, number: int) -> None:
-        """So many connections are open now."""
+        """Set how many connections are open."""
         self._connections.set(number)
 
     def count_rejection(self, reason: str) -> None:
-        """A connection or a request was refused, or an idle connection closed for it."""
+        """Count a rejected connection or request, or an idle connection that was closed to make room."""
         self._refused.labels(reason).inc()
 
     def set_lag(self, seconds: float) -> None:
-        """The event loop lags by so much."""
+        """Set the lag of the event loop."""
         self._lag.set(seconds)
 
     def count_start(self) -> None:
-        """A turn begins."""
+        """Count a turn that starts."""
         self._running.inc()
 
     def count_streams(self, change: int) -> None:
-        """So many more streams are open now, or fewer."""
+        """Add to the number of open streams."""
         self._streams.inc(change)
 
     def record(self, report: TurnReport) -> None:
-        """A turn ended that had begun."""
+        """Count a turn that ended, after `count_start`."""
         self._running.dec()
         self._turns.labels(report.wire, report.outcome).inc()
         self._turn_seconds.observe(report.total_ms / 1000)
@@ -154,56 +154,56 @@ class Metrics:
         name = call.name if call.name in self._specialists else "?"
         self._calls.labels(name, call.outcome or "running").inc()
         may_run = call.approval in (None, "approved")
-        if call.ms is not None and call.outcome in RAN and not call.cached and may_run:
+        if call.ms is not None and call.outcome in EXECUTED and not call.cached and may_run:
             self._call_seconds.labels(name).observe(call.ms / 1000)
 
-    # What is told of them
+    # Output
 
     def expose(self, accept: str) -> tuple[bytes, str]:
-        """All metrics as text, and its content type: OpenMetrics for who asks for it, else Prometheus's own."""
+        """All metrics as text, and its content type: OpenMetrics if `accept` names it, else Prometheus's format."""
         if "application/openmetrics-text" in accept:
             return openmetrics.generate_latest(self), openmetrics.CONTENT_TYPE_LATEST
         return generate_latest(self), CONTENT_TYPE_PLAIN_0_0_4
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of all processes that count together, without the times at which counters began."""
+        """The metrics of all processes that count together, without the start times of counters."""
         shared = os.environ.get(SHARED)
-        workers = _living(Path(shared)) if shared else []
+        workers = _live_processes(Path(shared)) if shared else []
         for metric in MultiProcessCollector.merge(_files(Path(shared))) if shared else self._registry.collect():
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
-        yield from _of_workers(workers) if workers else ProcessCollector(registry=None).collect()
+        yield from _process_metrics(workers) if workers else ProcessCollector(registry=None).collect()
 
 
 # Several processes
 
 
 def share(folder: Path) -> None:
-    """Lets this process count together with all others of this folder; before its first `Metrics` is made.
+    """Count together with all other processes of a folder. Call this before the first `Metrics` is made.
 
-    It counts on in the files of a process that ended, so that counters never fall, and files never pile up.
+    A process continues the files of one that ended, so counters never fall, and files do not pile up.
     """
-    place = next(place for place in itertools.count() if _take(folder, place))
+    number = next(number for number in itertools.count() if _acquire(folder, number))
     os.environ[SHARED] = str(folder)
-    values.ValueClass = values.MultiProcessValue(lambda: place)
+    values.ValueClass = values.MultiProcessValue(lambda: number)
 
 
-def _take(folder: Path, place: int) -> bool:
-    """Takes a place that no other process holds; it is ours until this process ends, however it does."""
-    lock = (folder / f"{place}.lock").open("a+")
-    if not _locked(lock):
+def _acquire(folder: Path, number: int) -> bool:
+    """Lock a number that no other process has, until this process ends in any way."""
+    lock = (folder / f"{number}.lock").open("a+")
+    if not _try_lock(lock):
         lock.close()
         return False
     lock.truncate(0)
     lock.write(str(os.getpid()))
     lock.flush()
-    mark_process_dead(place, str(folder))
-    _held.append(lock)
+    mark_process_dead(number, str(folder))
+    _locks.append(lock)
     return True
 
 
-def _locked(lock: IO[str]) -> bool:
-    import fcntl  # which Windows has not, nor has it several workers
+def _try_lock(lock: IO[str]) -> bool:
+    import fcntl  # not on Windows, which has no workers either
 
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -212,38 +212,34 @@ def _locked(lock: IO[str]) -> bool:
     return True
 
 
-def _living(folder: Path) -> list[int]:
-    """The processes that hold a place. What the others had running and open is forgotten."""
-    found = []
+def _live_processes(folder: Path) -> list[int]:
+    """The processes that have a number. Gauges of other processes are dropped."""
+    pids = []
     for path in folder.glob("*.lock"):
         with path.open("a+") as lock:
-            if _locked(lock):
+            if _try_lock(lock):
                 mark_process_dead(int(path.stem), str(folder))
                 continue
             lock.seek(0)
-            if pid := lock.read():  # one that just took its place has not said yet who it is
-                found.append(int(pid))
-    return sorted(found)
+            if pid := lock.read():  # a process that has just locked it has not written its ID yet
+                pids.append(int(pid))
+    return sorted(pids)
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """The files with counts in them. One that was just made is empty, and cannot be read yet."""
+    """The files that hold counts. A new file is empty, and cannot be read yet."""
     for path in folder.glob("*.db"):
-        with suppress(FileNotFoundError):  # that of a process which ended
+        with suppress(FileNotFoundError):  # the process has ended
             if path.stat().st_size:
                 yield str(path)
 
 
-def _of_workers(pids: Sequence[int]) -> Iterable[Metric]:
-    """What the system tells of each process, by its id."""
-    found: dict[str, Metric] = {}
+def _process_metrics(pids: Sequence[int]) -> Iterable[Metric]:
+    """The system's metrics of each process, labelled with its ID."""
+    metrics: dict[str, Metric] = {}
     for pid in pids:
-        for metric in _of_process(pid):
-            kept = found.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
+        for metric in ProcessCollector(pid=lambda pid=pid: pid, registry=None).collect():  # type: ignore[misc]
+            merged = metrics.setdefault(metric.name, Metric(metric.name, metric.documentation, metric.type))
             for sample in metric.samples:
-                kept.add_sample(sample.name, {"pid": str(pid)}, sample.value)
-    return found.values()
-
-
-def _of_process(pid: int) -> Iterable[Metric]:
-    return ProcessCollector(pid=lambda: pid, registry=None).collect()
+                merged.add_sample(sample.name, {"pid": str(pid)}, sample.value)
+    return metrics.values()

@@ -1,4 +1,4 @@
-"""What an operator sees of the turns: metrics, traces, a line in the log."""
+"""Metrics, traces and a log line of each turn."""
 
 import logging
 
@@ -7,38 +7,38 @@ from brain.plugins.registry import Registry
 from brain.settings import Settings
 from brain.telemetry import logs
 from brain.telemetry.metrics import Metrics
-from brain.telemetry.tracing import Traces
+from brain.telemetry.tracing import Tracer
 
 log = logging.getLogger("brain")
 
 
 class Telemetry:
-    """Is told what happens in one application, and tells those who look."""
+    """The telemetry of one application."""
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
         self.metrics = Metrics(registry)
         self._settings = settings
         self._registry = registry
-        self._traces: Traces | None = None
+        self._tracer: Tracer | None = None
 
     def open(self) -> None:
-        """Makes ready for traces, if they are wanted.
+        """Prepare traces, if TRACES asks for them.
 
         Raises:
-            SettingsError: as `Traces`.
+            SettingsError: as `Tracer`.
         """
         if self._settings.traces != "off":
-            self._traces = Traces(self._settings.traces, self._registry)
+            self._tracer = Tracer(self._settings.traces, self._registry)
 
     async def close(self) -> None:
-        """Sends the last traces."""
-        if self._traces is not None:
-            traces, self._traces = self._traces, None
-            await traces.close()
+        """Export the last spans."""
+        if self._tracer is not None:
+            tracer, self._tracer = self._tracer, None
+            await tracer.close()
 
     def record(self, report: TurnReport, traceparent: str = "") -> None:
-        """A turn ended; `traceparent` is the header of the request for it."""
+        """Record a turn that ended; `traceparent` is the header of its request."""
         self.metrics.record(report)
-        if self._traces is not None:
-            self._traces.ended(report, traceparent)
-        log.info("%s", logs.turn(report), extra={"fields": logs.turn_fields(report)})
+        if self._tracer is not None:
+            self._tracer.record(report, traceparent)
+        log.info("%s", logs.turn_line(report), extra={"fields": logs.turn_fields(report)})

@@ -1,7 +1,7 @@
-"""Tells of turns in spans of OpenTelemetry, by its conventions for generative AI; the only importer of it.
+"""Traces turns with OpenTelemetry, by its conventions for generative AI; the only importer of it.
 
-The spans of a turn are made when it ended, from its report: the turn, one for each request to a model, one for each
-call. No word of the user, the model or a specialist stands in them.
+The spans of a turn are made when it ends, from its report: one for the turn, one per request to a model, one per call.
+They contain no text of the user, the model or a specialist.
 """
 
 import asyncio
@@ -19,96 +19,98 @@ from brain.events import StopReason
 from brain.messages import TurnReport
 
 CLOSING_SECONDS = 0.9
-"""How long the last spans are waited for."""
-COMPLAINT_SECONDS = 600.0
-"""That a collector cannot be reached is said so often."""
-TRACEPARENT_MOST = 512
+"""How long `close` waits for the last spans."""
+WARNING_SECONDS = 600.0
+"""Interval of warnings that a collector cannot be reached."""
+TRACEPARENT_LENGTH = 512
 
-_COMPLAIN = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk._shared_internal")
+_EXPORTER_LOGGERS = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk._shared_internal")
 _MILLISECOND = 1_000_000
 
 Where = Literal["console", "otlp"]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One span: what it is called and says, and when, in milliseconds since the turn began. None is not said."""
+class SpanData:
+    """One span; times in milliseconds since the start of the turn. Attributes that are None are left out."""
 
     name: str
-    began_ms: int
-    ended_ms: int
+    start_ms: int
+    end_ms: int
     attributes: Mapping[str, Any]
     error: str | None
     first_token_ms: int | None = None
-    remote: bool = False
+    is_remote: bool = False
 
 
-class Traces:
-    """The spans of one application. It shares nothing of OpenTelemetry with others in the same process.
+class Tracer:
+    """The spans of one application. It shares no state with others in the same process.
 
     Args:
-        where: the spans go; all else there is to choose, the OTEL_ variables of the environment say.
-        specialists: the names that calls go by; all others are `?`.
+        where: where spans go; the OTEL_ environment variables set all else.
+        specialists: known names; calls of other names are `?`.
 
     Raises:
-        SettingsError: when OpenTelemetry is not installed, or refuses what its variables say.
+        SettingsError: OpenTelemetry is not installed, or rejects its variables.
     """
 
     def __init__(self, where: Where, specialists: Container[str]) -> None:
-        processor = processor_of(where)
+        processor = make_processor(where)
         from opentelemetry import trace
         from opentelemetry.context import Context
         from opentelemetry.sdk.resources import OTELResourceDetector, Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        ours = version("brain-sse")
-        said = OTELResourceDetector().detect().attributes
-        resource = Resource.create({"service.name": "brain", "service.version": ours, **said})
+        brain_version = version("brain-sse")
+        configured = OTELResourceDetector().detect().attributes
+        resource = Resource.create({"service.name": "brain", "service.version": brain_version, **configured})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(processor)
-        self._tracer = self._provider.get_tracer("brain", ours)
+        self._tracer = self._provider.get_tracer("brain", brain_version)
         self._trace = trace
-        self._parents = TraceContextTextMapPropagator()
-        self._nowhere = Context()
+        self._propagator = TraceContextTextMapPropagator()
+        self._no_context = Context()
         self._specialists = specialists
-        for name in _COMPLAIN:
-            logging.getLogger(name).addFilter(_seldom)
+        for name in _EXPORTER_LOGGERS:
+            logging.getLogger(name).addFilter(_interval)
 
-    def ended(self, report: TurnReport, traceparent: str = "") -> None:
-        """Tells of a turn; `traceparent` is the header of who asked for it."""
-        began = int(report.began.timestamp() * 1000) * _MILLISECOND
-        sent = {"traceparent": traceparent} if len(traceparent) <= TRACEPARENT_MOST else {}
-        told = turn_told(report)
-        turn = self._begun(told, began, self._parents.extract(sent, self._nowhere))
-        within = self._trace.set_span_in_context(turn)
-        for inner in (*passes_told(report), *calls_told(report, self._specialists)):
-            self._begun(inner, began, within).end(began + inner.ended_ms * _MILLISECOND)
-        turn.end(began + told.ended_ms * _MILLISECOND)
+    def record(self, report: TurnReport, traceparent: str = "") -> None:
+        """Export the spans of a turn that ended; `traceparent` is the header of its request."""
+        start = int(report.began.timestamp() * 1000) * _MILLISECOND
+        carrier = {"traceparent": traceparent} if len(traceparent) <= TRACEPARENT_LENGTH else {}
+        data = turn_span(report)
+        turn = self._start_span(data, start, self._propagator.extract(carrier, self._no_context))
+        context = self._trace.set_span_in_context(turn)
+        for inner in (*pass_spans(report), *call_spans(report, self._specialists)):
+            self._start_span(inner, start, context).end(start + inner.end_ms * _MILLISECOND)
+        turn.end(start + data.end_ms * _MILLISECOND)
 
-    def _begun(self, told: Told, began: int, within: Any) -> Any:
-        kind = self._trace.SpanKind.CLIENT if told.remote else self._trace.SpanKind.INTERNAL
-        said = {key: value for key, value in told.attributes.items() if value is not None}
-        span = self._tracer.start_span(told.name, within, kind, said, start_time=began + told.began_ms * _MILLISECOND)
-        if told.first_token_ms is not None:
-            span.add_event("first_token", timestamp=began + told.first_token_ms * _MILLISECOND)
-        if told.error is not None:
-            span.set_attribute("error.type", told.error)
+    def _start_span(self, data: SpanData, start: int, context: Any) -> Any:
+        kind = self._trace.SpanKind.CLIENT if data.is_remote else self._trace.SpanKind.INTERNAL
+        attributes = {key: value for key, value in data.attributes.items() if value is not None}
+        span = self._tracer.start_span(
+            data.name, context, kind, attributes, start_time=start + data.start_ms * _MILLISECOND
+        )
+        if data.first_token_ms is not None:
+            span.add_event("first_token", timestamp=start + data.first_token_ms * _MILLISECOND)
+        if data.error is not None:
+            span.set_attribute("error.type", data.error)
             span.set_status(self._trace.StatusCode.ERROR)
         return span
 
     async def close(self) -> None:
-        """Sends what is left, unless that takes longer than `CLOSING_SECONDS`."""
+        """Export the last spans within `CLOSING_SECONDS`."""
         last = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
         last.start()
         await asyncio.to_thread(last.join, CLOSING_SECONDS)
 
 
-def processor_of(where: Where) -> Any:
-    """What takes spans there, in the background. It is to be shut down.
+def make_processor(where: Where) -> Any:
+    """A processor that exports spans in the background. The caller shuts it down.
 
     Raises:
-        SettingsError: as `Traces`.
+        SettingsError: as `Tracer`.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -121,7 +123,7 @@ def processor_of(where: Where) -> Any:
         raise SettingsError(f"TRACES={where}: what the OTEL_ variables say is not allowed: {error}") from None
 
 
-def turn_told(report: TurnReport) -> Told:
+def turn_span(report: TurnReport) -> SpanData:
     """The span of a turn."""
     usage = report.usage
     attributes = {
@@ -134,11 +136,11 @@ def turn_told(report: TurnReport) -> Told:
         "brain.turn.id": report.turn_id,
         "brain.wire": report.wire,
     }
-    return Told("invoke_agent brain", 0, report.total_ms, attributes, report.error)
+    return SpanData("invoke_agent brain", 0, report.total_ms, attributes, report.error)
 
 
-def passes_told(report: TurnReport) -> Iterator[Told]:
-    """The spans of the requests to the model."""
+def pass_spans(report: TurnReport) -> Iterator[SpanData]:
+    """The spans of requests to the model."""
     model = _model(report.model)
     name = f"chat {model['gen_ai.request.model']}"
     remote = model["gen_ai.provider.name"] != "brain"
@@ -151,11 +153,11 @@ def passes_told(report: TurnReport) -> Iterator[Told]:
             **_tokens(one.prompt_tokens, one.completion_tokens, one.reused_tokens),
         }
         ended = report.total_ms if one.ended_ms is None else one.ended_ms
-        yield Told(name, one.began_ms, ended, attributes, one.error, one.first_token_ms, remote)
+        yield SpanData(name, one.began_ms, ended, attributes, one.error, one.first_token_ms, remote)
 
 
-def calls_told(report: TurnReport, specialists: Container[str]) -> Iterator[Told]:
-    """The spans of the calls; not of those that the client runs."""
+def call_spans(report: TurnReport, specialists: Container[str]) -> Iterator[SpanData]:
+    """The spans of calls, except those that the client runs."""
     for call in report.calls:
         if call.by == "client":
             continue
@@ -169,7 +171,7 @@ def calls_told(report: TurnReport, specialists: Container[str]) -> Iterator[Told
         }
         error = None if call.outcome == "ok" else call.outcome
         ended = report.total_ms if call.ms is None else call.began_ms + call.ms
-        yield Told(f"execute_tool {name}", call.began_ms, ended, attributes, error)
+        yield SpanData(f"execute_tool {name}", call.began_ms, ended, attributes, error)
 
 
 def _model(name: str) -> dict[str, str]:
@@ -190,8 +192,8 @@ def _finish_reasons(reason: StopReason | None) -> list[str] | None:
     return None if reason is None else ["stop" if reason == "complete" else reason]
 
 
-class _Seldom(logging.Filter):
-    """Lets one record pass, and then none for a while."""
+class _Interval(logging.Filter):
+    """Lets one record pass per `WARNING_SECONDS`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,8 +203,8 @@ class _Seldom(logging.Filter):
         now = time.monotonic()
         if now < self._next:
             return False
-        self._next = now + COMPLAINT_SECONDS
+        self._next = now + WARNING_SECONDS
         return True
 
 
-_seldom = _Seldom()
+_interval = _Interval()

@@ -95,17 +95,17 @@ class Watchdog:
             return
         if self._has_run:
             self._has_run = False
-            self._loop.call_soon_threadsafe(self._run)
+            self._loop.call_soon_threadsafe(self._mark_run)
         before = self._looks
         self._looks = max(before + 1, LOOKS if kept_lock else 0)
         if before < LOOKS <= self._looks:
-            self._tell(task)
+            self._report_block(task)
 
-    def _run(self) -> None:
-        """Runs on the loop."""
+    def _mark_run(self) -> None:
+        """Called by the loop."""
         self._has_run = True
 
-    def _tell(self, task: asyncio.Task[Any]) -> None:
+    def _report_block(self, task: asyncio.Task[Any]) -> None:
         frames = _frames(sys._current_frames().get(self._thread))
         if not frames or self._has_run:  # it has just ended
             return

@@ -1,11 +1,11 @@
 """Metrics: what is counted of a turn, what a scraper reads, and several processes that count together."""
 
+import asyncio
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -202,7 +202,7 @@ def test_a_server_counts_its_turns() -> None:
 
 def test_a_server_counts_what_runs_and_who_reads() -> None:
     with brain_served() as server:
-        server.play(Player(["a", 5.0]))
+        server.play(Player(["a", asyncio.Event()]))
         with streaming(server.url, until="token", json={"message": "hi"}):
             found = scraped(server.url)
             assert (found["brain_turns_running"], found["brain_streams_open"]) == (1, 1)
@@ -324,10 +324,8 @@ def test_workers_count_together_and_no_count_falls_when_one_is_killed(tmp_path: 
         os.kill(int(pids[0]), signal.SIGKILL)
         brain.said("takes its place")
         post(url, json={"message": "hi"})
-        end = time.monotonic() + 10
         while len(set(re.findall(r'time_seconds{pid="([0-9]+)"}', text_of(url))) - {pids[0]}) < 2:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+            assert brain.process.poll() is None
         assert {scraped(url)[total] for _ in range(10)} == {11}
         brain.process.terminate()
         code, _, _ = brain.end()
@@ -341,10 +339,8 @@ def test_nothing_is_left_when_the_first_process_is_killed(tmp_path: Path) -> Non
         post(brain.url(), json={"message": "hi"})
         (folder,) = tmp_path.glob("brain-metrics-*")
         brain.process.kill()
-        end = time.monotonic() + 10
         while folder.exists():
-            assert time.monotonic() < end
-            time.sleep(0.02)
+            pass
 
 
 def text_of(url: str) -> str:
