@@ -152,9 +152,14 @@ def settle(db: sqlite3.Connection, conversation: int) -> None:
     first, last = span(conversation)
     db.execute(
         "UPDATE conversation SET updated = "
-        "(SELECT coalesce(ended, started) FROM exchange WHERE key BETWEEN ?1 AND ?2 ORDER BY key DESC LIMIT 1), "
-        "unsummarised = EXISTS (SELECT 1 FROM exchange "
-        "WHERE key BETWEEN max(?1, summarised_to + 1) AND ?2 AND in_history = 1) WHERE key = ?3",
+        "(SELECT coalesce(ended, started) FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1) "
+        "WHERE key = ?",
+        (first, last, conversation),
+    )
+    # by itself, and only where it changes: what is assigned is written to its index also when it stays the same
+    db.execute(
+        "UPDATE conversation SET unsummarised = NOT unsummarised WHERE key = ?3 AND unsummarised <> EXISTS "
+        "(SELECT 1 FROM exchange WHERE key BETWEEN max(?1, summarised_to + 1) AND ?2 AND in_history = 1)",
         (first, last, conversation),
     )
 
