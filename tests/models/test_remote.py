@@ -405,7 +405,7 @@ def test_embeddings_are_checked_once_with_the_model_that_makes_them() -> None:
 @both
 def test_closing_the_stream_closes_the_connection(kind: Kind) -> None:
     async def main() -> None:
-        answer = Pass(itertools.chain(["[a]"], itertools.repeat("x")), every=0.002)
+        answer = Pass(itertools.chain(["[a]"], itertools.repeat("x")))
         async with kind(answer) as server, model_of(server) as model:
             async with aclosing(model.stream(STARTED)) as chunks:
                 text = ""
