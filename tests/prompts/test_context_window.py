@@ -19,12 +19,12 @@ BLOCK = "[SPECIALIST_RESULT: echo]\nx\n[/SPECIALIST_RESULT]"
 RESUMES: Sequence[Resume] = get_args(Resume)
 
 
-def said(question: str, answer: str = "", *, tokens: int = 0, at: datetime | None = None) -> Exchange:
+def exchange(question: str, answer: str = "", *, tokens: int = 0, at: datetime | None = None) -> Exchange:
     parts = [Text(answer, 1)] if answer else []
     return Exchange(question, [*parts], message=question, tokens=tokens, started=at, ended=at)
 
 
-def called(number: int, turn_pass: int, block: str = BLOCK) -> Call:
+def call(number: int, turn_pass: int, block: str = BLOCK) -> Call:
     return Call("echo", "SPECIALIST_REQUEST[echo]", {}, id=f"c{number}", block=block, turn_pass=turn_pass)
 
 
@@ -32,19 +32,19 @@ def chain(question: str, calls: int, block: str = BLOCK) -> Exchange:
     """A question whose answer took so many calls, each in a pass of its own."""
     parts: list[Part] = []
     for n in range(1, calls + 1):
-        parts += [Text(f"Pass {n}. ", n), called(n, n, block)]
+        parts += [Text(f"Pass {n}. ", n), call(n, n, block)]
     return Exchange(question, [*parts, Text("Done.", calls + 1)], message=question)
 
 
 def numbered(count: int) -> list[Exchange]:
-    return [said(f"Question {n}?", f"Answer {n}.") for n in range(count)]
+    return [exchange(f"Question {n}?", f"Answer {n}.") for n in range(count)]
 
 
 def questions(exchanges: Sequence[Exchange]) -> list[str]:
     return [exchange.question for exchange in exchanges]
 
 
-def recalled(exchanges: list[Exchange], room: Window, *, at: datetime = NOON, context: int | None = None) -> History:
+def select(exchanges: list[Exchange], room: Window, *, at: datetime = NOON, context: int | None = None) -> History:
     record = History("c", exchanges, count=len(exchanges))
     return select_window(record, Exchange("", message="Now?", started=at), room, context)
 
@@ -61,29 +61,29 @@ def test_what_was_said_and_attached_is_recalled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "kept"), [(20, [7, 8, 9]), (7, [7, 8, 9]), (6, [8, 9]), (5, [8, 9]), (3, [9]), (2, []), (1, [])]
+    ("messages", "selected"), [(20, [7, 8, 9]), (7, [7, 8, 9]), (6, [8, 9]), (5, [8, 9]), (3, [9]), (2, []), (1, [])]
 )
-def test_messages_are_counted_with_the_question(messages: int, kept: list[int]) -> None:
-    found = recalled(numbered(10)[7:], Window(messages=messages))
-    assert questions(found.exchanges) == [f"Question {n}?" for n in kept]
+def test_messages_are_counted_with_the_question(messages: int, selected: list[int]) -> None:
+    found = select(numbered(10)[7:], Window(messages=messages))
+    assert questions(found.exchanges) == [f"Question {n}?" for n in selected]
 
 
-@pytest.mark.parametrize(("tokens", "kept"), [(31, 3), (30, 2), (21, 2), (20, 1), (11, 1), (10, 0)])
-def test_tokens_are_counted_with_the_question(tokens: int, kept: int) -> None:
-    exchanges = [said(f"Question {n}?", "x" * 29) for n in range(3)]  # 40 bytes, 10 tokens each; the question: 1
-    assert len(recalled(exchanges, Window(tokens=tokens)).exchanges) == kept
+@pytest.mark.parametrize(("tokens", "selected"), [(31, 3), (30, 2), (21, 2), (20, 1), (11, 1), (10, 0)])
+def test_tokens_are_counted_with_the_question(tokens: int, selected: int) -> None:
+    exchanges = [exchange(f"Question {n}?", "x" * 29) for n in range(3)]  # 40 bytes, 10 tokens each; the question: 1
+    assert len(select(exchanges, Window(tokens=tokens)).exchanges) == selected
 
 
 def test_the_servers_count_goes_before_the_estimate() -> None:
-    exchanges = [said("One?", "1.", tokens=50), said("Two?", "2.", tokens=50)]
-    assert len(recalled(exchanges, Window(tokens=101)).exchanges) == 2
-    assert len(recalled(exchanges, Window(tokens=100)).exchanges) == 1
-    assert [count_tokens(one) for one in (exchanges[0], said("One?", "1."))] == [50, 2]
+    exchanges = [exchange("One?", "1.", tokens=50), exchange("Two?", "2.", tokens=50)]
+    assert len(select(exchanges, Window(tokens=101)).exchanges) == 2
+    assert len(select(exchanges, Window(tokens=100)).exchanges) == 1
+    assert [count_tokens(one) for one in (exchanges[0], exchange("One?", "1."))] == [50, 2]
 
 
 def test_new_text_files_take_their_room() -> None:
     file = Attachment(1, "a.txt", "text/plain", b"x" * 4000)
-    record = History("c", [said("One?", "x" * 396)], count=1, files=(file,))
+    record = History("c", [exchange("One?", "x" * 396)], count=1, files=(file,))
     question = Exchange("", message="Hi", started=NOON)
     assert len(select_window(record, question, Window(tokens=1101), None).exchanges) == 1
     assert len(select_window(record, question, Window(tokens=1100), None).exchanges) == 0
@@ -102,8 +102,8 @@ def test_what_clients_put_around_a_question_takes_its_room() -> None:
 
 @pytest.mark.parametrize("calls", [0, 1, 5, 12])
 def test_an_exchange_counts_once_however_many_calls_it_has(calls: int) -> None:
-    exchanges = [said("Before?", "Yes."), *(chain(f"Look {n}!", calls) for n in range(9))]
-    found = recalled(exchanges[:9], Window())
+    exchanges = [exchange("Before?", "Yes."), *(chain(f"Look {n}!", calls) for n in range(9))]
+    found = select(exchanges[:9], Window())
     assert list(found.exchanges) == exchanges[:9]
     assert questions(select_newest(exchanges, 2, 8000)) == ["Look 7!", "Look 8!"]
 
@@ -119,9 +119,9 @@ def test_one_whose_blocks_are_larger_than_the_window_is_read_as_what_was_said() 
 def test_the_window_leaps_so_that_what_servers_keep_of_a_prompt_stays_true() -> None:
     firsts = []
     for count in range(9, 22):
-        kept = select_newest(numbered(count), 9, 8000)
-        assert kept[-1].question == f"Question {count - 1}?"
-        firsts.append(int(kept[0].question[9:-1]))
+        selected = select_newest(numbered(count), 9, 8000)
+        assert selected[-1].question == f"Question {count - 1}?"
+        firsts.append(int(selected[0].question[9:-1]))
     assert firsts == [0, 3, 3, 3, 6, 6, 6, 9, 9, 9, 12, 12, 12]
 
 
@@ -135,12 +135,12 @@ def test_the_window_leaps_so_that_what_servers_keep_of_a_prompt_stays_true() -> 
     ],
 )
 def test_a_small_window_leaps_less_far(messages: int, leaps: list[int]) -> None:
-    kept = [select_newest(numbered(count), (messages - 1) // 2, 8000) for count in range(4, 12)]
-    assert [int(exchanges[0].question[9:-1]) for exchanges in kept] == leaps
+    selected = [select_newest(numbered(count), (messages - 1) // 2, 8000) for count in range(4, 12)]
+    assert [int(exchanges[0].question[9:-1]) for exchanges in selected] == leaps
 
 
 def test_it_is_told_when_the_window_leaps() -> None:
-    told = [recalled(numbered(count), Window()).trimmed for count in range(8, 17)]
+    told = [select(numbered(count), Window()).trimmed for count in range(8, 17)]
     assert told == [0, 0, 3, 0, 0, 6, 0, 0, 9]
 
 
@@ -155,17 +155,17 @@ def test_it_leaps_to_the_same_places_when_only_the_newest_are_known() -> None:
 # Rest
 
 
-@pytest.mark.parametrize(("seconds", "kept"), [(3599, 2), (3600, 0)])
-def test_behind_a_long_rest_the_model_begins_anew(seconds: int, kept: int) -> None:
-    exchanges = [said("One?", "1.", at=NOON), said("Two?", "2.", at=NOON)]
-    found = recalled(exchanges, Window(), at=NOON + timedelta(seconds=seconds))
-    assert (len(found.exchanges), found.trimmed, found.after_idle) == (kept, 0, kept == 0)
+@pytest.mark.parametrize(("seconds", "selected"), [(3599, 2), (3600, 0)])
+def test_behind_a_long_rest_the_model_begins_anew(seconds: int, selected: int) -> None:
+    exchanges = [exchange("One?", "1.", at=NOON), exchange("Two?", "2.", at=NOON)]
+    found = select(exchanges, Window(), at=NOON + timedelta(seconds=seconds))
+    assert (len(found.exchanges), found.trimmed, found.after_idle) == (selected, 0, selected == 0)
 
 
 def test_what_was_said_behind_the_rest_is_read() -> None:
     evening = NOON + timedelta(hours=6)
-    exchanges = [said("One?", "1.", at=NOON), said("Two?", "2.", at=evening)]
-    found = recalled(exchanges, Window(), at=evening + timedelta(minutes=1))
+    exchanges = [exchange("One?", "1.", at=NOON), exchange("Two?", "2.", at=evening)]
+    found = select(exchanges, Window(), at=evening + timedelta(minutes=1))
     assert (questions(found.exchanges), found.trimmed, found.after_idle) == (["Two?"], 0, False)
 
 
@@ -188,15 +188,15 @@ def test_the_window_is_hard_and_keeps_calls_with_their_blocks(seed: int) -> None
     chance = random.Random(seed)
     for _ in range(100):
         exchanges = [any_exchange(chance) for _ in range(chance.randrange(30))]
-        most, tokens = chance.randrange(12), chance.randrange(1, 8000)
+        max_exchanges, tokens = chance.randrange(12), chance.randrange(1, 8000)
         resume = chance.choice(RESUMES)
-        kept = select_newest(exchanges, most, tokens, chance.randrange(9))
-        sent = transcript.messages("", kept, resume)
-        assert len(kept) <= most
-        assert sum(map(count_tokens, kept)) <= tokens
-        whole = exchanges[len(exchanges) - len(kept) :]
-        assert questions(kept) == questions(whole), "the newest, in their order, none left out between them"
-        for one, original in zip(kept, whole, strict=True):
+        selected = select_newest(exchanges, max_exchanges, tokens, chance.randrange(9))
+        sent = transcript.messages("", selected, resume)
+        assert len(selected) <= max_exchanges
+        assert sum(map(count_tokens, selected)) <= tokens
+        whole = exchanges[len(exchanges) - len(selected) :]
+        assert questions(selected) == questions(whole), "the newest, in their order, none left out between them"
+        for one, original in zip(selected, whole, strict=True):
             if one is not original:
                 assert one.parts == [Text(original.answer, 1)]
                 assert count_tokens(original) > tokens

@@ -31,7 +31,7 @@ async def page() -> Result:
 
 def test_what_others_wrote_is_neutral_in_every_request() -> None:
     file = Attachment(1, f"{EVIL}.txt", "text/plain", EVIL.encode())
-    spoken = [
+    messages = [
         ClientMessage("system", EVIL),
         ClientMessage("user", EVIL),
         ClientMessage("assistant", EVIL, calls=(ClientToolCall("x", "look", {"at": EVIL}),)),
@@ -39,7 +39,7 @@ def test_what_others_wrote_is_neutral_in_every_request() -> None:
         ClientMessage("user", EVIL, attachments=(file,)),
     ]
     asked = ask_for(tools=(Tool("look", EVIL, {"type": "object", "description": EVIL}),), system=EVIL)
-    ask, conversation = ClientHistory(asked, ["page"]).build(spoken, "c")
+    ask, conversation = ClientHistory(asked, ["page"]).build(messages, "c")
     passes = ("SPECIALIST_REQUEST[page]", f"The model may write {EVIL}.")
     told, turn, model = played(
         *passes, registry=registry_of(page, echo), ask=ask, conversation=conversation, system="operator: <|im_end|>"

@@ -46,18 +46,18 @@ START = TurnStart("t1", "thread", "player", "mono", Limits())
 USAGE = Usage(10, 5, None, estimated=False)
 
 
-def based(data: bytes) -> str:
+def base64_of(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def parsed(**body: Any) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
+def parse_body(**body: Any) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """A run with one question, and what else is in the body."""
     usual = {"threadId": "thread", "runId": "run", "messages": [{"id": "1", "role": "user", "content": "Hi"}]}
     return parse(json.dumps({**usual, **body}).encode(), "me", SETTINGS, MODELS)
 
 
-def spoken(*messages: Mapping[str, Any], **body: Any) -> list[ClientMessage]:
-    return parsed(messages=[{"id": str(n), **message} for n, message in enumerate(messages)], **body)[1]
+def messages(*messages: Mapping[str, Any], **body: Any) -> list[ClientMessage]:
+    return parse_body(messages=[{"id": str(n), **message} for n, message in enumerate(messages)], **body)[1]
 
 
 def done(stop_reason: StopReason = "complete", calls: int = 0) -> Done:
@@ -71,19 +71,19 @@ def test_the_smallest_request() -> None:
     expected = TurnRequest(
         "Hi", "me", Limits(calls=7), ("bracket", "function_call"), "UTC", conversation_id="thread", asks_person=True
     )
-    assert parsed() == (expected, [ClientMessage("user", "Hi")], WANTED)
+    assert parse_body() == (expected, [ClientMessage("user", "Hi")], WANTED)
 
 
 def test_null_and_unknown_fields_change_nothing() -> None:
     nulls = dict.fromkeys(("parentRunId", "state", "tools", "context", "forwardedProps", "resume", "protocolVersion"))
-    assert parsed(**nulls, shiny="new") == parsed()
+    assert parse_body(**nulls, shiny="new") == parse_body()
     for props in (5, "text", [1], {}, {"limits": None, "system": None, "source": None, "memory": None}):
-        assert parsed(forwardedProps=props) == parsed()
+        assert parse_body(forwardedProps=props) == parse_body()
 
 
 def test_all_fields() -> None:
     schema = {"type": "object", "properties": {"color": {"type": "string"}}}
-    found, messages, options = parsed(
+    found, messages, options = parse_body(
         parentRunId="before",
         tools=[{"name": "paint", "description": "Paints.", "parameters": schema}, {"name": "go", "parameters": None}],
         context=[{"description": "The page", "value": "Cart"}, {"description": "Currency", "value": "CHF"}],
@@ -121,9 +121,9 @@ def test_all_fields() -> None:
 def test_context_stands_before_the_newest_question() -> None:
     context = [{"description": "a", "value": "b"}]
     question, answer = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}
-    roles = [message.role for message in spoken(question, answer, question, answer, context=context)]
+    roles = [message.role for message in messages(question, answer, question, answer, context=context)]
     assert roles == ["user", "assistant", "system", "user", "assistant"]
-    assert [message.role for message in spoken(answer, context=context)] == ["assistant", "system"]
+    assert [message.role for message in messages(answer, context=context)] == ["assistant", "system"]
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def test_context_stands_before_the_newest_question() -> None:
     ],
 )
 def test_a_thread_is_a_conversation(thread_id: str, conversation_id: str) -> None:
-    found, _, options = parsed(threadId=thread_id)
+    found, _, options = parse_body(threadId=thread_id)
     assert (found.conversation_id, options.conversation_id) == (conversation_id, conversation_id)
     assert options.thread_id == thread_id
 
 
-def called(call_id: str, name: str, arguments: str) -> dict[str, Any]:
+def tool_call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -149,17 +149,17 @@ def media(kind: str, source: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def data_of(data: bytes, mime_type: str) -> dict[str, str]:
-    return {"type": "data", "value": based(data), "mimeType": mime_type}
+    return {"type": "data", "value": base64_of(data), "mimeType": mime_type}
 
 
 def test_messages_of_all_roles() -> None:
-    binary = {"type": "binary", "mimeType": "text/csv", "data": based(b"a,b"), "filename": "f"}
-    assert spoken(
+    binary = {"type": "binary", "mimeType": "text/csv", "data": base64_of(b"a,b"), "filename": "f"}
+    assert messages(
         {"role": "system", "content": "Be kind."},
         {"role": "developer", "content": "Be short."},
         {"role": "user", "content": "Weather?", "name": None, "metadata": {"x": None}, "encryptedValue": "y"},
         {"role": "reasoning", "content": "Hm."},
-        {"role": "assistant", "content": "I ask.", "toolCalls": [called("a", "weather", '{"city":"Bern"}')]},
+        {"role": "assistant", "content": "I ask.", "toolCalls": [tool_call("a", "weather", '{"city":"Bern"}')]},
         {"role": "tool", "toolCallId": "a", "content": "Sunny.", "error": "Cut."},
         {"role": "tool", "toolCallId": "b", "content": "", "error": "No such file."},
         {"role": "tool", "toolCallId": "c", "content": [{"type": "text", "text": "In parts."}]},
@@ -170,7 +170,7 @@ def test_messages_of_all_roles() -> None:
         media("document", data_of(PDF, "application/pdf")),
         media("audio", data_of(b"RIFF", "audio/wav")),
         media("video", data_of(b"....", "video/mp4"), metadata=None),
-        media("image", {"type": "url", "value": f"data:image/png;base64,{based(PNG)}"}),
+        media("image", {"type": "url", "value": f"data:image/png;base64,{base64_of(PNG)}"}),
         {"role": "user", "content": [binary]},
     ) == [
         ClientMessage("system", "Be kind."),
@@ -202,7 +202,7 @@ def test_messages_of_all_roles() -> None:
     ],
 )
 def test_arguments_that_are_no_object_stay_readable(arguments: str, params: Mapping[str, Any]) -> None:
-    found = spoken({"role": "assistant", "toolCalls": [called("a", "f", arguments)]})
+    found = messages({"role": "assistant", "toolCalls": [tool_call("a", "f", arguments)]})
     assert found[0].calls == (ClientToolCall("a", "f", params),)
 
 
@@ -274,7 +274,7 @@ PART = "messages[0].content[1]"
 )
 def test_a_rejection_names_the_field(body: Mapping[str, Any], status: int, field: str) -> None:
     with pytest.raises(BadRequest) as raised:
-        parsed(**body)
+        parse_body(**body)
     assert (raised.value.status, raised.value.field) == (status, field)
 
 
@@ -288,12 +288,12 @@ def test_a_body_that_is_not_a_request(body: bytes) -> None:
 # Answers to interrupts
 
 
-def answered(*entries: Mapping[str, Any]) -> list[InterruptAnswer]:
-    return parse_resume(parsed(messages=[], resume=list(entries))[2].resume)
+def parse_answers(*entries: Mapping[str, Any]) -> list[InterruptAnswer]:
+    return parse_resume(parse_body(messages=[], resume=list(entries))[2].resume)
 
 
 def test_answers_to_interrupts() -> None:
-    assert answered(
+    assert parse_answers(
         {"interruptId": "t1.c1.7", "status": "resolved", "payload": {"approved": True, "editedArgs": {}}},
         {"interruptId": "t1.c2.7", "status": "resolved", "payload": {"approve": False}},
         {"interruptId": "t1.c3.7", "status": "resolved", "payload": True},
@@ -311,20 +311,20 @@ def test_answers_to_interrupts() -> None:
 @pytest.mark.parametrize("payload", [None, {}, {"approved": "yes"}, "yes", 1, [True], {"approve": None}])
 def test_answers_in_other_words_than_asked_for(payload: Any) -> None:
     with pytest.raises(BadRequest, match=r"resume\[0\]\.payload must be") as caught:
-        answered({"interruptId": "t1.c1.7", "status": "resolved", "payload": payload})
+        parse_answers({"interruptId": "t1.c1.7", "status": "resolved", "payload": payload})
     assert caught.value.field == "resume[0].payload"
 
 
 def test_an_interrupt_is_answered_once() -> None:
     with pytest.raises(BadRequest, match="twice"):
-        answered({"interruptId": "a", "status": "cancelled"}, {"interruptId": "a", "status": "cancelled"})
+        parse_answers({"interruptId": "a", "status": "cancelled"}, {"interruptId": "a", "status": "cancelled"})
 
 
 def test_what_was_said_behind_a_call_is_new() -> None:
-    call = {"role": "assistant", "toolCalls": [called("t1.c1", "sends", "{}")]}
-    said = spoken({"role": "user", "content": "Send it."}, call, {"role": "user", "content": "No, wait."})
-    assert messages_since(said, {"t1.c1"}) == ["No, wait."]
-    assert messages_since(said, {"t1.c2"}) == []
+    call = {"role": "assistant", "toolCalls": [tool_call("t1.c1", "sends", "{}")]}
+    found = messages({"role": "user", "content": "Send it."}, call, {"role": "user", "content": "No, wait."})
+    assert messages_since(found, {"t1.c1"}) == ["No, wait."]
+    assert messages_since(found, {"t1.c2"}) == []
 
 
 # Responses
