@@ -35,7 +35,7 @@ ABOUT_USER_MOST = 30
 """Facts about the user so few that they are told although no word of the question is in them."""
 LETTING_GO_SECONDS = 0.1
 """How long what runs in the background may take to end."""
-_ABOUT_USER: Sequence[Category] = ("personal", "preferences")
+_ABOUT_USER: Sequence[Category] = ("personal", "preferences", "general")
 
 
 @dataclass(frozen=True, slots=True)
