@@ -1,6 +1,7 @@
 """A run: the one task that executes a turn. Everything that wants to know of the turn reads its log."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import Protocol
@@ -13,6 +14,8 @@ from brain.runtime.event_log import EventLog, MemoryEventLog, Notify, Unsubscrib
 from brain.turn.approvals import stopped_before
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
+
+log = logging.getLogger("brain")
 
 RECONNECT_SECONDS = 30.0
 """How long a client that left to approve a call may take to reconnect after the time for the approval is over."""
@@ -183,9 +186,10 @@ class Run:
             self._unread_timer.cancel()
         try:
             self._settle(self._report)
-        finally:
-            self._ended.set()
-            self.log.append(events)
+        except Exception:  # readers are to learn of the end in any case
+            log.exception("turn %s: its end could not be recorded", self.id)
+        self._ended.set()
+        self.log.append(events)
 
     async def control(self, command: Command) -> TurnReport:
         """As `AnyRun.control`."""

@@ -93,6 +93,7 @@ class Reader:
             elif events := run.log.events(after):
                 self._pending = [encoder.encode(events)]
         self._pending_bytes = sum(map(len, self._pending))
+        self._pending_limit = self._pending_bytes + PENDING_BYTES
         # the numbers of the last events that this stream has, that it gave to the server, and that the server has sent
         self._last, self._given, self._sent = run.log.last, after, after
         self._is_lost = False
@@ -127,7 +128,7 @@ class Reader:
             return
         self._pending.append(data)
         self._pending_bytes += len(data)
-        if self._pending_bytes > PENDING_BYTES:
+        if self._pending_bytes > self._pending_limit:
             self._is_lost = True
         if self._is_lost:
             self._pending.clear()

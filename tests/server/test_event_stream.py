@@ -490,6 +490,26 @@ def test_a_client_too_far_behind_is_disconnected(monkeypatch: pytest.MonkeyPatch
     play(main)
 
 
+def test_a_client_that_joins_a_long_log_is_not_too_far_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.server.event_stream.PENDING_BYTES", 4_000)
+
+    async def main() -> None:
+        go_on = asyncio.Event()
+        stage, client, late = Stage(*(f"{number} " for number in range(200)), go_on, "end"), Client(), Client()
+        response = stage.stream(client)
+        stage.run.start()
+        await client.until(lambda: len(client.names) == 201)
+        late.takes.clear()
+        following = stage.stream(late)
+        go_on.set()
+        await response
+        late.takes.set()
+        await following
+        assert late.frames == stage.frames
+
+    play(main)
+
+
 @pytest.mark.parametrize("owns_run", [True, False])
 @pytest.mark.parametrize("texts", [["Hi", NEVER], ["Hi", 1.0, " again", 300.0]], ids=["a heartbeat", "an event"])
 def test_a_client_that_takes_nothing_for_four_heartbeats_is_disconnected(texts: list[Any], owns_run: bool) -> None:
