@@ -508,7 +508,7 @@ def test_facts_are_seen_and_recalled_or_not(home: Path) -> None:
     with Process("memory", "add", "I am vegetarian.", env=env) as process:
         assert process.end()[0] == 0
     with chatting(home) as chat:
-        assert re.search(r"^\w{4} +personal +I am vegetarian\.", chat.says("/facts"))
+        assert re.search(r"^\w{4} +general +I am vegetarian\.", chat.says("/facts"))
         assert "Recalled 1 fact: I am vegetarian." in chat.says("What shall I cook?")
         assert "Nothing is recalled in this session." in chat.says("/memory off")
         assert " · no memory" in chat.below
