@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from brain.errors import Refused, RegistrationError
 from brain.events import Citation
-from brain.library.stream import list_specialists, register, stream_with_specialists
 from brain.messages import Attachment
 from brain.net.page import Page
 from brain.plugins.context import Context, Progress, Result
@@ -16,6 +15,7 @@ from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, specialist
 
 if TYPE_CHECKING:
+    from brain.library.stream import list_specialists, register, stream_with_specialists
     from brain.library.thinker import Thinker
     from brain.server.app import mount
 
@@ -39,8 +39,14 @@ __all__ = [
 ]
 
 
-_LAZY = {"mount": "brain.server.app", "Thinker": "brain.library.thinker"}
-"""They come with all that a turn needs, and the app with sse_starlette, which patches uvicorn: only who asks pays."""
+_LAZY = {
+    "Thinker": "brain.library.thinker",
+    "list_specialists": "brain.library.stream",
+    "mount": "brain.server.app",
+    "register": "brain.library.stream",
+    "stream_with_specialists": "brain.library.stream",
+}
+"""Names that need the rest of Brain. A specialist does not, so its import stays cheap."""
 
 
 def __getattr__(name: str) -> Any:
