@@ -17,17 +17,17 @@ from msgspec import Meta
 
 from brain import Context, Refused, Result, specialist
 from specialists._calendar import answers, free_time
-from specialists._calendar.actions import Desk
-from specialists._calendar.caldav import Server
-from specialists._calendar.calendars import Store
-from specialists._calendar.draft import Wish
-from specialists._calendar.folder import Folder, folder_name, writable
+from specialists._calendar.actions import UserCalendars
+from specialists._calendar.caldav import CalDavStore
+from specialists._calendar.calendars import CalendarStore
+from specialists._calendar.draft import EventDraft
+from specialists._calendar.folder import FolderStore, folder_name, writable
 from specialists._calendar.plan import Plan
-from specialists._calendar.request import Asked
+from specialists._calendar.request import CalendarRequest
 
 Short = Annotated[str, Meta(max_length=500)]
 Long = Annotated[str, Meta(max_length=8000)]
-_DONE = {"create": "Created", "update": "Changed", "delete": "Deleted"}
+_CHANGE_VERBS = {"create": "Created", "update": "Changed", "delete": "Deleted"}
 _SAVED_SECONDS = 1.0
 """Of the time for a call, for writing the answer."""
 
@@ -73,7 +73,7 @@ async def health(*, settings: CalendarSettings) -> str | None:
 
 
 def _server_health(settings: CalendarSettings) -> str | None:
-    server = Server(settings.caldav_url, settings.caldav_user, settings.caldav_password, lambda: 10.0)
+    server = CalDavStore(settings.caldav_url, settings.caldav_user, settings.caldav_password, lambda: 10.0)
     try:
         server.calendars(fresh=True)
     except Refused as refusal:
@@ -100,10 +100,10 @@ def preview(
     """What a change would do."""
     if reads(params):
         return None
-    asked = Asked(**params)
+    request = CalendarRequest(**params)
     try:
-        with _desk(context, settings, now, asked.calendar) as desk:
-            return _plan(desk, asked, asked.wish(desk, context.message)).preview()
+        with _open_calendars(context, settings, now, request.calendar) as calendars:
+            return _plan(calendars, request, request.draft(calendars, context.message)).preview()
     except Refused:
         if context.seconds_left < _SAVED_SECONDS:  # a server that is too slow for this: the call has more time
             return None
@@ -161,7 +161,7 @@ def calendar(
 
     `now` is for tests; else it is the time on the user's clocks.
     """
-    asked = Asked(
+    request = CalendarRequest(
         action=action,
         start=start,
         end=end,
@@ -177,33 +177,39 @@ def calendar(
         query=query,
         max_results=max_results,
     )
-    with _desk(context, settings, now, calendar) as desk:
-        wish = asked.wish(desk, context.message)
+    with _open_calendars(context, settings, now, calendar) as calendars:
+        draft = request.draft(calendars, context.message)
         if action == "list":
-            words = asked.words(context.message)
-            return answers.one(desk, event_id) if event_id else answers.found(desk, wish, words, max_results)
+            words = request.search_words(context.message)
+            return (
+                answers.show_event(calendars, event_id)
+                if event_id
+                else answers.list_events(calendars, draft, words, max_results)
+            )
         if action == "free":
-            return answers.free(desk, wish, settings.hours, max_results)
-        plan = _plan(desk, asked, wish)
+            return answers.list_free_time(calendars, draft, settings.hours, max_results)
+        plan = _plan(calendars, request, draft)
         plan.check(context.approved)
-        entry = desk.carry_out(plan)
-        return answers.done(_DONE[action], desk, entry, conflicts=plan.becomes is not None and wish.moves)
+        entry = calendars.carry_out(plan)
+        return answers.report_change(
+            _CHANGE_VERBS[action], calendars, entry, conflicts=plan.after is not None and draft.changes_time
+        )
 
 
-def _plan(desk: Desk, asked: Asked, wish: Wish) -> Plan:
+def _plan(calendars: UserCalendars, request: CalendarRequest, draft: EventDraft) -> Plan:
     """What is to be changed."""
-    if asked.action == "create":
-        if not wish.title or not wish.title.strip() or wish.start is None:
+    if request.action == "create":
+        if not draft.title or not draft.title.strip() or draft.start is None:
             raise Refused("create needs title and start")
-        return desk.create(wish)
-    if not asked.event_id:
-        raise Refused(f"{asked.action} needs event_id; list the events and take it from there")
-    when = asked.when(desk.now)
-    if asked.action == "delete":
-        return desk.remove(asked.event_id, when, asked.scope)
-    if wish == Wish():
+        return calendars.create(draft)
+    if not request.event_id:
+        raise Refused(f"{request.action} needs event_id; list the events and take it from there")
+    when = request.occurrence_start(calendars.now)
+    if request.action == "delete":
+        return calendars.remove(request.event_id, when, request.scope)
+    if draft == EventDraft():
         raise Refused("say what to change: title, start, end, duration_minutes, location, description or repeat")
-    return desk.change(asked.event_id, when, asked.scope, wish)
+    return calendars.change(request.event_id, when, request.scope, draft)
 
 
 def _zone(name: str) -> ZoneInfo:
@@ -220,7 +226,9 @@ def _root(settings: CalendarSettings) -> Path:
 
 
 @contextmanager
-def _desk(context: Context, settings: CalendarSettings, now: datetime | None, calendar: str | None) -> Iterator[Desk]:
+def _open_calendars(
+    context: Context, settings: CalendarSettings, now: datetime | None, calendar: str | None
+) -> Iterator[UserCalendars]:
     """The user's calendars, or the one that is named."""
     clock = (now or datetime.now(UTC)).astimezone(_zone(context.time_zone))
     if context.user is None:
@@ -230,21 +238,23 @@ def _desk(context: Context, settings: CalendarSettings, now: datetime | None, ca
         return context.seconds_left - _SAVED_SECONDS
 
     mails = frozenset(mail.strip().casefold() for mail in settings.mails.split(",") if mail.strip())
-    with _store(context.user, settings, seconds_left) as store:
-        yield Desk(store, context.user, context.conversation_id, clock, calendar, settings.default, mails, seconds_left)
+    with _open_store(context.user, settings, seconds_left) as store:
+        yield UserCalendars(
+            store, context.user, context.conversation_id, clock, calendar, settings.default, mails, seconds_left
+        )
 
 
 @contextmanager
-def _store(user: str, settings: CalendarSettings, seconds_left: Callable[[], float]) -> Iterator[Store]:
+def _open_store(user: str, settings: CalendarSettings, seconds_left: Callable[[], float]) -> Iterator[CalendarStore]:
     """Where this user's calendars are, and nobody else's."""
     if not settings.caldav_url:
-        yield Folder(_root(settings) / folder_name(user), seconds_left)
+        yield FolderStore(_root(settings) / folder_name(user), seconds_left)
         return
     if user != settings.caldav_for:
         raise Refused(
             "the calendar account set up here belongs to another user; tell the user that there is none for them"
         )
-    server = Server(settings.caldav_url, settings.caldav_user, settings.caldav_password, seconds_left)
+    server = CalDavStore(settings.caldav_url, settings.caldav_user, settings.caldav_password, seconds_left)
     try:
         yield server
     finally:

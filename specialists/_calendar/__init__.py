@@ -1,7 +1,8 @@
-"""The rooms of `calendar`.
+"""Modules of the specialist `calendar`, from files to answers.
 
-`lines` finds the parts of an iCalendar file and changes single ones, `zones` knows the time zones it names, `rules` its
-repeat rules, `events` reads it, `readings` keeps what was read, and `expand` says when things happen. `folder` and
-`server` are where the files are, two of `store`. `times` reads what people write for a time, `wishes` holds what they
-want, `edit` words it in a file, `slots` finds free time, `listing` writes it all down; `desk` is one call.
+- Files: `ics_lines` splits an iCalendar file into lines, `ics_read` reads its events, `ics_edit` writes changes.
+- Time: `times` reads times and time zones, `rules` checks repeat rules, `expand` finds occurrences in a window.
+- Storage: `calendars` defines the interface of a store; `folder` and `caldav` implement it.
+- Calls: `request` holds the parameters, `draft` the requested event, `plan` a change before it is made.
+- Results: `actions` does the work of one call, `free_time` finds gaps, `listing` and `answers` write the text.
 """

@@ -14,37 +14,39 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from xml.sax.saxutils import escape
 
 from brain import Refused
-from specialists._calendar.calendars import Calendar, Changed, Resource, file_id, in_order, looks_like
+from specialists._calendar.calendars import Calendar, Resource, VersionConflict, file_id, is_event_id, sort_calendars
 from specialists._calendar.expand import Window
-from specialists._calendar.folder import Readings
+from specialists._calendar.folder import FileCache
 from specialists._calendar.ics_read import Unreadable
 
-ANSWER_MOST = 8_000_000
+MAX_ANSWER = 8_000_000
 """Bytes of one answer."""
 REQUEST_SECONDS = 10.0
-REDIRECTS_MOST = 3
+MAX_REDIRECTS = 3
 CALENDARS_SECONDS = 300.0
 """For how long the list of calendars is remembered."""
 UNREACHABLE = "the calendar server cannot be reached; go on without it, or ask again later"
 _TOO_LARGE = "the calendar server's answer is too large; ask for a shorter time"
-_OTHER = "the calendar server points to another server, which is not followed; the operator must set that address"
+_OTHER_ORIGIN = (
+    "the calendar server points to another server, which is not followed; the operator must set that address"
+)
 _NO_CALDAV = "what is at the calendar server's address does not answer as CalDAV; tell the user"
-_LOGIN = "the calendar server does not accept the login; tell the user that the operator has to look at it"
-_STATUS = "the calendar server did not do it (status {status}); ask again later, or tell the user"
-_BETWEEN = (
+_LOGIN_REJECTED = "the calendar server does not accept the login; tell the user that the operator has to look at it"
+_FAILED_STATUS = "the calendar server did not do it (status {status}); ask again later, or tell the user"
+_CALENDAR_QUERY = (
     '<C:calendar-query xmlns:D="DAV:" xmlns:C="urn:ietf:params:xml:ns:caldav">'
     "<D:prop><D:getetag/><C:calendar-data/></D:prop>"
     '<C:filter><C:comp-filter name="VCALENDAR"><C:comp-filter name="VEVENT">{filter}</C:comp-filter></C:comp-filter>'
     "</C:filter></C:calendar-query>"
 )
-_AROUND = timedelta(days=1)
+_MARGIN = timedelta(days=1)
 """Servers read days and floating times in zones of theirs."""
-_readings = Readings()
+_file_cache = FileCache()
 _calendars: dict[str, tuple[float, list[Calendar]]] = {}
 _lock = threading.Lock()
 
 
-class Server:
+class CalDavStore:
     """The calendars of one account.
 
     Args:
@@ -63,7 +65,7 @@ class Server:
             url=self._url, username=user, password=password, enable_rfc6764=False, rate_limit_handle=False
         )
         self._client.session.close()
-        self._client.session = _Guarded(self._url, seconds_left)
+        self._client.session = _SingleOriginSession(self._url, seconds_left)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -74,8 +76,8 @@ class Server:
         with _lock:
             until, found = _calendars.get(self.place, (0.0, []))
         if fresh or not found or time.monotonic() > until:
-            with _refusing():
-                found = in_order([self._calendar(one) for one in self._client.get_calendars()])
+            with _refuse_errors():
+                found = sort_calendars([self._calendar(one) for one in self._client.get_calendars()])
             with _lock:
                 _calendars[self.place] = (time.monotonic() + CALENDARS_SECONDS, found)
         return found
@@ -89,30 +91,30 @@ class Server:
         raise Refused("the calendar account has no calendar; the user must make one there first")
 
     def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
-        wider = (window.start - _AROUND, window.end + _AROUND)
-        start, end = (f"{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}" for moment in wider)
+        widened = (window.start - _MARGIN, window.end + _MARGIN)
+        start, end = (f"{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}" for moment in widened)
         yield from self._query(calendar, f'<C:time-range start="{start}" end="{end}"/>')
 
-    def find(self, calendar: Calendar, wanted: str) -> Iterator[Resource]:
-        found = list(self._by_id(calendar, wanted)) if looks_like(wanted) else []
-        yield from found or self._by_uid(calendar, wanted)
+    def find(self, calendar: Calendar, event_id: str) -> Iterator[Resource]:
+        found = list(self._by_id(calendar, event_id)) if is_event_id(event_id) else []
+        yield from found or self._by_uid(calendar, event_id)
 
     def _by_uid(self, calendar: Calendar, uid: str) -> Iterator[Resource]:
         matching = f'<C:text-match collation="i;octet">{escape(uid[:500])}</C:text-match>'
         found = self._query(calendar, f'<C:prop-filter name="UID">{matching}</C:prop-filter>')
         return (resource for resource in found if uid in resource.file.series)
 
-    def _by_id(self, calendar: Calendar, wanted: str) -> Iterator[Resource]:
-        with _refusing():
+    def _by_id(self, calendar: Calendar, event_id: str) -> Iterator[Resource]:
+        with _refuse_errors():
             listed = self._client.propfind(calendar.id, ["getetag"], depth=1)
             _check(listed)
             names = [self._name(calendar, found.href) for found in listed.parse_propfind()]
         for name in names:
-            if name and file_id(calendar, name) == wanted[:8]:
+            if name and file_id(calendar, name) == event_id[:8]:
                 yield from self._get(calendar, name)
 
     def _get(self, calendar: Calendar, name: str) -> Iterator[Resource]:
-        with _refusing():
+        with _refuse_errors():
             answer = self._client.request(urljoin(calendar.id, name))
             if answer.status == 404:
                 return
@@ -120,9 +122,9 @@ class Server:
             etag, data = answer.headers.get("ETag"), answer.raw
         yield from self._resource(calendar, name, etag, data)
 
-    def _query(self, calendar: Calendar, narrowed: str) -> Iterator[Resource]:
-        with _refusing():
-            answer = self._client.report(calendar.id, _BETWEEN.format(filter=narrowed), depth=1)
+    def _query(self, calendar: Calendar, component_filter: str) -> Iterator[Resource]:
+        with _refuse_errors():
+            answer = self._client.report(calendar.id, _CALENDAR_QUERY.format(filter=component_filter), depth=1)
             _check(answer)
             found = answer.parse_calendar_query()
         for one in found:
@@ -135,7 +137,7 @@ class Server:
     ) -> Iterator[Resource]:
         data = text.encode() if isinstance(text, str) else text or b""
         try:
-            file = _readings.file(data)
+            file = _file_cache.parse(data)
         except Unreadable as problem:
             self.unread.append(f"an entry of {calendar.name}: {problem}")
         else:
@@ -156,36 +158,36 @@ class Server:
         return f"{urlsplit(calendar.id).path.rstrip('/')}/{uid}.ics"
 
     def write(self, calendar: Calendar, name: str, data: bytes, version: str | None) -> str:
-        _must_have_version(version)
+        _require_version(version)
         headers = {"If-Match": version} if version else {"If-None-Match": "*"}
         headers["Content-Type"] = "text/calendar; charset=utf-8"
-        with _refusing():
+        with _refuse_errors():
             answer = self._client.put(urljoin(calendar.id, name), data, headers)
             _check(answer, writing=True)
         return answer.headers.get("ETag") or ""
 
     def remove(self, calendar: Calendar, name: str, version: str) -> None:
-        _must_have_version(version)
-        with _refusing():
+        _require_version(version)
+        with _refuse_errors():
             _check(self._client.delete(urljoin(calendar.id, name), {"If-Match": version}), writing=True)
 
 
-def _must_have_version(version: str | None) -> None:
+def _require_version(version: str | None) -> None:
     if version == "":
         raise Refused("the calendar server names no versions, so that nothing can be changed there safely")
 
 
 def _check(answer: Any, *, writing: bool = False) -> None:
     if writing and answer.status in (404, 409, 412):
-        raise Changed
+        raise VersionConflict
     if answer.status == 404:
         raise Refused(_NO_CALDAV)
     if answer.status >= 300:
-        raise Refused(_STATUS.format(status=int(answer.status)))
+        raise Refused(_FAILED_STATUS.format(status=int(answer.status)))
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
+def _refuse_errors() -> Iterator[None]:
     """Turns what `caldav` and what is below it raise into refusals."""
     import niquests
     from caldav.lib.error import AuthorizationError, DAVError, RateLimitError
@@ -194,7 +196,7 @@ def _refusing() -> Iterator[None]:
     try:
         yield
     except (AuthorizationError, NotImplementedError) as error:  # the latter without a login, or for a kind it lacks
-        raise Refused(_LOGIN) from error
+        raise Refused(_LOGIN_REJECTED) from error
     except RateLimitError as error:
         raise Refused("the calendar server has too many requests; ask again in a minute") from error
     except (niquests.exceptions.RequestException, OSError) as error:
@@ -204,7 +206,7 @@ def _refusing() -> Iterator[None]:
         raise Refused(_NO_CALDAV) from error
 
 
-class _Guarded:
+class _SingleOriginSession:
     """A session that speaks to one origin only, and reads no more and no longer than it may."""
 
     def __init__(self, url: str, seconds_left: Callable[[], float]) -> None:
@@ -220,21 +222,21 @@ class _Guarded:
 
     def request(self, method: str, url: str, **options: Any) -> Any:
         """What `caldav` asks of a session; redirects keep method and body."""
-        for _ in range(REDIRECTS_MOST + 1):
+        for _ in range(MAX_REDIRECTS + 1):
             if _origin(url) != self._origin:
-                raise Refused(_OTHER)
-            left = min(REQUEST_SECONDS, self._seconds_left())
-            if left <= 0:
+                raise Refused(_OTHER_ORIGIN)
+            timeout = min(REQUEST_SECONDS, self._seconds_left())
+            if timeout <= 0:
                 raise Refused(UNREACHABLE)
-            end = time.monotonic() + left
-            options |= {"timeout": left, "allow_redirects": False, "stream": True, "proxies": None}
+            deadline = time.monotonic() + timeout
+            options |= {"timeout": timeout, "allow_redirects": False, "stream": True, "proxies": None}
             response = self._session.request(method, url, **options)
             target = response.headers.get("Location") if response.status_code in (301, 302, 307, 308) else None
             if not target:
-                return _whole(response, end)
+                return _read_body(response, deadline)
             response.close()
             url = urljoin(url, target)
-        raise Refused(_STATUS.format(status=310))
+        raise Refused(_FAILED_STATUS.format(status=310))
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
@@ -242,16 +244,16 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
-def _whole(response: Any, end: float) -> Any:
+def _read_body(response: Any, deadline: float) -> Any:
     """The response with its body read, as far as its size and the time allow."""
     pieces: list[bytes] = []
     size = 0
     for piece in response.iter_content(65_536):
         pieces.append(piece)
         size += len(piece)
-        if size > ANSWER_MOST or time.monotonic() > end:
+        if size > MAX_ANSWER or time.monotonic() > deadline:
             response.close()
-            raise Refused(_TOO_LARGE if size > ANSWER_MOST else UNREACHABLE)
+            raise Refused(_TOO_LARGE if size > MAX_ANSWER else UNREACHABLE)
     response._content = b"".join(pieces)  # where `niquests` keeps a body that was read
     response._content_consumed = True
     return response

@@ -1,4 +1,4 @@
-"""What a place where calendars are kept can do. There are two: a folder, and a CalDAV server."""
+"""Interface of a calendar store. Two modules implement it: `folder` and `caldav`."""
 
 import hashlib
 import re
@@ -11,10 +11,10 @@ from specialists._calendar.expand import Window
 from specialists._calendar.ics_read import File
 
 ID_LENGTH = 8
-CHANGED = "the event was changed meanwhile: list it again, then ask again if it is still right"
+CONFLICT_REASON = "the event was changed meanwhile: list it again, then ask again if it is still right"
 
 
-class Changed(Exception):
+class VersionConflict(Exception):
     """Somebody else wrote to the file since it was read."""
 
 
@@ -38,20 +38,20 @@ class Resource:
     def id(self, uid: str) -> str:
         """What a model calls an event of this file."""
         own = file_id(self.calendar, self.name)
-        return own if len(self.file.series) == 1 else f"{own}.{_short(uid)[:4]}"
+        return own if len(self.file.series) == 1 else f"{own}.{_short_hash(uid)[:4]}"
 
     def repeats(self, uid: str) -> bool:
         """Whether an event of this file is a series, or what differs in one."""
         events = self.file.series[uid]
-        return len(events) > 1 or events[0].repeats or events[0].instead_of is not None
+        return len(events) > 1 or events[0].repeats or events[0].recurrence_id is not None
 
 
-class Store(Protocol):
-    """Where one user's calendars are kept. Everything here blocks, and raises `Refused` when it cannot be done.
+class CalendarStore(Protocol):
+    """Calendars of one user. All methods block, and raise `Refused` when they fail.
 
     Attributes:
-        place: what tells it from all others.
-        unread: what could not be read so far, for people.
+        place: unique name of the store.
+        unread: files that could not be read so far, with the reason, for people.
     """
 
     place: str
@@ -66,7 +66,7 @@ class Store(Protocol):
     def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
         """The files that may hold events of the window."""
 
-    def find(self, calendar: Calendar, wanted: str) -> Iterator[Resource]:
+    def find(self, calendar: Calendar, event_id: str) -> Iterator[Resource]:
         """The files that may hold the event with this id or UID."""
 
     def name_of(self, calendar: Calendar, uid: str) -> str:
@@ -89,28 +89,29 @@ class Store(Protocol):
 
 def file_id(calendar: Calendar, name: str) -> str:
     """The id of a file: short, stable, and none of a stranger's words."""
-    return _short(f"{calendar.id}\n{name}")
+    return _short_hash(f"{calendar.id}\n{name}")
 
 
-def _short(text: str) -> str:
+def _short_hash(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()[:ID_LENGTH]
 
 
-def looks_like(wanted: str) -> bool:
+def is_event_id(event_id: str) -> bool:
     """Whether a text can be an id of ours."""
-    return re.fullmatch(r"[0-9a-f]{8}(\.[0-9a-f]{4})?", wanted) is not None
+    return re.fullmatch(r"[0-9a-f]{8}(\.[0-9a-f]{4})?", event_id) is not None
 
 
-def in_order(calendars: list[Calendar]) -> list[Calendar]:
+def sort_calendars(calendars: list[Calendar]) -> list[Calendar]:
     """Calendars by name; those that have one name in common are told apart."""
     names = [calendar.name.casefold() for calendar in calendars]
-    told = [
-        c if names.count(c.name.casefold()) == 1 else Calendar(c.id, f"{c.name} {_short(c.id)[:4]}") for c in calendars
+    distinct = [
+        c if names.count(c.name.casefold()) == 1 else Calendar(c.id, f"{c.name} {_short_hash(c.id)[:4]}")
+        for c in calendars
     ]
-    return sorted(told, key=lambda calendar: calendar.name.casefold())
+    return sorted(distinct, key=lambda calendar: calendar.name.casefold())
 
 
-def chosen(calendars: list[Calendar], name: str | None) -> list[Calendar]:
+def calendars_named(calendars: list[Calendar], name: str | None) -> list[Calendar]:
     """The calendars of this name, or whose name ends in it behind a slash; or all of them.
 
     Raises:
@@ -118,15 +119,15 @@ def chosen(calendars: list[Calendar], name: str | None) -> list[Calendar]:
     """
     if not name or not name.strip():
         return calendars
-    wanted = name.strip().casefold()
-    found = [calendar for calendar in calendars if calendar.name.casefold() == wanted]
-    found = found or [calendar for calendar in calendars if calendar.name.casefold().rpartition("/")[2] == wanted]
+    lowered = name.strip().casefold()
+    found = [calendar for calendar in calendars if calendar.name.casefold() == lowered]
+    found = found or [calendar for calendar in calendars if calendar.name.casefold().rpartition("/")[2] == lowered]
     if not found:
-        raise Refused(f"no calendar is called {name[:40]!r}; {there_are(calendars)}")
+        raise Refused(f"no calendar is called {name[:40]!r}; {describe_names(calendars)}")
     return found
 
 
-def there_are(calendars: list[Calendar]) -> str:
+def describe_names(calendars: list[Calendar]) -> str:
     """Names the calendars."""
     names = [" ".join(calendar.name.split())[:40] for calendar in calendars]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

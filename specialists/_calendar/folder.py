@@ -1,4 +1,4 @@
-"""Keeps the files that were read last, so that a calendar is listed again without reading it again."""
+"""Calendars as `.ics` files in a folder, with a cache of parsed files."""
 
 import hashlib
 import os
@@ -13,73 +13,73 @@ from pathlib import Path
 from stat import S_ISREG
 
 from brain import Refused
-from specialists._calendar.calendars import Calendar, Changed, Resource, file_id, in_order, looks_like
+from specialists._calendar.calendars import Calendar, Resource, VersionConflict, file_id, is_event_id, sort_calendars
 from specialists._calendar.expand import Window
-from specialists._calendar.ics_read import FILE_MOST, File, Unreadable, read
+from specialists._calendar.ics_read import MAX_FILE, File, Unreadable, parse_file
 
 
-class Readings:
-    """The files read last, by their content; bounded by their size.
+class FileCache:
+    """Least recently used cache of parsed files, keyed by a digest of their content.
 
     Args:
-        most: bytes of files to keep.
-        files: how many of them.
+        max_bytes: limit for the content of all cached files, in bytes.
+        max_files: limit for the number of files.
     """
 
-    def __init__(self, most: int = 48_000_000, files: int = 10_000) -> None:
-        self._most = most
-        self._count = files
+    def __init__(self, max_bytes: int = 48_000_000, max_files: int = 10_000) -> None:
+        self._max_bytes = max_bytes
+        self._max_files = max_files
         self._size = 0
         self._files: OrderedDict[bytes, File] = OrderedDict()
         self._lock = threading.Lock()
 
-    def file(self, data: bytes) -> File:
-        """The file with this content, read at most once.
+    def parse(self, data: bytes) -> File:
+        """Return the parsed file; parse it only if it is not cached.
 
         Raises:
             Unreadable: when it is too large, or no calendar.
         """
         key = digest(data)
-        found = self.known(key)
-        return found or self._keep(key, read(data))
+        found = self.get(key)
+        return found or self._add(key, parse_file(data))
 
-    def known(self, key: bytes) -> File | None:
-        """A file that was read lately, by the digest of its content."""
+    def get(self, key: bytes) -> File | None:
+        """Return the cached file with this digest, or None."""
         with self._lock:
             if key in self._files:
                 self._files.move_to_end(key)
             return self._files.get(key)
 
-    def _keep(self, key: bytes, file: File) -> File:
+    def _add(self, key: bytes, file: File) -> File:
         with self._lock:
             if key not in self._files:
                 self._size += len(file.data)
             self._files[key] = file
-            while len(self._files) > 1 and (self._size > self._most or len(self._files) > self._count):
+            while len(self._files) > 1 and (self._size > self._max_bytes or len(self._files) > self._max_files):
                 self._size -= len(self._files.popitem(last=False)[1].data)
         return file
 
 
 def digest(data: bytes) -> bytes:
-    """What tells one content from another."""
+    """Return the digest of a content, 16 bytes."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-FILES_MOST = 20_000
-CALENDARS_MOST = 100
+MAX_FILES = 20_000
+MAX_CALENDARS = 100
 LOCK_SECONDS = 2.0
 UNWRITABLE = "the calendar folder cannot be written; tell the user that the operator has to look at it"
 _LOCK = ".brain.lock"
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
-_NAME_MOST = 60
-_STAMPS_MOST = 50_000
+_MAX_NAME = 60
+_MAX_DIGESTS = 50_000
 
-_readings = Readings()
-_stamps: OrderedDict[tuple[str, int, int, int], bytes] = OrderedDict()
+_file_cache = FileCache()
+_digests: OrderedDict[tuple[str, int, int, int], bytes] = OrderedDict()
 """The digest of a file's content, by its path, time, size and number."""
 
 
-class Folder:
+class FolderStore:
     """The calendars of one user.
 
     Args:
@@ -99,11 +99,11 @@ class Folder:
         found = [Calendar(e.name, _display_name(Path(e.path)) or e.name) for e in entries if _is_calendar(e)]
         if any(entry.name.endswith(".ics") for entry in entries):
             found.append(Calendar(".", _display_name(self._root) or "main"))
-        return in_order(found[:CALENDARS_MOST])
+        return sort_calendars(found[:MAX_CALENDARS])
 
     def make(self, name: str) -> Calendar:
         safe = folder_name(name)
-        with _writing():
+        with _refuse_write_errors():
             (self._root / safe).mkdir(parents=True, exist_ok=True, mode=0o700)
             if safe != name:
                 (self._root / safe / "displayname").write_text(name, "utf-8")
@@ -113,30 +113,30 @@ class Folder:
         """All files: what they hold is known only when they are read, once."""
         yield from self._read(calendar, lambda name: True)
 
-    def find(self, calendar: Calendar, wanted: str) -> Iterator[Resource]:
+    def find(self, calendar: Calendar, event_id: str) -> Iterator[Resource]:
         found = []
-        if looks_like(wanted):
-            found = list(self._read(calendar, lambda name: file_id(calendar, name) == wanted[:8]))
-        yield from found or (r for r in self._read(calendar, lambda name: True) if wanted in r.file.series)
+        if is_event_id(event_id):
+            found = list(self._read(calendar, lambda name: file_id(calendar, name) == event_id[:8]))
+        yield from found or (r for r in self._read(calendar, lambda name: True) if event_id in r.file.series)
 
     def name_of(self, calendar: Calendar, uid: str) -> str:
         return f"{uid}.ics"
 
     def write(self, calendar: Calendar, name: str, data: bytes, version: str | None) -> str:
         path = self._path(calendar, name)
-        with _writing(), _locked(self._root):
+        with _refuse_write_errors(), _locked(self._root):
             _compare(path, version)
             temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
             try:
                 _write_out(temporary, data, path if version else None)
-                _put(temporary, path, new=version is None)
+                _move_into_place(temporary, path, new=version is None)
             finally:
                 temporary.unlink(missing_ok=True)
         return digest(data).hex()
 
     def remove(self, calendar: Calendar, name: str, version: str) -> None:
         path = self._path(calendar, name)
-        with _writing(), _locked(self._root):
+        with _refuse_write_errors(), _locked(self._root):
             _compare(path, version)
             path.unlink()
 
@@ -157,68 +157,67 @@ class Folder:
                 "the calendar folder cannot be read; tell the user that the operator has to look at it"
             ) from error
 
-    def _read(self, calendar: Calendar, wanted: Callable[[str], bool]) -> Iterator[Resource]:
-        entries = [e for e in self._entries(self._root / calendar.id) if e.name.endswith(".ics") and wanted(e.name)]
-        if len(entries) > FILES_MOST:
-            self.unread.append(f"{len(entries) - FILES_MOST} files of {calendar.name}, which has too many")
-        for count, entry in enumerate(sorted(entries, key=lambda entry: entry.name)[:FILES_MOST]):
+    def _read(self, calendar: Calendar, includes: Callable[[str], bool]) -> Iterator[Resource]:
+        entries = [e for e in self._entries(self._root / calendar.id) if e.name.endswith(".ics") and includes(e.name)]
+        if len(entries) > MAX_FILES:
+            self.unread.append(f"{len(entries) - MAX_FILES} files of {calendar.name}, which has too many")
+        for number, entry in enumerate(sorted(entries, key=lambda entry: entry.name)[:MAX_FILES]):
             if self._seconds_left() <= 0:
-                self.unread.append(f"{len(entries) - count} files of {calendar.name}, for lack of time: ask again")
+                self.unread.append(f"{len(entries) - number} files of {calendar.name}, for lack of time: ask again")
                 return
             try:
                 resource = self._resource(calendar, entry)
             except (Unreadable, OSError) as problem:
                 why = str(problem) if isinstance(problem, Unreadable) else "it cannot be opened"
-                self.unread.append(f"{shown(entry.name)}: {why}")
+                self.unread.append(f"{display_file_name(entry.name)}: {why}")
             else:
                 yield resource
-                if resource.file.unreadable:
-                    self.unread.append(
-                        f"{shown(entry.name)}: {resource.file.unreadable} of its events are broken or too many"
-                    )
+                if count := resource.file.unreadable:
+                    name = display_file_name(entry.name)
+                    self.unread.append(f"{name}: {count} of its events are broken or too many")
 
     def _resource(self, calendar: Calendar, entry: os.DirEntry[str]) -> Resource:
         status = entry.stat(follow_symlinks=False)
         if not S_ISREG(status.st_mode):
             raise Unreadable("it is no plain file")
-        stamp = (entry.path, status.st_mtime_ns, status.st_size, status.st_ino)
-        key = _stamps.get(stamp)
-        file = _readings.known(key) if key else None
+        file_state = (entry.path, status.st_mtime_ns, status.st_size, status.st_ino)
+        key = _digests.get(file_state)
+        file = _file_cache.get(key) if key else None
         if file is None:
-            if status.st_size > FILE_MOST:
-                raise Unreadable(f"it is larger than {FILE_MOST // 1_000_000} MB")
-            file = _readings.file(_content(Path(entry.path)))
+            if status.st_size > MAX_FILE:
+                raise Unreadable(f"it is larger than {MAX_FILE // 1_000_000} MB")
+            file = _file_cache.parse(_content(Path(entry.path)))
             key = digest(file.data)
-            _remember(stamp, key)
+            _remember_digest(file_state, key)
         assert key is not None
         return Resource(calendar, entry.name, key.hex(), file)
 
 
-def _remember(stamp: tuple[str, int, int, int], key: bytes) -> None:
+def _remember_digest(file_state: tuple[str, int, int, int], key: bytes) -> None:
     """Unless it is so fresh that a second change could leave time and size as they are."""
-    if time.time_ns() - stamp[1] > 50_000_000:
-        _stamps[stamp] = key
-        while len(_stamps) > _STAMPS_MOST:
+    if time.time_ns() - file_state[1] > 50_000_000:
+        _digests[file_state] = key
+        while len(_digests) > _MAX_DIGESTS:
             with suppress(KeyError):  # another thread was faster
-                _stamps.popitem(last=False)
+                _digests.popitem(last=False)
 
 
 def folder_name(name: str) -> str:
     """A name as that of a folder: two different names never give the same, in whatever case a system compares them."""
     safe = "".join(c if c in _SAFE else "".join(f"%{octet:02x}" for octet in c.encode()) for c in name)
-    return safe if 0 < len(safe) <= _NAME_MOST else f"%{digest(name.encode()).hex()}"
+    return safe if 0 < len(safe) <= _MAX_NAME else f"%{digest(name.encode()).hex()}"
 
 
-def shown(name: str) -> str:
+def display_file_name(name: str) -> str:
     """A file's name in a sentence: one line, and none of its odd characters."""
     clean = re.sub(r"[^\w.@+-]+", " ", name).strip()
-    return clean if len(clean) <= _NAME_MOST else clean[: _NAME_MOST - 1] + "…"
+    return clean if len(clean) <= _MAX_NAME else clean[: _MAX_NAME - 1] + "…"
 
 
 def writable(folder: Path) -> bool:
     """Whether files can be made in a folder, or it can be made."""
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    current = next(path for path in (folder, *folder.parents) if path.exists())
+    return current.is_dir() and os.access(current, os.W_OK | os.X_OK)
 
 
 def _is_calendar(entry: os.DirEntry[str]) -> bool:
@@ -233,22 +232,22 @@ def _display_name(folder: Path) -> str:
         path = folder / "displayname"
         status = path.stat(follow_symlinks=False)
         if S_ISREG(status.st_mode) and status.st_size <= 1000:
-            return " ".join(_content(path).decode("utf-8", "replace").split())[:_NAME_MOST]
+            return " ".join(_content(path).decode("utf-8", "replace").split())[:_MAX_NAME]
     return ""
 
 
 def _content(path: Path) -> bytes:
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
-        return file.read(FILE_MOST + 1)
+        return file.read(MAX_FILE + 1)
 
 
 def _compare(path: Path, version: str | None) -> None:
     try:
-        there = digest(_content(path)).hex()
+        current = digest(_content(path)).hex()
     except FileNotFoundError:
-        there = None
-    if there != version:
-        raise Changed
+        current = None
+    if current != version:
+        raise VersionConflict
 
 
 def _write_out(path: Path, data: bytes, model: Path | None) -> None:
@@ -260,7 +259,7 @@ def _write_out(path: Path, data: bytes, model: Path | None) -> None:
     path.chmod(model.stat().st_mode & 0o777 if model is not None else 0o600)
 
 
-def _put(temporary: Path, path: Path, *, new: bool) -> None:
+def _move_into_place(temporary: Path, path: Path, *, new: bool) -> None:
     """Moves a file into its place; a new one never over another."""
     if not new:
         os.replace(temporary, path)
@@ -268,13 +267,13 @@ def _put(temporary: Path, path: Path, *, new: bool) -> None:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        raise Changed from None
+        raise VersionConflict from None
     except OSError:  # a file system without links
         os.replace(temporary, path)
 
 
 @contextmanager
-def _writing() -> Iterator[None]:
+def _refuse_write_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -304,9 +303,9 @@ def _lock(descriptor: int) -> bool:
     return _locked_by(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
 
 
-def _locked_by(take: Callable[[], object]) -> bool:
+def _locked_by(acquire: Callable[[], object]) -> bool:
     try:
-        take()
+        acquire()
     except OSError:
         return False
     return True

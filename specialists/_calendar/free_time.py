@@ -61,7 +61,7 @@ def _at(day: date, clock: time, window: Window) -> datetime:
     return at(datetime.combine(day, clock), window.zone)
 
 
-def free(spans: Iterable[Span], busy: Iterable[Span], least: timedelta) -> Iterator[Span]:
+def free(spans: Iterable[Span], busy: Iterable[Span], minimum: timedelta) -> Iterator[Span]:
     """The parts of `spans` that are at least so long and that nothing in `busy` touches; starts on full 5 minutes."""
     taken = sorted((span for span in busy if span[0] != span[1]), key=lambda span: span[0].timestamp())
     for start, end in spans:
@@ -71,14 +71,14 @@ def free(spans: Iterable[Span], busy: Iterable[Span], least: timedelta) -> Itera
                 continue
             if first.timestamp() >= end.timestamp():
                 break
-            yield from _long_enough(at_least, first, least)
+            yield from _long_enough(at_least, first, minimum)
             at_least = last
-        yield from _long_enough(at_least, end, least)
+        yield from _long_enough(at_least, end, minimum)
 
 
-def _long_enough(start: datetime, end: datetime, least: timedelta) -> Iterator[Span]:
+def _long_enough(start: datetime, end: datetime, minimum: timedelta) -> Iterator[Span]:
     start = rounded(start)
-    if end.timestamp() - start.timestamp() >= least.total_seconds():
+    if end.timestamp() - start.timestamp() >= minimum.total_seconds():
         yield start, end
 
 

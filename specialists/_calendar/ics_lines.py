@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-DEPTH_MOST = 6
+MAX_DEPTH = 6
 FOLD_AT = 75
-LINE_MOST = 100_000
+MAX_LINE = 100_000
 """Octets of a line that are looked at."""
-_TURN = 256
+_LINES_PER_SLICE = 256
 """Lines after which other threads get their turn."""
 _BOM = b"\xef\xbb\xbf"
 _ESCAPE = re.compile(r"\\([\\;,nN])")
@@ -43,24 +43,24 @@ class Block:
 
 def content_lines(data: bytes) -> list[Line]:
     """The content lines of a file; an octet sequence that is no UTF-8 shows as a replacement character."""
-    return [Line(b"".join(piece), _unfolded(piece)) for piece in _pieces(data)]
+    return [Line(b"".join(piece), _unfold(piece)) for piece in _folded_lines(data)]
 
 
 def texts(data: bytes) -> Iterator[str]:
     """The same without what an edit needs, and no more of a line than is ever looked at."""
-    for number, piece in enumerate(_pieces(data, LINE_MOST)):
-        yield _unfolded(piece)
-        if number % _TURN == 0:
+    for number, piece in enumerate(_folded_lines(data, MAX_LINE)):
+        yield _unfold(piece)
+        if number % _LINES_PER_SLICE == 0:
             time.sleep(0)  # lets other threads go on: the loop has to
 
 
-def _pieces(data: bytes, most: int | None = None) -> Iterator[list[bytes]]:
+def _folded_lines(data: bytes, max_bytes: int | None = None) -> Iterator[list[bytes]]:
     """Each content line as the lines it is folded into, up to about `most` octets of it."""
     piece: list[bytes] = []
     size = 0
-    for physical in _physical(data):
+    for physical in _physical_lines(data):
         if piece and physical[:1] in (b" ", b"\t"):
-            if most is None or size < most:
+            if max_bytes is None or size < max_bytes:
                 piece.append(physical)
                 size += len(physical)
             continue
@@ -71,7 +71,7 @@ def _pieces(data: bytes, most: int | None = None) -> Iterator[list[bytes]]:
         yield piece
 
 
-def _physical(data: bytes) -> Iterator[bytes]:
+def _physical_lines(data: bytes) -> Iterator[bytes]:
     """The lines as they are, with their ends; one by one, as a list of all would be huge for a hostile file."""
     at = 0
     last = b"\n" if b"\n" in data else b"\r"  # as programs of long ago wrote
@@ -81,7 +81,7 @@ def _physical(data: bytes) -> Iterator[bytes]:
         at = end
 
 
-def _unfolded(piece: Sequence[bytes]) -> str:
+def _unfold(piece: Sequence[bytes]) -> str:
     """Folds may stand between the octets of one character, so they go before decoding."""
     first = piece[0].rstrip(b"\r\n").removeprefix(_BOM)
     return (first + b"".join(part[1:].rstrip(b"\r\n") for part in piece[1:])).decode("utf-8", "replace")
@@ -104,40 +104,40 @@ def blocks(lines: Iterable[str]) -> list[Block]:
     the file.
     """
     top: list[Block] = []
-    opened: list[Block] = []
+    open_blocks: list[Block] = []
     number = -1
     for number, text in enumerate(lines):
         head = text[:6].upper()
         if head == "BEGIN:":
-            if len(opened) == DEPTH_MOST:
-                _give_up(opened, top)
-            opened.append(Block(text[6:].strip().upper(), number))
-        elif head.startswith("END:") and opened:
-            _close(text[4:].strip().upper(), number, opened, top)
-    while opened:
-        if opened[-1].name == "VCALENDAR":
-            opened[-1].last = number + 1
-            top.append(opened.pop())
+            if len(open_blocks) == MAX_DEPTH:
+                _abandon(open_blocks, top)
+            open_blocks.append(Block(text[6:].strip().upper(), number))
+        elif head.startswith("END:") and open_blocks:
+            _close(text[4:].strip().upper(), number, open_blocks, top)
+    while open_blocks:
+        if open_blocks[-1].name == "VCALENDAR":
+            open_blocks[-1].last = number + 1
+            top.append(open_blocks.pop())
         else:
-            _give_up(opened, top)
+            _abandon(open_blocks, top)
     return top
 
 
-def _close(name: str, number: int, opened: list[Block], top: list[Block]) -> None:
+def _close(name: str, number: int, open_blocks: list[Block], top: list[Block]) -> None:
     """Ends the innermost component of this name, if one is open; those in it that are open never end."""
-    if all(block.name != name for block in opened):
+    if all(block.name != name for block in open_blocks):
         return
-    while opened[-1].name != name:
-        _give_up(opened, top)
-    block = opened.pop()
+    while open_blocks[-1].name != name:
+        _abandon(open_blocks, top)
+    block = open_blocks.pop()
     block.last = number
-    (opened[-1].inner if opened else top).append(block)
+    (open_blocks[-1].inner if open_blocks else top).append(block)
 
 
-def _give_up(opened: list[Block], top: list[Block]) -> None:
+def _abandon(open_blocks: list[Block], top: list[Block]) -> None:
     """Leaves the innermost component out, and its parts to the one around it."""
-    inner = opened.pop().inner
-    (opened[-1].inner if opened else top).extend(inner)
+    inner = open_blocks.pop().inner
+    (open_blocks[-1].inner if open_blocks else top).extend(inner)
 
 
 def components(tops: Sequence[Block], name: str) -> Iterator[Block]:
@@ -149,7 +149,7 @@ def components(tops: Sequence[Block], name: str) -> Iterator[Block]:
             yield from (block for block in top.inner if block.name == name)
 
 
-def own(lines: Sequence[Line], block: Block) -> Iterator[Line]:
+def own_properties(lines: Sequence[Line], block: Block) -> Iterator[Line]:
     """A component's properties, without those of the components in it."""
     at = block.first + 1
     for inner in block.inner:
@@ -162,27 +162,27 @@ Changes = Mapping[str, Sequence[str]]
 """The new lines of a property by its name, unfolded; none of them deletes it."""
 
 
-def changed(lines: Sequence[Line], block: Block, changes: Changes) -> bytes:
+def changed_component(lines: Sequence[Line], block: Block, changes: Changes) -> bytes:
     """A component with some properties changed; all else as it stands."""
     end = line_end(lines)
-    inside = {number for inner in block.inner for number in range(inner.first, inner.last + 1)}
-    there = {lines[number].name for number in range(block.first + 1, block.last) if number not in inside}
-    added = [folded(text, end) for name, texts in changes.items() if name not in there for text in texts]
-    pending = dict(changes)
+    nested = {number for inner in block.inner for number in range(inner.first, inner.last + 1)}
+    existing = {lines[number].name for number in range(block.first + 1, block.last) if number not in nested}
+    added = [fold(text, end) for name, texts in changes.items() if name not in existing for text in texts]
+    unwritten = dict(changes)
     body_end = min([inner.first for inner in block.inner], default=block.last)
     out = [lines[block.first].raw]
     for number in range(block.first + 1, block.last + 1):
         line = lines[number]
         if number == body_end:
             out += added
-        if number not in inside and line.name in changes:
-            out += [folded(text, end) for text in pending.pop(line.name, ())]
+        if number not in nested and line.name in changes:
+            out += [fold(text, end) for text in unwritten.pop(line.name, ())]
         else:
             out.append(line.raw)
     return b"".join(out)
 
 
-def spliced(lines: Sequence[Line], pieces: Mapping[int, tuple[int, bytes]]) -> bytes:
+def replace_lines(lines: Sequence[Line], pieces: Mapping[int, tuple[int, bytes]]) -> bytes:
     """The file with stretches of lines replaced.
 
     Args:
@@ -190,10 +190,10 @@ def spliced(lines: Sequence[Line], pieces: Mapping[int, tuple[int, bytes]]) -> b
     """
     out: list[bytes] = []
     at = 0
-    for first, (behind, piece) in sorted(pieces.items()):
+    for first, (end_line, piece) in sorted(pieces.items()):
         out += [line.raw for line in lines[at:first]]
         out.append(piece)
-        at = behind
+        at = end_line
     return b"".join([*out, *(line.raw for line in lines[at:])])
 
 
@@ -203,7 +203,7 @@ def line_end(lines: Sequence[Line]) -> bytes:
     return next((end for end in (b"\r\n", b"\n", b"\r") if raw.endswith(end)), b"\r\n")
 
 
-def folded(text: str, end: bytes = b"\r\n") -> bytes:
+def fold(text: str, end: bytes = b"\r\n") -> bytes:
     """A content line of at most 75 octets a row, cut between characters."""
     rows: list[bytes] = []
     row = b""
@@ -216,12 +216,12 @@ def folded(text: str, end: bytes = b"\r\n") -> bytes:
     return end.join([*rows, row]) + end
 
 
-def unescaped(value: str) -> str:
+def unescape(value: str) -> str:
     """A TEXT value as people read it."""
     return _ESCAPE.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """A text as a TEXT value; other control characters than line ends and tabs are dropped."""
     clean = "".join(c for c in text.replace("\r\n", "\n").replace("\r", "\n") if c in "\n\t" or c.isprintable())
     return re.sub(r"([\\;,])", r"\\\1", clean).replace("\n", "\\n")

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import chain, islice
 
-from specialists._calendar.ics_lines import LINE_MOST, Block, blocks, components, name_of, texts, unescaped
-from specialists._calendar.times import FIRST_YEAR, LAST_YEAR, Moment, at, described_zone, end_of, named_zone
+from specialists._calendar.ics_lines import MAX_LINE, Block, blocks, components, name_of, texts, unescape
+from specialists._calendar.times import FIRST_YEAR, LAST_YEAR, Moment, at, end_of, named_zone, zone_from_vtimezone
 
-FILE_MOST = 4_000_000
+MAX_FILE = 4_000_000
 """Bytes. A calendar of ten thousand plain events in one file has about 3 million."""
-EVENTS_MOST = 10_000
-_ZONES_MOST = 50
-_ZONE_LINES_MOST = 400
-TEXT_MOST = 20_000
-DATES_MOST = 5_000
-_READ = frozenset({
+MAX_EVENTS = 10_000
+_MAX_ZONES = 50
+_MAX_ZONE_LINES = 400
+MAX_TEXT = 20_000
+MAX_DATES = 5_000
+_PROPERTIES = frozenset({
     "UID", "DTSTART", "DTEND", "DURATION", "RECURRENCE-ID", "RRULE", "RDATE", "EXDATE", "SUMMARY", "LOCATION",
     "DESCRIPTION", "STATUS", "TRANSP", "SEQUENCE", "ATTENDEE", "ORGANIZER",
 })  # fmt: skip
@@ -55,26 +55,26 @@ class Event:
     uid: str
     start: Moment
     end: Moment
-    instead_of: Moment | None = None
-    onward: bool = False
+    recurrence_id: Moment | None = None
+    this_and_future: bool = False
     rules: Sequence[str] = ()
-    added: Sequence[Moment | Period] = ()
-    removed: Sequence[Moment] = ()
+    extra_dates: Sequence[Moment | Period] = ()
+    excluded_dates: Sequence[Moment] = ()
     title: str = ""
     location: str = ""
     description: str = ""
     cancelled: bool = False
     transparent: bool = False
-    declined: Sequence[str] = ()
+    declined_by: Sequence[str] = ()
     attendees: Sequence[str] = ()
     organizer: str = ""
     sequence: int = 0
-    odd_zone: str = ""
-    instants: tuple[float, float] | None = None
+    unknown_zone: str = ""
+    timestamps: tuple[float, float] | None = None
 
     @property
     def repeats(self) -> bool:
-        return bool(self.rules or self.added)
+        return bool(self.rules or self.extra_dates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,32 +86,32 @@ class File:
     unreadable: int = 0
 
 
-def read(data: bytes) -> File:
+def parse_file(data: bytes) -> File:
     """Reads a file.
 
     Raises:
         Unreadable: when it is too large, or no calendar.
     """
-    if len(data) > FILE_MOST:
-        raise Unreadable(f"it is larger than {FILE_MOST // 1_000_000} MB")
+    if len(data) > MAX_FILE:
+        raise Unreadable(f"it is larger than {MAX_FILE // 1_000_000} MB")
     tops = blocks(texts(data))
     if not any(top.name in ("VCALENDAR", "VEVENT") for top in tops):
         raise Unreadable("it is no calendar")
     zones = _Zones(data, tops)
-    found = list(islice(components(tops, "VEVENT"), EVENTS_MOST))
+    found = list(islice(components(tops, "VEVENT"), MAX_EVENTS))
     series: dict[str, list[Event]] = {}
     for number, lines in enumerate(_bodies(data, found)):
         with suppress(ValueError, OverflowError):
             event = _event(number, _properties(lines), zones)
             series.setdefault(event.uid, []).append(event)
-    begun = sum(text[:12].upper() == "BEGIN:VEVENT" for text in texts(data))
-    return File(data, series, begun - sum(map(len, series.values())))
+    began = sum(text[:12].upper() == "BEGIN:VEVENT" for text in texts(data))
+    return File(data, series, began - sum(map(len, series.values())))
 
 
-def _bodies(data: bytes, wanted: Sequence[Block]) -> Iterator[list[str]]:
+def _bodies(data: bytes, selected: Sequence[Block]) -> Iterator[list[str]]:
     """The properties of each of these components, in their order; what is in them is left out."""
     lines = enumerate(texts(data))
-    for block in wanted:
+    for block in selected:
         inside = {number for inner in block.inner for number in range(inner.first, inner.last + 1)}
         body = []
         for number, text in lines:
@@ -127,17 +127,17 @@ class _Zones:
 
     def __init__(self, data: bytes, tops: Sequence[Block]) -> None:
         self._described: dict[str, list[str]] = {}
-        self._found: dict[str, tzinfo | None] = {}
+        self._zones: dict[str, tzinfo | None] = {}
         self.default: tzinfo | None = None
-        for block in list(components(tops, "VTIMEZONE"))[:_ZONES_MOST]:
-            lines = list(islice(texts(data), block.first, min(block.last + 1, block.first + _ZONE_LINES_MOST)))
+        for block in list(components(tops, "VTIMEZONE"))[:_MAX_ZONES]:
+            lines = list(islice(texts(data), block.first, min(block.last + 1, block.first + _MAX_ZONE_LINES)))
             for text in lines:
                 if name_of(text) == "TZID":
-                    self._described[unescaped(text.partition(":")[2].strip())] = lines
+                    self._described[unescape(text.partition(":")[2].strip())] = lines
         if b"X-WR-TIMEZONE" in data:
-            self._see_default(data, tops)
+            self._read_default(data, tops)
 
-    def _see_default(self, data: bytes, tops: Sequence[Block]) -> None:
+    def _read_default(self, data: bytes, tops: Sequence[Block]) -> None:
         """The zone that Google and Apple name for a whole calendar; it goes for times in UTC or without a zone."""
         heads = [Block(top.name, top.first, top.inner[0].first if top.inner else top.last) for top in tops]
         for text in chain.from_iterable(_bodies(data, heads)):
@@ -145,13 +145,13 @@ class _Zones:
                 self.default = named_zone(text.partition(":")[2].strip()[:200])
 
     def get(self, name: str) -> tzinfo | None:
-        if name not in self._found:
-            self._found[name] = named_zone(name[:200]) or self._own(name)
-        return self._found[name]
+        if name not in self._zones:
+            self._zones[name] = named_zone(name[:200]) or self._from_file(name)
+        return self._zones[name]
 
-    def _own(self, name: str) -> tzinfo | None:
-        lines = self._described.get(unescaped(name))
-        return described_zone(tuple(lines)) if lines else None
+    def _from_file(self, name: str) -> tzinfo | None:
+        lines = self._described.get(unescape(name))
+        return zone_from_vtimezone(tuple(lines)) if lines else None
 
 
 def _properties(lines: Iterable[str]) -> dict[str, list[Property]]:
@@ -159,7 +159,7 @@ def _properties(lines: Iterable[str]) -> dict[str, list[Property]]:
     found: dict[str, list[Property]] = {}
     for text in lines:
         name = name_of(text)
-        if name in _READ and len(text) < LINE_MOST:
+        if name in _PROPERTIES and len(text) < MAX_LINE:
             prop = _property(text[len(name) :])
             if name in _REPEATABLE:
                 found.setdefault(name, []).append(prop)
@@ -189,44 +189,49 @@ def _event(number: int, found: Mapping[str, Sequence[Property]], zones: _Zones) 
     end = end_of(start, _end(found, start, zones))
     if at(end, UTC) < at(start, UTC):
         start, end = end, start  # programs that mix them up mean the time between
-    fixed = isinstance(start, datetime) and start.tzinfo is not None
-    replaced = found.get("RECURRENCE-ID")
-    if sum(prop.value.count(",") + 1 for name in ("RDATE", "EXDATE") for prop in found.get(name, ())) > DATES_MOST:
+    has_zone = isinstance(start, datetime) and start.tzinfo is not None
+    recurrence_ids = found.get("RECURRENCE-ID")
+    if sum(prop.value.count(",") + 1 for name in ("RDATE", "EXDATE") for prop in found.get(name, ())) > MAX_DATES:
         raise Unreadable("it has too many dates")
-    odd = found["DTSTART"][0].params.get("TZID", "")
+    zone_name = found["DTSTART"][0].params.get("TZID", "")
     return Event(
         number=number,
         uid=_text(found, "UID") or f"#{number}",
         start=start,
         end=end,
-        instead_of=_in_kind(_moment(replaced[0], zones), start) if replaced else None,
-        onward=bool(replaced) and replaced[0].params.get("RANGE", "").upper() == "THISANDFUTURE",  # type: ignore[index]
+        recurrence_id=_as_kind_of_start(_moment(recurrence_ids[0], zones), start) if recurrence_ids else None,
+        this_and_future=bool(recurrence_ids) and recurrence_ids[0].params.get("RANGE", "").upper() == "THISANDFUTURE",  # type: ignore[index]
         rules=tuple(prop.value for prop in found.get("RRULE", ())[:4] if prop.value.strip()),
-        added=tuple(_added(moment, start) for prop in found.get("RDATE", ()) for moment in _dates(prop, zones)),
-        removed=tuple(
-            _in_kind(m, start) for p in found.get("EXDATE", ()) for m in _dates(p, zones) if isinstance(m, date)
+        extra_dates=tuple(
+            _extra_date(moment, start) for prop in found.get("RDATE", ()) for moment in _dates(prop, zones)
+        ),
+        excluded_dates=tuple(
+            _as_kind_of_start(m, start)
+            for p in found.get("EXDATE", ())
+            for m in _dates(p, zones)
+            if isinstance(m, date)
         ),
         title=_text(found, "SUMMARY"),
         location=_text(found, "LOCATION"),
         description=_text(found, "DESCRIPTION"),
         cancelled=_text(found, "STATUS").upper() == "CANCELLED",
         transparent=_text(found, "TRANSP").upper() == "TRANSPARENT",
-        declined=tuple(
+        declined_by=tuple(
             _mail(p) for p in found.get("ATTENDEE", ()) if p.params.get("PARTSTAT", "").upper() == "DECLINED"
         ),
         attendees=tuple(_mail(prop) for prop in found.get("ATTENDEE", ())),
         organizer=_mail(found["ORGANIZER"][0]) if "ORGANIZER" in found else "",
         sequence=_sequence(found),
-        instants=(at(start, UTC).timestamp(), at(end, UTC).timestamp()) if fixed else None,
-        odd_zone=odd if isinstance(start, datetime) and odd and not zones.get(odd) else "",
+        timestamps=(at(start, UTC).timestamp(), at(end, UTC).timestamp()) if has_zone else None,
+        unknown_zone=zone_name if isinstance(start, datetime) and zone_name and not zones.get(zone_name) else "",
     )
 
 
 def _moment(prop: Property, zones: _Zones) -> Moment:
-    return _one(prop.value.strip(), prop.params, zones)
+    return _parse_moment(prop.value.strip(), prop.params, zones)
 
 
-def _one(text: str, params: Mapping[str, str], zones: _Zones) -> Moment:
+def _parse_moment(text: str, params: Mapping[str, str], zones: _Zones) -> Moment:
     """A DATE or DATE-TIME; the day's end may be written 24:00, and a leap second is the second before it."""
     try:
         day = date(int(text[:4]), int(text[4:6]), int(text[6:8]))
@@ -254,18 +259,22 @@ def _one(text: str, params: Mapping[str, str], zones: _Zones) -> Moment:
 def _dates(prop: Property, zones: _Zones) -> Iterator[Moment | Period]:
     for piece in prop.value.split(","):
         first, slash, last = piece.strip().partition("/")
-        start = _one(first, prop.params, zones)
+        start = _parse_moment(first, prop.params, zones)
         if not slash:
             yield start
         else:
-            yield start, _duration(last) if last[:1] in "P+-" else _one(last, prop.params, zones)
+            yield start, _duration(last) if last[:1] in "P+-" else _parse_moment(last, prop.params, zones)
 
 
-def _added(moment: Moment | Period, start: Moment) -> Moment | Period:
-    return (_in_kind(moment[0], start), moment[1]) if isinstance(moment, tuple) else _in_kind(moment, start)
+def _extra_date(moment: Moment | Period, start: Moment) -> Moment | Period:
+    return (
+        (_as_kind_of_start(moment[0], start), moment[1])
+        if isinstance(moment, tuple)
+        else _as_kind_of_start(moment, start)
+    )
 
 
-def _in_kind(moment: Moment | Period, start: Moment) -> Moment:
+def _as_kind_of_start(moment: Moment | Period, start: Moment) -> Moment:
     """A date of a series in the kind of its start; a mere day in a series of times is left one."""
     assert not isinstance(moment, tuple)
     if not isinstance(start, datetime):
@@ -277,15 +286,15 @@ def _in_kind(moment: Moment | Period, start: Moment) -> Moment:
 
 def _end(found: Mapping[str, Sequence[Property]], start: Moment, zones: _Zones) -> Moment:
     """The end; a day lasts until the next one. `_event` sees to one that is before the start."""
-    least = start if isinstance(start, datetime) else start + timedelta(days=1)
+    minimum = start if isinstance(start, datetime) else start + timedelta(days=1)
     if "DTEND" in found:
         end = _moment(found["DTEND"][0], zones)
     elif "DURATION" in found:
         end = _after(start, _duration(found["DURATION"][0].value))
     else:
-        return least
+        return minimum
     if not isinstance(start, datetime):
-        return max(end.date() if isinstance(end, datetime) else end, least)
+        return max(end.date() if isinstance(end, datetime) else end, minimum)
     if not isinstance(end, datetime):
         end = datetime.combine(end, time(), start.tzinfo)
     if bool(end.tzinfo) != bool(start.tzinfo):
@@ -313,7 +322,7 @@ def _duration(text: str) -> timedelta:
 
 
 def _text(found: Mapping[str, Sequence[Property]], name: str) -> str:
-    return unescaped(found[name][0].value[:TEXT_MOST]).strip() if name in found else ""
+    return unescape(found[name][0].value[:MAX_TEXT]).strip() if name in found else ""
 
 
 def _mail(prop: Property) -> str:

@@ -10,8 +10,8 @@ from specialists._calendar.calendars import Resource
 from specialists._calendar.expand import Occurrence, main_of
 from specialists._calendar.times import Moment, at
 
-TITLE_MOST = 120
-PLACE_MOST = 80
+MAX_TITLE = 120
+MAX_PLACE = 80
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -42,24 +42,24 @@ class Entry:
         """By start, whole days before times."""
         return self.span[0].timestamp(), not self.occurrence.all_day, self.occurrence.event.title
 
-    def line(self, *, named: bool) -> str:
+    def line(self, *, has_calendar: bool) -> str:
         """The line; `named` adds the calendar."""
         event = self.occurrence.event
         marks = [f"id {self.id}"]
         if self.repeats:
             marks.append("repeats")
-        if self._moved:
-            marks.append(f"moved from {iso(self.occurrence.original, self.zone)}")
+        if self._is_moved:
+            marks.append(f"moved from {iso_minutes(self.occurrence.original, self.zone)}")
         if event.transparent:
             marks.append("does not block time")
-        if event.odd_zone:
-            marks.append(f"unknown time zone {one_line(event.odd_zone, 40)!r}")
-        place = f" @ {one_line(event.location, PLACE_MOST)}" if event.location else ""
-        calendar = f" [{one_line(self.resource.calendar.name, 40)}]" if named else ""
-        return f"- {when(self.occurrence, self.zone)} {title(event.title)}{place}{calendar} ({', '.join(marks)})"
+        if event.unknown_zone:
+            marks.append(f"unknown time zone {one_line(event.unknown_zone, 40)!r}")
+        place = f" @ {one_line(event.location, MAX_PLACE)}" if event.location else ""
+        calendar = f" [{one_line(self.resource.calendar.name, 40)}]" if has_calendar else ""
+        return f"- {format_when(self.occurrence, self.zone)} {title(event.title)}{place}{calendar} ({', '.join(marks)})"
 
     @property
-    def _moved(self) -> bool:
+    def _is_moved(self) -> bool:
         original = self.occurrence.original
         return original is not None and at(original, self.zone) != self.span[0]
 
@@ -79,15 +79,15 @@ class Entry:
             "location": event.location,
             "description": event.description,
             "repeats": self.repeats,
-            "occurrence": iso(original, self.zone) if original is not None else None,
+            "occurrence": iso_minutes(original, self.zone) if original is not None else None,
             "version": self.resource.version,
         }
 
-    def details(self, *, named: bool) -> str:
+    def details(self, *, has_calendar: bool) -> str:
         """All that is known of it."""
         event = self.occurrence.event
         main = main_of(self.resource.file.series[self.uid])
-        lines = [self.line(named=named)]
+        lines = [self.line(has_calendar=has_calendar)]
         if main is not None and main.rules:
             lines.append(f"Repeat rule: {one_line('; '.join(main.rules), 200)}")
         if event.attendees:
@@ -97,7 +97,7 @@ class Entry:
         return "\n".join(lines)
 
 
-def when(occurrence: Occurrence, zone: ZoneInfo) -> str:
+def format_when(occurrence: Occurrence, zone: ZoneInfo) -> str:
     """Day and time on the user's clocks; the end's day only when it is another one."""
     start, end = at(occurrence.start, zone), at(occurrence.end, zone)
     if occurrence.all_day:
@@ -105,10 +105,10 @@ def when(occurrence: Occurrence, zone: ZoneInfo) -> str:
         return (
             f"{_day(start.date())} all day" if last <= start.date() else f"{_day(start.date())} – {_day(last)} all day"
         )
-    return f"{_day(start.date())} {span(start, end)}"
+    return f"{_day(start.date())} {format_span(start, end)}"
 
 
-def span(start: datetime, end: datetime) -> str:
+def format_span(start: datetime, end: datetime) -> str:
     """From when to when."""
     if start.timestamp() == end.timestamp():
         return f"{start:%H:%M}"
@@ -123,7 +123,7 @@ def _day(day: date) -> str:
     return f"{day:%Y-%m-%d} {_WEEKDAYS[day.weekday()]}"
 
 
-def iso(moment: Moment | None, zone: ZoneInfo) -> str:
+def iso_minutes(moment: Moment | None, zone: ZoneInfo) -> str:
     """As a model may give it back."""
     if moment is None or not isinstance(moment, datetime):
         return f"{moment:%Y-%m-%d}" if moment else ""
@@ -131,14 +131,14 @@ def iso(moment: Moment | None, zone: ZoneInfo) -> str:
 
 
 def title(text: str) -> str:
-    return one_line(text, TITLE_MOST) or "(no title)"
+    return one_line(text, MAX_TITLE) or "(no title)"
 
 
-def one_line(text: str, most: int) -> str:
+def one_line(text: str, limit: int) -> str:
     """A text as one line without characters that nobody sees."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def listed(entries: Sequence[Entry], *, named: bool) -> str:
-    return "\n".join(entry.line(named=named) for entry in entries)
+def lines_of(entries: Sequence[Entry], *, has_calendar: bool) -> str:
+    return "\n".join(entry.line(has_calendar=has_calendar) for entry in entries)

@@ -1,4 +1,4 @@
-"""A change to a calendar before it is made, and how a person is told of it who is to approve it."""
+"""A change to a calendar before it is made, and the preview that a person approves."""
 
 import json
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ from datetime import timedelta
 from zoneinfo import ZoneInfo
 
 from brain import Refused, Result
-from specialists._calendar.calendars import CHANGED, Resource
-from specialists._calendar.expand import Happening, Window, main_of
+from specialists._calendar.calendars import CONFLICT_REASON, Resource
+from specialists._calendar.expand import Expander, Window, main_of
 from specialists._calendar.ics_read import Event
-from specialists._calendar.listing import PLACE_MOST, Entry, one_line, title, when
-from specialists._calendar.rules import LAST_YEAR, BadRule, read
+from specialists._calendar.listing import MAX_PLACE, Entry, format_when, one_line, title
+from specialists._calendar.rules import LAST_YEAR, BadRule, parse_rule
 from specialists._calendar.times import Moment, at
 
-COUNTED_MOST = 10_000
+MAX_COUNT_WORK = 10_000
 """Steps that it may take to count the occurrences of a series; far less than a second."""
-OTHERWISE = "it would now do something else than what was approved; ask again, with full dates"
-_AROUND = timedelta(days=2)
+PLAN_DIFFERS = "it would now do something else than what was approved; ask again, with full dates"
+_MARGIN = timedelta(days=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,31 +25,31 @@ class Plan:
     """A change that can be made.
 
     Attributes:
-        was: the event as it is; None for a new one.
-        becomes: as it will be; None for one that is removed.
+        before: the event as it is; None for a new one.
+        after: as it will be; None for one that is removed.
         file: what its file will be; None where that is removed.
-        whole: whether all of a series is meant, not one occurrence.
+        is_whole_event: whether all of a series is meant, not one occurrence.
     """
 
-    was: Entry | None
-    becomes: Entry | None
+    before: Entry | None
+    after: Entry | None
     file: Resource | None
-    whole: bool
+    is_whole_event: bool
 
     @property
     def version(self) -> str:
         """Of the file that is changed."""
-        return self.was.resource.version if self.was else ""
+        return self.before.resource.version if self.before else ""
 
     def preview(self) -> Result:
         """What a person is told, with the state of the file in which it is true."""
-        entry = self.was or self.becomes
+        entry = self.before or self.after
         assert entry is not None
         verb, where = (
-            ("Change", "in") if self.was and self.becomes else ("Delete", "from") if self.was else ("Add", "to")
+            ("Change", "in") if self.before and self.after else ("Delete", "from") if self.before else ("Add", "to")
         )
-        calendar = _quoted(one_line(entry.resource.calendar.name, 40))
-        head = f"{verb} {self._what(entry)} {where} calendar {calendar}, times in {entry.zone.key}:"
+        calendar = _quote(one_line(entry.resource.calendar.name, 40))
+        head = f"{verb} {self._scope(entry)} {where} calendar {calendar}, times in {entry.zone.key}:"
         return Result("\n".join([head, _line(entry), *self._changes()]), data=self.version)
 
     def check(self, approved: Result | None) -> None:
@@ -61,51 +61,53 @@ class Plan:
         if approved is None:
             return
         if approved.data != self.version:
-            raise Refused(CHANGED)
+            raise Refused(CONFLICT_REASON)
         if approved.text != self.preview().text:
-            raise Refused(OTHERWISE)
+            raise Refused(PLAN_DIFFERS)
 
-    def _what(self, entry: Entry) -> str:
+    def _scope(self, entry: Entry) -> str:
         if not entry.repeats:
             return "one event"
         return (
-            f"a whole series ({how_many(_series(entry), entry.zone)})" if self.whole else "one occurrence of a series"
+            f"a whole series ({count_occurrences(_series(entry), entry.zone)})"
+            if self.is_whole_event
+            else "one occurrence of a series"
         )
 
     def _changes(self) -> list[str]:
-        if self.was is None or self.becomes is None:
+        if self.before is None or self.after is None:
             return []
-        lines = [f"becomes {_line(self.becomes)}"]
-        if self.was.occurrence.event.description != self.becomes.occurrence.event.description:
+        lines = [f"becomes {_line(self.after)}"]
+        if self.before.occurrence.event.description != self.after.occurrence.event.description:
             lines.append("with another description")
-        before, behind = _rules(self.was), _rules(self.becomes)
-        if before != behind and (self.whole or not before):
-            lines.append(f"repeated by {behind}" if behind else "which is repeated no more")
+        old_rule, new_rule = _rules(self.before), _rules(self.after)
+        if old_rule != new_rule and (self.is_whole_event or not old_rule):
+            lines.append(f"repeated by {new_rule}" if new_rule else "which is repeated no more")
         return lines
 
 
-def how_many(events: Sequence[Event], zone: ZoneInfo) -> str:
+def count_occurrences(events: Sequence[Event], zone: ZoneInfo) -> str:
     """How often a series happens, in words."""
     try:
-        rules = [(event, read(text, event.start)) for event in events for text in event.rules]
+        rules = [(event, parse_rule(text, event.start)) for event in events for text in event.rules]
     except BadRule:
         return "by a rule that cannot be followed"
     if any(rule.last.year >= LAST_YEAR for _, rule in rules):
         return "without end"
-    if sum(rule.work(event.start, rule.last) for event, rule in rules) > COUNTED_MOST:
+    if sum(rule.work(event.start, rule.last) for event, rule in rules) > MAX_COUNT_WORK:
         return "more occurrences than can be counted"
     moments = [moment for event in events for moment in _moments(event)] + [rule.last for _, rule in rules]
     times = [at(moment, zone) for moment in moments]
-    happening = Happening(Window(min(times) - _AROUND, max(times) + _AROUND, zone))
-    count = sum(1 for _ in happening.of_one(events))
-    if happening.left_out:
+    expander = Expander(Window(min(times) - _MARGIN, max(times) + _MARGIN, zone))
+    count = sum(1 for _ in expander.series_occurrences(events))
+    if expander.left_out:
         return "more occurrences than can be counted"
     return f"{count} occurrence{'' if count == 1 else 's'}"
 
 
 def _moments(event: Event) -> list[Moment]:
     """When it happens besides its rules."""
-    return [event.start, *(added[0] if isinstance(added, tuple) else added for added in event.added)]
+    return [event.start, *(extra[0] if isinstance(extra, tuple) else extra for extra in event.extra_dates)]
 
 
 def _series(entry: Entry) -> Sequence[Event]:
@@ -119,10 +121,10 @@ def _rules(entry: Entry) -> str:
 
 def _line(entry: Entry) -> str:
     event = entry.occurrence.event
-    place = f" @ {_quoted(one_line(event.location, PLACE_MOST))}" if event.location else ""
-    return f"{when(entry.occurrence, entry.zone)} {_quoted(title(event.title))}{place}"
+    place = f" @ {_quote(one_line(event.location, MAX_PLACE))}" if event.location else ""
+    return f"{format_when(entry.occurrence, entry.zone)} {_quote(title(event.title))}{place}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A stranger's words, of which one sees where they end."""
     return json.dumps(text, ensure_ascii=False)

@@ -11,13 +11,13 @@ from specialists._calendar.times import FIRST_YEAR, Moment, day_of
 
 LAST_YEAR = 2150
 """Where rules without an end stop."""
-WORK_MOST = 400_000
+MAX_WORK = 400_000
 """Steps of dateutil for one series, about a second."""
-OCCURRENCES_MOST = 25_000
+MAX_OCCURRENCES = 25_000
 """Of one series in one window, about a second too."""
-COUNT_MOST = 20_000
-INTERVAL_MOST = 100_000
-TIMES_A_DAY_MOST = 96
+MAX_COUNT = 20_000
+MAX_INTERVAL = 100_000
+MAX_TIMES_A_DAY = 96
 _TIMES_A_DAY = {"HOURLY": 24, "MINUTELY": 1440, "SECONDLY": 86_400}
 _FREQUENCIES = ("YEARLY", "MONTHLY", "WEEKLY", "DAILY", *_TIMES_A_DAY)
 _WEEK = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
@@ -55,15 +55,15 @@ class Rule:
     def work(self, start: Moment, until: date) -> int:
         """About how many steps it takes to follow it up to a day."""
         days = max((until - day_of(start)).days, 1)
-        return self.most(days if self.parts["FREQ"] in _TIMES_A_DAY else max(days, 366))
+        return self.max_occurrences(days if self.parts["FREQ"] in _TIMES_A_DAY else max(days, 366))
 
-    def most(self, days: int) -> int:
+    def max_occurrences(self, days: int) -> int:
         """How often it happens in so many days at most."""
         interval = int(self.parts.get("INTERVAL", "1")) if self.parts["FREQ"] in _TIMES_A_DAY else 1
         return days * _times_a_day(self.parts) // interval
 
 
-def read(text: str, start: Moment) -> Rule:
+def parse_rule(text: str, start: Moment) -> Rule:
     """Checks a rule and brings its end into one form.
 
     Args:
@@ -75,14 +75,14 @@ def read(text: str, start: Moment) -> Rule:
     parts = _parts(text)
     _check(parts)
     parts = _for_dateutil(parts, start)
-    if not _ever(";".join(f"{name}={parts[name]}" for name in _DAY_FILTERS if name in parts)):
+    if not _any_day_fits(";".join(f"{name}={parts[name]}" for name in _DAY_FILTERS if name in parts)):
         raise BadRule("no day fits it")
     count = int(parts.pop("COUNT", "0"))
     until = parts.pop("UNTIL", None)
-    last = _until(until, start) if until else _last_of(start)
+    last = _until(until, start) if until else _endless_end(start)
     if count > 0:
-        last = _nth(parts, start, count, last)
-    return Rule(f"{_joined(parts)};UNTIL={_worded(last)}", {**parts})
+        last = _last_counted(parts, start, count, last)
+    return Rule(f"{_format_rule(parts)};UNTIL={_format_end(last)}", {**parts})
 
 
 def _parts(text: str) -> dict[str, str]:
@@ -111,18 +111,18 @@ def _check(parts: Mapping[str, str]) -> None:
             if not _DAY.fullmatch(value) or len(value) != 2:
                 raise BadRule("WKST takes a day such as MO")
         elif name == "INTERVAL":
-            _number(value, name, 1, INTERVAL_MOST)
+            _number(value, name, 1, MAX_INTERVAL)
         elif name == "COUNT":
-            _number(value, name, -1, COUNT_MOST)  # some programs write -1 for no end
+            _number(value, name, -1, MAX_COUNT)  # some programs write -1 for no end
         elif name not in ("FREQ", "UNTIL"):
             raise BadRule(f"{re.sub('[^A-Z-]', '', name)[:20]} is no part of a rule")
     if len(parts.get("BYSETPOS", "").split(",")) > 31:
         raise BadRule("BYSETPOS has too many positions")
-    most = 4 if "BYSETPOS" in parts else TIMES_A_DAY_MOST
-    often = parts["FREQ"] in _TIMES_A_DAY
-    if (often and "BYSETPOS" in parts) or (not often and _times_a_day(parts) > most):
+    max_times = 4 if "BYSETPOS" in parts else MAX_TIMES_A_DAY
+    is_subdaily = parts["FREQ"] in _TIMES_A_DAY
+    if (is_subdaily and "BYSETPOS" in parts) or (not is_subdaily and _times_a_day(parts) > max_times):
         raise BadRule("it asks for too many times a day")
-    if parts["FREQ"] == "DAILY" and max(abs(int(n)) for n in parts.get("BYSETPOS", "1").split(",")) > most:
+    if parts["FREQ"] == "DAILY" and max(abs(int(n)) for n in parts.get("BYSETPOS", "1").split(",")) > max_times:
         raise BadRule("BYSETPOS asks for more than a day has")
 
 
@@ -156,17 +156,19 @@ def _for_dateutil(parts: Mapping[str, str], start: Moment) -> dict[str, str]:
             raise BadRule("BYSETPOS in a week goes with BYDAY alone")
         first = _WEEK.index(parts.get("WKST", "MO"))
         week = _WEEK[first:] + _WEEK[:first]
-        own = {day[-2:] for day in days.split(",")} if days else {_WEEK[day_of(start).weekday()]}
-        there = sorted(own, key=week.index)
-        chosen = {there[n - 1 if n > 0 else n] for n in map(int, positions.split(",")) if abs(n) <= len(there)}
-        if not chosen:
+        own_days = {day[-2:] for day in days.split(",")} if days else {_WEEK[day_of(start).weekday()]}
+        sorted_days = sorted(own_days, key=week.index)
+        calendars_named = {
+            sorted_days[n - 1 if n > 0 else n] for n in map(int, positions.split(",")) if abs(n) <= len(sorted_days)
+        }
+        if not calendars_named:
             raise BadRule("no day fits it")
-        parts["BYDAY"] = ",".join(sorted(chosen, key=week.index))
+        parts["BYDAY"] = ",".join(sorted(calendars_named, key=week.index))
     return parts
 
 
 @lru_cache(maxsize=256)
-def _ever(filters: str) -> bool:
+def _any_day_fits(filters: str) -> bool:
     """Whether any day fits; dateutil would look for one, day by day, to the end of the calendar."""
     from dateutil.rrule import rrulestr
 
@@ -184,11 +186,11 @@ def _number(text: str, name: str, low: int, high: int) -> int:
 
 
 def _times_a_day(parts: Mapping[str, str]) -> int:
-    often = _TIMES_A_DAY.get(parts["FREQ"], 1)
+    is_subdaily = _TIMES_A_DAY.get(parts["FREQ"], 1)
     finer = [name for name in ("BYHOUR", "BYMINUTE", "BYSECOND") if name in parts]
     for name in finer:
-        often *= len(set(parts[name].split(",")))
-    return min(often, _TIMES_A_DAY["SECONDLY"])
+        is_subdaily *= len(set(parts[name].split(",")))
+    return min(is_subdaily, _TIMES_A_DAY["SECONDLY"])
 
 
 def _until(text: str, start: Moment) -> Moment:
@@ -201,7 +203,7 @@ def _until(text: str, start: Moment) -> Moment:
     if day.year < FIRST_YEAR:
         raise BadRule("UNTIL must be a date such as 20260930 or 20260930T120000Z")
     if day.year >= LAST_YEAR:
-        return _last_of(start)
+        return _endless_end(start)
     if not isinstance(start, datetime):
         return day
     until = datetime.combine(day, clock)
@@ -210,19 +212,19 @@ def _until(text: str, start: Moment) -> Moment:
     return until.replace(tzinfo=UTC if text.endswith("Z") else start.tzinfo).astimezone(UTC)
 
 
-def _last_of(start: Moment) -> Moment:
+def _endless_end(start: Moment) -> Moment:
     if not isinstance(start, datetime):
         return date(LAST_YEAR, 1, 1)
     return datetime(LAST_YEAR, 1, 1, tzinfo=UTC if start.tzinfo else None)
 
 
-def _nth(parts: Mapping[str, str], start: Moment, count: int, last: Moment) -> Moment:
+def _last_counted(parts: Mapping[str, str], start: Moment, count: int, last: Moment) -> Moment:
     """The last time of a rule that ends after so many; counted on the wall's clock, as they repeat."""
     from dateutil.rrule import rrulestr
 
     zone = start.tzinfo if isinstance(start, datetime) else None
     first = start.replace(tzinfo=None) if isinstance(start, datetime) else datetime.combine(start, time())
-    rule = rrulestr(f"{_joined(parts)};UNTIL={LAST_YEAR}0101T000000", dtstart=first)
+    rule = rrulestr(f"{_format_rule(parts)};UNTIL={LAST_YEAR}0101T000000", dtstart=first)
     found: list[datetime] = list(islice(rule, count))
     if len(found) < count:
         return last
@@ -233,17 +235,17 @@ def _nth(parts: Mapping[str, str], start: Moment, count: int, last: Moment) -> M
     return min(end, last)
 
 
-def _joined(parts: Mapping[str, str]) -> str:
+def _format_rule(parts: Mapping[str, str]) -> str:
     return ";".join(f"{name}={value}" for name, value in parts.items())
 
 
-def _worded(last: Moment) -> str:
+def _format_end(last: Moment) -> str:
     if not isinstance(last, datetime):
         return f"{last:%Y%m%d}"
     return f"{last:%Y%m%dT%H%M%S}" + ("Z" if last.tzinfo else "")
 
 
-def asked(text: str, start: Moment) -> str:
+def parse_new_rule(text: str, start: Moment) -> str:
     """The rule that a model asks for, as it may stand in a file.
 
     Raises:
@@ -257,15 +259,15 @@ def asked(text: str, start: Moment) -> str:
         raise BadRule("FREQ must be one of YEARLY, MONTHLY, WEEKLY, DAILY")
     if int(parts.get("COUNT", "1")) < 1 or ("COUNT" in parts and "UNTIL" in parts):
         raise BadRule("give either COUNT, above 0, or UNTIL")
-    rule = read(_joined(parts), start)
-    if not starts(rule, start):
+    rule = parse_rule(_format_rule(parts), start)
+    if not is_first_time(rule, start):
         raise BadRule(f"the start, a {day_of(start):%A}, is not one of its days")
     if "UNTIL" in parts:
-        parts["UNTIL"] = _worded(_until(parts["UNTIL"], start))
-    return _joined(parts)
+        parts["UNTIL"] = _format_end(_until(parts["UNTIL"], start))
+    return _format_rule(parts)
 
 
-def moved(text: str, start: Moment, shift: timedelta) -> str:
+def shift_rule(text: str, start: Moment, shift: timedelta) -> str:
     """The rule of a series that is moved: its end goes along, and the days of a weekly one.
 
     Raises:
@@ -279,23 +281,25 @@ def moved(text: str, start: Moment, shift: timedelta) -> str:
         parts["BYDAY"] = ",".join(_WEEK[(_WEEK.index(day[-2:]) + days) % 7] for day in parts["BYDAY"].split(","))
     if "UNTIL" in parts:
         until = _until(parts["UNTIL"], start)
-        parts["UNTIL"] = _worded(_moved_end(until, start, shift, days, whole="T" not in parts["UNTIL"]))
-    if starts(read(text, start), start) and not starts(read(_joined(parts), later), later):
+        parts["UNTIL"] = _format_end(_shifted_end(until, start, shift, days, is_day="T" not in parts["UNTIL"]))
+    if is_first_time(parse_rule(text, start), start) and not is_first_time(
+        parse_rule(_format_rule(parts), later), later
+    ):
         raise BadRule("the new start is none of its times")
-    return _joined(parts)
+    return _format_rule(parts)
 
 
-def _moved_end(until: Moment, start: Moment, shift: timedelta, days: int, *, whole: bool) -> Moment:
+def _shifted_end(until: Moment, start: Moment, shift: timedelta, days: int, *, is_day: bool) -> Moment:
     """The end of a rule moved on the wall's clock of its series."""
     if not isinstance(until, datetime):
         return until + timedelta(days=days)
-    ahead = timedelta(days=days) if whole else shift
+    ahead = timedelta(days=days) if is_day else shift
     if until.tzinfo is None or not isinstance(start, datetime):
         return until + ahead
     return (until.astimezone(start.tzinfo) + ahead).astimezone(UTC)
 
 
-def starts(rule: Rule, start: Moment) -> bool:
+def is_first_time(rule: Rule, start: Moment) -> bool:
     """Whether the start of a series is a time of its rule, as RFC 5545 wants it."""
     from dateutil.rrule import rrulestr
 

@@ -1,4 +1,4 @@
-"""The time zones that calendar files name: of IANA, of Outlook, and those that a file describes itself."""
+"""Times and time zones: those that calendar files name, and those that people write."""
 
 import importlib.util
 import re
@@ -53,7 +53,7 @@ def _offset(name: str) -> tzinfo | None:
 
 
 @lru_cache(maxsize=128)
-def described_zone(texts: tuple[str, ...]) -> tzinfo | None:
+def zone_from_vtimezone(texts: tuple[str, ...]) -> tzinfo | None:
     """The zone that the lines of a VTIMEZONE describe; None for one that cannot be read.
 
     Only rules of each year are read: others are in no zone, and would keep dateutil busy for ever.
@@ -93,7 +93,7 @@ def end_of(start: Moment, end: Moment) -> Moment:
     return (start.astimezone(UTC) + (end - start)).astimezone(start.tzinfo)
 
 
-def like(instant: datetime, model: Moment) -> Moment:
+def as_kind_of(instant: datetime, model: Moment) -> Moment:
     """An instant in the form of another moment: a day, floating, or of its zone."""
     if not isinstance(model, datetime):
         return instant.date()
@@ -108,8 +108,11 @@ def day_of(moment: Moment) -> date:
 
 
 @lru_cache(maxsize=256)
-def description(name: str, year: int, years: int = 20) -> tuple[str, ...]:
-    """The lines of a VTIMEZONE for an IANA zone, true from the year before `year` on for so many years."""
+def vtimezone_lines(name: str, year: int, years: int = 20) -> tuple[str, ...]:
+    """Return the lines of a VTIMEZONE for an IANA zone, from the year before `year` on, for `years` years.
+
+    `icalendar.Timezone.from_tzid` writes the onset of summer time in the new offset; RFC 5545 requires the old one.
+    """
     zone = ZoneInfo(name)
     first = datetime(year - 1, 1, 1, tzinfo=UTC)
     groups: dict[tuple[timedelta, timedelta, str, bool], list[datetime]] = {}
@@ -117,20 +120,20 @@ def description(name: str, year: int, years: int = 20) -> tuple[str, ...]:
     for days in range(1, 365 * years):
         after = (first + timedelta(days=days)).astimezone(zone)
         if after.utcoffset() != before.utcoffset():
-            instant = _change(before.astimezone(UTC), after.astimezone(UTC), zone)
-            old, new = _zone_ahead(before), _zone_ahead(after)
+            instant = _change_time(before.astimezone(UTC), after.astimezone(UTC), zone)
+            old, new = _offset_of(before), _offset_of(after)
             key = (old, new, after.tzname() or name, bool(after.dst()))
             groups.setdefault(key, []).append((instant + old).replace(tzinfo=None))
         before = after
     start = first.astimezone(zone)
-    same = _observance(
-        _zone_ahead(start), _zone_ahead(start), start.tzname() or name, bool(start.dst()), [datetime(1970, 1, 1)]
+    baseline = _observance(
+        _offset_of(start), _offset_of(start), start.tzname() or name, bool(start.dst()), [datetime(1970, 1, 1)]
     )
     changes = [line for key, times in groups.items() for line in _observance(*key, times)]
-    return ("BEGIN:VTIMEZONE", f"TZID:{name}", *same, *changes, "END:VTIMEZONE")
+    return ("BEGIN:VTIMEZONE", f"TZID:{name}", *baseline, *changes, "END:VTIMEZONE")
 
 
-def _change(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
+def _change_time(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
     """The minute between two instants at which the clocks change."""
     old = before.astimezone(zone).utcoffset()
     while after - before > timedelta(minutes=1):
@@ -142,7 +145,7 @@ def _change(before: datetime, after: datetime, zone: ZoneInfo) -> datetime:
     return after
 
 
-def _zone_ahead(moment: datetime) -> timedelta:
+def _offset_of(moment: datetime) -> timedelta:
     return moment.utcoffset() or timedelta()
 
 
@@ -150,24 +153,24 @@ def _observance(old: timedelta, new: timedelta, name: str, summer: bool, times: 
     kind = "DAYLIGHT" if summer else "STANDARD"
     later = ",".join(f"{time:%Y%m%dT%H%M%S}" for time in times[1:])
     more = [f"RDATE:{later}"] if later else []
-    offsets = [f"TZOFFSETFROM:{_signed(old)}", f"TZOFFSETTO:{_signed(new)}"]
+    offsets = [f"TZOFFSETFROM:{_format_offset(old)}", f"TZOFFSETTO:{_format_offset(new)}"]
     return [f"BEGIN:{kind}", f"DTSTART:{times[0]:%Y%m%dT%H%M%S}", *more, *offsets, f"TZNAME:{name}", f"END:{kind}"]
 
 
-def _signed(offset: timedelta) -> str:
+def _format_offset(offset: timedelta) -> str:
     minutes = abs(offset) // timedelta(minutes=1)
     return f"{'-' if offset < timedelta() else '+'}{minutes // 60:02}{minutes % 60:02}"
 
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "pt", "pl")
 YEARS = (1900, 2149)
-_LENGTH_MOST = 60
+_MAX_LENGTH = 60
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_AWAY = {"today": 0, "tomorrow": 1, "day after tomorrow": 2, "yesterday": -1}
-_DAY = rf"(?P<day>{'|'.join(_AWAY)}|(?:(?P<which>this|next|on)\s+)?(?P<weekday>{'|'.join(_WEEKDAYS)}))"
+_DAY_OFFSETS = {"today": 0, "tomorrow": 1, "day after tomorrow": 2, "yesterday": -1}
+_DAY = rf"(?P<day>{'|'.join(_DAY_OFFSETS)}|(?:(?P<which>this|next|on)\s+)?(?P<weekday>{'|'.join(_WEEKDAYS)}))"
 _CLOCK = r"(?:(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[ap]\.?m\.?)?|(?P<named>noon|midday|midnight))"
 _WORDS = re.compile(rf"{_DAY}(?:,?\s+(?:at\s+)?{_CLOCK})?|(?:at\s+)?{_CLOCK.replace('P<', 'P<only_')}")
-_AHEAD = re.compile(r"in\s+(?P<count>\d{1,4}|an?|one|two|three|four|five|six)\s+(?P<unit>minute|hour|day|week)s?")
+_FROM_NOW = re.compile(r"in\s+(?P<count>\d{1,4}|an?|one|two|three|four|five|six)\s+(?P<unit>minute|hour|day|week)s?")
 _DAYS = re.compile(rf"\b(?:(?P<week>this|next) week|{_DAY})\b")
 _UHR = re.compile(r"(?:um\s+)?\b(\d{1,2})(?:[:.](\d\d))?\s*uhr\b", re.IGNORECASE)
 _TIME_OF_DAY = re.compile(
@@ -180,14 +183,14 @@ _RANGE = re.compile(
     r"(?<![\d-])\d{1,2}(?::\d\d)?\s*(?:[ap]m)?\s*(?:-|–|to|bis)\s*\d{1,2}(?::\d\d)?(?![\d-])", re.IGNORECASE
 )
 _NUMBERS = re.compile(r"\b(\d{1,2})([./-])(\d{1,2})\2(?:\d{4}|\d\d)?\b")
-_ALONE = re.compile(
+_TIME_ALONE = re.compile(
     r"(?:(?:at|um|à|a las)\s+)?\d{1,2}(?:[:.h]\d\d)?\s*(?:[ap]\.?m\.?|uhr|h|o.?clock)?|noon|midday|midnight",
     re.IGNORECASE,
 )
 _COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
 
-def read(text: str, now: datetime, *, name: str = "start") -> Moment:
+def parse_time(text: str, now: datetime, *, name: str = "start") -> Moment:
     """A day, or a time on the clocks of `now`.
 
     Args:
@@ -199,15 +202,15 @@ def read(text: str, now: datetime, *, name: str = "start") -> Moment:
     zone = now.tzinfo
     assert isinstance(zone, ZoneInfo)
     plain = " ".join(text.split())
-    if len(plain) > _LENGTH_MOST:
-        raise _refused(name, plain)
-    moment = _iso(plain) or _plain(plain.lower(), now) or _parsed(plain, now)
+    if len(plain) > _MAX_LENGTH:
+        raise _refusal(name, plain)
+    moment = _parse_iso(plain) or _parse_words(plain.lower(), now) or _parse_any_language(plain, now)
     if moment is None or not YEARS[0] <= moment.year <= YEARS[1]:
-        raise _refused(name, plain)
+        raise _refusal(name, plain)
     return at(moment, zone) if isinstance(moment, datetime) else moment
 
 
-def _refused(name: str, text: str) -> Refused:
+def _refusal(name: str, text: str) -> Refused:
     more = "" if has_dateparser() else "; the operator can pip install 'brain-sse[calendar]' to have more words read"
     return Refused(f"{name} {text[:40]!r} is no time that can be read; give ISO 8601, such as 2026-03-30T09:00{more}")
 
@@ -216,7 +219,7 @@ def has_dateparser() -> bool:
     return importlib.util.find_spec("dateparser") is not None
 
 
-def _iso(text: str) -> Moment | None:
+def _parse_iso(text: str) -> Moment | None:
     try:
         return date.fromisoformat(text)
     except ValueError:
@@ -227,19 +230,19 @@ def _iso(text: str) -> Moment | None:
         return None
 
 
-def _plain(text: str, now: datetime) -> Moment | None:
+def _parse_words(text: str, now: datetime) -> Moment | None:
     """The plain words; what is at a time that has passed today is meant for later."""
     if text == "now":
         return now
-    ahead = _AHEAD.fullmatch(text)
+    ahead = _FROM_NOW.fullmatch(text)
     if ahead:
         count = _COUNTS.get(ahead["count"]) or int(ahead["count"])
-        return _ahead(now, count, ahead["unit"])
+        return _from_now(now, count, ahead["unit"])
     found = _WORDS.fullmatch(text)
     if not found:
         return None
     if not found["day"]:
-        clock = _clock(found["only_hour"], found["only_minute"], found["only_half"], found["only_named"])
+        clock = _time_of_day(found["only_hour"], found["only_minute"], found["only_half"], found["only_named"])
         if clock is None or not (found["only_minute"] or found["only_half"] or found["only_named"]):
             return None
         today = datetime.combine(now.date(), clock, now.tzinfo)
@@ -247,19 +250,19 @@ def _plain(text: str, now: datetime) -> Moment | None:
     day = _day(found["day"], found["weekday"], found["which"], now.date())
     if not (found["hour"] or found["named"]):
         return day
-    clock = _clock(found["hour"], found["minute"], found["half"], found["named"])
+    clock = _time_of_day(found["hour"], found["minute"], found["half"], found["named"])
     if clock is None:
         return None
     moment = datetime.combine(day, clock, now.tzinfo)
     return moment + timedelta(days=7) if found["weekday"] and moment < now else moment
 
 
-def alone(text: str | None) -> bool:
+def is_time_of_day(text: str | None) -> bool:
     """Whether it is a time of day, without a day."""
-    return text is not None and _ALONE.fullmatch(" ".join(text.split())) is not None
+    return text is not None and _TIME_ALONE.fullmatch(" ".join(text.split())) is not None
 
 
-def eve(day: Moment, now: datetime) -> datetime:
+def end_of_day_before(day: Moment, now: datetime) -> datetime:
     """Right before a day begins, from where a time of day alone is one of that day."""
     return datetime.combine(day_of(day), time(), now.tzinfo) - timedelta(seconds=1)
 
@@ -282,42 +285,42 @@ def days_in(sentence: str, now: datetime) -> tuple[date, date] | None:
     return day, day
 
 
-def _ahead(now: datetime, count: int, unit: str) -> Moment:
+def _from_now(now: datetime, count: int, unit: str) -> Moment:
     if unit in ("day", "week"):
         return now.date() + timedelta(days=count * (7 if unit == "week" else 1))
     later = now.timestamp() + count * (60 if unit == "minute" else 3600)
     return datetime.fromtimestamp(later, now.tzinfo).replace(second=0, microsecond=0)
 
 
-def _day(word: str, weekday: str | None, which: str | None, today: date) -> date:
+def _day(word: str, weekday: str | None, modifier: str | None, today: date) -> date:
     if weekday is None:
-        return today + timedelta(days=_AWAY[word])
-    away = (_WEEKDAYS.index(weekday) - today.weekday()) % 7
-    return today + timedelta(days=7 if away == 0 and which == "next" else away)
+        return today + timedelta(days=_DAY_OFFSETS[word])
+    offset = (_WEEKDAYS.index(weekday) - today.weekday()) % 7
+    return today + timedelta(days=7 if offset == 0 and modifier == "next" else offset)
 
 
-def _clock(hour: str | None, minute: str | None, half: str | None, named: str | None) -> time | None:
+def _time_of_day(hour: str | None, minute: str | None, meridiem: str | None, named: str | None) -> time | None:
     if named:
         return time(0 if named == "midnight" else 12)
     number = int(hour or "")
-    if half:
+    if meridiem:
         if not 1 <= number <= 12:
             return None
-        number = number % 12 + (12 if half.startswith("p") else 0)
+        number = number % 12 + (12 if meridiem.startswith("p") else 0)
     return time(number, int(minute or "0")) if number < 24 and int(minute or "0") < 60 else None
 
 
-def _unclear(text: str) -> bool:
+def _is_ambiguous(text: str) -> bool:
     """Two times at once, a day that is another one in another country, or hours that may be a time of day."""
     numbers = _NUMBERS.search(text)
-    either = numbers is not None and numbers[2] != "." and numbers[1] != numbers[3]
-    either = either and max(int(numbers[1]), int(numbers[3])) <= 12  # type: ignore[index]
-    return either or _RANGE.search(text) is not None or re.fullmatch(r"\d+ ?h", text) is not None
+    is_ambiguous = numbers is not None and numbers[2] != "." and numbers[1] != numbers[3]
+    is_ambiguous = is_ambiguous and max(int(numbers[1]), int(numbers[3])) <= 12  # type: ignore[index]
+    return is_ambiguous or _RANGE.search(text) is not None or re.fullmatch(r"\d+ ?h", text) is not None
 
 
-def _parsed(text: str, now: datetime) -> Moment | None:
+def _parse_any_language(text: str, now: datetime) -> Moment | None:
     """What dateparser makes of other words; it may take a second, and says how much time they are about."""
-    if not has_dateparser() or _unclear(text):
+    if not has_dateparser() or _is_ambiguous(text):
         return None
     from dateparser.date import DateDataParser
 
@@ -334,14 +337,14 @@ def _parsed(text: str, now: datetime) -> Moment | None:
         | ({"DATE_ORDER": "DMY"} if "." in text else {}),
     )
     try:
-        found = parser.get_date_data(_UHR.sub(lambda said: f"{said[1]}:{said[2] or '00'}", text))
+        found = parser.get_date_data(_UHR.sub(lambda match: f"{match[1]}:{match[2] or '00'}", text))
     except (ValueError, OverflowError, TypeError):  # what dateparser raises for odd texts
         return None
     moment: datetime | None = found.date_obj
     if moment is None or (moment.year > now.year + 50 and str(moment.year) not in text):
         return None  # PREFER_DATES_FROM makes a century of it when a year of two digits is over
-    wall = moment.replace(tzinfo=now.tzinfo, second=0, microsecond=0)
+    local = moment.replace(tzinfo=now.tzinfo, second=0, microsecond=0)
     if found.period == "time":
-        return wall
-    counted = found.period == "week" and any(character.isdigit() for character in text)
-    return wall.date() if (found.period == "day" or counted) and not _TIME_OF_DAY.search(text) else None
+        return local
+    is_count_of_days = found.period == "week" and any(character.isdigit() for character in text)
+    return local.date() if (found.period == "day" or is_count_of_days) and not _TIME_OF_DAY.search(text) else None

@@ -18,7 +18,7 @@ from calendars import NOW, Calendars, ics, id_in
 from brain import Refused, Registry
 from brain.plugins.executor import Failure
 from brain.prompts.system_prompt import example_marker, shape
-from specialists._calendar.calendars import Calendar, chosen
+from specialists._calendar.calendars import Calendar, calendars_named
 from specialists.calendar import CalendarSettings, calendar, health, missing
 
 MORNING = "DTSTART;TZID=Europe/Berlin:20260323T090000\nDTEND;TZID=Europe/Berlin:20260323T100000"
@@ -935,7 +935,7 @@ class TestTheSpecialist:
 
 def test_a_calendar_goes_by_the_last_part_of_its_name() -> None:
     home, away = Calendar("1", "ada/home"), Calendar("2", "away")
-    assert chosen([home, away], "Home") == [home]
-    assert chosen([home, away, Calendar("3", "home")], "home") == [Calendar("3", "home")]
+    assert calendars_named([home, away], "Home") == [home]
+    assert calendars_named([home, away, Calendar("3", "home")], "home") == [Calendar("3", "home")]
     with pytest.raises(Refused, match="no calendar is called 'ome'"):
-        chosen([home, away], "ome")
+        calendars_named([home, away], "ome")

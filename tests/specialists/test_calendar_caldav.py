@@ -16,7 +16,7 @@ from calendars import Calendars, ics, id_in, starts
 from brain import Refused
 from brain.plugins.executor import Answer
 from specialists._calendar import caldav
-from specialists._calendar.calendars import Changed
+from specialists._calendar.calendars import VersionConflict
 from specialists._calendar.expand import Window
 from specialists.calendar import calendar, health, preview
 
@@ -112,7 +112,7 @@ class TestRadicale:
 
     def test_a_change_between_reading_and_writing_is_noticed(self, calendars: Calendars, real: Radicale) -> None:
         real.put("home", "a.ics", ics(f"UID:1\nSUMMARY:Old\n{MORNING}"))
-        one = caldav.Server(real.url, USER, PASSWORD, lambda: 10)
+        one = caldav.CalDavStore(real.url, USER, PASSWORD, lambda: 10)
         home = one.calendars(fresh=True)[0]
         (resource,) = one.find(home, "1")
         real.put("home", "a.ics", ics(f"UID:1\nSUMMARY:New\n{MORNING}"))
@@ -121,7 +121,7 @@ class TestRadicale:
             lambda: one.write(home, resource.name, resource.file.data, None),
             lambda: one.remove(home, resource.name, resource.version),
         ):
-            with pytest.raises(Changed):
+            with pytest.raises(VersionConflict):
                 write()
         one.close()
         assert "SUMMARY:New" in real.get("home", "a.ics")
@@ -291,14 +291,14 @@ class TestServersOfAllKinds:
         assert "SECRET" not in text
 
     def test_a_flood(self, tmp_path: Path) -> None:
-        flood = Told(207, b" " * (caldav.ANSWER_MOST + 100_000), {"Content-Type": "application/xml"})
+        flood = Told(207, b" " * (caldav.MAX_ANSWER + 100_000), {"Content-Type": "application/xml"})
         text, _ = listed(tmp_path, Accounting(report=flood))
         assert text == "the calendar server's answer is too large; ask for a shorter time"
 
     def test_a_drip(self, tmp_path: Path) -> None:
         drip = Told(207, b" " * 10_000, {"Content-Type": "application/xml"}, every=0.02)
         with fake(Accounting(report=drip)) as running:
-            one = caldav.Server(running.url, USER, PASSWORD, lambda: 1.0)
+            one = caldav.CalDavStore(running.url, USER, PASSWORD, lambda: 1.0)
             begun = time.monotonic()
             with pytest.raises(Refused, match="cannot be reached"):
                 list(one.files(one.calendars()[0], WEEK))

@@ -7,13 +7,13 @@ import pytest
 from calendars import NOW
 
 from brain import Refused
-from specialists._calendar.times import read
+from specialists._calendar.times import parse_time
 
 NEW_YORK = ZoneInfo("America/New_York")
 
 
 def said(text: str, now: datetime = NOW) -> str:
-    return read(text, now).isoformat()
+    return parse_time(text, now).isoformat()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_other_words_and_languages(text: str, expected: str) -> None:
 )  # fmt: skip
 def test_what_is_no_time_is_refused_and_says_what_is(text: str) -> None:
     with pytest.raises(Refused, match=r"no time that can be read; give ISO 8601, such as 2026-03-30T09:00"):
-        read(text, NOW, name="end")
+        parse_time(text, NOW, name="end")
 
 
 def test_hours_ahead_are_those_that_pass_when_the_clocks_change() -> None:
@@ -107,4 +107,4 @@ def test_hours_ahead_are_those_that_pass_when_the_clocks_change() -> None:
 def test_words_are_of_the_zone_of_the_clock() -> None:
     late = datetime(2026, 3, 7, 23, 0, tzinfo=NEW_YORK)  # the clocks change in the night
     assert said("tomorrow at 9am", late) == "2026-03-08T09:00:00-04:00"
-    assert read("tomorrow", late) == date(2026, 3, 8)
+    assert parse_time("tomorrow", late) == date(2026, 3, 8)

@@ -13,8 +13,8 @@ from calendars import Calendars, ics, id_in
 
 from brain import Refused
 from brain.plugins.executor import Answer
-from specialists._calendar.calendars import Changed
-from specialists._calendar.folder import Folder, digest
+from specialists._calendar.calendars import VersionConflict
+from specialists._calendar.folder import FolderStore, digest
 
 EVENT = ics("UID:1\nSUMMARY:Old\nDTSTART;TZID=Europe/Berlin:20260323T090000\nDESCRIPTION:0")
 CHANGED = "the event was changed meanwhile: list it again, then ask again if it is still right"
@@ -22,11 +22,11 @@ COUNTER = """
 import sys
 from pathlib import Path
 from specialists._calendar.folder import digest
-from specialists._calendar.folder import Folder
-from specialists._calendar.calendars import Calendar, Changed
+from specialists._calendar.folder import FolderStore
+from specialists._calendar.calendars import Calendar, VersionConflict
 
 root, times = Path(sys.argv[1]), int(sys.argv[2])
-folder, home = Folder(root, lambda: 60), Calendar("home", "home")
+folder, home = FolderStore(root, lambda: 60), Calendar("home", "home")
 done = 0
 while done < times:
     data = (root / "home" / "a.ics").read_bytes()
@@ -35,7 +35,7 @@ while done < times:
     more = head + b"DESCRIPTION:" + str(int(number) + 1).encode() + b"\\r\\n" + tail
     try:
         folder.write(home, "a.ics", more, digest(data).hex())
-    except Changed:
+    except VersionConflict:
         continue
     done += 1
 """
@@ -78,18 +78,18 @@ def test_another_program_is_a_writer_too(calendars: Calendars) -> None:
 
 
 def test_a_change_between_reading_and_writing_is_noticed(calendars: Calendars) -> None:
-    folder = Folder(calendars.folder / "ada", lambda: 60)
+    folder = FolderStore(calendars.folder / "ada", lambda: 60)
     (home,) = folder.calendars()
     (resource,) = folder.find(home, "1")
     calendars.put("a.ics", EVENT.replace("Old", "New"))
-    with pytest.raises(Changed):
+    with pytest.raises(VersionConflict):
         folder.write(home, "a.ics", b"mine", resource.version)
-    with pytest.raises(Changed):
+    with pytest.raises(VersionConflict):
         folder.remove(home, "a.ics", resource.version)
-    with pytest.raises(Changed):
+    with pytest.raises(VersionConflict):
         folder.write(home, "a.ics", b"mine", None)
     calendars.files()[0].unlink()
-    with pytest.raises(Changed):
+    with pytest.raises(VersionConflict):
         folder.write(home, "a.ics", b"mine", resource.version)
     assert [path.name for path in (calendars.folder / "ada/home").iterdir()] == []
 
@@ -103,9 +103,9 @@ def test_a_change_that_leaves_size_and_time_as_they_were_is_noticed(calendars: C
     calendars.put("b.ics", EVENT.replace("Old", "New")).rename(path)
     os.utime(path, ns=(stamp.st_mtime_ns, stamp.st_mtime_ns))
     assert path.stat().st_size == stamp.st_size
-    folder = Folder(calendars.folder / "ada", lambda: 60)
+    folder = FolderStore(calendars.folder / "ada", lambda: 60)
     (home,) = folder.calendars()
-    with pytest.raises(Changed):
+    with pytest.raises(VersionConflict):
         folder.write(home, "a.ics", b"mine", digest(EVENT.replace("\n", "\r\n").encode()).hex())
 
 
@@ -181,7 +181,7 @@ def test_a_lock_that_is_never_let_go_is_not_waited_for_for_ever(calendars: Calen
 
 
 def test_a_calendar_that_vanished_is_refused_in_words(calendars: Calendars) -> None:
-    folder = Folder(calendars.folder / "ada", lambda: 60)
+    folder = FolderStore(calendars.folder / "ada", lambda: 60)
     (home,) = folder.calendars()
     calendars.files()[0].unlink()
     (calendars.folder / "ada/home").rmdir()
