@@ -1,19 +1,19 @@
 """CalDAV servers for tests: a real Radicale, and one that answers what a test tells it to."""
 
 import base64
-import socket
-import subprocess
-import sys
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import ThreadingMixIn
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from xml.sax.saxutils import escape
+
+from radicale import Application, config
 
 USER, PASSWORD = "ada", "s3cret"
 
@@ -54,37 +54,40 @@ class Radicale:
         return self.request("GET", f"{USER}/{calendar}/{name}")[1]
 
 
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _QuietHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(server: HTTPServer) -> Iterator[str]:
+    """Serves in a thread; gives the URL."""
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 @contextmanager
 def radicale(folder: Path) -> Iterator[Radicale]:
-    """Radicale on a free port, in a process of its own."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    """Radicale on a free port."""
     (folder / "users").write_text(f"{USER}:{PASSWORD}\n")
-    (folder / "config").write_text(
-        f"[server]\nhosts = 127.0.0.1:{port}\n[auth]\ntype = htpasswd\nhtpasswd_filename = {folder / 'users'}\n"
-        f"htpasswd_encryption = plain\ndelay = 0\n[storage]\nfilesystem_folder = {folder / 'data'}\n"
-        "[logging]\nlevel = critical\n"
+    users = {"type": "htpasswd", "htpasswd_filename": str(folder / "users"), "htpasswd_encryption": "plain"}
+    configuration = config.load()
+    configuration.update(
+        {"auth": users | {"delay": "0"}, "storage": {"filesystem_folder": str(folder / "data")}}, "tests"
     )
-    process = subprocess.Popen([sys.executable, "-m", "radicale", "-C", str(folder / "config")])
-    try:
-        _wait_for(port)
-        yield Radicale(f"http://127.0.0.1:{port}/")
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def _wait_for(port: int) -> None:
-    end = time.monotonic() + 20
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            assert time.monotonic() < end, "Radicale did not start"
-            time.sleep(0.02)
-        else:
-            return
+    server = make_server("127.0.0.1", 0, Application(configuration), _Server, _QuietHandler)
+    with serving(server) as url:
+        yield Radicale(url)
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,6 @@ class Told:
     status: int = 207
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
-    every: float = 0.0
-    """Seconds between the octets, for a server that drips."""
 
 
 @dataclass
@@ -123,26 +124,12 @@ def fake(answer: Callable[[str, str], Told]) -> Iterator[Fake]:
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(said.body)))
             self.end_headers()
-            try:
-                if not said.every:
-                    self.wfile.write(said.body)
-                else:
-                    for octet in said.body:
-                        self.wfile.write(bytes([octet]))
-                        time.sleep(said.every)
-            except OSError:  # the client left
-                self.close_connection = True
+            with suppress(OSError):  # the client left
+                self.wfile.write(said.body)
 
         do_GET = do_PUT = do_DELETE = do_PROPFIND = do_REPORT = do_OPTIONS = respond
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    told.url = f"http://127.0.0.1:{server.server_port}/"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with serving(server) as told.url:
         yield told
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -1,7 +1,6 @@
 """What a person is asked before `calendar` changes something, in whole turns and in the folder itself."""
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -82,13 +81,14 @@ class Diary:
         approve: bool | None = None,
         conversation: str = "one",
         meanwhile: Callable[[], object] = lambda: None,
+        **fields: Any,
     ) -> list[tuple[str, Any]]:
         """The events of a turn in which a person says this to each call that it is asked about.
 
         `meanwhile` happens while they think.
         """
         self.server.play(Player(*([text] for text in passes)))
-        body = {"message": "Please.", "conversation_id": conversation, "time_zone": "Europe/Berlin"}
+        body = {"message": "Please.", "conversation_id": conversation, "time_zone": "Europe/Berlin", **fields}
         found: list[tuple[str, Any]] = []
         with self.client.stream("POST", "/v1/chat/stream", json=body) as answer:
             assert answer.status_code == 200
@@ -192,21 +192,12 @@ def test_behind_an_invitation_even_one_event_is_asked_about(diary: Diary, again:
     assert names(diary.turn(make, "Done.", conversation="two")) == ["specialist_start", "specialist_result"]
 
 
-def test_behind_a_file_looking_is_free_and_writing_is_asked_about(diary: Diary) -> None:
+def test_after_an_attachment_writing_needs_approval_but_reading_does_not(diary: Diary) -> None:
     diary.calendars.put("lunch.ics", ics(LUNCH))
-    make = 'SPECIALIST_REQUEST[calendar:{"action":"create","title":"Pay Eve","start":"2026-03-24T10:00"}]'
+    create = 'SPECIALIST_REQUEST[calendar:{"action":"create","title":"Pay Eve","start":"2026-03-24T10:00"}]'
     free = 'SPECIALIST_REQUEST[calendar:{"action":"free","start":"2026-03-23"}]'
-    diary.server.play(Player([free], [make], ["Done."]))
-    body = {"message": "Please.", "attachments": [{"name": "a.txt", "text": "Pay Eve."}], "time_zone": "Europe/Berlin"}
-    turn = diary.client.post("/v1/turns", json=body).json()["turn_id"]
-    end = time.monotonic() + 5
-    while (report := diary.client.get(f"/v1/turns/{turn}").json())["state"] != "waiting":
-        assert time.monotonic() < end
-    assert [(call["params"]["action"], call["outcome"], call["approval"]) for call in report["calls"]] == [
-        ("free", "ok", None),
-        ("create", None, "asked"),
-    ]
-    diary.client.post(f"/v1/turns/{turn}/cancel")
+    events = diary.turn(free, create, "Done.", approve=False, attachments=[{"name": "a.txt", "text": "Pay Eve."}])
+    assert names(events) == ["specialist_start", "specialist_result", "approval_required", "specialist_error"]
 
 
 def test_which_built_in_ones_bring_strangers_words() -> None:
@@ -336,10 +327,8 @@ def test_nothing_is_told_of_what_only_looks(home: Calendars, params: dict[str, A
 )
 def test_how_many_occurrences_a_series_has_is_told(home: Calendars, rule: str, told: str) -> None:
     home.put("lunch.ics", ics(f"{LUNCH}\n{rule}"))
-    began = time.process_time()
     text = previewed(home, action="delete", event_id="lunch", scope="series").text
     assert text.startswith(f'Delete a whole series ({told}) from calendar "home"')
-    assert time.process_time() - began < 1
 
 
 def test_the_words_of_others_are_one_line(home: Calendars) -> None:
@@ -429,7 +418,7 @@ def test_words_that_mean_another_day_by_now_are_refused(home: Calendars) -> None
 
 
 def test_a_server_that_is_too_slow_to_be_asked_first_refuses_nothing(home: Calendars) -> None:
-    slow = replace(home.context(), deadline=time.monotonic() + 0.5)
+    slow = replace(home.context(), deadline=0.0)
     wanted = {"action": "delete", "event_id": "gone"}
     assert preview(wanted, context=slow, settings=home.settings) is None
     with pytest.raises(Refused):
