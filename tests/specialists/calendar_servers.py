@@ -13,7 +13,8 @@ from socketserver import ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from xml.sax.saxutils import escape
 
-from radicale import Application, config
+from radicale import config
+from radicale.app import Application
 
 USER, PASSWORD = "ada", "s3cret"
 
