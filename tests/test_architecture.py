@@ -61,10 +61,9 @@ OWNERS = {
     "shtab": {"brain.cli.commands.specialists"},
     "rich": {
         "brain.cli.terminal.approval",
-        "brain.cli.terminal.calls",
-        "brain.cli.terminal.drawing",
         "brain.cli.terminal.live",
         "brain.cli.terminal.markdown",
+        "brain.cli.terminal.streamed_markdown",
     },
 }
 """Packages that only these modules, and the routes together, may import, so that each is a change of few files."""

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from brain.cli.terminal.approval import told
+from brain.cli.terminal.approval import format_request
 from brain.events import ApprovalRequired
 
 LONG = "x" * 36
@@ -21,11 +21,11 @@ LONG = "x" * 36
     ],
 )
 def test_no_mark_is_parted_from_what_it_stands_on(text: str, shown: list[str]) -> None:
-    asked = ApprovalRequired("c1", "sends", {"to": "eve"}, datetime(2026, 1, 1, tzinfo=UTC), text)
-    assert told(asked, 40, 24).split("\n")[2:] == [*shown, '    to: "eve"']
+    request = ApprovalRequired("c1", "sends", {"to": "eve"}, datetime(2026, 1, 1, tzinfo=UTC), text)
+    assert format_request(request, 40, 24).split("\n")[2:] == [*shown, '    to: "eve"']
 
 
 def test_a_text_of_many_lines_leaves_room_for_the_parameters() -> None:
-    asked = ApprovalRequired("c1", "sends", {"to": "eve"}, datetime(2026, 1, 1, tzinfo=UTC), "a\n" * 99)
-    short = told(asked, 40, 24).split("\n")[-3:]
+    request = ApprovalRequired("c1", "sends", {"to": "eve"}, datetime(2026, 1, 1, tzinfo=UTC), "a\n" * 99)
+    short = format_request(request, 40, 24).split("\n")[-3:]
     assert short == ["  In short:", f"  {'a ' * 8}a … a{' a' * 8}", '    to: "eve"']

@@ -474,7 +474,7 @@ HOSTILE = (
 
 def steered(raw: str) -> list[str]:
     """What steers a terminal in other ways than ours: colours, going up, erasing to the end of a line or below."""
-    rest = re.sub(r"\x1b\[(?:[0-9;]*m|\d*A|K|J)|[\r\n]", "", raw)
+    rest = re.sub(r"\x1b\[(?:[0-9;]*m|\d*A|0?K|J)|[\r\n]", "", raw)
     return re.findall("[\x00-\x1f\x7f-\x9f\u202e].{0,9}", rest)
 
 

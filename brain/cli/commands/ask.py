@@ -1,4 +1,4 @@
-"""`brain ask`: one turn in the terminal, in a new conversation or in one that goes on."""
+"""`brain ask`: one turn in the terminal, in a new or an existing conversation."""
 
 import argparse
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any
 
 from brain.cli.commands import input
 from brain.cli.commands.input import attached, conversation_id, question
-from brain.cli.commands.output import person_sits, screen, shown, unseen
+from brain.cli.commands.output import has_person, open_screen, show_run, silence_keyboard
 from brain.cli.process import DONE, FAILED, completed
 from brain.cli.terminal.approval import Screen
 from brain.cli.terminal.messages import ENDINGS
@@ -33,27 +33,27 @@ STDIN = "-"
 
 
 def ask(given: argparse.Namespace, settings: Settings) -> int:
-    """Asks once, and streams the answer to standard output."""
+    """Ask once and stream the answer to standard output."""
     if given.message is None:
         given.parser.error('say what to ask: brain ask "…", or brain ask - to read it from standard input')
-    asked = _asked(given, settings)  # before the loop runs, so that Ctrl-C ends the wait for standard input
-    return completed(_ask(asked, given, settings))
+    request = _request(given, settings)  # before the loop runs, so that Ctrl-C ends the wait for standard input
+    return completed(_ask(request, given, settings))
 
 
-async def _ask(asked: TurnRequest, given: argparse.Namespace, settings: Settings) -> int:
-    shown_on = screen(sys.stdout, sys.stderr, plain=given.plain or given.json, thinks=given.thinking)
-    asked = replace(asked, asks_person=person_sits(shown_on))
+async def _ask(request: TurnRequest, given: argparse.Namespace, settings: Settings) -> int:
+    screen = open_screen(sys.stdout, sys.stderr, plain=given.plain or given.json, thinks=given.thinking)
+    request = replace(request, asks_person=has_person(screen))
     engine = Engine(settings, Registry(settings).discover())
     await engine.open()
     try:
-        run = await engine.begin(asked, "terminal")
-        goes_on = not given.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty()
-        return await _printed(run, shown_on, as_json=given.json, asks_person=asked.asks_person, goes_on=goes_on)
+        run = await engine.begin(request, "terminal")
+        shows_hint = not given.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty()
+        return await _show(run, screen, as_json=given.json, asks_person=request.asks_person, shows_hint=shows_hint)
     finally:
-        await engine.close()  # and so what was said is kept, also behind Ctrl-C
+        await engine.close()  # stores the turn, also after Ctrl-C
 
 
-def _asked(given: argparse.Namespace, settings: Settings) -> TurnRequest:
+def _request(given: argparse.Namespace, settings: Settings) -> TurnRequest:
     conversation = conversation_id(given.conversation)
     message = input.message() if given.message == STDIN else given.message
     return replace(
@@ -75,34 +75,34 @@ def _files(paths: Sequence[Path], *, is_taken: bool) -> list[Attachment]:
     return files if is_taken or STDIN in names else [*files, *input.unnamed()]
 
 
-async def _printed(run: Run, shown_on: Screen, *, as_json: bool, asks_person: bool, goes_on: bool) -> int:
+async def _show(run: Run, screen: Screen, *, as_json: bool, asks_person: bool, shows_hint: bool) -> int:
     with ExitStack() as stack:
-        if goes_on:
-            stack.callback(_say_how_to_go_on, shown_on, run.conversation_id)
-        keyboard = stack.enter_context(unseen(shown_on))
-        tell = _lines(run.id) if as_json else None
+        if shows_hint:
+            stack.callback(_say_how_to_continue, screen, run.conversation_id)
+        keyboard = stack.enter_context(silence_keyboard(screen))
+        show = _json_printer(run.id) if as_json else None
         try:
-            ended = await shown(run, shown_on, asks_person=asks_person, keyboard=keyboard, tell=tell)
+            ended = await show_run(run, screen, asks_person=asks_person, keyboard=keyboard, show=show)
         except asyncio.CancelledError:  # by Ctrl-C
-            shown_on.say(ENDINGS["cancelled"])
-            shown_on.close()
+            screen.say(ENDINGS["cancelled"])
+            screen.close()
             raise
     return FAILED if isinstance(ended, Error) else DONE
 
 
-def _say_how_to_go_on(shown_on: Screen, conversation: str) -> None:
-    shown_on.say(f'Go on with: brain ask --conversation {conversation} "…"')
-    shown_on.close()
+def _say_how_to_continue(screen: Screen, conversation: str) -> None:
+    screen.say(f'Go on with: brain ask --conversation {conversation} "…"')
+    screen.close()
 
 
-def _lines(turn_id: str) -> Callable[[Event], None]:
-    """Prints each event as a line of JSON."""
+def _json_printer(turn_id: str) -> Callable[[Event], None]:
+    """A function that prints each event as a line of JSON."""
     numbers = count(1)
 
-    def tell(event: Event) -> None:
+    def show(event: Event) -> None:
         event_id = f"{turn_id}.{next(numbers)}"
         name, data = native.EVENT_NAMES[type(event)], native.event_data(event)
         line: dict[str, Any] = {"event": name, "id": event_id, "data": data}
         print(replace_surrogates(json.dumps(line, ensure_ascii=False)), flush=True)
 
-    return tell
+    return show

@@ -1,18 +1,18 @@
 """A conversation at a terminal: what is said next and with what, and the turns that come of it."""
 
+import shutil
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from textwrap import fill
 
 from brain.cli.commands.input import question
-from brain.cli.commands.output import person_sits, screen, shown
+from brain.cli.commands.output import has_person, open_screen, show_run
 from brain.cli.commands.replay import events_of
 from brain.cli.terminal.approval import Screen
 from brain.cli.terminal.keyboard import Keyboard
 from brain.cli.terminal.messages import OUTCOMES
 from brain.cli.terminal.sanitize import legible
-from brain.cli.terminal.size import size_of
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Notice
 from brain.messages import Attachment, ConversationPage, Exchange, FileReference
@@ -87,7 +87,7 @@ class ChatSession:
     keyboard: Keyboard | None = None
     agrees: Callable[[str], Awaitable[bool]] | None = None
     _run: Run | None = None
-    _said_stand_in: bool = False
+    _has_shown_stand_in: bool = False
 
     async def say(self, message: str) -> None:
         """Sends a message, and shows its turn. What could not be sent is in the prompt again, with its files.
@@ -95,10 +95,10 @@ class ChatSession:
         Raises:
             BadRequest: why it could not.
         """
-        shown_on = self._screen()
+        screen = self._screen()
         try:
-            asked = replace(self._asked(message), asks_person=person_sits(shown_on))
-            run = await self.engine.begin(asked, "terminal")
+            request = replace(self._request(message), asks_person=has_person(screen))
+            run = await self.engine.begin(request, "terminal")
         except BadRequest as error:
             self.draft.text, self.failed = message, True
             raise (BadRequest(BUSY) if error.code == "busy" else error) from None
@@ -106,7 +106,13 @@ class ChatSession:
         self.space()
         self.conversation_id, self.draft = run.conversation_id, Draft()
         try:
-            ended = await shown(run, shown_on, asks_person=asked.asks_person, keyboard=self.keyboard, drop=self._drops)
+            ended = await show_run(
+                run,
+                screen,
+                asks_person=request.asks_person,
+                keyboard=self.keyboard,
+                show=lambda event: None if self._is_repeated(event) else screen.show(event),
+            )
         finally:
             self._run = None
         if isinstance(ended, Error):
@@ -123,11 +129,11 @@ class ChatSession:
     def tell(self, text: str, *, indent: int = 0) -> None:
         """Says something that is no answer; in a list, lines that go on are set in so far."""
         if indent and not self.plain:
-            width = size_of(sys.stdout.fileno())[0] - 1
+            width = shutil.get_terminal_size().columns - 1
             text = fill(text, width, subsequent_indent=" " * min(indent, max(0, width - 20)), break_on_hyphens=False)
-        shown_on = self._screen()
-        shown_on.say(legible(text), dim=False)
-        shown_on.close()
+        screen = self._screen()
+        screen.say(legible(text), dim=False)
+        screen.close()
 
     def space(self) -> None:
         """Leaves a line blank, where a person sits."""
@@ -136,19 +142,19 @@ class ChatSession:
 
     def show(self, exchange: Exchange) -> None:
         """Shows an answer that was given before, and why it ends where it does."""
-        shown_on, last = self._screen(), None
+        screen, last = self._screen(), None
         for last in events_of(exchange):
-            shown_on.show(last)
+            screen.show(last)
         if not isinstance(last, Done | Error):
-            shown_on.say(OUTCOMES.get(exchange.outcome, ""))
-        shown_on.close()
+            screen.say(OUTCOMES.get(exchange.outcome, ""))
+        screen.close()
 
     def repeat(self, message: str) -> None:
         """Shows a message that is asked again, as far as it has room in a line."""
-        line, room = legible(" ".join(message.split())), size_of(sys.stdout.fileno())[0] - len("> ") - 1
-        shown_on = self._screen()
-        shown_on.say(f"> {line if len(line) <= room else f'{line[: room - 1]}…'}")
-        shown_on.close()
+        line, room = legible(" ".join(message.split())), shutil.get_terminal_size().columns - len("> ") - 1
+        screen = self._screen()
+        screen.say(f"> {line if len(line) <= room else f'{line[: room - 1]}…'}")
+        screen.close()
 
     def begin(self) -> None:
         """Leaves the conversation; the next message begins another."""
@@ -201,9 +207,9 @@ class ChatSession:
             self.choices.model = model
 
     def _screen(self) -> Screen:
-        return screen(sys.stdout, sys.stderr, plain=self.plain, thinks=self.thinks)
+        return open_screen(sys.stdout, sys.stderr, plain=self.plain, thinks=self.thinks)
 
-    def _asked(self, message: str) -> TurnRequest:
+    def _request(self, message: str) -> TurnRequest:
         replacing = self.draft.replacing
         along = replacing.files if replacing is not None else ()
         return replace(
@@ -216,9 +222,9 @@ class ChatSession:
             file_references=tuple(FileReference(number, f"file {number}") for number in along),
         )
 
-    def _drops(self, event: Event) -> bool:
-        """Whether an event was told before: that the model is a stand-in."""
+    def _is_repeated(self, event: Event) -> bool:
+        """Whether this is the notice about the stand-in model, and it was shown before."""
         if not isinstance(event, Notice) or event.code != "stand_in":
             return False
-        said, self._said_stand_in = self._said_stand_in, True
-        return said
+        was_shown, self._has_shown_stand_in = self._has_shown_stand_in, True
+        return was_shown

@@ -1,98 +1,148 @@
-"""How a turn is shown, for `brain ask` and `brain chat`."""
+"""How `brain ask` and `brain chat` show a turn."""
 
+import asyncio
+import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, nullcontext
-from typing import TextIO
+from io import TextIOBase
+from typing import TextIO, cast
 
 from brain.cli.terminal.approval import ApprovalPrompt, Screen, can_be_asked
 from brain.cli.terminal.keyboard import Keyboard, silent
-from brain.cli.terminal.logged import told_by
 from brain.cli.terminal.plain import Plain
-from brain.cli.terminal.size import NARROWEST, size_of
+from brain.errors import ModelError
 from brain.events import Done, Error, Event
 from brain.runtime.run import Run
 
+MIN_LIVE_WIDTH = 24
+"""Columns; narrower terminals get plain text."""
+MAX_DETAIL_LENGTH = 500
+"""Characters of a model's error message."""
 
-def screen(answer: TextIO, aside: TextIO, *, plain: bool, thinks: bool) -> Screen:
-    """Where a turn is shown: live in a terminal that can, else as text."""
-    if plain or not can_be_live(answer):
-        return Plain(answer, aside, thinks=thinks)
-    from brain.cli.terminal.live import Live  # with rich: who pipes does not pay for it
+
+def open_screen(answer: TextIO, messages: TextIO, *, plain: bool, thinks: bool) -> Screen:
+    """A live display in terminals that support it, else plain text."""
+    is_live = (
+        not plain
+        and answer.isatty()
+        and os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
+        and shutil.get_terminal_size().columns >= MIN_LIVE_WIDTH
+        and answer.encoding.lower() == "utf-8"
+    )
+    if not is_live:
+        return Plain(answer, messages, thinks=thinks)
+    from brain.cli.terminal.live import Live  # imports rich, which pipes do not need
 
     return Live(answer, thinks=thinks)
 
 
-def can_be_live(out: TextIO) -> bool:
-    """Whether a stream is a terminal that can move its cursor, with some room and all characters."""
-    if not out.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
-        return False
-    return size_of(out.fileno())[0] >= NARROWEST and out.encoding.lower() == "utf-8"
-
-
-async def shown(
+async def show_run(
     run: Run,
-    shown_on: Screen,
+    screen: Screen,
     *,
     asks_person: bool,
     keyboard: Keyboard | None = None,
-    tell: Callable[[Event], None] | None = None,
-    drop: Callable[[Event], bool] = lambda event: False,
+    show: Callable[[Event], None] | None = None,
 ) -> Done | Error | None:
-    """Shows a turn from its beginning; how it ended.
+    """Show a turn from its beginning and return its last event.
 
     Args:
         asks_person: whether the person at the terminal is asked about calls.
-        keyboard: whose letters are not shown but while the person is asked.
-        tell: is told of each event instead of the screen.
-        drop: says which are not shown.
+        keyboard: echoes only while the person is asked.
+        show: takes each event instead of the screen.
     """
     last: Event | None = None
-    tell = tell or shown_on.show
+    show = show or screen.show
     with ExitStack() as stack:
-        stack.callback(shown_on.close)
-        stack.enter_context(told_by(shown_on))
-        stack.enter_context(_resumed(shown_on, keyboard))
-        person = ApprovalPrompt(shown_on, sys.stdin, run.decide, keyboard) if asks_person else None
-        if person is not None:
-            stack.callback(person.leave)
+        stack.callback(screen.close)
+        stack.enter_context(_show_logs(screen))
+        stack.enter_context(_handle_resume(screen, keyboard))
+        prompt = ApprovalPrompt(screen, sys.stdin, run.decide, keyboard) if asks_person else None
+        if prompt is not None:
+            stack.callback(prompt.cancel)
         async with aclosing(run.events()) as batches:
             async for batch in batches:
                 for last in batch:
-                    if person is not None:
-                        person.hear(last)
-                    if not drop(last):
-                        tell(last)
+                    if prompt is not None:
+                        prompt.handle(last)
+                    show(last)
     return last if isinstance(last, Done | Error) else None
 
 
-@contextmanager
-def _resumed(shown_on: Screen, keyboard: Keyboard | None) -> Iterator[None]:
-    """Has a screen and a keyboard go on when this process does, which Ctrl-Z had stopped."""
+class _ScreenStream(TextIOBase):
+    """A stream that shows the lines of log handlers on a screen, from any thread."""
 
-    def resume(number: int, frame: object) -> None:  # at once: in a loop's turn it would come behind what draws
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._loop = asyncio.get_running_loop()
+
+    def write(self, text: str) -> int:
+        """Show whole lines."""
+        if asyncio._get_running_loop() is self._loop:
+            self._screen.say(text.rstrip("\n"))
+        else:
+            self._loop.call_soon_threadsafe(self._screen.say, text.rstrip("\n"))
+        return len(text)
+
+
+@contextmanager
+def _show_logs(screen: Screen) -> Iterator[None]:
+    """Show log lines for this terminal on the screen.
+
+    A failure of the model is an event of the turn, so of its log line only the model's own message is shown.
+    """
+
+    def is_logged(record: logging.LogRecord) -> bool:
+        failures = [one for one in record.args or () if isinstance(one, ModelError)]
+        for failure in failures:
+            screen.say(failure.detail[:MAX_DETAIL_LENGTH])
+        return not failures
+
+    handlers = [one for one in logging.root.handlers if isinstance(one, logging.StreamHandler)]
+    redirected = [one for one in handlers if one.stream is sys.stderr and sys.stderr.isatty()]
+    stream = cast("TextIO", _ScreenStream(screen))
+    for handler in handlers:
+        handler.addFilter(is_logged)
+    for handler in redirected:
+        handler.setStream(stream)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(is_logged)
+        for handler in redirected:
+            handler.setStream(sys.stderr)
+
+
+@contextmanager
+def _handle_resume(screen: Screen, keyboard: Keyboard | None) -> Iterator[None]:
+    """Restore the keyboard and the screen when this process continues after Ctrl-Z."""
+
+    def resume(number: int, frame: object) -> None:  # not through the event loop: a redraw might come first
         if keyboard is not None:
             keyboard.resume()
-        shown_on.resume()
+        screen.resume()
 
     if not hasattr(signal, "SIGCONT"):
         yield
         return
-    before = signal.signal(signal.SIGCONT, resume)
+    previous = signal.signal(signal.SIGCONT, resume)
     try:
         yield
     finally:
-        signal.signal(signal.SIGCONT, before)
+        signal.signal(signal.SIGCONT, previous)
 
 
-def unseen(shown_on: Screen) -> AbstractContextManager[Keyboard | None]:
-    """Where an answer is drawn live: the keyboard, whose letters are not shown as long as the block runs."""
-    is_drawn = not isinstance(shown_on, Plain) and can_be_asked(sys.stdin, sys.stdout)
-    return silent(sys.stdin) if is_drawn else nullcontext()
+def silence_keyboard(screen: Screen) -> AbstractContextManager[Keyboard | None]:
+    """Turn off the echo of the keyboard beside a live display, while the block runs."""
+    is_live = not isinstance(screen, Plain) and can_be_asked(sys.stdin, sys.stdout)
+    return silent(sys.stdin) if is_live else nullcontext()
 
 
-def person_sits(shown_on: Screen) -> bool:
-    """Whether somebody can be asked: of a live screen where it is, of plain text beside it."""
-    return can_be_asked(sys.stdin, sys.stderr if isinstance(shown_on, Plain) else sys.stdout)
+def has_person(screen: Screen) -> bool:
+    """Whether a person can be asked on the screen; plain text asks on standard error."""
+    return can_be_asked(sys.stdin, sys.stderr if isinstance(screen, Plain) else sys.stdout)

@@ -1,18 +1,27 @@
-"""A turn as it happens, in a terminal that can move its cursor: Markdown, and calls with their time."""
+"""The live display of a turn: finished text is printed for good, the open block and running calls are redrawn."""
 
 import asyncio
+import json
 import time
-from collections.abc import Iterator, Sequence
-from typing import TextIO
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
 
+from rich.cells import cell_len
+from rich.control import Control
+from rich.segment import ControlType, Segment, SegmentLines
 from rich.text import Text
 
-from brain.cli.terminal.answer import Answer
-from brain.cli.terminal.calls import FRAMES, Running, failed, succeeded
-from brain.cli.terminal.drawing import BLANK, Drawing, Line
-from brain.cli.terminal.messages import ENDINGS
-from brain.cli.terminal.region import Region
+from brain.cli.terminal.messages import ENDINGS, took, why
 from brain.cli.terminal.sanitize import legible
+from brain.cli.terminal.streamed_markdown import (
+    Line,
+    StreamedMarkdown,
+    line_width,
+    open_console,
+    render_line,
+    render_lines,
+)
 from brain.events import (
     ApprovalRequired,
     Citation,
@@ -28,226 +37,271 @@ from brain.events import (
     Token,
     TurnStart,
 )
+from brain.text import escape_invisible
 
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_SECONDS = 0.1
-DRAWN_SECONDS = 0.04
-"""What comes within this time is drawn together."""
-SHARE = 4
-"""Drawing may take one part in so many of the time, plus one."""
+BAR_CELLS = 20
+MIN_REDRAW_SECONDS = 0.04
+"""Events within this time are drawn together."""
+REDRAW_SHARE = 4
+"""After a redraw, the display waits this many times as long as the redraw took."""
+
+
+@dataclass(slots=True)
+class _RunningCall:
+    """A call and its progress; `start` is on the monotonic clock, in seconds."""
+
+    name: str
+    params: Mapping[str, Any]
+    start: float
+    text: str = ""
+    fraction: float | None = None
+
+    def render(self, frame: str, width: int) -> Iterator[Text]:
+        """One line with the call and its duration, and one with its progress."""
+        seconds = f" {time.monotonic() - self.start:.1f} s"
+        line = Text.assemble((f"{frame} ", "cyan"), (legible(self.name), "bold"), (_format_params(self.params), "dim"))
+        line.truncate(width - cell_len(seconds), overflow="ellipsis")
+        yield line.append(seconds, "dim")
+        if self.text or self.fraction is not None:
+            bar = ""
+            if self.fraction is not None:
+                share = max(0.0, min(1.0, self.fraction))
+                length = round(BAR_CELLS * share)
+                bar = f"{'━' * length}{'╌' * (BAR_CELLS - length)} {share:.0%} "
+            yield Text(f"  {bar}{legible(self.text)}".replace("\n", " "), "dim")
 
 
 class Live:
     """Shows a turn; works in a running event loop.
 
+    It draws with `Console.print` and not with `rich.live.Live`, which miscounts the lines that a narrowed window
+    wraps, and leaves the cursor hidden in a shell whose job was stopped.
+
     Args:
-        thinks: whether the model's reasoning is shown whole, and not only that it thinks.
+        thinks: whether the model's reasoning is shown in full.
     """
 
     def __init__(self, out: TextIO, *, thinks: bool = False) -> None:
-        self._drawing = Drawing(out)
-        self._region = Region(out)
+        self._out = out
+        self._console = open_console(out)
         self._thinks = thinks
-        self._answer = Answer(self._drawing)
-        self._thoughts = Answer(self._drawing, style="dim")
-        self._thought = ""  # the newest of it
+        self._answer = StreamedMarkdown(self._console)
+        self._reasoning = StreamedMarkdown(self._console, style="dim")
+        self._latest_thought = ""
         self._thinking_since: float | None = None
         self._waiting_since: float | None = None
         self._waiting_for = ""
-        self._calls: dict[str, Running] = {}
+        self._calls: dict[str, _RunningCall] = {}
         self._citations: dict[tuple[str, str | None], Citation] = {}
-        self._settled: list[Line] = []
-        self._kind = ""  # of what was settled last
-        self._asked = False
+        self._finished: list[Line] = []  # to be printed with the next redraw
+        self._last_kind = ""  # of the last finished lines
+        self._open: list[Line] = []  # on the screen, above the cursor
+        self._has_question = False
         self._timer: asyncio.TimerHandle | None = None
-        self._next = 0.0
-        self._out = out
+        self._next_redraw = 0.0
 
     def show(self, event: Event) -> None:
-        """Shows one event; those a person does not need are left out."""
+        """Show one event, if it matters to a person."""
         if not isinstance(event, Token | Thinking | SpecialistProgress):
-            self._show(event)
-        elif isinstance(event, SpecialistProgress):
-            if call := self._calls.get(event.call_id):
-                call.text, call.fraction = event.text, event.fraction
-        else:
-            self._waiting_since = None
-            self._think(event.text) if isinstance(event, Thinking) else self._write(event.text)
-        self._draw_soon()
-
-    def _show(self, event: Event) -> None:
-        """Shows what ends a text that was being written."""
-        self._end_texts()
+            self._end_texts()
         match event:
+            case Token(text=text):
+                self._waiting_since = None
+                self._end_reasoning()
+                self._answer.add(text)
+            case Thinking(text=text):
+                self._waiting_since = None
+                self._finish("answer", self._answer.end())
+                if self._thinking_since is None:
+                    self._thinking_since = time.monotonic()
+                if self._thinks:
+                    self._reasoning.add(text)
+                else:
+                    self._latest_thought = (self._latest_thought + text)[-1000:]
+            case SpecialistProgress(call_id=call_id):
+                if call := self._calls.get(call_id):
+                    call.text, call.fraction = event.text, event.fraction
             case TurnStart():
                 self._wait()
             case SpecialistStart(call_id=call_id, name=name, params=params):
                 self._waiting_since = None
-                self._calls[call_id] = Running(name, params, time.monotonic())
+                self._calls[call_id] = _RunningCall(name, params, time.monotonic())
             case SpecialistResult(call_id=call_id):
                 self._calls.pop(call_id, None)
-                self._settle("call", [self._drawing.one(succeeded(event))])
+                self._finish("call", [render_line(self._console, _result(event))])
                 self._citations |= {(one.title, one.url): one for one in event.citations}
                 self._wait()
             case SpecialistError(call_id=call_id):
                 self._calls.pop(call_id, None)
-                self._settle("call", self._drawing.lines(failed(event)))
+                self._finish("call", render_lines(self._console, _failure(event)))
                 self._wait()
             case Notice(code="prompt_progress", text=text):
                 self._waiting_for = text
             case Notice(code="repetition"):
-                pass  # as the stop reason says
+                pass  # the stop reason says the same
             case Notice(text=text):
                 self.say(text)
             case Error(code=code, message=message):
                 self._waiting_since = None
-                self._settle("error", self._drawing.lines(Text(f"Error: {legible(message)} ({code})", "red")))
+                error = Text(f"Error: {legible(message)} ({code})", "red")
+                self._finish("error", render_lines(self._console, error))
             case ApprovalRequired():
                 self._waiting_since = None
             case Done(stop_reason=reason):
                 self._waiting_since = None
-                self._cite()
+                self._finish("sources", self._render_citations())
                 self.say(ENDINGS[reason])
+        self._redraw_soon()
 
     def say(self, text: str, *, dim: bool = True) -> None:
-        """Says something besides the answer, on a line of its own."""
+        """Show a text that is not part of the answer, on lines of its own."""
         self._end_texts()
         if text:
             style = "dim" if dim else "none"
-            self._settle("said", self._drawing.lines(Text(legible(text), style, overflow="fold")))
-        self._draw_soon()
+            self._finish("message", render_lines(self._console, Text(legible(text), style, overflow="fold")))
+        self._redraw_soon()
 
     def ask(self, text: str, question: str) -> None:
-        """Shows a text, and under it a question, which stays the last line until it is answered."""
+        """Show a text and a question, which stays the last line until `end_question`."""
         self._end_texts()
-        shown = Text(text, overflow="fold")
-        shown.stylize("bold", 0, text.find("\n"))
-        shown.stylize("yellow", 0, 1)
-        self._settle("question", self._drawing.lines(shown))
+        styled = Text(text, overflow="fold")
+        styled.stylize("bold", 0, text.find("\n"))
+        styled.stylize("yellow", 0, 1)
+        self._finish("question", render_lines(self._console, styled))
         self._draw([])
         self._out.write(question)
         self._out.flush()
-        self._asked = True
+        self._has_question = True
 
-    def answered(self, *, by_person: bool) -> None:
-        """The question is none any more."""
+    def end_question(self, *, by_person: bool) -> None:
+        """Continue after a question, which a person answered or which expired."""
         if not by_person:
             self._out.write("\n")
-        self._asked = False
-        self._draw_soon()
+        self._has_question = False
+        self._redraw_soon()
 
     def resume(self) -> None:
-        """Others wrote to the terminal meanwhile: what changes is drawn below that."""
-        self._region.leave()
+        """Continue below what other programs wrote while this process was stopped."""
+        self._open = []
 
     def close(self) -> None:
-        """Shows what is left of this turn, for good."""
+        """Finish all texts."""
         if self._timer is not None:
             self._timer.cancel()
-        self._waiting_since, self._asked = None, False
+        self._waiting_since, self._has_question = None, False
         self._end_texts()
         self._calls.clear()
         self._draw([])
-
-    # texts
 
     def _wait(self) -> None:
         if not self._calls:
             self._waiting_since, self._waiting_for = time.monotonic(), ""
 
-    def _write(self, text: str) -> None:
-        self._end_thoughts()
-        self._answer.add(text)
-
-    def _think(self, text: str) -> None:
-        self._end_answer()
-        if self._thinking_since is None:
-            self._thinking_since = time.monotonic()
-        if self._thinks:
-            self._thoughts.add(text)
-        else:
-            self._thought = (self._thought + text)[-1000:]
-
     def _end_texts(self) -> None:
-        self._end_answer()
-        self._end_thoughts()
+        self._finish("answer", self._answer.end())
+        self._end_reasoning()
 
-    def _end_answer(self) -> None:
-        self._settle("answer", self._answer.end())
-
-    def _end_thoughts(self) -> None:
+    def _end_reasoning(self) -> None:
         if self._thinking_since is None:
             return
         seconds = time.monotonic() - self._thinking_since
-        self._settle("thought", self._thoughts.end())
+        self._finish("thought", self._reasoning.end())
         if not self._thinks:
-            self._settle("thought", [self._drawing.one(Text(f"(thought for {seconds:.1f} s)", "dim"))])
-        self._thinking_since, self._thought = None, ""
+            self._finish("thought", [render_line(self._console, Text(f"(thought for {seconds:.1f} s)", "dim"))])
+        self._thinking_since, self._latest_thought = None, ""
 
-    def _cite(self) -> None:
-        cited = [_cited(number, one) for number, one in enumerate(self._citations.values(), 1)]
-        lines = [line for one in cited for line in self._drawing.lines(one)]
+    def _render_citations(self) -> list[Line]:
+        lines: list[Line] = []
+        for number, citation in enumerate(self._citations.values(), 1):
+            url = f" · {citation.url}" if citation.url else ""
+            text = Text(legible(f"{number}. {citation.title}{url}"), "dim", overflow="fold")
+            lines += render_lines(self._console, text)
         self._citations.clear()
-        self._settle("sources", [self._drawing.one(Text("Sources", "bold")), *lines] if lines else [])
+        return [render_line(self._console, Text("Sources", "bold")), *lines] if lines else []
 
-    def _settle(self, kind: str, lines: Sequence[Line]) -> None:
-        """Has lines written for good; those of another kind stand apart."""
+    def _finish(self, kind: str, lines: Sequence[Line]) -> None:
+        """Print lines for good with the next redraw; a blank line separates two kinds."""
         if not lines:
             return
-        if self._kind not in ("", kind):
-            self._settled.append(BLANK)
-        self._kind = kind
-        self._settled += lines
+        if self._last_kind not in ("", kind):
+            self._finished.append([])
+        self._last_kind = kind
+        self._finished += lines
 
-    # drawing
-
-    def _draw_soon(self) -> None:
-        if self._timer is None and not self._asked:
+    def _redraw_soon(self) -> None:
+        if self._timer is None and not self._has_question:
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(max(loop.time(), self._next), self._drawn)
+            self._timer = loop.call_at(max(loop.time(), self._next_redraw), self._redraw)
 
-    def _drawn(self) -> None:
-        """Draws, and again when anything moves by itself; the longer it took, the later."""
+    def _redraw(self) -> None:
+        """Draw, and schedule the next redraw while an animation runs."""
         loop = asyncio.get_running_loop()
         self._timer = None
-        if self._asked:
+        if self._has_question:
             return
-        began = loop.time()
-        self._draw(self._changing())
-        took = loop.time() - began
-        self._next = began + took + max(DRAWN_SECONDS, SHARE * took)
+        start = loop.time()
+        self._draw(self._render_open())
+        duration = loop.time() - start
+        self._next_redraw = start + duration + max(MIN_REDRAW_SECONDS, REDRAW_SHARE * duration)
         if self._calls or self._waiting_since is not None or self._thinking_since is not None:
-            self._timer = loop.call_at(max(self._next, began + FRAME_SECONDS), self._drawn)
+            self._timer = loop.call_at(max(self._next_redraw, start + FRAME_SECONDS), self._redraw)
 
-    def _draw(self, changing: Sequence[Line]) -> None:
-        settled, self._settled = self._settled, []
-        self._region.write(settled, changing, self._drawing.size[0])
+    def _draw(self, lines: list[Line]) -> None:
+        """Replace the open lines, below the finished ones, in one write."""
+        finished, self._finished = self._finished, []
+        if not finished and lines == self._open:
+            return
+        columns = self._console.width  # a narrower terminal has wrapped the old lines
+        rows = sum(max(1, -(-Segment.get_line_length(line) // columns)) for line in self._open)
+        erase = (ControlType.ERASE_IN_LINE, 0)
+        self._open = lines  # before the write: a process stopped in it continues below these
+        self._console.print(
+            Control(ControlType.CARRIAGE_RETURN, erase, *[(ControlType.CURSOR_UP, 1), erase] * (rows - 1)),
+            SegmentLines([*finished, *lines[:-1]], new_lines=True),
+            SegmentLines(lines[-1:]),
+            end="",
+            soft_wrap=True,
+        )
 
-    def _changing(self) -> list[Line]:
-        """What is drawn anew next time: no more than the window has room for."""
-        height = self._drawing.size[1] - 1
-        aside = [*self._moving()][: max(1, height // 2)]
-        text, kind = (self._answer, "answer") if self._thinking_since is None else (self._thoughts, "thought")
-        settled, written = text.drawn(height - len(aside) - 2)
-        self._settle(kind, settled)
-        before = [BLANK] if self._kind not in ("", kind) and written else []
-        between = [BLANK] if aside and (written or self._kind not in ("", "call")) else []
-        return [*before, *written, *between, *aside][-max(1, height) :]
+    def _render_open(self) -> list[Line]:
+        """The lines that may still change, no more than the window has."""
+        height = self._console.height - 1
+        activity = [*self._render_activity()][: max(1, height // 2)]
+        text, kind = (self._answer, "answer") if self._thinking_since is None else (self._reasoning, "thought")
+        finished, written = text.take_lines(height - len(activity) - 2)
+        self._finish(kind, finished)
+        before: list[Line] = [[]] if self._last_kind not in ("", kind) and written else []
+        between: list[Line] = [[]] if activity and (written or self._last_kind not in ("", "call")) else []
+        return [*before, *written, *between, *activity][-max(1, height) :]
 
-    def _moving(self) -> Iterator[Line]:
+    def _render_activity(self) -> Iterator[Line]:
         frame = FRAMES[int(time.monotonic() / FRAME_SECONDS) % len(FRAMES)]
+        width = line_width(self._console)
         for call in self._calls.values():
-            for text in call.drawn(frame, self._drawing.width):
-                yield self._drawing.one(text)
-        since = self._waiting_since
+            for text in call.render(frame, width):
+                yield render_line(self._console, text)
         if self._thinking_since is not None and not self._thinks:
-            told = " ".join(legible(self._thought).split())
-            yield self._drawing.one(Text(f"{frame} thinking … {told[-self._drawing.width + 16 :]}", "dim"))
-        elif since is not None:
-            seconds = time.monotonic() - since
-            taken = f" {seconds:.0f} s" if seconds >= 1 else ""
-            yield self._drawing.one(Text(f"{frame}{taken} {self._waiting_for}".rstrip(), "dim"))
+            thought = " ".join(legible(self._latest_thought).split())
+            yield render_line(self._console, Text(f"{frame} thinking … {thought[-width + 16 :]}", "dim"))
+        elif self._waiting_since is not None:
+            seconds = time.monotonic() - self._waiting_since
+            duration = f" {seconds:.0f} s" if seconds >= 1 else ""
+            yield render_line(self._console, Text(f"{frame}{duration} {self._waiting_for}".rstrip(), "dim"))
 
 
-def _cited(number: int, one: Citation) -> Text:
-    where = f" · {one.url}" if one.url else ""
-    return Text(legible(f"{number}. {one.title}{where}"), "dim", overflow="fold")
+def _result(event: SpecialistResult) -> Text:
+    text = f" {took(event)}{_format_params(event.params)}"
+    return Text.assemble(("✓ ", "green"), (legible(event.name), "bold"), (text, "dim"))
+
+
+def _failure(event: SpecialistError) -> Text:
+    words, detail = why(event)
+    line = Text.assemble(("✗ ", "red"), (legible(event.name), "bold"), (f" {event.ms} ms", "dim"), overflow="fold")
+    line.append(f" {event.code}: {legible(words)}")
+    return line.append(f"\n  {legible(detail)}", "dim") if detail else line
+
+
+def _format_params(params: Mapping[str, Any]) -> str:
+    return f" {escape_invisible(json.dumps(params, ensure_ascii=False))}" if params else ""

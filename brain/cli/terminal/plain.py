@@ -72,7 +72,7 @@ class Plain:
         self._aside.write(question)
         self._aside.flush()
 
-    def answered(self, *, by_person: bool) -> None:
+    def end_question(self, *, by_person: bool) -> None:
         """The question is none any more."""
         if not by_person:
             self._aside.write("\n")
