@@ -10,14 +10,14 @@ from zoneinfo import ZoneInfo
 from msgspec import Meta
 
 from brain import Citation, Context, Page, Progress, Refused, Result, specialist
-from specialists._pubmed.articles import Article, articles, cut, listed, whole
+from specialists._pubmed.articles import Article, articles, format_article, format_summary, shorten
 from specialists._pubmed.eutils import UNREADABLE, Eutils, Found, PubmedSettings
-from specialists._pubmed.query import MESSAGE_LENGTH, Period, content_words, named, period, pmids_of, query_of
+from specialists._pubmed.query import MESSAGE_LENGTH, Period, content_words, period, pmids_named_in, pmids_of, query_of
 
 TEXT_LENGTH = 200_000
 _SHOWN_QUERY = 200
 _TRANSLATION = 300
-_FIRST_MOST = 9998
+_MAX_FIRST = 9998
 """PubMed gives no article behind this one (NCBI, E-utilities in depth: ESearch)."""
 
 ArticleType = Literal[
@@ -90,17 +90,17 @@ async def pubmed(
     an article. `today` is for tests; else the user's day counts.
     """
     eutils = Eutils(context, settings)
-    query, wanted = query or "", str(pmid or "").strip()
-    if wanted := wanted or named(query):
-        steps = _reading(eutils, pmids_of(wanted), offset)
+    query, pmids = query or "", str(pmid or "").strip()
+    if pmids := pmids or pmids_named_in(query):
+        steps = _read_articles(eutils, pmids_of(pmids), offset)
     else:
         if query.strip() == context.message.strip()[:MESSAGE_LENGTH].strip():
-            query, said = content_words(query)
-            date_range = date_range or said
+            query, date_words = content_words(query)
+            date_range = date_range or date_words
         when = period(date_range, today or _today(context)) if date_range and date_range.strip() else None
         types = tuple(dict.fromkeys(article_types or ()))
         search = _Search(query_of(query), when, types, sort, offset, max_results)
-        steps = _searching(eutils, search)
+        steps = _search_articles(eutils, search)
     async for step in steps:
         yield step
 
@@ -125,12 +125,12 @@ class _Search:
     def __str__(self) -> str:
         limits = [str(self.when)] if self.when else []
         limits += [" or ".join(self.types)] if self.types else []
-        return f"'{cut(self.query, _SHOWN_QUERY)}'" + (f" ({'; '.join(limits)})" if limits else "")
+        return f"'{shorten(self.query, _SHOWN_QUERY)}'" + (f" ({'; '.join(limits)})" if limits else "")
 
 
-async def _searching(eutils: Eutils, search: _Search) -> AsyncIterator[Progress | Result]:
-    if search.first > _FIRST_MOST:
-        raise Refused(f"PubMed shows only the first {_FIRST_MOST + 1:,} articles; narrow the query, dates or types")
+async def _search_articles(eutils: Eutils, search: _Search) -> AsyncIterator[Progress | Result]:
+    if search.first > _MAX_FIRST:
+        raise Refused(f"PubMed shows only the first {_MAX_FIRST + 1:,} articles; narrow the query, dates or types")
     sort = "pub_date" if search.sort == "date" else "relevance"
     found = Found(0, (), "", ())
     async for step in eutils.search(search.term, search.when, sort=sort, first=search.first, most=search.most):
@@ -140,19 +140,23 @@ async def _searching(eutils: Eutils, search: _Search) -> AsyncIterator[Progress 
             found = step
     pmids = found.pmids[: search.most]
     if not found.total:
-        yield Result(_nothing(search, found), data={"total": 0, "translation": found.translation, "articles": []})
+        yield Result(_empty_text(search, found), data={"total": 0, "translation": found.translation, "articles": []})
     elif not pmids:
         beyond = f"there are only {found.total:,} articles; ask with an offset below that"
         raise Refused(beyond if search.first >= found.total else UNREADABLE)
     else:
         yield Progress(f"reading {len(pmids)} of {found.total:,} articles", 0.5)
         async for item in eutils.articles(pmids):
-            yield item if isinstance(item, Progress) else await asyncio.to_thread(_listing, search, found, pmids, item)
+            yield (
+                item
+                if isinstance(item, Progress)
+                else await asyncio.to_thread(_list_result, search, found, pmids, item)
+            )
 
 
-async def _reading(eutils: Eutils, pmids: Sequence[str], offset: int) -> AsyncIterator[Progress | Result]:
+async def _read_articles(eutils: Eutils, pmids: Sequence[str], offset: int) -> AsyncIterator[Progress | Result]:
     async for item in eutils.articles(pmids):
-        yield item if isinstance(item, Progress) else await asyncio.to_thread(_wholes, pmids, item, offset)
+        yield item if isinstance(item, Progress) else await asyncio.to_thread(_articles_result, pmids, item, offset)
 
 
 def _records(page: Page, pmids: Sequence[str]) -> list[Article]:
@@ -164,21 +168,21 @@ def _records(page: Page, pmids: Sequence[str]) -> list[Article]:
     return [known[pmid] for pmid in pmids if pmid in known]
 
 
-def _listing(search: _Search, found: Found, pmids: Sequence[str], page: Page) -> Result:
+def _list_result(search: _Search, found: Found, pmids: Sequence[str], page: Page) -> Result:
     """Works in a thread: articles may have thousands of authors."""
     records = _records(page, pmids)
     if not records:
         raise Refused(UNREADABLE)
     places = {pmid: number for number, pmid in enumerate(pmids, search.first + 1)}
     span = f"{search.first + 1}-{search.first + len(pmids)}" if search.first else f"{len(pmids)}"
-    head = [f"🔬 PUBMED: {span} of {found.total:,} articles for {search}", *_understood(search, found)]
-    head += _missing(pmids, records)
+    head = [f"🔬 PUBMED: {span} of {found.total:,} articles for {search}", *_query_notes(search, found)]
+    head += _missing_note(pmids, records)
     text, ends = "\n".join(head), list[int]()
     for article in records:
-        text += f"\n\n{listed(article, places[article.pmid])}"
+        text += f"\n\n{format_summary(article, places[article.pmid])}"
         ends.append(len(text))
     following = search.first + len(pmids)
-    if following < min(found.total, _FIRST_MOST + 1):
+    if following < min(found.total, _MAX_FIRST + 1):
         text += f"\n\nMore: ask again with offset={following}; one of them whole: pmid={records[0].pmid}"
 
     def more(shown: int) -> str:
@@ -200,12 +204,14 @@ def _listing(search: _Search, found: Found, pmids: Sequence[str], page: Page) ->
     return Result(text, _citations(records), data, more)
 
 
-def _wholes(pmids: Sequence[str], page: Page, offset: int) -> Result:
+def _articles_result(pmids: Sequence[str], page: Page, offset: int) -> Result:
     records = _records(page, pmids)
     if not records:
         raise Refused(f"PubMed has no article with PMID {', '.join(pmids)}; look for words of its title instead")
-    head = "\n".join([f"🔬 PUBMED: {', '.join(f'PMID {each.pmid}' for each in records)}", *_missing(pmids, records)])
-    body = "\n\n".join(map(whole, records))[:TEXT_LENGTH]
+    head = "\n".join(
+        [f"🔬 PUBMED: {', '.join(f'PMID {each.pmid}' for each in records)}", *_missing_note(pmids, records)]
+    )
+    body = "\n\n".join(map(format_article, records))[:TEXT_LENGTH]
     if offset >= len(body):
         raise Refused(f"this text has only {len(body):,} characters; ask with an offset below that")
 
@@ -221,22 +227,24 @@ def _citations(records: Sequence[Article]) -> list[Citation]:
     return [Citation(f"PMID:{each.pmid}", marks[each.retracted] + each.plain_title, each.url) for each in records]
 
 
-def _understood(search: _Search, found: Found) -> list[str]:
+def _query_notes(search: _Search, found: Found) -> list[str]:
     """How PubMed took the query, and what of it was of no use."""
-    taken = found.translation
-    lines = [f"Understood as: {cut(taken, _TRANSLATION)}"] if taken and taken != search.query else []
+    translation = found.translation
+    lines = (
+        [f"Understood as: {shorten(translation, _TRANSLATION)}"] if translation and translation != search.query else []
+    )
     return lines + [f"Note: {remark}" for remark in found.remarks]
 
 
-def _nothing(search: _Search, found: Found) -> str:
+def _empty_text(search: _Search, found: Found) -> str:
     remedies = ["widen or leave out date_range"] if search.when else []
     remedies += ["leave out article_types"] if search.types else []
     remedies.append("use fewer or broader words, join synonyms with OR, drop quotation marks and [field tags]")
     head = f"🔬 PUBMED: no articles for {search}"
-    return "\n".join([head, *_understood(search, found), f"To find some: {'; '.join(remedies)}."])
+    return "\n".join([head, *_query_notes(search, found), f"To find some: {'; '.join(remedies)}."])
 
 
-def _missing(pmids: Sequence[str], records: Sequence[Article]) -> list[str]:
+def _missing_note(pmids: Sequence[str], records: Sequence[Article]) -> list[str]:
     given = {article.pmid for article in records}
     lost = [pmid for pmid in pmids if pmid not in given]
     return [f"Note: PubMed did not give PMID {', '.join(lost)}"] if lost else []

@@ -9,9 +9,9 @@ from msgspec import Meta
 
 from brain import Attachment, Context, Progress, Refused, Result, specialist
 from specialists._pictures import reader
-from specialists._pictures.attachments import picked, shown
+from specialists._pictures.attachments import display_name, pick_attachment
 
-IMAGES_MOST = 4
+MAX_IMAGES = 4
 ANSWERING_SECONDS = 0.5
 """Before the call is given up, for what was found to be given."""
 ONLY_FACTS = "These are measured facts; no vision model is connected, so nothing here says what the image depicts."
@@ -44,7 +44,7 @@ _WHITE = base64.b64decode(
 
 async def health() -> None:
     """Has a picture looked at; raises `Refused`, or what was raised there, when that cannot be done."""
-    await reader.looked(_WHITE, {"do": "look", "name": "a test", "page": 1, "region": None, "show": False})
+    await reader.request_look(_WHITE, {"do": "look", "name": "a test", "page": 1, "region": None, "show": False})
 
 
 @specialist(
@@ -80,7 +80,7 @@ async def vision(
         ),
     ] = "content_description",
     image_id: Annotated[
-        int | Annotated[list[int], Meta(min_length=1, max_length=IMAGES_MOST)] | None,
+        int | Annotated[list[int], Meta(min_length=1, max_length=MAX_IMAGES)] | None,
         Meta(description="Which attachments, counted from 1 through the conversation; else the newest."),
     ] = None,
     page: Annotated[int, Meta(description="Of a PDF or TIFF.", ge=1)] = 1,
@@ -88,57 +88,59 @@ async def vision(
     context: Context,
 ) -> AsyncGenerator[Progress | Result, None]:
     """Looks at attached images, or pages of PDFs: content, colours, sharpness, QR and bar codes."""
-    chosen = [picked(context, one) for one in dict.fromkeys(image_id if isinstance(image_id, list) else [image_id])]
-    what, region = parted(focus)
+    attachments = [
+        pick_attachment(context, one) for one in dict.fromkeys(image_id if isinstance(image_id, list) else [image_id])
+    ]
+    subject, region = parse_focus(focus)
     texts = []
-    for done, attachment in enumerate(chosen):
-        if len(chosen) > 1 or context.model.sees_images:
-            yield Progress(f"looking at image {attachment.id}", done / len(chosen))
+    for done, attachment in enumerate(attachments):
+        if len(attachments) > 1 or context.model.sees_images:
+            yield Progress(f"looking at image {attachment.id}", done / len(attachments))
         try:
-            lines = await _looked(context, attachment, page, what, region)
+            lines = await _analyse(context, attachment, page, subject, region)
         except Refused as refusal:
-            if len(chosen) == 1:
+            if len(attachments) == 1:
                 raise
             lines = [f"(not looked at: {refusal.reason})"]
-        which = f", image_id {attachment.id}" if len(chosen) > 1 else ""
-        texts.append(f"👁️ VISUAL ANALYSIS from '{shown(attachment.name)}'{which}\n\n" + "\n".join(lines))
+        label = f", image_id {attachment.id}" if len(attachments) > 1 else ""
+        texts.append(f"👁️ VISUAL ANALYSIS from '{display_name(attachment.name)}'{label}\n\n" + "\n".join(lines))
     yield Result("\n\n".join(texts))
 
 
-async def _looked(
-    context: Context, attachment: Attachment, page: int, what: str, region: Sequence[float] | None
+async def _analyse(
+    context: Context, attachment: Attachment, page: int, subject: str, region: Sequence[float] | None
 ) -> list[str]:
-    name, seeing = shown(attachment.name), context.model.sees_images
+    name, seeing = display_name(attachment.name), context.model.sees_images
     words: dict[str, Any] = {"do": "look", "name": name, "page": page, "region": region, "show": seeing}
-    found, image = await reader.looked(attachment.data, words, context.seconds_left - ANSWERING_SECONDS)
+    found, image = await reader.request_look(attachment.data, words, context.seconds_left - ANSWERING_SECONDS)
     lines = [found["lines"][0] + _part(region), *found["lines"][1:]]
     if not seeing:
         return [*lines, *await _text(context, attachment, name, page, region), "", ONLY_FACTS]
-    seen = await context.model.describe(bytes(image), question(what))
+    seen = await context.model.describe(bytes(image), question(subject))
     return [seen.strip() or "The model gave no description.", "", *lines]
 
 
-def question(what: str) -> str:
+def question(subject: str) -> str:
     """What a model that sees is asked."""
-    asked = _QUESTIONS.get(what.strip().lower(), f"Describe the image with regard to: {what.strip()}.")
+    asked = _QUESTIONS.get(subject.strip().lower(), f"Describe the image with regard to: {subject.strip()}.")
     return _FRAME.format(asked)
 
 
-def parted(focus: str) -> tuple[str, tuple[float, ...] | None]:
+def parse_focus(focus: str) -> tuple[str, tuple[float, ...] | None]:
     """What to look for, and the part of the image to look at: left, top, right and bottom, from 0 to 1.
 
     The part stands alone, before a colon, or behind the last comma: `top left: the label`, `text, bottom right`.
     """
     focus = focus.strip(" :") or "content_description"
     before, _, behind = focus.partition(":")
-    if region := region_of(before):
+    if region := parse_region(before):
         return behind.strip() or "content_description", region
     before, _, behind = focus.rpartition(",")
-    region = region_of(behind)
+    region = parse_region(behind)
     return (before.strip(), region) if region and before.strip() else (focus, None)
 
 
-def region_of(words: str) -> tuple[float, ...] | None:
+def parse_region(words: str) -> tuple[float, ...] | None:
     """The part of an image that is named, if nothing else is: `bottom right`, `left half`, `10,20,50,60`.
 
     Raises:

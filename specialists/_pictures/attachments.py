@@ -7,7 +7,7 @@ from brain import Attachment, Context, Refused
 _NAME_LENGTH = 80
 
 
-def picked(context: Context, image_id: int | None) -> Attachment:
+def pick_attachment(context: Context, image_id: int | None) -> Attachment:
     """The image or PDF with this id, or the newest one.
 
     Raises:
@@ -18,12 +18,14 @@ def picked(context: Context, image_id: int | None) -> Attachment:
         raise Refused("no image is attached to this conversation; ask the user to attach an image or a PDF")
     chosen = max(pictures) if image_id is None else image_id
     if chosen not in pictures:
-        there = ", ".join(f"{number} '{shown(attachment.name)}'" for number, attachment in sorted(pictures.items()))
+        there = ", ".join(
+            f"{number} '{display_name(attachment.name)}'" for number, attachment in sorted(pictures.items())
+        )
         raise Refused(f"no image or PDF has the image_id {chosen}; there are: {there}")
     return pictures[chosen]
 
 
-def shown(name: str) -> str:
+def display_name(name: str) -> str:
     """A file's name as it may stand in a text: no folders, one line, cut to size."""
     last = re.split(r"[\\/]", name)[-1]
     line = " ".join("".join(c if c.isprintable() else " " for c in last).split())

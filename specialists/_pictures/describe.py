@@ -13,14 +13,14 @@ Kind = Literal["photo", "screenshot or document", "drawing or diagram", "one pla
 
 COLOURS_NAMED = 5
 CODES_NAMED = 10
-_SHARE_LEAST = 0.01
+_MIN_SHARE = 0.01
 _CODE_LENGTH = 300
 _CODE_SIDE = 2000
 _TAG_LENGTH = 80
 _SAMPLE = 200
-_FLAT_LEAST = 0.5
-_PAPER_LEAST = 0.8
-_INKS_MOST = 64
+_MIN_FLAT = 0.5
+_MIN_PAPER = 0.8
+_MAX_INKS = 64
 _SHARPNESS_SIDE = 1024
 
 _GREYS = ((0.12, "black"), (0.4, "dark grey"), (0.65, "grey"), (0.93, "light grey"), (math.inf, "white"))
@@ -51,9 +51,9 @@ def colours(image: "Image") -> str:
     counts = sorted(paletted.getcolors() or [], reverse=True)
     total = sum(count for count, _ in counts)
     named = [
-        f"{_name(*palette[3 * index : 3 * index + 3])} {count / total:.0%}"
+        f"{_colour_name(*palette[3 * index : 3 * index + 3])} {count / total:.0%}"
         for count, index in counts
-        if isinstance(index, int) and count / total >= _SHARE_LEAST
+        if isinstance(index, int) and count / total >= _MIN_SHARE
     ]
     return f"Dominant colours: {', '.join(named)}"
 
@@ -63,7 +63,7 @@ def brightness(image: "Image") -> str:
     from PIL import ImageStat
 
     mean = ImageStat.Stat(image.convert("L")).mean[0] / 255
-    return f"Brightness: {mean:.0%} ({_word(mean, _BRIGHTNESS)})"
+    return f"Brightness: {mean:.0%} ({_label(mean, _BRIGHTNESS)})"
 
 
 def sharpness(image: "Image") -> str:
@@ -75,7 +75,7 @@ def sharpness(image: "Image") -> str:
     edges = grey.filter(ImageFilter.Kernel((3, 3), (0, 1, 0, 1, -4, 1, 0, 1, 0), scale=1, offset=128))
     inner = edges.crop((1, 1, edges.width - 1, edges.height - 1)) if min(edges.size) > 2 else None
     variance = ImageStat.Stat(inner).var[0] if inner else 0.0  # the filter leaves the margin as it was
-    return f"Sharpness: {variance:.0f}, the variance of the Laplacian ({_word(variance, _SHARPNESS)})"
+    return f"Sharpness: {variance:.0f}, the variance of the Laplacian ({_label(variance, _SHARPNESS)})"
 
 
 def kind(image: "Image", *, from_camera: bool) -> Kind:
@@ -88,10 +88,10 @@ def kind(image: "Image", *, from_camera: bool) -> Kind:
     counts = sorted((count for count, _ in sample.getcolors(_SAMPLE * _SAMPLE) or ()), reverse=True)
     if len(counts) == 1:
         return "one plain colour"
-    if _flat(image) < _FLAT_LEAST:
+    if _flat_share(image) < _MIN_FLAT:
         return "photo"
-    paper = counts[0] / sum(counts) > _PAPER_LEAST
-    return "screenshot or document" if paper or len(counts) > _INKS_MOST else "drawing or diagram"
+    paper = counts[0] / sum(counts) > _MIN_PAPER
+    return "screenshot or document" if paper or len(counts) > _MAX_INKS else "drawing or diagram"
 
 
 def codes(image: "Image") -> list[str]:
@@ -99,7 +99,12 @@ def codes(image: "Image") -> list[str]:
     from PIL import ImageOps
 
     grey = image.convert("L")
-    found = [*_decoded(grey), *_decoded(_clearer(grey)), *_slanting(grey), *_decoded(ImageOps.invert(grey), bars=True)]
+    found = [
+        *_decode_codes(grey),
+        *_decode_codes(_sharpen_for_codes(grey)),
+        *_decode_slanted(grey),
+        *_decode_codes(ImageOps.invert(grey), bars=True),
+    ]
     found = sorted({code[:2]: code for code in reversed(found)}.values(), key=_reading_order)
     lines = [f"{kind} {place(*middle)}: {_line(text, _CODE_LENGTH)}" for kind, text, middle in found[:CODES_NAMED]]
     left_out = len(found) - CODES_NAMED
@@ -113,7 +118,7 @@ def place(across: float, down: float) -> str:
     return f"at the {f'{row} {column}'.strip() or 'center'}"
 
 
-def _decoded(grey: "Image", *, bars: bool = False) -> list[Code]:
+def _decode_codes(grey: "Image", *, bars: bool = False) -> list[Code]:
     """Each code, or each of bars only, with its kind, its text and its middle, from 0 to 1."""
     import zxingcpp
 
@@ -131,14 +136,14 @@ def _decoded(grey: "Image", *, bars: bool = False) -> list[Code]:
     return found
 
 
-def _slanting(grey: "Image") -> list[Code]:
+def _decode_slanted(grey: "Image") -> list[Code]:
     """Codes of bars that no row or column of the pixels runs through."""
     grey = grey.copy()
     grey.thumbnail((_CODE_SIDE, _CODE_SIDE))
-    turned = grey.rotate(45, expand=True, fillcolor=255)
+    rotate = grey.rotate(45, expand=True, fillcolor=255)
     found = []
-    for kind, text, (across, down) in _decoded(turned, bars=True):
-        x, y = (across - 0.5) * turned.width * math.sqrt(0.5), (down - 0.5) * turned.height * math.sqrt(0.5)
+    for kind, text, (across, down) in _decode_codes(rotate, bars=True):
+        x, y = (across - 0.5) * rotate.width * math.sqrt(0.5), (down - 0.5) * rotate.height * math.sqrt(0.5)
         found.append((kind, text, (0.5 + (x - y) / grey.width, 0.5 + (x + y) / grey.height)))
     return found
 
@@ -148,7 +153,7 @@ def _reading_order(code: Code) -> tuple[int, float]:
     return round(down * 8), across
 
 
-def _clearer(grey: "Image") -> "Image":
+def _sharpen_for_codes(grey: "Image") -> "Image":
     """For codes that are small, faint or blurred: full contrast, larger, sharper."""
     from PIL import ImageFilter, ImageOps
     from PIL.Image import Resampling
@@ -203,17 +208,17 @@ def _line(text: str, longest: int) -> str:
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
-def _name(red: int, green: int, blue: int) -> str:
+def _colour_name(red: int, green: int, blue: int) -> str:
     hue, lightness, saturation = colorsys.rgb_to_hls(red / 255, green / 255, blue / 255)
     code = f"#{red:02x}{green:02x}{blue:02x}"
     if (max(red, green, blue) - min(red, green, blue)) / 255 < _GREY_SPREAD:
-        return f"{_word(lightness, _GREYS)} {code}"
-    name = _word(lightness, _SHADES) + _word(hue, _HUES)
+        return f"{_label(lightness, _GREYS)} {code}"
+    name = _label(lightness, _SHADES) + _label(hue, _HUES)
     vivid = name == "orange" and saturation > _VIVID and lightness > _BROWNISH
     return f"{name if vivid else _OWN_NAMES.get(name, name)} {code}"
 
 
-def _flat(image: "Image") -> float:
+def _flat_share(image: "Image") -> float:
     """The share of pixels that are like their left neighbour."""
     from PIL import ImageChops
 
@@ -224,5 +229,5 @@ def _flat(image: "Image") -> float:
     return ImageChops.difference(left, right).convert("L").histogram()[0] / (left.width * left.height)
 
 
-def _word(value: float, words: tuple[tuple[float, str], ...]) -> str:
+def _label(value: float, words: tuple[tuple[float, str], ...]) -> str:
     return next(word for limit, word in words if value < limit)

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from specialists._kit.child import Message
 from specialists._kit.isolated import Ended, Limits, OutOfTime, messages
-from specialists._pictures.layout import RULE, Piece, joined, laid_out
+from specialists._pictures.layout import RULE, Piece, join_pieces, lay_out
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "AVIF")
-DECODED_BYTES_MOST = 150_000_000
+MAX_DECODED_BYTES = 150_000_000
 """A page of A4 at 600 dpi in colour takes 140 million."""
-SIDE_MOST = 4000
+MAX_SIDE = 4000
 PDF_SECONDS = 15.0
 """Of CPU time, to open a PDF and take its text, or to draw a page."""
 GARBLED = 0.1
@@ -48,13 +48,13 @@ class Document:
     seconds: float = PDF_SECONDS
 
     def __post_init__(self) -> None:
-        self._given_up: str | None = None
+        self._problem: str | None = None
 
     def count(self) -> int:
         """How many pages there are; an animation is one page."""
         if self.pdf:
             return self._of_pdf("text")[0]
-        with self.opened() as image:
+        with self.open() as image:
             return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
 
     def texts(self, pages: Sequence[int], *, stamps: bool) -> tuple[int, list[str | None], str | None]:
@@ -65,14 +65,14 @@ class Document:
         count, rest = self._of_pdf("text", *pages)
         texts = [_layer(page, stamps=stamps) for page, _ in rest]
         missing = len(texts) < sum(1 <= page <= count for page in pages)
-        return count, texts, (self._given_up or unreadable(self.name)) if missing else None
+        return count, texts, (self._problem or unreadable_reason(self.name)) if missing else None
 
     def image(self, page: int, region: Region = None) -> "Image":
         """The page, or a region of it, as an upright RGB image."""
         if self.pdf:
-            return cropped(self._rendered(page), region)
-        with self.opened(page) as image:
-            return upright(image, region)
+            return crop_region(self._rendered(page), region)
+        with self.open(page) as image:
+            return to_upright(image, region)
 
     def check(self, page: int, count: int) -> None:
         """Raises for a page that is not there."""
@@ -80,11 +80,11 @@ class Document:
             raise Unreadable(f"'{self.name}' has no page {page}; it has {count} page{'s' * (count > 1)}")
 
     @contextmanager
-    def opened(self, page: int = 1) -> Iterator["Image"]:
+    def open(self, page: int = 1) -> Iterator["Image"]:
         """An image of which only the header is read. `upright`, inside the block, decodes it."""
         from PIL import Image
 
-        with _refusing(self.name), Image.open(BytesIO(self.data), formats=FORMATS) as image:
+        with _translate_errors(self.name), Image.open(BytesIO(self.data), formats=FORMATS) as image:
             if page > 1:
                 image.seek(page - 1)
             yield image
@@ -93,8 +93,8 @@ class Document:
         from PIL import Image
 
         _, rest = self._of_pdf("image", page)
-        if self._given_up or not rest:
-            raise Unreadable(self._given_up or unreadable(self.name))
+        if self._problem or not rest:
+            raise Unreadable(self._problem or unreadable_reason(self.name))
         size, pixels = rest[0]
         return Image.frombytes("RGB", (size["width"], size["height"]), bytes(pixels), "raw", "RGB", size["stride"])
 
@@ -105,14 +105,14 @@ class Document:
             for message in messages("_pictures.pdf", [wanted, *pages], self.data, Limits(self.seconds)):
                 told.append(message)
         except OutOfTime:
-            self._given_up = late(self.name)
+            self._problem = too_slow_reason(self.name)
         except Ended:
-            self._given_up = unreadable(self.name)
+            self._problem = unreadable_reason(self.name)
         count = told[0][0] if told else None
         if count == "encrypted":
             raise Unreadable(f"'{self.name}' is encrypted; ask the user for a copy without a password")
         if not isinstance(count, int):
-            raise Unreadable(self._given_up or unreadable(self.name))
+            raise Unreadable(self._problem or unreadable_reason(self.name))
         return count, [message for message in told[1:] if message[0] != "end"]
 
 
@@ -125,7 +125,7 @@ def pages(
     return {"count": count, "texts": texts, "late": late, "digest": hashlib.blake2b(data).hexdigest()}, b""
 
 
-def upright(image: "Image", region: Region = None) -> "Image":
+def to_upright(image: "Image", region: Region = None) -> "Image":
     """An RGB copy, turned as its camera was held, at most `SIDE_MOST` pixels a side; the image itself shrinks too.
 
     A region is taken out of the image at its full size, if that fits.
@@ -135,19 +135,19 @@ def upright(image: "Image", region: Region = None) -> "Image":
     """
     from PIL import Image, ImageOps
 
-    if region and _decoded_bytes(image) <= DECODED_BYTES_MOST:
-        image = cropped(ImageOps.exif_transpose(image), region)
+    if region and _decoded_bytes(image) <= MAX_DECODED_BYTES:
+        image = crop_region(ImageOps.exif_transpose(image), region)
         region = None
-    shrink = min(1.0, SIDE_MOST / max(image.size))
+    shrink = min(1.0, MAX_SIDE / max(image.size))
     if not image.info.get("progressive"):  # of which the JPEG decoder must keep all, whatever it shrinks
         image.draft("RGB", (max(1, int(image.width * shrink)), max(1, int(image.height * shrink))))
-    if _decoded_bytes(image) > DECODED_BYTES_MOST:
+    if _decoded_bytes(image) > MAX_DECODED_BYTES:
         raise Image.DecompressionBombError
-    image.thumbnail((SIDE_MOST, SIDE_MOST))
-    return cropped(_opaque(_eight_bit(ImageOps.exif_transpose(image))), region)
+    image.thumbnail((MAX_SIDE, MAX_SIDE))
+    return crop_region(_opaque(_eight_bit(ImageOps.exif_transpose(image))), region)
 
 
-def cropped(image: "Image", region: Region) -> "Image":
+def crop_region(image: "Image", region: Region) -> "Image":
     """The part of an image that a region names, at least one pixel."""
     if not region:
         return image
@@ -157,7 +157,7 @@ def cropped(image: "Image", region: Region) -> "Image":
     return image.crop((left, top, max(right, left + 1), max(bottom, top + 1)))
 
 
-def encoded(image: "Image") -> bytes:
+def encode(image: "Image") -> bytes:
     """The pixels as PNG and nothing else: what the camera noted, its position above all, stays behind."""
     out = BytesIO()
     image.save(out, "PNG", compress_level=1)
@@ -195,7 +195,7 @@ def _opaque(image: "Image") -> "Image":
 
 
 @contextmanager
-def _refusing(name: str) -> Iterator[None]:
+def _translate_errors(name: str) -> Iterator[None]:
     """Turns whatever a decoder stumbles over into a refusal; hostile bytes make them raise nearly anything."""
     from PIL import Image
 
@@ -206,36 +206,34 @@ def _refusing(name: str) -> Iterator[None]:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
         raise Unreadable(_too_large(name)) from error
     except Exception as error:
-        raise Unreadable(unreadable(name)) from error
+        raise Unreadable(unreadable_reason(name)) from error
 
 
 def _layer(page: dict[str, Any] | None, *, stamps: bool) -> str | None:
     """The text of a page as its maker wrote it down, unless it has a table, whose cells would run together."""
     if page is None:
         return None
-    if (page["scanned"] or _garbled(page["text"])) and not stamps:
+    if (page["scanned"] or _is_garbled(page["text"])) and not stamps:
         return ""
-    laid = laid_out(joined([Piece(run[0].strip(), *run[1:]) for run in page["pieces"]]))
+    laid = lay_out(join_pieces([Piece(run[0].strip(), *run[1:]) for run in page["pieces"]]))
     return laid if RULE in laid else "\n".join(line.rstrip() for line in page["text"].splitlines()).strip()
 
 
-def _garbled(text: str) -> bool:
+def _is_garbled(text: str) -> bool:
     """Whether it is made of codes that only the fonts of its file turn into letters."""
     codes = sum(c == "\ufffd" or unicodedata.category(c) in ("Cn", "Co", "Cc") for c in text if not c.isspace())
     return codes > GARBLED * len(text)
 
 
-def unreadable(name: str) -> str:
+def unreadable_reason(name: str) -> str:
     """What is said of a damaged file."""
     return f"'{name}' cannot be read: it is damaged, or none of {', '.join(FORMATS)} and PDF"
 
 
-def late(name: str) -> str:
+def too_slow_reason(name: str) -> str:
     """What is said of a file that would take too much computing."""
     return f"'{name}' takes too long to be read; ask the user for a simpler or smaller copy, or for single pages"
 
 
 def _too_large(name: str) -> str:
-    return (
-        f"'{name}' takes more than {DECODED_BYTES_MOST // 1_000_000} MB to be opened; ask the user for a smaller copy"
-    )
+    return f"'{name}' takes more than {MAX_DECODED_BYTES // 1_000_000} MB to be opened; ask the user for a smaller copy"

@@ -25,8 +25,8 @@ _PROSE_COLUMNS = 3
 _SAME_ROW = 0.35
 _WRAPPED = 0.75
 _APART = "   "
-_LETTERS_LEAST = 8
-_LINES_LEAST = 5
+_MIN_LETTERS = 8
+_MIN_LINES = 5
 _ONE_WIDTH = 0.06
 """By which lines of one font may differ as they are measured; those of prose do so by 0.12 and more."""
 
@@ -59,7 +59,7 @@ def is_rtl(text: str) -> bool:
     return any(unicodedata.bidirectional(char) in ("R", "AL") for char in text if char > "\u0590")
 
 
-def laid_out(pieces: Sequence[Piece]) -> str:
+def lay_out(pieces: Sequence[Piece]) -> str:
     """The text of a page, or of one column of it."""
     pieces = [piece for piece in pieces if piece.text]
     if not pieces:
@@ -84,12 +84,12 @@ def laid_out(pieces: Sequence[Piece]) -> str:
 
 def _letter(pieces: Sequence[Piece]) -> float:
     """How wide the letters of a program are, that its lines keep their indents; 0 unless all are of one width."""
-    widths = [(piece.right - piece.left) / len(piece.text) for piece in pieces if len(piece.text) >= _LETTERS_LEAST]
-    same = len(widths) >= _LINES_LEAST and max(widths) - min(widths) < _ONE_WIDTH * median(widths)
+    widths = [(piece.right - piece.left) / len(piece.text) for piece in pieces if len(piece.text) >= _MIN_LETTERS]
+    same = len(widths) >= _MIN_LINES and max(widths) - min(widths) < _ONE_WIDTH * median(widths)
     return median(widths) if same else 0.0
 
 
-def joined(words: Sequence[Piece]) -> list[Piece]:
+def join_pieces(words: Sequence[Piece]) -> list[Piece]:
     """The same, those that follow each other in a line together, as long as no gutter is between them."""
     pieces = [word for word in words[:1] if word.text]
     for word in (word for word in words[1:] if word.text):
@@ -100,16 +100,16 @@ def joined(words: Sequence[Piece]) -> list[Piece]:
         if before and _beside(before, word) and leftward == is_rtl(before.text):
             after, ahead = word.left - before.right, before.left - word.right
             if -word.height < after <= GUTTER * word.height:
-                pieces[-1] = _joined(word, before) if leftward else _joined(before, word)
+                pieces[-1] = _join(word, before) if leftward else _join(before, word)
                 continue
             if leftward and -word.height < ahead <= GUTTER * word.height:
-                pieces[-1] = _joined(before, word)
+                pieces[-1] = _join(before, word)
                 continue
         pieces.append(word)
     return pieces
 
 
-def _joined(one: Piece, other: Piece) -> Piece:
+def _join(one: Piece, other: Piece) -> Piece:
     left, right = min(one.left, other.left), max(one.right, other.right)
     return Piece(f"{one.text} {other.text}", left, right, min(one.top, other.top), max(one.bottom, other.bottom))
 
@@ -206,7 +206,7 @@ def _block(block: Sequence[Row], spans: Sequence[Span], height: float) -> str:
         columns: list[list[Piece]] = [[] for _ in spans]
         for piece in (piece for row in block for piece in row):
             columns[_column(piece, spans)].append(piece)
-        return "\n\n".join(laid_out(column) for column in columns)
+        return "\n\n".join(lay_out(column) for column in columns)
     return _table(block, height)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from specialists._pictures import describe
-from specialists._pictures.images import Document, cropped, encoded, upright
+from specialists._pictures.images import Document, crop_region, encode, to_upright
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,7 +34,7 @@ def look(
     file, camera, pixels = _picture(document, page, region)
     codes = describe.codes(pixels)
     if show:
-        return {"lines": [file, *codes]}, encoded(_reduced(pixels))
+        return {"lines": [file, *codes]}, encode(_reduced(pixels))
     from_camera = any(line.startswith("Camera: ") for line in camera)
     measures = [
         file,
@@ -51,10 +51,12 @@ def _picture(document: Document, page: int, region: Sequence[float] | None) -> t
     count = document.count() if document.pdf or page > 1 else page
     document.check(page, count)
     if document.pdf:
-        return f"File: PDF, page {page} of {count}", [], cropped(document.image(page), region)
-    with document.opened(page) as image:
+        return f"File: PDF, page {page} of {count}", [], crop_region(document.image(page), region)
+    with document.open(page) as image:
         size, kind = image.size, f"mode {image.mode}{_frames(image, page)}"
-        pixels = upright(image, region)  # first, since it shrinks the image, and reading the notes of a PNG decodes it
+        pixels = to_upright(
+            image, region
+        )  # first, since it shrinks the image, and reading the notes of a PNG decodes it
         exif = image.getexif()
         width, height = reversed(size) if exif.get(ORIENTATION, 1) in LYING else size
         return f"File: {image.format}, {width} × {height} pixels, {kind}", describe.camera(exif), pixels

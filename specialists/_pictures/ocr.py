@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from specialists._pictures import rapidocr, tesseract
 from specialists._pictures.images import Document, Region, Unreadable
 from specialists._pictures.result import Engines, Reading
-from specialists._pictures.tesseract import RAPIDOCR, TESSERACT_CODES, language_of, tesseract_code, two_letters
-from specialists._pictures.turning import pose, turned
+from specialists._pictures.tesseract import RAPIDOCR, TESSERACT_CODES, guess_language, iso_code, tesseract_code
+from specialists._pictures.turning import pose, rotate
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CLEAN = 0.92
 """Mean confidence from which a text is taken as it is, and no other engine asked."""
 _SMALL = 1000
-_SIDE_LEAST = 8
+_MIN_SIDE = 8
 _SIDE_PADDED = 64
 
 Engine = Callable[["Image", str, Engines], Reading]
@@ -45,79 +45,81 @@ def read(
         language: `auto`; or two letters, with or without a region; or Tesseract's own code.
     """
     installed = Engines(**engines)
-    able = _able(language, installed)
+    candidates = _engines_for(language, installed)
     image = Document(data, name, pdf, pdf_seconds).image(page, region)
-    if min(image.size) < _SIDE_LEAST:
+    if min(image.size) < _MIN_SIDE:
         return asdict(Reading("", "", 0.0)), b""
-    level = _level(enhanced(image) if enhance else image, installed)
-    return asdict(_read(level, language, able, installed)), b""
+    leveled = _leveled(enhance_image(image) if enhance else image, installed)
+    return asdict(_best_reading(leveled, language, candidates, installed)), b""
 
 
-def _able(language: str, installed: Engines) -> list[Engine]:
+def _engines_for(language: str, installed: Engines) -> list[Engine]:
     """The engines that read a language, best first."""
     of_tesseract = tesseract.languages(installed.tesseract) - {"osd"}
     of_rapidocr = RAPIDOCR if installed.rapidocr else frozenset[str]()
     auto = language == "auto"
     found: list[Engine] = []
-    if of_rapidocr and (auto or two_letters(language) in of_rapidocr):
+    if of_rapidocr and (auto or iso_code(language) in of_rapidocr):
         found.append(rapidocr.read)
     if of_tesseract and (auto or tesseract_code(language) in of_tesseract):
         found.append(tesseract.read)
     if not found:
-        known = {two_letters(one) for one in of_tesseract} | of_rapidocr
+        known = {iso_code(one) for one in of_tesseract} | of_rapidocr
         there = ", ".join(sorted(known)) or "none"
         raise Unreadable(f"no installed OCR engine reads the language {language[:20]!r}; installed: {there}")
     return found
 
 
-def _read(image: "Image", language: str, able: list[Engine], installed: Engines) -> Reading:
+def _best_reading(image: "Image", language: str, candidates: list[Engine], installed: Engines) -> Reading:
     readings = []
-    for engine in able:
+    for engine in candidates:
         reading = engine(image, language, installed)
-        foreign = _foreign(reading, language, installed)
-        if foreign and engine is tesseract.read:
-            if TESSERACT_CODES[foreign] in tesseract.languages(installed.tesseract):
-                reading = tesseract.read(image, foreign, installed)
+        unread_language = _language_not_read(reading, language, installed)
+        if unread_language and engine is tesseract.read:
+            if TESSERACT_CODES[unread_language] in tesseract.languages(installed.tesseract):
+                reading = tesseract.read(image, unread_language, installed)
             else:
-                reading = replace(reading, confidence=min(reading.confidence, CLEAN - 0.01), note=_accents(foreign))
+                reading = replace(
+                    reading, confidence=min(reading.confidence, CLEAN - 0.01), note=_accent_note(unread_language)
+                )
         readings.append(reading)
         if reading.confidence >= CLEAN:
             break
     return max(readings, key=lambda reading: reading.worth)
 
 
-def _foreign(reading: Reading, language: str, installed: Engines) -> str | None:
+def _language_not_read(reading: Reading, language: str, installed: Engines) -> str | None:
     """The language of a text that was read for others, so that it may lack its accents."""
-    found = language_of(reading.text) if language == "auto" else None
+    found = guess_language(reading.text) if language == "auto" else None
     read_for = tesseract.codes(language, tesseract.languages(installed.tesseract))
     return found if found and TESSERACT_CODES[found] not in read_for else None
 
 
-def _accents(language: str) -> str:
+def _accent_note(language: str) -> str:
     code = TESSERACT_CODES[language]
     return f"this seems to be '{language}', whose accents may be wrong: the operator can install tesseract-ocr-{code}"
 
 
-def _level(image: "Image", installed: Engines) -> "Image":
+def _leveled(image: "Image", installed: Engines) -> "Image":
     """With its lines level, as far as that can be told, and with a margin if it is narrow."""
     lean, sideways = pose(image)
     if sideways and installed.rapidocr:
         sideways = rapidocr.lies_on_its_side(image)
-    return _padded(turned(turned(image, -90 if sideways else 0), lean))
+    return _pad(rotate(rotate(image, -90 if sideways else 0), lean))
 
 
-def enhanced(image: "Image") -> "Image":
+def enhance_image(image: "Image") -> "Image":
     """Grey, of full contrast, without specks, sharper, and twice the size if small."""
     from PIL import ImageFilter, ImageOps
     from PIL.Image import Resampling
 
-    grey = ImageOps.autocontrast(_without_specks(ImageOps.grayscale(image)), cutoff=1)
+    grey = ImageOps.autocontrast(_remove_specks(ImageOps.grayscale(image)), cutoff=1)
     if max(grey.size) < _SMALL:
         grey = grey.resize((grey.width * 2, grey.height * 2), Resampling.LANCZOS)
     return grey.filter(ImageFilter.UnsharpMask(radius=2, percent=120, threshold=3))
 
 
-def _without_specks(grey: "Image") -> "Image":
+def _remove_specks(grey: "Image") -> "Image":
     """No pixel darker or lighter than all around it; unlike a median, this spares strokes one pixel wide."""
     from PIL import ImageChops, ImageFilter
 
@@ -125,7 +127,7 @@ def _without_specks(grey: "Image") -> "Image":
     return ImageChops.darker(ImageChops.lighter(grey, second_darkest), second_lightest)
 
 
-def _padded(image: "Image") -> "Image":
+def _pad(image: "Image") -> "Image":
     """Strips too narrow for the engines get a margin in the colour of their corner."""
     from PIL import Image
 

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from specialists._kit.child import Payload, Report
 from specialists._pictures.layout import is_rtl
 
-SIDE_MOST = 4000
-PIXELS_MOST = 12_000_000
-TEXT_MOST = 50_000
+MAX_SIDE = 4000
+MAX_PIXELS = 12_000_000
+MAX_TEXT = 50_000
 """Characters a page."""
-PICTURES_MOST = 2000
-WORDS_MOST = 10_000
-STAMP_MOST = 200
+MAX_PICTURES = 2000
+MAX_WORDS = 10_000
+MAX_STAMP = 200
 """Characters that a scanner, or whoever filed the scan, writes on a page."""
 DPI = 150
 _AROUND = 4
@@ -67,10 +67,10 @@ def _text(pdf: Any, number: int) -> dict[str, Any] | None:
     try:
         page = pdf[number]
         layer = page.get_textpage()
-        found = [] if page.get_rotation() or layer.count_chars() > TEXT_MOST else _words(_glyphs(layer))
-        pieces = _pieces(found, page.get_height()) if len(found) <= WORDS_MOST else []
-        text = _flowing(found) if found else str(layer.get_text_bounded())[:TEXT_MOST].replace(_HYPHEN, "-\n")
-        return {"text": text, "pieces": pieces, "scanned": len(text) < STAMP_MOST and _is_picture(page)}
+        found = [] if page.get_rotation() or layer.count_chars() > MAX_TEXT else _words(_glyphs(layer))
+        pieces = _pieces(found, page.get_height()) if len(found) <= MAX_WORDS else []
+        text = _flowing(found) if found else str(layer.get_text_bounded())[:MAX_TEXT].replace(_HYPHEN, "-\n")
+        return {"text": text, "pieces": pieces, "scanned": len(text) < MAX_STAMP and _is_picture(page)}
     except pypdfium2.PdfiumError:
         return None
 
@@ -178,7 +178,7 @@ def _pieces(words: Sequence[Sequence[Glyph]], height: float) -> list[tuple[str, 
 
 def _flowing(words: Sequence[Sequence[Glyph]]) -> str:
     """The words in the order of the file, those of a line of text in a line."""
-    return "\n".join(" ".join(_spelled(word) for word in line) for line in _lines(words))[:TEXT_MOST]
+    return "\n".join(" ".join(_spelled(word) for word in line) for line in _lines(words))[:MAX_TEXT]
 
 
 def _may_be_leftward(word: Sequence[Glyph]) -> bool:
@@ -213,14 +213,14 @@ def _is_picture(page: Any) -> bool:
     import pypdfium2
 
     pictures = page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE], max_depth=2)
-    bounds = (picture.get_bounds() for picture in itertools.islice(pictures, PICTURES_MOST))
+    bounds = (picture.get_bounds() for picture in itertools.islice(pictures, MAX_PICTURES))
     largest = max(((right - left) * (top - bottom) for left, bottom, right, top in bounds), default=0.0)
     return bool(largest > page.get_width() * page.get_height() / 2)
 
 
 def _pixels(page: Any) -> tuple[dict[str, int], bytes]:
     width, height = page.get_size()
-    fitting = (PIXELS_MOST / max(width * height, 1)) ** 0.5
-    scale = min(DPI / _POINTS_PER_INCH, fitting, SIDE_MOST / max(width, height, 1))
+    fitting = (MAX_PIXELS / max(width * height, 1)) ** 0.5
+    scale = min(DPI / _POINTS_PER_INCH, fitting, MAX_SIDE / max(width, height, 1))
     bitmap = page.render(scale=scale, rev_byteorder=True)
     return {"width": bitmap.width, "height": bitmap.height, "stride": bitmap.stride}, bytes(bitmap.buffer)

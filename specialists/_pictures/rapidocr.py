@@ -7,16 +7,16 @@ from functools import cache
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from specialists._pictures.images import SIDE_MOST
-from specialists._pictures.layout import Piece, laid_out
-from specialists._pictures.result import TURNED, Engines, Reading
+from specialists._pictures.images import MAX_SIDE
+from specialists._pictures.layout import Piece, lay_out
+from specialists._pictures.result import LOW_CONFIDENCE, Engines, Reading
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 SIDE = 1920
 """Pixels on which lines are looked for: fewer lose the small print of a large screen, more take time and memory."""
-_LETTERS_LEAST = 0.5
+_MIN_LETTERS = 0.5
 """In a square of a line's height; Latin ones come to about two, Chinese ones to one."""
 _GREEK = re.compile(r"[\u0370-\u03ff\s]")
 
@@ -29,7 +29,7 @@ def read(image: "Image", _wanted: str, _installed: Engines) -> Reading:
         image = image.rotate(90, expand=True)
         result = _read_all(image)
     reading = _of_result(result)
-    if not reading.text or reading.confidence >= TURNED:
+    if not reading.text or reading.confidence >= LOW_CONFIDENCE:
         return reading
     other = _of_result(_read_all(image.rotate(180)))
     return max(reading, other, key=lambda reading: reading.worth)
@@ -58,7 +58,7 @@ def _engine() -> Any:
             "EngineConfig.onnxruntime.intra_op_num_threads": 1,
             "Det.limit_type": "max",
             "Det.limit_side_len": SIDE,
-            "Global.max_side_len": SIDE_MOST,
+            "Global.max_side_len": MAX_SIDE,
         }
     )
 
@@ -68,7 +68,7 @@ def _of_result(result: Any) -> Reading:
         return Reading("", "RapidOCR", 1.0)  # it finds lines in any letters: where there is none, there is no text
     scores = result.scores or ()
     pieces = _straightened(result.boxes, result.txts) if scores else []
-    text = laid_out(pieces)
+    text = lay_out(pieces)
     return Reading(text, "RapidOCR", sum(scores) / len(scores) * known(pieces) if text else 0.0)
 
 
@@ -79,7 +79,7 @@ def known(pieces: Sequence[Piece]) -> float:
     """
     room = sum((piece.right - piece.left) / max(piece.height, 1.0) for piece in pieces)
     known = _GREEK.sub("", "".join(piece.text for piece in pieces))
-    return min(1.0, len(known) / (_LETTERS_LEAST * room or 1.0))
+    return min(1.0, len(known) / (_MIN_LETTERS * room or 1.0))
 
 
 def _straightened(boxes: Any, texts: Sequence[str]) -> list[Piece]:

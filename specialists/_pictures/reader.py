@@ -12,32 +12,32 @@ from typing import Any
 from brain import Refused
 from specialists._kit.child import MEMORY_MOST, Message
 from specialists._kit.isolated import Ended, IsolatedProcess, Job, Limits, OutOfTime
-from specialists._pictures.images import PDF_SECONDS, Region, late, unreadable
+from specialists._pictures.images import PDF_SECONDS, Region, too_slow_reason, unreadable_reason
 from specialists._pictures.result import Engines, Reading
 
 SECONDS = 600.0
-PAGES_MOST = 200
+MAX_PAGES = 200
 
 _pages: OrderedDict[Hashable, tuple[float, Reading]] = OrderedDict()
 """By what was read and how, with the time until which it is kept; the oldest first."""
 
 
-def kept(key: Hashable) -> Reading | None:
+def cached_reading(key: Hashable) -> Reading | None:
     """What was read, if it is not long ago."""
-    until, reading = _pages.get(key, (0.0, None))
-    return reading if time.monotonic() < until else None
+    expires, reading = _pages.get(key, (0.0, None))
+    return reading if time.monotonic() < expires else None
 
 
-def keep(key: Hashable, reading: Reading) -> None:
+def cache_reading(key: Hashable, reading: Reading) -> None:
     """Keeps it for `SECONDS`, unless `PAGES_MOST` others follow."""
     _pages.pop(key, None)
     _pages[key] = (time.monotonic() + SECONDS, reading)
-    _forget()
+    _evict()
 
 
-def _forget() -> None:
+def _evict() -> None:
     now = time.monotonic()
-    while _pages and (len(_pages) > PAGES_MOST or next(iter(_pages.values()))[0] < now):
+    while _pages and (len(_pages) > MAX_PAGES or next(iter(_pages.values()))[0] < now):
         _pages.popitem(last=False)
 
 
@@ -74,7 +74,7 @@ class Pages:
 
     count: int
     texts: Mapping[int, str | None]
-    late: str | None
+    problem: str | None
     name: str
     digest: str
 
@@ -85,8 +85,8 @@ class Pages:
             Refused: when it is damaged, or took too long.
         """
         text = self.texts.get(page, "")
-        if text is None or (page not in self.texts and self.late):
-            raise Refused(self.late or unreadable(self.name))
+        if text is None or (page not in self.texts and self.problem):
+            raise Refused(self.problem or unreadable_reason(self.name))
         return text
 
 
@@ -136,9 +136,9 @@ async def reading(
     Raises:
         Refused: when there is no engine.
     """
-    lacking = missing()
-    if lacking:
-        raise Refused(lacking)
+    missing_engine = missing()
+    if missing_engine:
+        raise Refused(missing_engine)
     words = {
         "do": "read",
         "name": name,
@@ -156,7 +156,7 @@ async def reading(
 
 async def read(job: Job, name: str, seconds: float) -> Reading:
     """The text of a page whose turn has come."""
-    words, _ = await answered(job, name, seconds)
+    words, _ = await receive(job, name, seconds)
     return Reading(**words)
 
 
@@ -166,22 +166,24 @@ async def pages(data: bytes, *, name: str, wanted: Sequence[int] = (), seconds: 
     Raises:
         Refused: for a file that cannot be read.
     """
-    asked = {"do": "pages", "name": name, "pages": list(wanted), "stamps": bool(missing())}
-    words, _ = await looked(data, asked, seconds)
-    there = [page for page in wanted if 1 <= page <= words["count"]]
-    return Pages(words["count"], dict(zip(there, words["texts"], strict=False)), words["late"], name, words["digest"])
+    request = {"do": "pages", "name": name, "pages": list(wanted), "stamps": bool(missing())}
+    words, _ = await request_look(data, request, seconds)
+    existing = [page for page in wanted if 1 <= page <= words["count"]]
+    return Pages(
+        words["count"], dict(zip(existing, words["texts"], strict=False)), words["late"], name, words["digest"]
+    )
 
 
-async def looked(data: bytes, words: Mapping[str, Any], seconds: float = WAITING_SECONDS) -> Message:
+async def request_look(data: bytes, words: Mapping[str, Any], seconds: float = WAITING_SECONDS) -> Message:
     """Asks the process that looks at files, and waits for so many seconds."""
     name, end = words["name"], time.monotonic() + seconds
     with looker.job({**words, "pdf": is_pdf(data), "pdf_seconds": PDF_SECONDS}, data) as job:
         if not await job.has_started(seconds):
             raise Refused(LOADED.format(name))
-        return await answered(job, name, end - time.monotonic())
+        return await receive(job, name, end - time.monotonic())
 
 
-async def answered(job: Job, name: str, seconds: float) -> Message:
+async def receive(job: Job, name: str, seconds: float) -> Message:
     """What the process says.
 
     Raises:
@@ -190,7 +192,7 @@ async def answered(job: Job, name: str, seconds: float) -> Message:
     try:
         answer = await job.answer(seconds)
     except OutOfTime as error:
-        raise Refused(late(name)) from error
+        raise Refused(too_slow_reason(name)) from error
     except Ended as error:
         raise Refused(f"'{name}' broke the process that reads files; ask the user for another copy of it") from error
     if answer is None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-TURNED = 0.85
+LOW_CONFIDENCE = 0.85
 """Mean confidence below which a page may lie wrong: inverted ones get 0.3 by Tesseract, 0.65 by RapidOCR."""
 
 

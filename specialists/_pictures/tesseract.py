@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from specialists._kit.isolated import children_seconds, run_program
-from specialists._pictures.layout import Piece, joined, laid_out
-from specialists._pictures.result import TURNED, Engines, Reading
-from specialists._pictures.turning import turned
+from specialists._pictures.layout import Piece, join_pieces, lay_out
+from specialists._pictures.result import LOW_CONFIDENCE, Engines, Reading
+from specialists._pictures.turning import rotate
 
 TESSERACT_CODES = {
     "ar": "ara", "bg": "bul", "ca": "cat", "cs": "ces", "da": "dan", "de": "deu", "el": "ell", "en": "eng",
@@ -48,12 +48,12 @@ _COMMON_WORDS = {
 _WORDS_OF = {language: frozenset(words.split()) for language, words in _COMMON_WORDS.items()}
 _WORD = re.compile(r"[^\W\d_]+")
 _SAMPLE = 5000
-_WORDS_LEAST = 20
+_MIN_WORDS = 20
 _SHARE = 0.2
 """Of all words; in running text the twenty most common ones are about a third."""
 
 
-def two_letters(language: str) -> str:
+def iso_code(language: str) -> str:
     """`de` for `de`, `DE-at` and `deu`; what is in no list as it is."""
     of_tesseract = {code: letters for letters, code in TESSERACT_CODES.items()}
     wanted = language.strip().lower()
@@ -63,14 +63,14 @@ def two_letters(language: str) -> str:
 
 def tesseract_code(language: str) -> str:
     """Tesseract's code of a language."""
-    letters = two_letters(language)
+    letters = iso_code(language)
     return TESSERACT_CODES.get(letters, letters)
 
 
-def language_of(text: str) -> str | None:
+def guess_language(text: str) -> str | None:
     """The language that a text is most likely in, by its most common words; None for one too short or too strange."""
     words = [word.lower() for word in _WORD.findall(text[:_SAMPLE])]
-    if len(words) < _WORDS_LEAST:
+    if len(words) < _MIN_WORDS:
         return None
     hits = Counter({language: sum(word in common for word in words) for language, common in _WORDS_OF.items()})
     language, count = hits.most_common(1)[0]
@@ -121,18 +121,18 @@ def read(image: "Image", wanted: str, installed: Engines) -> Reading:
     """Reads a page whose lines are level, whichever way is up; nothing when it fails or computes for too long."""
     budget = Budget(installed.seconds)
     read_for = codes(wanted, languages(installed.tesseract))
-    best = _recognised(image, read_for, installed, budget)
+    best = _recognise(image, read_for, installed, budget)
     if not best.text:
-        best = _recognised(image, read_for, installed, budget, *_SHADOWED)
-    if best.confidence >= TURNED or budget.left <= 0:
+        best = _recognise(image, read_for, installed, budget, *_SHADOWED)
+    if best.confidence >= LOW_CONFIDENCE or budget.left <= 0:
         return best
     facing = _facing(image, installed, budget)
     if not best.text and not facing:
         return best
     for degrees in [facing.degrees] * bool(facing.degrees) if facing else [180, 90, 270]:
-        other = _recognised(turned(image, degrees), read_for, installed, budget)
+        other = _recognise(rotate(image, degrees), read_for, installed, budget)
         best = max(best, other, key=lambda reading: reading.worth)
-        if best.confidence >= TURNED:
+        if best.confidence >= LOW_CONFIDENCE:
             break
     return _in_script(best, facing, wanted, installed, image, budget)
 
@@ -141,14 +141,14 @@ def _in_script(
     best: Reading, facing: Facing | None, wanted: str, installed: Engines, image: "Image", budget: Budget
 ) -> Reading:
     """The same, or a better reading, for a page that is written in other letters than the Latin ones."""
-    language = SCRIPTS.get(facing.script) if facing and best.confidence < TURNED and wanted == "auto" else None
+    language = SCRIPTS.get(facing.script) if facing and best.confidence < LOW_CONFIDENCE and wanted == "auto" else None
     if not language or not facing:
         return best
     code = TESSERACT_CODES[language]
     if code not in languages(installed.tesseract):
         note = f"these may be {facing.script} letters; the operator can install tesseract-ocr-{code.replace('_', '-')}"
         return replace(best, note=note)
-    other = _recognised(turned(image, facing.degrees), [code], installed, budget)
+    other = _recognise(rotate(image, facing.degrees), [code], installed, budget)
     return max(best, other, key=lambda reading: reading.worth)
 
 
@@ -172,7 +172,7 @@ def _facing(image: "Image", installed: Engines, budget: Budget) -> Facing | None
     return Facing(-int(told["Rotate"]) % 360, told["Script"])
 
 
-def _recognised(image: "Image", codes: Sequence[str], installed: Engines, budget: Budget, *options: str) -> Reading:
+def _recognise(image: "Image", codes: Sequence[str], installed: Engines, budget: Budget, *options: str) -> Reading:
     return _of_table(_run(image, ["-l", "+".join(codes), *options, "tsv"], installed, budget))
 
 
@@ -199,8 +199,8 @@ def _of_table(table: str) -> Reading:
             confidences.append(float(columns[10]))
     if not confidences:
         return Reading("", "Tesseract", 0.0)
-    pieces = [piece for words in _upright(list(lines.values())) for piece in joined(_as_high_as_the_line(words))]
-    return Reading(laid_out(pieces), "Tesseract", sum(confidences) / len(confidences) / 100)
+    pieces = [piece for words in _upright(list(lines.values())) for piece in join_pieces(_as_high_as_the_line(words))]
+    return Reading(lay_out(pieces), "Tesseract", sum(confidences) / len(confidences) / 100)
 
 
 def _upright(lines: Sequence[Sequence[Piece]]) -> Sequence[Sequence[Piece]]:

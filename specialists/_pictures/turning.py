@@ -8,8 +8,8 @@ if TYPE_CHECKING:
 
 SIDE = 700
 """Pixels a side on which it is measured."""
-LEAN_MOST = 12.0
-LEAN_LEAST = 0.4
+MAX_LEAN = 12.0
+MIN_LEAN = 0.4
 """Degrees; a smaller lean does no harm."""
 SIDEWAYS = 1.6
 """How much sharper the lines must be along the other axis."""
@@ -33,13 +33,13 @@ def pose(image: "Image") -> Pose:
     grey = ImageOps.autocontrast(ImageOps.grayscale(image))
     grey.thumbnail((SIDE, SIDE))
     ink = _ink(grey)
-    level, upended = (_leaning(page) for page in (ink, ink.rotate(-90, expand=True)))
-    sideways = upended[1] > SIDEWAYS * level[1]
-    lean = (upended if sideways else level)[0]
-    return Pose(lean if abs(lean) >= LEAN_LEAST else 0.0, sideways)
+    level, rotated = (_best_angle(page) for page in (ink, ink.rotate(-90, expand=True)))
+    sideways = rotated[1] > SIDEWAYS * level[1]
+    lean = (rotated if sideways else level)[0]
+    return Pose(lean if abs(lean) >= MIN_LEAN else 0.0, sideways)
 
 
-def turned(image: "Image", degrees: float) -> "Image":
+def rotate(image: "Image", degrees: float) -> "Image":
     """Turned counterclockwise on a ground in the colour of its corner; none of it is cut off."""
     from PIL.Image import Resampling
 
@@ -56,12 +56,12 @@ def _ink(grey: "Image") -> "Image":
     return ink.crop(ink.getbbox())
 
 
-def _leaning(ink: "Image") -> tuple[float, float]:
+def _best_angle(ink: "Image") -> tuple[float, float]:
     """The angle at which the stripes are sharpest, and how sharp."""
     best, sharpest = 0.0, _sharpness(ink, 0.0) * _GAIN
-    for step, reach in ((2.0, LEAN_MOST), (0.5, 1.5), (0.125, 0.375)):
+    for step, span in ((2.0, MAX_LEAN), (0.5, 1.5), (0.125, 0.375)):
         middle = best
-        for turn in range(-int(reach / step), int(reach / step) + 1):
+        for turn in range(-int(span / step), int(span / step) + 1):
             angle = middle + turn * step
             sharpness = _sharpness(ink, angle)
             if sharpness > sharpest:

@@ -14,8 +14,8 @@ from xml.parsers import expat
 from brain import Refused
 from specialists._pubmed.eutils import UNREADABLE
 
-DEPTH_MOST = 200
-ELEMENTS_MOST = 60_000
+MAX_DEPTH = 200
+MAX_ELEMENTS = 60_000
 """Of one article, where each author takes four. They are freed in one go, in which nothing else runs."""
 _PIECE = 64 * 1024
 _UNREAD = frozenset({"AffiliationInfo", "ChemicalList", "GrantList", "History", "InvestigatorList", "ReferenceList"})
@@ -51,7 +51,7 @@ class Reading:
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1
-        if self._depth > DEPTH_MOST:
+        if self._depth > MAX_DEPTH:
             raise Refused(UNREADABLE)
         if self._builder is None and tag in _KINDS:
             self._builder, self._begun_at, self._elements = TreeBuilder(), self._depth, 0
@@ -59,7 +59,7 @@ class Reading:
             self._unread_at = self._depth
         if self._builder is not None and not self._unread_at:
             self._elements += 1
-            if self._elements > ELEMENTS_MOST:
+            if self._elements > MAX_ELEMENTS:
                 raise ValueError("more than an article has")
             self._builder.start(tag, attributes)
 
@@ -87,8 +87,8 @@ def _refuse(*_: object) -> None:
     raise Refused(UNREADABLE)
 
 
-ARTICLES_MOST = 100
-TEXT_MOST = 100_000
+MAX_ARTICLES = 100
+MAX_TEXT = 100_000
 """Characters of one text."""
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DOI = re.compile(r"10\.[\d.]{1,20}/\S+")
@@ -176,7 +176,7 @@ def articles(data: bytes) -> tuple[list[Article], bool]:
     found: list[Article] = []
 
     def take(record: Element) -> None:
-        if len(found) < ARTICLES_MOST:
+        if len(found) < MAX_ARTICLES:
             found.extend(_article(record))
 
     try:
@@ -238,7 +238,7 @@ def text_of(element: Element | None) -> str:
     pieces: list[str] = []
     if element is not None:
         _collect(element, pieces, in_formula=False)
-    return " ".join("".join(pieces)[:TEXT_MOST].split())
+    return " ".join("".join(pieces)[:MAX_TEXT].split())
 
 
 def _collect(element: Element, pieces: list[str], *, in_formula: bool) -> None:
@@ -253,7 +253,7 @@ def _collect(element: Element, pieces: list[str], *, in_formula: bool) -> None:
 
 def _take(text: str | None, pieces: list[str], in_formula: bool) -> None:
     if text:
-        text = text[:TEXT_MOST]
+        text = text[:MAX_TEXT]
         pieces.append(text.strip() if in_formula else text)
 
 
@@ -369,13 +369,13 @@ _LANGUAGES = {
 }  # fmt: skip
 
 
-def listed(article: Article, number: int) -> str:
+def format_summary(article: Article, number: int) -> str:
     """An article in a list: what it is, and the sentences of its abstract that tell most."""
     abstract = _short(article.abstract) or "No abstract."
     return "\n".join([f"[{number}] {_titled(article)}", *_about(article, AUTHORS_SHOWN), abstract])
 
 
-def whole(article: Article) -> str:
+def format_article(article: Article) -> str:
     """All of an article that PubMed has for readers."""
     sections = [_section(label, text[:_SECTION_LENGTH]) for label, text in article.abstract] or ["No abstract."]
     others = [_section(f"Other abstract, {label}", text[:_SECTION_LENGTH]) for label, text in article.other_abstracts]
@@ -384,7 +384,7 @@ def whole(article: Article) -> str:
     return "\n".join([_titled(article), *_about(article, AUTHORS_SHOWN_WHOLE), "", *sections, *others, *tail])
 
 
-def cut(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """The same, ended behind a sentence if there is one, else behind a word."""
     if len(text) <= most:
         return text
@@ -394,7 +394,7 @@ def cut(text: str, most: int) -> str:
 
 def _titled(article: Article) -> str:
     mark = "⚠ RETRACTED, not to be relied on: " if article.retracted else ""
-    return mark + cut(article.plain_title, _TITLE_LENGTH)
+    return mark + shorten(article.plain_title, _TITLE_LENGTH)
 
 
 def _about(article: Article, authors: int) -> list[str]:
@@ -439,16 +439,16 @@ def _section(label: str, text: str) -> str:
 def _short(sections: Sequence[tuple[str, str]]) -> str:
     """About `ABSTRACT_LENGTH` characters: what was concluded, then what goes in from the beginning, in order."""
     if len(sections) < 2:
-        return "".join(_section(label, cut(text, ABSTRACT_LENGTH)) for label, text in sections)
+        return "".join(_section(label, shorten(text, ABSTRACT_LENGTH)) for label, text in sections)
     last = next((n for n, (label, _) in enumerate(sections) if "CONCLUSION" in label.upper()), len(sections) - 1)
-    shown = {last: cut(sections[last][1], _CONCLUSION_LENGTH)}
+    shown = {last: shorten(sections[last][1], _CONCLUSION_LENGTH)}
     left = ABSTRACT_LENGTH - len(shown[last])
     for n, (_, text) in enumerate(sections):
         if n == last:
             continue
         if n and len(text) > left and not _SENTENCE.search(text[: max(0, left)]):
             break
-        shown[n] = cut(text, left)
+        shown[n] = shorten(text, left)
         left -= len(shown[n])
     lines = list[str]()
     for is_shown, numbers in groupby(range(len(sections)), key=shown.__contains__):

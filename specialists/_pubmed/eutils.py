@@ -21,7 +21,7 @@ from brain import Context, Page, Progress, Refused
 from specialists._pubmed.query import EARLIEST, Period
 
 _STEP = 0.01
-_STEP_MOST = 0.2
+_MAX_STEP = 0.2
 
 
 class RateLimit:
@@ -34,24 +34,24 @@ class RateLimit:
     def __init__(self, requests: int, seconds: float = 1.0) -> None:
         self._seconds = seconds
         self._free_at = [0.0] * requests
-        self._held_until = 0.0
+        self._paused_until = 0.0
         self._queue: deque[object] = deque()
         self._lock = threading.Lock()
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether the next request has to wait."""
         now = time.monotonic()
         with self._lock:
-            return bool(self._queue) or max(self._held_until, min(self._free_at)) > now
+            return bool(self._queue) or max(self._paused_until, min(self._free_at)) > now
 
-    def hold(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         """Lets nobody begin for so long: the server asked for it."""
         with self._lock:
-            self._held_until = max(self._held_until, time.monotonic() + seconds)
+            self._paused_until = max(self._paused_until, time.monotonic() + seconds)
 
     @asynccontextmanager
-    async def place(self, until: float) -> AsyncIterator[None]:
+    async def acquire(self, until: float) -> AsyncIterator[None]:
         """A place for one request.
 
         Args:
@@ -60,36 +60,36 @@ class RateLimit:
         Raises:
             TimeoutError: when there is none before.
         """
-        number = await self._waited(until)
+        number = await self._wait_for_slot(until)
         try:
             yield
         finally:
             with self._lock:
                 self._free_at[number] = time.monotonic() + self._seconds
 
-    async def _waited(self, until: float) -> int:
+    async def _wait_for_slot(self, until: float) -> int:
         ticket = object()
         with self._lock:
             self._queue.append(ticket)
         try:
-            while (number := self._taken(ticket)) is None:
+            while (number := self._take_slot(ticket)) is None:
                 if time.monotonic() >= until:
                     raise TimeoutError
-                await asyncio.sleep(min(_STEP * self._place_in_queue(ticket), _STEP_MOST))
+                await asyncio.sleep(min(_STEP * self._queue_position(ticket), _MAX_STEP))
             return number
         finally:
             with self._lock:
                 self._queue.remove(ticket)
 
-    def _place_in_queue(self, ticket: object) -> int:
+    def _queue_position(self, ticket: object) -> int:
         with self._lock:
             return self._queue.index(ticket) + 1
 
-    def _taken(self, ticket: object) -> int | None:
+    def _take_slot(self, ticket: object) -> int | None:
         """The number of a free place, if it is this one's turn."""
         with self._lock:
             now = time.monotonic()
-            if self._queue[0] is not ticket or now < self._held_until:
+            if self._queue[0] is not ticket or now < self._paused_until:
                 return None
             for number, free_at in enumerate(self._free_at):
                 if free_at <= now:
@@ -102,7 +102,7 @@ _limits: dict[tuple[str, int], RateLimit] = {}
 _limits_lock = threading.Lock()
 
 
-def shared(server: str, requests: int) -> RateLimit:
+def shared_limit(server: str, requests: int) -> RateLimit:
     """The one limit of this process for a server: `requests` a second."""
     with _limits_lock:
         return _limits.setdefault((server, requests), RateLimit(requests))
@@ -120,7 +120,7 @@ ANSWER_BYTES = 256 * 1024
 _MARGIN = 1.0
 """Seconds before the deadline by which everything is said, so that the model gets a reason and not a time-out."""
 _GET_LENGTH = 1500
-_HELD_MOST = 30.0
+_MAX_PAUSE = 30.0
 _TYPES = ("application/json", "application/xml", "text/*")
 _LATER = "go on without it, or ask again later"
 
@@ -212,18 +212,18 @@ class Eutils:
         until = time.monotonic() + self.context.seconds_left - _MARGIN
         limit = self._limit
         for backoff in (*BACKOFF, None):
-            if limit.busy:
+            if limit.is_busy:
                 yield Progress(WAITING)
             page = await self._once(program, params, until)
             trouble = _trouble(page, wrong)
             if trouble is None:
                 yield page
                 return
-            pause = _asked_to_wait(page, backoff or 0.0)
+            pause = _retry_after(page, backoff or 0.0)
             if backoff is None or time.monotonic() + pause > until:
                 raise Refused(f"{trouble}; {_again(pause)}")
             if trouble == _LIMITED:
-                limit.hold(min(pause, _HELD_MOST))
+                limit.pause(min(pause, _MAX_PAUSE))
             yield Progress(f"PubMed is busy, asking again in {round(pause, 1):g} s")
             await asyncio.sleep(pause)
 
@@ -233,7 +233,7 @@ class Eutils:
         body = urlencode(own).encode("ascii")
         short = len(body) <= _GET_LENGTH
         try:
-            async with self._limit.place(until):
+            async with self._limit.acquire(until):
                 return await self.context.fetch(
                     f"{self.settings.base.rstrip('/')}/{program}.fcgi",
                     params=own if short else None,
@@ -253,7 +253,7 @@ class Eutils:
     @property
     def _limit(self) -> RateLimit:
         allowed = 10 if self.settings.api_key else 3
-        return shared(self.settings.base, self.settings.requests_per_second or allowed)
+        return shared_limit(self.settings.base, self.settings.requests_per_second or allowed)
 
 
 def _trouble(page: Page, wrong: str) -> str | None:
@@ -278,7 +278,7 @@ def _trouble(page: Page, wrong: str) -> str | None:
 _HTML = (b"<!doctype html", b"<html")
 
 
-def _asked_to_wait(page: Page, otherwise: float) -> float:
+def _retry_after(page: Page, otherwise: float) -> float:
     """Seconds until the server wants to be asked again (RFC 9110, section 10.2.3)."""
     said = page.headers.get("retry-after", "").strip()
     if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", said):
@@ -331,8 +331,8 @@ def _remarks(answer: Mapping[str, Any]) -> list[str]:
     """What PubMed could make nothing of, in words with which a query can be corrected."""
     remarks = []
     for where, kind, words in _REMARKS:
-        listed = answer.get(where)
-        said = listed.get(kind) if isinstance(listed, dict) else None
+        format_summary = answer.get(where)
+        said = format_summary.get(kind) if isinstance(format_summary, dict) else None
         texts = [_line(text)[:80] for text in (said if isinstance(said, list) else [said])[:5]]
         shown = ", ".join(text for text in texts if text and text != _SAID_OTHERWISE)
         if shown:

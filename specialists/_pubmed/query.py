@@ -167,7 +167,7 @@ def _month(name: str) -> int:
     return next((number for number, month in enumerate(_MONTHS, 1) if month.startswith(name)), 0)
 
 
-READ_MOST = 10
+MAX_READ = 10
 QUERY_LENGTH = 4000
 MESSAGE_LENGTH = 500
 
@@ -213,9 +213,9 @@ def content_words(message: str) -> tuple[str, str | None]:
     return left, years[0] if years else None
 
 
-def named(query: str) -> str:
+def pmids_named_in(query: str) -> str:
     """The PMIDs that a question in plain words names, empty when there are none."""
-    return "" if _SYNTAX.search(query) else ",".join(_NAMED_FIELD.findall(query)[:READ_MOST])
+    return "" if _SYNTAX.search(query) else ",".join(_NAMED_FIELD.findall(query)[:MAX_READ])
 
 
 def pmids_of(text: str) -> list[str]:
@@ -228,6 +228,6 @@ def pmids_of(text: str) -> list[str]:
                 "query='10.1000/x[doi]', a PMCID by query='PMC123[pmcid]'"
             )
         found.append(match[1])
-    if not 0 < len(found) <= READ_MOST:
-        raise Refused(f"give from 1 to {READ_MOST} PMIDs, separated by commas")
+    if not 0 < len(found) <= MAX_READ:
+        raise Refused(f"give from 1 to {MAX_READ} PMIDs, separated by commas")
     return list(dict.fromkeys(found))

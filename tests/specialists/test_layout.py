@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from specialists._pictures.layout import Piece, joined, laid_out
-from specialists._pictures.tesseract import language_of, tesseract_code, two_letters
+from specialists._pictures.layout import Piece, join_pieces, lay_out
+from specialists._pictures.tesseract import guess_language, iso_code, tesseract_code
 
 WIDTH, HEIGHT, STEP = 12, 24, 40
 
@@ -29,34 +29,34 @@ RIGHT = "The right column comes after it\nas in a newspaper, even though\nits li
 
 
 def test_nothing_is_laid_out_as_nothing() -> None:
-    assert laid_out([]) == ""
-    assert laid_out([Piece("", 0, 10, 0, 10)]) == ""
+    assert lay_out([]) == ""
+    assert lay_out([Piece("", 0, 10, 0, 10)]) == ""
 
 
 def test_reads_from_the_top_and_from_the_left() -> None:
     pieces = [*grid([["second line"]], [0], STEP), *grid([["first", "line"]], [0, 70])]
-    assert laid_out(pieces) == "first line\nsecond line"
+    assert lay_out(pieces) == "first line\nsecond line"
 
 
 def test_a_gap_parts_paragraphs() -> None:
-    assert laid_out([*column("one\ntwo", 0), *column("three", 0, 3 * STEP)]) == "one\ntwo\n\nthree"
+    assert lay_out([*column("one\ntwo", 0), *column("three", 0, 3 * STEP)]) == "one\ntwo\n\nthree"
 
 
 def test_one_row_of_far_pieces_is_no_table() -> None:
-    assert laid_out(grid([["Name", "Date"]], [0, 400])) == "Name   Date"
+    assert lay_out(grid([["Name", "Date"]], [0, 400])) == "Name   Date"
 
 
 @pytest.mark.parametrize("offset", [0, 8, 20, 32])
 def test_columns_of_prose_are_read_one_after_the_other(offset: int) -> None:
     title = Piece("A title that stands over both of the columns of the page", 0, 700, 0, HEIGHT)
     pieces = [title, *column(LEFT, 0, 2 * STEP), *column(RIGHT, 450, 2 * STEP + offset)]
-    assert laid_out(pieces) == f"{title.text}\n\n{LEFT}\n\n{RIGHT}"
+    assert lay_out(pieces) == f"{title.text}\n\n{LEFT}\n\n{RIGHT}"
 
 
 def test_rows_of_cells_are_a_table() -> None:
     rows = [["Item", "Price"], ["Apples", "4.50"], ["Pears", "9.99"]]
     pieces = [*column("Your order", 0), *grid(rows, [0, 300], 2 * STEP), *column("Thank you", 0, 6 * STEP)]
-    assert laid_out(pieces) == (
+    assert lay_out(pieces) == (
         "Your order\n\n| Item | Price |\n| --- | --- |\n| Apples | 4.50 |\n| Pears | 9.99 |\n\nThank you"
     )
 
@@ -64,12 +64,12 @@ def test_rows_of_cells_are_a_table() -> None:
 def test_lines_right_above_and_below_a_table_are_not_in_it() -> None:
     rows = [["Item", "Price"], ["Apples", "4.50"]]
     pieces = [*column("Fruit", 0), *grid(rows, [0, 300], STEP), *column("End", 0, 3 * STEP)]
-    assert laid_out(pieces) == "Fruit\n\n| Item | Price |\n| --- | --- |\n| Apples | 4.50 |\n\nEnd"
+    assert lay_out(pieces) == "Fruit\n\n| Item | Price |\n| --- | --- |\n| Apples | 4.50 |\n\nEnd"
 
 
 def test_a_cell_that_is_empty_stays_empty() -> None:
     rows = [["Item", "Number", "Price"], ["Apples", "", "4.50"], ["Total", "", ""], ["Pears", "2", "9.99"]]
-    assert laid_out(grid(rows, [0, 200, 400])) == (
+    assert lay_out(grid(rows, [0, 200, 400])) == (
         "| Item | Number | Price |\n| --- | --- | --- |\n| Apples |  | 4.50 |\n| Total |  |  |\n| Pears | 2 | 9.99 |"
     )
 
@@ -80,7 +80,7 @@ def test_a_cell_of_two_lines_is_one_cell() -> None:
         *grid([["", "sweet"]], [0, 300], STEP + HEIGHT + 2),
         *grid([["Pears", "green"]], [0, 300], 3 * STEP),
     ]
-    assert laid_out(pieces) == "| Item | Remark |\n| --- | --- |\n| Apples | red and sweet |\n| Pears | green |"
+    assert lay_out(pieces) == "| Item | Remark |\n| --- | --- |\n| Apples | red and sweet |\n| Pears | green |"
 
 
 def test_a_heading_and_the_numbers_right_of_it_are_one_column() -> None:
@@ -88,7 +88,7 @@ def test_a_heading_and_the_numbers_right_of_it_are_one_column() -> None:
         *grid([["Item", "Qty", "Price"]], [0, 200, 400]),
         *grid([["Apples", "12", "4.50"]] * 2, [0, 260, 480], STEP),
     ]
-    assert laid_out(pieces) == (
+    assert lay_out(pieces) == (
         "| Item | Qty | Price |\n| --- | --- | --- |\n| Apples | 12 | 4.50 |\n| Apples | 12 | 4.50 |"
     )
 
@@ -96,18 +96,18 @@ def test_a_heading_and_the_numbers_right_of_it_are_one_column() -> None:
 def test_numbers_that_reach_up_to_the_next_heading_stay_in_their_column() -> None:
     rows = [["Bergen", "917.0", "799.7"], ["Oslo", "235.8", "103.1"]]
     pieces = [*grid([["Station", "Jan", "Feb"]], [0, 200, 330]), *grid(rows, [0, 264, 394], STEP)]
-    assert laid_out(pieces) == (
+    assert lay_out(pieces) == (
         "| Station | Jan | Feb |\n| --- | --- | --- |\n| Bergen | 917.0 | 799.7 |\n| Oslo | 235.8 | 103.1 |"
     )
 
 
 def test_words_of_a_cell_that_stand_a_little_apart_are_one_cell() -> None:
     rows = [["Unit", "price", "Total"], ["four", "euros", "4.00"]]
-    assert laid_out(grid(rows, [0, 54, 300])) == "| Unit price | Total |\n| --- | --- |\n| four euros | 4.00 |"
+    assert lay_out(grid(rows, [0, 54, 300])) == "| Unit price | Total |\n| --- | --- |\n| four euros | 4.00 |"
 
 
 def test_what_would_end_a_cell_does_not() -> None:
-    assert laid_out(grid([["a|b", "c\\d"], ["e", "f"]], [0, 300])) == "| a\\|b | c\\\\d |\n| --- | --- |\n| e | f |"
+    assert lay_out(grid([["a|b", "c\\d"], ["e", "f"]], [0, 300])) == "| a\\|b | c\\\\d |\n| --- | --- |\n| e | f |"
 
 
 PROGRAM = """\
@@ -121,7 +121,7 @@ def largest(values):
 def test_a_program_keeps_its_indents() -> None:
     lines = [(line.lstrip(), WIDTH * (len(line) - len(line.lstrip()))) for line in PROGRAM.splitlines()]
     pieces = [piece for n, (line, left) in enumerate(lines) for piece in column(line, 50 + left, n * STEP)]
-    assert laid_out(pieces) == PROGRAM
+    assert lay_out(pieces) == PROGRAM
 
 
 def test_a_letter_is_not_indented() -> None:
@@ -130,18 +130,18 @@ def test_a_letter_is_not_indented() -> None:
         Piece(line, 90.0 * n, 90 * n + (11 + n) * len(line), n * STEP, n * STEP + HEIGHT)
         for n, line in enumerate(lines)
     ]
-    assert laid_out(pieces) == "\n".join(lines)
+    assert lay_out(pieces) == "\n".join(lines)
 
 
 def test_words_of_a_line_are_joined_up_to_a_gutter() -> None:
     words = [Piece("Unit", 0, 40, 0, 20), Piece("price", 50, 100, 2, 20), Piece("4.50", 200, 240, 0, 20)]
-    assert [piece.text for piece in joined(words)] == ["Unit price", "4.50"]
-    assert joined([]) == []
+    assert [piece.text for piece in join_pieces(words)] == ["Unit price", "4.50"]
+    assert join_pieces([]) == []
 
 
 def test_a_large_page_takes_no_long_time() -> None:
     pieces = grid([[str(row)] * 20 for row in range(100)], range(0, 2000, 100))
-    assert laid_out(pieces).count("\n") == 100
+    assert lay_out(pieces).count("\n") == 100
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_large_page_takes_no_long_time() -> None:
     ],
 )  # fmt: skip
 def test_knows_a_language_by_its_common_words(text: str, language: str | None) -> None:
-    assert language_of(text) == language
+    assert guess_language(text) == language
 
 
 @pytest.mark.parametrize(
@@ -170,4 +170,4 @@ def test_knows_a_language_by_its_common_words(text: str, language: str | None) -
     [("de", "de", "deu"), ("DE-at", "de", "deu"), ("deu", "de", "deu"), ("xx", "xx", "xx")],
 )
 def test_a_language_has_two_codes(named: str, letters: str, code: str) -> None:
-    assert (two_letters(named), tesseract_code(named)) == (letters, code)
+    assert (iso_code(named), tesseract_code(named)) == (letters, code)

@@ -21,7 +21,7 @@ from brain import Progress, Registry
 from brain.plugins.executor import Answer, Failure
 from specialists._pictures import images, pdf, rapidocr, reader, turning
 from specialists._pictures.layout import Piece
-from specialists._pictures.ocr import enhanced
+from specialists._pictures.ocr import enhance_image
 from specialists.ocr import ocr
 
 UNREADABLE = "cannot be read: it is damaged, or none of PNG, JPEG, WEBP, TIFF, GIF, BMP, AVIF and PDF"
@@ -548,8 +548,8 @@ def test_enhancing_reads_through_specks() -> None:
 
 
 def test_enhancing_leaves_large_pages_at_their_size() -> None:
-    assert enhanced(Image.new("RGB", (1200, 30))).size == (1200, 30)
-    assert enhanced(Image.new("RGB", (800, 30))).size == (1600, 60)
+    assert enhance_image(Image.new("RGB", (1200, 30))).size == (1200, 30)
+    assert enhance_image(Image.new("RGB", (800, 30))).size == (1600, 60)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3000, 2), (5, 3000), (3000, 12), (40, 40)])
@@ -657,7 +657,7 @@ def test_what_comes_before_the_page_that_takes_all_memory_is_read() -> None:
 
 
 def test_the_text_of_a_pdf_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pdf, "TEXT_MOST", 5)
+    monkeypatch.setattr(pdf, "MAX_TEXT", 5)
     told: list[Any] = []
     pdf.answer(["text", 1, 2, 3], text_pdf("one page", "another"), told.append)
     assert told == [

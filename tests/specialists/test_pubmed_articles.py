@@ -10,7 +10,7 @@ import pytest
 from eutils import DOCTYPE, article_set, record
 
 from brain import Refused
-from specialists._pubmed.articles import Article, Notice, articles, cut, listed, whole
+from specialists._pubmed.articles import Article, Notice, articles, format_article, format_summary, shorten
 
 BOOK = """<PubmedBookArticle><BookDocument><PMID Version="1">28613779</PMID><ArticleIdList>
 <ArticleId IdType="bookaccession">NBK430685</ArticleId></ArticleIdList><Book><Publisher>
@@ -131,12 +131,12 @@ def test_authors_are_people_and_groups() -> None:
 
 def test_a_list_shows_three_authors_and_says_how_many_there_are() -> None:
     name = "<Author><LastName>N{}</LastName><Initials>A</Initials></Author>"
-    assert "\nN0 A, N1 A, N2 A\n" in listed(one(record(authors="".join(map(name.format, range(3))))), 1)
-    assert "\nN0 A, N1 A, N2 A, et al.\n" in listed(one(record(authors="".join(map(name.format, range(4))))), 1)
+    assert "\nN0 A, N1 A, N2 A\n" in format_summary(one(record(authors="".join(map(name.format, range(3))))), 1)
+    assert "\nN0 A, N1 A, N2 A, et al.\n" in format_summary(one(record(authors="".join(map(name.format, range(4))))), 1)
     many = one(record(authors="".join(map(name.format, range(3000)))))
     assert len(many.authors) == 3000
-    assert "\nN0 A, N1 A, N2 A, et al. (3000 authors)\n" in listed(many, 1)
-    assert "N49 A, et al. (3000 authors)" in whole(many)
+    assert "\nN0 A, N1 A, N2 A, et al. (3000 authors)\n" in format_summary(many, 1)
+    assert "N49 A, et al. (3000 authors)" in format_article(many)
 
 
 def test_numbers_are_those_of_the_article_and_not_of_what_it_cites() -> None:
@@ -186,13 +186,13 @@ def test_a_retracted_article_says_so_first() -> None:
         Notice("retraction notice", "J Ex. 2025;2:3", "777"),
         Notice("erratum", "J Ex. 2024;1:2", ""),
     )
-    assert listed(article, 1).startswith("[1] ⚠ RETRACTED, not to be relied on: Metformin and dementia.")
-    assert "⚠ retraction notice: J Ex. 2025;2:3, PMID 777" in whole(article)
+    assert format_summary(article, 1).startswith("[1] ⚠ RETRACTED, not to be relied on: Metformin and dementia.")
+    assert "⚠ retraction notice: J Ex. 2025;2:3, PMID 777" in format_article(article)
 
 
 def test_a_retraction_is_said_once() -> None:
     article = one(record(title="RETRACTED ARTICLE: A claim.", types=("Retracted Publication",)))
-    assert listed(article, 1).startswith("[1] ⚠ RETRACTED, not to be relied on: A claim.\n")
+    assert format_summary(article, 1).startswith("[1] ⚠ RETRACTED, not to be relied on: A claim.\n")
     assert one(record(title="Retracted: A.", types=("Retraction of Publication",))).plain_title == "Retracted: A."
 
 
@@ -215,7 +215,7 @@ def test_only_what_was_retracted_is_called_so(changes: dict[str, str], retracted
 
 def test_corrections_name_the_other_publication() -> None:
     article = one(record(behind=RETRACTION.replace("RetractionIn", "CorrectedandRepublishedIn")))
-    assert "⚠ corrected and republished as: J Ex. 2025;2:3, PMID 777" in listed(article, 1)
+    assert "⚠ corrected and republished as: J Ex. 2025;2:3, PMID 777" in format_summary(article, 1)
 
 
 def test_an_article_in_another_language_has_both_titles() -> None:
@@ -224,15 +224,15 @@ def test_an_article_in_another_language_has_both_titles() -> None:
             title="[Metformin in old age].", inside="<VernacularTitle>Metformin im Alter.</VernacularTitle>"
         ).replace("<Language>eng</Language>", "<Language>ger</Language>")
     )
-    assert "[1] [Metformin in old age].\nIn German: Metformin im Alter.\n" in listed(article, 1)
+    assert "[1] [Metformin in old age].\nIn German: Metformin im Alter.\n" in format_summary(article, 1)
     only = one(record(title="", inside="<VernacularTitle>Metformin im Alter.</VernacularTitle>"))
     assert (only.title, only.original_title) == ("Metformin im Alter.", "")
 
 
 def test_without_an_abstract_it_says_so() -> None:
     without = one(record(abstract="").replace("<Abstract></Abstract>", ""))
-    assert listed(without, 1).endswith("\nNo abstract.")
-    assert "No abstract." in whole(without)
+    assert format_summary(without, 1).endswith("\nNo abstract.")
+    assert "No abstract." in format_article(without)
 
 
 def test_a_list_ends_abstracts_behind_sentences_and_keeps_the_conclusion() -> None:
@@ -242,22 +242,22 @@ def test_a_list_ends_abstracts_behind_sentences_and_keeps_the_conclusion() -> No
         for label in ("BACKGROUND", "METHODS", "RESULTS", "CONCLUSIONS")
     }
     article = one(record(abstract="".join(f'<AbstractText Label="{k}">{v}</AbstractText>' for k, v in texts.items())))
-    shown = listed(article, 1).partition("PMID 1\n")[2]
+    shown = format_summary(article, 1).partition("PMID 1\n")[2]
     assert 400 < len(shown) < 700
     assert [line.partition(":")[0] for line in shown.splitlines()] == ["BACKGROUND", "METHODS, RESULTS", "CONCLUSIONS"]
     first, between, last = shown.splitlines()
     assert first.endswith("in memory. […]")
     assert between == "METHODS, RESULTS: […]"
     assert last.endswith("in memory. […]")
-    assert "RESULTS: Of 0 patients" in whole(article)
-    assert "[…]" not in whole(article)
+    assert "RESULTS: Of 0 patients" in format_article(article)
+    assert "[…]" not in format_article(article)
 
 
 def test_text_without_sentences_is_cut_behind_a_word() -> None:
-    assert cut("one two three", 9) == "one two […]"
-    assert cut("x" * 20, 9) == "xxxxxxxxx […]"
-    assert cut("It was so. It was", 12) == "It was so. […]"
-    assert cut("short", 9) == "short"
+    assert shorten("one two three", 9) == "one two […]"
+    assert shorten("x" * 20, 9) == "xxxxxxxxx […]"
+    assert shorten("It was so. It was", 12) == "It was so. […]"
+    assert shorten("short", 9) == "short"
 
 
 def test_reading_whole_gives_other_abstracts_keywords_and_subjects() -> None:
@@ -266,7 +266,7 @@ def test_reading_whole_gives_other_abstracts_keywords_and_subjects() -> None:
         "</OtherAbstract>"
         "<KeywordList><Keyword>metformin</Keyword></KeywordList>"
     )
-    text = whole(one(record(behind=behind)))
+    text = format_article(one(record(behind=behind)))
     assert text.endswith(
         "Metformin helped. It was safe.\nOther abstract, plain-language-summary: It helps.\nKeywords: metformin"
     )
@@ -389,7 +389,9 @@ def test_whatever_is_done_to_the_bytes_articles_or_a_refusal_come() -> None:
             outcomes["refused"] += 1
             continue
         outcomes["whole" if is_whole else "broken"] += 1
-        assert all(article.pmid.isdecimal() and listed(article, 1) and whole(article) for article in found)
+        assert all(
+            article.pmid.isdecimal() and format_summary(article, 1) and format_article(article) for article in found
+        )
     assert min(outcomes.values()) > 10, outcomes
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from specialists._pubmed.eutils import RateLimit, shared
+from specialists._pubmed.eutils import RateLimit, shared_limit
 
 
 def most_within(times: list[float], seconds: float) -> int:
@@ -15,7 +15,7 @@ def most_within(times: list[float], seconds: float) -> int:
 
 
 async def take(limit: RateLimit, begun: list[float], seconds: float = 0.0, until: float = 10.0) -> None:
-    async with limit.place(time.monotonic() + until):
+    async with limit.acquire(time.monotonic() + until):
         begun.append(time.monotonic())
         await asyncio.sleep(seconds)
 
@@ -64,7 +64,7 @@ def test_first_come_first_served() -> None:
         limit = RateLimit(1, 0.01)
 
         async def one(number: int) -> None:
-            async with limit.place(time.monotonic() + 5):
+            async with limit.acquire(time.monotonic() + 5):
                 order.append(number)
 
         tasks = []
@@ -89,7 +89,7 @@ def test_a_cancelled_one_gives_its_turn_to_the_next() -> None:
         started = time.monotonic()
         await asyncio.gather(*waiting, return_exceptions=True)
         assert len(begun) == 2
-        assert not limit.busy or begun[-1] > 0
+        assert not limit.is_busy or begun[-1] > 0
         return time.monotonic() - started
 
     assert asyncio.run(queue()) < 0.2
@@ -99,7 +99,7 @@ def test_who_has_no_time_left_is_not_kept() -> None:
     async def late() -> None:
         limit = RateLimit(1, 5)
         await take(limit, [])
-        assert limit.busy
+        assert limit.is_busy
         with pytest.raises(TimeoutError):
             await take(limit, [], until=0.05)
 
@@ -110,8 +110,8 @@ def test_nobody_begins_while_the_server_wants_quiet() -> None:
     async def held() -> float:
         limit, begun = RateLimit(3, 0.01), list[float]()
         started = time.monotonic()
-        limit.hold(0.1)
-        assert limit.busy
+        limit.pause(0.1)
+        assert limit.is_busy
         await take(limit, begun)
         return begun[0] - started
 
@@ -119,5 +119,5 @@ def test_nobody_begins_while_the_server_wants_quiet() -> None:
 
 
 def test_there_is_one_limit_a_server() -> None:
-    assert shared("https://a.example/", 3) is shared("https://a.example/", 3)
-    assert shared("https://a.example/", 3) is not shared("https://b.example/", 3)
+    assert shared_limit("https://a.example/", 3) is shared_limit("https://a.example/", 3)
+    assert shared_limit("https://a.example/", 3) is not shared_limit("https://b.example/", 3)

@@ -405,7 +405,7 @@ def test_a_process_that_waits_for_work_leaves_whichever_thread_the_signal_comes_
 def test_an_error_of_ours_is_told_and_the_process_goes_on() -> None:
     async def main() -> None:
         with reader.looker.job({"do": "nothing"}) as job, pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
-            await reader.answered(job, "a.png", 5)
+            await reader.receive(job, "a.png", 5)
         assert (await reader.pages(PAGE, name="a.png")).count == 1
 
     within(main)

@@ -14,7 +14,7 @@ from specialist_calls import INVOICE, Eyes, answer, context, file, outcome, refu
 from brain import Progress, Refused
 from brain.plugins.executor import Failure
 from specialists._kit.isolated import IsolatedProcess, Limits
-from specialists.vision import health, parted, vision
+from specialists.vision import health, parse_focus, vision
 
 NO_MODEL = "These are measured facts; no vision model is connected, so nothing here says what the image depicts."
 
@@ -381,7 +381,7 @@ def test_more_codes_than_are_named_are_counted() -> None:
     ],
 )
 def test_the_focus_may_name_a_part(focus: str, what: str, region: tuple[float, ...] | None) -> None:
-    assert parted(focus) == (what, region)
+    assert parse_focus(focus) == (what, region)
 
 
 def test_a_part_is_shown_at_its_full_size() -> None:
