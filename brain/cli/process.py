@@ -41,7 +41,7 @@ def _on_thread_failed(args: threading.ExceptHookArgs) -> None:
     log.error("thread %s failed", args.thread.name if args.thread is not None else "?", exc_info=args.exc_value)
 
 
-def completed(
+def run_command(
     command: Coroutine[Any, Any, int],
     stopped: int = INTERRUPTED,
     loop_factory: Callable[[], Any] | None = None,

@@ -26,7 +26,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from brain.cli.process import DONE, FAILED, completed, log_as_server, log_to_stderr
+from brain.cli.process import DONE, FAILED, log_as_server, log_to_stderr, run_command
 from brain.errors import BrainError, SettingsError
 from brain.models import Models, connect_models
 from brain.prompts.system_prompt import check_context_size
@@ -214,7 +214,7 @@ def _alone(settings: Settings, stop: _Stop) -> int:
             await Server(config).serve()
         return DONE
 
-    code = completed(opened_and_served(), DONE, config.get_loop_factory(), signals=(), leaving=stop.log)
+    code = run_command(opened_and_served(), DONE, config.get_loop_factory(), signals=(), leaving=stop.log)
     if code == DONE:
         stop.log()
     return code

@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from brain.cli.terminal.messages import ENDINGS, FAILURES, OUTCOMES, TELLING, took, why
+from brain.cli.terminal.messages import CODES_WITH_DETAIL, ENDINGS, FAILURES, OUTCOMES, explain_failure, format_duration
 from brain.events import Approval, CallCode, ErrorCode, SpecialistError, SpecialistResult, StopReason
 from brain.prompts.templates import NO_APPROVER, REASONS
 
@@ -24,23 +24,26 @@ def test_every_failure_and_every_ending_has_words() -> None:
 
 @pytest.mark.parametrize("code", sorted(set(FAILURES) - {"refused"}))
 def test_no_words_are_for_the_model(code: CallCode) -> None:
-    words, detail = why(failed(code, REASONS.get(code, "the reason; go on without it")))
+    words, detail = explain_failure(failed(code, REASONS.get(code, "the reason; go on without it")))
     assert not ADVICE.search(words)
-    assert bool(detail) == (code in TELLING)
+    assert bool(detail) == (code in CODES_WITH_DETAIL)
 
 
 @pytest.mark.parametrize(("ms", "words"), [(5_003, "5 s"), (12_345, "12.3 s"), (503, "0.5 s"), (120_000, "120 s")])
 def test_how_long_is_said(ms: int, words: str) -> None:
-    assert why(failed("timeout", ms=ms)) == (f"it took longer than {words}", "")
+    assert explain_failure(failed("timeout", ms=ms)) == (f"it took longer than {words}", "")
 
 
 def test_a_refusal_is_said_by_who_refuses() -> None:
-    assert why(failed("refused", "There is no {event} of that name.")) == ("There is no {event} of that name.", "")
+    assert explain_failure(failed("refused", "There is no {event} of that name.")) == (
+        "There is no {event} of that name.",
+        "",
+    )
 
 
 def test_where_nobody_sits_nobody_said_no() -> None:
-    assert why(failed("declined"))[0] == "you did not approve it"
-    assert why(failed("declined", NO_APPROVER))[0] == "nobody can be asked to approve it here"
+    assert explain_failure(failed("declined"))[0] == "you did not approve it"
+    assert explain_failure(failed("declined", NO_APPROVER))[0] == "nobody can be asked to approve it here"
 
 
 @pytest.mark.parametrize(
@@ -53,4 +56,4 @@ def test_where_nobody_sits_nobody_said_no() -> None:
     ],
 )
 def test_how_a_call_was_answered_is_said(cached: bool, approval: Approval | None, words: str) -> None:
-    assert took(SpecialistResult("c1", "one", {}, "text", (), cached, 12, approval)) == words
+    assert format_duration(SpecialistResult("c1", "one", {}, "text", (), cached, 12, approval)) == words

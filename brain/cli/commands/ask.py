@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from brain.cli.commands import input
-from brain.cli.commands.input import attached, conversation_id, question
+from brain.cli.commands.input import build_request, conversation_id, read_attachment
 from brain.cli.commands.output import has_person, open_screen, show_run, silence_keyboard
-from brain.cli.process import DONE, FAILED, completed
+from brain.cli.process import DONE, FAILED, run_command
 from brain.cli.terminal.approval import Screen
 from brain.cli.terminal.messages import ENDINGS
 from brain.errors import BadRequest
@@ -37,7 +37,7 @@ def ask(given: argparse.Namespace, settings: Settings) -> int:
     if given.message is None:
         given.parser.error('say what to ask: brain ask "…", or brain ask - to read it from standard input')
     request = _request(given, settings)  # before the loop runs, so that Ctrl-C ends the wait for standard input
-    return completed(_ask(request, given, settings))
+    return run_command(_ask(request, given, settings))
 
 
 async def _ask(request: TurnRequest, given: argparse.Namespace, settings: Settings) -> int:
@@ -55,9 +55,9 @@ async def _ask(request: TurnRequest, given: argparse.Namespace, settings: Settin
 
 def _request(given: argparse.Namespace, settings: Settings) -> TurnRequest:
     conversation = conversation_id(given.conversation)
-    message = input.message() if given.message == STDIN else given.message
+    message = input.read_message() if given.message == STDIN else given.message
     return replace(
-        question(settings, message, _files(given.file, is_taken=given.message == STDIN)),
+        build_request(settings, message, _files(given.file, is_taken=given.message == STDIN)),
         conversation_id=conversation,
         source=given.source,
         memory=not given.no_memory,
@@ -71,8 +71,11 @@ def _files(paths: Sequence[Path], *, is_taken: bool) -> list[Attachment]:
         raise BadRequest("Standard input can be read once: as the message, or as one file.", "file")
     if len(paths) > MAX_ATTACHMENTS:
         raise too_many_attachments()
-    files = [input.attachment() if str(path) == STDIN else attached(path, f"--file {path}") for path in paths]
-    return files if is_taken or STDIN in names else [*files, *input.unnamed()]
+    files = [
+        input.read_stdin_attachment() if str(path) == STDIN else read_attachment(path, f"--file {path}")
+        for path in paths
+    ]
+    return files if is_taken or STDIN in names else [*files, *input.read_piped_attachments()]
 
 
 async def _show(run: Run, screen: Screen, *, as_json: bool, asks_person: bool, shows_hint: bool) -> int:

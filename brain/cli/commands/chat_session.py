@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from textwrap import fill
 
-from brain.cli.commands.input import question
+from brain.cli.commands.input import build_request
 from brain.cli.commands.output import has_person, open_screen, show_run
 from brain.cli.commands.replay import events_of
 from brain.cli.terminal.approval import Screen
@@ -25,7 +25,7 @@ BUSY = "An answer is being written in this conversation already; send the messag
 
 
 @dataclass(slots=True)
-class Replacing:
+class Replacement:
     """What takes the place of the last question: its id, and those of its files that go along."""
 
     question_id: str
@@ -44,7 +44,7 @@ class Draft:
 
     text: str = ""
     files: list[Attachment] = field(default_factory=list)
-    replacing: Replacing | None = None
+    replacing: Replacement | None = None
 
 
 @dataclass(slots=True)
@@ -71,9 +71,9 @@ class ChatSession:
         thinks: whether a model's reasoning is shown.
         conversation_id: None for one that is to begin.
         title: as far as it is known.
-        failed: whether anything could not be done.
+        has_failed: whether anything could not be done.
         keyboard: of the terminal, if it is one.
-        agrees: asks the person there a question, if there is one: whether the answer was a yes.
+        confirm: asks the person there a question, if there is one: whether the answer was a yes.
     """
 
     engine: Engine
@@ -83,13 +83,13 @@ class ChatSession:
     thinks: bool = False
     conversation_id: str | None = None
     title: str = ""
-    failed: bool = False
+    has_failed: bool = False
     keyboard: Keyboard | None = None
-    agrees: Callable[[str], Awaitable[bool]] | None = None
+    confirm: Callable[[str], Awaitable[bool]] | None = None
     _run: Run | None = None
     _has_shown_stand_in: bool = False
 
-    async def say(self, message: str) -> None:
+    async def send(self, message: str) -> None:
         """Sends a message, and shows its turn. What could not be sent is in the prompt again, with its files.
 
         Raises:
@@ -100,10 +100,10 @@ class ChatSession:
             request = replace(self._request(message), asks_person=has_person(screen))
             run = await self.engine.begin(request, "terminal")
         except BadRequest as error:
-            self.draft.text, self.failed = message, True
+            self.draft.text, self.has_failed = message, True
             raise (BadRequest(BUSY) if error.code == "busy" else error) from None
         self._run = run
-        self.space()
+        self.print_blank()
         self.conversation_id, self.draft = run.conversation_id, Draft()
         try:
             ended = await show_run(
@@ -116,17 +116,17 @@ class ChatSession:
         finally:
             self._run = None
         if isinstance(ended, Error):
-            self.failed = True
-            self.tell("Your message is kept: /retry asks it again, /edit changes it.")
-        self.space()
-        await self.know_title()
+            self.has_failed = True
+            self.print("Your message is kept: /retry asks it again, /edit changes it.")
+        self.print_blank()
+        await self.load_title()
 
     def stop(self) -> None:
         """Ends the answer that is being written."""
         if self._run is not None:
             self._run.stop()
 
-    def tell(self, text: str, *, indent: int = 0) -> None:
+    def print(self, text: str, *, indent: int = 0) -> None:
         """Says something that is no answer; in a list, lines that go on are set in so far."""
         if indent and not self.plain:
             width = shutil.get_terminal_size().columns - 1
@@ -135,7 +135,7 @@ class ChatSession:
         screen.say(legible(text), dim=False)
         screen.close()
 
-    def space(self) -> None:
+    def print_blank(self) -> None:
         """Leaves a line blank, where a person sits."""
         if not self.plain:
             print(flush=True)
@@ -149,7 +149,7 @@ class ChatSession:
             screen.say(OUTCOMES.get(exchange.outcome, ""))
         screen.close()
 
-    def repeat(self, message: str) -> None:
+    def show_repeated(self, message: str) -> None:
         """Shows a message that is asked again, as far as it has room in a line."""
         line, room = legible(" ".join(message.split())), shutil.get_terminal_size().columns - len("> ") - 1
         screen = self._screen()
@@ -166,11 +166,11 @@ class ChatSession:
         if found is not None:
             self.begin()
             self.conversation_id, self.title = conversation_id, found.conversation.title
-            self._go_on_with(found.exchanges[-1].model if found.exchanges else "")
+            self._select_model(found.exchanges[-1].model if found.exchanges else "")
         return found
 
     @property
-    def begun(self) -> str:
+    def required_id(self) -> str:
         """The conversation's id.
 
         Raises:
@@ -186,12 +186,12 @@ class ChatSession:
         Raises:
             BadRequest: when nothing was said.
         """
-        found = await self.engine.store.conversation(LOCAL_USER, self.begun, limit=1)
+        found = await self.engine.store.conversation(LOCAL_USER, self.required_id, limit=1)
         if found is None or not found.exchanges:
             raise BadRequest("Nothing was said yet.")
         return found.exchanges[-1]
 
-    async def know_title(self) -> None:
+    async def load_title(self) -> None:
         """Reads the title that the conversation has now."""
         if self.conversation_id is not None:
             found = await self.engine.store.conversation(LOCAL_USER, self.conversation_id, limit=1)
@@ -199,9 +199,9 @@ class ChatSession:
 
     def replace_last(self, exchange: Exchange) -> None:
         """Has the next message take the place of this one, with its files."""
-        self.draft.replacing = Replacing(exchange.question_id, tuple(exchange.files))
+        self.draft.replacing = Replacement(exchange.question_id, tuple(exchange.files))
 
-    def _go_on_with(self, model: str) -> None:
+    def _select_model(self, model: str) -> None:
         """Has the model answer that answered before, if it is still on offer."""
         if model in self.engine.names():
             self.choices.model = model
@@ -213,7 +213,7 @@ class ChatSession:
         replacing = self.draft.replacing
         along = replacing.files if replacing is not None else ()
         return replace(
-            question(self.engine.settings, message, self.draft.files),
+            build_request(self.engine.settings, message, self.draft.files),
             conversation_id=self.conversation_id,
             model=self.choices.model,
             specialists=self.choices.specialists,

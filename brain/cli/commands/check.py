@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 
 from brain import concurrency
-from brain.cli.commands.store_access import kept
-from brain.cli.process import DONE, FAILED, completed
+from brain.cli.commands.store_access import open_existing_store
+from brain.cli.process import DONE, FAILED, run_command
 from brain.errors import Refused, StoreError
 from brain.models import AnyModel, ModelEntry, check_model, connect_models
 from brain.models.embedder import Embedder
@@ -29,7 +29,7 @@ VECTORS_SECONDS = 30.0
 
 def check(given: argparse.Namespace, settings: Settings) -> int:
     """Says whether the model, the store and each specialist are well, and how far they serve."""
-    return completed(_check(settings))
+    return run_command(_check(settings))
 
 
 async def _check(settings: Settings) -> int:
@@ -67,7 +67,7 @@ async def _check_store(settings: Settings) -> bool:
     if path is None:
         return _line("store", None, "in memory: what is said ends with its process (STORE)")
     try:
-        async with kept(settings, makes=True):
+        async with open_existing_store(settings, makes=True):
             trouble = await asyncio.to_thread(connection.trouble_of, path)
     except StoreError as error:
         trouble = str(error).removeprefix(f"{path}").lstrip(": ")
@@ -103,7 +103,7 @@ async def _warnings(settings: Settings) -> dict[str, str]:
     if path_of(settings.store) is None:
         return {}
     try:
-        async with kept(settings, makes=True) as store:
+        async with open_existing_store(settings, makes=True) as store:
             found = await store.blocked()
     except StoreError:
         return {}

@@ -4,7 +4,7 @@ import argparse
 import sys
 from functools import partial
 
-from brain.cli.process import DONE, FAILED, completed
+from brain.cli.process import DONE, FAILED, run_command
 from brain.errors import BrainError
 from brain.models import connect_models
 from brain.plugins.registry import Registry
@@ -13,7 +13,7 @@ from brain.settings import Settings
 
 def index(given: argparse.Namespace, settings: Settings) -> int:
     """Reads documents into the specialist `knowledge`, with progress on standard error."""
-    return completed(_index(given, settings))
+    return run_command(_index(given, settings))
 
 
 async def _index(given: argparse.Namespace, settings: Settings) -> int:

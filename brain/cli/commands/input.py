@@ -27,12 +27,12 @@ SILENT_SECONDS = 1.0
 _NAME = "standard-input"
 
 
-def message() -> str:
+def read_message() -> str:
     """The message that standard input holds, to its end."""
     return _read().decode(errors="replace").strip("\n")
 
 
-def attachment() -> Attachment:
+def read_stdin_attachment() -> Attachment:
     """Standard input as a file, to its end.
 
     Raises:
@@ -46,9 +46,9 @@ def _attachment(data: bytes) -> Attachment:
     return make_attachment(f"{_NAME}{ending}", claimed, data, "Standard input")
 
 
-def unnamed() -> list[Attachment]:
+def read_piped_attachments() -> list[Attachment]:
     """What was piped or redirected to us without being named; nothing where nothing comes. It is said either way."""
-    if not _could_bring():
+    if not _may_have_input():
         return []
     if not select.select([sys.stdin], [], [], SILENT_SECONDS)[0]:
         _say("Standard input is silent and was not waited for; --file - attaches it, < /dev/null says there is none.")
@@ -60,7 +60,7 @@ def unnamed() -> list[Attachment]:
     return [found]
 
 
-def _could_bring() -> bool:
+def _may_have_input() -> bool:
     """Whether standard input is a file, a pipe or a connection."""
     if sys.stdin is None or sys.stdin.closed:
         return False
@@ -87,7 +87,7 @@ def _say(text: str) -> None:
 PATH_MOST = 4096
 
 
-def attached(path: Path, said_as: str) -> Attachment:
+def read_attachment(path: Path, label: str) -> Attachment:
     """A file, read.
 
     Raises:
@@ -96,13 +96,13 @@ def attached(path: Path, said_as: str) -> Attachment:
     try:
         data = _read_file(path.expanduser())
     except (OSError, RuntimeError, ValueError) as error:
-        raise BadRequest(f"{said_as}: {problem(error)}.", "file") from None
+        raise BadRequest(f"{label}: {describe_error(error)}.", "file") from None
     if data is None:
-        raise BadRequest(f"{said_as}: Not a regular file. Pipe it: … | brain ask", "file")
+        raise BadRequest(f"{label}: Not a regular file. Pipe it: … | brain ask", "file")
     if not data:
-        raise BadRequest(f"{said_as} is empty. What is made as it is read can be piped: … | brain ask", "file")
+        raise BadRequest(f"{label} is empty. What is made as it is read can be piped: … | brain ask", "file")
     claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return make_attachment(path.name, claimed, data, said_as)
+    return make_attachment(path.name, claimed, data, label)
 
 
 def _read_file(path: Path) -> bytes | None:
@@ -119,14 +119,14 @@ def _read_file(path: Path) -> bytes | None:
         return file.read(ATTACHMENT_BYTES + 1)
 
 
-def problem(error: OSError | RuntimeError | ValueError) -> str:
+def describe_error(error: OSError | RuntimeError | ValueError) -> str:
     """Why a path cannot be used, as those errors of `pathlib` say it."""
     if isinstance(error, OSError):
         return error.strerror or "It cannot be used"
     return "There is no such home folder" if isinstance(error, RuntimeError) else "No file can have this name"
 
 
-def dropped(line: str) -> Path | None:
+def parse_dropped_path(line: str) -> Path | None:
     """The file whose whole path a line is, as a terminal types it when a file is dropped on it."""
     if len(line) > PATH_MOST or line.startswith("//") or not line.startswith(("/", "~", "'", '"', "file://")):
         return None
@@ -138,7 +138,7 @@ def dropped(line: str) -> Path | None:
         return None
 
 
-def question(settings: Settings, message: str, files: Sequence[Attachment] = ()) -> TurnRequest:
+def build_request(settings: Settings, message: str, files: Sequence[Attachment] = ()) -> TurnRequest:
     """What is asked, as whoever sits at this machine asks it.
 
     Raises:

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 
-from brain.cli.commands.store_access import PAGE, kept, paged
-from brain.cli.process import DONE, FAILED, completed
+from brain.cli.commands.store_access import PAGE, open_existing_store, read_all_pages
+from brain.cli.process import DONE, FAILED, run_command
 from brain.errors import BadRequest, BrainError
 from brain.memory.edits import ByHand
 from brain.memory.items import Items
@@ -26,18 +26,18 @@ _REMEDIES = {
 
 def memory(given: argparse.Namespace, settings: Settings) -> int:
     """Does to the memory of a user what was typed."""
-    return completed(_memory(given, settings))
+    return run_command(_memory(given, settings))
 
 
 async def _memory(given: argparse.Namespace, settings: Settings) -> int:
     action: Action = given.action
-    async with kept(settings, makes=action is add) as store:
+    async with open_existing_store(settings, makes=action is add) as store:
         return await action(given, store, ByHand(Items(store, lambda: datetime.now(UTC))))
 
 
 async def show(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int:
     """Lists facts and memories, the newest first, or those with some words, the best first."""
-    items = await paged(
+    items = await read_all_pages(
         lambda before: store.items(
             given.user, kind=given.kind, category=given.category, words=given.search, before=before, limit=PAGE
         )

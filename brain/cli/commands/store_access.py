@@ -25,7 +25,7 @@ T = TypeVar("T", bound=_HasId)
 
 
 @asynccontextmanager
-async def kept(settings: Settings, *, makes: bool = False) -> AsyncIterator[SQLite]:
+async def open_existing_store(settings: Settings, *, makes: bool = False) -> AsyncIterator[SQLite]:
     """The store as long as the block runs, beside a server that may use it, too.
 
     Args:
@@ -55,7 +55,7 @@ def chat_history() -> Path:
     return platformdirs.user_data_path("brain") / "chat-history"
 
 
-async def paged(page: Callable[[str | None], Awaitable[Sequence[T]]]) -> list[T]:
+async def read_all_pages(page: Callable[[str | None], Awaitable[Sequence[T]]]) -> list[T]:
     """All of a list that comes in pages, each asked for by the id of the last one before it."""
     found: list[T] = []
     while some := await page(found[-1].id if found else None):
@@ -63,12 +63,12 @@ async def paged(page: Callable[[str | None], Awaitable[Sequence[T]]]) -> list[T]
     return found
 
 
-def nothing_of(user: str, users: Sequence[str]) -> str:
+def describe_no_data(user: str, users: Sequence[str]) -> str:
     """That nothing is kept of a user, but of others."""
     return f"Nothing is kept of {user}. Of whom something is: {', '.join(users) or 'nobody'}."
 
 
-def listed(counts: Counts) -> str:
+def format_counts(counts: Counts) -> str:
     """How much it is, in words: `12 conversations, 1 fact`."""
     told = (
         (counts.conversations, "conversation", "conversations"),

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from brain.cli.commands.store_access import chat_history, kept, listed, nothing_of
-from brain.cli.process import DONE, FAILED, completed
+from brain.cli.commands.store_access import chat_history, describe_no_data, format_counts, open_existing_store
+from brain.cli.process import DONE, FAILED, run_command
 from brain.errors import BadRequest, BrainError, StoreError
 from brain.messages import Counts
 from brain.plugins.data_erasure import erase_user_data
@@ -44,14 +44,14 @@ _RECORD = re.compile(r"Record (?P<number>\d+)(?P<rest>.*)", re.DOTALL)
 
 def export(given: argparse.Namespace, settings: Settings) -> int:
     """Writes all that is kept of a user."""
-    return completed(_export(given, settings))
+    return run_command(_export(given, settings))
 
 
 async def _export(given: argparse.Namespace, settings: Settings) -> int:
-    async with kept(settings) as store:
+    async with open_existing_store(settings) as store:
         users = await store.users()
         if given.user not in users:
-            raise BrainError(nothing_of(given.user, users))
+            raise BrainError(describe_no_data(given.user, users))
         with _written(given.output) as file:
             written = await _copied(store, given.user, file)
     _tell(f"Exported {given.user}: {written:,} records.")
@@ -96,7 +96,7 @@ def import_user(given: argparse.Namespace, settings: Settings) -> int:
     with tempfile.TemporaryFile() as piped:
         if STANDARD_INPUT in given.file:
             _pipe(sys.stdin.buffer, piped)
-        return completed(_take_in(_Copy(given.file, given.user, piped), settings))
+        return run_command(_take_in(_Copy(given.file, given.user, piped), settings))
 
 
 def _pipe(source: IO[bytes], into: IO[bytes]) -> None:
@@ -109,7 +109,7 @@ def _pipe(source: IO[bytes], into: IO[bytes]) -> None:
 
 
 async def _take_in(copy: "_Copy", settings: Settings) -> int:
-    async with kept(settings, makes=True) as store, _telling(copy.state):
+    async with open_existing_store(settings, makes=True) as store, _telling(copy.state):
         try:
             new = await store.import_user(copy.user, copy.records(), import_sanitizer)
         except BadRequest as error:
@@ -119,7 +119,7 @@ async def _take_in(copy: "_Copy", settings: Settings) -> int:
         facts=copy.counts["fact"] - new.facts,
         memories=copy.counts["memory"] - new.memories,
     )
-    print(f"Imported for {escape_invisible(copy.user)}: {listed(new)}. There already: {listed(there)}.")
+    print(f"Imported for {escape_invisible(copy.user)}: {format_counts(new)}. There already: {format_counts(there)}.")
     return DONE
 
 
@@ -261,16 +261,16 @@ def forget(given: argparse.Namespace, settings: Settings) -> int:
     if not given.yes and not _agreed(given.user, settings):
         print("Nothing was erased.", file=sys.stderr)
         return FAILED
-    return completed(_forget(given.user, settings))
+    return run_command(_forget(given.user, settings))
 
 
 def _agreed(user: str, settings: Settings) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BrainError(f"Nobody can be asked here whether to erase all that is kept of {user}: say so with --yes.")
     found = asyncio.run(_found(user, settings))
-    what = f"Erase all that is kept of {user}: {listed(found.counts)}, and what specialists keep?"
+    what = f"Erase all that is kept of {user}: {format_counts(found.counts)}, and what specialists keep?"
     if user not in found.users:
-        what = f"{nothing_of(user, found.users)} Erase what specialists may keep of {user}?"
+        what = f"{describe_no_data(user, found.users)} Erase what specialists may keep of {user}?"
     print(f"{escape_invisible(what)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -278,7 +278,7 @@ def _agreed(user: str, settings: Settings) -> bool:
 async def _found(user: str, settings: Settings) -> _Found:
     if not _is_there(settings):
         return _Found(Counts(), ())
-    async with kept(settings) as store:
+    async with open_existing_store(settings) as store:
         return _Found(await store.count(user), await store.users())
 
 
@@ -289,10 +289,10 @@ async def _forget(user: str, settings: Settings) -> int:
     if user == LOCAL_USER:
         chat_history().unlink(missing_ok=True)
     if not _is_there(settings):
-        print(escape_invisible(nothing_of(user, ())), file=sys.stderr)
+        print(escape_invisible(describe_no_data(user, ())), file=sys.stderr)
         await _forgotten(registry, user)
         return FAILED
-    async with kept(settings) as store:
+    async with open_existing_store(settings) as store:
         is_known = await _erased(store, user)
         is_forgotten = await _forgotten(registry, user)
         is_scrubbed = await _scrubbed(store)
@@ -308,9 +308,9 @@ async def _erased(store: SQLite, user: str) -> bool:
         sentence = f"A turn of {user} is running; wait for its end, or stop it. Nothing was erased."
         raise BrainError(sentence) from None
     if user in users:
-        print(f"Erased of {escape_invisible(user)}: {listed(counts)}.", flush=True)
+        print(f"Erased of {escape_invisible(user)}: {format_counts(counts)}.", flush=True)
     else:
-        print(escape_invisible(nothing_of(user, users)), file=sys.stderr)
+        print(escape_invisible(describe_no_data(user, users)), file=sys.stderr)
     return user in users
 
 

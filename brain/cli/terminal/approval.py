@@ -15,7 +15,7 @@ from typing import Protocol, TextIO
 
 from rich.cells import cell_len, chop_cells
 
-from brain.cli.terminal.keyboard import Keyboard, drop
+from brain.cli.terminal.keyboard import Keyboard, discard_input
 from brain.cli.terminal.messages import is_yes
 from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, SpecialistError
@@ -164,7 +164,7 @@ class ApprovalPrompt:
             return
         if self._keyboard is not None:
             self._keyboard.echo(on=True)
-        drop(self._source)
+        discard_input(self._source)
         request = self._open[0]
         self._screen.ask(format_request(request, *shutil.get_terminal_size()), question(request))
         asyncio.get_running_loop().add_reader(self._source, self._read_answer)

@@ -33,7 +33,7 @@ class Keyboard:
         tcsetattr(self._fd, TCSANOW, modes)
 
 
-def drop(source: TextIO) -> None:
+def discard_input(source: TextIO) -> None:
     """Forgets what was typed there and not read yet: it is no answer to a question that comes behind it."""
     if find_spec("termios") is not None:
         from termios import TCIFLUSH, tcflush

@@ -12,7 +12,7 @@ from rich.control import Control
 from rich.segment import ControlType, Segment, SegmentLines
 from rich.text import Text
 
-from brain.cli.terminal.messages import ENDINGS, took, why
+from brain.cli.terminal.messages import ENDINGS, explain_failure, format_duration
 from brain.cli.terminal.sanitize import legible
 from brain.cli.terminal.streamed_markdown import (
     Line,
@@ -292,12 +292,12 @@ class Live:
 
 
 def _result(event: SpecialistResult) -> Text:
-    text = f" {took(event)}{_format_params(event.params)}"
+    text = f" {format_duration(event)}{_format_params(event.params)}"
     return Text.assemble(("✓ ", "green"), (legible(event.name), "bold"), (text, "dim"))
 
 
 def _failure(event: SpecialistError) -> Text:
-    words, detail = why(event)
+    words, detail = explain_failure(event)
     line = Text.assemble(("✗ ", "red"), (legible(event.name), "bold"), (f" {event.ms} ms", "dim"), overflow="fold")
     line.append(f" {event.code}: {legible(words)}")
     return line.append(f"\n  {legible(detail)}", "dim") if detail else line

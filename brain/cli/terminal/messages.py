@@ -27,8 +27,8 @@ FAILURES: Mapping[CallCode, str] = {
     "deadline": "the time for the answer was over",
     "cancelled": "the answer was stopped",
 }
-"""Behind the name of a specialist; filled in are the `seconds` that it took, and the `reason` for a refusal."""
-TELLING = frozenset[CallCode](["malformed", "oversized", "invalid_params", "unavailable"])
+"""Shown after the name of a specialist; `seconds` is the duration of the call, `reason` is that of a refusal."""
+CODES_WITH_DETAIL = frozenset[CallCode](["malformed", "oversized", "invalid_params", "unavailable"])
 """Failures whose reasons say more than these words."""
 
 ENDINGS: Mapping[StopReason, str] = {
@@ -52,17 +52,17 @@ OUTCOMES: Mapping[str, str] = {
 """Of an answer that is kept."""
 
 
-def why(event: SpecialistError) -> tuple[str, str]:
+def explain_failure(event: SpecialistError) -> tuple[str, str]:
     """Why a call failed, in words for people; and what its reason says besides, if anything."""
     if event.reason in (NO_APPROVER, NO_APPROVER_TO_SEND):
         return "nobody can be asked to approve it here", ""
     seconds = f"{event.ms // 100 / 10:g}"
     words = FAILURES[event.code].format(seconds=seconds, reason=event.reason)
-    return words, event.reason if event.code in TELLING else ""
+    return words, event.reason if event.code in CODES_WITH_DETAIL else ""
 
 
-def took(event: SpecialistResult) -> str:
-    """How long a call took, and what else there is to say of it."""
+def format_duration(event: SpecialistResult) -> str:
+    """The duration of a call, and whether it was cached or approved."""
     cached = ", from before" if event.cached else ""
     return f"{event.ms} ms{cached}{', approved' if event.approval == 'approved' else ''}"
 

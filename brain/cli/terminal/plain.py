@@ -4,7 +4,7 @@ import json
 import os
 from typing import TextIO
 
-from brain.cli.terminal.messages import ENDINGS, took, why
+from brain.cli.terminal.messages import ENDINGS, explain_failure, format_duration
 from brain.cli.terminal.sanitize import unsteered
 from brain.events import (
     Done,
@@ -54,9 +54,9 @@ class Plain:
             case SpecialistProgress(text=text, fraction=fraction):
                 self.say(f"  {text}" + (f" ({fraction:.0%})" if fraction is not None else ""))
             case SpecialistResult():
-                self.say(f"✓ {event.name}, {took(event)}")
+                self.say(f"✓ {event.name}, {format_duration(event)}")
             case SpecialistError():
-                words, detail = why(event)
+                words, detail = explain_failure(event)
                 self.say(f"✗ {event.name}: {event.code}: {words}" + (f"\n  {detail}" if detail else ""))
             case Notice(code=code, text=text) if code != "repetition":  # as the stop reason says
                 self.say(text)

@@ -17,7 +17,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.styles import Style
 
-from brain.cli.terminal.keyboard import drop
+from brain.cli.terminal.keyboard import discard_input
 from brain.cli.terminal.messages import is_yes
 from brain.text import escape_invisible
 
@@ -68,16 +68,16 @@ class Prompt:
         return await self._session.prompt_async(default=draft, handle_sigint=False)
 
 
-async def agrees(source: TextIO, question: str) -> bool:
+async def confirm(source: TextIO, question: str) -> bool:
     """Whether somebody says yes to a question; what was typed before it is no answer."""
     session: PromptSession[str] = PromptSession(message=question, history=InMemoryHistory())
-    drop(source)
+    discard_input(source)
     clear_typeahead(session.app.input)  # what the last prompt had read already
     try:
-        said = await session.prompt_async(handle_sigint=False)
+        answer = await session.prompt_async(handle_sigint=False)
     except (EOFError, KeyboardInterrupt):
         return False
-    return is_yes(said)
+    return is_yes(answer)
 
 
 def _history(path: Path | None) -> History:
