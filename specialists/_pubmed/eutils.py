@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,8 +31,15 @@ class RateLimit:
     there. It is used from several event loops, hence the lock and the looking again instead of waking.
     """
 
-    def __init__(self, requests: int, seconds: float = 1.0) -> None:
+    def __init__(
+        self,
+        requests: int,
+        seconds: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._seconds = seconds
+        self._clock, self._sleep = clock, sleep
         self._free_at = [0.0] * requests
         self._paused_until = 0.0
         self._queue: deque[object] = deque()
@@ -41,14 +48,14 @@ class RateLimit:
     @property
     def is_busy(self) -> bool:
         """Whether the next request has to wait."""
-        now = time.monotonic()
+        now = self._clock()
         with self._lock:
             return bool(self._queue) or max(self._paused_until, min(self._free_at)) > now
 
     def pause(self, seconds: float) -> None:
         """Lets nobody begin for so long: the server asked for it."""
         with self._lock:
-            self._paused_until = max(self._paused_until, time.monotonic() + seconds)
+            self._paused_until = max(self._paused_until, self._clock() + seconds)
 
     @asynccontextmanager
     async def acquire(self, until: float) -> AsyncIterator[None]:
@@ -65,7 +72,7 @@ class RateLimit:
             yield
         finally:
             with self._lock:
-                self._free_at[number] = time.monotonic() + self._seconds
+                self._free_at[number] = self._clock() + self._seconds
 
     async def _wait_for_slot(self, until: float) -> int:
         ticket = object()
@@ -73,9 +80,9 @@ class RateLimit:
             self._queue.append(ticket)
         try:
             while (number := self._take_slot(ticket)) is None:
-                if time.monotonic() >= until:
+                if self._clock() >= until:
                     raise TimeoutError
-                await asyncio.sleep(min(_STEP * self._queue_position(ticket), _MAX_STEP))
+                await self._sleep(min(_STEP * self._queue_position(ticket), _MAX_STEP))
             return number
         finally:
             with self._lock:
@@ -88,7 +95,7 @@ class RateLimit:
     def _take_slot(self, ticket: object) -> int | None:
         """The number of a free place, if it is this one's turn."""
         with self._lock:
-            now = time.monotonic()
+            now = self._clock()
             if self._queue[0] is not ticket or now < self._paused_until:
                 return None
             for number, free_at in enumerate(self._free_at):

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from calendars import NOW, Calendars, ics, id_in
 
-from brain import Refused, Registry
+from brain import Refused
 from brain.plugins.executor import Failure
-from brain.prompts.system_prompt import example_marker, shape
 from specialists._calendar.calendars import Calendar, calendars_named
 from specialists.calendar import CalendarSettings, calendar, health, missing
 
@@ -816,14 +815,6 @@ class TestTheSpecialist:
     def test_what_only_looks(self, params: dict[str, Any], reads: bool) -> None:
         assert calendar.reads_only(params) is reads
         assert calendar.cache_seconds == 0
-
-    def test_its_line_in_the_prompt_is_short(self) -> None:
-        line = f"{calendar.description} {shape(calendar.parameters)}"
-        assert len(line) < 720
-        assert example_marker(calendar, "bracket") == 'SPECIALIST_REQUEST[calendar:{"action":"list"}]'
-
-    def test_it_is_found(self) -> None:
-        assert "calendar" in list(Registry().discover())
 
     @pytest.mark.parametrize(
         "params",

@@ -141,6 +141,9 @@ def test_an_event_is_deleted_when_a_person_says_so(diary: Diary) -> None:
     assert names(events) == ["approval_required", "specialist_start", "specialist_result"]
     asked = one(events, "approval_required")
     assert (asked["name"], asked["params"]) == ("calendar", {"action": "delete", "event_id": "lunch"})
+    assert asked["text"] == (
+        'Delete one event from calendar "home", times in Europe/Berlin:\n2026-03-23 Mon 12:00–13:00 "Lunch"'
+    )
     assert one(events, "specialist_result")["text"].startswith(
         "Deleted, times in Europe/Berlin:\n- 2026-03-23 Mon 12:00"
     )
@@ -365,14 +368,6 @@ def test_where_a_strangers_words_end_is_seen(home: Calendars) -> None:
     assert previewed(home, action="delete", event_id="lunch").text == (
         'Delete one event from calendar "home", times in Europe/Berlin:\n'
         '2026-03-23 Mon 12:00–13:00 "Lunch\\" @ \\"Café Delete" @ "Bar\\" or \\\\\\""'
-    )
-
-
-def test_what_it_would_do_is_told_over_the_wire(diary: Diary) -> None:
-    diary.calendars.put("lunch.ics", ics(LUNCH))
-    events = diary.turn('SPECIALIST_REQUEST[calendar:{"action":"delete","event_id":"lunch"}]', "Ok.", approve=False)
-    assert one(events, "approval_required")["text"] == (
-        'Delete one event from calendar "home", times in Europe/Berlin:\n2026-03-23 Mon 12:00–13:00 "Lunch"'
     )
 
 

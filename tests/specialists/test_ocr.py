@@ -6,7 +6,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -628,12 +627,10 @@ def test_refuses_an_encrypted_pdf() -> None:
 def test_a_pdf_that_takes_for_ever_is_given_up_and_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     files = (("next.pdf", text_pdf("next")), ("hostile.pdf", nested_pdf(12)))
     late = "'hostile.pdf' takes too long to be read; ask the user for a simpler or smaller copy, or for single pages"
-    started = time.monotonic()
     with monkeypatch.context() as hurried:
         hurried.setattr(reader, "PDF_SECONDS", 0.5)
         assert refusal(ocr, {}, context(*files)) == late
         assert refusal(ocr, {"enhance": True}, context(*files)) == late
-    assert time.monotonic() - started < 15
     assert body(answer(ocr, {"image_id": 1}, context(*files))) == "next"
 
 

@@ -1,123 +1,125 @@
-"""The shared rate limit: how many begin in a second, in which order, and what a cancelled one leaves behind."""
+"""The shared rate limit: how many requests begin in a second, in which order, and what a cancelled one frees."""
 
 import asyncio
 import threading
-import time
+from collections.abc import Awaitable
 
 import pytest
 
 from specialists._pubmed.eutils import RateLimit, shared_limit
 
 
-def most_within(times: list[float], seconds: float) -> int:
-    """The largest number of moments in any window of that length."""
-    return max(sum(start <= moment < start + seconds for moment in times) for start in times)
+class Clock:
+    """A clock that only `sleep` moves on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._lock = threading.Lock()
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        with self._lock:
+            self.now += seconds
+        await asyncio.sleep(0)
 
 
-async def take(limit: RateLimit, begun: list[float], seconds: float = 0.0, until: float = 10.0) -> None:
-    async with limit.acquire(time.monotonic() + until):
-        begun.append(time.monotonic())
-        await asyncio.sleep(seconds)
+class Requests:
+    """Requests under a limit of `allowed` in `seconds`, and the times at which they began."""
+
+    def __init__(self, allowed: int, seconds: float) -> None:
+        self.clock = Clock()
+        self.limit = RateLimit(allowed, seconds, self.clock, self.clock.sleep)
+        self.starts: list[float] = []
+
+    async def send(self, duration: float = 0.0, until: float = 1000.0) -> None:
+        async with self.limit.acquire(until):
+            self.starts.append(self.clock())
+            await self.clock.sleep(duration)
+
+    def most_within(self, seconds: float) -> int:
+        """Return the largest number of starts in any window of that length."""
+        return max(sum(first <= start < first + seconds for start in self.starts) for first in self.starts)
+
+
+async def gather(*requests: Awaitable[None]) -> None:
+    await asyncio.gather(*requests)
 
 
 def test_no_more_than_allowed_begin_in_any_window() -> None:
-    limit, begun = RateLimit(3, 0.1), list[float]()
-
-    async def all_at_once() -> None:
-        await asyncio.gather(*(take(limit, begun, 0.01 * (n % 3)) for n in range(12)))
-
-    asyncio.run(all_at_once())
-    assert len(begun) == 12
-    assert most_within(begun, 0.1) == 3
-    assert max(begun) - min(begun) < 3
+    requests = Requests(3, 0.1)
+    asyncio.run(gather(*(requests.send(0.01 * (number % 3)) for number in range(12))))
+    assert len(requests.starts) == 12
+    assert requests.most_within(0.1) <= 3
 
 
 def test_threads_with_loops_of_their_own_share_it() -> None:
-    limit, begun = RateLimit(3, 0.1), list[float]()
-
-    async def some() -> None:
-        await asyncio.gather(*(take(limit, begun) for _ in range(3)))
-
-    threads = [threading.Thread(target=lambda: asyncio.run(some())) for _ in range(4)]
+    requests = Requests(3, 0.1)
+    threads = [
+        threading.Thread(target=lambda: asyncio.run(gather(*(requests.send() for _ in range(3))))) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(begun) == 12
-    assert most_within(begun, 0.1) == 3
+    assert len(requests.starts) == 12
+    assert requests.most_within(0.1) <= 3
 
 
-def test_a_slow_request_keeps_its_place_until_it_was_answered() -> None:
-    limit, begun = RateLimit(1, 0.05), list[float]()
-
-    async def two() -> None:
-        await asyncio.gather(take(limit, begun, 0.1), take(limit, begun))
-
-    asyncio.run(two())
-    assert begun[1] - begun[0] >= 0.15
+def test_a_place_is_free_again_only_after_the_answer() -> None:
+    requests = Requests(1, 0.05)
+    asyncio.run(gather(requests.send(0.1), requests.send()))
+    assert requests.starts[1] - requests.starts[0] >= 0.15
 
 
 def test_first_come_first_served() -> None:
     order: list[int] = []
+    requests = Requests(1, 0.01)
 
-    async def queue() -> None:
-        limit = RateLimit(1, 0.01)
+    async def send(number: int) -> None:
+        async with requests.limit.acquire(1000):
+            order.append(number)
 
-        async def one(number: int) -> None:
-            async with limit.acquire(time.monotonic() + 5):
-                order.append(number)
-
-        tasks = []
-        for number in range(10):
-            tasks.append(asyncio.create_task(one(number)))
-            await asyncio.sleep(0)
-        await asyncio.gather(*tasks)
-
-    asyncio.run(queue())
+    asyncio.run(gather(*map(send, range(10))))
     assert order == list(range(10))
 
 
-@pytest.mark.alone
-def test_a_cancelled_one_gives_its_turn_to_the_next() -> None:
-    async def queue() -> float:
-        limit, begun = RateLimit(1, 0.1), list[float]()
-        await take(limit, begun)
-        waiting = [asyncio.create_task(take(limit, begun)) for _ in range(3)]
-        await asyncio.sleep(0.02)
+def test_a_cancelled_request_gives_its_turn_to_the_next() -> None:
+    requests = Requests(1, 0.1)
+
+    async def queue() -> None:
+        await requests.send()
+        waiting = [asyncio.create_task(requests.send()) for _ in range(3)]
+        await asyncio.sleep(0)
         waiting[0].cancel()
         waiting[1].cancel()
-        started = time.monotonic()
         await asyncio.gather(*waiting, return_exceptions=True)
-        assert len(begun) == 2
-        assert not limit.is_busy or begun[-1] > 0
-        return time.monotonic() - started
 
-    assert asyncio.run(queue()) < 0.2
+    asyncio.run(queue())
+    assert len(requests.starts) == 2
 
 
-def test_who_has_no_time_left_is_not_kept() -> None:
+def test_a_request_without_time_left_is_rejected() -> None:
+    requests = Requests(1, 5)
+
     async def late() -> None:
-        limit = RateLimit(1, 5)
-        await take(limit, [])
-        assert limit.is_busy
+        await requests.send()
+        assert requests.limit.is_busy
         with pytest.raises(TimeoutError):
-            await take(limit, [], until=0.05)
+            await requests.send(until=0.05)
 
     asyncio.run(late())
 
 
-def test_nobody_begins_while_the_server_wants_quiet() -> None:
-    async def held() -> float:
-        limit, begun = RateLimit(3, 0.01), list[float]()
-        started = time.monotonic()
-        limit.pause(0.1)
-        assert limit.is_busy
-        await take(limit, begun)
-        return begun[0] - started
-
-    assert asyncio.run(held()) >= 0.1
+def test_no_request_begins_during_a_pause() -> None:
+    requests = Requests(3, 0.01)
+    requests.limit.pause(0.1)
+    assert requests.limit.is_busy
+    asyncio.run(requests.send())
+    assert requests.starts[0] >= 0.1
 
 
-def test_there_is_one_limit_a_server() -> None:
+def test_there_is_one_limit_per_server() -> None:
     assert shared_limit("https://a.example/", 3) is shared_limit("https://a.example/", 3)
     assert shared_limit("https://a.example/", 3) is not shared_limit("https://b.example/", 3)
