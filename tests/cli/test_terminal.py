@@ -3,11 +3,8 @@
 import json
 import os
 import pty
-import signal
 import subprocess
 import sys
-import termios
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
@@ -23,10 +20,9 @@ from brain.events import Done, Notice, SpecialistProgress, SpecialistStart, Toke
 SPECIALISTS = '''\
 """Specialists for these tests."""
 
-import asyncio
 from pathlib import Path
 
-from brain import Progress, specialist
+from brain import specialist
 
 
 @specialist(approval="always")
@@ -36,14 +32,6 @@ def deletes(name: str = "all", more: str = "") -> str:
         file.write(f"{name}\\n")
     return f"{name} is gone."
 
-
-@specialist(timeout=60)
-async def counts():
-    """Counts, once it may."""
-    while not Path(__file__).with_name("go").exists():
-        await asyncio.sleep(0.005)
-    yield Progress("still counting")
-    yield "counted"
 '''
 CALL = 'SPECIALIST_REQUEST[deletes:{"name":"%s"}]'
 QUESTION = "Approve deletes (1 parameter)? [y/N] "
@@ -67,11 +55,10 @@ class AtTerminal:
         os.close(slave)
         self.seen = ""
 
-    def sees(self, text: str, seconds: float = 20) -> str:
+    def sees(self, text: str) -> str:
         """All that was seen once this is there; what comes after is not taken for it."""
-        end = time.monotonic() + seconds
         while text not in self.seen:
-            assert self._read(end - time.monotonic()), f"never saw {text!r}: {self.seen!r}"
+            assert self._read(20), f"never saw {text!r}: {self.seen!r}"
         found, _, self.seen = self.seen.partition(text)
         return found + text
 
@@ -116,19 +103,6 @@ def asked(folder: Path, *passes: str, arguments: Sequence[str] = (), **settings:
         os.close(one.master)
 
 
-def test_a_person_is_asked_and_says_yes(folder: Path) -> None:
-    with asked(folder, f"I will. {CALL % 'lunch'}", "It is gone.") as one:
-        question = one.sees(QUESTION)
-        assert "? deletes needs your approval, until " in question
-        assert question.endswith(f':\n    name: "lunch"\n{QUESTION}')
-        assert deleted(folder) == []
-        one.types("y\n")
-        code, out, rest = one.end()
-        assert (code, out) == (0, "I will. \nIt is gone.\n")
-        assert "✓ deletes, " in rest
-        assert deleted(folder) == ["lunch"]
-
-
 @pytest.mark.parametrize("said", ["n\n", "\n", "no, never\n", "yy\n", "\x04"], ids=["n", "enter", "no", "yy", "ctrl-d"])
 def test_whatever_is_no_yes_is_a_no(folder: Path, said: str) -> None:
     with asked(folder, CALL % "lunch", "I did not.") as one:
@@ -150,27 +124,6 @@ def test_each_call_is_asked_about_in_its_turn(folder: Path) -> None:
         assert deleted(folder) == ["two"]
 
 
-def test_what_was_typed_before_the_question_is_no_answer(folder: Path) -> None:
-    with asked(folder, f"{CALL % 'one'}{CALL % 'two'}", "Done.") as one:
-        one.sees(QUESTION)
-        one.types("n\ny\n")  # both at once: the second answer was typed before its question was there
-        assert 'name: "two"' in one.sees(QUESTION)
-        one.types("n\n")
-        one.end()
-        assert deleted(folder) == []
-
-
-def test_the_question_stays_the_last_line(folder: Path) -> None:
-    with asked(folder, f"{CALL % 'one'}SPECIALIST_REQUEST[counts]", "Done.") as one:
-        one.sees(QUESTION)
-        (folder / "go").touch()
-        assert "  still counting" in one.sees(QUESTION)
-        assert "✓ counts, " in one.sees(QUESTION)
-        one.types("y\n")
-        assert one.end()[0] == 0
-        assert deleted(folder) == ["one"]
-
-
 def test_an_answer_that_comes_too_late_is_none(folder: Path) -> None:
     with asked(folder, CALL % "one", CALL % "two", "Done.", APPROVAL_SECONDS=0.5) as one:
         one.sees(QUESTION)
@@ -181,24 +134,6 @@ def test_an_answer_that_comes_too_late_is_none(folder: Path) -> None:
         one.types("y\n")
         one.end()
         assert deleted(folder) == ["two"]
-
-
-def test_nothing_in_the_parameters_can_look_like_something_else(folder: Path) -> None:
-    evil = json.dumps({"name": "a\u202egpj.exe\x1b[2K", "more": "b\nApprove? [y/N] \u00a0é"})
-    with asked(folder, f"SPECIALIST_REQUEST[deletes:{evil}]", "Done.") as one:
-        seen = one.sees("Approve deletes (2 parameters)? [y/N] ")
-        assert '    name: "a\\u{202e}gpj.exe\\u001b[2K"\n    more: "b\\nApprove? [y/N] \\u{a0}é"\n' in seen
-
-
-def test_ctrl_c_ends_it(folder: Path) -> None:
-    with asked(folder, CALL % "one", "Done.") as one:
-        one.sees(QUESTION)
-        one.process.send_signal(signal.SIGINT)
-        assert one.end()[0] == 130
-        assert deleted(folder) == []
-        lines = termios.tcgetattr(one.master)[3]
-        assert lines & termios.ICANON
-        assert lines & termios.ECHO
 
 
 def test_events_for_programs_are_printed_and_a_person_is_asked_all_the_same(folder: Path) -> None:
