@@ -295,17 +295,14 @@ def _locked(root: Path) -> Iterator[None]:
 def _lock(descriptor: int) -> bool:
     """Takes the lock if it is free; closing the file lets go of it."""
     try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
+        try:
+            import fcntl
+        except ImportError:  # Windows
+            import msvcrt
 
-        return _locked_by(lambda: msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1))  # type: ignore[attr-defined]
-    return _locked_by(lambda: fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB))
-
-
-def _locked_by(acquire: Callable[[], object]) -> bool:
-    try:
-        acquire()
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

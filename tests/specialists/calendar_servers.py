@@ -78,7 +78,7 @@ def serving(server: HTTPServer) -> Iterator[str]:
 
 
 @contextmanager
-def radicale(folder: Path) -> Iterator[Radicale]:
+def run_radicale(folder: Path) -> Iterator[Radicale]:
     """Radicale on a free port."""
     (folder / "users").write_text(f"{USER}:{PASSWORD}\n")
     users = {"type": "htpasswd", "htpasswd_filename": str(folder / "users"), "htpasswd_encryption": "plain"}
@@ -92,7 +92,7 @@ def radicale(folder: Path) -> Iterator[Radicale]:
 
 
 @dataclass(frozen=True)
-class Told:
+class Response:
     """One answer."""
 
     status: int = 207
@@ -101,16 +101,16 @@ class Told:
 
 
 @dataclass
-class Fake:
+class FakeServer:
     """A server that says what `answer` makes of method and path."""
 
     url: str = ""
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
 
 
 @contextmanager
-def fake(answer: Callable[[str, str], Told]) -> Iterator[Fake]:
-    told = Fake()
+def fake_server(answer: Callable[[str, str], Response]) -> Iterator[FakeServer]:
+    state = FakeServer()
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, format: str, *args: object) -> None:
@@ -118,19 +118,19 @@ def fake(answer: Callable[[str, str], Told]) -> Iterator[Fake]:
 
         def respond(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            told.asked.append((self.command, self.path))
-            said = answer(self.command, self.path)
-            self.send_response(said.status)
-            for name, value in said.headers.items():
+            state.requests.append((self.command, self.path))
+            response = answer(self.command, self.path)
+            self.send_response(response.status)
+            for name, value in response.headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", str(len(said.body)))
+            self.send_header("Content-Length", str(len(response.body)))
             self.end_headers()
             with suppress(OSError):  # the client left
-                self.wfile.write(said.body)
+                self.wfile.write(response.body)
 
         do_GET = do_PUT = do_DELETE = do_PROPFIND = do_REPORT = do_OPTIONS = respond
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    with serving(server) as told.url:
-        yield told
+    with serving(server) as state.url:
+        yield state

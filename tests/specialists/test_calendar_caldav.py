@@ -11,7 +11,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from calendar_servers import PASSWORD, USER, Fake, Radicale, Told, fake, radicale
+from calendar_servers import PASSWORD, USER, FakeServer, Radicale, Response, fake_server, run_radicale
 from calendars import Calendars, ics, id_in, starts
 
 from brain import Refused
@@ -30,24 +30,24 @@ NO_CALDAV = "what is at the calendar server's address does not answer as CalDAV;
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Radicale]:
-    with radicale(tmp_path_factory.mktemp("radicale")) as running:
+def radicale(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Radicale]:
+    with run_radicale(tmp_path_factory.mktemp("radicale")) as running:
         running.make_calendar("home", "Home & Garden")
         running.make_calendar("work", "Work")
         yield running
 
 
-def on(url: str, tmp_path: Path, **more: str) -> Calendars:
+def calendars_at(url: str, tmp_path: Path, **more: str) -> Calendars:
     return Calendars(tmp_path, options={"caldav_url": url, **LOGIN, **more})
 
 
 @pytest.fixture
-def calendars(real: Radicale, tmp_path: Path) -> Calendars:
+def calendars(radicale: Radicale, tmp_path: Path) -> Calendars:
     for name in ("home", "work"):
-        real.request("DELETE", f"{USER}/{name}/")
-    real.make_calendar("home", "Home & Garden")
-    real.make_calendar("work", "Work")
-    return on(real.url, tmp_path)
+        radicale.request("DELETE", f"{USER}/{name}/")
+    radicale.make_calendar("home", "Home & Garden")
+    radicale.make_calendar("work", "Work")
+    return calendars_at(radicale.url, tmp_path)
 
 
 class TestRadicale:
@@ -63,8 +63,10 @@ class TestRadicale:
         assert calendars.times("2026-03-01", "2026-04-30") == []
         assert "no event has the id" in calendars.refusal(action="delete", event_id=made)
 
-    def test_a_series_with_one_moved_and_one_removed(self, calendars: Calendars, real: Radicale) -> None:
-        real.put("home", "standup.ics", ics(f"UID:standup\nSUMMARY:Standup\nX-KEPT:yes\n{MORNING}\nRRULE:FREQ=WEEKLY"))
+    def test_a_series_with_one_moved_and_one_removed(self, calendars: Calendars, radicale: Radicale) -> None:
+        radicale.put(
+            "home", "standup.ics", ics(f"UID:standup\nSUMMARY:Standup\nX-KEPT:yes\n{MORNING}\nRRULE:FREQ=WEEKLY")
+        )
         change = {"event_id": "standup", "scope": "this"}
         calendars.text(action="update", occurrence="2026-03-30T09:00", start="2026-04-01T11:00", **change)
         calendars.text(action="delete", occurrence="2026-04-06T09:00", **change)
@@ -73,50 +75,50 @@ class TestRadicale:
             "2026-04-01T11:00:00+02:00",
             "2026-04-13T09:00:00+02:00",
         ]
-        kept = real.get("home", "standup.ics")
-        assert kept.count("X-KEPT:yes") == 2
-        assert kept.count("BEGIN:VEVENT") == 2
+        stored = radicale.get("home", "standup.ics")
+        assert stored.count("X-KEPT:yes") == 2
+        assert stored.count("BEGIN:VEVENT") == 2
         calendars.text(action="update", event_id="standup", scope="series", start="2026-03-23T08:00")
         assert starts(calendars.times("2026-04-13", "2026-04-13")) == ["2026-04-13T08:00:00+02:00"]
         calendars.text(action="delete", event_id="standup", scope="series")
-        assert "<title>" not in real.get("home", "standup.ics")
+        assert "<title>" not in radicale.get("home", "standup.ics")
         assert calendars.times("2026-03-23", "2026-04-19") == []
 
-    def test_all_day_and_floating_events_at_the_edge_of_the_window(self, calendars: Calendars, real: Radicale) -> None:
-        real.put("home", "day.ics", ics("UID:day\nSUMMARY:Day\nDTSTART;VALUE=DATE:20260330"))
-        real.put("home", "late.ics", ics("UID:late\nSUMMARY:Late\nDTSTART:20260330T233000\nDURATION:PT15M"))
+    def test_all_day_and_floating_events_at_the_windows_edge(self, calendars: Calendars, radicale: Radicale) -> None:
+        radicale.put("home", "day.ics", ics("UID:day\nSUMMARY:Day\nDTSTART;VALUE=DATE:20260330"))
+        radicale.put("home", "late.ics", ics("UID:late\nSUMMARY:Late\nDTSTART:20260330T233000\nDURATION:PT15M"))
         for zone in ("Pacific/Auckland", "America/Los_Angeles"):
-            there = replace(calendars, zone=zone)
-            assert [title for *_, title in there.times("2026-03-30", "2026-03-30")] == ["Day", "Late"]
+            account = replace(calendars, zone=zone)
+            assert [title for *_, title in account.times("2026-03-30", "2026-03-30")] == ["Day", "Late"]
 
-    def test_two_writers(self, calendars: Calendars, real: Radicale) -> None:
+    def test_two_writers(self, calendars: Calendars, radicale: Radicale) -> None:
         event = ics(f"UID:1\nSUMMARY:Old\n{MORNING}")
-        real.put("home", "a.ics", event)
+        radicale.put("home", "a.ics", event)
         for conversation in ("one", "two"):
             calendars.text(conversation, start="2026-03-23")
         calendars.text("one", action="update", event_id="1", title="First")
         assert calendars.refusal("two", action="update", event_id="1", title="Second") == CHANGED
-        assert "SUMMARY:First" in real.get("home", "a.ics")
+        assert "SUMMARY:First" in radicale.get("home", "a.ics")
 
-    def test_what_was_approved_is_done_or_nothing(self, calendars: Calendars, real: Radicale) -> None:
-        real.put("home", "a.ics", ics(f"UID:1\nSUMMARY:Old\n{MORNING}"))
+    def test_what_was_approved_is_done_or_nothing(self, calendars: Calendars, radicale: Radicale) -> None:
+        radicale.put("home", "a.ics", ics(f"UID:1\nSUMMARY:Old\n{MORNING}"))
         wanted = {"action": "delete", "event_id": "1"}
         context = calendars.context()
         shown = preview(wanted, context=context, settings=calendars.settings)
         assert shown is not None
         assert '"Home & Garden", times in Europe/Berlin:\n2026-03-23 Mon 09:00–10:00 "Old"' in shown.text
-        real.put("home", "a.ics", ics(f"UID:1\nSUMMARY:New\n{MORNING}"))
+        radicale.put("home", "a.ics", ics(f"UID:1\nSUMMARY:New\n{MORNING}"))
         approved = replace(context, approved=shown)
         with pytest.raises(Refused, match=CHANGED):
             calendar(action="delete", event_id="1", context=approved, settings=calendars.settings)
-        assert "SUMMARY:New" in real.get("home", "a.ics")
+        assert "SUMMARY:New" in radicale.get("home", "a.ics")
 
-    def test_a_change_between_reading_and_writing_is_noticed(self, calendars: Calendars, real: Radicale) -> None:
-        real.put("home", "a.ics", ics(f"UID:1\nSUMMARY:Old\n{MORNING}"))
-        one = caldav.CalDavStore(real.url, USER, PASSWORD, lambda: 10)
+    def test_a_change_between_reading_and_writing_is_noticed(self, calendars: Calendars, radicale: Radicale) -> None:
+        radicale.put("home", "a.ics", ics(f"UID:1\nSUMMARY:Old\n{MORNING}"))
+        one = caldav.CalDavStore(radicale.url, USER, PASSWORD, lambda: 10)
         home = one.calendars(fresh=True)[0]
         (resource,) = one.find(home, "1")
-        real.put("home", "a.ics", ics(f"UID:1\nSUMMARY:New\n{MORNING}"))
+        radicale.put("home", "a.ics", ics(f"UID:1\nSUMMARY:New\n{MORNING}"))
         for write in (
             lambda: one.write(home, resource.name, resource.file.data, resource.version),
             lambda: one.write(home, resource.name, resource.file.data, None),
@@ -125,20 +127,20 @@ class TestRadicale:
             with pytest.raises(VersionConflict):
                 write()
         one.close()
-        assert "SUMMARY:New" in real.get("home", "a.ics")
+        assert "SUMMARY:New" in radicale.get("home", "a.ics")
 
-    def test_free_time_and_conflicts(self, calendars: Calendars, real: Radicale) -> None:
-        real.put("work", "a.ics", ics(f"UID:1\nSUMMARY:Meeting\n{MORNING}"))
+    def test_free_time_and_conflicts(self, calendars: Calendars, radicale: Radicale) -> None:
+        radicale.put("work", "a.ics", ics(f"UID:1\nSUMMARY:Meeting\n{MORNING}"))
         text = calendars.text(action="free", start="2026-03-23", end="2026-03-23")
         assert text.endswith("- 2026-03-23T10:00 to 2026-03-23T17:00")
         made = calendars.text(action="create", title="x", start="2026-03-23T09:30", calendar="work")
         assert "Conflicts with:\n- 2026-03-23 Mon 09:00–10:00 Meeting [Work]" in made
 
-    def test_uids_are_no_addresses(self, calendars: Calendars, real: Radicale) -> None:
-        real.put("home", "odd%20name%2B.ics", ics(f'UID:../../eve/<&>"]]>\nSUMMARY:Odd\n{MORNING}'))
+    def test_uids_are_no_addresses(self, calendars: Calendars, radicale: Radicale) -> None:
+        radicale.put("home", "odd%20name%2B.ics", ics(f'UID:../../eve/<&>"]]>\nSUMMARY:Odd\n{MORNING}'))
         found = id_in(calendars.text(event_id='../../eve/<&>"]]>'))
         assert "New" in calendars.text(action="update", event_id=found, title="New")
-        assert "SUMMARY:New" in real.get("home", "odd%20name%2B.ics")
+        assert "SUMMARY:New" in radicale.get("home", "odd%20name%2B.ics")
         assert "no event has the id" in calendars.refusal(action="delete", event_id="</C:text-match>")
 
     def test_only_the_account_owner_gets_it(self, calendars: Calendars) -> None:
@@ -152,12 +154,12 @@ class TestRadicale:
         assert calendars.refusal(start="2026-03-23") == reason
         assert asyncio.run(health(settings=calendars.settings)) == reason
 
-    def test_no_login_at_all(self, calendars: Calendars, real: Radicale) -> None:
+    def test_no_login_at_all(self, calendars: Calendars, radicale: Radicale) -> None:
         bare = replace(calendars.settings, caldav_user="", caldav_password="")
         reason = "the calendar server does not accept the login; tell the user that the operator has to look at it"
         assert asyncio.run(health(settings=bare)) == reason
 
-    def test_health(self, calendars: Calendars, real: Radicale) -> None:
+    def test_health(self, calendars: Calendars, radicale: Radicale) -> None:
         assert asyncio.run(health(settings=calendars.settings)) is None
 
     def test_no_proxy_of_the_environment_is_used(self, calendars: Calendars, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +168,7 @@ class TestRadicale:
         assert asyncio.run(health(settings=calendars.settings)) is None
 
 
-def multistatus(*responses: tuple[str, str], status: int = 207) -> Told:
+def multistatus(*responses: tuple[str, str], status: int = 207) -> Response:
     """An answer with these properties, by address."""
     inner = "".join(
         f"<D:response><D:href>{href}</D:href><D:propstat><D:prop>{props}</D:prop>"
@@ -175,7 +177,7 @@ def multistatus(*responses: tuple[str, str], status: int = 207) -> Told:
     )
     names = 'xmlns:D="DAV:" xmlns:C="urn:ietf:params:xml:ns:caldav"'
     body = f'<?xml version="1.0"?><D:multistatus {names}>{inner}</D:multistatus>'
-    return Told(status, body.encode(), {"Content-Type": "application/xml"})
+    return Response(status, body.encode(), {"Content-Type": "application/xml"})
 
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -184,29 +186,29 @@ COLLECTION = "<D:resourcetype><D:collection/></D:resourcetype>"
 IS_CALENDAR = "<D:resourcetype><D:collection/><C:calendar/></D:resourcetype><D:displayname>Home</D:displayname>"
 
 
-class Accounting:
+class FakeAccount:
     """A server with one account and one calendar, whose files are told; everything can be told otherwise."""
 
-    def __init__(self, **told: Told) -> None:
-        self.told = told
+    def __init__(self, **responses: Response) -> None:
+        self.responses = responses
 
-    def __call__(self, method: str, path: str) -> Told:
+    def __call__(self, method: str, path: str) -> Response:
         if path == "/cal/" and method == "REPORT":
-            return self.told.get("report") or multistatus()
+            return self.responses.get("report") or multistatus()
         if path == "/cal/" and method == "PROPFIND":
-            return self.told.get("home") or multistatus(("/cal/", COLLECTION), ("/cal/home/", IS_CALENDAR))
+            return self.responses.get("home") or multistatus(("/cal/", COLLECTION), ("/cal/home/", IS_CALENDAR))
         if method == "REPORT":
-            return self.told.get("report") or multistatus()
+            return self.responses.get("report") or multistatus()
         if method == "PUT":
-            return self.told.get("put") or Told(201)
+            return self.responses.get("put") or Response(201)
         principal = "<D:current-user-principal><D:href>/me/</D:href></D:current-user-principal>"
-        home = self.told.get("home_set") or "<C:calendar-home-set><D:href>/cal/</D:href></C:calendar-home-set>"
-        return self.told.get("principal") or multistatus((path, f"{principal}{home}"))
+        home = self.responses.get("home_set") or "<C:calendar-home-set><D:href>/cal/</D:href></C:calendar-home-set>"
+        return self.responses.get("principal") or multistatus((path, f"{principal}{home}"))
 
 
-def listed(tmp_path: Path, account: Accounting, **params: Any) -> tuple[str, Fake]:
-    with fake(account) as running:
-        found = on(running.url, tmp_path).call(start="2026-03-23", **params)
+def listed(tmp_path: Path, account: FakeAccount, **params: Any) -> tuple[str, FakeServer]:
+    with fake_server(account) as running:
+        found = calendars_at(running.url, tmp_path).call(start="2026-03-23", **params)
         return found.text if isinstance(found, Answer) else found.reason, running
 
 
@@ -220,54 +222,54 @@ EVENT = data(ics(f"UID:1\nSUMMARY:It\n{MORNING}"))
 
 class TestServersOfAllKinds:
     def test_one_that_behaves(self, tmp_path: Path) -> None:
-        text, _ = listed(tmp_path, Accounting(report=multistatus(("/cal/home/1.ics", EVENT))))
+        text, _ = listed(tmp_path, FakeAccount(report=multistatus(("/cal/home/1.ics", EVENT))))
         assert "- 2026-03-23 Mon 09:00–10:00 It (id" in text
 
     def test_entries_that_lie_elsewhere_are_passed_over(self, tmp_path: Path) -> None:
         elsewhere = ["//evil.example/cal/home/1.ics", "/other/1.ics", "/cal/home/", "/cal/home/../1.ics/../../x.ics"]
-        text, _ = listed(tmp_path, Accounting(report=multistatus(*((href, EVENT) for href in elsewhere))))
+        text, _ = listed(tmp_path, FakeAccount(report=multistatus(*((href, EVENT) for href in elsewhere))))
         assert "no events" in text
 
     def test_an_entry_by_a_foreign_address_is_taken_for_the_path_on_this_server(self, tmp_path: Path) -> None:
-        with fake(lambda method, path: Told(200)) as trap:
+        with fake_server(lambda method, path: Response(200)) as trap:
             report = multistatus((f"{trap.url}cal/home/1.ics", EVENT))
-            with fake(Accounting(report=report)) as running:
-                assert "New" in on(running.url, tmp_path).text(action="update", event_id="1", title="New")
-            assert trap.asked == []
-            assert ("PUT", "/cal/home/1.ics") in running.asked
+            with fake_server(FakeAccount(report=report)) as running:
+                assert "New" in calendars_at(running.url, tmp_path).text(action="update", event_id="1", title="New")
+            assert trap.requests == []
+            assert ("PUT", "/cal/home/1.ics") in running.requests
 
     def test_a_redirect_elsewhere_is_not_followed(self, tmp_path: Path) -> None:
-        with fake(lambda method, path: Told(200)) as trap:
+        with fake_server(lambda method, path: Response(200)) as trap:
             for status in (301, 302, 307, 308):
-                away = Told(status, headers={"Location": trap.url})
-                with fake(lambda method, path, away=away: away) as running:  # type: ignore[misc]
-                    assert on(running.url, tmp_path).refusal() == ELSEWHERE
-            assert trap.asked == []
+                redirect = Response(status, headers={"Location": trap.url})
+                with fake_server(lambda method, path, redirect=redirect: redirect) as running:  # type: ignore[misc]
+                    assert calendars_at(running.url, tmp_path).refusal() == ELSEWHERE
+            assert trap.requests == []
 
     def test_a_calendar_home_elsewhere_is_not_followed(self, tmp_path: Path) -> None:
-        with fake(lambda method, path: Told(200)) as trap:
+        with fake_server(lambda method, path: Response(200)) as trap:
             home = f"<C:calendar-home-set><D:href>{trap.url}cal/</D:href></C:calendar-home-set>"
             principal = f"<D:current-user-principal><D:href>/me/</D:href></D:current-user-principal>{home}"
-            text, _ = listed(tmp_path, Accounting(principal=multistatus(("/", principal))))
+            text, _ = listed(tmp_path, FakeAccount(principal=multistatus(("/", principal))))
             assert text == ELSEWHERE
-            assert trap.asked == []
+            assert trap.requests == []
 
     def test_a_redirect_on_the_same_server_is(self, tmp_path: Path) -> None:
-        account = Accounting(report=multistatus(("/cal/home/1.ics", EVENT)))
+        account = FakeAccount(report=multistatus(("/cal/home/1.ics", EVENT)))
 
-        def moved(method: str, path: str) -> Told:
+        def moved(method: str, path: str) -> Response:
             if path.startswith("/dav"):
-                return Told(308, headers={"Location": path.removeprefix("/dav") or "/"})
+                return Response(308, headers={"Location": path.removeprefix("/dav") or "/"})
             return account(method, path)
 
-        with fake(moved) as running:
-            assert "It" in on(f"{running.url}dav/", tmp_path).text(start="2026-03-23")
+        with fake_server(moved) as running:
+            assert "It" in calendars_at(f"{running.url}dav/", tmp_path).text(start="2026-03-23")
 
     def test_a_circle_of_redirects(self, tmp_path: Path) -> None:
-        with fake(lambda method, path: Told(302, headers={"Location": "/again"})) as running:
-            reason = on(running.url, tmp_path).refusal()
+        with fake_server(lambda method, path: Response(302, headers={"Location": "/again"})) as running:
+            reason = calendars_at(running.url, tmp_path).refusal()
         assert reason == "the calendar server did not do it (status 310); ask again later, or tell the user"
-        assert len(running.asked) <= 8
+        assert len(running.requests) <= 8
 
     @pytest.mark.parametrize(
         "body",
@@ -275,9 +277,9 @@ class TestServersOfAllKinds:
         ids=["nothing", "text", "page", "deep", "octets", "json"],
     )
     def test_what_is_no_caldav(self, tmp_path: Path, body: bytes) -> None:
-        told = Told(200, body, {"Content-Type": "text/html"})
-        with fake(lambda method, path: told) as running:
-            found = on(running.url, tmp_path).call()
+        responses = Response(200, body, {"Content-Type": "text/html"})
+        with fake_server(lambda method, path: responses) as running:
+            found = calendars_at(running.url, tmp_path).call()
         assert getattr(found, "reason", "") == NO_CALDAV or "no events" in getattr(found, "text", "")
 
     def test_entities_are_not_resolved(self, tmp_path: Path) -> None:
@@ -288,17 +290,17 @@ class TestServersOfAllKinds:
         )
         declared = f'<!DOCTYPE d [<!ENTITY x SYSTEM "{secret.as_uri()}">]>'
         body = report.body.replace(b'<?xml version="1.0"?>', f'<?xml version="1.0"?>{declared}'.encode())
-        text, _ = listed(tmp_path, Accounting(report=replace(report, body=body)))
+        text, _ = listed(tmp_path, FakeAccount(report=replace(report, body=body)))
         assert "SECRET" not in text
 
     def test_a_flood(self, tmp_path: Path) -> None:
-        flood = Told(207, b" " * (caldav.MAX_ANSWER + 100_000), {"Content-Type": "application/xml"})
-        text, _ = listed(tmp_path, Accounting(report=flood))
+        flood = Response(207, b" " * (caldav.MAX_ANSWER + 100_000), {"Content-Type": "application/xml"})
+        text, _ = listed(tmp_path, FakeAccount(report=flood))
         assert text == "the calendar server's answer is too large; ask for a shorter time"
 
     def test_a_drip(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        drip = Told(207, b" " * 1_000_000, {"Content-Type": "application/xml"})
-        with fake(Accounting(report=drip)) as running:
+        drip = Response(207, b" " * 1_000_000, {"Content-Type": "application/xml"})
+        with fake_server(FakeAccount(report=drip)) as running:
             store = caldav.CalDavStore(running.url, USER, PASSWORD, lambda: 3.0)
             (home,) = store.calendars(fresh=True)
             seconds = count()  # one second per look at the clock, so after each piece of the body
@@ -308,14 +310,14 @@ class TestServersOfAllKinds:
             store.close()
 
     def test_silence_and_a_closed_port(self, tmp_path: Path) -> None:
-        assert on("http://127.0.0.1:9/", tmp_path).refusal() == UNREACHABLE
-        settings = on("http://127.0.0.1:9/", tmp_path).settings
+        assert calendars_at("http://127.0.0.1:9/", tmp_path).refusal() == UNREACHABLE
+        settings = calendars_at("http://127.0.0.1:9/", tmp_path).settings
         assert asyncio.run(health(settings=settings)) == UNREACHABLE
 
     @pytest.mark.parametrize("status", [400, 404, 429, 500, 503])
     def test_statuses(self, tmp_path: Path, status: int) -> None:
-        with fake(lambda method, path: Told(status, b"secret detail")) as running:
-            reason = on(running.url, tmp_path).refusal()
+        with fake_server(lambda method, path: Response(status, b"secret detail")) as running:
+            reason = calendars_at(running.url, tmp_path).refusal()
         assert "secret" not in reason
         assert "calendar server" in reason
 
@@ -326,17 +328,17 @@ class TestServersOfAllKinds:
             ("/cal/home/3.ics", "<D:getetag>x</D:getetag>"),
             ("/cal/home/4.ics", data(ics("UID:4\nSUMMARY:No start"))),
         )
-        text, _ = listed(tmp_path, Accounting(report=report))
+        text, _ = listed(tmp_path, FakeAccount(report=report))
         assert "1 event," in text
         assert "Not read: an entry of Home: it is no calendar; an entry of Home: it is no calendar" in text
 
     def test_a_server_without_versions_is_not_written_to(self, tmp_path: Path) -> None:
         report = multistatus(("/cal/home/1.ics", EVENT.replace('<D:getetag>"1"</D:getetag>', "")))
-        with fake(Accounting(report=report)) as running:
-            there = on(running.url, tmp_path)
-            reason = there.refusal(action="update", event_id="1", title="New")
+        with fake_server(FakeAccount(report=report)) as running:
+            account = calendars_at(running.url, tmp_path)
+            reason = account.refusal(action="update", event_id="1", title="New")
         assert reason == "the calendar server names no versions, so that nothing can be changed there safely"
-        assert "PUT" not in [method for method, _ in running.asked]
+        assert "PUT" not in [method for method, _ in running.requests]
 
     def test_what_the_server_refuses(self, tmp_path: Path) -> None:
         report = multistatus(("/cal/home/1.ics", EVENT))
@@ -344,13 +346,13 @@ class TestServersOfAllKinds:
             (412, CHANGED),
             (507, "the calendar server did not do it (status 507); ask again later, or tell the user"),
         ):
-            with fake(Accounting(report=report, put=Told(status))) as running:
-                there = on(running.url, tmp_path)
-                assert there.refusal(action="update", event_id="1", title="New") == reason
+            with fake_server(FakeAccount(report=report, put=Response(status))) as running:
+                account = calendars_at(running.url, tmp_path)
+                assert account.refusal(action="update", event_id="1", title="New") == reason
 
     def test_an_account_without_calendars(self, tmp_path: Path) -> None:
-        with fake(Accounting(home=multistatus(("/cal/", "")))) as running:
-            there = on(running.url, tmp_path)
-            assert "no events" in there.text()
-            reason = there.refusal(action="create", title="x", start="2026-03-30")
+        with fake_server(FakeAccount(home=multistatus(("/cal/", "")))) as running:
+            account = calendars_at(running.url, tmp_path)
+            assert "no events" in account.text()
+            reason = account.refusal(action="create", title="x", start="2026-03-30")
         assert reason == "the calendar account has no calendar; the user must make one there first"

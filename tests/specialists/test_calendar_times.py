@@ -12,7 +12,7 @@ from specialists._calendar.times import parse_time
 NEW_YORK = ZoneInfo("America/New_York")
 
 
-def said(text: str, now: datetime = NOW) -> str:
+def parsed(text: str, now: datetime = NOW) -> str:
     return parse_time(text, now).isoformat()
 
 
@@ -30,7 +30,7 @@ def said(text: str, now: datetime = NOW) -> str:
     ],
 )
 def test_iso_8601(text: str, expected: str) -> None:
-    assert said(text) == expected
+    assert parsed(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_iso_8601(text: str, expected: str) -> None:
     ],
 )
 def test_plain_words(text: str, expected: str) -> None:
-    assert said(text) == expected
+    assert parsed(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_plain_words(text: str, expected: str) -> None:
     ],
 )
 def test_other_words_and_languages(text: str, expected: str) -> None:
-    assert said(text) == expected
+    assert parsed(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_what_is_no_time_is_refused_and_says_what_is(text: str) -> None:
 
 def test_hours_ahead_are_those_that_pass_when_the_clocks_change() -> None:
     night = datetime(2026, 3, 29, 1, 30, tzinfo=ZoneInfo("Europe/Berlin"))
-    assert said("in 2 hours", night) == "2026-03-29T04:30:00+02:00"
+    assert parsed("in 2 hours", night) == "2026-03-29T04:30:00+02:00"
 
 
 def test_words_are_of_the_zone_of_the_clock() -> None:
     late = datetime(2026, 3, 7, 23, 0, tzinfo=NEW_YORK)  # the clocks change in the night
-    assert said("tomorrow at 9am", late) == "2026-03-08T09:00:00-04:00"
+    assert parsed("tomorrow at 9am", late) == "2026-03-08T09:00:00-04:00"
     assert parse_time("tomorrow", late) == date(2026, 3, 8)
