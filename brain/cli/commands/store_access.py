@@ -1,4 +1,4 @@
-"""What the commands about what is kept of a user share: the store while it is open, and how it is told of."""
+"""Shared by the commands about a user's data: opening the store, reading pages, describing counts."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -26,10 +26,10 @@ T = TypeVar("T", bound=_HasId)
 
 @asynccontextmanager
 async def open_existing_store(settings: Settings, *, makes: bool = False) -> AsyncIterator[SQLite]:
-    """The store as long as the block runs, beside a server that may use it, too.
+    """Open the store for the duration of the block; a server may use it at the same time.
 
     Args:
-        makes: whether its file is made when there is none.
+        makes: whether a missing file is created.
 
     Raises:
         BrainError: when it cannot be opened, saying why and what to do.
@@ -51,12 +51,12 @@ async def open_existing_store(settings: Settings, *, makes: bool = False) -> Asy
 
 
 def chat_history() -> Path:
-    """Where what is typed in `brain chat` is kept, for its prompt."""
+    """The file with the input history of `brain chat`."""
     return platformdirs.user_data_path("brain") / "chat-history"
 
 
 async def read_all_pages(page: Callable[[str | None], Awaitable[Sequence[T]]]) -> list[T]:
-    """All of a list that comes in pages, each asked for by the id of the last one before it."""
+    """All items of a paged list; `page` takes the id of the last item before the page."""
     found: list[T] = []
     while some := await page(found[-1].id if found else None):
         found += some
@@ -64,17 +64,17 @@ async def read_all_pages(page: Callable[[str | None], Awaitable[Sequence[T]]]) -
 
 
 def describe_no_data(user: str, users: Sequence[str]) -> str:
-    """That nothing is kept of a user, but of others."""
+    """A sentence: the user has no data, and these users have some."""
     return f"Nothing is kept of {user}. Of whom something is: {', '.join(users) or 'nobody'}."
 
 
 def format_counts(counts: Counts) -> str:
-    """How much it is, in words: `12 conversations, 1 fact`."""
-    told = (
+    """Counts in words: `12 conversations, 1 fact`."""
+    rows = (
         (counts.conversations, "conversation", "conversations"),
         (counts.messages, "message", "messages"),
         (counts.files, "file", "files"),
         (counts.facts, "fact", "facts"),
         (counts.memories, "memory", "memories"),
     )
-    return ", ".join(f"{n:,} {one if n == 1 else many}" for n, one, many in told if n) or "nothing"
+    return ", ".join(f"{n:,} {one if n == 1 else many}" for n, one, many in rows if n) or "nothing"

@@ -1,4 +1,4 @@
-"""A keyboard whose letters are not shown while an answer is written, as they would stand in it."""
+"""The echo of a keyboard, which is off while an answer is written: typed letters would appear in it."""
 
 import os
 from collections.abc import Iterator
@@ -8,19 +8,19 @@ from typing import TextIO
 
 
 class Keyboard:
-    """The keys of a terminal. What is typed unseen is kept by the terminal, key by key, for whoever reads next,
-    also when Ctrl-C is among it."""
+    """The keys of a terminal. Without echo, the terminal still buffers what is typed for the next reader, also across
+    Ctrl-C."""
 
     def __init__(self, source: TextIO) -> None:
         self._fd = source.fileno()
         self._echoes = True
 
     def resume(self) -> None:
-        """Has it as it was before this process was stopped; a shell has set it otherwise."""
+        """Restore the mode from before this process was stopped; a shell has changed it."""
         self.echo(on=self._echoes)
 
     def echo(self, *, on: bool) -> None:
-        """Whether what is typed is shown; does nothing where the terminal is another process's, or of another kind."""
+        """Turn the echo on or off; does nothing in the background and without termios."""
         self._echoes = on
         if find_spec("termios") is None:
             return
@@ -34,7 +34,7 @@ class Keyboard:
 
 
 def discard_input(source: TextIO) -> None:
-    """Forgets what was typed there and not read yet: it is no answer to a question that comes behind it."""
+    """Discard typed input that was not read: it does not answer a later question."""
     if find_spec("termios") is not None:
         from termios import TCIFLUSH, tcflush
 
@@ -43,7 +43,7 @@ def discard_input(source: TextIO) -> None:
 
 @contextmanager
 def silent(source: TextIO) -> Iterator[Keyboard]:
-    """The keyboard of a terminal, whose letters are not shown as long as the block runs."""
+    """Turn off the echo of a keyboard for the duration of the block."""
     keyboard = Keyboard(source)
     keyboard.echo(on=False)
     try:
