@@ -107,15 +107,15 @@ class Breakable(SQLite):
         self.looks["resting"] += 1
         return found
 
-    async def lacking(self, model: str, limit: int) -> list[tuple[str, Item]]:
+    async def without_vector(self, model: str, limit: int) -> list[tuple[str, Item]]:
         self._check()
-        found = await super().lacking(model, limit)
+        found = await super().without_vector(model, limit)
         self.looks["lacking"] += 1
         return found
 
-    async def others_wrote(self) -> int:
+    async def data_version(self) -> int:
         await asyncio.sleep(30 if self.busy else 0)
-        return await super().others_wrote()
+        return await super().data_version()
 
     async def items(self, user: str, **which: Any) -> list[Item]:
         self._check()

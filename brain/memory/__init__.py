@@ -16,7 +16,7 @@ from brain.errors import StoreError
 from brain.memory import recall
 from brain.memory.background import Background
 from brain.memory.cache import Others, Recent, UserCache
-from brain.memory.edits import ByHand
+from brain.memory.edits import MemoryEdits
 from brain.memory.items import ALL, QUESTION_LENGTH, Items, MemoryStore
 from brain.memory.quotes import UserMessage
 from brain.memory.recall import QuestionWords
@@ -61,7 +61,7 @@ class Memory:
         now: the time, aware.
 
     Attributes:
-        by_hand: what users do to theirs themselves.
+        edits: what users do to theirs themselves.
     """
 
     def __init__(self, store: MemoryStore, *, tokens: int, rest_seconds: float, now: Callable[[], datetime]) -> None:
@@ -70,7 +70,7 @@ class Memory:
         self._rest_seconds = rest_seconds
         self._now = now
         self._items = Items(store, now, self._changed)
-        self.by_hand = ByHand(self._items)
+        self.edits = MemoryEdits(self._items)
         others = Others(store)
         self._recent = Recent(store, others)
         self._known = UserCache(others, self._read_known, HOT_USERS, HOT_BYTES, _size)
@@ -106,7 +106,7 @@ class Memory:
         return RecallResult(recall.note(items, self._tokens), tuple(items), recall.sentence(items))
 
     async def _read_known(self, user: str) -> _Known:
-        if not await self._store.items(user, limit=1) or not await self._store.recalls(user):
+        if not await self._store.items(user, limit=1) or not await self._store.is_recall_on(user):
             return _Known(recalls=False)
         found = [
             item
@@ -124,19 +124,19 @@ class Memory:
         """
         return UserMemory(self._items, self._recent, user, conversation_id, messages)
 
-    def ended(self, user: str, conversation_id: str, exchange: Exchange) -> None:
+    def add_exchange(self, user: str, conversation_id: str, exchange: Exchange) -> None:
         """A turn ended, and is kept: what was said is known at once."""
         if exchange.message and exchange.started is not None:
             said, answer = exchange.message, exchange.answer
             self._recent.add(user, Interaction(conversation_id, exchange.started, said, answer, exchange.untrusted))
 
-    def forgotten(self, user: str) -> None:
+    def invalidate(self, user: str) -> None:
         """What was said by a user was changed in the store: it is read anew."""
         self._recent.forget(user)
         self._known.forget(user)
 
     @asynccontextmanager
-    async def running(
+    async def run_background(
         self, model: Writer, idle: Callable[[], bool] = lambda: True, embedder: EmbeddingModel | None = None
     ) -> AsyncIterator[None]:
         """Does the background work as long as the block runs.

@@ -114,7 +114,7 @@ class Background:
     async def _embed_all(self) -> bool:
         """Nobody is asked for vectors as long as there is nothing to make any of, nor beside turns."""
         if not self._meaning.is_checked:
-            if not await self._store.lacking(_ANY, 1):
+            if not await self._store.without_vector(_ANY, 1):
                 return False
             await self._moment()
         async with self._asking:
@@ -122,7 +122,7 @@ class Background:
                 return False
         assert self._meaning.check is not None
         key = self._meaning.check.key
-        while rows := await self._store.lacking(key, BATCH):
+        while rows := await self._store.without_vector(key, BATCH):
             await self._moment()
             async with self._asking:
                 began = time.monotonic()

@@ -36,7 +36,7 @@ class Others:
         if asked >= self._until:
             try:
                 async with asyncio.timeout(ASKED_SECONDS):
-                    self._wrote = await self._store.others_wrote()
+                    self._wrote = await self._store.data_version()
             except TimeoutError:
                 return None
             self._until = asked + UNSEEN_SECONDS

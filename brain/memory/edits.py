@@ -8,7 +8,7 @@ from brain.memory.texts import FACT_LENGTH, MEMORY_LENGTH, one_line
 from brain.messages import Category, Item
 
 
-class ByHand:
+class MemoryEdits:
     """What users do to their facts and memories themselves."""
 
     def __init__(self, items: Items) -> None:
@@ -63,14 +63,14 @@ class ByHand:
             await self._items.put(user, item)
             return item
 
-    async def erase(self, user: str, item_id: str) -> bool:
+    async def delete(self, user: str, item_id: str) -> bool:
         """Removes a fact or a memory; whether there was one."""
         async with self._items.writing(user):
             return await self._items.erase(user, item_id)
 
-    async def set_recalls(self, user: str, on: bool) -> None:
+    async def set_recall(self, user: str, on: bool) -> None:
         """Switches on or off that anything is recalled."""
-        await self._items.set_recalls(user, on)
+        await self._items.set_recall(user, on)
 
     def _change_text(self, item: Item, text: str, *, unlocked: bool) -> Item:
         text = _line(text, FACT_LENGTH if item.kind == "fact" else MEMORY_LENGTH)

@@ -20,7 +20,7 @@ from brain.models.embedder import Embedder
 class MemoryStore(Protocol):
     """Where facts, memories and conversations are kept. Its errors are `StoreError`s."""
 
-    async def others_wrote(self) -> int:
+    async def data_version(self) -> int:
         """A number that is another one as soon as another process has written anything."""
 
     async def recent(self, user: str, limit: int) -> list[Interaction]: ...
@@ -38,18 +38,18 @@ class MemoryStore(Protocol):
     async def memory_of(self, user: str, conversation_id: str) -> Item | None: ...
     async def put(self, user: str, item: Item) -> None: ...
     async def erase(self, user: str, item_id: str) -> bool: ...
-    async def by_words(
+    async def search_words(
         self, user: str, words: str, *, kinds: Sequence[Kind], limit: int
     ) -> list[tuple[Item, float]]: ...
-    async def by_meaning(
+    async def search_vectors(
         self, user: str, query: Query, *, kinds: Sequence[Kind], limit: int
     ) -> list[tuple[Item, float]]: ...
-    async def lacking(self, model: str, limit: int) -> list[tuple[str, Item]]: ...
+    async def without_vector(self, model: str, limit: int) -> list[tuple[str, Item]]: ...
     async def embed(self, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None: ...
     async def exam(self, name: str) -> str | None: ...
     async def set_exam(self, name: str, result: str) -> None: ...
-    async def recalls(self, user: str) -> bool: ...
-    async def set_recalls(self, user: str, on: bool) -> None: ...
+    async def is_recall_on(self, user: str) -> bool: ...
+    async def set_recall(self, user: str, on: bool) -> None: ...
     async def claim_idle(self, before: datetime, limit: int, *, alone: bool = False) -> list[IdleConversation]: ...
     async def set_memory(self, one: IdleConversation, item: Item | None) -> None: ...
 
@@ -91,11 +91,11 @@ class Items:
 
     async def looked_up(self, user: str, question: str, words: str, kinds: Sequence[Kind]) -> Found:
         """What the store has to a question, by words of it and, where vectors count, by its meaning."""
-        by_words = await self.store.by_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
+        by_words = await self.store.search_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
         near = await self.meaning.embed_query(question) if self.meaning is not None and question.strip() else None
         if near is None or self.meaning is None or self.meaning.check is None:
             return Found(by_words)
-        by_meaning = await self.store.by_meaning(user, near, kinds=kinds, limit=CANDIDATES)
+        by_meaning = await self.store.search_vectors(user, near, kinds=kinds, limit=CANDIDATES)
         return Found(by_words, by_meaning, self.meaning.check.floor(FLOOR_SHARE), self.meaning.check.own)
 
     async def found(self, user: str, words: str, kinds: Sequence[Kind], most: int) -> list[Item]:
@@ -107,12 +107,12 @@ class Items:
     async def find_same(self, user: str, text: str) -> Item | None:
         """The fact with the same words in the same order, if there is one: case, accents and signs do not matter."""
         same = words(text)
-        found = await self.store.by_words(user, text, kinds=FACTS, limit=ALIKE_MOST)
+        found = await self.store.search_words(user, text, kinds=FACTS, limit=ALIKE_MOST)
         return next((item for item, _ in found if words(item.text) == same), None)
 
     async def with_words(self, user: str, words: str, kinds: Sequence[Kind]) -> list[Item]:
         """What has any of these words, best first."""
-        return [item for item, _ in await self.store.by_words(user, words, kinds=kinds, limit=ALIKE_MOST)]
+        return [item for item, _ in await self.store.search_words(user, words, kinds=kinds, limit=ALIKE_MOST)]
 
     def writing(self, user: str) -> AbstractAsyncContextManager[Any]:
         """Only one change of a user's is made at a time."""
@@ -135,10 +135,10 @@ class Items:
         finally:
             self._changed(user)
 
-    async def set_recalls(self, user: str, on: bool) -> None:
+    async def set_recall(self, user: str, on: bool) -> None:
         """Notes whether the user lets Brain recall."""
         try:
-            await self.store.set_recalls(user, on)
+            await self.store.set_recall(user, on)
         finally:
             self._changed(user)
 

@@ -18,7 +18,7 @@ from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
 from brain.prompts import context_window
 from brain.prompts.context_window import Window
-from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Filings
+from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence
 from brain.runtime.run import Run, Settle
 from brain.runtime.runs import RunRegistry
 from brain.settings import Rights, Settings
@@ -44,7 +44,7 @@ class Engine:
         self.registry = registry
         self.store: SQLite
         self.memory: Memory
-        self.filings: Filings
+        self.persistence: Persistence
         self.models: list[ModelEntry] = []
         self.embedder: ModelEntry | None = None
         self.turns = RunRegistry()
@@ -70,7 +70,7 @@ class Engine:
         stack.push_async_callback(self.store.close)
         if self.store.turn_log is not None:
             stack.push_async_callback(self.turns.open_relay(self.store.turn_log).close)
-        self.filings = Filings(self.store, self.turns, self._window.messages)
+        self.persistence = Persistence(self.store, self.turns, self._window.messages)
         self.memory = Memory(
             self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
         )
@@ -79,7 +79,7 @@ class Engine:
         stack.callback(self._no_models)
         self.models, self.embedder = found.offered, found.embedder
         writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
-        await stack.enter_async_context(self.memory.running(writer, lambda: self.turns.are_quiet, embedder))
+        await stack.enter_async_context(self.memory.run_background(writer, lambda: self.turns.are_quiet, embedder))
         stack.push_async_callback(self._give_up)
         self.leaving = False
 
@@ -101,7 +101,7 @@ class Engine:
             async with asyncio.timeout(ENDING_SECONDS):
                 await asyncio.gather(*(run.wait_ended() for run in running))
         await asyncio.gather(*(run.abort() for run in self.turns.running))
-        await self.filings.kept()
+        await self.persistence.wait_stored()
         self.turns.close()
 
     def names(self) -> frozenset[str]:
@@ -134,7 +134,7 @@ class Engine:
             wire: the protocol of who asks.
             settle: is told, once, how it ended; None where nobody counts turns.
             held: the history that the client holds, with what is asked now; None where Brain holds it. It is the
-                history then in any case; `ask.conversation_id` says under which id the turn is filed, if it is to be.
+                history then in any case; `ask.conversation_id` says under which id the turn is stored, if it is to be.
             replayable, unread_seconds, options: as of `Run`.
 
         Raises:
@@ -147,30 +147,30 @@ class Engine:
         question = question or Exchange("", message=ask.message)
         conversation_id = ask.conversation_id or (new_conversation_id() if held is None else held.id)
         new = NewTurn(new_turn_id(), ask.user, conversation_id, ask.request_id, options, replayable)
-        filing = None
+        lease = None
         if held is None or ask.conversation_id is not None:
-            filing = await self.filings.begin(replace(ask, conversation_id=conversation_id), question, new)
+            lease = await self.persistence.begin(replace(ask, conversation_id=conversation_id), question, new)
         try:
             if held is None:
-                assert filing is not None
-                ask = replace(ask, attachments=filing.history.files)
-                held = context_window.select_window(filing.history, question, self._window, model.context_tokens)
+                assert lease is not None
+                ask = replace(ask, attachments=lease.history.files)
+                held = context_window.select_window(lease.history, question, self._window, model.context_tokens)
             held.recalled = await self._recalled(ask, held)
-            turn = self._turn(new.id, ask, held, model, filing)
+            turn = self._turn(new.id, ask, held, model, lease)
         except BaseException:
-            if filing is not None:
-                self.filings.soon(filing, None)
+            if lease is not None:
+                self.persistence.store_later(lease, None)
                 if self.turns.relay is not None:
                     self.turns.relay.forget(new.id)
             raise
         if self.leaving:
             turn.stop("shutdown")
-        settled = partial(self._settled, turn.exchange, filing, settle)
+        settled = partial(self._settled, turn.exchange, lease, settle)
         run = self.turns.begin(
             turn, ask, wire, settled, replayable=replayable, unread_seconds=unread_seconds, options=options
         )
-        if self.turns.relay is not None and (filing is not None or replayable):
-            self.turns.relay.add(run, new, None if filing is None else filing.history.key, turn.snapshot)
+        if self.turns.relay is not None and (lease is not None or replayable):
+            self.turns.relay.add(run, new, None if lease is None else lease.history.key, turn.snapshot)
         return run
 
     async def window(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
@@ -187,11 +187,11 @@ class Engine:
                 forget what it keeps of it.
             StoreError: when it cannot be deleted.
         """
-        deleted = await self.filings.alone(
+        deleted = await self.persistence.run_alone(
             user, conversation_id, lambda: self.store.delete(user, conversation_id), stops=True
         )
         self.turns.forget(conversation_id, user)
-        self.memory.forgotten(user)
+        self.memory.invalidate(user)
         left = await erase_user_data(self.registry, user, conversation_id)
         if left:
             names = " and ".join(left)
@@ -207,7 +207,7 @@ class Engine:
         return await self.memory.recall(ask.user, ask.message, present, held.id if held.after_idle else None)
 
     def _turn(
-        self, turn_id: str, ask: TurnRequest, held: History, model: AnyModel, filing: ExchangeLease | None
+        self, turn_id: str, ask: TurnRequest, held: History, model: AnyModel, lease: ExchangeLease | None
     ) -> Turn:
         settings = self.settings
         view = None if ask.user is None else self.memory.view(ask.user, held.id, partial(_user_messages, held))
@@ -221,27 +221,27 @@ class Engine:
             silence=settings.model_idle_seconds,
             first_token=settings.model_first_token_seconds,
             approval_seconds=settings.approval_seconds,
-            store=filing.keep if filing is not None else None,
+            store=lease.store if lease is not None else None,
             memory=view,
         )
 
     def _settled(
-        self, exchange: Exchange, filing: ExchangeLease | None, settle: Settle | None, report: TurnReport
+        self, exchange: Exchange, lease: ExchangeLease | None, settle: Settle | None, report: TurnReport
     ) -> None:
-        if filing is not None:
-            self._remember(exchange, filing)
+        if lease is not None:
+            self._remember(exchange, lease)
         if settle is not None:
             settle(report)
 
-    def _remember(self, exchange: Exchange, filing: ExchangeLease) -> None:
-        user, conversation_id = filing.key
-        if not filing.kept:  # it was cut, and nobody could wait
-            keeping = self.filings.soon(filing, exchange)
-            keeping.add_done_callback(lambda _: self.memory.forgotten(user))
-        elif filing.replaces:
-            self.memory.forgotten(user)
+    def _remember(self, exchange: Exchange, lease: ExchangeLease) -> None:
+        user, conversation_id = lease.key
+        if not lease.is_stored:  # it was cut, and nobody could wait
+            keeping = self.persistence.store_later(lease, exchange)
+            keeping.add_done_callback(lambda _: self.memory.invalidate(user))
+        elif lease.replaces:
+            self.memory.invalidate(user)
         else:
-            self.memory.ended(user, conversation_id, exchange)
+            self.memory.add_exchange(user, conversation_id, exchange)
 
 
 def _user_messages(held: History) -> list[UserMessage]:

@@ -78,13 +78,13 @@ class ExchangeLease:
         replaces: whether it takes the place of earlier ones.
 
     Attributes:
-        kept: whether it was told how the turn ended.
+        is_stored: whether it was told how the turn ended.
     """
 
     def __init__(self, store: Store, history: History, *, replaces: bool = False) -> None:
         self.history = history
         self.replaces = replaces
-        self.kept = False
+        self.is_stored = False
         self._store = store
 
     @property
@@ -92,15 +92,15 @@ class ExchangeLease:
         """Whose conversation it is."""
         return self.history.user, self.history.id
 
-    async def keep(self, exchange: Exchange) -> str | None:
+    async def store(self, exchange: Exchange) -> str | None:
         """Keeps a turn that ended, however it did; what went wrong, in a sentence."""
         try:
             await self._store.end(self.history, exchange)
         except StoreError as error:
             log.error("conversation %s: an answer was not kept: %s", self.history.id, error)  # noqa: TRY400
-            self.kept = True  # as far as it can be
+            self.is_stored = True  # as far as it can be
             return error.message
-        self.kept = True
+        self.is_stored = True
         return None
 
     async def drop(self) -> None:
@@ -111,7 +111,7 @@ class ExchangeLease:
             log.error("conversation %s: a question was not taken back: %s", self.history.id, error)  # noqa: TRY400
 
 
-class Filings:
+class Persistence:
     """Those of one process.
 
     Args:
@@ -151,11 +151,11 @@ class Filings:
             return ExchangeLease(self._store, history, replaces=replaces is not None)
 
         try:
-            filing = await self.alone(ask.user, conversation_id, begun, stops=ask.barge_in)
+            lease = await self.run_alone(ask.user, conversation_id, begun, stops=ask.barge_in)
         except StoreError as error:
             log.error("a question could not be kept: %s", error)  # noqa: TRY400
             raise BadRequest(error.message, code="unavailable", status=503) from None
-        return filing
+        return lease
 
     async def _answered_in_part(self, key: Key, question: Exchange) -> str | None:
         """The same question's id, if it is kept: its answer ended with calls, which the client has answered since."""
@@ -164,7 +164,7 @@ class Filings:
         newest = found.exchanges[-1] if found is not None and found.exchanges else None
         return newest.question_id if newest is not None and answered & _call_ids(newest) else None
 
-    async def alone(
+    async def run_alone(
         self, user: str | None, conversation_id: str, work: Callable[[], Awaitable[T]], *, stops: bool
     ) -> T:
         """Does what no turn of the conversation may run beside.
@@ -212,9 +212,9 @@ class Filings:
             await _ended(run, until)
         return run.is_stopping or report.state in ("done", "error")
 
-    def soon(self, filing: ExchangeLease, exchange: Exchange | None) -> asyncio.Task[Any]:
+    def store_later(self, lease: ExchangeLease, exchange: Exchange | None) -> asyncio.Task[Any]:
         """Has a turn kept for which nobody can wait; None takes its question back."""
-        return self._do(filing.key, filing.drop() if exchange is None else filing.keep(exchange))
+        return self._do(lease.key, lease.drop() if exchange is None else lease.store(exchange))
 
     def _do(self, key: Key, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work, name="keep")
@@ -229,7 +229,7 @@ class Filings:
         task.add_done_callback(done)
         return task
 
-    async def kept(self) -> None:
+    async def wait_stored(self) -> None:
         """Waits until all is kept that nobody waited for."""
         while tasks := [task for some in self._keeping.values() for task in some]:
             await asyncio.wait(tasks)

@@ -111,7 +111,7 @@ class ServerState:
         await wait_for_shutdown()
         self.engine.leaving = True
         self.acceptor.close()
-        self.engine.store.hurry(SHUTDOWN_SECONDS)
+        self.engine.store.limit_waiting(SHUTDOWN_SECONDS)
         for run in self.engine.turns.running:
             run.stop("shutdown")
 

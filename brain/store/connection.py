@@ -25,7 +25,7 @@ FREE_BYTES_LEAST = 100 * MIB
 PATIENCE_SECONDS = 5.0
 
 
-def trouble_of(path: Path) -> str | None:
+def find_problem(path: Path) -> str | None:
     """What is wrong with a file that can be opened: it cannot be written, is damaged, or its disk is full.
 
     Raises:
@@ -41,7 +41,7 @@ def trouble_of(path: Path) -> str | None:
     return f"only {size(free)} are free on its disk: make some room" if free < FREE_BYTES_LEAST else None
 
 
-def room_of(path: Path) -> str:
+def describe_size(path: Path) -> str:
     """How large it is, with what is not yet in the file itself, and how much is free beside it, in words."""
     files = (path, path.with_name(f"{path.name}-wal"))
     used = sum(file.stat().st_size for file in files if file.exists())
@@ -275,7 +275,7 @@ class Database:
         self._threads[0].submit(self._write_waiting)
         return future
 
-    def hurry(self, seconds: float) -> None:
+    def limit_waiting(self, seconds: float) -> None:
         """Lets nothing wait any longer than so many seconds for another process that writes."""
         self._last = min(self._last, time.monotonic() + seconds)
 
@@ -377,7 +377,7 @@ class Database:
         if not is_there:
             raise StoreError("What is kept was deleted or moved while it was in use; restart Brain.")
 
-    async def trouble(self) -> str | None:
+    async def find_problem(self) -> str | None:
         """Find out whether the file can be read and written; what is wrong, in a sentence without its place.
 
         A write that failed is tried again with some pages, since a small one may find room where a larger one does not.

@@ -86,7 +86,7 @@ class SQLite:
 
     async def close(self) -> None:
         """Closes it when all that was begun is done, or can wait no longer for another process that writes."""
-        self.hurry(HURRY_SECONDS)
+        self.limit_waiting(HURRY_SECONDS)
         for task in self._tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -99,13 +99,13 @@ class SQLite:
             self.turn_log.close()
         await self._database.close()
 
-    def hurry(self, seconds: float) -> None:
+    def limit_waiting(self, seconds: float) -> None:
         """Lets nothing wait any longer than so many seconds for another process that writes: this one is to end."""
-        self._database.hurry(seconds)
+        self._database.limit_waiting(seconds)
 
-    async def trouble(self) -> str | None:
+    async def find_problem(self) -> str | None:
         """Why nothing can be read or written any more, in a sentence without the place of the file."""
-        return await self._database.trouble()
+        return await self._database.find_problem()
 
     # turns
 
@@ -301,11 +301,13 @@ class SQLite:
         """Removes one."""
         return await self._database.write(lambda db: items.erase(db, user, item_id))
 
-    async def by_words(self, user: str, words: str, *, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
+    async def search_words(
+        self, user: str, words: str, *, kinds: Sequence[Kind], limit: int
+    ) -> list[tuple[Item, float]]:
         """Those in which any of the words stand, best first; the more, rarer words in a shorter text, the higher."""
         return await self._database.read(lambda db: items.by_words(db, user, words, kinds, limit), user=user)
 
-    async def by_meaning(
+    async def search_vectors(
         self, user: str, query: Query, *, kinds: Sequence[Kind], limit: int
     ) -> list[tuple[Item, float]]:
         """Those whose vectors are nearest, best first, with their cosines."""
@@ -313,7 +315,7 @@ class SQLite:
             lambda db: vectors.by_meaning(db, self._sketches, user, query, kinds, limit), user=user
         )
 
-    async def lacking(self, model: str, limit: int) -> list[tuple[str, Item]]:
+    async def without_vector(self, model: str, limit: int) -> list[tuple[str, Item]]:
         """Some of any user that have no vector of this model, each with its user."""
         return await self._database.read(lambda db: vectors.lacking(db, model, limit), aside=True)
 
@@ -340,15 +342,15 @@ class SQLite:
             lambda db: server_data.add_blocked(db, specialist, place, self._now()), durable=False
         )
 
-    async def others_wrote(self) -> int:
+    async def data_version(self) -> int:
         """A number that is another one as soon as another process has written anything."""
         return await self._database.outside(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
 
-    async def recalls(self, user: str) -> bool:
+    async def is_recall_on(self, user: str) -> bool:
         """Whether the user lets Brain recall; so it is until they say otherwise."""
         return await self._database.read(lambda db: users.recalls(db, user), user=user)
 
-    async def set_recalls(self, user: str, on: bool) -> None:
+    async def set_recall(self, user: str, on: bool) -> None:
         """Notes whether they do."""
         await self._database.write(lambda db: users.set_recalls(db, user, on))
 

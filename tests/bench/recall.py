@@ -176,7 +176,7 @@ async def _measure(name: str, row: str, model: Prepared | None, others: int, tab
             await _ask(f"{row}: recall, words", recalled(memory), questions, tables)
             if model is not None:
                 await model.prepare([question.ask for question in questions])
-                async with memory.running(model):
+                async with memory.run_background(model):
                     nearest = await by_meaning(store, model)
                     await _ask(f"{row}: search, meaning", nearest, questions, tables)
                     await _ask(f"{row}: recall, meaning and words", recalled(memory), questions, tables)
@@ -186,7 +186,7 @@ async def _measure(name: str, row: str, model: Prepared | None, others: int, tab
 
 def by_words(store: SQLite) -> Way:
     async def way(ask: str) -> Sequence[Item]:
-        return [item for item, _ in await store.by_words(USER, ask, kinds=KINDS, limit=LOOKED_AT)]
+        return [item for item, _ in await store.search_words(USER, ask, kinds=KINDS, limit=LOOKED_AT)]
 
     return way
 
@@ -197,7 +197,7 @@ async def by_meaning(store: SQLite, model: Prepared) -> Way:
     await vectors.run_check()
     assert vectors.check is not None
     for _ in range(VECTORS_SECONDS):
-        if not await store.lacking(vectors.check.key, 1):
+        if not await store.without_vector(vectors.check.key, 1):
             break
         await asyncio.sleep(1)
     else:
@@ -206,7 +206,7 @@ async def by_meaning(store: SQLite, model: Prepared) -> Way:
     async def way(ask: str) -> Sequence[Item]:
         near = await vectors.embed_query(ask)
         assert near is not None
-        return [item for item, _ in await store.by_meaning(USER, near, kinds=KINDS, limit=LOOKED_AT)]
+        return [item for item, _ in await store.search_vectors(USER, near, kinds=KINDS, limit=LOOKED_AT)]
 
     return way
 

@@ -64,7 +64,7 @@ async def main(messages: int = 100_000, facts: int = 10_000) -> None:
             f"{messages} messages and {facts} facts of each of two users, taken in: {time.perf_counter() - began:.1f} s"
         )
         began = time.perf_counter()
-        while lacking := await store.lacking("m", 1000):
+        while lacking := await store.without_vector("m", 1000):
             await store.embed("m", [(user, item.id, item.text, vector()) for user, item in lacking])
         say(f"vectors of {DIMENSIONS} numbers: {time.perf_counter() - began:.1f} s")
         await measure(store)
@@ -93,13 +93,15 @@ async def measure(store: SQLite) -> None:
     await report("recent", lambda n: store.recent("ada", 20))
     await report("facts", lambda n: store.items("ada"))
     kinds: Sequence[Kind] = ("fact", "memory")
-    await report("facts by ten words", lambda n: store.by_words("ada", text(10), kinds=kinds, limit=10))
+    await report("facts by ten words", lambda n: store.search_words("ada", text(10), kinds=kinds, limit=10))
     first = time.perf_counter()
-    await store.by_meaning("ada", Query("m", vector()), kinds=kinds, limit=10)
+    await store.search_vectors("ada", Query("m", vector()), kinds=kinds, limit=10)
     say(f"facts by meaning, the first time: {(time.perf_counter() - first) * 1000:.1f} ms")
     vectors = [vector() for _ in range(TIMES)]
-    await report("facts by meaning", lambda n: store.by_meaning("ada", Query("m", vectors[n]), kinds=kinds, limit=10))
-    await report("none lacks a vector", lambda n: store.lacking("m", 10))
+    await report(
+        "facts by meaning", lambda n: store.search_vectors("ada", Query("m", vectors[n]), kinds=kinds, limit=10)
+    )
+    await report("none lacks a vector", lambda n: store.without_vector("m", 10))
     await report("begin and end, 20,000 long", lambda n: turn(store, "c0"))
     await report("begin, 20,000 long", lambda n: begun(store, "c0"), after=lambda record: store.drop(record))
     await report("begin and end, new", lambda n: turn(store, f"new{n}"))

@@ -183,7 +183,7 @@ def test_some_are_removed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_recall_is_switched_off_and_on(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert memory(capsys, "recall", "off") == (0, "", "")
     assert memory(capsys)[1] == f"{LISTED}None of it is recalled: brain memory recall on\n"
-    assert using(store, lambda store: store.recalls("ada")) is True
+    assert using(store, lambda store: store.is_recall_on("ada")) is True
     memory(capsys, "recall", "on")
     assert memory(capsys)[1] == LISTED
 

@@ -100,7 +100,7 @@ async def fill(store: SQLite) -> None:
             Item("k7m2", "fact", f"Likes {word}.", NOON, NOON, "preferences", False, "c1", "q1", True, was),
         )
         await store.put(user, Item("aaaa", "memory", f"Spoke of {word}.", NOON, NOON, conversation_id="c1"))
-    await store.set_recalls("ada", False)
+    await store.set_recall("ada", False)
 
 
 def lines(text: str) -> list[dict[str, Any]]:

@@ -110,8 +110,8 @@ async def with_vectors(toy: Toy, *facts: str) -> Any:
     """A memory of these facts, each with its vector if the model has any."""
     async with remembered() as (memory, store, _):
         for fact in facts:
-            await memory.by_hand.write("ada", fact, "knowledge")
-        async with memory.running(toy):
+            await memory.edits.write("ada", fact, "knowledge")
+        async with memory.run_background(toy):
             if not toy.broken and not toy.blind:
                 await until(partial(embedded, memory, store))
             yield memory
@@ -121,7 +121,7 @@ async def embedded(memory: Memory, store: SQLite) -> bool:
     """Whether all have their vectors."""
     meaning = memory._items.meaning
     assert meaning is not None
-    return meaning.check is not None and not await store.lacking(meaning.check.key, 1)
+    return meaning.check is not None and not await store.without_vector(meaning.check.key, 1)
 
 
 def test_what_is_meant_is_recalled_although_no_word_of_it_is_said() -> None:
@@ -171,8 +171,8 @@ def test_what_is_no_vector_is_none(wrong: str, caplog: pytest.LogCaptureFixture)
     async def test() -> None:
         toy = Wrong()
         async with remembered() as (memory, _, _):
-            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.running(toy):
+            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
+            async with memory.run_background(toy):
                 await until(lambda: "words alone count: toy: it gives no vectors" in caplog.text)
                 assert texts((await memory.recall("ada", "Penicillin?")).items) == ["Penicillin is dangerous."]
 
@@ -193,7 +193,7 @@ def test_what_is_written_later_gets_its_vector_at_once() -> None:
     async def test() -> None:
         toy = Toy()
         async with with_vectors(toy, "The bins go out.") as memory:
-            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
+            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
 
             async def found() -> bool:
                 return bool((await memory.recall("ada", "Any pill?")).items)
@@ -221,12 +221,12 @@ def test_a_server_without_vectors_is_asked_once_in_a_while() -> None:
     async def test() -> None:
         toy = Toy(broken=True)
         async with remembered() as (memory, store, _):
-            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.running(toy):
+            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
+            async with memory.run_background(toy):
                 await until(lambda: bool(toy.asked))
                 for n in range(3):
                     looking = asyncio.create_task(looked(store, "lacking", 1))
-                    await memory.by_hand.write("ada", f"fact number{n}")
+                    await memory.edits.write("ada", f"fact number{n}")
                     await looking
                     await memory.recall("ada", "Any pill?")
                 assert len(toy.asked) == 1
@@ -237,10 +237,10 @@ def test_a_server_without_vectors_is_asked_once_in_a_while() -> None:
 def test_nobody_is_asked_for_vectors_of_nothing() -> None:
     async def test() -> None:
         toy = Toy()
-        async with remembered() as (memory, store, _), memory.running(toy):
+        async with remembered() as (memory, store, _), memory.run_background(toy):
             await memory.recall("ada", "Any pill?")
             await until(lambda: store.looks["lacking"] == 1)
-            await memory.by_hand.set_recalls("ada", on=True)  # so that it is looked again
+            await memory.edits.set_recall("ada", on=True)  # so that it is looked again
             await until(lambda: store.looks["lacking"] == 2)
             assert toy.asked == []
 
@@ -326,12 +326,12 @@ def test_what_an_exam_told_serves_later_processes_until_theirs() -> None:
 
     async def test() -> None:
         async with remembered() as (memory, store, clock):
-            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.running(Toy()):
+            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
+            async with memory.run_background(Toy()):
                 await until(partial(embedded, memory, store))
             for model, found in ((Slow(), ["Penicillin is dangerous."]), (Slow(name="other"), [])):
                 later = Memory(store, tokens=400, rest_seconds=600, now=lambda: clock.time)
-                async with later.running(model, idle := Idle(False)):
+                async with later.run_background(model, idle := Idle(False)):
                     assert texts((await later.recall("ada", "Any pill?")).items) == found
                     await idle.looked()
                     assert model.exams == 0
@@ -344,11 +344,11 @@ def test_what_an_exam_told_serves_later_processes_until_theirs() -> None:
 def test_a_model_that_is_another_one_by_now_is_found_out() -> None:
     async def test() -> None:
         async with remembered() as (memory, store, clock):
-            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.running(Toy()):
+            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
+            async with memory.run_background(Toy()):
                 await until(partial(embedded, memory, store))
             later = Memory(store, tokens=400, rest_seconds=600, now=lambda: clock.time)
-            async with later.running(Toy(blind=True)):
+            async with later.run_background(Toy(blind=True)):
                 meaning = later._items.meaning
                 assert meaning is not None
                 await until(lambda: meaning.is_checked)
@@ -374,14 +374,14 @@ def test_vectors_are_made_when_no_turn_runs() -> None:
     async def test() -> None:
         toy, idle = Toy(), Idle(False)
         async with remembered() as (memory, store, _):
-            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.running(toy, idle):
+            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
+            async with memory.run_background(toy, idle):
                 await idle.looked()
                 assert toy.asked == []
                 idle.idle = True
                 await until(partial(embedded, memory, store))
                 idle.idle = False
-                await memory.by_hand.write("ada", "The bins go out.", "knowledge")
+                await memory.edits.write("ada", "The bins go out.", "knowledge")
                 asked = len(toy.asked)
                 await idle.looked()
                 assert len(toy.asked) == asked
@@ -396,8 +396,8 @@ def test_where_turns_never_end_vectors_are_made_beside_them(monkeypatch: pytest.
 
     async def test() -> None:
         async with remembered() as (memory, store, _):
-            await memory.by_hand.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.running(Toy(), lambda: False):
+            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
+            async with memory.run_background(Toy(), lambda: False):
                 await until(partial(embedded, memory, store))
 
     run(test())
@@ -423,7 +423,7 @@ def test_a_conversation_that_rests_is_summarised_by_the_model(kind: str) -> None
                 )
                 await talked(store, "ada", "c1", LUNCH, ("Yes, soup", "Soup it is."), parts=[call])
                 clock.on(minutes=9)
-                async with memory.running(model):
+                async with memory.run_background(model):
                     await looked(store, "resting")
                     assert server.generated == []
                     clock.on(minutes=2)
@@ -453,7 +453,7 @@ async def rested(toy: Toy, *pairs: tuple[str, str], user: str = "ada", **more: A
     async with remembered() as (memory, store, clock):
         await talked(store, user, "c1", *pairs, **more)
         clock.on(minutes=11)
-        async with memory.running(toy):
+        async with memory.run_background(toy):
             yield memory, store, clock
 
 
@@ -551,7 +551,7 @@ def test_who_keeps_too_much_gets_no_memory_and_others_do(monkeypatch: pytest.Mon
             await talked(store, "ada", "c1", ("plan a long lunch " + "x" * 2_000, "ok"))
             monkeypatch.setattr("brain.store.users.USER_BYTES_MOST", 3_000)
             clock.on(minutes=11)
-            async with memory.running(Toy("y" * 900, "Of bob.")):
+            async with memory.run_background(Toy("y" * 900, "Of bob.")):
                 assert texts(await memories(store, "bob")) == ["Of bob."]
                 assert await store.items("ada") == []
                 clock.on(minutes=6)
@@ -569,7 +569,7 @@ def test_a_model_that_failed_is_left_alone_for_a_while(monkeypatch: pytest.Monke
             await talked(store, "ada", "c1", LUNCH)
             await talked(store, "ada", "c2", LUNCH)
             clock.on(minutes=11)
-            async with memory.running(toy, idle := Idle()):
+            async with memory.run_background(toy, idle := Idle()):
                 await until(lambda: bool(toy.read))
                 await idle.looked()
                 assert len(toy.read) == 1
@@ -615,7 +615,7 @@ def test_without_a_language_model_the_user_s_own_words_are_kept(made: Callable[[
         async with remembered() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH, ("Yes, soup (Now: x) SPECIALIST_REQUEST[x:{}]", "ok"))
             clock.on(minutes=11)
-            async with memory.running(model):
+            async with memory.run_background(model):
                 (item,) = await memories(store)
                 assert item.text == (
                     f"{OWN_WORDS}I plan a lunch for Nora on Sunday / Yes, soup (Now: x) SPECIALIST_REQUEST［x:{{}}]"
@@ -686,7 +686,7 @@ def test_the_model_is_left_to_turns() -> None:
         async with remembered() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH)
             clock.on(minutes=11)
-            async with memory.running(toy, idle):
+            async with memory.run_background(toy, idle):
                 await idle.looked()
                 assert toy.read == []
                 idle.idle = True
@@ -709,7 +709,7 @@ def test_where_turns_never_end_the_users_own_words_are_kept(monkeypatch: pytest.
         async with remembered() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH)
             clock.on(minutes=11)
-            async with memory.running(toy, lambda: False):
+            async with memory.run_background(toy, lambda: False):
                 assert texts(await memories(store)) == [f"{OWN_WORDS}{LUNCH[0]}"]
         assert toy.read == []
 
@@ -722,7 +722,7 @@ def test_turns_that_come_between_again_and_again_do_not_keep_a_memory_from_being
         async with remembered() as (memory, store, clock):
             await talked(store, "ada", "c1", LUNCH)
             clock.on(minutes=11)
-            async with memory.running(toy, idle):
+            async with memory.run_background(toy, idle):
                 for _ in range(3):
                     await until(lambda: toy.open == 1)
                     idle.idle = False
@@ -747,7 +747,7 @@ def test_after_an_import_only_a_few_conversations_are_summarised_at_once(monkeyp
             for n in range(10):
                 await talked(store, "ada", f"d{n}", ("Hello", "Hi"))  # which nobody is asked about
             clock.on(minutes=11)
-            async with memory.running(toy, idle):
+            async with memory.run_background(toy, idle):
                 written = await memories(store, count=4)
                 assert {one.conversation_id for one in written} == {"c9", "c8", "c7", "c6"}
                 await idle.looked()
@@ -763,7 +763,7 @@ def test_the_model_is_left_to_turns_of_other_processes() -> None:
             await talked(store, "ada", "c1", LUNCH)
             clock.on(minutes=11)
             record = await store.begin("bob", "c2", Exchange("Hi", message="Hi"), ())
-            async with memory.running(toy, idle):
+            async with memory.run_background(toy, idle):
                 await idle.looked()
                 assert toy.read == []
                 await store.drop(record)
@@ -785,9 +785,9 @@ def test_vectors_and_summaries_are_asked_for_one_at_a_time() -> None:
         async with remembered() as (memory, store, clock):
             for n in range(3):
                 await talked(store, "ada", f"c{n}", LUNCH)
-                await memory.by_hand.write("ada", f"The bins go out on day {n}.", "knowledge")
+                await memory.edits.write("ada", f"The bins go out on day {n}.", "knowledge")
             clock.on(minutes=11)
-            async with memory.running(toy):
+            async with memory.run_background(toy):
                 await memories(store, count=3)
                 await until(partial(embedded, memory, store))
         assert set(both) == {0}
@@ -801,7 +801,7 @@ def test_a_broken_store_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
             await talked(store, "ada", "c1", LUNCH)
             clock.on(minutes=11)
             store.broken = True
-            async with memory.running(Toy("The user plans a lunch.")):
+            async with memory.run_background(Toy("The user plans a lunch.")):
                 await until(lambda: caplog.text.count("What is kept cannot be read") >= 2)
                 store.broken = False
                 assert texts(await memories(store)) == ["The user plans a lunch."]
@@ -817,7 +817,7 @@ def test_memories_of_two_users_stay_apart() -> None:
             clock.on(seconds=1)
             await talked(store, "bob", "same", ("my secret is a surprise party", "ok"))
             clock.on(minutes=11)
-            async with memory.running(toy):
+            async with memory.run_background(toy):
                 assert texts(await memories(store, "ada")) == ["Of ada."]
                 assert texts(await memories(store, "bob")) == ["Of bob."]
             assert "lunch" not in toy.read[0][-1].content
@@ -837,7 +837,7 @@ def test_it_is_gone_at_once_when_left() -> None:
             async with remembered() as (memory, store, clock):
                 await talked(store, "ada", "c1", LUNCH)
                 clock.on(minutes=11)
-                async with memory.running(model):
+                async with memory.run_background(model):
 
                     async def asked() -> bool:
                         return bool(server.generated)

@@ -63,7 +63,7 @@ class Chats:
                 writer: Any = Player([summary])
                 item = await memory_of(resting, writer, f"of{conversation_id}", now)
                 await store.set_memory(resting, item)
-                self.thinker._engine.memory.forgotten(LOCAL_USER)
+                self.thinker._engine.memory.invalidate(LOCAL_USER)
                 return
         raise AssertionError(f"{conversation_id} does not rest")
 

@@ -113,7 +113,7 @@ def test_contradicting_facts_are_both_stored_and_recalled_newest_first() -> None
             for fact in ("I live in Berlin", "I live in Oslo now"):
                 await saved(memory, fact)
                 clock.on(days=1)
-            await memory.by_hand.write("ada", "I live in Berlin")
+            await memory.edits.write("ada", "I live in Berlin")
             facts = ["I live in Berlin", "I live in Oslo now"]
             assert texts(await view(memory).facts()) == texts(await view(memory).facts("live")) == facts
             found = (await memory.recall("ada", "Do I live in Oslo or in Berlin?")).note
@@ -149,7 +149,7 @@ def test_an_immutable_fact_is_changed_only_by_its_user() -> None:
             fact = (await mine.save("I live in Berlin", mutable=False)).item
             for refused in (mine.update(fact.id, "I live in Oslo"), mine.forget(fact.id)):
                 assert "is immutable; only the user can" in await reason_of(refused)
-            again = await memory.by_hand.write("ada", "i live in berlin!")
+            again = await memory.edits.write("ada", "i live in berlin!")
             assert (again.id, again.text, again.mutable) == (fact.id, "I live in Berlin", False)
             assert await store.items("ada") == [again]
 
@@ -233,9 +233,9 @@ def test_nothing_is_erased_while_a_new_fact_is_compared_with_it() -> None:
         async with remembered() as (memory, store, _):
             (tea,) = await saved(memory, "I like tea")
             async with memory._items.writing("ada"):
-                erasing = asyncio.create_task(memory.by_hand.erase("ada", tea.id))
+                erasing = asyncio.create_task(memory.edits.delete("ada", tea.id))
                 await asyncio.sleep(0)
-                await store.set_recalls("bob", True)  # the store writes in the order of the calls
+                await store.set_recall("bob", True)  # the store writes in the order of the calls
                 assert await store.item("ada", tea.id) is not None
             assert await erasing
 
@@ -278,7 +278,7 @@ def test_the_newest_interactions_of_all_conversations_come_first() -> None:
             for n in range(KEPT + 5):
                 clock.on(seconds=1)
                 await talked(store, "ada", f"c{n % 3}", (f"question {n}", f"answer {n}"))
-            memory.forgotten("ada")
+            memory.invalidate("ada")
             assert [one.message for one in await view(memory).recent(3)] == [
                 "question 24",
                 "question 23",
@@ -296,9 +296,9 @@ def test_what_ended_is_known_without_the_store() -> None:
             await talked(store, "ada", "c1", ("first", "1"))
             assert [one.message for one in await view(memory).recent(50)] == ["first"]
             exchange = Exchange("q", [Text("x" * 20_000, 1)], message="second", started=NOON)
-            memory.ended("ada", "c2", exchange)
-            memory.ended("ada", "c2", Exchange("q", message="", started=NOON))
-            memory.ended("bob", "c2", Exchange("q", message="of bob", started=NOON))
+            memory.add_exchange("ada", "c2", exchange)
+            memory.add_exchange("ada", "c2", Exchange("q", message="", started=NOON))
+            memory.add_exchange("bob", "c2", Exchange("q", message="of bob", started=NOON))
             store.broken = True
             newest = await view(memory).recent(50)
             assert [(one.message, one.conversation_id) for one in newest] == [("second", "c2"), ("first", "c1")]
@@ -313,7 +313,7 @@ def test_what_is_deleted_is_gone_from_the_hot_part_at_once() -> None:
             await talked(store, "ada", "c1", ("first", "1"))
             assert len(await view(memory).recent(50)) == 1
             await store.delete("ada", "c1")
-            memory.forgotten("ada")
+            memory.invalidate("ada")
             assert await view(memory).recent(50) == []
 
     run(test())
@@ -327,7 +327,7 @@ def test_what_is_deleted_while_it_is_read_is_not_shown() -> None:
             reading = asyncio.create_task(view(memory).recent(50))
             await until(lambda: store.reads == 1)
             await store.delete("ada", "c1")
-            memory.forgotten("ada")
+            memory.invalidate("ada")
             store.held.set()
             assert await reading == []
             assert await view(memory).recent(50) == []
@@ -407,9 +407,9 @@ def test_what_is_read_while_it_ends_is_there_once_and_in_its_place() -> None:
             clock.on(minutes=2)
             await talked(store, "ada", "c2", ("second", "2"))
             assert len(await view(memory).recent(50)) == 2
-            memory.ended("ada", "c2", Exchange("q", [Text("2", 1)], message="second", started=clock.time))
+            memory.add_exchange("ada", "c2", Exchange("q", [Text("2", 1)], message="second", started=clock.time))
             between = NOON + timedelta(minutes=1)
-            memory.ended("ada", "c3", Exchange("q", [Text("3", 1)], message="long", started=between))
+            memory.add_exchange("ada", "c3", Exchange("q", [Text("3", 1)], message="long", started=between))
             assert [one.message for one in await view(memory).recent(50)] == ["second", "long", "first"]
             assert store.reads == 1
 
@@ -453,7 +453,7 @@ def test_what_ends_while_the_store_is_read_is_not_lost() -> None:
             reading = asyncio.create_task(view(memory).recent())
             await until(lambda: store.reads == 1)
             await talked(store, "ada", "c1", ("meanwhile", "ok"))
-            memory.ended("ada", "c1", Exchange("q", [Text("ok", 1)], message="meanwhile", started=NOON))
+            memory.add_exchange("ada", "c1", Exchange("q", [Text("ok", 1)], message="meanwhile", started=NOON))
             store.held.set()
             assert [one.message for one in await reading] == ["meanwhile"]
             assert [one.message for one in await view(memory).recent()] == ["meanwhile"]
@@ -471,8 +471,8 @@ async def recalled(memory: Memory, question: str, user: str = "ada", present: tu
 def test_what_belongs_to_a_question_is_recalled() -> None:
     async def test() -> None:
         async with remembered() as (memory, _, _):
-            await memory.by_hand.write("ada", "The bins are collected on Thursday", "knowledge")
-            await memory.by_hand.write("ada", "The router stands behind the shelf in the study", "knowledge")
+            await memory.edits.write("ada", "The bins are collected on Thursday", "knowledge")
+            await memory.edits.write("ada", "The router stands behind the shelf in the study", "knowledge")
             assert await recalled(memory, "When are the bins collected?") == ["The bins are collected on Thursday"]
             assert await recalled(memory, "Is the study where the router is?") == [
                 "The router stands behind the shelf in the study"
@@ -504,7 +504,7 @@ def test_what_belongs_to_a_question_is_recalled() -> None:
 def test_a_question_may_be_asked_in_other_forms_of_the_words(fact: str, question: str) -> None:
     async def test() -> None:
         async with remembered() as (memory, _, _):
-            await memory.by_hand.write("ada", fact, "knowledge")
+            await memory.edits.write("ada", fact, "knowledge")
             assert await recalled(memory, question) == [fact]
 
     run(test())
@@ -526,7 +526,7 @@ def test_a_question_may_be_asked_in_other_forms_of_the_words(fact: str, question
 def test_a_word_in_common_is_not_enough_for_what_is_about_something_else(fact: str, question: str) -> None:
     async def test() -> None:
         async with remembered() as (memory, _, _):
-            await memory.by_hand.write("ada", fact, "knowledge")
+            await memory.edits.write("ada", fact, "knowledge")
             assert await recalled(memory, question) == []
             assert texts(await view(memory).search(question)) == [fact]  # who looks for it finds it
 
@@ -539,10 +539,10 @@ def test_a_few_facts_about_the_user_come_with_any_question() -> None:
             for fact in ("I am vegetarian", "I like short answers"):
                 clock.on(minutes=1)
                 await saved(memory, fact)
-            await memory.by_hand.write("ada", "The bins are collected on Thursday", "knowledge")
+            await memory.edits.write("ada", "The bins are collected on Thursday", "knowledge")
             assert await recalled(memory, "What shall I cook?") == ["I like short answers", "I am vegetarian"]
             for n in range(40):
-                await memory.by_hand.write("ada", f"My number {n} of town{n} is {n}", "personal")
+                await memory.edits.write("ada", f"My number {n} of town{n} is {n}", "personal")
             assert await recalled(memory, "What shall I cook?") == []
 
     run(test())
@@ -551,7 +551,7 @@ def test_a_few_facts_about_the_user_come_with_any_question() -> None:
 def test_the_note_is_one_line_that_the_model_can_tell_from_the_user() -> None:
     async def test() -> None:
         async with remembered() as (memory, _, clock):
-            await memory.by_hand.write("ada", 'I like "tea" SPECIALIST_REQUEST[x:{}] \u2028(Now: never)', "preferences")
+            await memory.edits.write("ada", 'I like "tea" SPECIALIST_REQUEST[x:{}] \u2028(Now: never)', "preferences")
             clock.on(days=1)
             await view(memory, "tea time is at five").store("tea time is at five")
             found = await memory.recall("ada", "Which tea do I like?")
@@ -570,7 +570,7 @@ def test_the_budget_is_kept() -> None:
     async def test() -> None:
         async with remembered(tokens=100) as (memory, _, _):
             for n in range(10):
-                await memory.by_hand.write("ada", f"tea number {n} is {'x' * (40 * n)}", "knowledge")
+                await memory.edits.write("ada", f"tea number {n} is {'x' * (40 * n)}", "knowledge")
             found = await memory.recall("ada", "which tea is it?")
             assert 0 < len(found.note.encode()) <= 400
             assert 1 < len(found.items) < 10
@@ -582,7 +582,7 @@ def test_facts_about_the_user_take_half_of_the_budget_at_most() -> None:
     async def test() -> None:
         async with remembered(tokens=100) as (memory, _, _):
             for n in range(20):
-                await memory.by_hand.write("ada", f"My aunt number{n} sings", "personal")
+                await memory.edits.write("ada", f"My aunt number{n} sings", "personal")
             found = await memory.recall("ada", "Hello!")
             assert 0 < len(found.note.encode()) - len("(Recalled of earlier conversations, as information …") < 200
             assert len((await memory.recall("ada", "Which aunt sings?")).items) > len(found.items) > 1
@@ -614,10 +614,10 @@ def test_a_user_may_switch_recalling_off() -> None:
     async def test() -> None:
         async with remembered() as (memory, store, _):
             await saved(memory, "I like tea")
-            await memory.by_hand.set_recalls("ada", on=False)
+            await memory.edits.set_recall("ada", on=False)
             assert await memory.recall("ada", "tea?") == RecallResult()
-            assert await store.recalls("ada") is False
-            await memory.by_hand.set_recalls("ada", on=True)
+            assert await store.is_recall_on("ada") is False
+            await memory.edits.set_recall("ada", on=True)
             assert await recalled(memory, "tea?") == ["I like tea"]
         async with remembered(tokens=0) as (memory, store, _):
             await saved(memory, "I like tea")
@@ -676,25 +676,23 @@ def test_a_turn_does_not_fail_for_its_memory(caplog: pytest.LogCaptureFixture) -
 def test_the_user_writes_changes_and_removes_by_hand() -> None:
     async def test() -> None:
         async with remembered() as (memory, store, clock):
-            item = await memory.by_hand.write("ada", " My  boat is\nred ", "general", mutable=False)
+            item = await memory.edits.write("ada", " My  boat is\nred ", "general", mutable=False)
             assert (item.text, item.category, item.mutable, item.kind) == ("My boat is red", "general", False, "fact")
-            assert (await memory.by_hand.write("ada", "my boat is red")).id == item.id
-            await memory.by_hand.change("ada", item.id, mutable=False)
-            assert await problem_of(memory.by_hand.change("ada", item.id, text="My boat is blue")) == (
+            assert (await memory.edits.write("ada", "my boat is red")).id == item.id
+            await memory.edits.change("ada", item.id, mutable=False)
+            assert await problem_of(memory.edits.change("ada", item.id, text="My boat is blue")) == (
                 "text",
                 "immutable",
                 409,
             )
             clock.on(days=1)
-            blue = await memory.by_hand.change(
-                "ada", item.id, text="My boat is blue", mutable=True, category="personal"
-            )
+            blue = await memory.edits.change("ada", item.id, text="My boat is blue", mutable=True, category="personal")
             assert (blue.text, blue.mutable, blue.category, blue.created) == ("My boat is blue", True, "personal", NOON)
             assert [former.text for former in blue.former] == ["My boat is red"]
-            green = await memory.by_hand.write("ada", "My boat is green")
+            green = await memory.edits.write("ada", "My boat is green")
             assert (green.id != item.id, green.category) == (True, "general")
-            assert await memory.by_hand.erase("ada", item.id)
-            assert not await memory.by_hand.erase("ada", item.id)
+            assert await memory.edits.delete("ada", item.id)
+            assert not await memory.edits.delete("ada", item.id)
             assert texts(await store.items("ada", words="boat")) == ["My boat is green"]
 
     run(test())
@@ -705,21 +703,21 @@ def test_what_cannot_be_is_refused_with_its_field() -> None:
         async with remembered() as (memory, _, _):
             (fact,) = await saved(memory, "I like tea")
             note = await view(memory, "the study is green").store("the study is green")
-            assert await problem_of(memory.by_hand.write("ada", " ")) == ("text", "bad_request", 400)
-            assert await problem_of(memory.by_hand.write("ada", "x" * 501)) == ("text", "bad_request", 400)
-            assert await problem_of(memory.by_hand.change("ada", "nope", text="x")) == ("id", "not_found", 404)
-            assert await problem_of(memory.by_hand.change("ada", fact.id, text="\u202e")) == (
+            assert await problem_of(memory.edits.write("ada", " ")) == ("text", "bad_request", 400)
+            assert await problem_of(memory.edits.write("ada", "x" * 501)) == ("text", "bad_request", 400)
+            assert await problem_of(memory.edits.change("ada", "nope", text="x")) == ("id", "not_found", 404)
+            assert await problem_of(memory.edits.change("ada", fact.id, text="\u202e")) == (
                 "text",
                 "bad_request",
                 400,
             )
-            assert await problem_of(memory.by_hand.change("ada", note.id, category="general")) == (
+            assert await problem_of(memory.edits.change("ada", note.id, category="general")) == (
                 "category",
                 "bad_request",
                 400,
             )
-            assert (await memory.by_hand.change("ada", note.id, text="y" * 1000)).category is None
-            assert await problem_of(memory.by_hand.change("ada", note.id, text="y" * 1001)) == (
+            assert (await memory.edits.change("ada", note.id, text="y" * 1000)).category is None
+            assert await problem_of(memory.edits.change("ada", note.id, text="y" * 1001)) == (
                 "text",
                 "bad_request",
                 400,
@@ -764,15 +762,15 @@ def test_nothing_of_one_user_is_changed_by_another() -> None:
             assert "nothing is kept" in await reason_of(bobs.forget(fact.id))
             assert "nothing is kept" in await reason_of(bobs.forget("Berlin"))
             assert (await bobs.save("I live in Oslo", "personal")).how == "new"
-            assert await problem_of(memory.by_hand.change("bob", fact.id, text="x")) == ("id", "not_found", 404)
-            assert not await memory.by_hand.erase("bob", fact.id)
+            assert await problem_of(memory.edits.change("bob", fact.id, text="x")) == ("id", "not_found", 404)
+            assert not await memory.edits.delete("bob", fact.id)
             assert await store.item("bob", fact.id) is None
-            await memory.by_hand.set_recalls("bob", on=False)
-            memory.forgotten("bob")
+            await memory.edits.set_recall("bob", on=False)
+            memory.invalidate("bob")
             assert await recalled(memory, "Berlin?") == ["I live in Berlin"]
             assert await recalled(memory, "Berlin?", user="bob") == []
             assert await store.item("ada", fact.id) == fact
-            await memory.by_hand.set_recalls("bob", on=True)
+            await memory.edits.set_recall("bob", on=True)
             assert await recalled(memory, "Berlin?", user="bob") == ["I live in Oslo"]
 
     run(test())

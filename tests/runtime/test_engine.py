@@ -208,7 +208,7 @@ def test_what_was_said_last_is_known_as_it_is_kept() -> None:
                 break
         await batches.aclose()
         await last()  # which may be too early
-        await house.engine.filings.kept()
+        await house.engine.persistence.wait_stored()
         assert await last() == [("Three?", "Well, "), ("Two?", "No.")]
         await house.engine.delete("ada", "d")
         assert await last() == [("Two?", "No.")]
@@ -312,11 +312,11 @@ def test_twenty_at_once_are_never_mixed() -> None:
 
 def test_what_was_forgotten_is_read_in_no_earlier_question_either() -> None:
     async def work(house: ServerState) -> None:
-        item = await house.engine.memory.by_hand.write("ada", "I am allergic to penicillin", "personal")
+        item = await house.engine.memory.edits.write("ada", "I am allergic to penicillin", "personal")
         player = house.play(["Yes."])
         await house.said("Am I allergic to penicillin?")
         assert "I am allergic to penicillin" in player.requests[0][-1].content
-        assert await house.engine.memory.by_hand.erase("ada", item.id)
+        assert await house.engine.memory.edits.delete("ada", item.id)
         await house.said("And now?")
         read = "".join(message.content for message in player.requests[1])
         assert "Am I allergic to penicillin?" in read
@@ -334,7 +334,7 @@ def test_a_conversation_that_rested_goes_on_with_its_memory() -> None:
         now = datetime.now(UTC)
         memory = Kept("m1", "memory", "They plan a trip to Rome.", now, now, conversation_id="c")
         await house.engine.store.set_memory(resting, memory)
-        house.engine.memory.forgotten("ada")  # what was known to be there
+        house.engine.memory.invalidate("ada")  # what was known to be there
         player = house.play(["Yes."])
         await house.said("Go on")
         assert "They plan a trip to Rome." in player.requests[0][-1].content
@@ -412,7 +412,7 @@ def test_files_are_numbered_through_the_conversation() -> None:
 
 def test_what_is_known_is_recalled_said_and_kept_with_the_question() -> None:
     async def work(house: ServerState) -> None:
-        item = await house.engine.memory.by_hand.write("ada", "I am allergic to penicillin", "personal")
+        item = await house.engine.memory.edits.write("ada", "I am allergic to penicillin", "personal")
         player = house.play(["Yes."])
         events = await house.said("Which antibiotics can I take with my allergic history of penicillin?")
         assert [event.code for event in events if isinstance(event, Notice)] == ["recalled"]
@@ -469,9 +469,9 @@ def test_what_was_answered_behind_strangers_words_stays_from_outside() -> None:
 @pytest.mark.parametrize("off", ["turn", "user", "operator", "another user"])
 def test_recall_can_be_switched_off(off: str) -> None:
     async def work(house: ServerState) -> None:
-        await house.engine.memory.by_hand.write("ada", "I am allergic to penicillin", "personal")
+        await house.engine.memory.edits.write("ada", "I am allergic to penicillin", "personal")
         if off == "user":
-            await house.engine.memory.by_hand.set_recalls("ada", False)
+            await house.engine.memory.edits.set_recall("ada", False)
         player = house.play(["Yes."])
         user = "bob" if off == "another user" else "ada"
         await house.said("Am I allergic to penicillin?", memory=off != "turn", user=user)

@@ -35,9 +35,9 @@ class Full:
 
 def test_what_cannot_be_kept_is_told_in_a_sentence() -> None:
     async def main() -> None:
-        filing = ExchangeLease(Full(), History("c", user="ada", key=1))
-        assert await filing.keep(Exchange("Hi")) == "What was said could not be kept: the disk is full."
-        assert filing.kept
-        await filing.drop()
+        lease = ExchangeLease(Full(), History("c", user="ada", key=1))
+        assert await lease.store(Exchange("Hi")) == "What was said could not be kept: the disk is full."
+        assert lease.is_stored
+        await lease.drop()
 
     asyncio.run(main())

@@ -128,7 +128,7 @@ def test_every_operation() -> None:
             assert f"#{note.id}" in await told(ctx, operation="long_memory")
 
             await talked(store, "ada", "c2", ("hello\nthere", "Hi!" * 500))
-            held.forgotten("ada")
+            held.invalidate("ada")
             lines = (await told(ctx, operation="short_memory", n=1)).splitlines()
             assert lines[:2] == ["What was said last, newest first:", "- 2026-03-02 12:00 UTC, user: hello there"]
             assert lines[2] == f"  answer: {('Hi!' * 500)[:599]}…"
@@ -312,7 +312,7 @@ def test_what_strangers_wrote_is_marked() -> None:
 def test_two_users_see_only_their_own() -> None:
     async def test() -> None:
         async with remembered() as (held, store, _):
-            item = await held.by_hand.write("ada", "I live in Berlin")
+            item = await held.edits.write("ada", "I live in Berlin")
             await talked(store, "ada", "c1", ("my secret", "ok"))
             bob = context(held, ["I live in Berlin", "forget Berlin"], user="bob")
             for operation in ("facts", "long_memory", "search", "short_memory"):

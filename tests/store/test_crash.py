@@ -204,7 +204,7 @@ def test_nothing_is_acknowledged_that_goes_into_a_file_that_is_gone(
                 await store.end(record, answered("done"))
             with pytest.raises(StoreError, match="deleted or moved"):
                 await store.begin("ada", "d", asked("runs"), ())
-            assert await store.trouble() == "What is kept was deleted or moved while it was in use; restart Brain."
+            assert await store.find_problem() == "What is kept was deleted or moved while it was in use; restart Brain."
             await asyncio.sleep(0.1)
 
     asyncio.run(main())

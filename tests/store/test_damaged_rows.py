@@ -37,7 +37,7 @@ def test_a_time_that_no_clock_tells_stops_nothing(time: int) -> None:
             await change(store, "UPDATE conversation SET created = ?, updated = ? WHERE user = 2", time, min(time, 0))
             await change(store, "UPDATE item SET created = ?, updated = ? WHERE user = 2", time, time)
             assert [one.user for one in await store.claim_idle(LATER, 9)] == ["ann", "eve"]
-            assert sorted(user for user, _ in await store.lacking("m", 9)) == ["ann", "eve"]
+            assert sorted(user for user, _ in await store.without_vector("m", 9)) == ["ann", "eve"]
             assert [one.id for one in await store.items("eve")] == ["f"]
             assert [one.id for one in await store.conversations("eve")] == ["c"]
             assert len(await store.recent("eve", 9)) == len(await said(store, "eve", "c")) == 1
@@ -74,8 +74,8 @@ def test_what_is_damaged_is_left_out(damage: str | bytes, caplog: pytest.LogCapt
             assert opened is not None
             assert (opened.exchanges, opened.earlier) == ([], "q3")
             assert [one.id for one in await items(store, "ann")] == ["f3", "f1"]
-            assert len(await store.by_words("ann", "tea", kinds=("fact",), limit=9)) == 3
-            assert [item.id for _, item in await store.lacking("m", 3)] == ["f3", "f1", "f0"]
+            assert len(await store.search_words("ann", "tea", kinds=("fact",), limit=9)) == 3
+            assert [item.id for _, item in await store.without_vector("m", 3)] == ["f3", "f1", "f0"]
             assert len((await store.history("ann", "c", 9)).exchanges) == 2
             assert [len(one.exchanges) for one in await store.claim_idle(LATER, 9)] == [2]
             assert len(await store.recent("ann", 9)) == 2
@@ -127,14 +127,14 @@ def test_damage_that_shows_later_is_logged_once_with_the_file(tmp_path: Path, ca
         async with kept(path) as store:
             await turn(store, "ann", "c", "x" * 500_000)
         async with kept(path) as store:
-            assert await store.trouble() is None
+            assert await store.find_problem() is None
             with path.open("r+b") as file:  # pages that nobody has read yet
                 file.seek(path.stat().st_size // 2)
                 file.write(b"\xee" * (path.stat().st_size // 4))
             for _ in range(3):
                 with pytest.raises(StoreError, match="damaged"):
                     await store._database.read(read_all)
-            assert await store.trouble() == "What is kept is damaged."
+            assert await store.find_problem() == "What is kept is damaged."
 
     def read_all(db: sqlite3.Connection) -> None:
         db.execute("SELECT sum(length(data)) FROM exchange").fetchall()
@@ -150,13 +150,13 @@ def test_a_full_disk_is_seen_until_a_write_succeeds(tmp_path: Path, caplog: pyte
     async def test() -> None:
         async with kept(tmp_path / "kept.db") as store:
             await store._database.outside(limit(1))  # as many as there are
-            assert await store.trouble() is None
+            assert await store.find_problem() is None
             with pytest.raises(StoreError, match="no room"):
                 await turn(store, "ann", "c", "x" * 500_000)
             for _ in range(2):
-                assert await store.trouble() == "There is no room left to keep this."
+                assert await store.find_problem() == "There is no room left to keep this."
             await store._database.outside(limit(100_000))
-            assert await store.trouble() is None
+            assert await store.find_problem() is None
             await turn(store, "ann", "c", "x" * 500_000)
 
     asyncio.run(test())

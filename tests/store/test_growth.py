@@ -99,7 +99,7 @@ def test_facts_are_recalled_with_the_same_work_however_many_others_there_are(
         await store.import_user("ada", facts(texts), import_sanitizer)
 
         async def look() -> None:
-            found = await store.by_words("ada", "cycling in Bergen", kinds=BOTH, limit=30)
+            found = await store.search_words("ada", "cycling in Bergen", kinds=BOTH, limit=30)
             assert [item.id for item, _ in found] == [f"f{number}" for number in range(20)]
             assert await store.items("ada", kind="fact", category="personal", limit=9) == []
 

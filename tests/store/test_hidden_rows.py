@@ -81,8 +81,8 @@ async def see(store: SQLite, user: str = "ada") -> list[object]:
         await store.recent(user, 5),
         await store.items(user, limit=5),
         await store.items(user, words="jazz", limit=5),
-        await store.by_words(user, "jazz", kinds=BOTH, limit=5),
-        await store.lacking("m", 5),
+        await store.search_words(user, "jazz", kinds=BOTH, limit=5),
+        await store.without_vector("m", 5),
         await store.claim_idle(NOON + timedelta(days=9), 5),
         [record["kind"] async for record in store.export(user)],
     ]
@@ -102,7 +102,7 @@ def test_what_is_imported_is_seen_when_all_of_it_is_there(path: Path) -> None:
         assert await store._database.write(lambda db: incoming.end(db, store._now())) == whole
         assert await store.count("ada") == whole
         assert len(await store.conversations("ada", words="jazz")) == 1
-        found = await store.by_words("ada", "jazz", kinds=BOTH, limit=500)
+        found = await store.search_words("ada", "jazz", kinds=BOTH, limit=500)
         assert len(found) == 100
         assert {(item.conversation_id, item.message_id) for item, _ in found} == {("c", f"q{n}") for n in range(100)}
 

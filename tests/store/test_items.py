@@ -112,8 +112,8 @@ def test_items_are_found_by_any_word(path: Path | None, words: str, found: list[
         await store.put("ada", fact("f3", "The name of a dog that lives beside me, and that barks, is Bello"))
         await store.put("ada", fact("f4", "我住在北京"))
         await store.put("eve", fact("f1", "I live with a dog, allergic to penicillin 北京, you do"))
-        assert ids(await store.by_words("ada", words, kinds=("fact",), limit=5))[: len(found) or 5] == found
-        assert await store.by_words("bob", words, kinds=BOTH, limit=5) == []
+        assert ids(await store.search_words("ada", words, kinds=("fact",), limit=5))[: len(found) or 5] == found
+        assert await store.search_words("bob", words, kinds=BOTH, limit=5) == []
 
     run(path, test)
 
@@ -122,13 +122,13 @@ def test_what_others_keep_changes_no_score(path: Path | None) -> None:
     async def test(store: SQLite) -> None:
         await store.put("ada", fact("f1", "I like jazz"))
         await store.put("ada", memory("m1", "They talked about jazz and about the weather"))
-        alone = await store.by_words("ada", "jazz", kinds=BOTH, limit=5)
+        alone = await store.search_words("ada", "jazz", kinds=BOTH, limit=5)
         assert ids(alone) == ["f1", "m1"]
         assert alone[0][1] > alone[1][1] > 0
         for n in range(50):
             await store.put("eve", fact(f"f{n}", "jazz jazz"))
-        assert await store.by_words("ada", "jazz", kinds=BOTH, limit=5) == alone
-        assert ids(await store.by_words("ada", "jazz", kinds=("memory",), limit=5)) == ["m1"]
+        assert await store.search_words("ada", "jazz", kinds=BOTH, limit=5) == alone
+        assert ids(await store.search_words("ada", "jazz", kinds=("memory",), limit=5)) == ["m1"]
 
     run(path, test)
 
@@ -138,7 +138,7 @@ def test_rare_words_count_more(path: Path | None) -> None:
         for n in range(9):
             await store.put("ada", fact(f"f{n}", f"I like music number {n}"))
         await store.put("ada", fact("f9", "I like chess a lot"))
-        found = await store.by_words("ada", "music or chess", kinds=BOTH, limit=2)
+        found = await store.search_words("ada", "music or chess", kinds=BOTH, limit=2)
         assert found[0][0].id == "f9"
         assert len(found) == 2
 
@@ -153,29 +153,29 @@ def test_items_are_found_by_their_meaning(path: Path | None) -> None:
             await store.put(user, fact("f1", "one"))
             await store.put(user, fact("f2", "two"))
             await store.put(user, memory("m1", "three"))
-        assert [(user, item.id) for user, item in await store.lacking("m", 4)] == [
+        assert [(user, item.id) for user, item in await store.without_vector("m", 4)] == [
             ("eve", "m1"), ("eve", "f2"), ("eve", "f1"), ("ada", "m1")
         ]  # fmt: skip
         await store.embed("m", [("ada", i, t, vectors[i]) for i, t in (("f1", "one"), ("f2", "two"), ("m1", "three"))])
         await store.embed("m", [("eve", "f1", "one", [1.0, 0.0, 0.0]), ("eve", "f2", "changed", [1.0, 0.0, 0.0])])
         near = Query("m", [2.0, 0.0, 0.0])
-        found = await store.by_meaning("ada", near, kinds=BOTH, limit=5)
+        found = await store.search_vectors("ada", near, kinds=BOTH, limit=5)
         assert ids(found) == ["f1", "m1", "f2"]
         assert [round(score, 2) for _, score in found] == [1.0, 0.97, 0.0]
-        assert ids(await store.by_meaning("ada", near, kinds=("memory",), limit=5)) == ["m1"]
-        assert ids(await store.by_meaning("eve", near, kinds=BOTH, limit=5)) == ["f1"]
-        assert await store.by_meaning("ada", Query("other", [1.0, 0.0, 0.0]), kinds=BOTH, limit=5) == []
-        assert await store.by_meaning("ada", Query("m", [1.0, 0.0]), kinds=BOTH, limit=5) == []
-        assert [(user, item.id) for user, item in await store.lacking("m", 9)] == [("eve", "m1"), ("eve", "f2")]
+        assert ids(await store.search_vectors("ada", near, kinds=("memory",), limit=5)) == ["m1"]
+        assert ids(await store.search_vectors("eve", near, kinds=BOTH, limit=5)) == ["f1"]
+        assert await store.search_vectors("ada", Query("other", [1.0, 0.0, 0.0]), kinds=BOTH, limit=5) == []
+        assert await store.search_vectors("ada", Query("m", [1.0, 0.0]), kinds=BOTH, limit=5) == []
+        assert [(user, item.id) for user, item in await store.without_vector("m", 9)] == [("eve", "m1"), ("eve", "f2")]
         await store.put("ada", fact("f1", "one", category="personal"))
-        assert ids(await store.by_meaning("ada", near, kinds=BOTH, limit=1)) == ["f1"]
+        assert ids(await store.search_vectors("ada", near, kinds=BOTH, limit=1)) == ["f1"]
         await store.put("ada", fact("f1", "another"))
-        assert ids(await store.by_meaning("ada", near, kinds=BOTH, limit=5)) == ["m1", "f2"]
+        assert ids(await store.search_vectors("ada", near, kinds=BOTH, limit=5)) == ["m1", "f2"]
         await store.erase("ada", "m1")
-        assert ids(await store.by_meaning("ada", near, kinds=BOTH, limit=5)) == ["f2"]
+        assert ids(await store.search_vectors("ada", near, kinds=BOTH, limit=5)) == ["f2"]
         await store.put("ada", fact("f3", "new"))
         await store.embed("m", [("ada", "f3", "new", [1.0, 0.0, 0.0])])
-        assert ids(await store.by_meaning("ada", near, kinds=BOTH, limit=5)) == ["f3", "f2"]
+        assert ids(await store.search_vectors("ada", near, kinds=BOTH, limit=5)) == ["f3", "f2"]
 
     run(path, test)
 
@@ -186,16 +186,16 @@ def test_what_lacks_a_vector_is_found_whichever_models_there_were(path: Path | N
             await store.put("ada", fact(f"f{n}", f"{n}"))
         await store.embed("m", [("ada", f"f{n}", f"{n}", [1.0, 0.0]) for n in range(3)])
         for model in ("a", "z"):
-            assert [item.id for _, item in await store.lacking(model, 9)] == ["f2", "f1", "f0"]
+            assert [item.id for _, item in await store.without_vector(model, 9)] == ["f2", "f1", "f0"]
             await store.embed(model, [("ada", f"f{n}", f"{n}", [0.0, 1.0]) for n in range(2)])
-            assert [item.id for _, item in await store.lacking(model, 9)] == ["f2"]
-        assert await store.lacking("m", 9) == []
-        assert len(await store.by_meaning("ada", Query("m", [1.0, 0.0]), kinds=BOTH, limit=9)) == 3
+            assert [item.id for _, item in await store.without_vector(model, 9)] == ["f2"]
+        assert await store.without_vector("m", 9) == []
+        assert len(await store.search_vectors("ada", Query("m", [1.0, 0.0]), kinds=BOTH, limit=9)) == 3
         await store.put("ada", fact("f1", "another"))
-        assert [[item.id for _, item in await store.lacking(model, 9)] for model in "amz"] == [
+        assert [[item.id for _, item in await store.without_vector(model, 9)] for model in "amz"] == [
             ["f1", "f2"], ["f1"], ["f1", "f2"]
         ]  # fmt: skip
-        assert len(await store.lacking("a", 1)) == 1
+        assert len(await store.without_vector("a", 1)) == 1
 
     run(path, test)
 
@@ -229,8 +229,8 @@ def test_vectors_that_point_nowhere_are_near_to_nothing(vector: list[float]) -> 
     async def test(store: SQLite) -> None:
         await store.put("ada", fact("f1", "one"))
         await store.embed("m", [("ada", "f1", "one", vector)])
-        assert await store.lacking("m", 5) == []
-        found = await store.by_meaning("ada", Query("m", [0.6, 0.8]), kinds=BOTH, limit=5)
+        assert await store.without_vector("m", 5) == []
+        found = await store.search_vectors("ada", Query("m", [0.6, 0.8]), kinds=BOTH, limit=5)
         assert ids(found) == ["f1"]
         if vector[0] != 1e308:
             assert found[0][1] == 0
@@ -254,7 +254,7 @@ def test_comparing_signs_first_misses_little() -> None:
         for _ in range(20):
             question = drawn(rng.choice(topics))
             exact = sorted(vectors, key=lambda name: -cosine(question, vectors[name]))[:5]
-            found = ids(await store.by_meaning("ada", Query("m", question), kinds=BOTH, limit=5))
+            found = ids(await store.search_vectors("ada", Query("m", question), kinds=BOTH, limit=5))
             hits += len({*exact} & {*found})
         assert hits >= 95  # of 100
 
@@ -271,7 +271,7 @@ def test_signs_of_few_users_are_kept_ready(monkeypatch: pytest.MonkeyPatch) -> N
         for user in ("a", "b", "c"):
             await store.put(user, fact("f1", user))
             await store.embed("m", [(user, "f1", user, [1.0])])
-            assert ids(await store.by_meaning(user, Query("m", [1.0]), kinds=BOTH, limit=1)) == ["f1"]
+            assert ids(await store.search_vectors(user, Query("m", [1.0]), kinds=BOTH, limit=1)) == ["f1"]
         assert len(store._sketches._kept) == 2
 
     run(None, test)
@@ -360,12 +360,12 @@ def test_of_a_long_conversation_the_newest_is_taken_in(path: Path | None) -> Non
 
 def test_users_say_whether_they_are_recalled(path: Path | None) -> None:
     async def test(store: SQLite) -> None:
-        assert await store.recalls("ada")
-        await store.set_recalls("ada", False)
-        assert (await store.recalls("ada"), await store.recalls("eve")) == (False, True)
+        assert await store.is_recall_on("ada")
+        await store.set_recall("ada", False)
+        assert (await store.is_recall_on("ada"), await store.is_recall_on("eve")) == (False, True)
         assert await store.users() == ["ada"]
-        await store.set_recalls("ada", True)
-        assert await store.recalls("ada")
+        await store.set_recall("ada", True)
+        assert await store.is_recall_on("ada")
 
     run(path, test)
 
@@ -378,7 +378,7 @@ def test_who_keeps_much_is_not_searched_for_longer(monkeypatch: pytest.MonkeyPat
         for number, text in enumerate(["oak", "elm oak", "elm oak ash", "oak", "oak", "oak"]):
             await store.put("ada", fact(f"f{number}", text))
         await store.put("eve", fact("e", "ash"))
-        assert sorted(ids(await store.by_words("ada", "fir oak elm ash", kinds=BOTH, limit=9))) == ["f1", "f2"]
-        assert sorted(ids(await store.by_words("ada", "oak", kinds=BOTH, limit=9))) == ["f3", "f4", "f5"]
+        assert sorted(ids(await store.search_words("ada", "fir oak elm ash", kinds=BOTH, limit=9))) == ["f1", "f2"]
+        assert sorted(ids(await store.search_words("ada", "oak", kinds=BOTH, limit=9))) == ["f3", "f4", "f5"]
 
     run(None, test)

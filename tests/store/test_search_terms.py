@@ -47,7 +47,7 @@ def test_nobody_writes_words_for_another() -> None:
             await turn(store, "eve", "d", PLANTED)
             await store.put("eve", fact("e", PLANTED))
             assert await store.conversations("ann", words="penicillin") == []
-            assert await store.by_words("ann", "penicillin", kinds=("fact", "memory"), limit=9) == []
+            assert await store.search_words("ann", "penicillin", kinds=("fact", "memory"), limit=9) == []
 
     asyncio.run(test())
 

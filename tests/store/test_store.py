@@ -777,14 +777,14 @@ BY_TURNS: list[Callable[[SQLite], Awaitable[object]]] = [
     lambda store: store.conversation("ada", "c"),
     lambda store: store.recent("ada", 5),
     lambda store: store.items("ada"),
-    lambda store: store.by_words("ada", "jazz", kinds=("fact",), limit=5),
-    lambda store: store.by_meaning("ada", Query("m", [1.0]), kinds=("fact",), limit=5),
-    lambda store: store.recalls("ada"),
+    lambda store: store.search_words("ada", "jazz", kinds=("fact",), limit=5),
+    lambda store: store.search_vectors("ada", Query("m", [1.0]), kinds=("fact",), limit=5),
+    lambda store: store.is_recall_on("ada"),
 ]
 BY_USERS: list[Callable[[SQLite], Awaitable[object]]] = [
     lambda store: store.conversations("ada", words="jazz"),
     lambda store: store.items("ada", words="jazz"),
-    lambda store: store.lacking("m", 5),
+    lambda store: store.without_vector("m", 5),
     lambda store: store.users(),
     exported,
 ]

@@ -61,7 +61,7 @@ async def fill(store: SQLite, user: str) -> None:
     await store.put(user, fact("f1", "I like jazz", conversation_id="c", message_id="q1", former=was))
     (resting,) = await store.claim_idle(NOON + timedelta(days=1), 1)
     await store.set_memory(resting, memory("m1", "They like jazz", conversation_id="c"))
-    await store.set_recalls(user, False)
+    await store.set_recall(user, False)
 
 
 def test_a_copy_is_all_there_is(path: Path | None, tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_a_copy_is_all_there_is(path: Path | None, tmp_path: Path) -> None:
                 (h.id, h.title, h.updated, h.messages) for h in before
             ]
             assert len(await other.conversations("bob", words="jazz")) == 1
-            assert len(await other.by_words("bob", "jazz", kinds=("fact", "memory"), limit=9)) == 2
-            assert not await other.recalls("bob")
+            assert len(await other.search_words("bob", "jazz", kinds=("fact", "memory"), limit=9)) == 2
+            assert not await other.is_recall_on("bob")
             assert await other.claim_idle(NOON + timedelta(days=1), 9) == []  # m1 holds all of it
             record = await other.begin("bob", "c", asked("More", 2), [file(b"x")])
             assert [one.data for one in record.attachments] == [b"\xff\x00"]
@@ -105,7 +105,7 @@ def test_what_is_there_is_left_as_it_is(path: Path | None) -> None:
         await turn(store, "ada", "c", "More", number=2)
         await store.put("ada", fact("f1", "I like rock"))
         await store.delete("ada", "d")
-        await store.set_recalls("ada", True)
+        await store.set_recall("ada", True)
         assert await store.import_user("ada", copy, import_sanitizer) == Counts(conversations=1, messages=1)
         assert [one[0] for one in await said(store, "ada", "c")] == ["I like jazz", "More"]
         assert [one.text for one in await store.items("ada", kind="fact")] == ["I like rock"]
@@ -128,11 +128,11 @@ def test_a_copy_of_nobody(path: Path | None) -> None:
     async def test(store: SQLite) -> None:
         copy = await records(store, "nobody")
         assert [record["kind"] for record in copy] == ["brain", "preferences"]
-        await store.set_recalls("ada", False)
+        await store.set_recall("ada", False)
         assert await store.import_user("ada", copy, import_sanitizer) == Counts()
-        assert not await store.recalls("ada")
+        assert not await store.is_recall_on("ada")
         await store.import_user("bob", copy, import_sanitizer)
-        assert await store.recalls("bob")
+        assert await store.is_recall_on("bob")
 
     run(path, test)
 
@@ -317,7 +317,7 @@ def test_a_forgotten_user_is_in_no_file(tmp_path: Path) -> None:
                 await turn(store, user, f"c{n}", f"I play the {word}", f"The {word}! " * 50, files=files)
             await store.put(user, fact("f1", f"I play the {word}", former=(FormerText(f"no {word}", NOON),)))
             await store.delete(user, "c3")
-            await store.set_recalls(user, False)
+            await store.set_recall(user, False)
         await store.embed("m", [("ada", "f1", "I play the xylofon", [1.0])])
         assert await store.count("ada") == Counts(conversations=29, messages=58, files=29, facts=1)
         assert await store.forget("ada") == Counts(conversations=29, messages=58, files=29, facts=1)
@@ -325,7 +325,7 @@ def test_a_forgotten_user_is_in_no_file(tmp_path: Path) -> None:
         assert (bytes_of("xylofon"), bytes_of("ada")) == (0, 0)
         assert bytes_of("trombon") > 1_000
         assert (await store.users(), await store.conversations("ada"), await store.items("ada")) == (["eve"], [], [])
-        assert await store.recalls("ada")
+        assert await store.is_recall_on("ada")
         assert await store.forget("ada") == await store.count("ada") == Counts()
         assert len(await store.conversations("eve", words="trombon")) == 29
 

@@ -68,10 +68,10 @@ async def _check_store(settings: Settings) -> bool:
         return _line("store", None, "in memory: what is said ends with its process (STORE)")
     try:
         async with open_existing_store(settings, makes=True):
-            trouble = await asyncio.to_thread(connection.trouble_of, path)
+            trouble = await asyncio.to_thread(connection.find_problem, path)
     except StoreError as error:
         trouble = str(error).removeprefix(f"{path}").lstrip(": ")
-    return _line(f"store {path}", trouble, "" if trouble else connection.room_of(path))
+    return _line(f"store {path}", trouble, "" if trouble else connection.describe_size(path))
 
 
 async def _check_embedder(one: ModelEntry) -> bool:

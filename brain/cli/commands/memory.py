@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from brain.cli.commands.store_access import PAGE, open_existing_store, read_all_pages
 from brain.cli.process import DONE, FAILED, run_command
 from brain.errors import BadRequest, BrainError
-from brain.memory.edits import ByHand
+from brain.memory.edits import MemoryEdits
 from brain.memory.items import Items
 from brain.messages import Item
 from brain.protocols.native.resources import encode_items
@@ -16,7 +16,7 @@ from brain.settings import Settings
 from brain.store.sqlite import SQLite
 from brain.text import escape_invisible
 
-Action = Callable[[argparse.Namespace, SQLite, ByHand], Awaitable[int]]
+Action = Callable[[argparse.Namespace, SQLite, MemoryEdits], Awaitable[int]]
 
 _REMEDIES = {
     "immutable": "{id} is immutable: with --mutable its text can be changed; brain memory delete {id} removes it.",
@@ -32,17 +32,17 @@ def memory(given: argparse.Namespace, settings: Settings) -> int:
 async def _memory(given: argparse.Namespace, settings: Settings) -> int:
     action: Action = given.action
     async with open_existing_store(settings, makes=action is add) as store:
-        return await action(given, store, ByHand(Items(store, lambda: datetime.now(UTC))))
+        return await action(given, store, MemoryEdits(Items(store, lambda: datetime.now(UTC))))
 
 
-async def show(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int:
+async def show(given: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
     """Lists facts and memories, the newest first, or those with some words, the best first."""
     items = await read_all_pages(
         lambda before: store.items(
             given.user, kind=given.kind, category=given.category, words=given.search, before=before, limit=PAGE
         )
     )
-    recalls = await store.recalls(given.user)
+    recalls = await store.is_recall_on(given.user)
     if given.json:
         sys.stdout.buffer.write(encode_items(items, len(items), recall=recalls) + b"\n")
         return DONE
@@ -56,18 +56,18 @@ async def show(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int
     return DONE
 
 
-async def add(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int:
+async def add(given: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
     """Writes a fact down."""
-    item = await by_hand.write(given.user, given.text, given.category, mutable=not given.immutable)
+    item = await edits.write(given.user, given.text, given.category, mutable=not given.immutable)
     return _say(item)
 
 
-async def edit(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int:
+async def edit(given: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
     """Changes a fact or a memory."""
     if (given.text, given.category, given.mutable) == (None, None, None):
         raise BrainError("Say what is to change: its text, --category, --mutable or --immutable.")
     try:
-        changed = await by_hand.change(
+        changed = await edits.change(
             given.user, _id(given.id), text=given.text, category=given.category, mutable=given.mutable
         )
     except BadRequest as error:
@@ -75,17 +75,17 @@ async def edit(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int
     return _say(changed)
 
 
-async def delete(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int:
+async def delete(given: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
     """Removes facts and memories."""
-    missing = [name for name in given.id if not await by_hand.erase(given.user, _id(name))]
+    missing = [name for name in given.id if not await edits.delete(given.user, _id(name))]
     for name in missing:
         print(f"brain: {_REMEDIES['not_found'].format(id=escape_invisible(name))}", file=sys.stderr)
     return FAILED if missing else DONE
 
 
-async def recall(given: argparse.Namespace, store: SQLite, by_hand: ByHand) -> int:
+async def recall(given: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
     """Switches on or off that facts and memories are recalled."""
-    await by_hand.set_recalls(given.user, given.on == "on")
+    await edits.set_recall(given.user, given.on == "on")
     return DONE
 
 

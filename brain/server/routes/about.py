@@ -35,7 +35,7 @@ async def readyz(request: Request) -> Response:
     """`GET /readyz`: the default model answers, and the store can be written."""
     engine = engine_of(request)
     model = engine.model(None)
-    trouble = await engine.store.trouble() or await check_model(model)
+    trouble = await engine.store.find_problem() or await check_model(model)
     status = {
         "status": "unavailable" if trouble else "ok",
         "model": model.name,

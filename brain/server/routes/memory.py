@@ -26,12 +26,12 @@ class Items(HTTPEndpoint):
             before=options.before,
             limit=options.limit + 1,
         )
-        return ApiResponse(resources.encode_items(found, options.limit, recall=await store.recalls(user)))
+        return ApiResponse(resources.encode_items(found, options.limit, recall=await store.is_recall_on(user)))
 
     async def post(self, request: Request) -> Response:
         """Add a fact, unless the same one is stored."""
         fact = queries.parse_fact(await read_json(request, queries.SMALL_BODY_BYTES))
-        edits = engine_of(request).memory.by_hand
+        edits = engine_of(request).memory.edits
         item = await edits.write(user_of(request) or "", fact.text, fact.category, mutable=fact.mutable)
         url = f"{request.scope.get('root_path', '')}/v1/memory/{item.id}"
         return ApiResponse(resources.encode_item(item), 201, {"Location": url})
@@ -39,7 +39,7 @@ class Items(HTTPEndpoint):
     async def patch(self, request: Request) -> Response:
         """Switch recall on or off."""
         is_on = queries.parse_recall(await read_json(request, queries.SMALL_BODY_BYTES))
-        await engine_of(request).memory.by_hand.set_recalls(user_of(request) or "", is_on)
+        await engine_of(request).memory.edits.set_recall(user_of(request) or "", is_on)
         return ApiResponse(resources.encode_recall(is_on))
 
 
@@ -57,14 +57,14 @@ class Item(HTTPEndpoint):
         """Change the fields that are sent."""
         item_id = _item_id(request)
         change = queries.parse_change(await read_json(request, queries.SMALL_BODY_BYTES))
-        changed = await engine_of(request).memory.by_hand.change(
+        changed = await engine_of(request).memory.edits.change(
             user_of(request) or "", item_id, text=change.text, category=change.category, mutable=change.mutable
         )
         return ApiResponse(resources.encode_item(changed))
 
     async def delete(self, request: Request) -> Response:
         """Delete it."""
-        if not await engine_of(request).memory.by_hand.erase(user_of(request) or "", _item_id(request)):
+        if not await engine_of(request).memory.edits.delete(user_of(request) or "", _item_id(request)):
             raise _not_found()
         return Response(status_code=204, headers=NO_STORE_HEADERS)
 

@@ -75,7 +75,7 @@ async def start(request: Request) -> Response:
             "keys": bool(state_of(request).keys),
             "models": _models(engine),
             "specialists": describe_specialists(request),
-            "recall": await engine.store.recalls(user or ""),
+            "recall": await engine.store.is_recall_on(user or ""),
             "limits": {
                 "files": MAX_ATTACHMENTS,
                 "file_bytes": ATTACHMENT_BYTES,
