@@ -279,9 +279,10 @@ class EventStreamResponse:
         return not leaving.cancelled()
 
     def _raw_headers(self) -> list[tuple[bytes, bytes]]:
+        """A list of its own for each response, since middleware adds headers to it."""
         encoder = self._reader.encoder
         if encoder is None:
-            return _raw_headers(None)
+            return [*_raw_headers(None)]
         return [*_raw_headers(encoder.content_type), *encoder.headers]
 
     def _response(self) -> EventSourceResponse:

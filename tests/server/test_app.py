@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playing import registry_of
+from playing import prose, registry_of
 from serving import (
     Player,
     Server,
@@ -441,7 +441,7 @@ def test_on_a_full_disk_turns_stream_to_their_end_and_the_server_is_not_ready(tm
             server.on_loop(database.outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()))
 
         release = asyncio.Event()
-        server.play(Player(["So ", release, "x" * 3_000_000]))
+        server.play(Player(["So ", release, prose(300_000)]))
         turn = client.post("/v1/turns", json={"message": "hi"}).json()["turn_id"]
         limit(1)
         assert client.post("/v1/turns", json={"message": "x" * 100_000}).status_code == 503
