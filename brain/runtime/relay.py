@@ -34,6 +34,7 @@ COMMAND_SECONDS = 20.0
 CATCH_UP_SECONDS = 2.0
 """How long a reader waits for events that its client has and this process has not."""
 GONE = "The server process that wrote this answer ended; send the message again."
+NOT_KEPT = "The rest of this stream is no longer kept; the answer, if it was stored, is in the conversation."
 
 log = logging.getLogger("brain")
 
@@ -385,6 +386,10 @@ class Relay:
         for turn_id, frames in news.frames.items():
             if turn_id in self._followed:
                 self._followed[turn_id].log.extend(frames)
+        for turn_id in news.over:
+            run = self._followed.get(turn_id)
+            if run is not None and not run.log.ended:
+                run.log.append([Error("shutdown", NOT_KEPT, recoverable=True)])
         for key, data in news.answers.items():
             future = self._answers.get(key)
             if future is not None and not future.done():

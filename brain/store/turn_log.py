@@ -111,11 +111,13 @@ class News(NamedTuple):
 
     Attributes:
         answers: of commands, by their keys.
+        over: followed turns of which nothing more will come: they ended, or are no longer kept.
     """
 
     commands: Sequence[Command]
     frames: Mapping[str, Sequence[Frames]]
     answers: Mapping[int, bytes]
+    over: Sequence[str]
 
 
 class TurnLog:
@@ -359,8 +361,10 @@ def _news(
         row = db.execute("SELECT answer FROM turn_command WHERE key = ? AND answer IS NOT NULL", (key,)).fetchone()
         if row is not None:
             answers[key] = row[0]
+    is_running = "SELECT 1 FROM turn WHERE id = ? AND ended IS NULL"
+    over = [turn_id for turn_id in followed if db.execute(is_running, (turn_id,)).fetchone() is None]
     frames = {turn_id: found for turn_id, last in followed.items() if (found := _frames(db, turn_id, last))}
-    return News([Command(*row) for row in commands], frames, answers)
+    return News([Command(*row) for row in commands], frames, answers, over)
 
 
 def _frames(db: sqlite3.Connection, turn_id: str, after: int) -> Sequence[Frames]:

@@ -12,7 +12,7 @@ import pytest
 from playing import Item, Player, ask_for, echo, registry_of, sends, short
 
 from brain.errors import BadRequest
-from brain.events import Event, Token
+from brain.events import Error, Event, Token
 from brain.models import ModelEntry
 from brain.runtime.commands import Cancel, Command, Decide, Show, Steer, encode
 from brain.runtime.engine import Engine
@@ -308,3 +308,20 @@ async def test_what_is_forgotten_is_deleted(here: Process, there: Process) -> No
     here.engine.turns.forget("c", "ada")
     await relay.write()
     assert await there.engine.turns.find(run.id, "ada") is None
+
+
+@with_two
+async def test_who_follows_what_is_deleted_or_keeps_no_events_is_not_left_waiting(
+    here: Process, there: Process
+) -> None:
+    go = asyncio.Event()
+    forgotten = await here.start(["a", go])
+    hidden = await here.start(["a", go], conversation_id="d", replayable=False)
+    remotes = [await there.find(run) for run in (forgotten, hidden)]
+    waits = [asyncio.create_task(remote.wait_ended()) for remote in remotes]
+    relay = here.engine.turns.relay
+    assert relay is not None
+    relay.forget(forgotten.id)
+    go.set()
+    await asyncio.gather(*waits)
+    assert [type(remote.log.events()[-1]) for remote in remotes[:1]] == [Error]
