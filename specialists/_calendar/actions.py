@@ -381,9 +381,8 @@ class UserCalendars:
             [entry.occurrence] if once else Expander(window).series_occurrences(entry.resource.file.series[entry.uid])
         )
         spans = [replace(entry, occurrence=one).span for one in own_occurrences]
-        notes, self.notes = self.notes, []
-        others = [e for e in self.busy(self.entries(window)) if e.uid != entry.uid]
-        self.notes = notes
+        everywhere = replace(self, calendar_name=None, notes=[])
+        others = [e for e in self.busy(everywhere.entries(window)) if e.uid != entry.uid]
         return [other for other in others if any(_overlap(other.span, span) for span in spans)]
 
     def has_foreign_events(self, entries: Sequence[Entry]) -> bool:

@@ -1,4 +1,4 @@
-"""CalDAV servers for tests: a real Radicale, and one that answers what a test tells it to."""
+"""CalDAV servers for tests: a real Radicale, and one with answers that a test gives."""
 
 import base64
 import threading
@@ -26,7 +26,7 @@ class Radicale:
     url: str
 
     def request(self, method: str, path: str, body: str = "", **headers: str) -> tuple[int, str]:
-        """A request as any other program would make it."""
+        """Send a request as any other program would."""
         login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(
@@ -66,7 +66,7 @@ class _QuietHandler(WSGIRequestHandler):
 
 @contextmanager
 def serving(server: HTTPServer) -> Iterator[str]:
-    """Serves in a thread; gives the URL."""
+    """Serve in a thread; yield the URL."""
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
@@ -79,7 +79,7 @@ def serving(server: HTTPServer) -> Iterator[str]:
 
 @contextmanager
 def run_radicale(folder: Path) -> Iterator[Radicale]:
-    """Radicale on a free port."""
+    """Run Radicale on a free port."""
     (folder / "users").write_text(f"{USER}:{PASSWORD}\n")
     users = {"type": "htpasswd", "htpasswd_filename": str(folder / "users"), "htpasswd_encryption": "plain"}
     configuration = config.load()
@@ -93,7 +93,7 @@ def run_radicale(folder: Path) -> Iterator[Radicale]:
 
 @dataclass(frozen=True)
 class Response:
-    """One answer."""
+    """An answer."""
 
     status: int = 207
     body: bytes = b""
@@ -102,7 +102,7 @@ class Response:
 
 @dataclass
 class FakeServer:
-    """A server that says what `answer` makes of method and path."""
+    """A server whose answers depend on method and path."""
 
     url: str = ""
     requests: list[tuple[str, str]] = field(default_factory=list)

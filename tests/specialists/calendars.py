@@ -1,4 +1,4 @@
-"""A user's calendars in a folder, as these tests fill, ask and look at them."""
+"""A user's calendars in a folder: fill them, call `calendar`, look at the files."""
 
 import re
 from collections.abc import Sequence
@@ -8,33 +8,40 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from specialist_calls import context, outcome
+import pytest
+from specialist_calls import context
 
-from brain import Context, Result
-from brain.plugins.executor import Answer, Failure, Outcome
+from brain import Context, Refused, Result
 from specialists.calendar import CalendarSettings, calendar
 
 NOW = datetime(2026, 3, 20, 10, 30, tzinfo=ZoneInfo("Europe/Berlin"))
 """A Friday, nine days before the clocks change."""
+MORNING = "DTSTART;TZID=Europe/Berlin:20260323T090000\nDTEND;TZID=Europe/Berlin:20260323T100000"
+MEETING = f"UID:1\nSUMMARY:It\n{MORNING}"
+STANDUP = f"UID:standup\nSUMMARY:Standup\n{MORNING}\nRRULE:FREQ=WEEKLY;BYDAY=MO,WE"
+CHANGED = "the event was changed meanwhile: list it again, then ask again if it is still right"
 
 
 def ics(*events: str, head: str = "") -> str:
-    """A calendar file of these events, given by their lines."""
+    """Return a calendar file of these events, each given by its lines."""
     inner = "".join(f"BEGIN:VEVENT\nDTSTAMP:20260101T000000Z\n{event.strip()}\nEND:VEVENT\n" for event in events)
     return f"BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:-//test//EN\n{head}{inner}END:VCALENDAR\n"
 
 
 @dataclass
 class Calendars:
-    """Calls `calendar` as one user with a folder."""
+    """Calls `calendar` as one user with a folder, at `NOW`."""
 
     folder: Path
     user: str = "ada"
     zone: str = "Europe/Berlin"
     options: dict[str, Any] = field(default_factory=dict)
 
-    def put(self, name: str, text: str, calendar: str = "home") -> Path:
-        """A file as another program would leave it."""
+    def put(self, name: str, *events: str, calendar: str = "home", head: str = "") -> Path:
+        """Write a file of these events as another program would."""
+        return self.put_text(name, ics(*events, head=head), calendar)
+
+    def put_text(self, name: str, text: str, calendar: str = "home") -> Path:
         path = self.folder / self.user / calendar / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.replace("\n", "\r\n").encode())
@@ -48,37 +55,29 @@ class Calendars:
     def settings(self) -> CalendarSettings:
         return CalendarSettings(folder=str(self.folder), **self.options)
 
-    def call(self, conversation: str = "c1", **params: Any) -> Outcome:
-        """As a turn calls it, on its own clock."""
-        return outcome(calendar, params, self.context(conversation))
+    def result(self, conversation: str = "c1", *, now: datetime = NOW, **params: Any) -> Result:
+        return calendar(**params, context=self.context(conversation), settings=self.settings, now=now)
 
     def text(self, conversation: str = "c1", **params: Any) -> str:
-        found = self.call(conversation, **params)
-        assert isinstance(found, Answer), found
-        return found.text
+        return self.result(conversation, **params).text
 
     def refusal(self, conversation: str = "c1", **params: Any) -> str:
-        found = self.call(conversation, **params)
-        assert isinstance(found, Failure), found
-        assert found.code == "refused", found
-        assert len(found.reason) <= 400
-        assert "\n" not in found.reason
-        return found.reason
+        with pytest.raises(Refused) as refused:
+            self.result(conversation, **params)
+        assert len(refused.value.reason) <= 400
+        assert "\n" not in refused.value.reason
+        return refused.value.reason
 
-    def at(self, now: datetime = NOW, **params: Any) -> str:
-        """As a program calls it, at a time of our own."""
-        return calendar(**params, context=self.context(), settings=self.settings, now=now).text
-
-    def result(self, **params: Any) -> Result:
-        return calendar(**params, context=self.context(), settings=self.settings, now=NOW)
+    def update(self, event_id: str = "1", **params: Any) -> str:
+        return self.text(action="update", event_id=event_id, **params)
 
     def data(self, **params: Any) -> Any:
         return self.result(**params).data
 
-    def times(self, start: str, end: str) -> list[tuple[str, str, str]]:
-        """Start, end and title of what is listed."""
+    def times(self, start: str, end: str) -> list[str]:
+        """Return `start end title` of each listed event, with minutes."""
         events: Sequence[dict[str, str]] = self.data(start=start, end=end, max_results=100)["events"]
-        return [(event["start"], event["end"], event["title"]) for event in events]
+        return [f"{event['start']} {event['end']} {event['title']}".replace(":00+", "+") for event in events]
 
     def files(self, calendar: str = "*") -> list[Path]:
         return sorted((self.folder / self.user).glob(f"{calendar}/*.ics"))
@@ -88,12 +87,13 @@ class Calendars:
         return path.read_bytes().decode().replace("\r\n", "\n")
 
 
+def lines(text: str) -> list[str]:
+    """Return the listed events of a result, without their ids."""
+    return [line[2:].split(" (id ")[0] for line in text.splitlines() if line.startswith("- ")]
+
+
 def id_in(text: str) -> str:
-    """The id of the first event in a result."""
+    """Return the id of the first event in a result."""
     found = re.search(r"\(id ([0-9a-f]{8}(?:\.[0-9a-f]{4})?)", text)
     assert found, text
     return found[1]
-
-
-def starts(times: Sequence[tuple[str, str, str]]) -> list[str]:
-    return [start for start, _, _ in times]
