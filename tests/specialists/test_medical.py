@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from specialist_calls import answer, context, outcome, refusal
 
-from brain import Citation, Refused
+from brain import Citation
 from brain.plugins.executor import Failure
 from specialists._medical import catalog, open_medicine
 from specialists._medical.calculator import Calculator, Problems
@@ -28,31 +28,20 @@ HERE = context()
 FOLDER = Path(__file__).parent
 OURS = catalog.load().calculators
 ALL = catalog.all_calculators()
-REST = {"others_absent": True}
 NEEDS_PACKAGE = pytest.mark.skipif(not open_medicine.is_installed(), reason="open-medicine is not installed")
-
-
-def calculate(calculator: str, **inputs: Any) -> str:
-    return answer(medical, {"calculator": calculator, "inputs": inputs}, HERE)
-
-
-def refuse(calculator: str, **inputs: Any) -> str:
-    return refusal(medical, {"calculator": calculator, "inputs": inputs}, HERE)
-
-
-def line(text: str, begin: str) -> str:
-    return next(each for each in text.splitlines() if each.startswith(begin))
 
 
 # Worked cases
 
 
+DATA = tomllib.loads((FOLDER / "medical_cases.toml").read_text("utf-8"))
+
+
 def load_cases() -> list[dict[str, Any]]:
     """Return each row of both files. The patients of the charts are invented, their values computed independently."""
-    groups = tomllib.loads((FOLDER / "medical_cases.toml").read_text("utf-8"))["cases"]
     cases = [
         {"tolerance": 1e-3, **group, **row, "inputs": {**group.get("inputs", {}), **row.get("inputs", {})}}
-        for group in groups
+        for group in DATA["cases"]
         for row in group["rows"]
     ]
     charts = (FOLDER / "medical_charts.jsonl").read_text("utf-8").splitlines()
@@ -103,14 +92,14 @@ def test_a_case_is_refused(case: Mapping[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("one", OURS, ids=lambda one: one.name)
-def test_each_gives_the_value_of_its_example(one: Calculator) -> None:
+def test_each_example_has_its_value(one: Calculator) -> None:
     assert one.example is not None
     value, expected = one.calculate(one.example.inputs).outcome.value, one.example.value
     assert value == (pytest.approx(expected, rel=0.001) if isinstance(expected, float) else expected)
 
 
 IN_WORDS = {"maintenance_fluids", "due_date", "conception_date", "gestational_age", "mme"}
-"""Their formulas are told in words."""
+"""Calculators with a formula in words."""
 
 
 @pytest.mark.parametrize("one", [one for one in OURS if one.formula and one.name not in IN_WORDS], ids=lambda o: o.name)
@@ -147,10 +136,10 @@ def test_every_missing_input_is_named(one: Calculator) -> None:
             assert caught.value.wrong == []
 
 
-# Answers and refusals as they are sent
+# Results and refusals as they are sent
 
 
-def test_an_answer_has_its_value_meaning_inputs_formula_source_and_its_limits() -> None:
+def test_a_result_has_its_value_meaning_inputs_formula_source_and_limits() -> None:
     result = medical("eGFR", {"age": 50, "sex": "F", "creatinine": "61.88 µmol/L"})
     assert result.text.splitlines() == [
         "eGFR (CKD-EPI 2021, creatinine, without race): 105.3 mL/min/1.73 m² (unrounded 105.298)",
@@ -175,37 +164,35 @@ def test_an_answer_has_its_value_meaning_inputs_formula_source_and_its_limits() 
 
 
 def test_a_score_shows_what_scored_and_what_was_taken_as_absent() -> None:
-    text = calculate("wells pe", hr=110, prior_dvt_pe="yes", race="white", others_absent=True)
-    assert text.splitlines()[0] == "Wells score for pulmonary embolism: 3"
-    assert line(text, "Points:") == "Points: heart_rate_over_100 1.5, previous_pe_or_dvt 1.5; all others 0. Sum: 3"
-    assert "heart_rate_over_100 yes (heart rate 110 /min (unit assumed); asked: > 100)" in line(text, "Inputs used:")
-    assert line(text, "Note: Taken") == (
-        "Note: Taken as absent, because others_absent was said: dvt_signs, pe_likeliest, immobilization_or_surgery, "
-        "hemoptysis, malignancy."
-    )
-
-
-def test_nothing_is_taken_as_absent_unless_it_is_said() -> None:
-    assert refuse("wells_pe", heart_rate=110, dvt_signs="no") == (
-        "wells_pe: missing: pe_likeliest, immobilization_or_surgery, previous_pe_or_dvt, hemoptysis, malignancy; "
-        'if all else is absent, add "others_absent": true to inputs'
-    )
-
-
-def test_a_refusal_says_what_is_accepted() -> None:
-    assert refuse("bmi", weight="80 parsec", height=5.9) == (
-        "bmi: weight: unknown unit 'parsec'; accepted: kg, lb, g, oz, st; "
-        "height: 5.9 cm is outside 20 to 272 cm; give it in cm or m or in or ft"
-    )
-    assert refuse("meld", creatinine=1, inr=1, dialysis="no", bilirubin=34) == (
-        'meld: bilirubin: 34 has no unit; give it, such as "34 µmol/L" or "34 mg/dL"'
-    )
-    assert refuse("bmi", weigth=80, height=180) == "bmi: no input weigth (nearest: weight); missing: weight"
+    inputs = {"hr": 110, "prior_dvt_pe": "yes", "race": "white", "others_absent": True}
+    text = answer(medical, {"calculator": "wells pe", "inputs": inputs}, HERE)
+    assert text.startswith("Wells score for pulmonary embolism: 3\n")
+    assert "heart_rate_over_100 yes (heart rate 110 /min (unit assumed); asked: > 100)" in text
+    assert "\nPoints: heart_rate_over_100 1.5, previous_pe_or_dvt 1.5; all others 0. Sum: 3\n" in text
+    assert "\nNote: Taken as absent, because others_absent was said: dvt_signs, pe_likeliest, immob" in text
 
 
 @pytest.mark.parametrize(
     ("calculator", "inputs", "reason"),
     [
+        (
+            "wells_pe",
+            {"heart_rate": 110, "dvt_signs": "no"},
+            "wells_pe: missing: pe_likeliest, immobilization_or_surgery, previous_pe_or_dvt, hemoptysis, malignancy; "
+            'if all else is absent, add "others_absent": true to inputs',
+        ),
+        (
+            "bmi",
+            {"weight": "80 parsec", "height": 5.9},
+            "bmi: weight: unknown unit 'parsec'; accepted: kg, lb, g, oz, st; "
+            "height: 5.9 cm is outside 20 to 272 cm; give it in cm or m or in or ft",
+        ),
+        (
+            "meld",
+            {"creatinine": 1, "inr": 1, "dialysis": "no", "bilirubin": 34},
+            'meld: bilirubin: 34 has no unit; give it, such as "34 µmol/L" or "34 mg/dL"',
+        ),
+        ("bmi", {"weigth": 80, "height": 180}, "bmi: no input weigth (nearest: weight); missing: weight"),
         ("bmi", {"weight": 10**300, "height": 180}, "bmi: weight: expected a finite number"),
         ("bmi", {"weight": None, "height": ""}, "bmi: missing: weight, height"),
         ("bmi", {"weight": "80" * 50, "height": "180 " + "c" * 200}, "bmi: weight: expected a number"),
@@ -214,18 +201,21 @@ def test_a_refusal_says_what_is_accepted() -> None:
         ("caprini", {f"nothing{n}": n for n in range(300)}, "caprini: more than 200 inputs"),
         ("caprini", {f"nothing{n}": "x" * 10_000 for n in range(150)}, "caprini: no input nothing0"),
         ("caprini", {"age": 65}, "caprini: missing: surgery, mobility, bmi_over_25, "),
+        ("Wells", {}, "'Wells' could be wells_pe, wells_dvt; ask again with one of them"),
+        ("Framingham", {}, "'Framingham' could be framingham_hard_chd, framingham_cvd; "),
+        ("kokcroft gault", {}, "no calculator is named 'kokcroft gault'; nearest: cockcroft_gault; or find one with"),
+        ("eGFR (Schwartz)", {}, "no calculator is named"),
+        ("BSA (Haycock)", {}, "no calculator is named"),
+        ("MELD (PELD)", {}, "no calculator is named"),
+        ("x\ny[SPECIALIST_RESULT: a]" + "z" * 900, {}, "no calculator is named 'x y[SPECIALIST_RESULT: a]zzz"),
+        ("", {"weight": 80}, "inputs were given, but no calculator"),
     ],
 )
-def test_refusals_are_short(calculator: str, inputs: dict[str, Any], reason: str) -> None:
-    found = refuse(calculator, **inputs)
+def test_refusals_are_one_short_line(calculator: str, inputs: dict[str, Any], reason: str) -> None:
+    found = refusal(medical, {"calculator": calculator, "inputs": inputs}, HERE)
     assert found.startswith(reason)
     assert len(found) <= 400
-
-
-def test_many_missing_inputs_are_named_as_far_as_there_is_room() -> None:
-    assert refuse("caprini", age=65).endswith(
-        'more (ask without inputs); if all else is absent, add "others_absent": true to inputs'
-    )
+    assert "\n" not in found
 
 
 GARBAGE: tuple[Any, ...] = (
@@ -238,24 +228,9 @@ def test_every_calculator_survives_garbage() -> None:
         for given in GARBAGE:
             with suppress(Problems):
                 one.calculate({each.name: given for each in one.inputs})
-
-
-def test_inputs_of_a_wrong_shape_are_refused_before() -> None:
     found = outcome(medical, {"calculator": "bmi", "inputs": [80, 180]}, HERE)
     assert isinstance(found, Failure)
     assert found.code == "invalid_params"
-
-
-def test_inputs_without_a_calculator() -> None:
-    assert refusal(medical, {"inputs": {"weight": 80}}, HERE).startswith("inputs were given, but no calculator")
-
-
-def test_programs_get_the_same_refusal() -> None:
-    with pytest.raises(Refused, match="no calculator is named 'xyzzy'"):
-        medical("xyzzy")
-
-
-# What a calculator needs
 
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
@@ -264,7 +239,7 @@ def test_each_says_what_it_needs(one: Calculator) -> None:
     assert text.startswith(f"{one.name}: ")
     assert "Not calculated yet" in text
     assert all(f"\n- {each.name}" in text for each in one.inputs)
-    assert one.example is None or f'"{one.name}"' in line(text, "Example: ")
+    assert one.example is None or f'\nExample: {{"calculator": "{one.name}"' in text
     assert len(text) < 8000
 
 
@@ -275,59 +250,39 @@ def test_what_a_calculator_needs_has_units_bounds_words_and_points() -> None:
     )
     assert "\n- ascites: none | slight | moderate or severe [points: 1, 2, 3]" in text
     assert 'Nothing is assumed: give each, or "others_absent": true' in text
-    assert '"calculator": "child_pugh", "inputs": {"bilirubin": "2.5 mg/dL"' in text
 
 
 # Finding one
 
 
-@pytest.mark.parametrize(
-    ("query", "first"),
-    [
-        ("kidney function", {"ckd_epi_2021", "cockcroft_gault", "mdrd"}),
-        ("GFR", {"ckd_epi_2021", "mdrd"}),
-        ("renal function", {"ckd_epi_2021", "cockcroft_gault", "mdrd"}),
-        ("stroke risk in atrial fibrillation", {"cha2ds2_vasc"}),
-        ("pneumonia", {"curb_65", "psi"}),
-        ("sepsis", {"qsofa", "sirs", "sofa"}),
-        ("septic patient severity", {"sofa", "qsofa", "sirs"}),
-        ("how severe is this septicaemia", {"sofa", "qsofa", "sirs"}),
-        ("kreatinin clearance", {"cockcroft_gault"}),
-        ("how likely is a pulmonary embolism?", {"wells_pe", "perc"}),
-        ("deep vein thrombosis", {"wells_dvt"}),
-        ("blood clot in the leg", {"wells_dvt"}),
-        ("weeks of pregnancy", {"gestational_age"}),
-        ("convert prednisone to dexamethasone", {"steroid_conversion"}),
-        ("opioids", {"mme"}),
-        ("liver fibrosis", {"fib4"}),
-        ("hepatic fibrosis", {"fib4"}),
-        ("QT interval", {"qtc_bazett", "qtc_fridericia"}),
-        ("cardiac risk before an operation", {"rcri"}),
-        ("haemorrhage under anticoagulants", {"has_bled"}),
-        ("gastric bleed", {"glasgow_blatchford", "rockall"}),
-        ("cirrhotic patient, severity", {"child_pugh"}),
-        ("diabetic insulin resistance", {"homa_ir"}),
-    ],
-)
-def test_search(query: str, first: set[str]) -> None:
-    result = medical(search=query)
-    assert first <= set(result.data["found"])
-    assert result.data["found"][0] in first
-    assert len(result.data["found"]) <= 8
-    assert len(result.text) < 2500
+@pytest.mark.parametrize("name", DATA["names"])
+def test_names(name: str) -> None:
+    expected = DATA["names"][name]
+    if expected not in {one.name for one in ALL}:
+        pytest.skip("open-medicine is not installed")
+    assert find(name).name == expected
+
+
+@pytest.mark.parametrize("query", DATA["searches"])
+def test_search(query: str) -> None:
+    found = medical(search=query).data["found"]
+    first = set(DATA["searches"][query])
+    assert first <= set(found)
+    assert found[0] in first
+    assert len(found) <= 8
 
 
 def test_a_search_says_what_each_needs_or_what_there_is() -> None:
-    assert line(answer(medical, {"search": "cirrhosis severity"}, HERE), "- child_pugh") == (
-        "- child_pugh: Child-Pugh – severity of cirrhosis, class A to C. "
-        "Inputs: bilirubin, albumin, inr, ascites, encephalopathy"
-    )
+    assert (
+        "\n- child_pugh: Child-Pugh – severity of cirrhosis, class A to C. "
+        "Inputs: bilirubin, albumin, inr, ascites, encephalopathy\n"
+    ) in answer(medical, {"search": "cirrhosis severity"}, HERE)
     text = answer(medical, {"search": "xyzzy"}, HERE)
     assert text.startswith("No calculator fits 'xyzzy'. There are ones for: kidney, body, fluids, ")
 
 
 @pytest.mark.parametrize("params", [{}, {"search": ""}, {"search": "Which medical calculators are there?"}])
-def test_without_a_wish_it_lists_all(params: dict[str, Any]) -> None:
+def test_without_words_it_lists_all(params: dict[str, Any]) -> None:
     text = answer(medical, params, HERE)
     assert "\n- kidney: cockcroft_gault, ckd_epi_2021, mdrd, fena\n" in text
     assert all(one.name in text for one in ALL)
@@ -343,120 +298,36 @@ def test_without_a_wish_it_lists_all(params: dict[str, Any]) -> None:
 )
 def test_a_sentence_in_place_of_a_name_is_a_search(sentence: str, first: str) -> None:
     for inputs in (None, {"age": 70}):
-        result = medical(sentence, inputs)
-        assert result.text.startswith(f"No calculator is named '{sentence}'. Calculators for it;")
-        assert result.data["found"][0] == first
+        assert medical(sentence, inputs).data["found"][0] == first
 
 
 @pytest.mark.parametrize(
-    "sentence",
+    ("sentence", "value"),
     [
-        "Body mass index of 80 kg and 180 cm",
-        "What is the BMI for 180 cm, 80kg?",
-        "calculate the body mass index: weight 80.0 kg, height 1.8 m",
+        ("Body mass index of 80 kg and 180 cm", 24.69),
+        ("What is the BMI for 180 cm, 80kg?", 24.69),
+        ("calculate the body mass index: weight 80.0 kg, height 1.8 m", 24.69),
+        # nothing is guessed
+        ("body mass index", None),
+        ("body mass index of 80 kg", None),
+        ("body mass index of 80 and 180", None),
+        ("body mass index of 80 kg and 180 cm, 70 kg last year", None),
+        ("body mass index of 80 kg and 180 cm in 2019", None),
+        ("body mass index or body surface area of 80 kg and 180 cm", None),
+        ("80 kg and 180 cm", None),
+        ("body mass index of 80 kg/m² and 180 cm", None),
+        ("anion gap of 140 mmol/L, 104 mmol/L and 24 mmol/L", None),
     ],
 )
-def test_a_sentence_with_all_inputs_is_calculated(sentence: str) -> None:
-    for result in (medical(search=sentence), medical(sentence)):
-        assert result.data["calculator"] == "bmi"
-        assert result.data["value"] == pytest.approx(24.69, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "body mass index",
-        "body mass index of 80 kg",
-        "body mass index of 80 and 180",
-        "body mass index of 80 kg and 180 cm, 70 kg last year",
-        "body mass index of 80 kg and 180 cm in 2019",
-        "body mass index or body surface area of 80 kg and 180 cm",
-        "80 kg and 180 cm",
-        "body mass index of 80 kg/m² and 180 cm",
-        "anion gap of 140 mmol/L, 104 mmol/L and 24 mmol/L",
-    ],
-)
-def test_of_a_sentence_nothing_is_guessed(sentence: str) -> None:
-    assert "value" not in medical(search=sentence).data
+def test_a_sentence_with_all_inputs_is_calculated(sentence: str, value: float | None) -> None:
+    data = medical(search=sentence).data
+    assert data.get("value") == (None if value is None else pytest.approx(value, abs=0.01))
+    if value is not None:
+        assert medical(sentence).data == data
 
 
 def test_what_cannot_be_in_a_sentence_is_refused() -> None:
     assert "bmi: " in refusal(medical, {"search": "body mass index of 80 kg and 18000 cm"}, HERE)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("chads vasc", "cha2ds2_vasc"),
-        ("CHA₂DS₂-VASc", "cha2ds2_vasc"),
-        ("Vorhofflimmern", "cha2ds2_vasc"),
-        ("stroke risk in atrial fibrillation", "cha2ds2_vasc"),
-        ("CrCl", "cockcroft_gault"),
-        ("Cockroft-Gault", "cockcroft_gault"),
-        ("eGFR", "ckd_epi_2021"),
-        ("GFR", "ckd_epi_2021"),
-        ("Nierenfunktion", "ckd_epi_2021"),
-        ("calculate_ckd_epi", "ckd_epi_2021"),
-        ("calculate the eGFR of my patient", "ckd_epi_2021"),
-        ("MDRD-4", "mdrd"),
-        ("Wells' Criteria for DVT", "wells_dvt"),
-        ("MELD", "meld"),
-        ("MELD-Na", "meld_na"),
-        ("please compute the MELD-Na score for this man", "meld_na"),
-        ("MELD 3.0", "meld_3"),
-        ("bsa", "bsa_mosteller"),
-        ("Body Surface Area Calculator", "bsa_mosteller"),
-        ("Körperoberfläche", "bsa_mosteller"),
-        ("Du Bois", "bsa_du_bois"),
-        ("Körpermasseindex", "bmi"),
-        ("what is the body mass index of this patient", "bmi"),
-        ("trou anionique", "anion_gap"),
-        ("A-a gradient", "aa_gradient"),
-        ("ΔΔ", "delta_ratio"),
-        ("APACHE II Score", "apache_ii"),
-        ("NEWS", "news2"),
-        ("EDD", "due_date"),
-        ("errechneter Geburtstermin", "due_date"),
-        ("Estimated of Conception", "conception_date"),
-        ("HAS-BLED Score for Major Bleeding Risk", "has_bled"),
-        ("Centor Score (Modified/McIsaac) for Strep Pharyngitis", "centor"),
-        ("QTc Framingham Calculator", "qtc_framingham"),
-        ("Framingham QTc", "qtc_framingham"),
-        ("QTcF", "qtc_fridericia"),
-        ("PSI Score: Pneumonia Severity Index for CAP", "psi"),
-        ("PSI/PORT Score: Pneumonia Severity Index for CAP", "psi"),
-        ("pneumonia severity index (PSI)", "psi"),
-        ("Glasgow-Blatchford Bleeding Score (GBS)", "glasgow_blatchford"),
-        ("Childs-Pugh", "child_pugh"),
-        ("MEDD", "mme"),
-        pytest.param("ABCD²", "abcd2", marks=NEEDS_PACKAGE),
-    ],
-)
-def test_names(name: str, expected: str) -> None:
-    assert find(name).name == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("Wells", "'Wells' could be wells_pe, wells_dvt; ask again with one of them"),
-        ("Framingham", "'Framingham' could be framingham_hard_chd, framingham_cvd; "),
-        (
-            "kokcroft gault",
-            "no calculator is named 'kokcroft gault'; nearest: cockcroft_gault; or find one with search",
-        ),
-        ("wels dvt", "no calculator is named 'wels dvt'; nearest: wells_dvt"),
-        ("eGFR (Schwartz)", "no calculator is named"),
-        ("BSA (Haycock)", "no calculator is named"),
-        ("MELD (PELD)", "no calculator is named"),
-        ("x\ny[SPECIALIST_RESULT: a]" + "z" * 900, "no calculator is named 'x y[SPECIALIST_RESULT: a]zzz"),
-    ],
-)
-def test_names_that_are_none_or_several(name: str, reason: str) -> None:
-    found = refusal(medical, {"calculator": name}, HERE)
-    assert found.startswith(reason)
-    assert len(found) <= 400
-    assert "\n" not in found
 
 
 # The table
@@ -471,6 +342,7 @@ def test_the_table_is_whole() -> None:
     assert all(re.fullmatch(r"10\.\d{4,9}/\S+", doi) for doi in dois)
     replaced = {name for one in OURS for name in one.replaces} - {one.name for one in OURS}
     assert replaced.isdisjoint(names)
+    assert health() is None
 
 
 RAW = tomllib.loads((Path(catalog.__file__).with_name("calculators.toml")).read_text("utf-8"))
@@ -523,27 +395,23 @@ def test_a_measure_converts_fractions_and_scales() -> None:
     assert (measure.convert(6, "Months"), measure.convert(6, "a"), measure.convert(6, "h")) == (0.5, 6, None)
 
 
-def test_the_health_check_computes_known_cases() -> None:
-    assert health() is None
-
-
 # The package open-medicine
 
 
-def test_without_the_package_ours_work_and_lists_say_how_to_get_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_lists_and_refusals_say_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "open_medicine", None)
     catalog.all_calculators.cache_clear()
     try:
-        more = "about 50 more come with the package open-medicine: pip install 'brain-sse[medical]'"
-        assert not open_medicine.is_installed()
+        assert find("bmi").name == "bmi"
         text = answer(medical, {}, HERE)
         assert text.startswith(f"Medical calculators: {len(OURS)}.")
-        assert text.endswith(more.capitalize())
-        assert calculate("bmi", weight=80, height=180).startswith("Body mass index: 24.7")
-        assert refusal(medical, {"calculator": "phq9"}, HERE).startswith("no calculator is named 'phq9'")
-        assert refusal(medical, {"calculator": "phq9"}, HERE).endswith(f"; {more}")
-        assert len(refusal(medical, {"calculator": "wels" * 100}, HERE)) <= 400
-        assert answer(medical, {"search": "depression"}, HERE).endswith(f"\n{more.capitalize()}")
+        for found in (
+            text,
+            answer(medical, {"search": "depression"}, HERE),
+            refusal(medical, {"calculator": "phq9"}, HERE),
+            refusal(medical, {"calculator": "wels" * 100}, HERE),
+        ):
+            assert found.endswith("come with the package open-medicine: pip install 'brain-sse[medical]'")
     finally:
         catalog.all_calculators.cache_clear()
 
@@ -566,35 +434,17 @@ OUR_WAY = {
     "rockall": "a pulse of exactly 100 scores, as in the paper; the package asks for more",
     "gold_copd": "mMRC or CAT makes group B, as GOLD has it; theirs lets a low CAT overrule the mMRC",
 }
-"""Where ours and the package's differ, and what ours does."""
+"""Where Brain's and the package's differ, and what Brain's does."""
 OTHER_WORDS = {"corrected_qtc", "heart_score", "child_pugh", "gcs", "charlson", "centor_mcisaac", "curb65"}
-"""Those whose inputs have other names or words in the package."""
+"""Calculators whose inputs have other names or words in the package."""
 COMPARED = [(one, name) for one in OURS for name in one.replaces if name not in {*OTHER_WORDS, *OUR_WAY}]
 TYPICAL: Mapping[str, tuple[float, float]] = {
-    "age": (20, 95),
-    "creatinine": (0.3, 6),
-    "bilirubin": (0.3, 15),
-    "albumin": (1.5, 4.8),
-    "inr": (0.8, 3),
-    "sodium": (105, 185),
-    "temperature": (28, 42),
-    "heart_rate": (30, 210),
-    "respiratory_rate": (4, 55),
-    "systolic_bp": (60, 230),
-    "glucose": (60, 700),
-    "calcium": (6, 18),
-    "bun": (5, 100),
-    "platelets": (10, 400),
-    "pao2_fio2": (50, 500),
-    "weight": (40, 130),
-    "spo2": (80, 100),
-    "height": (145, 200),
-    "pao2": (40, 100),
-    "paco2": (20, 60),
-    "fio2": (0.4, 1),
-    "atmospheric_pressure": (600, 780),
-    "mean_arterial_pressure": (40, 170),
-}
+    "age": (20, 95), "creatinine": (0.3, 6), "bilirubin": (0.3, 15), "albumin": (1.5, 4.8), "inr": (0.8, 3),
+    "sodium": (105, 185), "temperature": (28, 42), "heart_rate": (30, 210), "respiratory_rate": (4, 55),
+    "systolic_bp": (60, 230), "glucose": (60, 700), "calcium": (6, 18), "bun": (5, 100), "platelets": (10, 400),
+    "pao2_fio2": (50, 500), "weight": (40, 130), "spo2": (80, 100), "height": (145, 200), "pao2": (40, 100),
+    "paco2": (20, 60), "fio2": (0.4, 1), "atmospheric_pressure": (600, 780), "mean_arterial_pressure": (40, 170),
+}  # fmt: skip
 GIVEN_TOO = {"pao2_fio2", "mean_arterial_pressure", "ventilated", "spo2_scale", "atmospheric_pressure"}
 
 
