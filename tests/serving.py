@@ -246,7 +246,7 @@ def problem(answer: Answer | httpx.Response) -> tuple[int, str, str | None]:
 def client_of(server: Server, key: str | None = None, **headers: str) -> httpx.Client:
     """A client of the server, with a key or without."""
     sent = headers if key is None else {"authorization": f"Bearer {key}", **headers}
-    return httpx.Client(base_url=server.url, headers=sent, timeout=30, trust_env=False)
+    return httpx.Client(base_url=server.url, headers=sent, timeout=30, trust_env=False, verify=False)
 
 
 def post(url: str, **options: Any) -> Answer:
@@ -260,7 +260,7 @@ def post(url: str, **options: Any) -> Answer:
 def streaming(url: str, until: str | None = None, **options: Any) -> Iterator[Answer]:
     """The answer as far as `until`, an event's name, with the connection open; behind the block it is closed."""
     with (
-        httpx.Client(timeout=30, trust_env=False) as client,
+        httpx.Client(timeout=30, trust_env=False, verify=False) as client,
         client.stream("POST", f"{url}/v1/chat/stream", **options) as response,
     ):
         answer = Answer(response.status_code, response.headers)

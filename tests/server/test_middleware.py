@@ -1,4 +1,4 @@
-"""Who may call, on a real port: hosts, origins, keys, wrong keys, and what every response tells browsers."""
+"""Who may call, on a real port: hosts, origins and keys; and the headers of every response."""
 
 import json
 import random
@@ -25,6 +25,7 @@ BROWSER = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko
 BOB = {"authorization": "Bearer bobs-key"}
 EVIL = "https://evil.example"
 FRIEND = "https://pages.example"
+OPEN = ("/", "/page/icon.svg", "/healthz", "/readyz")
 
 
 @specialist
@@ -50,24 +51,37 @@ def local() -> Iterator[Server]:
 def guarded() -> Iterator[Server]:
     users = json.dumps({"bob": {"specialists": ["wiki"]}, "eve": {"specialists": []}})
     keys = "kéy:ann, first key:ann, voilà:ann, bobs-key:bob, eves-key:eve"
-    values = {"KEYS": keys, "USERS": users, "ORIGINS": f"{FRIEND},tauri://localhost"}
-    with brain_served(registry_of(wiki, web), **values) as server:
+    with brain_served(registry_of(wiki, web), KEYS=keys, USERS=users, ORIGINS=f"{FRIEND},tauri://localhost") as server:
         server.play(Player(["Hello."]))
         yield server
 
 
 def status(server: Server, request: bytes) -> int:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=50) as connection:
         connection.sendall(request)
         return int(connection.recv(65536).split(b" ")[1])
 
 
 def ask(server: Server, path: str = "/v1/specialists", method: str = "GET", **headers: str) -> httpx.Response:
     sent = {"user-agent": "program", **{name.replace("_", "-"): value for name, value in headers.items()}}
-    return httpx.request(method, server.url + path, headers=sent, trust_env=False)
+    with client_of(server) as client:
+        return client.request(method, path, headers=sent)
 
 
-# Hosts: another server's DNS name that points here is rejected
+def routes(server: Server) -> list[tuple[str, str]]:
+    """Every method and path, with values for the parameters."""
+    found = []
+    for route in server.app.routes:
+        assert isinstance(route, Route)
+        path = route.path.replace("{id}", "t0123456789abcdef").replace("{call_id}", "c1").replace("{name:path}", "x")
+        path = path.replace("{number}", "1").replace("{file:path}", "icon.svg")
+        assert "{" not in path, "replace this parameter"
+        of_class = [name for name in ("DELETE", "GET", "PATCH", "POST") if hasattr(route.endpoint, name.lower())]
+        found += [(method, path) for method in sorted(route.methods or of_class)]
+    return found
+
+
+# Hosts and origins
 
 
 @pytest.mark.parametrize(
@@ -82,22 +96,18 @@ def ask(server: Server, path: str = "/v1/specialists", method: str = "GET", **he
         (b"evil.example:8000", 403),
         (b"127.0.0.1.evil.example", 403),
         (b"localhost..", 403),
-        (b".localhost", 403),
         (b".", 403),
         (b"", 403),
         (b"localhost:", 403),
         (b"localhost:123456", 403),
         (b"localhost:8000@evil.example", 403),
         (b"localhost, evil.example", 403),
-        (b"localhost/evil.example", 403),
         (b"localhost%00.evil.example", 403),
         (b"[::1%25lo]", 403),
-        (b"[::1", 403),
         (b"[:::::]", 403),
         (b"::1", 403),
         (b"\xff\xfe", 403),
         (b"localhost\r\nHost: evil.example", 403),
-        (b"evil.example\r\nHost: localhost", 403),
         (b"evil.example\r\nX-Forwarded-Host: localhost", 403),
     ],
 )
@@ -108,16 +118,13 @@ def test_hosts(local: Server, host: bytes, expected: int) -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (b"GET /v1/specialists HTTP/1.1", 403),
         (b"GET /v1/specialists HTTP/1.0", 403),
         (b"GET http://localhost/v1/specialists HTTP/1.1\r\nHost: localhost", 200),
         (b"GET http://localhost/v1/specialists HTTP/1.1\r\nHost: evil.example", 403),
-        (b"GET http://localhost HTTP/1.1\r\nHost: localhost", 400),
         (b"GET /healthz/../v1/specialists HTTP/1.1\r\nHost: evil.example", 403),
         (b"GET /healthz%2f..%2fv1/specialists HTTP/1.1\r\nHost: evil.example", 403),
         (b"GET //v1/specialists HTTP/1.1\r\nHost: evil.example", 403),
         (b"OPTIONS * HTTP/1.1\r\nHost: evil.example", 403),
-        (b"GET / HTTP/1.1\r\nHost: evil.example", 200),
         (b"GET /%68ealthz HTTP/1.1\r\nHost: evil.example", 200),
         (b"POST / HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 0", 405),
     ],
@@ -126,29 +133,11 @@ def test_request_lines(local: Server, line: bytes, expected: int) -> None:
     assert status(local, line + b"\r\n\r\n") == expected
 
 
-OPEN = ("/", "/page/icon.svg", "/healthz", "/readyz")
-
-
-def routes(server: Server) -> list[tuple[str, str]]:
-    """Every method and path, with something in the place of IDs."""
-    found = []
-    for route in server.app.routes:
-        assert isinstance(route, Route)
-        path = route.path.replace("{id}", "t0123456789abcdef").replace("{call_id}", "c1").replace("{name:path}", "x")
-        path = path.replace("{number}", "1").replace("{file:path}", "icon.svg")
-        assert "{" not in path, "replace this ID"
-        of_class = [name for name in ("DELETE", "GET", "PATCH", "POST") if hasattr(route.endpoint, name.lower())]
-        found += [(method, path) for method in sorted(route.methods or of_class)]
-    return found
-
-
-def test_every_route_that_does_something_checks_host_and_origin(local: Server) -> None:
-    paths = [(method, path) for method, path in routes(local) if path not in OPEN]
-    assert len(paths) > 5
-    for method, path in paths:
-        foreign = {"host": "evil.example:8000"}
-        for headers in (foreign, {"origin": EVIL}, {"sec_fetch_site": "cross-site"}, {"referer": f"{EVIL}/page"}):
-            assert ask(local, path, method, **headers).status_code == 403, (method, path, headers)
+def test_every_route_checks_host_and_origin(local: Server) -> None:
+    for method, path in routes(local):
+        for headers in ({"host": "evil.example"}, {"origin": EVIL}, {"referer": f"{EVIL}/page"}):
+            expected = path not in OPEN
+            assert (ask(local, path, method, **headers).status_code == 403) == expected, (method, path, headers)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +152,9 @@ def test_every_route_that_does_something_checks_host_and_origin(local: Server) -
         ({"sec_fetch_site": "same-origin", "sec_fetch_mode": "cors"}, 200),
         ({"sec_fetch_site": "none", "sec_fetch_mode": "navigate", "user_agent": BROWSER}, 200),
         ({"referer": "http://localhost:8000/page?x=http://evil.example", "host": "localhost:8000"}, 200),
-        ({"user_agent": BROWSER}, 200),
         ({"origin": "http://chat.example", "host": "chat.example:443"}, 403),
         ({"origin": "http://localhost:8001", "host": "localhost:8000"}, 403),
         ({"origin": "http://localhost", "host": "localhost:8000"}, 403),
-        ({"origin": EVIL}, 403),
         ({"origin": "null"}, 403),
         ({"origin": ""}, 403),
         ({"origin": EVIL, "sec_fetch_site": "same-origin"}, 403),
@@ -175,11 +162,9 @@ def test_every_route_that_does_something_checks_host_and_origin(local: Server) -
         ({"sec_fetch_site": "same-site"}, 403),
         ({"sec_fetch_site": "cross-site"}, 403),
         ({"sec_fetch_site": ""}, 403),
-        ({"referer": "https://evil.example/"}, 403),
         ({"referer": "http://localhost:8000.evil.example/", "host": "localhost:8000"}, 403),
         ({"referer": "http://localhost:8000@evil.example/", "host": "localhost:8000"}, 403),
         ({"referer": "about:blank"}, 403),
-        ({"referer": ""}, 403),
     ],
 )
 def test_origins(local: Server, headers: dict[str, str], expected: int) -> None:
@@ -190,13 +175,11 @@ def test_origins(local: Server, headers: dict[str, str], expected: int) -> None:
     ("headers", "starts"),
     [
         ({}, True),
-        ({"user_agent": "curl/8.0"}, True),
         ({"sec_fetch_site": "same-origin", "sec_fetch_mode": "cors", "user_agent": BROWSER}, True),
         ({"sec_fetch_site": "same-origin", "sec_fetch_mode": "same-origin", "user_agent": BROWSER}, True),
         ({"host": "chat.example", "referer": "http://chat.example/page", "user_agent": BROWSER}, True),
         ({"authorization": "Bearer anything", "user_agent": BROWSER}, True),
         ({"sec_fetch_site": "none", "sec_fetch_mode": "navigate", "user_agent": BROWSER}, False),
-        ({"sec_fetch_site": "same-origin", "sec_fetch_mode": "navigate", "user_agent": BROWSER}, False),
         ({"sec_fetch_site": "same-origin", "sec_fetch_mode": "no-cors", "user_agent": BROWSER}, False),
         ({"host": "chat.example", "user_agent": BROWSER}, False),
     ],
@@ -210,10 +193,7 @@ def test_no_link_and_no_image_starts_a_turn(local: Server, headers: dict[str, st
 # Keys
 
 
-@pytest.mark.parametrize(
-    "authorization",
-    ["Bearer bobs-key", "bearer bobs-key", "BEARER  bobs-key", "Bearer first key", "Bearer kéy", "Bearer voilà"],
-)
+@pytest.mark.parametrize("authorization", ["bearer bobs-key", "BEARER  bobs-key", "Bearer first key", "Bearer voilà"])
 @pytest.mark.parametrize("charset", ["utf-8", "latin-1"])
 def test_keys_in_both_charsets_that_clients_use(guarded: Server, authorization: str, charset: str) -> None:
     key = authorization.encode(charset)
@@ -239,30 +219,20 @@ def test_strange_authorization_is_never_a_failure() -> None:
         assert ask(server, authorization="Bearer a-key").status_code == 200
 
 
-MISSING = "Send your key: Authorization: Bearer KEY."
-
-
 @pytest.mark.parametrize(
-    ("path", "body"),
+    ("path", "form"),
     [
-        (
-            "/v1/chat/completions",
-            {
-                "error": {
-                    "message": MISSING,
-                    "type": "authentication_error",
-                    "param": "authorization",
-                    "code": "invalid_api_key",
-                }
-            },
-        ),
-        ("/api/chat", {"error": MISSING}),
-        ("/ag-ui/run", {"type": "RUN_ERROR", "message": MISSING, "code": "unauthorized"}),
+        ("/v1/turns", {"error": ["code", "field", "message"]}),
+        ("/v1/chat/completions", {"error": ["code", "message", "param", "type"]}),
+        ("/api/chat", {"error": []}),
+        ("/ag-ui/run", {"code": [], "message": [], "type": []}),
     ],
 )
-def test_errors_have_the_form_of_their_protocol(guarded: Server, path: str, body: dict[str, object]) -> None:
+def test_errors_have_the_form_of_their_protocol(guarded: Server, path: str, form: dict[str, list[str]]) -> None:
     answer = ask(guarded, path, "POST")
-    assert (answer.status_code, answer.json(), answer.headers["www-authenticate"]) == (401, body, "Bearer")
+    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    found = {name: sorted(value) if isinstance(value, dict) else [] for name, value in answer.json().items()}
+    assert found == form
 
 
 def test_only_health_the_page_and_signing_in_are_open(guarded: Server) -> None:
@@ -289,16 +259,18 @@ def test_many_wrong_keys_wait_and_right_keys_never_do() -> None:
         assert client.post("/v1/session", json={"key": "a-key"}).status_code == 200
         network = [ask(server, authorization="Bearer wrong", x_forwarded_for=f"2001:db8:1:2:{n}::1") for n in range(21)]
         assert [answer.status_code for answer in network] == [401] * 20 + [429], "a /64 network is one client"
-        other = ask(server, authorization="Bearer wrong", x_forwarded_for="2001:db8:1:3::1")
-        assert other.status_code == 401
+        strange = [
+            ask(server, authorization="Bearer wrong", x_forwarded_for=name) for name in ("2001:db8:1:3::1", "::x")
+        ]
+        assert [answer.status_code for answer in strange] == [401, 401]
 
 
 # Headers of every response
 
 
 def preflight(method: str, *headers: str) -> dict[str, str]:
-    asks = {"access_control_request_method": method}
-    return asks | ({"access_control_request_headers": ", ".join(headers)} if headers else {})
+    sent = {"access_control_request_method": method}
+    return sent | ({"access_control_request_headers": ", ".join(headers)} if headers else {})
 
 
 def test_every_response_has_the_safe_headers(guarded: Server) -> None:
@@ -308,7 +280,6 @@ def test_every_response_has_the_safe_headers(guarded: Server) -> None:
         ask(guarded, "/v1/specialists", "PUT", **BOB),
         ask(guarded),
         ask(guarded, host="evil.example"),
-        ask(guarded, origin=EVIL),
         ask(guarded, "/v1/chat/stream", "OPTIONS", origin=FRIEND, **preflight("POST")),
     ]
     for answer in answers:
@@ -318,52 +289,36 @@ def test_every_response_has_the_safe_headers(guarded: Server) -> None:
             assert answer.headers["cache-control"] == "no-store", answer.url
     stream = post(guarded.url, json={"message": "hi"}, headers=BOB)
     assert {name: stream.headers.get(name) for name in HEADERS} == HEADERS
-    assert stream.names[-1] == "done"
 
 
 def test_lone_surrogates_in_a_response_are_replaced() -> None:
     assert ApiResponse({"text": "a\ud800b\ud83d\ude00"}).body == '{"text":"a\ufffdb😀"}'.encode()
 
 
-# CORS
-
-
 @pytest.mark.parametrize("origin", [FRIEND, "tauri://localhost"])
-@pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
-def test_a_listed_origin_may_send_any_header(guarded: Server, origin: str, method: str) -> None:
-    names = ("authorization", "content-type", "last-event-id", "x-conversation-id", "x-stainless-os", "openai-beta")
-    answer = ask(guarded, "/v1/chat/stream", "OPTIONS", origin=origin, **preflight(method, *names))
-    assert answer.status_code == 200
-    assert answer.headers["access-control-allow-origin"] == origin
-    assert answer.headers["access-control-allow-credentials"] == "true"
-    assert method in answer.headers["access-control-allow-methods"].split(", ")
-    assert answer.headers["access-control-allow-headers"] == ", ".join(names)
-    assert "Origin" in answer.headers["vary"]
-
-
-def test_a_listed_origin_reads_responses_errors_and_their_headers(guarded: Server) -> None:
+def test_a_listed_origin_may_send_any_header_and_reads_responses(guarded: Server, origin: str) -> None:
+    names = ("authorization", "content-type", "last-event-id", "x-conversation-id", "x-stainless-os")
+    for method in ("GET", "POST", "PATCH", "DELETE"):
+        answer = ask(guarded, "/v1/chat/stream", "OPTIONS", origin=origin, **preflight(method, *names))
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, origin)
+        assert answer.headers["access-control-allow-credentials"] == "true"
+        assert method in answer.headers["access-control-allow-methods"].split(", ")
+        assert answer.headers["access-control-allow-headers"] == ", ".join(names)
     for sent, expected in ((BOB, 200), ({}, 401)):
-        answer = ask(guarded, origin=FRIEND, **sent)
-        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (expected, FRIEND)
+        answer = ask(guarded, origin=origin, **sent)
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (expected, origin)
         exposed = answer.headers["access-control-expose-headers"]
         assert exposed == "location, retry-after, x-conversation-id, x-vercel-ai-ui-message-stream"
         assert answer.headers["vary"] == "Origin"
 
 
 @pytest.mark.parametrize("origin", [EVIL, "null", "https://pages.example.evil.example", "http://pages.example"])
-def test_other_origins_get_no_preflight(guarded: Server, origin: str) -> None:
+def test_other_origins_get_no_preflight(guarded: Server, local: Server, origin: str) -> None:
     answer = ask(guarded, "/v1/chat/stream", "OPTIONS", origin=origin, **preflight("POST", "authorization"))
     assert problem(answer) == (403, "forbidden_origin", "origin")
-    assert [name for name in answer.headers if name.startswith("access-control")] == []
-
-
-def test_without_origins_there_is_no_cors(local: Server) -> None:
-    own = {"host": "localhost:8000", "origin": "http://localhost:8000"}
-    for answer in (ask(local, **own), ask(local, "/v1/chat/stream", "OPTIONS", **own, **preflight("POST"))):
-        assert [name for name in answer.headers if name.startswith("access-control")] == []
-
-
-# Bodies
+    own = ask(local, "/v1/chat/stream", "OPTIONS", host="localhost:1", origin="http://localhost:1", **preflight("POST"))
+    for one in (answer, own):
+        assert [name for name in one.headers if name.startswith("access-control")] == []
 
 
 def test_no_route_reads_more_than_its_limit(local: Server) -> None:
@@ -372,14 +327,12 @@ def test_no_route_reads_more_than_its_limit(local: Server) -> None:
         for _ in range(pieces):
             yield b"a" * 65536
 
-    paths = [path for method, path in routes(local) if method == "POST"]
-    assert "/v1/chat/stream" in paths
-    for path in paths:
+    headers = {"content-type": "application/json"}
+    for path in [path for method, path in routes(local) if method == "POST"]:
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         expected = 404 if "/t0123456789abcdef/" in path else 413
         assert status(local, f"{head}Content-Length: 20971521\r\n\r\n".encode()) == expected, path
         if expected == 413:
-            content = endless(1 if path == "/v1/session" else 320)
-            headers = {"content-type": "application/json"}
-            answer = httpx.post(local.url + path, content=content, headers=headers, trust_env=False, timeout=30)
+            with client_of(local) as client:
+                answer = client.post(path, content=endless(1 if path == "/v1/session" else 320), headers=headers)
             assert answer.status_code == 413, path

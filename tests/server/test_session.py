@@ -1,4 +1,4 @@
-"""Signing in: tokens by tables of moments, the route on a real port, and a browser that keeps the cookie."""
+"""Signing in: tokens, the route on a real port, and pages in a browser that use the cookie."""
 
 import re
 import shutil
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import httpx
 import pytest
 from playwright.sync_api import Page, sync_playwright
-from serving import Player, Process, Server, brain_served, problem, served, settings
+from serving import Player, Process, Server, brain_served, client_of, problem, served, settings
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -18,9 +18,9 @@ from brain import Registry, mount
 from brain.server.auth import SESSION_SECONDS, KeyStore, parse_token
 
 NOW = 1_800_000_000.5
-ID, SEAL = "A" * 16, "A" * 43
+ID, SIGNATURE = "A" * 16, "A" * 43
 KEYS = (("first-key", "ann"), ("second-key", "ann"), ("kéy", "bob"))
-
+HTTPS = {"host": "chat.example", "origin": "https://chat.example"}
 CHROMIUM = shutil.which("chromium")
 CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 
@@ -28,59 +28,55 @@ CHROMIUM_ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-
 # Tokens
 
 
-def user_by(token: str, keys: tuple[tuple[str, str], ...] = KEYS, now: float = NOW) -> str | None:
+def user_of(token: str, keys: tuple[tuple[str, str], ...] = KEYS, now: float = NOW) -> str | None:
     session = parse_token(token, now)
     return None if session is None else KeyStore(keys).verify(session)
 
 
-def token_of(key: str, user: str = "ann") -> str:
+def token_of(key: str) -> str:
     opened = KeyStore(KEYS).open_session(key.encode(), NOW)
     assert opened is not None
-    assert opened[0] == user
     return opened[1]
 
 
-def test_a_session_is_its_keys_users_in_every_process_that_has_the_key() -> None:
-    assert user_by(token_of("first-key")) == "ann"
-    assert user_by(token_of("kéy", "bob")) == "bob"
-    assert user_by(token_of("first-key"), (("other", "eve"), ("first-key", "ann"))) == "ann"
-
-
-def test_a_key_that_is_taken_away_or_given_to_another_ends_its_sessions() -> None:
-    assert user_by(token_of("first-key"), KEYS[1:]) is None
-    assert user_by(token_of("first-key"), (("first-key", "eve"), *KEYS[1:])) is None
-    assert user_by(token_of("second-key"), KEYS[1:]) == "ann"
-
-
-def test_a_session_lasts_thirty_days() -> None:
-    token = token_of("first-key")
+@pytest.mark.parametrize(
+    ("key", "keys", "now", "user"),
+    [
+        ("first-key", KEYS, NOW, "ann"),
+        ("kéy", KEYS, NOW, "bob"),
+        ("first-key", (("other", "eve"), ("first-key", "ann")), NOW, "ann"),
+        ("first-key", KEYS[1:], NOW, None),
+        ("first-key", (("first-key", "eve"), *KEYS[1:]), NOW, None),
+        ("first-key", KEYS, NOW + 2_592_000 - 1, "ann"),
+        ("first-key", KEYS, NOW + 2_592_000, None),
+    ],
+    ids=["its user", "not ASCII", "another process", "removed key", "key of another", "30 days", "expired"],
+)
+def test_a_session_belongs_to_its_key(
+    key: str, keys: tuple[tuple[str, str], ...], now: float, user: str | None
+) -> None:
     assert SESSION_SECONDS == 2_592_000
-    assert user_by(token, now=NOW + SESSION_SECONDS - 1) == "ann"
-    assert user_by(token, now=NOW + SESSION_SECONDS) is None
+    assert user_of(token_of(key), keys, now) == user
 
 
 def test_no_character_of_a_token_can_be_changed() -> None:
     token = token_of("first-key")
     for n, character in enumerate(token):
-        for other in "0A-":
-            if other != character:
-                changed = token[:n] + other + token[n + 1 :]
-                assert user_by(changed) is None, changed
+        for other in set("0A-") - {character}:
+            assert user_of(token[:n] + other + token[n + 1 :]) is None
 
 
 @pytest.mark.parametrize(
-    "token", ["", ".", "..", "1802592000", f"1802592000.{'A' * 43}", f"x.{ID}.{SEAL}", f"١٨٠٢٥٩٢٠٠٠.{ID}.{SEAL}",
-              f"{'9' * 13}.{ID}.{SEAL}", f"1802592000.{ID}.{SEAL}A", f"1802592000.{ID}A.{SEAL}",
-              f"1802592000.{ID}.{SEAL}\n", f"1802592000.{ID}.{'=' * 43}", f"1802592000.{ID}", "a" * 100_000],
+    "token", ["", "..", "1802592000", f"1802592000.{SIGNATURE}", f"x.{ID}.{SIGNATURE}", f"١٨٠٢٥٩٢٠٠٠.{ID}.{SIGNATURE}",
+              f"{'9' * 13}.{ID}.{SIGNATURE}", f"1802592000.{ID}.{SIGNATURE}A", f"1802592000.{ID}.{SIGNATURE}\n",
+              f"1802592000.{ID}.{'=' * 43}", "a" * 100_000],
 )  # fmt: skip
-def test_what_is_no_token(token: str) -> None:
+def test_malformed_tokens(token: str) -> None:
     assert parse_token(token, NOW) is None
 
 
-@pytest.mark.parametrize(
-    "key", [b"", b"first-ke", b"first-key ", b"FIRST-KEY", b"ann", b"\xff", b"\xed\xa0\x80", b"k" * 99]
-)
-def test_what_is_no_key(key: bytes) -> None:
+@pytest.mark.parametrize("key", [b"", b"first-ke", b"first-key ", b"FIRST-KEY", b"ann", b"\xff", b"k" * 99])
+def test_unknown_keys(key: bytes) -> None:
     assert KeyStore(KEYS).find_user(key) is None
     assert KeyStore(KEYS).open_session(key, NOW) is None
 
@@ -97,32 +93,40 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def client(server: Server) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with client_of(server) as client:
         yield client
 
 
-def test_a_key_is_given_once_and_the_cookie_does_the_rest(client: httpx.Client) -> None:
+def cookie(server: Server, key: str = "anns-key", **headers: str) -> str:
+    """The Set-Cookie header of a sign-in."""
+    with client_of(server) as client:
+        return str(client.post("/v1/session", json={"key": key}, headers=headers).headers["set-cookie"])
+
+
+def signed_in(server: Server, sent: str, authorization: str = "") -> str | None:
+    """The user of a request with this Cookie header."""
+    headers = {"cookie": sent} | ({"authorization": authorization} if authorization else {})
+    with client_of(server) as client:
+        answer = client.get("/v1/session", headers=headers)
+    assert answer.status_code == (200 if "user" in answer.json() else 401)
+    return answer.json().get("user")
+
+
+def test_a_browser_signs_in_and_out(client: httpx.Client) -> None:
     assert problem(client.get("/v1/session")) == (401, "unauthorized", "authorization")
-    signed_in = client.post("/v1/session", json={"key": "anns-key"})
-    assert (signed_in.status_code, signed_in.json()) == (200, {"user": "ann"})
-    assert "anns-key" not in signed_in.headers["set-cookie"]
-    assert client.get("/v1/session").json() == {"user": "ann"}
-    assert client.get("/v1/specialists").status_code == 200
-    assert "event: done" in client.get("/v1/chat/stream?message=hi").text
-    assert "event: done" in client.post("/v1/chat/stream", json={"message": "hi"}).text
-    signed_out = client.delete("/v1/session")
-    assert (signed_out.status_code, signed_out.content) == (204, b"")
-    assert client.get("/v1/session").status_code == 401
-    assert client.delete("/v1/session").status_code == 204
-
-
-def test_the_cookie_is_for_the_server_alone(client: httpx.Client) -> None:
-    said = client.post("/v1/session", json={"key": "anns-key"}).headers["set-cookie"]
-    token, _, attributes = said.partition("; ")
+    answer = client.post("/v1/session", json={"key": "anns-key"})
+    assert (answer.status_code, answer.json()) == (200, {"user": "ann"})
+    token, _, attributes = answer.headers["set-cookie"].partition("; ")
     assert re.fullmatch(r"brain_session=[0-9]{10}\.[\w-]{16}\.[\w-]{43}", token)
     assert attributes == "Path=/; Max-Age=2592000; HttpOnly; SameSite=Strict"
-    away = client.delete("/v1/session").headers["set-cookie"]
-    assert away == "brain_session=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+    assert client.get("/v1/session").json() == {"user": "ann"}
+    assert "event: done" in client.get("/v1/chat/stream?message=hi").text
+    assert "event: done" in client.post("/v1/chat/stream", json={"message": "hi"}).text
+    for _ in range(2):
+        answer = client.delete("/v1/session")
+        assert (answer.status_code, answer.content) == (204, b"")
+        assert answer.headers["set-cookie"] == "brain_session=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+        assert client.get("/v1/session").status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -130,67 +134,39 @@ def test_the_cookie_is_for_the_server_alone(client: httpx.Client) -> None:
     [
         ({}, False),
         ({"x-forwarded-proto": "https"}, True),
-        ({"host": "chat.example", "origin": "https://chat.example"}, True),
+        (HTTPS, True),
         ({"host": "chat.example:443", "origin": "https://chat.example"}, True),
         ({"host": "chat.example", "origin": "http://chat.example"}, False),
     ],
 )
-def test_by_https_the_cookie_comes_back_by_https_alone(
-    client: httpx.Client, headers: dict[str, str], secure: bool
-) -> None:
-    said = client.post("/v1/session", json={"key": "anns-key"}, headers=headers).headers["set-cookie"]
-    assert ("Secure" in said.split("; ")) == secure
+def test_over_https_the_cookie_is_secure(server: Server, headers: dict[str, str], secure: bool) -> None:
+    sent = cookie(server, **headers)
+    assert ("Secure" in sent.split("; "), sent.startswith("__Host-")) == (secure, secure)
 
 
-def test_by_https_no_other_subdomain_can_set_the_cookie(client: httpx.Client) -> None:
-    by_https = {"host": "chat.example", "origin": "https://chat.example"}
-    said = client.post("/v1/session", json={"key": "anns-key"}, headers=by_https).headers["set-cookie"]
-    assert re.fullmatch(
-        r"__Host-brain_session=[\w-]+\.[\w-]+\.[\w-]+; Path=/; Max-Age=2592000; HttpOnly; SameSite=Strict; Secure",
-        said,
-    )
-    own, bobs = said.partition(";")[0], cookie(client, "bobs-key")
-    for sent in (own, f"{bobs}; {own}", f"{own}; {bobs}", own.removeprefix("__Host-")):
-        assert client.get("/v1/session", headers={"cookie": sent}).json() == {"user": "ann"}, sent
-    assert client.delete("/v1/session", headers=by_https).headers.get_list("set-cookie") == [
+def test_over_https_no_other_subdomain_can_set_the_cookie(server: Server, client: httpx.Client) -> None:
+    secure, plain = cookie(server, **HTTPS).partition(";")[0], cookie(server, "bobs-key").partition(";")[0]
+    for sent in (secure, f"{plain}; {secure}", f"{secure}; {plain}", secure.removeprefix("__Host-")):
+        assert signed_in(server, sent) == "ann", sent
+    assert client.delete("/v1/session", headers=HTTPS).headers.get_list("set-cookie") == [
         f"{name}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict; Secure"
         for name in ("__Host-brain_session", "brain_session")
     ]
 
 
-def test_a_wrong_key_is_told_so(client: httpx.Client) -> None:
-    not_known, not_sent = "This key is not known here.", "Send your key: Authorization: Bearer KEY."
-    for authorization, message in (("Bearer wrong", not_known), ("Bearer", not_sent), ("Basic YTpi", not_sent)):
-        answer = client.get("/v1/session", headers={"authorization": authorization})
-        assert answer.json()["error"] == {"code": "unauthorized", "message": message, "field": "authorization"}
-    answer = client.post("/v1/session", json={"key": "wrong"})
-    assert answer.json()["error"] == {"code": "unauthorized", "message": not_known, "field": "key"}
-    stale = client.get("/v1/session", headers={"cookie": f"brain_session=9999999999.{ID}.{SEAL}"})
-    assert stale.json()["error"]["message"] == not_sent
-
-
-def cookie(client: httpx.Client, key: str = "anns-key") -> str:
-    return client.post("/v1/session", json={"key": key}).headers["set-cookie"].partition(";")[0]
-
-
-@pytest.mark.parametrize(
-    ("authorization", "expected"),
-    [("Bearer bobs-key", "bob"), ("Bearer wrong", None), ("Bearer", None), ("Basic YTpi", "ann"), ("", "ann")],
-)
-def test_a_bearer_wins_over_the_cookie(server: Server, client: httpx.Client, authorization: str, expected: str) -> None:
-    headers = {"authorization": authorization, "cookie": cookie(client)}
-    answer = httpx.get(f"{server.url}/v1/session", headers=headers, trust_env=False)
-    assert answer.json().get("user") == expected
-
-
-def test_cookies_of_others_stand_beside_it(server: Server, client: httpx.Client) -> None:
-    own = cookie(client, "kéy")
+def test_other_cookies_and_the_authorization_header(server: Server) -> None:
+    own = cookie(server, "kéy").partition(";")[0]
     for sent in (f"a=b; {own}; c", f"xbrain_session=no;{own}", f"{own}; brain_session=stale", f'=; ;"{own}"; {own}'):
-        answer = httpx.get(f"{server.url}/v1/session", headers={"cookie": sent}, trust_env=False)
-        assert answer.json() == {"user": "bob"}, sent
+        assert signed_in(server, sent) == "bob", sent
     for sent in (f"brain_session=stale; {own}", own.upper(), own[:-1], "brain_session", "=", ";" * 10_000):
-        answer = httpx.get(f"{server.url}/v1/session", headers={"cookie": sent}, trust_env=False)
-        assert answer.status_code == 401, sent
+        assert signed_in(server, sent) is None, sent
+    for authorization, user in (
+        ("Bearer anns-key", "ann"),
+        ("Bearer wrong", None),
+        ("Bearer", None),
+        ("Basic x", "bob"),
+    ):
+        assert signed_in(server, own, authorization) == user, authorization
 
 
 @pytest.mark.parametrize(
@@ -198,23 +174,19 @@ def test_cookies_of_others_stand_beside_it(server: Server, client: httpx.Client)
     [
         (b'{"key": "anns-key"}', "text/plain", (415, "unsupported_media_type", "content-type")),
         (b"key=anns-key", "application/x-www-form-urlencoded", (415, "unsupported_media_type", "content-type")),
-        (b"key=anns-key", "multipart/form-data; boundary=b", (415, "unsupported_media_type", "content-type")),
         (b"", "application/json", (400, "bad_request", "key")),
-        (b"{", "application/json", (400, "bad_request", "key")),
         (b"{}", "application/json", (400, "bad_request", "key")),
-        (b'"anns-key"', "application/json", (400, "bad_request", "key")),
         (b'{"key": ["anns-key"]}', "application/json", (400, "bad_request", "key")),
         (b'{"key": "\xff"}', "application/json", (400, "bad_request", "key")),
         (b'{"key": "anns-key", "user": "bob"}', "application/json", (400, "bad_request", "key")),
         (b"[" * 10_000, "application/json", (400, "bad_request", "key")),
-        (b'{"key": ""}', "application/json", (401, "unauthorized", "key")),
         (b'{"key": "\\ud800"}', "application/json", (400, "bad_request", "key")),
-        (b'{"key": "\\udc00"}', "application/json", (400, "bad_request", "key")),
+        (b'{"key": ""}', "application/json", (401, "unauthorized", "key")),
         (b'{"key": "ANNS-KEY"}', "application/json", (401, "unauthorized", "key")),
         (b'{"key": "' + b"a" * 16384 + b'"}', "application/json", (413, "too_large", None)),
     ],
 )
-def test_sign_ins_that_are_problem(
+def test_sign_ins_that_are_rejected(
     client: httpx.Client, body: bytes, kind: str, expected: tuple[int, str, str | None]
 ) -> None:
     answer = client.post("/v1/session", content=body, headers={"content-type": kind})
@@ -223,59 +195,50 @@ def test_sign_ins_that_are_problem(
     assert "anns-key" not in answer.text.casefold()
 
 
-def test_a_session_that_ended_is_no_wrong_key_and_a_forged_one_is() -> None:
-    with brain_served(KEYS="anns-key:ann") as server:
+def test_an_expired_session_is_no_wrong_key_and_a_forged_one_is() -> None:
+    with brain_served(KEYS="anns-key:ann") as server, client_of(server) as client:
 
-        def tried(token: str) -> int:
-            sent = {"cookie": f"brain_session={token}"}
-            return httpx.get(f"{server.url}/v1/session", headers=sent, trust_env=False).status_code
+        def get(token: str) -> int:
+            return client.get("/v1/session", headers={"cookie": f"brain_session={token}"}).status_code
 
-        assert {tried(f"1700000000.{ID}.{SEAL}") for _ in range(30)} == {401}
-        assert [tried(f"9999999999.{ID}.{SEAL}") for _ in range(21)] == [401] * 20 + [429]
-        assert tried(cookie_of(server)) == 200
-
-
-def cookie_of(server: Server) -> str:
-    answer = httpx.post(f"{server.url}/v1/session", json={"key": "anns-key"}, trust_env=False)
-    return answer.cookies["brain_session"]
+        assert {get(f"1700000000.{ID}.{SIGNATURE}") for _ in range(30)} == {401}
+        assert [get(f"9999999999.{ID}.{SIGNATURE}") for _ in range(21)] == [401] * 20 + [429]
+        assert signed_in(server, cookie(server).partition(";")[0]) == "ann"
 
 
 def test_without_keys_everybody_is_the_local_user() -> None:
-    with brain_served() as server, httpx.Client(base_url=server.url, trust_env=False) as client:
+    with brain_served() as server, client_of(server) as client:
         assert client.get("/v1/session").json() == {"user": "local"}
         answer = client.post("/v1/session", json={"key": "whatever"})
-        assert (answer.status_code, answer.json()) == (200, {"user": "local"})
-        assert "set-cookie" not in answer.headers
+        assert (answer.json(), "set-cookie" in answer.headers) == ({"user": "local"}, False)
         assert client.delete("/v1/session").status_code == 204
 
 
-def test_where_brain_is_mounted_the_cookie_is_for_that_place() -> None:
+def test_the_cookie_is_for_the_place_where_brain_is_mounted() -> None:
     outer = Starlette()
     mount(outer, "/brain", settings(KEYS="anns-key:ann"), Registry())
-    with served(outer) as server, httpx.Client(base_url=f"{server.url}/brain", trust_env=False) as client:
-        answer = client.post("/v1/session", json={"key": "anns-key"})
+    with served(outer) as server, client_of(server) as client:
+        answer = client.post("/brain/v1/session", json={"key": "anns-key"})
         assert "Path=/brain;" in answer.headers["set-cookie"]
-        assert client.get("/v1/session").json() == {"user": "ann"}
-        assert client.delete("/v1/session").status_code == 204
-        assert client.get("/v1/session").status_code == 401
+        assert client.get("/brain/v1/session").json() == {"user": "ann"}
+        assert client.delete("/brain/v1/session").status_code == 204
+        assert client.get("/brain/v1/session").status_code == 401
 
 
-def test_no_key_is_ever_said() -> None:
+def test_keys_are_in_no_response_and_no_log() -> None:
     env = {"BRAIN_KEYS": "sk-secret:ann", "BRAIN_MODEL": "builtin", "BRAIN_PORT": "0"}
-    with Process("serve", env=env) as process:
-        url = process.url()
+    with Process("serve", env=env) as process, httpx.Client(base_url=process.url(), trust_env=False) as client:
         for key in ("sk-secret", "sk-wrong"):
-            httpx.post(f"{url}/v1/session", json={"key": key}, trust_env=False)
-            for path in ("/v1/session", "/readyz", "/healthz", "/metrics", "/v1/chat/stream?message=hi"):
-                answer = httpx.get(url + path, headers={"authorization": f"Bearer {key}"}, trust_env=False)
+            client.post("/v1/session", json={"key": key})
+            for path in ("/v1/session", "/readyz", "/metrics", "/v1/chat/stream?message=hi"):
+                answer = client.get(path, headers={"authorization": f"Bearer {key}"})
                 assert "sk-" not in answer.text + str(answer.headers)
         process.process.terminate()
         _, out, err = process.end()
-    assert "Short key: one of ann has fewer than 16 characters and can be guessed" in err
     assert "sk-" not in out + err
 
 
-# A browser: pages of other ports are of the same site, so its cookies alone would keep nobody away
+# A browser. Pages on other ports are of the same site, so SameSite keeps none of them away.
 
 
 SIGN_IN = """async (url) => {
@@ -291,13 +254,13 @@ LISTEN = """(url) => new Promise((resolve) => {
     source.addEventListener("done", () => { source.close(); resolve(text); });
     source.onerror = () => { source.close(); resolve("error"); };
 })"""
-WHO = """(url) => fetch(url + "/v1/session", { credentials: "include" }).then((a) => a.json(), () => "kept away")"""
+USER = """(url) => fetch(url + "/v1/session", { credentials: "include" }).then((a) => a.json(), () => "rejected")"""
 POST = """(url) => fetch(url + "/v1/chat/stream", {
     method: "POST", body: '{"message": "hi"}', headers: { "Content-Type": "text/plain" }, credentials: "include",
-}).then(() => "answered", () => "kept away")"""
-LOOK = """(url) => new Promise((resolve) => {
+}).then(() => "answered", () => "rejected")"""
+IMAGE = """(url) => new Promise((resolve) => {
     const image = new Image();
-    image.onload = image.onerror = () => resolve("asked");
+    image.onload = image.onerror = () => resolve("requested");
     image.src = url + "/v1/chat/stream?message=hi";
 })"""
 
@@ -311,8 +274,8 @@ def page() -> Iterator[Page]:
 
 
 @contextmanager
-def some_page() -> Iterator[str]:
-    """The origin of a page that somebody else serves."""
+def other_page() -> Iterator[str]:
+    """The origin of a page of another server."""
 
     async def hello(request: Request) -> HTMLResponse:
         return HTMLResponse("<title>Elsewhere</title>")
@@ -323,43 +286,24 @@ def some_page() -> Iterator[str]:
 
 @pytest.mark.chromium
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-def test_pages_that_are_listed_use_the_session_and_others_cannot(page: Page) -> None:
-    with some_page() as friend, some_page() as foe, brain_served(KEYS="anns-key:ann", ORIGINS=friend) as server:
-        model = Player(["Hello."])
-        server.play(model)
+def test_listed_pages_sign_in_and_use_the_session_and_others_cannot(page: Page) -> None:
+    with other_page() as friend, other_page() as foe, brain_served(KEYS="anns-key:ann", ORIGINS=friend) as server:
+        server.play(model := Player(["Hello."]))
         url = f"http://localhost:{server.port}"
-        page.goto(url)
-        assert page.evaluate(SIGN_IN, url) == {"user": "ann"}
         page.goto(friend)
-        assert page.evaluate(WHO, url) == {"user": "ann"}
+        assert page.evaluate(USER, url)["error"]["code"] == "unauthorized"
+        assert page.evaluate(SIGN_IN, url) == {"user": "ann"}
+        assert page.evaluate(USER, url) == {"user": "ann"}
         assert page.evaluate(LISTEN, url) == "Hello."
+        assert page.evaluate("document.cookie") == ""
         for elsewhere in (foe, foe.replace("localhost", "127.0.0.1")):
             page.goto(elsewhere)
-            assert page.evaluate(WHO, url) == "kept away"
+            assert page.evaluate(USER, url) == "rejected"
             assert page.evaluate(LISTEN, url) == "error"
-            assert page.evaluate(LOOK, url) == "asked"
-            assert page.evaluate(POST, url) == "kept away"
+            assert page.evaluate(IMAGE, url) == "requested"
+            assert page.evaluate(POST, url) == "rejected"
             page.goto(f"{url}/v1/chat/stream?message=hi")
             assert "forbidden_origin" in page.content()
         assert len(model.asked) == 1
         page.goto(url)
         assert page.evaluate(LISTEN, "") == "Hello."
-
-
-@pytest.mark.chromium
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-def test_a_listed_page_may_sign_in_from_where_it_is(page: Page) -> None:
-    with some_page() as friend, brain_served(KEYS="anns-key:ann", ORIGINS=friend) as server:
-        server.play(Player(["Hello."]))
-        url = f"http://localhost:{server.port}"
-        page.goto(friend)
-        assert page.evaluate(WHO, url) == {
-            "error": {
-                "code": "unauthorized",
-                "message": "Send your key: Authorization: Bearer KEY.",
-                "field": "authorization",
-            }
-        }
-        assert page.evaluate(SIGN_IN, url) == {"user": "ann"}
-        assert page.evaluate(LISTEN, url) == "Hello."
-        assert page.evaluate("document.cookie") == ""
