@@ -1,0 +1,233 @@
+"""Conversations and facts as JSON, and the queries and bodies of their routes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from brain.errors import BadRequest
+from brain.events import Error, Usage
+from brain.messages import Annotation, Call, Citation, Conversation, ConversationPage, Exchange, File, Part, Steer, Text
+from brain.prompts.blocks import block_content
+from brain.protocols.native import resources
+from brain.protocols.native.queries import (
+    Change,
+    Fact,
+    ListQuery,
+    parse_change,
+    parse_conversations_query,
+    parse_fact,
+    parse_memory_query,
+    parse_messages_query,
+    parse_recall,
+    parse_title,
+)
+
+NOON = datetime(2026, 5, 3, 12, 0, tzinfo=UTC)
+TIME = "2026-05-03T12:00:00Z"
+
+
+def encode(*exchanges: Exchange, turn_id: str | None = None) -> dict[str, Any]:
+    conversation = Conversation("c1", "Tea", NOON, NOON, 4, ("chat", "voice"))
+    page = ConversationPage(conversation, exchanges, [File(1, "a.txt", "text/plain", 12)], None)
+    body = resources.encode_page(page, lambda exchange: exchange.tokens or 7, block_content, turn_id)
+    answer: dict[str, Any] = json.loads(body)
+    return answer
+
+
+def exchange(*parts: Part, outcome: str = "complete", **more: Any) -> Exchange:
+    return Exchange(
+        "(a note)\n\nWhat is tea?",
+        [*parts],
+        question_id="q1",
+        answer_id="a1",
+        message="What is tea?",
+        started=NOON,
+        ended=NOON,
+        outcome=outcome,
+        model="m",
+        **more,
+    )
+
+
+def answer_of(found: Exchange) -> dict[str, Any]:
+    answer: dict[str, Any] = encode(found)["messages"][1]
+    return answer
+
+
+def test_a_conversation_has_parts_and_the_users_own_words() -> None:
+    block = "[SPECIALIST_RESULT: wiki]\nTea is a drink.\n[/SPECIALIST_RESULT]"
+    unread = "[SPECIALIST_ERROR: ? failed - no name]"
+    cited = (Citation("1", "Tea", "https://example.org/tea"), Citation("2", "A note"))
+    marker = "SPECIALIST_REQUEST[wiki:…]"
+    call = Call("wiki", marker, {"query": "tea"}, id="c1", block=block, citations=cited, turn_pass=1, untrusted=True)
+    failed = Call("?", "SPECIALIST_REQUEST[", id="c2", code="malformed", block=unread, turn_pass=2)
+    parts = (Text("I look. ", 1), call, Steer("And coffee?", 1), failed, Text("Tea is a drink.", 2))
+    citations = [{"id": "1", "title": "Tea", "url": "https://example.org/tea"}, {"id": "2", "title": "A note"}]
+    assert encode(exchange(*parts, files=(1,), recalled_ids=("f3a9",), source="voice", tokens=120)) == {
+        "id": "c1",
+        "title": "Tea",
+        "created": TIME,
+        "updated": TIME,
+        "sources": ["chat", "voice"],
+        "running": False,
+        "messages": [
+            {
+                "id": "q1",
+                "role": "user",
+                "time": TIME,
+                "source": "voice",
+                "parts": [{"type": "text", "text": "What is tea?"}],
+                "files": [1],
+                "recalled": ["f3a9"],
+            },
+            {
+                "id": "a1",
+                "role": "assistant",
+                "time": TIME,
+                "parts": [
+                    {"type": "text", "text": "I look. "},
+                    {
+                        "type": "call",
+                        "call_id": "c1",
+                        "name": "wiki",
+                        "params": {"query": "tea"},
+                        "outcome": None,
+                        "block": block,
+                        "text": "Tea is a drink.",
+                        "citations": citations,
+                        "cached": False,
+                    },
+                    {"type": "steered", "text": "And coffee?"},
+                    {
+                        "type": "call",
+                        "call_id": "c2",
+                        "name": "?",
+                        "params": None,
+                        "outcome": "malformed",
+                        "block": unread,
+                        "reason": "no name",
+                        "citations": [],
+                        "cached": False,
+                    },
+                    {"type": "text", "text": "Tea is a drink."},
+                ],
+                "state": "complete",
+                "stop_reason": "complete",
+                "model": "m",
+                "tokens": {"count": 120, "counted": "server"},
+                "citations": citations,
+            },
+        ],
+        "files": [{"id": 1, "name": "a.txt", "type": "text/plain", "size": 12}],
+        "earlier": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        ("complete", {"state": "complete", "stop_reason": "complete"}),
+        ("call_limit", {"state": "complete", "stop_reason": "call_limit"}),
+        ("cancelled", {"state": "cancelled"}),
+        ("interrupted", {"state": "interrupted"}),
+        ("model_unreachable", {"state": "error", "error": "model_unreachable"}),
+    ],
+)
+def test_an_answer_has_the_state_in_which_it_ended(outcome: str, expected: Mapping[str, str]) -> None:
+    answer = answer_of(exchange(outcome=outcome))
+    assert {name: answer[name] for name in ("state", "stop_reason", "error") if name in answer} == expected
+    assert (answer["parts"], answer["tokens"]) == ([], {"count": 7, "counted": "bytes/4"})
+
+
+def test_a_running_answer_has_no_id_and_no_time() -> None:
+    found = encode(Exchange("Hi", message="Hi", question_id="q1", started=NOON), turn_id="t1")
+    answer = found["messages"][1]
+    assert (found["turn_id"], answer["id"], answer["time"], answer["state"]) == ("t1", None, None, "running")
+
+
+def test_annotations_stand_in_their_places() -> None:
+    call = Call("wiki", params={}, id="c1", turn_pass=1, cached=True, ms=12, approval="approved")
+    annotations = (
+        Annotation("Recalled 1 fact: tea", 0, code="recalled"),
+        Annotation("Hm.", 0),
+        Annotation("And then?", 0, 5),
+        Annotation("Again.", 1, code="repeated_call"),
+        Annotation("So.", 2),
+        Annotation("Late.", 7, -3),
+    )
+    answer = answer_of(exchange(Text("Well, tea.", 1), call, Text("Tea.", 2), annotations=annotations))
+    names = ("type", "text", "code", "cached", "ms", "approval")
+    assert [{name: part[name] for name in names if name in part} for part in answer["parts"]] == [
+        {"type": "notice", "code": "recalled", "text": "Recalled 1 fact: tea"},
+        {"type": "thinking", "text": "Hm."},
+        {"type": "text", "text": "Well,"},
+        {"type": "thinking", "text": "And then?"},
+        {"type": "text", "text": " tea."},
+        {"type": "notice", "code": "repeated_call", "text": "Again."},
+        {"type": "call", "text": "", "cached": True, "ms": 12, "approval": "approved"},
+        {"type": "thinking", "text": "So."},
+        {"type": "text", "text": "Tea."},
+        {"type": "thinking", "text": "Late."},
+    ]
+
+
+def test_an_answer_has_its_usage_and_its_error() -> None:
+    usage, error = Usage(3, 4, None, estimated=True), Error("model_failed", "It broke.", False, 500)
+    answer = answer_of(exchange(outcome="model_failed", usage=usage, first_token_ms=5, total_ms=6, error=error))
+    assert answer["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "estimated": True}
+    assert (answer["first_token_ms"], answer["total_ms"], answer["state"]) == (5, 6, "error")
+    assert {name: answer[name] for name in ("error", "message", "recoverable", "status")} == {
+        "error": "model_failed",
+        "message": "It broke.",
+        "recoverable": False,
+        "status": 500,
+    }
+
+
+def test_lone_surrogates_are_replaced() -> None:
+    answer = answer_of(exchange(Call("a", params={"x": "\ud800"}, id="c1", turn_pass=1)))
+    assert answer["parts"][0]["params"] == {"x": "\ufffd"}
+
+
+def test_queries_and_bodies() -> None:
+    assert parse_conversations_query({"q": "tea", "before": "c1", "limit": "5"}) == ListQuery("tea", "c1", 5)
+    assert parse_messages_query({"before": "m1"}) == ListQuery("", "m1", 50)
+    assert parse_memory_query({"kind": "fact", "category": "general"}) == ListQuery(kind="fact", category="general")
+    assert parse_title(json.dumps({"title": f" {'ü' * 200} "}).encode()) == "ü" * 200
+    assert parse_fact(b'{"text": "I like tea"}') == Fact("I like tea", None, mutable=True)
+    body = b'{"text": "I like tea", "category": "preferences", "mutable": false}'
+    assert parse_fact(body) == Fact("I like tea", "preferences", mutable=False)
+    assert parse_change(b'{"text": "I like coffee"}') == Change("I like coffee")
+    assert parse_change(b'{"mutable": false}') == Change(mutable=False)
+    assert parse_recall(b'{"recall": false}') is False
+
+
+def bodies(parse: Any, *rows: tuple[Any, str]) -> Sequence[Any]:
+    return [pytest.param(parse, json.dumps(body).encode(), field) for body, field in rows]
+
+
+@pytest.mark.parametrize(
+    ("parse", "sent", "field"),
+    [
+        *[(parse_conversations_query, {"limit": limit}, "limit") for limit in ("", "0", "201", "１", "9" * 5_000)],
+        (parse_conversations_query, {"before": "a b"}, "before"),
+        (parse_conversations_query, {"q": "x" * 1_001}, "q"),
+        (parse_conversations_query, {"page": "2"}, "page"),
+        (parse_messages_query, {"q": "tea"}, "q"),
+        (parse_memory_query, {"kind": "summary"}, "kind"),
+        *bodies(
+            parse_title, *(({"title": text}, "title") for text in ("", "  ", "a\nb", "a\u2028b", "a\x00b", "x" * 201))
+        ),
+        *bodies(parse_fact, ({}, "text"), ({"text": None}, "text"), ({"text": "x", "kind": "memory"}, "kind")),
+        *bodies(parse_fact, ({"text": "x", "category": "family"}, "category")),
+        *bodies(parse_change, ({}, "text"), ({"category": None}, "category"), ({"id": "x"}, "id")),
+        *bodies(parse_recall, ({}, "recall"), ({"recall": 0}, "recall")),
+    ],
+)
+def test_what_is_wrong_is_rejected_with_its_field(parse: Any, sent: Any, field: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse(sent)
+    assert caught.value.field == field
