@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from brain.errors import BadRequest
-from brain.events import Error, Usage
-from brain.messages import Annotation, Call, Citation, Conversation, ConversationPage, Exchange, File, Part, Steer, Text
+from brain.events import Citation, Error, Usage
+from brain.messages import Annotation, Call, Conversation, ConversationPage, Exchange, File, Part, Steer, Text
 from brain.prompts.blocks import block_content
 from brain.protocols.native import resources
 from brain.protocols.native.queries import (

@@ -1,4 +1,4 @@
-"""The routes of the AI SDK on a real port: whose turns they are, who decides, and reconnecting."""
+"""The routes of the AI SDK on a real port: who decides about calls, and reconnecting."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 from playing import registry_of, words
-from serving import Player, Server, brain_served
+from serving import Player, Server, brain_served, client_of
 
 from brain import specialist
 
@@ -50,31 +50,36 @@ def user(text: str = "Hi") -> dict[str, Any]:
     return {"id": "u", "role": "user", "parts": [{"type": "text", "text": text}]}
 
 
+def request(server: Server, method: str, path: str, headers: Any = ANN, **options: Any) -> httpx.Response:
+    with client_of(server) as client:
+        return client.request(method, path, headers=headers, **options)
+
+
 def chat(server: Server, *messages: dict[str, Any], headers: Any = ANN, **more: Any) -> httpx.Response:
     body = {"messages": messages or [user()], "sdk_version": 6, **more}
-    return httpx.post(f"{server.url}/ai-sdk/chat", json=body, headers=headers, trust_env=False, timeout=30)
+    return request(server, "POST", "/ai-sdk/chat", headers, json=body)
+
+
+def reconnect(server: Server, chat_id: str, headers: Any = ANN) -> httpx.Response:
+    return request(server, "GET", f"/ai-sdk/chat/{chat_id}/stream", headers)
 
 
 @contextmanager
-def begun(server: Server, until: str, **more: Any) -> Iterator[str]:
-    """What a chat has said up to this; behind the block, its reader leaves."""
+def reading(server: Server, until: str, **more: Any) -> Iterator[str]:
+    """The stream of a chat up to this text; after the block, its reader has left."""
     body = {"messages": [user()], "sdk_version": 6, **more}
-    said = ""
-    with (
-        httpx.Client(trust_env=False, timeout=30) as client,
-        client.stream("POST", f"{server.url}/ai-sdk/chat", json=body, headers=ANN) as response,
-    ):
-        pieces = response.iter_text()
-        for piece in pieces:
-            said += piece
-            if until in said:
-                break
-        yield said
+    with client_of(server) as client, client.stream("POST", "/ai-sdk/chat", json=body, headers=ANN) as response:
+        found, pieces = "", response.iter_text()
+        while until not in found:
+            found += next(pieces)
+        yield found
 
 
-def again(server: Server, chat_id: str, headers: Any = ANN) -> httpx.Response:
-    url = f"{server.url}/ai-sdk/chat/{chat_id}/stream"
-    return httpx.get(url, headers=headers, trust_env=False, timeout=30)
+def approve(server: Server, approval_id: str) -> None:
+    """Approve a call by the native route."""
+    turn_id, _, call_id = approval_id.partition(".")
+    path = f"/v1/turns/{turn_id}/approvals/{call_id}"
+    assert request(server, "POST", path, json={"approve": True}).is_success
 
 
 def parts(response: httpx.Response) -> list[dict[str, Any]]:
@@ -88,23 +93,15 @@ def types(response: httpx.Response) -> list[str]:
     return [part["type"] for part in parts(response) if not part["type"].endswith(("-start", "-delta", "-end"))]
 
 
-def asked(response: httpx.Response) -> list[str]:
+def approval_ids(response: httpx.Response) -> list[str]:
     return [part["approvalId"] for part in parts(response) if part["type"] == "tool-approval-request"]
 
 
-def answered(*approval_ids: str, approved: bool = True) -> dict[str, Any]:
-    listed = [
-        {
-            "type": "dynamic-tool",
-            "toolName": "writes",
-            "toolCallId": approval_id,
-            "state": "approval-responded",
-            "input": {},
-            "approval": {"id": approval_id, "approved": approved},
-        }
-        for approval_id in approval_ids
-    ]
-    return {"id": "a", "role": "assistant", "parts": listed}
+def decision(*ids: str, approved: bool = True) -> dict[str, Any]:
+    """The message of a client whose user has decided about these calls."""
+    part = {"type": "dynamic-tool", "toolName": "writes", "state": "approval-responded", "input": {}}
+    found = [{**part, "toolCallId": one, "approval": {"id": one, "approved": approved}} for one in ids]
+    return {"id": "a", "role": "assistant", "parts": found}
 
 
 def text_of(response: httpx.Response) -> str:
@@ -115,40 +112,34 @@ def outputs(response: httpx.Response) -> list[str]:
     return [part["output"] for part in parts(response) if part["type"] == "tool-output-available"]
 
 
-def test_the_head_of_the_stream(server: Server) -> None:
+def test_a_turn_has_the_id_of_the_chat(server: Server) -> None:
     server.play(Player(["Hello."]))
-    answer = chat(server)
+    answer = chat(server, id="chat")
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
     assert answer.headers["x-vercel-ai-ui-message-stream"] == "v1"
-    assert answer.headers["x-accel-buffering"] == "no"
-    assert answer.headers["cache-control"] == "no-cache, no-transform"
     assert text_of(answer) == "Hello."
+    first = parts(answer)[0]
+    report = request(server, "GET", f"/v1/turns/{first['messageMetadata']['turn_id']}").json()
+    found = {name: report[name] for name in ("conversation_id", "wire", "message_id")}
+    assert found == {"conversation_id": "chat", "wire": "ai_sdk", "message_id": first["messageId"]}
+    stored = server.on_loop(server.engine.store.conversation("ann", "chat"))
+    assert stored is not None
+    assert [(exchange.answer, exchange.outcome) for exchange in stored.exchanges] == [("Hello.", "complete")]
 
 
 def test_errors_are_plain_text(server: Server) -> None:
     for answer, status in (
         (chat(server, headers=None), 401),
-        (again(server, "x", headers=None), 401),
+        (reconnect(server, "x", headers=None), 401),
         (chat(server, model="gpt"), 400),
-        (httpx.post(f"{server.url}/ai-sdk/chat", content="{}", headers=ANN, trust_env=False), 415),
+        (request(server, "POST", "/ai-sdk/chat", content="{}"), 415),
     ):
         assert (answer.status_code, answer.headers["content-type"]) == (status, "text/plain; charset=utf-8")
 
 
-def test_the_turn_is_filed_under_the_id_of_the_chat(server: Server) -> None:
-    server.play(Player(["Hello."]))
-    start = parts(chat(server, id="filed"))[0]
-    report = httpx.get(f"{server.url}/v1/turns/{start['messageMetadata']['turn_id']}", headers=ANN, trust_env=False)
-    found = {name: report.json()[name] for name in ("conversation_id", "wire", "message_id")}
-    assert found == {"conversation_id": "filed", "wire": "ai_sdk", "message_id": start["messageId"]}
-    kept = server.on_loop(server.engine.store.conversation("ann", "filed"))
-    assert kept is not None
-    assert [(exchange.answer, exchange.outcome) for exchange in kept.exchanges] == [("Hello.", "complete")]
-
-
-def test_one_turn_at_a_time_in_a_chat(server: Server) -> None:
+def test_a_chat_has_one_turn_at_a_time(server: Server) -> None:
     server.play(Player(["One ", asyncio.Event()]))
-    with begun(server, "One", id="busy"):
+    with reading(server, "One", id="busy"):
         assert chat(server, id="busy").status_code == 409
     server.play(Player(["Two."]))
     assert text_of(chat(server, id="busy")) == "Two."
@@ -157,79 +148,79 @@ def test_one_turn_at_a_time_in_a_chat(server: Server) -> None:
 # Approvals
 
 
-def test_only_who_was_asked_decides(server: Server) -> None:
+def test_only_the_user_of_the_turn_decides(server: Server) -> None:
     server.play(Player([WRITES % "Ann"], ["Done."]))
-    [approval_id] = asked(chat(server, id="whose"))
-    turn_id, _, call_id = approval_id.partition(".")
+    (approval_id,) = approval_ids(chat(server, id="whose"))
     for answer in (
-        chat(server, answered(approval_id), headers=BOB),
-        chat(server, answered(approval_id), headers=BOB, id="whose"),
-        chat(server, answered(approval_id), id="another"),
-        chat(server, answered("t0123456789abcdef.c1"), id="whose"),
+        chat(server, decision(approval_id), headers=BOB),
+        chat(server, decision(approval_id), headers=BOB, id="whose"),
+        chat(server, decision(approval_id), id="another"),
+        chat(server, decision("t0123456789abcdef.c1"), id="whose"),
     ):
         assert answer.status_code == 410
-    assert chat(server, answered(approval_id, f"{turn_id}.c9"), id="whose").status_code == 404
+    unknown = f"{approval_id.partition('.')[0]}.c9"
+    assert chat(server, decision(approval_id, unknown), id="whose").status_code == 404
     assert written == []
-    assert text_of(chat(server, answered(approval_id), id="whose")) == "Done."
+    assert text_of(chat(server, decision(approval_id), id="whose")) == "Done."
     assert written == ["Ann"]
-    assert call_id == "c1"
 
 
-def test_the_same_decision_again_tells_the_same_rest_and_runs_nothing_twice(server: Server) -> None:
+def test_the_same_decision_again_streams_the_same_and_runs_nothing_twice(server: Server) -> None:
     server.play(Player([WRITES % "Ann"], ["Do", "ne."]))
-    [approval_id] = asked(chat(server, id="twice"))
-    first, second = chat(server, answered(approval_id), id="twice"), chat(server, answered(approval_id), id="twice")
-    changed = chat(server, answered(approval_id, approved=False), id="twice")
-    assert types(first) == [
-        "start", "tool-output-available", "start-step", "message-metadata", "finish-step", "finish",
-    ]  # fmt: skip
-    assert text_of(first) == text_of(second) == text_of(changed) == "Done."
-    assert types(second) == types(changed) == types(first)
+    (approval_id,) = approval_ids(chat(server, id="twice"))
+    decisions = (decision(approval_id), decision(approval_id), decision(approval_id, approved=False))
+    for answer in [chat(server, one, id="twice") for one in decisions]:
+        assert types(answer) == [
+            "start", "tool-output-available", "start-step", "message-metadata", "finish-step", "finish",
+        ]  # fmt: skip
+        assert text_of(answer) == "Done."
     assert written == ["Ann"]
 
 
-def test_calls_that_run_beside_are_waited_for(server: Server) -> None:
-    both = "SPECIALIST_REQUEST[reads]" + WRITES % "Ann"
-    server.play(Player([both + WRITES % "Bob"], ["Done."]))
+def test_every_stream_ends_when_only_approvals_are_left(server: Server) -> None:
+    server.play(Player(["SPECIALIST_REQUEST[reads]" + WRITES % "Ann" + WRITES % "Bob"], ["Done."]))
     first = chat(server)
     assert outputs(first) == ["read"]
     assert parts(first)[-1] == {"type": "finish", "finishReason": "tool-calls"}
-    ann, bob = asked(first)
-    second = chat(server, answered(ann))
-    assert (outputs(second), asked(second)) == (["written to Ann"], [])
+    ann, bob = approval_ids(first)
+    second = chat(server, decision(ann))
+    assert (outputs(second), approval_ids(second)) == (["written to Ann"], [])
     assert parts(second)[-1] == {"type": "finish", "finishReason": "tool-calls"}
-    third = chat(server, answered(bob, approved=False))
+    third = chat(server, decision(bob, approved=False))
     assert "tool-output-denied" in types(third)
     assert text_of(third) == "Done."
 
 
-def test_what_is_decided_elsewhere_is_told_to_who_asks(server: Server) -> None:
+def test_a_call_that_was_decided_by_another_route(server: Server) -> None:
     server.play(Player([WRITES % "Ann"], ["Done."]))
-    [approval_id] = asked(chat(server))
-    turn_id, _, call_id = approval_id.partition(".")
-    url = f"{server.url}/v1/turns/{turn_id}/approvals/{call_id}"
-    assert httpx.post(url, json={"approve": True}, headers=ANN, trust_env=False).is_success
-    assert outputs(chat(server, answered(approval_id))) == ["written to Ann"]
+    (approval_id,) = approval_ids(chat(server))
+    approve(server, approval_id)
+    assert outputs(chat(server, decision(approval_id))) == ["written to Ann"]
 
 
-def test_an_expired_approval_tells_its_outcome() -> None:
+def test_expired_approvals() -> None:
     with brain_served(registry_of(writes), KEYS="anns:ann", APPROVAL_SECONDS=0.01) as server:
         server.play(Player([WRITES % "Ann"], ["Then not."]))
-        [approval_id] = asked(chat(server))
-        url = f"{server.url}/v1/turns/{approval_id.partition('.')[0]}/events"
-        assert "event: done" in httpx.get(url, headers=ANN, trust_env=False).text
-        late = chat(server, answered(approval_id))
-    assert "tool-output-denied" in types(late)
-    assert text_of(late) == "Then not."
+        (approval_id,) = approval_ids(chat(server))
+        events = f"/v1/turns/{approval_id.partition('.')[0]}/events"
+        assert "event: done" in request(server, "GET", events).text
+        late = chat(server, decision(approval_id))
+        assert "tool-output-denied" in types(late)
+        oldest = chat(server, sdk_version=None)
+        states = [part["data"]["state"] for part in parts(oldest) if part["type"] == "data-approval"]
+        assert states == ["asked", "declined"]
+        assert text_of(late) == text_of(oldest) == "Then not."
 
 
-def test_a_client_without_a_version_counts_as_the_oldest() -> None:
-    with brain_served(registry_of(writes), KEYS="anns:ann", APPROVAL_SECONDS=0.01) as server:
-        server.play(Player([WRITES % "Ann"], ["Then not."]))
-        answer = chat(server, sdk_version=None)
-    states = [part["data"]["state"] for part in parts(answer) if part["type"] == "data-approval"]
-    assert states == ["asked", "declined"]
-    assert text_of(answer) == "Then not."
+def test_a_chat_that_continues_without_the_approval_ends_the_turn(server: Server) -> None:
+    server.play(player := Player([WRITES % "Ann"], ["Never."]))
+    (approval_id,) = approval_ids(chat(server, id="left"))
+    server.play(Player(["Fine."]))
+    assert text_of(chat(server, user("Write!"), user("Forget it."), id="left")) == "Fine."
+    assert len(player.asked) == 1
+    late = chat(server, decision(approval_id), id="left")
+    assert types(late) == ["start", "tool-output-error", "message-metadata", "start-step", "finish-step", "abort"]
+    assert written == []
 
 
 # Reconnecting
@@ -238,35 +229,33 @@ def test_a_client_without_a_version_counts_as_the_oldest() -> None:
 def test_a_resumable_turn_continues_without_a_reader(server: Server) -> None:
     gate = asyncio.Event()
     server.play(player := Player(["One ", gate, "two."]))
-    with begun(server, "One", id="resumed", resumable=True) as seen:
+    with reading(server, "One", id="resumed", resumable=True) as beginning:
         pass
     assert not player.closed.is_set()
-    looked = httpx.head(f"{server.url}/ai-sdk/chat/resumed/stream", headers=ANN, trust_env=False)
-    assert (looked.status_code, looked.headers["allow"]) == (405, "GET"), "it would count as a reader"
+    head = request(server, "HEAD", "/ai-sdk/chat/resumed/stream")
+    assert (head.status_code, head.headers["allow"]) == (405, "GET"), "it would count as a reader"
     server.release(gate)
-    whole = again(server, "resumed")
-    assert whole.text.startswith(seen)
+    whole = reconnect(server, "resumed")
+    assert whole.text.startswith(beginning)
     assert text_of(whole) == "One two."
-    assert again(server, "resumed").status_code == 204
+    assert reconnect(server, "resumed").status_code == 204
 
 
-def test_a_turn_that_waits_for_a_person_is_read_again(server: Server) -> None:
+def test_a_turn_that_waits_for_an_approval_is_read_again(server: Server) -> None:
     server.play(Player(["I write. ", WRITES % "Ann"], ["Done."]))
     first = chat(server, id="page", resumable=True, sdk_version=7)
-    reloaded = again(server, "page")
+    reloaded = reconnect(server, "page")
     assert reloaded.text == first.text
-    assert text_of(chat(server, answered(*asked(reloaded)), id="page")) == "Done."
+    assert text_of(chat(server, decision(*approval_ids(reloaded)), id="page")) == "Done."
 
 
 def test_a_turn_whose_call_was_decided_meanwhile_is_read_to_its_end(server: Server) -> None:
     gate = asyncio.Event()
     server.play(Player([WRITES % "Ann"], ["Do", gate, "ne."]))
-    [approval_id] = asked(chat(server, id="meanwhile", resumable=True, sdk_version=7))
-    turn_id, _, call_id = approval_id.partition(".")
-    url = f"{server.url}/v1/turns/{turn_id}/approvals/{call_id}"
-    assert httpx.post(url, json={"approve": True}, headers=ANN, trust_env=False).is_success
+    (approval_id,) = approval_ids(chat(server, id="meanwhile", resumable=True, sdk_version=7))
+    approve(server, approval_id)
     server.release(gate)
-    whole = again(server, "meanwhile")
+    whole = reconnect(server, "meanwhile")
     assert types(whole) == [
         "start", "start-step", "tool-input-available", "tool-approval-request", "tool-approval-response",
         "tool-output-available", "finish-step", "start-step", "message-metadata", "finish-step", "finish",
@@ -274,40 +263,20 @@ def test_a_turn_whose_call_was_decided_meanwhile_is_read_to_its_end(server: Serv
     assert text_of(whole) == "Done."
 
 
-@pytest.mark.parametrize("resumable", [True, False])
-def test_there_is_nothing_to_reconnect_to(server: Server, resumable: bool) -> None:
-    gate = asyncio.Event()
-    server.play(Player(["One ", gate, "two."]))
-    with begun(server, "One", id="other", resumable=resumable):
-        nothing = [again(server, "nothing"), again(server, "other", headers=BOB)]
-        nothing += [] if resumable else [again(server, "other")]
-        for answer in nothing:
-            assert (answer.status_code, answer.content, answer.headers["cache-control"]) == (204, b"", "no-store")
-        server.release(gate)
-    body = {"message": "Hi", "conversation_id": "native"}
-    assert httpx.post(f"{server.url}/v1/turns", json=body, headers=ANN, trust_env=False).status_code == 201
-    assert again(server, "native").status_code == 204, "a turn of another protocol"
-
-
-def test_a_turn_longer_than_the_replay_buffer_is_not_read_again(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_to_reconnect_to(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 20_000)
-    gate = asyncio.Event()
-    server.play(Player(["One ", gate, *[f"{word} " * 5 for word in words(1_000)]]))
-    with begun(server, "One", id="long", resumable=True):
-        (run,) = server.engine.turns.running
-    server.release(gate)
-    server.on_loop(run.wait_ended())
-    assert again(server, "long").status_code == 204
-
-
-def test_a_chat_that_is_left_while_a_turn_waits_ends_it(server: Server) -> None:
-    server.play(player := Player([WRITES % "Ann"], ["Never."]))
-    [approval_id] = asked(chat(server, id="left"))
-    server.play(Player(["Fine."]))
-    assert text_of(chat(server, user("Write!"), user("Forget it."), id="left")) == "Fine."
-    assert len(player.asked) == 1
-    late = chat(server, answered(approval_id), id="left")
-    assert types(late) == ["start", "tool-output-error", "message-metadata", "start-step", "finish-step", "abort"]
-    assert written == []
+    for resumable in (True, False):
+        gate = asyncio.Event()
+        server.play(Player(["One ", gate, *[f"{word} " * 5 for word in words(1_000)]]))
+        with reading(server, "One", id="other", resumable=resumable):
+            nothing = [reconnect(server, "nothing"), reconnect(server, "other", headers=BOB)]
+            nothing += [] if resumable else [reconnect(server, "other")]
+            for answer in nothing:
+                assert (answer.status_code, answer.content, answer.headers["cache-control"]) == (204, b"", "no-store")
+            (run,) = server.engine.turns.running
+        server.release(gate)
+        server.on_loop(run.wait_ended())
+        assert reconnect(server, "other").status_code == 204, "longer than its log"
+    body = {"message": "Hi", "conversation_id": "native"}
+    assert request(server, "POST", "/v1/turns", json=body).status_code == 201
+    assert reconnect(server, "native").status_code == 204, "a turn of another protocol"

@@ -1,4 +1,4 @@
-"""Turns that are started with GET, or to run without a reader, and read again: the rules of EventSource."""
+"""Turns that GET starts, or that run without a reader: read again, joined, controlled, as EventSource needs it."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from serving import Player, Server, brain_served, client_of, problem
 from brain import specialist
 
 CALL = 'SPECIALIST_REQUEST[letter:{"to":"ann"}]'
-STRANGE_IDS = ["t0123456789abcdef", "t", "x" * 5_000, "..", "%2e%2e", "%00", "%ff", "t0123456789abcdef.1", "０１２３"]
+UNKNOWN = "t0123456789abcdef"
 
 
 @specialist
@@ -47,12 +47,12 @@ def server(running: Server) -> Iterator[Server]:
 
 @pytest.fixture
 def client(server: Server) -> Iterator[httpx.Client]:
-    with client_of(server, "a-key") as made:
-        yield made
+    with client_of(server, "a-key") as client:
+        yield client
 
 
 def start(client: httpx.Client, **sent: Any) -> tuple[str, str]:
-    """Start a turn that runs without a reader: its id and its URL."""
+    """Start a turn that runs without a reader; its ID and its URL."""
     answer = client.post("/v1/turns", json={"message": "hi", **sent})
     assert answer.status_code == 201
     return answer.json()["turn_id"], answer.headers["location"]
@@ -61,9 +61,7 @@ def start(client: httpx.Client, **sent: Any) -> tuple[str, str]:
 def events(client: httpx.Client, url: str, last_id: str | None = None, **query: str) -> list[Message]:
     """The events of a turn, once it has ended."""
     headers = {} if last_id is None else {"last-event-id": last_id}
-    answer = client.get(f"{url}/events", headers=headers, params=query)
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
-    return read(answer.content)
+    return read(client.get(f"{url}/events", headers=headers, params=query).raise_for_status().content)
 
 
 def names(messages: list[Message]) -> list[str]:
@@ -92,28 +90,20 @@ def reading(client: httpx.Client, method: str, url: str, until: bytes, **options
 def test_get_starts_the_same_turn_as_post(server: Server, client: httpx.Client) -> None:
     server.play(Player(["I ask. ", "SPECIALIST_REQUEST[nap]"], ["Grüße 😀"]))
     fields = {"message": "hi & how?", "limits": '{"calls":2}', "specialists": "nap,letter"}
-    got = client.get("/v1/chat/stream", params=fields)
+    got = read(client.get("/v1/chat/stream", params=fields).content)
     body = {"message": "hi & how?", "limits": {"calls": 2}, "specialists": ["nap", "letter"]}
-    posted = client.post("/v1/chat/stream", json=body)
-    assert (got.status_code, got.headers["cache-control"]) == (200, "no-cache, no-transform")
-    assert got.content.startswith(b"retry: 2000\nevent: turn_start\n")
-    assert names(read(got.content)) == names(read(posted.content))
-    assert data(read(got.content)[0])["limits"] == data(read(posted.content)[0])["limits"]
+    posted = read(client.post("/v1/chat/stream", json=body).content)
+    assert names(got) == names(posted)
+    assert data(got[0])["limits"] == data(posted[0])["limits"]
 
 
 @pytest.mark.parametrize(
     ("query", "field"),
     [
         ("", "message"),
-        ("message=", "message"),
-        ("message=a&prompt=b", "prompt"),
         ("message=a&message=b", "message"),
         ("message=a&request_id=a%20b", "request_id"),
-        ("message=a&conversation_id=", "conversation_id"),
-        ("message=a&limits=%7B", "limits"),
         ("message=a&limits={%22calls%22:99}", "limits.calls"),
-        ("message=a&model=gpt", "model"),
-        ("message=a&time_zone=Mars/Base", "time_zone"),
     ],
 )
 def test_a_query_is_checked_like_a_body(client: httpx.Client, query: str, field: str) -> None:
@@ -121,9 +111,8 @@ def test_a_query_is_checked_like_a_body(client: httpx.Client, query: str, field:
 
 
 def test_an_event_source_reconnects_to_its_turn(server: Server, client: httpx.Client) -> None:
-    gate = asyncio.Event()
+    gate, query = asyncio.Event(), {"message": "hi"}
     server.play(player := Player(["a", gate, "b"]))
-    query = {"message": "hi"}
     with reading(client, "GET", "/v1/chat/stream", b'"a"', params=query) as first:
         pass
     server.release(gate)
@@ -131,7 +120,6 @@ def test_an_event_source_reconnects_to_its_turn(server: Server, client: httpx.Cl
     joined = [*first, *read(again.content)]
     assert names(joined) == ["turn_start", "token", "token", "usage", "done"]
     assert [message.last_event_id.rpartition(".")[2] for message in joined] == ["1", "2", "3", "4", "5"]
-    assert not again.content.startswith(b"retry:")
     end = client.get("/v1/chat/stream", params=query, headers={"last-event-id": joined[-1].last_event_id})
     assert (end.status_code, end.content, end.headers["cache-control"]) == (204, b"", "no-store")
     assert len(player.asked) == 1
@@ -146,18 +134,14 @@ def test_a_post_with_a_last_event_id_starts_nothing(server: Server, client: http
         rest = read(again.content)
         assert names(rest) == ["approval_required", "specialist_error", "usage", "done"]
         assert (data(rest[1])["code"], data(rest[-1])["stop_reason"]) == ("cancelled", "cancelled")
-    last = {"last-event-id": rest[-1].last_event_id}
-    end = client.post("/v1/chat/stream", json={"message": "hi"}, headers=last)
+    end = client.post("/v1/chat/stream", json={"message": "hi"}, headers={"last-event-id": rest[-1].last_event_id})
     assert (end.status_code, end.content) == (200, b"")
-    unknown = client.post("/v1/chat/stream", json={"message": "hi"}, headers={"last-event-id": "t0123456789abcdef.3"})
-    assert problem(unknown) == (410, "gone", "last-event-id")
     assert len(player.asked) == 1
 
 
 def test_the_same_request_id_joins_the_turn(server: Server, client: httpx.Client) -> None:
-    gate = asyncio.Event()
+    gate, sent = asyncio.Event(), {"message": "hi", "request_id": "r1"}
     server.play(player := Player(["a", gate, "b"]))
-    sent = {"message": "hi", "request_id": "r1"}
     with reading(client, "GET", "/v1/chat/stream", b'"a"', params=sent):
         _, url = start(client, request_id="r1")
         with reading(client, "POST", "/v1/chat/stream", b'"a"', json={"message": "another", "request_id": "r1"}):
@@ -166,8 +150,6 @@ def test_the_same_request_id_joins_the_turn(server: Server, client: httpx.Client
     assert names(followed) == ["turn_start", "token", "token", "usage", "done"]
     assert read(client.post("/v1/chat/stream", json=sent).content) == followed
     assert len(player.asked) == 1
-    assert client.post("/v1/chat/stream", json={"message": "hi", "request_id": "r2"}).status_code == 200
-    assert len(player.asked) == 2
 
 
 def test_a_turn_of_a_post_ends_with_its_own_reader(server: Server, client: httpx.Client) -> None:
@@ -187,13 +169,12 @@ def test_a_turn_of_a_post_ends_with_its_own_reader(server: Server, client: httpx
 def test_a_turn_of_a_get_is_stopped_when_nobody_reads_it_any_more(
     server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.server.routes.chat.UNREAD_SECONDS", 0.1)
+    monkeypatch.setattr("brain.server.routes.chat.UNREAD_SECONDS", 0.0)
     server.play(Player(["a", asyncio.Event()]))
-    with reading(client, "GET", "/v1/chat/stream", b'"a"', params={"message": "hi"}) as found:
-        url = f"/v1/turns/{found[0].last_event_id.partition('.')[0]}"
+    with reading(client, "GET", "/v1/chat/stream", b'"a"', params={"message": "hi"}):
         (run,) = server.engine.turns.running
     server.on_loop(run.wait_ended())
-    assert client.get(url).json()["stop_reason"] == "cancelled"
+    assert client.get(f"/v1/turns/{run.id}").json()["stop_reason"] == "cancelled"
 
 
 def test_a_turn_has_a_limit_of_readers(server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,13 +182,11 @@ def test_a_turn_has_a_limit_of_readers(server: Server, client: httpx.Client, mon
     server.play(Player(["One ", asyncio.Event(), "two."]))
     turn_id, url = start(client, request_id="read-by-many")
     with reading(client, "GET", f"{url}/events", b"One"), reading(client, "GET", f"{url}/events", b"One"):
-        attempts: list[tuple[str, str, Any]] = [
-            ("GET", f"{url}/events", {}),
-            ("GET", "/v1/chat/stream", {"headers": {"last-event-id": f"{turn_id}.1"}}),
-            ("POST", "/v1/chat/stream", {"json": {"message": "hi", "request_id": "read-by-many"}}),
-        ]
-        for method, path, options in attempts:
-            answer = client.request(method, path, **options)
+        for answer in (
+            client.get(f"{url}/events"),
+            client.get("/v1/chat/stream", headers={"last-event-id": f"{turn_id}.1"}),
+            client.post("/v1/chat/stream", json={"message": "hi", "request_id": "read-by-many"}),
+        ):
             assert (problem(answer), answer.headers["retry-after"]) == ((429, "rate_limited", None), "1")
     client.post(f"{url}/cancel")
 
@@ -216,20 +195,17 @@ def test_a_turn_has_a_limit_of_readers(server: Server, client: httpx.Client, mon
 
 
 def test_a_turn_runs_without_a_reader(server: Server, client: httpx.Client) -> None:
-    server.play(player := Player(["a", "SPECIALIST_REQUEST[nap]"], ["b"]))
+    server.play(Player(["a", "SPECIALIST_REQUEST[nap]"], ["b"]))
     answer = client.post("/v1/turns", json={"message": "hi", "conversation_id": "on"})
     turn_id, url = answer.json()["turn_id"], answer.headers["location"]
     assert re.fullmatch(r"t[0-9a-f]{16}", turn_id)
     assert url == f"/v1/turns/{turn_id}"
     assert answer.json() == {"turn_id": turn_id, "conversation_id": "on", "events": f"{url}/events"}
-    events(client, url)
+    kinds = ["turn_start", "token", "specialist_start", "specialist_result", "token", "usage", "done"]
+    assert names(events(client, url)) == kinds
     report = client.get(url).json()
     assert (report["state"], report["stop_reason"], report["wire"]) == ("done", "complete", "native")
     assert [(call["name"], call["outcome"]) for call in report["calls"]] == [("nap", "ok")]
-    kinds = ["turn_start", "token", "specialist_start", "specialist_result", "token", "usage", "done"]
-    assert names(events(client, url)) == kinds
-    client.post("/v1/chat/stream", json={"message": "more", "conversation_id": "on"})
-    assert player.asked[2][-2].content.endswith("\n\nb")
 
 
 def test_starts_are_rejected_like_those_of_streams(server: Server, client: httpx.Client) -> None:
@@ -239,13 +215,11 @@ def test_starts_are_rejected_like_those_of_streams(server: Server, client: httpx
     assert problem(again) == (409, "busy", "conversation_id")
     assert client.post(f"{url}/cancel").status_code == 202
     assert problem(client.post("/v1/turns", json={"message": " "})) == (400, "bad_request", "message")
-    assert problem(client.post("/v1/turns", content=b"hi")) == (415, "unsupported_media_type", "content-type")
-    assert problem(client.get("/v1/turns")) == (405, "method_not_allowed", None)
 
 
 @pytest.fixture(scope="module")
 def over(running: Server) -> tuple[str, str, list[Message]]:
-    """A turn that ended: its id, its URL, its events."""
+    """A turn that has ended: its ID, its URL, its events."""
     running.play(Player(["a", asyncio.Event(), "b"]))
     with client_of(running, "a-key") as client:
         turn_id, url = start(client)
@@ -255,25 +229,24 @@ def over(running: Server) -> tuple[str, str, list[Message]]:
 
 
 def test_events_after_an_event_are_replayed(client: httpx.Client, over: tuple[str, str, list[Message]]) -> None:
-    turn_id, url, told = over
-    assert names(told) == ["turn_start", "token", "usage", "done"]
+    turn_id, url, all_events = over
+    assert names(all_events) == ["turn_start", "token", "usage", "done"]
     for n in range(4):
-        assert events(client, url, f"{turn_id}.{n}") == told[n:]
-        assert events(client, url, after=f"{turn_id}.{n}") == events(client, url, after=str(n)) == told[n:]
-        assert events(client, url, f"{turn_id}.{n}", after="0") == told[n:]
-    for path, headers in [
-        (f"{url}/events", {"last-event-id": f"{turn_id}.4"}),
-        (f"{url}/events?after=4", {}),
-    ]:
-        answer = client.get(path, headers=headers)
-        assert (answer.status_code, answer.content) == (204, b"")
-        assert "content-type" not in answer.headers
+        assert events(client, url, f"{turn_id}.{n}", after="0") == all_events[n:]
+        assert events(client, url, after=f"{turn_id}.{n}") == events(client, url, after=str(n)) == all_events[n:]
+    for query, headers in (("", {"last-event-id": f"{turn_id}.4"}), ("?after=4", {})):
+        answer = client.get(f"{url}/events{query}", headers=headers)
+        assert (answer.status_code, answer.content, "content-type" in answer.headers) == (204, b"", False)
+    head = client.head(f"{url}/events")
+    assert (head.status_code, head.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+    other, other_url = start(client)
+    events(client, other_url)
+    answer = client.get(f"{url}/events", headers={"last-event-id": f"{other}.1"})
+    assert problem(answer) == (400, "bad_request", "last-event-id")
 
 
-@pytest.mark.parametrize("after", ["5", "999999999", "9999999999", "-1", "1.5", "one", "١", "t.1", "%00", "0x1"])
-def test_events_that_never_were_are_gone(
-    client: httpx.Client, over: tuple[str, str, list[Message]], after: str
-) -> None:
+@pytest.mark.parametrize("after", ["5", "9999999999", "-1", "1.5", "one", "١", "t.1", "%00", "0x1"])
+def test_unknown_events_are_gone(client: httpx.Client, over: tuple[str, str, list[Message]], after: str) -> None:
     turn_id, url, _ = over
     headers = {b"last-event-id": f"{turn_id}.{after}".encode()}
     for answer in (
@@ -283,15 +256,6 @@ def test_events_that_never_were_are_gone(
         client.post("/v1/chat/stream", json={"message": "hi"}, headers=headers),
     ):
         assert problem(answer) == (410, "gone", "last-event-id")
-
-
-def test_an_event_of_another_turn_is_rejected(client: httpx.Client, over: tuple[str, str, list[Message]]) -> None:
-    turn_id, url = start(client)
-    events(client, url)
-    answer = client.get(f"{over[1]}/events", headers={"last-event-id": f"{turn_id}.1"})
-    assert problem(answer) == (400, "bad_request", "last-event-id")
-    head = client.head(f"{url}/events")
-    assert (head.status_code, head.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -304,20 +268,20 @@ def test_a_client_that_is_cut_off_again_and_again_misses_nothing(
     if seed:
         url, query = f"{start(client)[1]}/events", {}
     chance, source, cuts = random.Random(seed), EventSource(), 0
-    heard: list[Message] = []
-    while not heard or heard[-1].type != "done":
+    found: list[Message] = []
+    while not found or found[-1].type != "done":
         headers = {"last-event-id": source.last_event_id} if source.last_event_id else {}
         left = chance.randrange(600 if cuts < 30 else 12_000)
         source.opened()
         with client.stream("GET", url, params=query, headers=headers) as response:
             assert response.status_code == 200
             for piece in response.iter_raw():
-                heard += source.feed(piece[:left])
+                found += source.feed(piece[:left])
                 left -= len(piece)
                 if left <= 0:
                     break
         cuts += 1
-    assert heard == events(client, f"/v1/turns/{source.last_event_id.partition('.')[0]}")
+    assert found == events(client, f"/v1/turns/{source.last_event_id.partition('.')[0]}")
     assert len(player.asked) == 2
 
 
@@ -325,8 +289,7 @@ def test_the_beginning_of_a_very_long_turn_is_gone(
     server: Server, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 20_000)
-    texts = [f"{word} " * 5 for word in words(1_000)]
-    gate = asyncio.Event()
+    texts, gate = [f"{word} " * 5 for word in words(1_000)], asyncio.Event()
     server.play(Player([gate, *texts]))
     _, url = start(client)
     (run,) = server.engine.turns.running
@@ -343,7 +306,7 @@ def test_the_beginning_of_a_very_long_turn_is_gone(
 
 
 def every_route(client: httpx.Client, turn_id: str) -> list[httpx.Response]:
-    """Every route that names a turn."""
+    """The answers of every route that names a turn."""
     url, last = f"/v1/turns/{turn_id}", {b"last-event-id": f"{turn_id}.1".encode()}
     return [
         client.get(url),
@@ -351,7 +314,6 @@ def every_route(client: httpx.Client, turn_id: str) -> list[httpx.Response]:
         client.post(f"{url}/steer", json={"message": "hi"}),
         client.post(f"{url}/approvals/c1", json={"approve": True}),
         client.get(f"{url}/events"),
-        client.get(f"{url}/events?after=1"),
         client.head(f"{url}/events"),
         client.get("/v1/chat/stream", params={"message": "hi"}, headers=last),
         client.post("/v1/chat/stream", json={"message": "hi"}, headers=last),
@@ -366,7 +328,7 @@ def test_the_turn_of_another_user_does_not_exist(server: Server, client: httpx.C
     with client_of(server, "b-key") as bob, client_of(server) as nobody:
         for state in ("waiting", "done"):
             assert client.get(url).json()["state"] == state
-            assert [answer.status_code for answer in every_route(bob, turn_id)] == [404] * 4 + [410] * 5
+            assert [answer.status_code for answer in every_route(bob, turn_id)] == [404] * 4 + [410] * 4
             assert {answer.status_code for answer in every_route(nobody, turn_id)} == {401}
             if state == "waiting":
                 assert client.post(f"{url}/approvals/c1", json={"approve": True}).status_code == 200
@@ -375,7 +337,9 @@ def test_the_turn_of_another_user_does_not_exist(server: Server, client: httpx.C
         assert start(bob, request_id="same", conversation_id="same")[0] != turn_id
 
 
-@pytest.mark.parametrize("turn_id", STRANGE_IDS)
+@pytest.mark.parametrize(
+    "turn_id", [UNKNOWN, "t", "x" * 5_000, "..", "%2e%2e", "%00", "%ff", f"{UNKNOWN}.1", "０１２３"]
+)
 def test_strange_ids_do_not_exist(client: httpx.Client, turn_id: str) -> None:
     for answer in every_route(client, turn_id):
         assert answer.status_code in (404, 410)
@@ -388,14 +352,14 @@ def test_a_call_is_decided_once(server: Server, client: httpx.Client, result: li
     _, url = start(client)
     with reading(client, "GET", f"{url}/events", b"approval_required"):
         pass
-    for call_id in ("c2", "c0", "x" * 5_000, "%00", "c1/c1", "ä"):
+    for call_id in ("c2", "x" * 5_000, "%00", "c1/c1", "ä"):
         other = client.post(f"{url}/approvals/{call_id}", json={"approve": True})
-        assert (other.status_code, problem(other)[1]) == (404, "not_found")
+        assert problem(other)[:2] == (404, "not_found")
     assert client.get(url).json()["state"] == "waiting"
     assert client.post(f"{url}/approvals/c1", json={"approve": approve}).status_code == 200
-    told = events(client, url)
-    assert [data(one)["text"] for one in told if one.type == "specialist_result"] == result
-    errors = [data(one)["code"] for one in told if one.type == "specialist_error"]
+    found = events(client, url)
+    assert [data(one)["text"] for one in found if one.type == "specialist_result"] == result
+    errors = [data(one)["code"] for one in found if one.type == "specialist_error"]
     assert errors == ([] if approve else ["declined"])
     assert problem(client.post(f"{url}/approvals/c1", json={"approve": approve})) == (410, "gone", None)
 
@@ -407,8 +371,8 @@ def test_a_turn_is_steered_and_cancelled(server: Server, client: httpx.Client) -
     with reading(client, "GET", f"{url}/events", b'"One. "'):
         assert client.post(f"{url}/steer", json={"message": "Be brief."}).status_code == 202
         server.release(gate)
-        with reading(client, "GET", f"{url}/events", b'"Three. "') as told:
-            assert {"code": "steered", "text": "Be brief."} in [data(one) for one in told if one.type == "notice"]
+        with reading(client, "GET", f"{url}/events", b'"Three. "') as found:
+            assert {"code": "steered", "text": "Be brief."} in [data(one) for one in found if one.type == "notice"]
         assert "Be brief." in player.asked[-1][-1].content
         assert client.post(f"{url}/cancel").status_code == 202
     assert data(events(client, url)[-1])["stop_reason"] == "cancelled"
@@ -420,7 +384,6 @@ def test_a_turn_is_steered_and_cancelled(server: Server, client: httpx.Client) -
 @pytest.mark.parametrize(
     ("route", "sent", "field"),
     [
-        ("steer", {}, "message"),
         ("steer", {"message": " "}, "message"),
         ("steer", {"message": "a", "more": 1}, "more"),
         ("approvals/c1", {}, "approve"),
@@ -431,5 +394,3 @@ def test_bodies_of_controls_are_checked(client: httpx.Client, route: str, sent: 
     url = f"{start(client)[1]}/{route}"
     assert problem(client.post(url, json=sent)) == (400, "bad_request", field)
     assert problem(client.post(url, content=b"{}")) == (415, "unsupported_media_type", "content-type")
-    headers = {"content-type": "application/json"}
-    assert problem(client.post(url, content=b"{", headers=headers)) == (400, "bad_request", None)
