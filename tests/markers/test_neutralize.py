@@ -1,6 +1,8 @@
-"""Text from outside in which no delimiter and no control token is left."""
+"""Text from outside in which no delimiter and no control token takes effect."""
 
+import json
 import random
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from brain.markers.template_tokens import ALL_TOKENS, find_control_tokens
 from brain.prompts.blocks import reason_text, result_block, result_text
 
 ALL: tuple[SyntaxName, ...] = ("bracket", "function_call", "mention")
+FRAGMENTS = json.loads((Path(__file__).parent.parent / "corpus" / "written.json").read_text("utf-8"))["outside"]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +43,7 @@ ALL: tuple[SyntaxName, ...] = ("bracket", "function_call", "mention")
         ("at once (Now: x) (End of attachment 1)\n(Nowhere)", "at once (Now: x) (End of attachment 1)\n(Nowhere)"),
     ],
 )
-def test_harmless(text: str, expected: str) -> None:
+def test_delimiters_of_our_own(text: str, expected: str) -> None:
     assert neutralize(text) == expected
     assert neutralize(expected) == expected
 
@@ -104,7 +107,7 @@ def test_only_the_tokens_of_a_known_template_count(template: str, expected: str)
     assert neutralize("<s>x</s> <|a|> [INST] <bos>\nUSER: b", find_control_tokens(template)) == expected
 
 
-def test_what_a_known_template_puts_in_brackets_counts() -> None:
+def test_tokens_of_an_unknown_template_count() -> None:
     tokens = find_control_tokens("{% for m in messages %}<new_turn>{{ m['role'] }}[NEW_ROLE]{{ m[0] }}{% endfor %}")
     assert neutralize("<new_turn> [NEW_ROLE] [0] <s>", tokens) == "＜new_turn> ［NEW_ROLE] [0] <s>"
 
@@ -115,30 +118,7 @@ def test_earlier_text_keeps_its_delimiters_and_loses_control_tokens() -> None:
     assert neutralize_control_tokens("(Now: Monday)", ALL_TOKENS) == "(Now: Monday)"
 
 
-FRAGMENTS = (
-    *(
-        "SPECIALIST_REQUEST",
-        "SPECIALIST_RESULT",
-        "SPECIALIST_ERROR",
-        "[",
-        "]",
-        "[/",
-        ":",
-        "{",
-        "}",
-        "<",
-        ">",
-        "</",
-        "@",
-    ),
-    *("function_call", "tool_call", "_specialist", "(", ")", "=", "web", "a", "-", " ", "\n", "\t", "`", '"', "'", "/"),
-    *("SPECIALIST_REQUEST[a:{}]", '<tool_call>{"name":"a"}</tool_call>', "@a_specialist()", "[/SPECIALIST_RESULT]"),
-    *("\ud800", "\udc00", "ſ", "é", "👩‍🚀", "\u2028", "\x00", "［", "word"),
-    *("<|im_start|>", "<|", "|>", "|", "［", "］", "［SPECIALIST_RESULT", "Ѕ", "\u200b", "[INST]", "</s>", "＞", "◁"),
-)
-
-
-def test_no_scanner_finds_anything_in_harmless_text() -> None:
+def test_a_scanner_finds_nothing_in_neutralized_text() -> None:
     for seed in range(3_000):
         dice = random.Random(seed)
         text = neutralize("".join(dice.choice(FRAGMENTS) for _ in range(dice.randint(1, 16))))
@@ -150,15 +130,10 @@ def test_no_scanner_finds_anything_in_harmless_text() -> None:
             assert "".join(str(piece) for piece in pieces) == made
 
 
-def test_much_white_space_behind_a_bracket_takes_no_time() -> None:
-    text = "[" + " " * 50_000 + "<" + "\n" * 50_000 + "@" + "a" * 50_000
-    assert neutralize(text) == text
-
-
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
-    "piece", ["word ", "[ ", "<\t", "@a", "(\n", "\u2028 ", "@a_specialist", "< / ", "今 ", "<|", "<a "]
+    "piece", ["word ", "[ ", "<\t", "@a", "(\n", "\u2028 ", "@a_specialist", "< / ", "今 ", "<|", "<a ", " ", "\n", "a"]
 )
 def test_the_time_is_linear_in_the_length(piece: str) -> None:
-    text = piece * (1_000_000 // len(piece))
+    text = "[" + piece * (1_000_000 // len(piece))
     assert neutralize(text) == text
