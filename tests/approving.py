@@ -1,10 +1,11 @@
-"""A turn in which a person can be asked, and what the person says; a specialist that asks for it."""
+"""A turn whose user is asked for approvals, what the user decides, and a specialist that needs them."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from clock import run_jumping
 from playing import WAIT, Item, Player, ask_for, echo, read, registry_of, short, turn_of
 
 from brain import Specialist, specialist
@@ -14,10 +15,10 @@ from brain.plugins.registry import Registry
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 
-Say = Callable[[Turn, ApprovalRequired], None]
+Decide = Callable[[Turn, ApprovalRequired], None]
 
 
-class Post:
+class Mailbox:
     """Where `sends` puts its letters."""
 
     def __init__(self) -> None:
@@ -25,60 +26,71 @@ class Post:
 
 
 @specialist(approval="always", timeout=WAIT)
-async def sends(to: str = "ada", *, post: Post) -> str:
+async def sends(to: str = "ada", *, mailbox: Mailbox) -> str:
     """Sends a letter."""
-    post.sent.append(to)
+    mailbox.sent.append(to)
     return f"sent to {to}"
 
 
-def yes(turn: Turn, asked: ApprovalRequired) -> None:
-    turn.decide(asked.call_id, True)
+def approve(turn: Turn, event: ApprovalRequired) -> None:
+    turn.decide(event.call_id, True)
 
 
-def no(turn: Turn, asked: ApprovalRequired) -> None:
-    turn.decide(asked.call_id, False)
+def decline(turn: Turn, event: ApprovalRequired) -> None:
+    turn.decide(event.call_id, False)
 
 
-def silent(turn: Turn, asked: ApprovalRequired) -> None:
-    """Says nothing."""
+def wait(turn: Turn, event: ApprovalRequired) -> None:
+    """Decide nothing."""
 
 
-class Asked:
-    """A turn in which somebody can be asked. `say` is called with each approval that is required."""
+class ApprovalTurn:
+    """A turn in which `decide` is called with each approval that is required."""
 
     def __init__(
         self,
         *passes: Sequence[Item] | str,
-        say: Say = silent,
+        decide: Decide = wait,
         more: Sequence[Specialist[..., Any]] = (),
         ask: TurnRequest | None = None,
+        registry: Registry | None = None,
         **options: Any,
     ) -> None:
-        self.post = Post()
-        self.model = Player(*passes)
-        self.say = say
-        self.registry = options.pop("registry", None) or registry_of(
-            sends, echo, *more, registry=Registry(provide=[self.post])
-        )
-        self.ask = replace(ask or ask_for(), asks_person=True)
-        self.options = options
+        mailbox = Mailbox()
+        self.sent = mailbox.sent
+        self.approvals: list[ApprovalRequired] = []
+        self._model = Player(*passes)
+        self._decide = decide
+        self._registry = registry or registry_of(sends, echo, *more, registry=Registry(provide=[mailbox]))
+        self._ask = replace(ask or ask_for(), asks_person=True)
+        self._options = options
 
-    async def lead(self, on_event: Callable[[Turn, Event], None] = lambda turn, event: None) -> list[Any]:
-        self.turn = turn_of(self.model, self.registry, self.ask, **self.options)
+    def run(self, on_event: Callable[[Turn, Event], None] = lambda turn, event: None) -> list[Any]:
+        """Run it on a clock that jumps; return its events, in short."""
+        return run_jumping(self._run(on_event))
+
+    async def _run(self, on_event: Callable[[Turn, Event], None]) -> list[Any]:
+        turn = self.turn = turn_of(self._model, self._registry, self._ask, **self._options)
 
         def look(event: Event) -> None:
-            on_event(self.turn, event)
+            on_event(turn, event)
             if isinstance(event, ApprovalRequired):
-                self.say(self.turn, event)
+                self.approvals.append(event)
+                self._decide(turn, event)
 
-        self.events = await read(self.turn, look)
-        assert self.model.open == 0
+        events = short(await read(turn, look))
+        assert self._model.open == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        return short(self.events)
+        return events
 
-    def told(self) -> list[Any]:
-        return asyncio.run(self.lead())
+    @property
+    def calls(self) -> Sequence[Call]:
+        return self.turn.report("native").calls
 
     @property
     def blocks(self) -> list[str]:
-        return [part.block for part in self.turn.exchange.parts if isinstance(part, Call)]
+        return [call.block for call in self.calls]
+
+    @property
+    def failures(self) -> list[str | None]:
+        return [call.code for call in self.calls if call.code is not None]

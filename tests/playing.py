@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from clock import run_jumping
+
 from brain.errors import Refused
 from brain.events import (
     ApprovalRequired,
@@ -105,7 +107,7 @@ async def echo(text: str = "nothing") -> Result:
 
 
 @specialist
-def add(a: int, b: int) -> str:
+async def add(a: int, b: int) -> str:
     """Adds two numbers."""
     return str(a + b)
 
@@ -255,17 +257,20 @@ def played(
     ask: TurnRequest | None = None,
     **options: Any,
 ) -> tuple[list[Any], Turn, Player]:
-    """What a turn tells, in short, when the model plays these passes; nothing of it may be left running."""
+    """The events of a turn, in short, when the model plays these passes; waiting takes no time.
+
+    Nothing of it may be left running.
+    """
 
     async def main() -> tuple[list[Any], Turn, Player]:
         model = Player(*passes)
         turn = turn_of(model, registry, ask, **options)
-        told = short(await read(turn))
+        events = short(await read(turn))
         assert model.open == 0
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        return told, turn, model
+        return events, turn, model
 
-    return asyncio.run(main())
+    return run_jumping(main())
 
 
 def short(events: Iterable[Event]) -> list[Any]:
@@ -313,6 +318,21 @@ def _short(event: Event) -> Any:
 
 def _plain(params: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(params or {})
+
+
+def done(text: str, calls: int = 0, passes: int = 1, reason: str = "complete") -> dict[str, Any]:
+    """The end of a turn, in short."""
+    return {"done": reason, "text": text, "calls": calls, "passes": passes}
+
+
+def failed(name: str, code: str, call_id: str = "c1") -> dict[str, Any]:
+    """A failed call, in short."""
+    return {"error": call_id, "name": name, "code": code}
+
+
+def succeeded(name: str, text: str, call_id: str = "c1", **params: Any) -> list[dict[str, Any]]:
+    """A call that starts and succeeds, in short."""
+    return [{"start": call_id, "name": name, "params": params}, {"result": call_id, "text": text}]
 
 
 def outcome(turn: Turn) -> str:

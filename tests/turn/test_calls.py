@@ -1,4 +1,4 @@
-"""Calls: each has its event and exactly one block, whatever becomes of it."""
+"""Calls: which may run, and that each has its event and exactly one block, whatever becomes of it."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -6,119 +6,59 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-import virtual
-from playing import PNG, WAIT, Player, add, ask_for, echo, played, read, registry_of, short, turn_of
+from clock import run_jumping
+from playing import PNG, WAIT, Player, ask_for, done, echo, failed, played, read, registry_of, short, succeeded, turn_of
 
-from brain.events import Limits, SpecialistResult
+from brain.events import Citation, Limits, SpecialistResult
 from brain.messages import Attachment, Call, History, Text
 from brain.plugins.context import Context, Progress, Result
-from brain.plugins.executor import Answer, Failure
+from brain.plugins.executor import Answer
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import specialist
 from brain.settings import Settings
-from brain.turn.call_policy import CallPolicy
 
 ECHO = "SPECIALIST_REQUEST[echo]"
-IMAGE = Attachment(1, "a.png", "image/png", PNG)
+PRIVATE = "SPECIALIST_REQUEST[private]"
 
 
-# The policy
+def numbered(n: int, name: str = "echo") -> str:
+    return f'SPECIALIST_REQUEST[{name}:{{"text":"{n}"}}]'
 
 
-def codes(limits: Limits, *calls: Call, seconds_left: float = 1.0, **options: Any) -> list[str | None]:
-    """How each of these calls is decided about."""
-    policy = CallPolicy(ask_for(limits=limits), History("c"), registry_of(echo, add), **options)
-    found = [policy.check(call, seconds_left) for call in calls]
-    assert all(one is None or isinstance(one, Failure) for one in found)
-    return [None if one is None else one.code for one in found]
+def outcomes(*passes: str, **options: Any) -> list[str | None]:
+    """The outcomes of the calls of a turn, in order."""
+    events, turn, _ = played(*passes, "Done.", **options)
+    calls = [part for part in turn.exchange.parts if isinstance(part, Call)]
+    emitted = {event["error"]: event["code"] for event in events if "error" in event}
+    assert emitted == {call.id: call.code for call in calls if call.code is not None}
+    assert all(call.block.count("[SPECIALIST_") == 1 for call in calls)
+    return [call.outcome for call in calls]
 
 
-def call(name: str, n: int = 0) -> Call:
-    return Call(name, params={"n": n})
-
-
-BROKEN = Call("?", code="malformed", text="write it again")
+MALFORMED = "SPECIALIST_REQUEST[echo:{]"
 
 
 @pytest.mark.parametrize(
     ("limits", "calls", "expected"),
     [
-        (Limits(calls=2), [call("echo", n) for n in range(3)], [None, None, "call_limit"]),
-        (Limits(calls=0), [call("echo")], ["call_limit"]),
-        (Limits(calls=1), [BROKEN, BROKEN], ["malformed", "call_limit"]),
+        (Limits(calls=2), [numbered(n) for n in range(3)], ["ok", "ok", "call_limit"]),
+        (Limits(calls=1), [MALFORMED, MALFORMED], ["malformed", "call_limit"]),
         (
             Limits(calls_per_specialist=2),
-            [call("echo", 1), call("add", 2), call("echo", 3), call("echo", 4), call("add", 5)],
-            [None, None, None, "specialist_limit", None],
+            [numbered(1), numbered(2), MALFORMED, numbered(3), "SPECIALIST_REQUEST[add]"],
+            ["ok", "ok", "malformed", "specialist_limit", "invalid_params"],
         ),
         (
             Limits(calls=9, calls_per_specialist=5),
-            [call("echo"), call("echo"), call("echo", 2), call("echo"), call("echo", 2)],
-            [None, None, None, "repeated", None],
+            [numbered(1), numbered(1), numbered(2), numbered(1), numbered(2)],
+            ["ok", "ok", "ok", "repeated", "ok"],
         ),
-        (Limits(calls_per_specialist=2), [call("echo")] * 3, [None, None, "repeated"]),
-        (Limits(calls_per_specialist=1), [BROKEN, call("nobody"), call("echo")], ["malformed", "unknown", None]),
+        (Limits(calls_per_specialist=2), [ECHO] * 3, ["ok", "ok", "repeated"]),
+        (Limits(calls_per_specialist=1), [MALFORMED, numbered(1, "x"), ECHO], ["malformed", "unknown", "ok"]),
     ],
 )
-def test_how_often_a_model_may_call(limits: Limits, calls: list[Call], expected: list[str | None]) -> None:
-    assert codes(limits, *calls) == expected
-
-
-def test_who_may_be_called_when() -> None:
-    assert codes(Limits(), call("echo"), seconds_left=0.0) == ["deadline"]
-    assert codes(Limits(), call("echo"), allowed=lambda name: name == "add") == ["denied"]
-
-
-# What fails
-
-
-def failures(*passes: str, **options: Any) -> list[tuple[str, str]]:
-    """The failed calls of a turn: name and code."""
-    events, turn, _ = played(*passes, **options)
-    emitted = [(event["name"], event["code"]) for event in events if isinstance(event, dict) and "error" in event]
-    stored = [part for part in turn.exchange.parts if isinstance(part, Call)]
-    assert emitted == [(part.name, part.code) for part in stored if part.code is not None]
-    assert all(part.block.count("[SPECIALIST_") == 1 for part in stored)
-    return emitted
-
-
-FAILURES = [
-    ("malformed", 'SPECIALIST_REQUEST[echo:{"text"}]', False, None),
-    ("malformed", "SPECIALIST_REQUEST[add:{", False, None),
-    ("invalid_params", 'SPECIALIST_REQUEST[add:{"a":"x","c":1}]', False, None),
-    ("oversized", "SPECIALIST_REQUEST[echo:{" + " " * 20000 + "}]", False, None),
-    ("unavailable", "SPECIALIST_REQUEST[absent]", False, "its engine is not there; go on without it"),
-    ("declined", "SPECIALIST_REQUEST[sends]", False, None),
-    ("refused", "SPECIALIST_REQUEST[refuses]", True, "Which calendar? home, work"),
-    ("timeout", "SPECIALIST_REQUEST[hangs]", True, None),
-    ("failed", "SPECIALIST_REQUEST[breaks]", True, None),
-]
-
-
-@pytest.mark.parametrize(("code", "marker", "runs", "reason"), FAILURES)
-def test_a_call_that_fails(code: str, marker: str, runs: bool, reason: str | None) -> None:
-    events, turn, model = played(f"Look: {marker}" + ("" if marker.endswith("{") else " and"), "Done.")
-    name = marker.partition("[")[2].partition(":")[0].rstrip("]")
-    start = [{"start": "c1", "name": name, "params": {}}] if runs else []
-    done = {"done": "complete", "text": "Look: Done.", "calls": 1, "passes": 2}
-    assert events == ["Look: ", *start, {"error": "c1", "name": name, "code": code}, "Done.", done]
-    before, one, after = turn.exchange.parts
-    assert (before, after) == (Text("Look: ", 1), Text("Done.", 2))
-    assert isinstance(one, Call)
-    assert (one.name, one.code) == (name, code)
-    assert one.block.startswith(f"[SPECIALIST_ERROR: {name} failed - {reason or ''}")
-    assert "swordfish" not in repr(events) + repr(model.requests)
-
-
-def test_every_problem_of_the_parameters_is_named() -> None:
-    _, turn, _ = played('SPECIALIST_REQUEST[add:{"a":"x","c":1}]', "Done.")
-    one = turn.exchange.parts[0]
-    assert isinstance(one, Call)
-    assert one.params == {"a": "x", "c": 1}
-    assert all(problem in one.block for problem in ("a: 'x'", "'b'", "'c'"))
-
-
-PRIVATE = "SPECIALIST_REQUEST[private]"
+def test_how_often_a_model_may_call(limits: Limits, calls: list[str], expected: list[str]) -> None:
+    assert outcomes("".join(calls), ask=ask_for(limits=limits)) == expected
 
 
 @pytest.mark.parametrize(
@@ -126,17 +66,43 @@ PRIVATE = "SPECIALIST_REQUEST[private]"
     [
         (ECHO, {"registry": registry_of(registry=Registry(Settings(allowed_specialists=("add",))))}, "denied"),
         (ECHO, {"ask": ask_for(wanted=["add"])}, "denied"),
-        (ECHO, {"ask": ask_for(wanted=["echo"])}, None),
+        (ECHO, {"ask": ask_for(wanted=["echo"])}, "ok"),
         (PRIVATE, {"ask": ask_for(user=None)}, "unauthorized"),
-        (PRIVATE, {}, None),
+        (PRIVATE, {}, "ok"),
         ("SPECIALIST_REQUEST[oracle]", {}, "unknown"),
     ],
 )
-def test_who_may_be_called(marker: str, options: dict[str, Any], expected: str | None) -> None:
-    assert [code for _, code in failures(marker, "Done.", **options)] == ([expected] if expected else [])
+def test_who_may_be_called(marker: str, options: dict[str, Any], expected: str) -> None:
+    assert outcomes(marker, **options) == [expected]
 
 
-def test_parameters_that_cannot_be_made_fail_their_call() -> None:
+@pytest.mark.parametrize(
+    ("code", "marker", "runs", "reason"),
+    [
+        ("malformed", 'SPECIALIST_REQUEST[echo:{"text"}]', False, None),
+        ("malformed", "SPECIALIST_REQUEST[add:{", False, None),
+        ("invalid_params", 'SPECIALIST_REQUEST[add:{"a":"x","c":1}]', False, None),
+        ("oversized", "SPECIALIST_REQUEST[echo:{" + " " * 20000 + "}]", False, None),
+        ("unavailable", "SPECIALIST_REQUEST[absent]", False, "its engine is not there; go on without it"),
+        ("declined", "SPECIALIST_REQUEST[sends]", False, None),
+        ("refused", "SPECIALIST_REQUEST[refuses]", True, "Which calendar? home, work"),
+        ("timeout", "SPECIALIST_REQUEST[hangs]", True, None),
+        ("failed", "SPECIALIST_REQUEST[breaks]", True, None),
+    ],
+)
+def test_a_call_that_fails(code: str, marker: str, runs: bool, reason: str | None) -> None:
+    events, turn, model = played(f"Look: {marker}" + ("" if marker.endswith("{") else " and"), "Done.")
+    name = marker.partition("[")[2].partition(":")[0].rstrip("]")
+    start = succeeded(name, "")[:1] if runs else []
+    assert events == ["Look: ", *start, failed(name, code), "Done.", done("Look: Done.", 1, 2)]
+    before, call, after = turn.exchange.parts
+    assert (before, after) == (Text("Look: ", 1), Text("Done.", 2))
+    assert isinstance(call, Call)
+    assert call.block.startswith(f"[SPECIALIST_ERROR: {name} failed - {reason or ''}")
+    assert "swordfish" not in repr(events) + repr(model.requests)
+
+
+def test_a_call_of_brains_own_error_fails() -> None:
     @dataclass
     class Place:
         name: str
@@ -150,10 +116,10 @@ def test_parameters_that_cannot_be_made_fail_their_call() -> None:
         return place.name
 
     marker = 'SPECIALIST_REQUEST[weather:{"place":{"name":"Paris"}}]'
-    assert failures(f"{ECHO}{marker}", "Done.", registry=registry_of(weather, echo)) == [("weather", "failed")]
+    assert outcomes(f"{ECHO}{marker}", registry=registry_of(weather, echo)) == ["ok", "failed"]
 
 
-# The same again
+# Identical calls
 
 
 def test_a_failing_first_of_two_identical_adjacent_calls_is_tried_once_more() -> None:
@@ -167,14 +133,9 @@ def test_a_failing_first_of_two_identical_adjacent_calls_is_tried_once_more() ->
             raise RuntimeError
         return "works"
 
-    events, turn, _ = played("SPECIALIST_REQUEST[flaky]SPECIALIST_REQUEST[flaky]", "Done.", registry=registry_of(flaky))
-    assert events[:4] == [
-        {"start": "c1", "name": "flaky", "params": {}},
-        {"error": "c1", "name": "flaky", "code": "failed"},
-        {"start": "c2", "name": "flaky", "params": {}},
-        {"result": "c2", "text": "works"},
-    ]
-    assert [part.code for part in turn.exchange.parts if isinstance(part, Call)] == ["failed", None]
+    marker = "SPECIALIST_REQUEST[flaky]"
+    events, _, _ = played(marker * 2, "Done.", registry=registry_of(flaky))
+    assert events[1:4] == [failed("flaky", "failed"), *succeeded("flaky", "works", "c2")]
 
 
 def test_an_answer_is_cached_for_the_same_user_files_and_model() -> None:
@@ -188,51 +149,51 @@ def test_an_answer_is_cached_for_the_same_user_files_and_model() -> None:
 
     registry = registry_of(news)
 
-    def ask(model: Player | None = None, **options: Any) -> dict[str, Any]:
-        model = model or Player('SPECIALIST_REQUEST[news:{"topic":"x"}]', "Done.")
+    def ask(name: str = "player", sees_images: bool = False, **options: Any) -> tuple[str, bool]:
+        model = Player('SPECIALIST_REQUEST[news:{"topic":"x"}]', "Done.")
+        model.name, model.sees_images = name, sees_images
         events = short(asyncio.run(read(turn_of(model, registry, ask_for(**options)))))
-        return next(event for event in events if "result" in event)
+        return next((event["text"], "cached" in event) for event in events if "result" in event)
 
-    other = Player('SPECIALIST_REQUEST[news:{"topic":"x"}]', "Done.")
-    other.name = "other"
-    sees = Player('SPECIALIST_REQUEST[news:{"topic":"x"}]', "Done.")
-    sees.sees_images = True
-    assert ask() == {"result": "c1", "text": "news 1"}
-    assert ask() == {"result": "c1", "text": "news 1", "cached": True}
-    assert ask(user="eve") == {"result": "c1", "text": "news 2"}
-    assert ask(attachments=(IMAGE,)) == {"result": "c1", "text": "news 3"}
-    assert ask(other) == {"result": "c1", "text": "news 4"}
-    assert ask(sees) == {"result": "c1", "text": "news 5"}
+    assert ask() == ("news 1", False)
+    assert ask() == ("news 1", True)
+    assert ask(user="eve") == ("news 2", False)
+    assert ask(attachments=(Attachment(1, "a.png", "image/png", PNG),)) == ("news 3", False)
+    assert ask("other") == ("news 4", False)
+    assert ask(sees_images=True) == ("news 5", False)
 
 
-class Remembering(Registry):
-    """Knows what is cached; `is_full` lets it fail."""
+class CountingRegistry(Registry):
+    """Notes the sizes of the answers that are cached; one that `is_full` cannot cache."""
 
     def __init__(self, *, is_full: bool = False) -> None:
         super().__init__()
         self.is_full = is_full
-        self.answers: list[Answer] = []
+        self.sizes: list[int] = []
 
     def cache(self, key: Any, answer: Answer, seconds: float) -> None:
         if self.is_full:
             raise OSError
-        self.answers.append(answer)
+        self.sizes.append(len(answer.text))
         super().cache(key, answer, seconds)
 
 
-def test_no_more_is_cached_of_an_answer_than_a_block_holds() -> None:
+def test_of_a_long_answer_only_what_a_block_holds_is_cached() -> None:
     @specialist(read_only=True, cache_seconds=60)
     async def talks() -> str:
         """Talks."""
         return "word " * 100_000
 
-    cache = Remembering()
-    registry = registry_of(talks, registry=cache)
+    registry = registry_of(talks, registry=CountingRegistry())
     first = played("SPECIALIST_REQUEST[talks]", "Done.", registry=registry)[0][1]
     assert played("SPECIALIST_REQUEST[talks]", "Done.", registry=registry)[0][0] == {**first, "cached": True}
-    assert [len(answer.text) <= 8192 for answer in cache.answers] == [True]
-    full = registry_of(talks, registry=Remembering(is_full=True))
-    assert failures("SPECIALIST_REQUEST[talks]", "Done.", registry=full) == [("talks", "failed")]
+    assert isinstance(registry, CountingRegistry)
+    assert [size <= 8192 for size in registry.sizes] == [True]
+    full = registry_of(talks, registry=CountingRegistry(is_full=True))
+    assert outcomes("SPECIALIST_REQUEST[talks]", registry=full) == ["failed"]
+
+
+# Results
 
 
 @pytest.mark.parametrize(
@@ -254,10 +215,15 @@ def test_a_result_that_is_cut_says_how_to_get_more(more: Any, remedy: str) -> No
     assert result["text"].endswith(f"\n[Cut: this is the beginning of 10,000 characters. {remedy}]")
 
 
-# Results, progress, context
+@pytest.mark.parametrize(("context_tokens", "least", "most"), [(None, 4999, 8192), (2000, 1400, 1600), (10, 400, 512)])
+def test_a_block_takes_at_most_a_fifth_of_the_models_context(context_tokens: int | None, least: int, most: int) -> None:
+    marker = 'SPECIALIST_REQUEST[echo:{"text":"' + "word " * 1000 + '"}]'
+    events = asyncio.run(read(turn_of(Player(marker, "Done.", context_tokens=context_tokens))))
+    (result,) = [event for event in events if isinstance(event, SpecialistResult)]
+    assert least <= len(result.text.encode()) <= most
 
 
-def test_results_bring_their_citations_and_blocks_stand_in_the_order_of_the_requests() -> None:
+def test_results_come_as_they_are_ready_and_blocks_stand_in_the_order_of_the_requests() -> None:
     answered = asyncio.Event()
 
     @specialist(timeout=WAIT)
@@ -266,21 +232,13 @@ def test_results_bring_their_citations_and_blocks_stand_in_the_order_of_the_requ
         await answered.wait()
         return "late"
 
-    async def main() -> None:
-        turn = turn_of(Player(f"SPECIALIST_REQUEST[late]{ECHO}", "Done."), registry_of(late, echo))
-        events = await read(turn, lambda event: answered.set() if isinstance(event, SpecialistResult) else None)
-        first, second = [event for event in events if isinstance(event, SpecialistResult)]
-        assert [(one.id, one.title, one.url) for one in first.citations] == [
-            ("1", "The text", "https://example.org/text")
-        ]
-        assert (first.name, second.name, second.citations) == ("echo", "late", ())
-        calls = [part for part in turn.exchange.parts if isinstance(part, Call)]
-        assert [(one.name, one.ms is not None, one.citations) for one in calls] == [
-            ("late", True, ()),
-            ("echo", True, first.citations),
-        ]
-
-    asyncio.run(main())
+    turn = turn_of(Player(f"SPECIALIST_REQUEST[late]{ECHO}", "Done."), registry_of(late, echo))
+    events = asyncio.run(read(turn, lambda event: answered.set() if isinstance(event, SpecialistResult) else None))
+    results = [(event.name, event.citations) for event in events if isinstance(event, SpecialistResult)]
+    citations = (Citation("1", "The text", "https://example.org/text"),)
+    assert results == [("echo", citations), ("late", ())]
+    calls = [(part.name, part.citations) for part in turn.exchange.parts if isinstance(part, Call)]
+    assert calls == [("late", ()), ("echo", citations)]
 
 
 def test_progress_is_emitted_seldom_and_the_same_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,17 +249,16 @@ def test_progress_is_emitted_seldom_and_the_same_once(monkeypatch: pytest.Monkey
             yield Progress(text)
         yield "done"
 
-    def texts() -> list[str]:
+    for seconds, expected in ((0.0, ["waiting", "reading", "waiting"]), (WAIT, ["waiting"])):
+        monkeypatch.setattr("brain.turn.call_group.PROGRESS_SECONDS", seconds)
         events, _, _ = played("SPECIALIST_REQUEST[busy]", "Done.", registry=registry_of(busy))
-        return [event["text"] for event in events if "progress" in event]
-
-    monkeypatch.setattr("brain.turn.call_group.PROGRESS_SECONDS", 0.0)
-    assert texts() == ["waiting", "reading", "waiting"]
-    monkeypatch.setattr("brain.turn.call_group.PROGRESS_SECONDS", WAIT)
-    assert texts() == ["waiting"]
+        assert [event["text"] for event in events if "progress" in event] == expected
 
 
-def test_a_specialist_knows_what_surrounds_it() -> None:
+# What a call knows and how long it may take
+
+
+def test_a_specialist_knows_its_context() -> None:
     contexts: list[Context] = []
 
     @specialist
@@ -312,8 +269,8 @@ def test_a_specialist_knows_what_surrounds_it() -> None:
 
     old, new = Attachment(1, "old.txt", "text/plain", b"old"), Attachment(2, "new.txt", "text/plain", b"new")
     model = Player("SPECIALIST_REQUEST[looks]", "Done.")
-    asked = ask_for("What is new?", attachments=(new,))
-    asyncio.run(read(turn_of(model, registry_of(looks), asked, History("c7", attachments=(old,)))))
+    ask = ask_for("What is new?", attachments=(new,))
+    asyncio.run(read(turn_of(model, registry_of(looks), ask, History("c7", attachments=(old,)))))
     (context,) = contexts
     assert (context.user, context.conversation_id, context.message) == ("ada", "c7", "What is new?")
     assert (context.attachments, context.time_zone, context.model) == ((old, new), "Europe/Berlin", model)
@@ -344,21 +301,13 @@ def test_how_long_a_call_may_take(
     async def main() -> float:
         model = Player(["SPECIALIST_REQUEST[hangs] x"], "Done.")
         events = short(await read(turn_of(model, registry, replace(ask_for(), call_seconds=requested))))
-        assert events[1] == {"error": "c1", "name": "hangs", "code": "timeout"}
+        assert events[1] == failed("hangs", "timeout")
         return asyncio.get_running_loop().time()
 
-    assert virtual.run(main()) == pytest.approx(expected, abs=0.2)
-
-
-@pytest.mark.parametrize(("context_tokens", "least", "most"), [(None, 4999, 8192), (2000, 1400, 1600), (10, 400, 512)])
-def test_a_block_takes_at_most_a_fifth_of_the_models_context(context_tokens: int | None, least: int, most: int) -> None:
-    marker = 'SPECIALIST_REQUEST[echo:{"text":"' + "word " * 1000 + '"}]'
-    events = asyncio.run(read(turn_of(Player(marker, "Done.", context_tokens=context_tokens))))
-    (result,) = [event for event in events if isinstance(event, SpecialistResult)]
-    assert least <= len(result.text.encode()) <= most
+    assert run_jumping(main()) == pytest.approx(expected, abs=0.2)
 
 
 def test_other_syntaxes_are_read_when_they_are_requested() -> None:
-    events, _, _ = played("@echo_specialist(text=hello) and", "Done.", ask=ask_for(syntax=("mention",)))
-    assert events[0] == {"start": "c1", "name": "echo", "params": {"text": "hello"}}
-    assert played(ECHO, ask=ask_for(syntax=("mention",)))[0][0] == ECHO
+    ask = ask_for(syntax=("mention",))
+    assert played("@echo_specialist(text=hello) and", "Done.", ask=ask)[0][1] == {"result": "c1", "text": "hello"}
+    assert played(ECHO, ask=ask)[0][0] == ECHO

@@ -6,15 +6,14 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-import virtual
+from clock import run_jumping
 from playing import PNG, WAIT, Item, Player, ask_for, registry_of, short, turn_of
 
-from brain.errors import Interruption
+from brain.errors import BadRequest, Interruption
 from brain.events import ApprovalRequired, Done, Error, Event, SpecialistResult, SpecialistStart, Token, Usage
 from brain.messages import Attachment, Exchange, Steer
 from brain.plugins.context import Progress
 from brain.plugins.specialist import specialist
-from brain.turn.turn import Turn
 
 MAX_STEPS = 400
 IMAGE = Attachment(1, "a.png", "image/png", PNG)
@@ -25,11 +24,15 @@ def marker(name: str) -> str:
     return f"SPECIALIST_REQUEST[{name}]"
 
 
+async def steps(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 @specialist(timeout=WAIT)
 async def obeys() -> str:
     """Takes a few steps."""
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await steps(5)
     return "obeyed"
 
 
@@ -37,10 +40,9 @@ async def obeys() -> str:
 async def cleans() -> str:
     """Takes a few steps to clean up, too."""
     try:
-        await asyncio.sleep(0)
+        await steps(1)
     finally:
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await steps(5)
     return "cleaned"
 
 
@@ -48,7 +50,7 @@ async def cleans() -> str:
 async def generates() -> AsyncGenerator[Progress | str, None]:
     """Reports progress."""
     yield Progress("half", 0.5)
-    await asyncio.sleep(0)
+    await steps(1)
     yield "generated"
 
 
@@ -62,11 +64,11 @@ def threads() -> Iterator[Progress | str]:
 @specialist(activates_on=["image"], timeout=WAIT)
 async def looks() -> str:
     """Looks at images by itself."""
-    await asyncio.sleep(0)
+    await steps(1)
     return "looked"
 
 
-@specialist(timeout=WAIT)
+@specialist(timeout=WAIT, activates_on=["pdf"])
 async def hangs() -> str:
     """Never ends."""
     await asyncio.Event().wait()
@@ -76,8 +78,14 @@ async def hangs() -> str:
 @specialist(approval="always", timeout=WAIT)
 async def asks() -> str:
     """Needs an approval."""
-    await asyncio.sleep(0)
+    await steps(1)
     return "asked"
+
+
+@specialist
+async def echo() -> str:
+    """Answers."""
+    return "nothing"
 
 
 class SlowPlayer(Player):
@@ -87,22 +95,24 @@ class SlowPlayer(Player):
         stream = super().stream(*args, **kwargs)
         try:
             async for chunk in stream:
-                await asyncio.sleep(0)
+                await steps(1)
                 yield chunk
         finally:
             await stream.aclose()
-            await asyncio.sleep(0)
+            await steps(1)
 
 
 class Execution:
     """A turn in a task of its own, with what it emits and what it stores."""
 
-    def __init__(self, turn: Turn) -> None:
-        self.turn = turn
+    task: asyncio.Task[None]
+
+    def __init__(self, model: Player, *specialists: Any, **options: Any) -> None:
+        self.model = model
         self.events: list[Event] = []
         self.stored: list[tuple[str, str]] = []
         self.on_event: Callable[[Event], None] = lambda event: None
-        self.task: asyncio.Task[None]
+        self.turn = turn_of(model, registry_of(*specialists), **{"store": self.store, **options})
 
     def emit(self, events: Any) -> None:
         for event in events:
@@ -110,20 +120,34 @@ class Execution:
             self.on_event(event)
 
     async def store(self, exchange: Exchange) -> None:
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await steps(2)
         self.stored.append((exchange.outcome, exchange.answer))
 
     def start(self) -> None:
         self.task = asyncio.create_task(self.turn.run(self.emit))
 
-    async def wait(self) -> None:
+    async def run_until(self, when: type[Event], end: Callable[[], None], *, inside: bool = False) -> None:
+        """Start the turn, and end it at an event: in the same step, or when everything waits."""
+        reached = asyncio.Event()
+
+        def react(event: Event) -> None:
+            if isinstance(event, when) and not reached.is_set():
+                reached.set()
+                if inside:
+                    end()
+
+        self.on_event = react
+        self.start()
+        await reached.wait()
+        if not inside:
+            await steps(9)
+            end()
         await asyncio.wait({self.task})
 
-    def assert_over(self, model: Player) -> Done | Error:
+    def assert_over(self) -> Done | Error:
         """Nothing runs, nothing is open, each call has its block, and the ending came once."""
         assert asyncio.all_tasks() == {asyncio.current_task()}
-        assert model.open == 0
+        assert self.model.open == 0
         assert not self.turn.is_waiting
         for call in self.turn.report("native").calls:
             assert call.code in (None, "cancelled", "deadline")
@@ -136,10 +160,7 @@ class Execution:
         return last
 
 
-def execution(model: Player, *specialists: Any, **options: Any) -> Execution:
-    found = Execution.__new__(Execution)
-    found.__init__(turn_of(model, registry_of(*specialists), store=lambda one: found.store(one), **options))  # type: ignore[misc]
-    return found
+# At every step
 
 
 async def stop(one: Execution) -> None:
@@ -148,7 +169,7 @@ async def stop(one: Execution) -> None:
 
 async def stop_twice(one: Execution) -> None:
     one.turn.stop("cancelled")
-    await asyncio.sleep(0)
+    await steps(1)
     one.turn.stop("shutdown")
 
 
@@ -158,7 +179,7 @@ async def cancel(one: Execution) -> None:
 
 async def cancel_twice(one: Execution) -> None:
     one.task.cancel()
-    await asyncio.sleep(0)
+    await steps(1)
     one.task.cancel()
 
 
@@ -168,128 +189,85 @@ async def stop_and_cancel(one: Execution) -> None:
 
 
 async def steer_and_stop(one: Execution) -> None:
-    with suppress(Exception):
+    with suppress(BadRequest):
         one.turn.steer("Be short!")
     one.turn.stop("cancelled")
 
 
-Ending = Callable[[Execution], Awaitable[None]]
-ENDINGS: list[Ending] = [stop, stop_twice, cancel, cancel_twice, stop_and_cancel, steer_and_stop]
-
-PASSES: list[list[Item]] = [
-    ["Let me ", "look: ", *(f"{marker(name)} " for name in ("obeys", "cleans", "generates", "threads")), "x"],
-    ["And ", marker("looks"), " dropped"],
-    ["That ", "is ", "all."],
-]
-TEXT = "Let me look: And That is all."
-
-
-@pytest.mark.parametrize("end", ENDINGS, ids=lambda end: end.__name__)
-def test_a_turn_can_be_cancelled_at_every_step(end: Ending) -> None:
-    async def ended_after(steps: int) -> bool:
-        model = SlowPlayer(*PASSES)
-        one = execution(model, obeys, cleans, generates, threads, looks, ask=ask_for(attachments=(IMAGE,)))
-        one.start()
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        is_whole = one.task.done() or bool(one.turn.exchange.outcome)
-        await end(one)
-        await one.wait()
-        if not one.events:
-            assert steps == 0, "it was cancelled before its first step"
-            return False
-        if one.turn.last is None or len(one.stored) == 0:
-            assert end in (cancel_twice, cancel, stop_and_cancel), "only a cancellation from elsewhere skips the store"
-        elif not is_whole:
-            assert one.stored[0][0] == "cancelled"
-        last = one.assert_over(model)
-        assert TEXT.startswith(one.turn.exchange.answer.removesuffix("\n\n"))
-        assert isinstance(last, Done)
-        assert last.stop_reason == ("complete" if is_whole else "cancelled")
-        return one.task.done() and is_whole and not one.task.cancelled()
-
-    async def main() -> int:
-        for steps in range(MAX_STEPS):
-            if await ended_after(steps):
-                return steps
-        raise AssertionError("the turn was always cancelled")
-
-    assert asyncio.run(main()) > 20
+def with_calls(accepted: list[str]) -> Execution:
+    passes: list[list[Item]] = [
+        ["Let me ", "look: ", *(f"{marker(name)} " for name in ("obeys", "cleans", "generates", "threads")), "x"],
+        ["And ", marker("looks"), " dropped"],
+        ["That ", "is ", "all."],
+    ]
+    specialists = (obeys, cleans, generates, threads, looks)
+    return Execution(SlowPlayer(*passes), *specialists, ask=ask_for(attachments=(IMAGE,)))
 
 
-@pytest.mark.parametrize("end", ENDINGS, ids=lambda end: end.__name__)
-def test_a_turn_with_approvals_and_steering_can_be_cancelled_at_every_step(end: Ending) -> None:
+def with_approvals_and_steering(accepted: list[str]) -> Execution:
     passes: list[list[Item]] = [
         ["A1", "\n", "never"],
         ["B1 ", marker("asks"), " ", marker("obeys")],
         ["C1", ". ", "never"],
         ["D."],
     ]
-
-    async def ended_after(steps: int) -> bool:
-        model = SlowPlayer(*passes)
-        one = execution(model, asks, obeys, ask=ask_for(asks_person=True))
-        accepted: list[str] = []
-
-        def react(event: Event) -> None:
-            if isinstance(event, ApprovalRequired):
-                asyncio.get_running_loop().call_soon(decide, event.call_id)
-            elif isinstance(event, Token) and event.text.rstrip().endswith("1") and not one.turn.is_stopped:
-                one.turn.steer(f"after {event.text.rstrip()}")
-                accepted.append(f"after {event.text.rstrip()}")
-
-        def decide(call_id: str) -> None:
-            with suppress(Exception):
-                one.turn.decide(call_id, True)
-
-        one.on_event = react
-        one.start()
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        is_whole = bool(one.turn.exchange.outcome)
-        await end(one)
-        await one.wait()
-        if not one.events:
-            return False
-        one.assert_over(model)
-        steered = [part.text for part in one.turn.exchange.parts if isinstance(part, Steer)]
-        assert [text for text in steered if text != "Be short!"] == accepted
-        assert "A1\nB1 C1. \n\nD.".startswith(one.turn.exchange.answer.removesuffix("\n\n"))
-        return is_whole and one.task.done() and not one.task.cancelled()
-
-    async def main() -> int:
-        for steps in range(MAX_STEPS):
-            if await ended_after(steps):
-                return steps
-        raise AssertionError("the turn was always cancelled")
-
-    assert asyncio.run(main()) > 15
-
-
-# One by one
-
-
-async def run_until(one: Execution, when: Callable[[Event], bool], end: Callable[[], None], *, inside: bool) -> None:
-    """Start the turn, and end it at an event: in the same step, or when everything waits."""
-    reached = asyncio.Event()
+    one = Execution(SlowPlayer(*passes), asks, obeys, ask=ask_for(asks_person=True))
 
     def react(event: Event) -> None:
-        if when(event) and not reached.is_set():
-            reached.set()
-            if inside:
-                end()
+        if isinstance(event, ApprovalRequired):
+            asyncio.get_running_loop().call_soon(decide, event.call_id)
+        elif isinstance(event, Token) and event.text.rstrip().endswith("1") and not one.turn.is_stopped:
+            one.turn.steer(f"after {event.text}")
+            accepted.append(f"after {event.text}")
+
+    def decide(call_id: str) -> None:
+        with suppress(BadRequest):
+            one.turn.decide(call_id, True)
 
     one.on_event = react
-    one.start()
-    await reached.wait()
-    if not inside:
-        await asyncio.sleep(0.001)
-        end()
-    await one.wait()
+    return one
 
 
-def is_a(kind: type[Event]) -> Callable[[Event], bool]:
-    return lambda event: isinstance(event, kind)
+@pytest.mark.parametrize("end", [stop, stop_twice, cancel, cancel_twice, stop_and_cancel, steer_and_stop])
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [(with_calls, "Let me look: And That is all."), (with_approvals_and_steering, "A1\nB1 C1. \n\nD.")],
+)
+def test_a_turn_can_be_cancelled_at_every_step(
+    make: Callable[[list[str]], Execution], text: str, end: Callable[[Execution], Awaitable[None]]
+) -> None:
+    async def is_whole_after(count: int) -> bool:
+        accepted: list[str] = []
+        one = make(accepted)
+        one.start()
+        await steps(count)
+        is_whole = bool(one.turn.exchange.outcome)
+        await end(one)
+        await asyncio.wait({one.task})
+        if not one.events:
+            assert count == 0, "it was cancelled before its first step"
+            return False
+        last = one.assert_over()
+        assert isinstance(last, Done)
+        assert last.stop_reason == ("complete" if is_whole else "cancelled")
+        assert one.stored or end in (cancel, cancel_twice, stop_and_cancel), "only others can skip the store"
+        assert not one.stored or one.stored == [(last.stop_reason, one.turn.exchange.answer)]
+        assert text.startswith(one.turn.exchange.answer.removesuffix("\n\n"))
+        steered = [part.text for part in one.turn.exchange.parts if isinstance(part, Steer)]
+        assert [message for message in steered if message != "Be short!"] == accepted
+        return is_whole and not one.task.cancelled()
+
+    async def main() -> None:
+        for count in range(MAX_STEPS):
+            if await is_whole_after(count):
+                assert count > 15
+                return
+        raise AssertionError("the turn was always cancelled")
+
+    asyncio.run(main())
+
+
+# At each wait, for each reason
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -305,72 +283,68 @@ def is_a(kind: type[Event]) -> Callable[[Event], bool]:
 @pytest.mark.parametrize(
     ("items", "when"),
     [
-        (["Let ", WAIT], is_a(Token)),  # while text streams
-        (["Let ", marker("hangs"), WAIT], is_a(SpecialistStart)),  # while a call runs
-        (["Let ", marker("hangs"), " x"], is_a(SpecialistStart)),  # and the stream is closed
-        (["Let ", marker("asks"), WAIT], is_a(ApprovalRequired)),  # while an approval waits
-        (["Let ", marker("echo"), WAIT], is_a(SpecialistResult)),  # while the result is injected
+        (["Let ", WAIT], Token),
+        (["Let ", marker("hangs"), WAIT], SpecialistStart),
+        (["Let ", marker("hangs"), " x"], SpecialistStart),  # the stream is closed
+        (["Let ", marker("asks"), WAIT], ApprovalRequired),
+        (["Let ", marker("echo"), WAIT], SpecialistResult),
     ],
 )
 def test_each_reason_ends_each_wait(
-    items: list[Item],
-    when: Callable[[Event], bool],
-    reason: Interruption,
-    last: dict[str, str],
-    code: str,
-    inside: bool,
+    items: list[Item], when: type[Event], reason: Interruption, last: dict[str, str], code: str, inside: bool
 ) -> None:
-    @specialist
-    async def echo() -> str:
-        """Answers."""
-        return "nothing"
-
     async def main() -> None:
-        model = Player(items)
-        one = execution(model, hangs, asks, echo, ask=ask_for(asks_person=True))
-        await run_until(one, when, lambda: one.turn.stop(reason), inside=inside)
-        one.assert_over(model)
+        one = Execution(Player(items), hangs, asks, echo, ask=ask_for(asks_person=True))
+        await one.run_until(when, lambda: one.turn.stop(reason), inside=inside)
+        one.assert_over()
         assert last.items() <= short(one.events)[-1].items()
         assert one.stored == [(next(iter(last.values())), "Let ")]
         assert [call.code for call in one.turn.report("native").calls] in ([], [code], [None])
 
-    virtual.run(main())
+    run_jumping(main())
+
+
+def test_automatic_calls_are_cancelled() -> None:
+    async def main() -> None:
+        pdf = Attachment(1, "a.pdf", "application/pdf", b"%PDF-")
+        one = Execution(Player(["never"]), hangs, ask=ask_for("Look!", attachments=(pdf,)))
+        await one.run_until(SpecialistStart, lambda: one.turn.stop("cancelled"))
+        one.assert_over()
+        assert one.model.requests == []
+        assert one.turn.exchange.question.endswith(f"{CANCELLED % 'hangs'}\n\nLook!")
+        assert [call.by for call in one.turn.exchange.automatic_calls] == ["auto"]
+
+    run_jumping(main())
+
+
+# What does not obey
 
 
 def test_a_specialist_that_ignores_its_cancellation_is_abandoned() -> None:
-    released = asyncio.Event()
+    async def main() -> None:
+        released, loop = asyncio.Event(), asyncio.get_running_loop()
 
-    @specialist(timeout=WAIT)
-    async def ignores() -> str:
-        """Does not react."""
-        while not released.is_set():
-            with suppress(asyncio.CancelledError):
-                await released.wait()
-        return "never"
+        @specialist(timeout=WAIT)
+        async def ignores() -> str:
+            """Does not react."""
+            while not released.is_set():
+                with suppress(asyncio.CancelledError):
+                    await released.wait()
+            return "never"
 
-    async def main() -> float:
-        loop, stopped_at = asyncio.get_running_loop(), 0.0
-        model = Player(["A ", marker("ignores"), WAIT])
-        one = execution(model, ignores)
-
-        def end() -> None:
-            nonlocal stopped_at
-            stopped_at = loop.time()
-            one.turn.stop("cancelled")
-
-        await run_until(one, is_a(SpecialistStart), end, inside=False)
-        seconds = loop.time() - stopped_at
+        one = Execution(Player(["A ", marker("ignores"), WAIT]), ignores)
+        await one.run_until(SpecialistStart, lambda: one.turn.stop("cancelled"))
+        assert loop.time() <= 0.1
         released.set()
-        await asyncio.sleep(0.001)
-        one.assert_over(model)
+        await steps(9)
+        one.assert_over()
         assert [call.block for call in one.turn.report("native").calls] == [CANCELLED % "ignores"]
-        return seconds
 
-    assert virtual.run(main()) <= 0.1
+    run_jumping(main())
 
 
 @pytest.mark.parametrize("is_failing", [True, False])
-def test_a_stream_that_does_not_close_is_left(is_failing: bool) -> None:
+def test_a_stream_that_does_not_close_is_abandoned(is_failing: bool) -> None:
     class Stubborn(Player):
         async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
             try:
@@ -381,137 +355,109 @@ def test_a_stream_that_does_not_close_is_left(is_failing: bool) -> None:
                     raise RuntimeError("the connection is broken")
                 await asyncio.Event().wait()
 
-    async def main() -> float:
-        loop, model = asyncio.get_running_loop(), Stubborn([f"A {marker('hangs')}", WAIT if is_failing else " x"])
-        one = execution(model, hangs)
-        await run_until(one, is_a(SpecialistStart), lambda: one.turn.stop("cancelled"), inside=True)
+    async def main() -> None:
+        one = Execution(Stubborn([f"A {marker('hangs')}", WAIT if is_failing else " x"]), hangs)
+        await one.run_until(SpecialistStart, lambda: one.turn.stop("cancelled"), inside=True)
         assert isinstance(one.events[-1], Done)
         assert [call.code for call in one.turn.report("native").calls] == ["cancelled"]
-        return loop.time()
+        assert asyncio.get_running_loop().time() <= 0.2
 
-    assert virtual.run(main()) <= 0.2
+    run_jumping(main())
 
 
-def test_a_stream_that_swallows_the_cancellation_ends_the_turn_all_the_same() -> None:
+@pytest.mark.parametrize("error", [None, RuntimeError("the connection is broken")])
+def test_a_stream_that_swallows_the_cancellation_ends_the_turn_all_the_same(error: Exception | None) -> None:
     class Deaf(Player):
         async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
             yield "A "
             with suppress(asyncio.CancelledError):
                 await asyncio.Event().wait()
-            for _ in range(100):
-                yield "x"
+            if error is not None:
+                raise error
+            yield "x"
 
     async def main() -> None:
-        model = Deaf()
-        one = execution(model, hangs)
-        await run_until(one, is_a(Token), lambda: one.turn.stop("cancelled"), inside=False)
-        assert one.assert_over(model).text == "A "  # type: ignore[union-attr]
+        one = Execution(Deaf(), hangs)
+        await one.run_until(Token, lambda: one.turn.stop("cancelled"))
+        assert short([one.assert_over()])[0] == {"done": "cancelled", "text": "A ", "calls": 0, "passes": 1}
 
-    virtual.run(main())
-
-
-def test_automatic_calls_are_cancelled() -> None:
-    @specialist(activates_on=["image"], timeout=WAIT)
-    async def stares() -> str:
-        """Looks at images for ever."""
-        await asyncio.Event().wait()
-        return "never"
-
-    async def main() -> None:
-        model = Player(["never"])
-        one = execution(model, stares, ask=ask_for("Look!", attachments=(IMAGE,)))
-        await run_until(one, is_a(SpecialistStart), lambda: one.turn.stop("cancelled"), inside=False)
-        one.assert_over(model)
-        assert model.requests == []
-        assert one.turn.exchange.question.endswith(f"{CANCELLED % 'stares'}\n\nLook!")
-        assert [call.by for call in one.turn.exchange.automatic_calls] == ["auto"]
-
-    virtual.run(main())
+    run_jumping(main())
 
 
 # The store, the beginning and the end
 
 
-@pytest.mark.parametrize("end", ["stop", "cancel"])
-def test_only_a_cancellation_from_elsewhere_interrupts_the_store(end: str) -> None:
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_only_a_cancellation_from_elsewhere_interrupts_the_store(is_stopped: bool) -> None:
     async def main() -> None:
-        writing, written = asyncio.Event(), asyncio.Event()
+        writing, written, stored = asyncio.Event(), asyncio.Event(), []
 
         async def store(exchange: Exchange) -> None:
             writing.set()
             await written.wait()
             stored.append(exchange.outcome)
 
-        stored: list[str] = []
-        one = Execution(turn_of(Player(["One."]), store=store))
+        one = Execution(Player(["One."]), store=store)
         one.start()
         await writing.wait()
         assert not any(isinstance(event, Done) for event in one.events), "it is stored before its end is emitted"
-        if end == "stop":
+        if is_stopped:
             one.turn.stop("cancelled")
-            await asyncio.sleep(0)
+            await steps(1)
             assert not one.task.done()
             written.set()
         else:
             one.task.cancel()
-        await one.wait()
-        assert (stored, one.task.cancelled()) == ((["complete"], False) if end == "stop" else ([], True))
-        assert isinstance(one.events[-1], Done)
-        assert one.events[-1].stop_reason == "complete"
+        await asyncio.wait({one.task})
+        assert (stored, one.task.cancelled()) == ((["complete"], False) if is_stopped else ([], True))
+        assert short(one.events)[-1]["done"] == "complete"
 
     asyncio.run(main())
 
 
+def test_a_store_that_fails_is_reported_before_the_end() -> None:
+    async def store(exchange: Exchange) -> str:
+        return "The disk is full."
+
+    one = Execution(Player(["One."]), store=store)
+    asyncio.run(one.turn.run(one.emit))
+    assert [next(iter(event)) for event in short(one.events)[1:]] == ["notice", "done"]
+
+
 def test_a_turn_that_was_stopped_before_it_began_asks_nobody() -> None:
     async def main() -> None:
-        model = Player(["never"])
-        one = execution(model, hangs)
+        one = Execution(Player(["never"]))
         one.turn.stop("shutdown")
         one.turn.stop("cancelled")
-        one.start()
-        await one.wait()
-        assert model.requests == []
-        assert short(one.events) == [{"failed": "shutdown"}]
-        assert one.stored == [("shutdown", "")]
-        assert one.turn.exchange.question == "Hi"
+        await one.turn.run(one.emit)
+        assert (one.model.requests, short(one.events)) == ([], [{"failed": "shutdown"}])
+        assert (one.stored, one.turn.exchange.question) == ([("shutdown", "")], "Hi")
 
     asyncio.run(main())
 
 
 def test_a_turn_whose_task_never_began_can_be_cut() -> None:
     async def main() -> None:
-        one = execution(Player(["never"]), hangs)
+        one = Execution(Player(["never"]))
         one.start()
         one.task.cancel()
-        await one.wait()
+        await asyncio.wait({one.task})
         assert one.events == []
         assert short(one.turn.cut())[-1]["done"] == "cancelled"
 
     asyncio.run(main())
 
 
-def test_a_stop_in_the_last_step_ends_the_turn_as_stopped_and_leaves_no_cancellation_behind() -> None:
+@pytest.mark.parametrize(("when", "outcome"), [(Token, "cancelled"), (Done, "complete")])
+def test_a_stop_in_the_last_step_leaves_no_cancellation_behind(when: type[Event], outcome: str) -> None:
     async def main() -> None:
-        model = Player(["One."])
-        one = execution(model, hangs)
-        one.on_event = lambda event: one.turn.stop("cancelled") if isinstance(event, Token) else None
+        one = Execution(Player(["One."]))
+        one.on_event = lambda event: one.turn.stop("cancelled") if isinstance(event, when) else None
         await one.turn.run(one.emit)
         task = asyncio.current_task()
         assert task is not None
         assert task.cancelling() == 0
-        await asyncio.sleep(0)
-        assert one.stored == [("cancelled", "One.")]
-
-    asyncio.run(main())
-
-
-def test_what_is_said_after_the_end_changes_nothing() -> None:
-    async def main() -> None:
-        one = execution(Player(["One."]), hangs)
-        one.on_event = lambda event: one.turn.stop("cancelled") if isinstance(event, Done) else None
-        one.start()
-        await one.wait()
-        assert one.stored == [("complete", "One.")]
-        assert not one.task.cancelled()
+        await steps(1)
+        assert one.stored == [(outcome, "One.")]
 
     asyncio.run(main())
