@@ -1,0 +1,440 @@
+"""Child processes: what they know, reach and take; and that nothing keeps running that nobody waits for."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from specialist_calls import INVOICE, context, file, nested_pdf, text_pdf, written
+
+from brain import Context, Progress, Refused
+from brain.plugins.executor import Answer, Failure, Outcome, execute, prepare
+from specialists._kit import isolated
+from specialists._kit.child import read, write
+from specialists._kit.isolated import ALLOWED, Ended, IsolatedProcess, Limits, OutOfTime, run_isolated
+from specialists._knowledge.index import Index
+from specialists._knowledge.worker import Job, run_worker
+from specialists._pictures import reader
+from specialists.ocr import ocr
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, and waits for pidfds")
+
+PAGE = file(written(INVOICE))
+WEB_PAGE = {"way": "html", "url": "http://x.example", "links": False}
+OWN = {
+    "PYTHONPATH", "PYTHONUTF8", "PYTHONDONTWRITEBYTECODE", "OMP_NUM_THREADS", "OMP_THREAD_LIMIT",
+    "OPENBLAS_NUM_THREADS", "MALLOC_ARENA_MAX", "MALLOC_MMAP_THRESHOLD_", "LC_CTYPE",
+}  # fmt: skip
+SECRETS = {"BRAIN_KEYS": "s3cret:ada", "BRAIN_MODEL_KEY": "s3cret", "OPENAI_API_KEY": "s3cret", "BIG_KEY": "s3cret"}
+TIMEOUT = 60
+"""Seconds that only a test that hangs reaches."""
+
+
+# environment and limits
+
+
+def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each child writes down what /proc says of its environment: Python ones as they start, and Tesseract."""
+    seen, docs = tmp_path / "seen", tmp_path / "docs"
+    seen.mkdir()
+    docs.mkdir()
+    (docs / "a.pdf").write_bytes(text_pdf("one"))
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, shutil, sys\n"
+        f"shutil.copyfile('/proc/self/environ', f'{seen}/{{sys.orig_argv[4]}} {{os.getpid()}}')\n"
+    )
+    program = tmp_path / "tesseract"
+    program.write_text(f"#!/bin/sh\n/bin/cat /proc/$$/environ >'{seen}/tesseract '$$\n")
+    program.chmod(0o755)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(reader, "reader", IsolatedProcess("_pictures.worker", Limits(memory=None)))
+    monkeypatch.setattr(reader, "looker", IsolatedProcess("_pictures.worker", Limits(memory=None)))
+
+    async def main() -> None:
+        async with reader.lifespan():
+            await reader.pages(text_pdf("one"), name="a.pdf", wanted=[1])
+            with pytest.raises(Refused):  # that Tesseract reads no language
+                await reader.page_text(PAGE)
+        await run_isolated("_web.extract", WEB_PAGE, b"<p>one</p>", limits=Limits(), seconds=TIMEOUT)
+        await run_isolated("_wiki.page", None, b"<p>one</p>", limits=Limits(), seconds=TIMEOUT)
+        with pytest.raises(Ended):
+            request = ["check", "no file", ""]
+            await run_isolated("_wiki.archive", request, limits=Limits(memory=None), seconds=TIMEOUT)
+        with pytest.raises(Ended):
+            await run_isolated("_web.ddgs_search", {}, limits=Limits(network=True), seconds=TIMEOUT)
+        with closing(Index(tmp_path / "index.db")) as index:
+            index.add_root("folder", str(docs))
+        job = Job(str(tmp_path / "index.db"), "en", 1_000_000, 1000)
+        async with aclosing(run_worker(job)) as steps:
+            assert [step.passages async for step in steps if step.what == "read"] == [1]
+
+    asyncio.run(main())
+    assert {path.name.split()[0] for path in seen.iterdir()} == {
+        "tesseract",
+        "specialists._pictures.worker",
+        "specialists._pictures.pdf",
+        "specialists._knowledge.worker",
+        "specialists._web.extract",
+        "specialists._web.ddgs_search",
+        "specialists._wiki.archive",
+        "specialists._wiki.page",
+    }
+    for path in seen.iterdir():
+        environ = dict(entry.split("=", 1) for entry in path.read_text().split("\0") if entry)
+        assert environ.keys() <= OWN | {*ALLOWED, "PWD", "SHLVL", "_"}, path.name
+        assert "s3cret" not in path.read_text(), path.name
+
+
+def confined(code: str, *, network: bool = False) -> str:
+    """What a program prints that limits itself first."""
+    start = f"from specialists._kit.child import *\nconfine(memory=1 << 30, network={network}, nice=3)\n"
+    done = subprocess.run([sys.executable, "-c", start + code], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or str(done.returncode)
+
+
+def test_a_child_reaches_no_network() -> None:
+    namespace = "import os; print(os.readlink('/proc/self/ns/net'))"
+    if confined(namespace) == confined(namespace, network=True):
+        pytest.skip("this system lets nobody have a network of their own")
+    assert confined("print(socket.socket().connect_ex(('127.0.0.1', 80)))") == "101"  # unreachable
+
+
+def test_a_child_has_limits_and_no_way_to_more_rights() -> None:
+    lines = confined("print(open('/proc/self/status').read(), open('/proc/self/limits').read())").splitlines()
+    assert "NoNewPrivs:\t1" in lines
+    assert any(line.split()[:4] == ["Max", "address", "space", str(1 << 30)] for line in lines)
+    assert any(line.split()[:5] == ["Max", "core", "file", "size", "0"] for line in lines)
+    assert confined("import os; print(os.nice(0))") == "3"
+    assert confined("limit_cpu(0.1)\nwhile True: pass") == str(-signal.SIGPROF)
+
+
+def test_a_request_that_computes_for_too_long_is_not_tried_twice() -> None:
+    async def main() -> None:
+        process = IsolatedProcess("_web.extract", Limits(cpu_seconds=0.2))
+        with process.job(WEB_PAGE, b"<div>" * 400_000) as job, pytest.raises(OutOfTime):
+            await job.answer(TIMEOUT)
+
+    asyncio.run(main())
+
+
+def test_a_child_without_its_module_has_ended() -> None:
+    with pytest.raises(Ended):
+        asyncio.run(run_isolated("_kit.no_such_module", None, limits=Limits(), seconds=TIMEOUT))
+
+
+# the reader of pictures, which stays and serves all calls
+
+
+class Engine:
+    """A Tesseract that reads `Done` on every page. A slow one announces its process ID, and waits to be released."""
+
+    def __init__(self, folder: Path) -> None:
+        self._slow = folder / "slow"
+        self._started, self._released = (self._make_pipe(folder / name) for name in ("started", "released"))
+        program = folder / "tesseract"
+        program.write_text(
+            '#!/bin/sh\n[ "$1" = --list-langs ] && printf "list\\neng\\n" && exit\n'
+            f"[ -e {self._slow} ] && echo $$ >{folder}/started && read go <{folder}/released\n"
+            'printf "head\\n5\\t1\\t1\\t1\\t1\\t1\\t10\\t10\\t80\\t20\\t95\\tDone\\n"\n'
+        )
+        program.chmod(0o755)
+
+    @staticmethod
+    def _make_pipe(path: Path) -> int:
+        os.mkfifo(path)
+        return os.open(path, os.O_RDWR | os.O_NONBLOCK)
+
+    def close(self) -> None:
+        os.close(self._started)
+        os.close(self._released)
+
+    def be_slow(self) -> None:
+        self._slow.touch()
+
+    def be_quick(self) -> None:
+        self._slow.unlink()
+
+    async def start(self) -> int:
+        """The process ID of the next slow one."""
+        await until_readable(self._started)
+        return int(os.read(self._started, 100))
+
+    def release(self) -> None:
+        self.be_quick()
+        os.write(self._released, b"go\n")
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """The only engine there is."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
+    engine = Engine(tmp_path)
+    yield engine
+    engine.close()
+
+
+async def until_readable(descriptor: int) -> None:
+    readable = asyncio.Event()
+    asyncio.get_running_loop().add_reader(descriptor, readable.set)
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            await readable.wait()
+    finally:
+        asyncio.get_running_loop().remove_reader(descriptor)
+
+
+async def until_ended(*pids: int) -> None:
+    """Until none of these processes runs."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(pid)
+            try:
+                await until_readable(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def children_of(pid: int, command: str = "") -> list[int]:
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    children = [int(child) for listed in lists for child in listed.read_text().split()]
+    return [child for child in children if command in Path(f"/proc/{child}/cmdline").read_text()]
+
+
+def reader_pid() -> int:
+    assert reader.reader.pid
+    return reader.reader.pid
+
+
+def call_ocr(report: Callable[[Progress], Any] = print) -> Awaitable[Outcome]:
+    arguments = prepare(ocr, {})
+    assert not isinstance(arguments, Failure)
+    return execute(ocr, arguments, {Context: context(("a.png", PAGE))}, report, timeout=TIMEOUT)
+
+
+def test_a_cancelled_turn_leaves_nothing_running_and_the_next_one_is_answered(engine: Engine) -> None:
+    async def main() -> None:
+        engine.be_slow()
+        turn = asyncio.ensure_future(call_ocr())
+        pids = [await engine.start(), reader_pid()]
+        turn.cancel()
+        await until_ended(*pids)
+        await asyncio.wait({turn})
+        engine.be_quick()
+        assert (await reader.page_text(PAGE)).text == "Done"
+        assert reader_pid() not in pids
+
+    asyncio.run(main())
+
+
+def test_a_call_that_is_cancelled_in_the_queue_does_not_disturb_the_one_before(engine: Engine) -> None:
+    async def main() -> None:
+        engine.be_slow()
+        first = asyncio.create_task(reader.page_text(PAGE))
+        await engine.start()
+        pid = reader_pid()
+        second = asyncio.create_task(reader.page_text(PAGE))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.wait({second})
+        engine.release()
+        assert (await first).text == "Done"
+        assert reader_pid() == pid
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_page_whose_process_is_killed_is_read_by_another(engine: Engine, how: signal.Signals) -> None:
+    async def main() -> None:
+        engine.be_slow()
+        call = asyncio.create_task(reader.page_text(PAGE))
+        await engine.start()
+        engine.be_quick()
+        os.kill(reader_pid(), how)
+        assert (await call).text == "Done"
+        os.kill(reader_pid(), signal.SIGKILL)  # between two pages
+        assert (await reader.page_text(PAGE)).text == "Done"
+
+    asyncio.run(main())
+
+
+def test_a_page_that_kills_two_processes_is_refused(engine: Engine) -> None:
+    async def main() -> None:
+        engine.be_slow()
+        call = asyncio.create_task(reader.page_text(PAGE, name="a.png"))
+        for _ in range(2):
+            await engine.start()
+            os.kill(reader_pid(), signal.SIGKILL)
+        with pytest.raises(Refused, match=r"^'a\.png' broke the process that reads files"):
+            await call
+
+    asyncio.run(main())
+
+
+def test_a_process_that_hangs_is_ended(engine: Engine) -> None:
+    async def main() -> None:
+        await reader.page_text(PAGE)
+        pid = reader_pid()
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(Refused, match=r"^'a\.png' could not be read in time, because the server is busy"):
+            await reader.page_text(PAGE, name="a.png", seconds=0.1)
+        await until_ended(pid)
+        assert (await reader.page_text(PAGE)).text == "Done"
+
+    asyncio.run(main())
+
+
+def test_a_page_behind_another_one_waits_says_so_and_is_refused_in_time(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        monkeypatch.setattr("specialists.ocr.TOLD_SECONDS", 0.02)
+        engine.be_slow()
+        said: asyncio.Queue[str] = asyncio.Queue()
+        first = asyncio.ensure_future(call_ocr(lambda progress: said.put_nowait(progress.text)))
+        await engine.start()
+        while not (await said.get()).startswith("page 1 is being read, for "):
+            pass
+        with pytest.raises(Refused, match=r"^the OCR engine is busy with other documents"):
+            await reader.page_text(PAGE, seconds=0.05)
+        second = asyncio.ensure_future(call_ocr(lambda progress: said.put_nowait(progress.text)))
+        while await said.get() != "page 1 waits for the OCR engine, which reads other documents":
+            pass
+        engine.release()
+        assert isinstance(await first, Answer)
+        assert isinstance(await second, Answer)
+
+    asyncio.run(main())
+
+
+def test_all_users_and_event_loops_share_one_process(engine: Engine) -> None:
+    async def main() -> None:
+        readings = await asyncio.gather(*(reader.page_text(PAGE) for _ in range(10)))
+        assert [reading.text for reading in readings] == ["Done"] * 10
+        assert len(children_of(os.getpid(), "_pictures.worker")) <= 2
+
+    asyncio.run(main())
+    pid = reader_pid()
+    asyncio.run(main())
+    assert reader_pid() == pid
+
+
+def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(isolated, "IDLE_SECONDS", 0.01)
+        child = IsolatedProcess("_pictures.worker", Limits(memory=None))
+        with child.job({"do": "nothing"}) as job:
+            await job.has_started(TIMEOUT)
+            pid = child.pid
+            answer = await job.answer(TIMEOUT)
+        assert answer is not None
+        assert "KeyError: 'nothing'" in answer[0]["broken"]
+        await until_ended(*filter(None, [pid]))
+
+    asyncio.run(main())
+
+
+def test_the_processes_end_with_the_server(engine: Engine) -> None:
+    async def main() -> None:
+        async with reader.lifespan():
+            await reader.page_text(PAGE)
+            pid = reader_pid()
+        await until_ended(pid)
+
+    asyncio.run(main())
+
+
+def test_the_processes_end_when_the_server_is_killed(engine: Engine) -> None:
+    engine.be_slow()
+    code = (
+        "import asyncio, sys; sys.modules['rapidocr'] = None\n"
+        "from specialists._pictures import reader\n"
+        f"asyncio.run(reader.page_text({PAGE!r}))"
+    )
+    server = subprocess.Popen([sys.executable, "-c", code])
+
+    async def main() -> None:
+        pids = [await engine.start(), *children_of(server.pid)]
+        assert len(pids) == 2
+        server.kill()
+        server.wait()
+        await until_ended(*pids)
+
+    asyncio.run(main())
+
+
+def test_what_opens_foreign_files_is_not_in_the_server() -> None:
+    code = (
+        "import asyncio, sys\n"
+        "from specialists._pictures import reader\n"
+        f"print(asyncio.run(reader.pages({PAGE!r}, name='a.png')).count, *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    count, *modules = done.stdout.split()
+    assert count == "1"
+    assert {"PIL", "numpy", "cv2", "zxingcpp", "pypdfium2", "rapidocr", "onnxruntime"}.isdisjoint(modules)
+
+
+def test_a_hostile_pdf_or_an_error_takes_no_process_with_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(reader, "PDF_SECONDS", 0.3)
+        await reader.page_text(PAGE)
+        pid = reader_pid()
+        with pytest.raises(Refused, match="takes too long to be read"):
+            await reader.page_text(nested_pdf(12))
+        with reader.reader.job({"do": "nothing"}) as job, pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
+            await reader.receive(job, "a.png", TIMEOUT)
+        assert (await reader.page_text(PAGE)).text == "Done"
+        assert reader_pid() == pid
+
+    asyncio.run(main())
+
+
+# signals
+
+CHILD = """
+import os, signal, subprocess, sys, threading
+from specialists._kit.child import main
+grandchild = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+print(grandchild.pid, flush=True)
+def stop():
+    os.read(int(sys.argv[3]), 1)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+threading.Thread(target=stop, daemon=True).start()
+main()
+"""
+
+
+@pytest.mark.parametrize("is_to_thread", [False, True])
+def test_a_process_that_is_asked_to_leave_ends_what_it_runs(is_to_thread: bool) -> None:
+    """Also when the signal comes to another thread, as if just before the main one began to wait for requests."""
+    hears, tells = os.pipe()
+    limits = '{"cpu_seconds": 20, "memory": null, "network": false, "nice": 0}'
+    command = [sys.executable, "-c", CHILD, "specialists._pictures.worker", limits, str(hears)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, process_group=0, pass_fds=[hears]) as program:
+        assert program.stdin
+        assert program.stdout
+        grandchild = int(program.stdout.readline())
+        write(program.stdin, {"do": "nothing"})
+        program.stdin.flush()
+        read(program.stdout)
+        if is_to_thread:
+            os.write(tells, b"!")
+        else:
+            program.terminate()
+        assert program.wait(TIMEOUT) == 0
+    asyncio.run(until_ended(grandchild))
+    os.close(hears)
+    os.close(tells)
