@@ -67,8 +67,8 @@ def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
                 await reader.page_text(PAGE)
         await run_isolated("_web.extract", WEB_PAGE, b"<p>one</p>", limits=Limits(), seconds=TIMEOUT)
         await run_isolated("_wiki.page", None, b"<p>one</p>", limits=Limits(), seconds=TIMEOUT)
+        request = ["check", "no file", ""]
         with pytest.raises(Ended):
-            request = ["check", "no file", ""]
             await run_isolated("_wiki.archive", request, limits=Limits(memory=None), seconds=TIMEOUT)
         with pytest.raises(Ended):
             await run_isolated("_web.ddgs_search", {}, limits=Limits(network=True), seconds=TIMEOUT)

@@ -1,6 +1,7 @@
-"""A web site for tests: a real server on a real port, which answers by path as it is told and keeps what was asked."""
+"""A web site for tests: a real server, which answers by path and notes the requests."""
 
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,21 +13,22 @@ from brain.net.fetch import Fetch
 
 @dataclass(frozen=True)
 class Text:
-    """One answer; `after` is how many seconds it takes to come."""
+    """One answer; a silent one never comes."""
 
     body: bytes | str = b""
     type: str = "text/html; charset=utf-8"
     status: int = 200
-    after: float = 0.0
     headers: Mapping[str, str] = field(default_factory=dict)
+    is_silent: bool = False
 
 
 @dataclass
 class Site:
-    """What was asked: path with query, and headers with names in lower case."""
+    """Answers by path, and the requests: path with query, and headers with names in lower case."""
 
     port: int
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    answers: Mapping[str, Text | str]
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -39,28 +41,36 @@ class Site:
 
     @property
     def paths(self) -> list[str]:
-        return [path for path, _ in self.asked]
+        return [path for path, _ in self.requests]
+
+    def serve(self, answers: Mapping[str, Text | str]) -> None:
+        """Gives other answers from now on, and forgets the requests."""
+        self.answers = answers
+        self.requests.clear()
 
 
 @contextmanager
 def site(answers: Mapping[str, Text | str]) -> Iterator[Site]:
     """A site that gives these answers by path; 404 for other ones."""
+    ended = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-            told = answers.get(self.path.partition("?")[0], Text("not here", status=404))
-            said = Text(told) if isinstance(told, str) else told
-            ended.wait(said.after)
-            body = said.body.encode() if isinstance(said.body, str) else said.body
-            self.send_response(said.status)
-            for name, value in {"Content-Type": said.type, "Content-Length": str(len(body)), **said.headers}.items():
+            served.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+            found = served.answers.get(self.path.partition("?")[0], Text("not here", status=404))
+            answer = Text(found) if isinstance(found, str) else found
+            if answer.is_silent:
+                ended.wait()
+            body = answer.body.encode() if isinstance(answer.body, str) else answer.body
+            self.send_response(answer.status)
+            headers = {"Content-Type": answer.type, "Content-Length": str(len(body)), **answer.headers}
+            for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 
         def log_message(self, format: str, *values: object) -> None:
-            """Nothing is logged."""
+            pass
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
@@ -68,13 +78,12 @@ def site(answers: Mapping[str, Text | str]) -> Iterator[Site]:
         def handle_error(self, request: object, client_address: object) -> None:
             """A client that left is none."""
 
-    ended = threading.Event()
     server = Server(("127.0.0.1", 0), Handler)
-    found = Site(server.server_address[1])
+    served = Site(server.server_address[1], answers)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
-        yield found
+        yield served
     finally:
         ended.set()
         server.shutdown()
@@ -89,11 +98,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for(port: int, seconds: float) -> None:
-    """Until something listens."""
-    for _ in range(round(seconds * 20)):
+@contextmanager
+def program(command: list[str], environ: Mapping[str, str], ready: bytes) -> Iterator[None]:
+    """A server of others, from the line with `ready` in its error output on."""
+    with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert process.stderr
         try:
-            return socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            threading.Event().wait(0.05)
-    raise AssertionError(f"nothing listens on port {port}")
+            assert any(ready in line for line in process.stderr), f"{command} ended"
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            yield
+        finally:
+            process.kill()
