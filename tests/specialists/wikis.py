@@ -1,4 +1,4 @@
-"""Wikis for tests: one that speaks the Action API as told, with the quirks of others; and a real MediaWiki."""
+"""A wiki for tests that speaks the Action API, with the quirks of others."""
 
 import html
 import json
@@ -27,13 +27,13 @@ class Article:
 
 @dataclass(frozen=True)
 class Trouble:
-    """An answer that is none; `seconds` before it."""
+    """An answer that is none; a silent one never comes."""
 
     status: int = 200
     body: bytes | str = "{}"
     headers: Mapping[str, str] = field(default_factory=dict)
-    kind: str = "application/json"
-    seconds: float = 0.0
+    type: str = "application/json"
+    is_silent: bool = False
 
 
 @dataclass
@@ -42,24 +42,22 @@ class ActionApi:
 
     Attributes:
         redirects: from a title to another one and its section.
-        hits: titles by the words that a search looks for.
-        version: of the format; a server that knows only 1 does not care what is asked for.
+        hits: titles by the words of a search.
+        version: of the format; a server that knows only 1 ignores what is requested.
         extracts, parses: whether it has TextExtracts, and `action=parse`.
-        troubles: what is answered first, one a request.
-        asked: all requests.
+        troubles: the first answers.
     """
 
     pages: Mapping[str, Article]
     redirects: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     hits: Mapping[str, Sequence[str]] = field(default_factory=dict)
     suggestion: str = ""
-    licence: str = ""
     version: int = 2
     extracts: bool = True
     parses: bool = True
     batches: bool = False
     troubles: list[Trouble] = field(default_factory=list)
-    asked: list[dict[str, str]] = field(default_factory=list)
+    requests: list[dict[str, str]] = field(default_factory=list)
     agents: list[str] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     url: str = ""
@@ -74,47 +72,45 @@ class ActionApi:
         if "titles" in params:
             self._add_page(params, query, answer)
         if params.get("list") == "search":
-            words = params["srsearch"]
-            query["search"] = [
-                {"ns": 0, "title": one, "snippet": self._snippet(one)} for one in self.hits.get(words, ())
-            ]
-            query["searchinfo"] = {"suggestion": self.suggestion} if self.suggestion and not query["search"] else {}
-            if query["search"]:
+            titles = self.hits.get(params["srsearch"], ())
+            query["search"] = [{"ns": 0, "title": title, "snippet": self._snippet(title)} for title in titles]
+            query["searchinfo"] = {"suggestion": self.suggestion} if self.suggestion and not titles else {}
+            if titles:
                 answer["continue"] = {"sroffset": 6, "continue": "-||"}
         if params.get("meta") == "siteinfo":
-            query["rightsinfo"] = {"url": "", "text": self.licence}
+            query["rightsinfo"] = {"url": "", "text": ""}
         return answer
 
     def _add_page(self, params: Params, query: dict[str, Json], answer: dict[str, Json]) -> None:
         title, fragment = self.redirects.get(params["titles"], (params["titles"], ""))
         if title != params["titles"]:
-            led = {"from": params["titles"], "to": title}
-            query["redirects"] = [led | ({"tofragment": fragment} if fragment else {})]
+            redirect = {"from": params["titles"], "to": title}
+            query["redirects"] = [redirect | ({"tofragment": fragment} if fragment else {})]
         page: dict[str, Json] = {"ns": 0, "title": title}
-        if title in self.pages:
+        if title not in self.pages:
+            page["missing"] = True if self.version == 2 else ""
+        elif self.batches and "excontinue" in params:
+            page |= {"pageid": 7, "extract": self._props(title, params)["extract"]}
+        else:
             page |= {"pageid": 7, **self._props(title, params)}
-            if self.batches and "excontinue" not in params:
+            if self.batches:
                 page.pop("extract", None)
                 del answer["batchcomplete"]
                 answer["continue"] = {"excontinue": 1, "continue": "||"}
-            elif self.batches:
-                page = {"ns": 0, "title": title, "pageid": 7, "extract": page["extract"]}
-        else:
-            page["missing"] = True if self.version == 2 else ""
         query["pages"] = [page] if self.version == 2 else {str(page.get("pageid", -1)): page}
 
     def _props(self, title: str, params: Params) -> dict[str, Json]:
-        page, wanted = self.pages[title], params.get("prop", "").split("|")
+        page, props = self.pages[title], params.get("prop", "").split("|")
         found: dict[str, Json] = {"lastrevid": 42}
-        if "info" in wanted and params.get("inprop") == "url":
+        if "info" in props and params.get("inprop") == "url":
             found["fullurl"] = f"https://wiki.example/wiki/{title.replace(' ', '_')}"
-        if "revisions" in wanted:
+        if "revisions" in props:
             found["revisions"] = [{"revid": 42, "timestamp": "2026-05-06T07:08:09Z"}]
-        if "pageprops" in wanted and page.props:
+        if "pageprops" in props and page.props:
             found["pageprops"] = dict(page.props)
-        if "categories" in wanted:
+        if "categories" in props:
             found["categories"] = [{"ns": 14, "title": f"Category:{one}"} for one in page.categories]
-        if "extracts" in wanted and self.extracts:
+        if "extracts" in props and self.extracts:
             found["extract"] = page.extract.partition("\n\n\n==")[0] if "exintro" in params else page.extract
         return found
 
@@ -141,7 +137,7 @@ class ActionApi:
 
     def _opensearch(self, params: Params) -> Json:
         words = params["search"]
-        return [words, [one for one in self.pages if one.casefold().startswith(words.casefold())], [], []]
+        return [words, [title for title in self.pages if title.casefold().startswith(words.casefold())], [], []]
 
     def _snippet(self, title: str) -> str:
         extract = html.escape(self.pages[title].extract[:80]) if title in self.pages else ""
@@ -149,25 +145,24 @@ class ActionApi:
 
 
 @contextmanager
-def playing(api: ActionApi) -> Iterator[ActionApi]:
+def serve(api: ActionApi) -> Iterator[ActionApi]:
     """Serves a wiki on a port of this machine."""
+    ended = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            params = dict(parse_qsl(asked.query, keep_blank_values=True))
-            api.paths.append(asked.path)
-            api.asked.append(params)
+            url = urlsplit(self.path)
+            params = dict(parse_qsl(url.query, keep_blank_values=True))
+            api.paths.append(url.path)
+            api.requests.append(params)
             api.agents.append(self.headers["User-Agent"])
-            trouble = api.troubles.pop(0) if api.troubles else Trouble(body=json.dumps(api.answer(params)))
-            threading.Event().wait(trouble.seconds)
-            body = trouble.body.encode() if isinstance(trouble.body, str) else trouble.body
-            self.send_response(trouble.status)
-            for name, value in {
-                "Content-Type": trouble.kind,
-                "Content-Length": str(len(body)),
-                **trouble.headers,
-            }.items():
+            reply = api.troubles.pop(0) if api.troubles else Trouble(body=json.dumps(api.answer(params)))
+            if reply.is_silent:
+                ended.wait()
+            body = reply.body.encode() if isinstance(reply.body, str) else reply.body
+            self.send_response(reply.status)
+            headers = {"Content-Type": reply.type, "Content-Length": str(len(body)), **reply.headers}
+            for name, value in headers.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
@@ -186,6 +181,7 @@ def playing(api: ActionApi) -> Iterator[ActionApi]:
     try:
         yield api
     finally:
+        ended.set()
         server.shutdown()
         thread.join()
         server.server_close()
