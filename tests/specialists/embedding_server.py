@@ -17,27 +17,27 @@ OTHERS = 50
 
 @dataclass
 class Embedding:
-    """What the server does, and was asked.
+    """What the server does, and its requests.
 
     Attributes:
         model: vectors of another one mean something else.
-        random: vectors without meaning.
+        is_random: vectors without meaning.
         longest: characters of a text from which it is refused.
-        broken: answers with an error.
+        is_broken: answers with an error.
     """
 
     url: str = ""
     model: str = "toy"
-    random: bool = False
+    is_random: bool = False
     longest: int = 100_000
-    broken: bool = False
-    asked: list[list[str]] = field(default_factory=list)
+    is_broken: bool = False
+    requests: list[list[str]] = field(default_factory=list)
 
     def vector(self, text: str) -> list[float]:
         numbers = [0.0] * (len(SYNONYMS) + OTHERS)
-        for word in [text] if self.random else re.findall(r"\w+", text.lower()):
+        for word in [text] if self.is_random else re.findall(r"\w+", text.lower()):
             digest = hashlib.blake2b(f"{self.model} {word}".encode()).digest()
-            if self.random:
+            if self.is_random:
                 return [byte - 128.0 for byte in digest[: len(numbers)]]
             place = PLACE.get(word)
             numbers[len(SYNONYMS) + digest[0] % OTHERS if place is None else place] += 0.1 if place is None else 1.0
@@ -52,8 +52,8 @@ def embedding() -> Iterator[Embedding]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             texts = json.loads(self.rfile.read(int(self.headers["content-length"])))["input"]
-            state.asked.append(texts)
-            bad = state.broken or any(len(text) > state.longest for text in texts)
+            state.requests.append(texts)
+            bad = state.is_broken or any(len(text) > state.longest for text in texts)
             vectors = [] if bad else [{"embedding": state.vector(text)} for text in texts]
             body = json.dumps({"error": {"message": "no"}} if bad else {"data": vectors}).encode()
             self.send_response(500 if bad else 200)
