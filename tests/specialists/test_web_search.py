@@ -17,6 +17,8 @@ from specialists._web.search import WebSettings, available_backends, find_proble
 from specialists.web import web
 
 KEY = "BSA-not-a-real-key"
+GARBAGE = ("null", '"x"', '{"a": 1}', "[[]]", '[{"url": 3, "title": {}}]')
+NOTHING = "Nothing was found; try fewer or other words."
 READ_ON = "To read one whole, ask again with its url."
 HITS = [
     {
@@ -147,9 +149,8 @@ def test_long_fields_are_cut_and_what_is_no_url_is_left_out(server: Site) -> Non
             "Answer: 42 knots\n\nAnswer: and a dict\n\nRelated searches: rope, sail x\n\n1. Second\n"
             f"https://example.com/b\n\n{READ_ON}",
         ),
-        (searxng([], suggestions=["knots"]), "Nothing was found; try fewer or other words.\n\nRelated searches: knots"),
-        *((searxng(garbage), "Nothing was found; try fewer or other words.") for garbage in (None, "x", {"a": 1})),
-        *((searxng(garbage), "Nothing was found; try fewer or other words.") for garbage in ([[]], [{"url": 3}])),
+        (searxng([], suggestions=["knots"]), f"{NOTHING}\n\nRelated searches: knots"),
+        *((Text(f'{{"results": {garbage}}}', "application/json"), NOTHING) for garbage in GARBAGE),
     ],
 )
 def test_its_own_answers_and_suggestions_are_shown(server: Site, reply: Text, rest: str) -> None:
