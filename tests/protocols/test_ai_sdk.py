@@ -294,26 +294,16 @@ def decided(call_id: str, **approval: Any) -> dict[str, Any]:
     return tool("approval-responded", approval={"id": call_id, **approval})
 
 
-def test_the_smallest_request() -> None:
-    fields = "model specialists limits system time_zone source memory resumable sdk_version id"
-    for nulls in ({}, dict.fromkeys(fields.split()), {"data": {"of": "the application"}, "messageId": None}):
-        found, messages, options = request("Hello", **nulls)
-        assert (found.message, found.user, found.asks_person, found.source) == ("Hello", "ann", True, "chat")
-        assert (found.model, found.specialists, found.system, found.memory) == (None, None, "", True)
-        assert found.conversation_id == ("chat" if "id" not in nulls else None)
+def test_options() -> None:
+    nulls = {"model": None, "limits": None, "resumable": None, "sdk_version": None, "id": None}
+    for fields in ({}, nulls, {"data": {"of": "the application"}, "messageId": None}):
+        found, messages, options = request("Hello", **fields)
+        assert (found.message, found.user, found.asks_person) == ("Hello", "ann", True)
+        assert found.conversation_id == ("chat" if "id" not in fields else None)
         assert messages == [ClientMessage("user", "Hello")]
         assert options == RequestOptions(5, resumable=False, continues=False, decisions=())
-
-
-def test_all_fields() -> None:
-    found, _, options = request(
-        "Hello", model="other", specialists=["web"], limits={"calls": 2}, system="Be brief.",
-        time_zone="Europe/Berlin", source="voice", memory=False, resumable=True, sdk_version=7,
-    )  # fmt: skip
-    assert (found.model, found.specialists, found.limits.calls) == ("other", frozenset({"web"}), 2)
-    assert (found.system, found.time_zone) == ("Be brief.", "Europe/Berlin")
-    assert (found.source, found.memory) == ("voice", False)
-    assert (options.sdk_version, options.resumable) == (7, True)
+    options = request("Hello", resumable=True, sdk_version=7)[2]
+    assert options == RequestOptions(7, resumable=True, continues=False, decisions=())
 
 
 def test_a_history() -> None:
@@ -392,7 +382,6 @@ def test_decisions_of_the_newest_message() -> None:
 DEEP: Any = {}
 for _ in range(70):
     DEEP = {"a": DEEP}
-ANSWER = message("assistant", "Hi.")
 
 
 @pytest.mark.parametrize(
@@ -400,25 +389,13 @@ ANSWER = message("assistant", "Hi.")
     [
         ([], {}, 400, "messages"),
         (["Hi"], {"id": "no spaces"}, 400, "id"),
-        ([{"role": "user", "content": "Hi"}], {}, 400, "messages[0].parts"),
-        ([message("tool", "Hi")], {}, 400, "messages[0].role"),
         (["Hi"], {"sdk_version": 4}, 400, "sdk_version"),
-        (["Hi"], {"model": "gpt"}, 400, "model"),
-        (["Hi"], {"limits": {"calls": 99}}, 400, "limits.calls"),
-        (["Hi"], {"time_zone": "Mars"}, 400, "time_zone"),
-        (["Hi"], {"source": "fax"}, 400, "source"),
-        (["Hi"], {"memory": "no"}, 400, "memory"),
-        (["Hi"], {"system": "x" * 200_001}, 413, "system"),
         ([message("user", {"type": "video"})], {}, 400, "messages[0].parts[0].type"),
         ([message("user", file("https://example.org/a.png"))], {}, 400, "messages[0].parts[0].url"),
         ([message("user", file("data:;base64,ü"))], {}, 400, "messages[0].parts[0].url"),
         ([message("user", file("data:,"))], {}, 400, "messages[0].parts[0].url"),
-        ([message("user", *[file("data:,a")] * 11)], {}, 413, "attachments"),
-        ([message("user", *[file("data:,a")] * 10)] * 11, {}, 413, "messages"),
-        ([message("user", "x" * 200_001)], {}, 413, "messages[0]"),
         ([message("assistant", "x" * 200_001), "Hi"], {}, 413, "messages[0].parts[0].text"),
         ([message("assistant", *["x"] * 1001)], {}, 413, "messages[0].parts"),
-        ([ANSWER] * 4097, {}, 413, "messages"),
         ([message("assistant", tool("output-available", output=DEEP)), "Hi"], {}, 400, "messages[0].parts[0].output"),
         ([message("assistant", tool("output-error", input=DEEP)), "Hi"], {}, 400, "messages[0].parts[0].input"),
         (["Hi", message("assistant", decided("t1.c1"))], {}, 400, "messages[1].parts[0].approval.approved"),
@@ -431,14 +408,3 @@ def test_a_rejection_names_the_field(messages: list[Any], more: dict[str, Any], 
         request(*messages, **more)
     assert (raised.value.status, raised.value.field) == (status, field)
     assert encode_rejection(raised.value) == (status, raised.value.message.encode())
-
-
-def test_the_largest_history() -> None:
-    assert len(request(*[ANSWER] * 4095, "Hi")[1]) == 4096
-    assert len(request(*[message("user", *[file("data:,a")] * 10)] * 10)[1]) == 10
-
-
-@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"messages":1}', b"\xff", b'{"messages":[' + b"[" * 100_000])
-def test_a_body_that_is_not_a_request(body: bytes) -> None:
-    with pytest.raises(BadRequest):
-        parse(body, None, read({}), frozenset())

@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -110,18 +110,6 @@ def test_all_fields() -> None:
     assert parse_form(form | {"specialists": " ocr, docs,", "syntax": "mention,bracket"}) == expected
 
 
-def test_limits_of_zero_and_no_specialists() -> None:
-    assert parse({"message": "Hi", "specialists": []}).specialists == frozenset()
-    assert parse_form({"message": "Hi", "specialists": ""}).specialists == frozenset()
-    assert parse({"message": "Hi", "limits": {"calls": 0}}).limits.calls == 0
-
-
-def test_the_time_is_the_users() -> None:
-    now = parse({"message": "Hi", "time_zone": "Asia/Kolkata"}).now
-    assert now is not None
-    assert now.utcoffset() == timedelta(hours=5, minutes=30)
-
-
 def test_files_of_a_form_follow_its_other_attachments() -> None:
     request = parse_form({"message": "Hi", "attachments": '[{"name":"a","text":"a"}]'}, FILE, FILE)
     assert [(file.id, file.data) for file in request.attachments] == [(1, b"a"), (2, b"f"), (3, b"f")]
@@ -143,15 +131,11 @@ def attached(**fields: Any) -> dict[str, Any]:
 
 DATA, TEXT = "attachments[0].data", "attachments[0].text"
 REJECTED: list[tuple[Any, int, str | None]] = [
-    (b"", 400, None),
     (b'{"message":"Hi"', 400, None),
     (b'{"message":"Hi"} x', 400, None),
     (b'{"message":"\xff"}', 400, None),
     (b'{"message":"\\ud800"}', 400, None),
     (b'{"message":"Hi","limits":{"turn_seconds":NaN}}', 400, None),
-    (b"[]", 400, None),
-    (b"null", 400, None),
-    (b"[" * 100_000, 400, None),
     (b'{"message":"Hi","x":' + b"[" * 100_000, 400, "x"),
     (b'{"message":' + b"[" * 100_000, 400, "message"),
     (b'{"message":"Hi","attachments":' + b"[" * 100_000, 400, "attachments[0]"),
@@ -161,7 +145,6 @@ REJECTED: list[tuple[Any, int, str | None]] = [
     ({"message": "Hi", "barge_in": "yes"}, 400, "barge_in"),
     ({"message": "Hi", "memory": 0}, 400, "memory"),
     ({"message": "Hi", "memory": None}, 400, "memory"),
-    ({"message": "Hi", "source": "fax"}, 400, "source"),
     ({}, 400, "message"),
     ({"message": " \n"}, 400, "message"),
     ({"prompt": ""}, 400, "message"),
@@ -174,21 +157,8 @@ REJECTED: list[tuple[Any, int, str | None]] = [
     ({"message": "a", "conversation_id": "a" * 65}, 400, "conversation_id"),
     ({"message": "a", "request_id": "ä"}, 400, "request_id"),
     ({"message": "a", "replace_from": " "}, 400, "replace_from"),
-    ({"message": "a", "model": "gpt"}, 400, "model"),
-    ({"message": "a", "specialists": "ocr"}, 400, "specialists"),
-    ({"message": "a", "specialists": ["a", 1]}, 400, "specialists[1]"),
     ({"message": "a", "syntax": []}, 400, "syntax"),
     ({"message": "a", "syntax": ["xml"]}, 400, "syntax[0]"),
-    ({"message": "a", "system": 1}, 400, "system"),
-    ({"message": "a", "system": "a" * 200_001}, 413, "system"),
-    *[({"message": "a", "time_zone": zone}, 400, "time_zone")
-      for zone in ("Mars/Olympus", "", "../../etc/passwd", "Europe", "x" * 10_000, "a\x00")],
-    ({"message": "a", "limits": []}, 400, "limits"),
-    ({"message": "a", "limits": {"passes": 1}}, 400, "limits.passes"),
-    *[({"message": "a", "limits": {"calls": calls}}, 400, "limits.calls") for calls in (8, -1, 1.5, "1", True)],
-    ({"message": "a", "limits": {"calls_per_specialist": 4}}, 400, "limits.calls_per_specialist"),
-    ({"message": "a", "limits": {"turn_seconds": 601}}, 400, "limits.turn_seconds"),
-    ({"message": "a", "limits": {"call_seconds": 0}}, 400, "limits.call_seconds"),
     ({"message": "a", "attachments": {}}, 400, "attachments"),
     ({"message": "a", "attachments": [{"name": "x", "text": "y"}, {"data": "eA=="}]}, 400, "attachments[1].name"),
     ({"message": "a", "attachments": [{"name": "x", "data": "no base64!"}] * 11}, 413, "attachments"),
@@ -219,7 +189,6 @@ REJECTED_FORMS: list[tuple[dict[str, str], int, str | None]] = [
     ({"message": "a", "syntax": ""}, 400, "syntax"),
     ({"message": "a", "specialists": "[1]"}, 400, "specialists[0]"),
     ({"message": "a", "specialists": "[ocr]"}, 400, "specialists"),
-    ({"message": "a", "model": "gpt"}, 400, "model"),
     ({"message": "a", "nope": "1"}, 400, "nope"),
     ({}, 400, "message"),
 ]
@@ -348,7 +317,3 @@ def test_ids_count_from_1_without_gaps_and_retry_stands_in_the_first_frame() -> 
 
 def test_every_event_has_a_name() -> None:
     assert set(native.EVENT_NAMES) == set(Event.__args__)
-
-
-def test_the_heartbeat_is_a_comment() -> None:
-    assert native.HEARTBEAT == b": heartbeat\n\n"

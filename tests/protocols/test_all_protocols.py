@@ -1,0 +1,342 @@
+"""What all protocols have in common: Brain's options, limits of histories, and encoders that no batching changes."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from ag_ui_stream import verify
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from playing import Player, read, turn_of
+
+from brain.errors import BadRequest
+from brain.events import (
+    Citation,
+    Done,
+    Error,
+    Event,
+    Limits,
+    Notice,
+    SpecialistError,
+    SpecialistProgress,
+    SpecialistResult,
+    SpecialistStart,
+    Thinking,
+    Token,
+    ToolCall,
+    TurnStart,
+    Usage,
+)
+from brain.protocols import ag_ui, ai_sdk, native, ollama, openai
+from brain.protocols.ag_ui import schema as ag_ui_bodies
+from brain.protocols.ai_sdk import schema as ai_sdk_bodies
+from brain.protocols.ollama import schema as ollama_bodies
+from brain.protocols.openai import schema as openai_bodies
+from brain.settings import read as read_settings
+from brain.turn_request import TurnRequest
+
+SETTINGS = read_settings({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
+MODELS = frozenset({"builtin"})
+PARSERS: Mapping[str, Callable[[bytes], Any]] = {
+    "native": lambda data: (native.parse(data, "me", SETTINGS, MODELS), []),
+    "openai": lambda data: openai.parse(data, "me", SETTINGS, MODELS),
+    "ollama": lambda data: ollama.parse_chat(data, "me", SETTINGS, MODELS),
+    "generate": lambda data: ollama.parse_generate(data, "me", SETTINGS, MODELS),
+    "ag_ui": lambda data: ag_ui.parse(data, "me", SETTINGS, MODELS),
+    "ai_sdk": lambda data: ai_sdk.parse(data, "me", SETTINGS, MODELS),
+}
+LONG = "x" * 200_001
+
+
+def text_message(protocol: str, text: str, role: str = "user") -> dict[str, Any]:
+    if protocol == "ai_sdk":
+        return {"role": role, "parts": [{"type": "text", "text": text}]}
+    return {"role": role, "content": text}
+
+
+def body_of(protocol: str, *messages: Any, **options: Any) -> dict[str, Any]:
+    """A body with these messages, or with one, and with Brain's options where the protocol has them."""
+    sent = list(messages) or [text_message(protocol, "Hi")]
+    return {
+        "native": {"message": "Hi", **options},
+        "openai": {"messages": sent, "brain": options},
+        "ollama": {"model": "brain", "messages": sent},
+        "generate": {"model": "brain", "prompt": "Hi"},
+        "ag_ui": {"threadId": "t", "runId": "r", "messages": sent, "forwardedProps": options},
+        "ai_sdk": {"messages": sent, **options},
+    }[protocol]
+
+
+def parse(protocol: str, body: Any) -> tuple[TurnRequest, Sequence[Any]]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return PARSERS[protocol](data)[:2]  # type: ignore[no-any-return]
+
+
+def rejection(protocol: str, body: Any) -> tuple[int, str | None]:
+    with pytest.raises(BadRequest) as raised:
+        parse(protocol, body)
+    assert raised.value.code == ("too_large" if raised.value.status == 413 else "bad_request")
+    return raised.value.status, raised.value.field
+
+
+# Brain's options
+
+PLACES = {"native": "", "openai": "brain.", "ag_ui": "forwardedProps.", "ai_sdk": ""}
+
+
+@pytest.mark.parametrize("protocol", PLACES)
+def test_options(protocol: str) -> None:
+    limits = {"calls": 2, "calls_per_specialist": 1, "turn_seconds": 30, "call_seconds": 0.5}
+    request, _ = parse(
+        protocol,
+        body_of(
+            protocol, specialists=["ocr", "web"], limits=limits, time_zone="Asia/Kolkata", source="voice", memory=False
+        ),
+    )
+    assert request.limits == Limits(2, 1, 30.0, 0.5)
+    assert (request.specialists, request.time_zone) == (frozenset({"ocr", "web"}), "Asia/Kolkata")
+    assert (request.source, request.memory, request.call_seconds) == ("voice", False, 0.5)
+    assert request.now is not None
+    assert request.now.strftime("%z") == "+0530"
+    assert parse(protocol, body_of(protocol, specialists=[]))[0].specialists == frozenset()
+    for absent in ({}, {"limits": {"calls": None}}, {"specialists": None, "limits": None, "time_zone": None}):
+        request, _ = parse(protocol, body_of(protocol, **absent))
+        assert (request.limits, request.specialists, request.time_zone) == (Limits(calls=7), None, "UTC")
+        assert (request.source, request.memory) == ("api" if protocol == "openai" else "chat", True)
+
+
+@pytest.mark.parametrize("protocol", PLACES)
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        *[({"limits": {"calls": calls}}, "limits.calls") for calls in (8, -1, 1.5, "1", True)],
+        ({"limits": {"calls_per_specialist": 4}}, "limits.calls_per_specialist"),
+        ({"limits": {"turn_seconds": 601}}, "limits.turn_seconds"),
+        ({"limits": {"call_seconds": 0}}, "limits.call_seconds"),
+        ({"limits": {"passes": 1}}, "limits.passes"),
+        ({"limits": []}, "limits"),
+        *[({"time_zone": zone}, "time_zone") for zone in ("Mars/Olympus", "", "../../etc/passwd", "Europe", "a\x00")],
+        ({"source": "fax"}, "source"),
+        ({"memory": "no"}, "memory"),
+        ({"specialists": "web"}, "specialists"),
+        ({"specialists": ["a", 1]}, "specialists[1]"),
+    ],
+)
+def test_a_rejected_option_is_named_with_its_place(protocol: str, options: dict[str, Any], field: str) -> None:
+    assert rejection(protocol, body_of(protocol, **options)) == (400, PLACES[protocol] + field)
+
+
+@pytest.mark.parametrize("protocol", ["native", "ag_ui", "ai_sdk"])
+@pytest.mark.parametrize(
+    ("options", "status", "field"),
+    [({"model": "gpt"}, 400, "model"), ({"system": 1}, 400, "system"), ({"system": LONG}, 413, "system")],
+)
+def test_model_and_system_are_options(protocol: str, options: dict[str, Any], status: int, field: str) -> None:
+    request, _ = parse(protocol, body_of(protocol, model="builtin", system="Be kind."))
+    assert (request.model, request.system) == ("builtin", "Be kind.")
+    assert rejection(protocol, body_of(protocol, **options)) == (status, PLACES[protocol] + field)
+
+
+# Bodies
+
+
+@pytest.mark.parametrize("protocol", PARSERS)
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"[" * 100_000])
+def test_a_body_that_is_not_a_request(protocol: str, body: bytes) -> None:
+    assert rejection(protocol, body) == (400, None)
+
+
+@pytest.mark.parametrize("protocol", ["openai", "ollama", "ag_ui", "ai_sdk"])
+def test_histories_are_limited(protocol: str) -> None:
+    message, most = text_message(protocol, "Hi"), 10_000 if protocol == "ag_ui" else 4096
+    assert len(parse(protocol, body_of(protocol, *[message] * most))[1]) == most
+    assert rejection(protocol, body_of(protocol, *[message] * (most + 1))) == (413, "messages")
+    field = "messages[1]" if protocol == "ai_sdk" else "messages[1].content"
+    assert rejection(protocol, body_of(protocol, message, text_message(protocol, LONG))) == (413, field)
+    assert rejection(protocol, {**body_of(protocol), "messages": {}}) == (400, "messages")
+    assert rejection(protocol, body_of(protocol, "Hi")) == (400, "messages[0]")
+    assert rejection(protocol, body_of(protocol, message, {**message, "role": "robot"})) == (400, "messages[1].role")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "part"),
+    [
+        ("openai", {"type": "image_url", "image_url": {"url": "data:;base64,aGk="}}),
+        ("ollama", "aGk="),
+        ("ag_ui", {"type": "image", "source": {"type": "data", "value": "aGk="}}),
+        ("ai_sdk", {"type": "file", "url": "data:,hi"}),
+    ],
+)
+def test_files_are_limited(protocol: str, part: Any) -> None:
+    def message(count: int) -> dict[str, Any]:
+        field = {"ollama": "images", "ai_sdk": "parts"}.get(protocol, "content")
+        return {"role": "user", field: [part] * count}
+
+    found = parse(protocol, body_of(protocol, *[message(10)] * 10))[1]
+    assert sum(len(one.attachments) for one in found) == 100
+    assert rejection(protocol, body_of(protocol, message(11))) == (413, "attachments")
+    if protocol != "ag_ui":  # whose clients send files again with each run
+        assert rejection(protocol, body_of(protocol, *[message(10)] * 11)) == (413, "messages")
+
+
+# Any JSON
+
+STRUCTS = [
+    kind
+    for module in (openai_bodies, ollama_bodies, ag_ui_bodies, ai_sdk_bodies)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+]
+NAMES = sorted({field.encode_name for kind in STRUCTS for field in msgspec.structs.fields(kind)})
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=12,
+)
+ROLES = st.sampled_from(["system", "developer", "user", "assistant", "tool", "bot"])
+FIELDS = ("content", "parts", "images", "tool_calls", "toolCalls", "tool_call_id", "toolCallId", "refusal")
+MESSAGES = st.lists(st.fixed_dictionaries({"role": ROLES}, optional=dict.fromkeys(FIELDS, VALUES)))
+
+
+@pytest.mark.parametrize("protocol", [name for name in PARSERS if name != "native"])
+@settings(max_examples=50)
+@given(more=st.fixed_dictionaries({}, optional={**dict.fromkeys(NAMES, VALUES), "messages": MESSAGES | VALUES}))
+def test_any_json_is_read_or_rejected_by_name(protocol: str, more: dict[str, Any]) -> None:
+    rejected = None
+    try:
+        parse(protocol, {**body_of(protocol), **more})
+    except BadRequest as error:
+        rejected = error
+    assert rejected is None or (rejected.status in (400, 404, 413) and rejected.field)
+
+
+# Encoders
+
+NOW = 1_795_256_430_123_456_789
+UNTIL = datetime(2026, 11, 21, 10, 20, 30, tzinfo=UTC)
+EVENTS: Sequence[Event] = (
+    TurnStart("t1", "c", "player", "mono", Limits()),
+    Notice("trimmed", "Left out."),
+    Thinking("Let me "),
+    Thinking("see."),
+    Token("I ask "),
+    Token("\ud83d two."),
+    SpecialistStart("c1", "weather", {"city": "Bern"}, "model"),
+    SpecialistStart("c2", "echo", {"text": "日本"}, "model"),
+    SpecialistProgress("c1", "half", 0.5),
+    SpecialistError("c3", "nobody", {}, "unknown", "there is no such specialist", 0),
+    SpecialistResult("c2", "echo", {"text": "日本"}, "日本", (Citation("1", "日"),), cached=False, ms=3),
+    SpecialistResult("c1", "weather", {"city": "Bern"}, "Sunny.", (), cached=True, ms=9),
+    Thinking("Good."),
+    Token("Sunny"),
+    Token(", and 日本."),
+    ToolCall("call_t1_c4", "paint", {}),
+    Usage(10, 5, 4, estimated=False),
+    Done("complete", "m1", "Sunny, and 日本.", 4, 2, 1, 9),
+)
+RUN = ag_ui.RequestOptions("thread", "run", None, "thread")
+
+
+def show(event: Event) -> str:
+    return "<result>" if isinstance(event, SpecialistResult) else ""
+
+
+def hide(event: Event) -> str:
+    return ""
+
+
+def encoder_of(name: str, inline_text: Callable[[Event], str] = show) -> Any:
+    return {
+        "native": lambda: native.FrameEncoder("t1"),
+        "openai": lambda: openai.Encoder("t1", 5, openai.RequestOptions("brain", True, True), inline_text),
+        "ollama": lambda: ollama.Encoder("brain", lambda: NOW, inline_text),
+        "generate": lambda: ollama.Encoder("brain", lambda: NOW, inline_text, generate=True),
+        "ag_ui": lambda: ag_ui.Encoder(RUN, "t1", "player"),
+        "ai_sdk": lambda: ai_sdk.Encoder(6, "m1"),
+    }[name]()
+
+
+ENCODERS = ("native", "openai", "ollama", "generate", "ag_ui", "ai_sdk")
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_events_in_any_batches_give_the_same_bytes(name: str) -> None:
+    events = [event for event in EVENTS if name != "ai_sdk" or not isinstance(event, ToolCall)]
+    cuts = [[events[:at], events[at:]] for at in range(1, len(events))] + [[[event] for event in events]]
+    whole = encoder_of(name).encode(events)
+    for batches in cuts:
+        encoder = encoder_of(name)
+        assert b"".join(map(encoder.encode, batches)) == whole
+    if name == "ag_ui":
+        verify(whole.decode())
+
+
+def visible_text(name: str, stream: bytes) -> str:
+    """The text that a client shows."""
+    if name in ("ollama", "generate"):
+        lines = [json.loads(line) for line in stream.splitlines()]
+        return "".join(line["response"] if name == "generate" else line["message"]["content"] for line in lines)
+    data = [frame.removeprefix("data: ") for frame in stream.decode().removesuffix("\n\n").split("\n\n")]
+    frames = [json.loads(one) for one in data if one != "[DONE]"]
+    if name == "openai":
+        return "".join(one["delta"].get("content", "") for frame in frames for one in frame["choices"])
+    kind = "TEXT_MESSAGE_CONTENT" if name == "ag_ui" else "text-delta"
+    return "".join(frame["delta"] for frame in frames if frame["type"] == kind)
+
+
+TURNS = [
+    case
+    for case in json.loads((Path(__file__).parent.parent / "corpus" / "turns.json").read_text("utf-8"))
+    if "text" in case["events"][-1]
+]
+
+
+@pytest.mark.parametrize("case", TURNS, ids=lambda case: case["name"])
+def test_a_client_sees_the_visible_answer_and_nothing_else(case: dict[str, Any]) -> None:
+    visible = case["events"][-1]["text"]
+    for size in (1, 7, 10_000):
+        passes = ([text[at : at + size] for at in range(0, len(text), size)] for text in case["passes"])
+        events = asyncio.run(read(turn_of(Player(*passes))))
+        for name in ENCODERS[1:]:
+            assert visible_text(name, encoder_of(name, hide).encode(events)) == visible
+        response = json.loads(encoder_of("openai", hide).encode_response(events)[1])
+        assert response["choices"][0]["message"]["content"] == visible
+        assert encoder_of("generate", hide).encode_response(events)[1]["response"] == visible
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_every_cut_of_a_text_gives_the_same_text(name: str) -> None:
+    text = 'I "say" \\ 😀 \u2028 \x85 \x00 <b>&amp;</b>\r\n end'
+    start = EVENTS[0]
+    for at in range(1, len(text)):
+        events = [start, Token(text[:at]), Token(text[at:])]
+        stream = encoder_of(name).encode(events)
+        if name == "native":
+            assert list(native.decode_frames(stream)) == events
+        else:
+            assert visible_text(name, stream) == text
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Error("model_unreachable", "No.", True), 502),
+        (Error("model_failed", "No.", True), 502),
+        (Error("model_failed", "No.", False, 401), 401),
+        (Error("model_failed", "No.", True, 429), 429),
+        (Error("model_failed", "No.", True, 500), 502),
+        (Error("model_context", "No.", False, 500), 400),
+        (Error("shutdown", "No.", True), 503),
+        (Error("internal", "No.", True), 500),
+    ],
+)
+def test_a_failure_before_the_stream_has_a_status(error: Error, status: int) -> None:
+    assert openai.encode_failure(error)[0] == status
+    assert openai.Encoder("t1", 5, openai.RequestOptions("m", False, False), hide).encode_response([error])[0] == status
+    assert encoder_of("ollama").encode_failure(error) == (status, b'{"error":"No."}')
+    assert encoder_of("ollama").encode_response([EVENTS[0], error]) == (status, {"error": "No."})
