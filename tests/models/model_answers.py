@@ -1,8 +1,10 @@
-"""What tests of models share: cutting bodies, merging chunks, and models of the servers in `servers`."""
+"""What tests of models share: async tests, cutting bodies, merging chunks, and models of the servers in `servers`."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, ParamSpec
 
 from answering import Server
 from servers import OllamaServer
@@ -14,8 +16,20 @@ from brain.models.openai import OpenAI
 from brain.models.reply import Reply
 from brain.settings import ModelRow
 
+P = ParamSpec("P")
+
 HELLO = [Message("system", "Be brief."), Message("user", "Hello?")]
 STARTED = [*HELLO, Message("assistant", "I will look")]
+
+
+def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run an async test in an event loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
 
 
 def row(kind: str, url: str, **fields: Any) -> ModelRow:

@@ -27,10 +27,6 @@ from specialists.wiki import wiki
 
 INSTALLED: Sequence[Specialist[..., Any]] = (docs, ocr, vision)
 ALL: Sequence[Specialist[..., Any]] = (calendar, docs, knowledge, medical, ocr, pubmed, vision, web, wiki)
-SIGNATURE = (
-    "I am Brain's built-in stand-in, not a language model: I only pick specialists and pass on what they find. "
-    "Start Brain with --model ollama:NAME or --model openai:NAME to talk to a real one."
-)
 SYNTAXES: tuple[SyntaxName, ...] = ("bracket", "function_call")
 ONE = '(Attached, by image_id: 1: "scan.png" (image/png))'
 THREE = (
@@ -73,37 +69,23 @@ def calls(text: str) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize(
     ("question", "alone", "with_file"),
     [
-        ("How do I write a specialist?", "docs", "docs"),
-        ("What is Brain?", "docs", "docs"),
         ("How does the model resume after a result?", "docs", "docs"),
         ("what is the syntax of a request", "docs", "docs"),
         ("What does the receipt say?", "ocr", "ocr"),
-        ("summarise the PDF", "ocr", "ocr"),
         ("was steht auf dem Bild", "ocr", "ocr"),
         ("What is the total?", "ocr", "ocr"),
-        ("What is in this image?", "vision", "vision"),
         ("which colours does the picture have?", "vision", "vision"),
-        ("scan the barcode", "vision", "vision"),
         ("was ist auf dem Foto zu sehen", "vision", "vision"),
         # clear only where there is a file
         ("What does it say?", None, "ocr"),
         ("Read it.", None, "ocr"),
         ("What do you see?", None, "vision"),
-        ("What is this?", None, "vision"),
         ("Can you tell me what it is?", None, "vision"),
         # small talk, and what nobody here knows
-        ("hello", None, None),
-        ("Good morning!", None, None),
-        ("Who are you?", None, None),
-        ("What can you do?", None, None),
-        ("tell me a joke", None, None),
-        ("write a poem about the sea", None, None),
-        ("What's the weather in Paris?", None, None),
-        ("what is 3+3", None, None),
-        ("?!", None, None),
-        ("", None, None),
+        *[(text, None, None) for text in ("hello", "Who are you?", "What can you do?", "tell me a joke",
+          "write a poem about the sea", "What's the weather in Paris?", "what is 3+3", "?!", "")],
     ],
-)
+)  # fmt: skip
 def test_the_called_specialist(question: str, alone: str | None, with_file: str | None) -> None:
     assert [name for name, _ in calls(answer(question))] == ([alone] if alone else [])
     assert [name for name, _ in calls(answer(f"{ONE}\n\n{question}"))] == ([with_file] if with_file else [])
@@ -113,21 +95,16 @@ def test_the_called_specialist(question: str, alone: str | None, with_file: str 
     ("question", "name"),
     [
         ("Who was Ada Lovelace?", "wiki"),
-        ("What is photosynthesis?", "wiki"),
         ("read https://example.org/a.html", "web"),
         ("search the web for PostgreSQL 18", "web"),
         ("find the notice period in my contract files", "knowledge"),
-        ("What is on my calendar this week?", "calendar"),
         ("delete my dentist appointment", "calendar"),
-        ("calculate the BMI for 80 kg and 180 cm", "medical"),
         ("eGFR of a woman of 60 with a creatinine of 1.4", "medical"),
         ("meta-analyses about statins", "pubmed"),
         ("how do I set the port?", "docs"),
         ("What does the receipt say?", "ocr"),
         ("What is in this image?", "vision"),
-        ("hello", None),
         ("tell me a joke", None),
-        ("write a poem about the sea", None),
     ],
 )
 def test_the_called_specialist_of_many(question: str, name: str | None) -> None:
@@ -156,17 +133,16 @@ def test_a_first_pass(question: str, expected: str) -> None:
     assert answer(question) == expected
 
 
-def test_calls_stay_within_the_limits() -> None:
+def test_calls_stay_within_the_limits_and_the_listed_specialists() -> None:
     question = f"{THREE}\n\nWhat is in the images?"
     limits = [Limits(calls=2), Limits(calls_per_specialist=1), Limits(calls=0)]
     assert [len(calls(answer(question, limits=one))) for one in limits] == [2, 1, 1]
-
-
-Units = Literal["metric", "imperial"]
+    assert calls(answer("What does the receipt say?", listed=[docs, vision])) == []
+    assert calls(answer(f"{ONE}\n\n{OCR_BLOCK}\n\nWhat is in the image?")) == [("vision", {})]
 
 
 @specialist(examples=["weather in Paris", "will it rain tomorrow"], read_only=True)
-def weather(city: str, days: int = 1, units: Units = "metric", hourly: bool = False) -> str:
+def weather(city: str, days: int = 1, units: Literal["metric", "imperial"] = "metric", hourly: bool = False) -> str:
     """Weather in a city."""
     return f"Sunny in {city}."
 
@@ -194,19 +170,8 @@ def diary(action: Literal["show", "add"], which: Literal["this", "all"] | None =
     [
         ("search for the news of today", ("finder", {"query": "search for the news of today"})),
         ("read the page https://example.org/a?b=(c), please", ("finder", {"url": "https://example.org/a?b=(c)"})),
-        ("which dates are free?", ("diary", {"action": "show"})),
-        ("ADD the dates", ("diary", {"action": "add"})),
         ("which dates are free this week?", ("diary", {"action": "show"})),
-    ],
-)
-def test_chosen_parameters(question: str, expected: Any) -> None:
-    assert calls(answer(question, (finder, diary))) == [expected]
-
-
-@pytest.mark.parametrize(
-    ("question", "expected"),
-    [
-        ("What's the weather in Oslo?", ("weather", {"city": "Oslo"})),
+        ("ADD the dates", ("diary", {"action": "add"})),
         ("what will the weather be in New York tomorrow?", ("weather", {"city": "New York"})),
         ("weather for oslo?", ("weather", {"city": "oslo"})),
         ('weather "St. John\'s"', ("weather", {"city": "St. John's"})),
@@ -219,10 +184,11 @@ def test_chosen_parameters(question: str, expected: Any) -> None:
     ],
 )  # fmt: skip
 def test_parameters_from_the_question(question: str, expected: Any) -> None:
-    assert calls(answer(question, (weather, distance))) == [expected]
+    assert calls(answer(question, (weather, distance, finder, diary))) == [expected]
 
 
 OCR_BLOCK = "[SPECIALIST_RESULT: ocr]\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50\n[/SPECIALIST_RESULT]"
+TOTAL = "ocr found:\n\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50"
 DOCS_BLOCK = (
     "[SPECIALIST_RESULT: docs]\n📖 DOCS\n\n"
     "[1] Settings\n\nSet CALLS.\n\n    brain serve\n\n[2] Limits › Calls\n\nAt most 5.\n"
@@ -235,80 +201,58 @@ MALFORMED = "[SPECIALIST_ERROR: ? failed - the parameters are no JSON]"
 @pytest.mark.parametrize(
     ("started", "expected"),
     [
-        (f"I will ask ocr. SPECIALIST_REQUEST[ocr:{{}}]\n\n{OCR_BLOCK}\n\n",
-         "ocr found:\n\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50"),
         (f"…\n\n{DOCS_BLOCK}\n\n",
          "docs found:\n\n📖 DOCS\n\n"
          "**Settings**\n\n> Set CALLS.\n>\n>     brain serve\n\n**Limits › Calls**\n\n> At most 5."),
-        (f"…\n\n{REFUSED}\n\n", "ocr could not help: there is no attachment; attach an image."),
-        (f"…\n\n{MALFORMED}\n\n", "One call could not help: the parameters are no JSON."),
         (f"…\n\n{REFUSED}\n\n{MALFORMED}\n\n{OCR_BLOCK}\n\n",
          "ocr could not help: there is no attachment; attach an image.\n\n"
-         "One call could not help: the parameters are no JSON.\n\n"
-         "ocr found:\n\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50"),
+         f"One call could not help: the parameters are no JSON.\n\n{TOTAL}"),
         ("…", "The specialists found nothing."),
     ],
 )  # fmt: skip
 def test_an_answer_from_blocks(started: str, expected: str) -> None:
-    assert answer("?", started=started) == f"{expected}\n\n{SIGNATURE}"
+    text, _, signature = answer("?", started=started).rpartition("\n\n")
+    assert text == expected
+    assert signature.startswith("I am Brain's built-in stand-in, not a language model")
 
 
-NO_IMAGE = "no image is attached to this conversation; ask the user to attach an image or a PDF"
-
-
-@pytest.mark.parametrize(
-    "reason", [*templates.REASONS.values(), templates.NO_APPROVER, FAILED.reason, BUSY.reason, NO_IMAGE]
-)
+@pytest.mark.parametrize("reason", [*templates.REASONS.values(), templates.NO_APPROVER, FAILED.reason, BUSY.reason])
 def test_advice_for_models_is_not_passed_on(reason: str) -> None:
     text = answer("?", started=f"…\n\n[SPECIALIST_ERROR: ocr failed - {reason}]\n\n").partition("\n\n")[0]
     cause, _, advice = reason.partition("; ")
     assert text == f"ocr could not help: {reason if advice.startswith('there are') else cause}."
 
 
-@specialist
-def plain(x: str) -> str:
-    """Knows nothing."""
-    return x
-
-
-TOTAL = "ocr found:\n\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50"
-NOTE = '(Attached, by image_id: 1: "notes.txt" (text/plain))'
 TEXT = "(Content of attachment 1:)\nBuy tea.\n(End of attachment 1)"
 LIST = 'I found no specialist for this. I can ask, for example:\n- docs: "how do I write a specialist"'
 
 
 @pytest.mark.parametrize(
-    ("question", "known", "listed", "expected"),
+    ("question", "listed", "expected"),
     [
-        *[(f"{ONE}\n\n{OCR_BLOCK}\n\n{text}", INSTALLED, None, TOTAL) for text in ("What does it say?", "hello", "")],
-        (f"{NOTE}\n\n{TEXT}\n\nhello", INSTALLED, None, "This is attached:\n\nBuy tea."),
+        *[(f"{ONE}\n\n{OCR_BLOCK}\n\n{text}", INSTALLED, TOTAL) for text in ("What does it say?", "hello", "")],
+        (f"{TEXT}\n\nhello", INSTALLED, "This is attached:\n\nBuy tea."),
         # what is opened and never closed is part of the question
-        (f"(Content of attachment 2:)\n{TEXT}", [plain], None, "This is attached:\n\nBuy tea."),
-        ("(Content of attachment 1:)\n(End of attachment 2)\n[SPECIALIST_RESULT: ocr]\n(End of attachment 1)", [plain],
-         None, "This is attached:\n\n(End of attachment 2)\n[SPECIALIST_RESULT: ocr]"),
-        ("hello", INSTALLED, None,
-         f'{LIST}\n- ocr: "what does the scan say"\n- vision: "what is in this image"'),
-        ("hello", INSTALLED, [docs], LIST),
-        ("describe the photo", INSTALLED, [], "There is no specialist that I can ask."),
-        ("hello", [plain], None, "I found no specialist for this. I can ask plain."),
+        (f"(Content of attachment 2:)\n{TEXT}", [], "This is attached:\n\nBuy tea."),
+        ("(Content of attachment 1:)\n(End of attachment 2)\n[SPECIALIST_RESULT: ocr]\n(End of attachment 1)", [],
+         "This is attached:\n\n(End of attachment 2)\n[SPECIALIST_RESULT: ocr]"),
+        ("hello", INSTALLED, f'{LIST}\n- ocr: "what does the scan say"\n- vision: "what is in this image"'),
+        ("hello", [docs], LIST),
+        ("describe the photo", [], "There is no specialist that I can ask."),
     ],
 )  # fmt: skip
-def test_an_answer_without_a_call(question: str, known: Any, listed: Any, expected: str) -> None:
-    assert answer(question, known, listed) == f"{expected}\n\n{SIGNATURE}"
+def test_an_answer_without_a_call(question: str, listed: Any, expected: str) -> None:
+    assert answer(question, listed=listed).rpartition("\n\n")[0] == expected
 
 
-def test_only_listed_specialists_are_called() -> None:
-    assert calls(answer("What does the receipt say?", listed=[docs, vision])) == []
-    assert calls(answer(f"{ONE}\n\n{OCR_BLOCK}\n\nWhat is in the image?")) == [("vision", {})]
-
-
-@pytest.mark.parametrize(
-    "now", ["It is Saturday 2026-11-21 14:05, Europe/Berlin.", "(Now: Saturday 2026-11-21 14:05, Europe/Berlin)"]
-)
 @pytest.mark.parametrize("question", ["hello", "What is this?", "What does the receipt say?"])
-def test_the_time_in_a_message_is_no_part_of_the_question(question: str, now: str) -> None:
-    assert answer(f"{now}\n\n{question}") == answer(question)
-    assert answer(f"{now}\n\n{ONE}\n\n{question}") == answer(f"{ONE}\n\n{question}")
+def test_the_time_in_a_message_is_no_part_of_the_question(question: str) -> None:
+    for now in (
+        "It is Saturday 2026-11-21 14:05, Europe/Berlin.",
+        "(Now: Saturday 2026-11-21 14:05, Europe/Berlin)",
+    ):
+        assert answer(f"{now}\n\n{question}") == answer(question)
+        assert answer(f"{now}\n\n{ONE}\n\n{question}") == answer(f"{ONE}\n\n{question}")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from answering import Pass
-from model_answers import HELLO, STARTED, collect, cuts, decode, model_of
+from model_answers import HELLO, STARTED, collect, cuts, decode, in_loop, model_of
 from servers import OllamaServer
 
 from brain.events import Thinking
@@ -95,30 +95,28 @@ def test_texts_of_one_read_are_one_chunk() -> None:
         ((200, {"model_info": None, "capabilities": None}), 4096, False),
     ],
 )
-def test_requests(show: tuple[int, Any], context: int, sees: bool) -> None:
-    async def main() -> None:
-        answers = {"POST /api/show": show}
-        async with (
-            OllamaServer(Pass(["a"]), Pass(["b"]), answers=answers) as server,
-            model_of(server, key="k") as model,
-        ):
-            description = f"Ollama server, context of {context} tokens"
-            assert await model.identify() == description + ("; it sees images" if sees else "")
-            assert (model.context_tokens, model.sees_images) == (context, sees)
-            await collect(model, [*HELLO, Message("user", "See?", (b"??",))])
-            await collect(model, STARTED)
-            assert server.lines == ["POST /api/show", "POST /api/chat", "POST /api/chat"]
-            assert {request.headers["authorization"] for request in server.asked} == {"Bearer k"}
-            common = {"model": "m", "stream": True, "truncate": False, "options": {"num_ctx": context}}
-            hello = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello?"}]
-            image = {"role": "user", "content": "See?", "images": ["Pz8="]}
-            started = {"role": "assistant", "content": "I will look"}
-            assert server.generated == [
-                {**common, "messages": [*hello, image]},
-                {**common, "messages": [*hello, started]},
-            ]
-
-    asyncio.run(main())
+@in_loop
+async def test_requests(show: tuple[int, Any], context: int, sees: bool) -> None:
+    answers = {"POST /api/show": show}
+    async with (
+        OllamaServer(Pass(["a"]), Pass(["b"]), answers=answers) as server,
+        model_of(server, key="k") as model,
+    ):
+        description = f"Ollama server, context of {context} tokens"
+        assert await model.identify() == description + ("; it sees images" if sees else "")
+        assert (model.context_tokens, model.sees_images) == (context, sees)
+        await collect(model, [*HELLO, Message("user", "See?", (b"??",))])
+        await collect(model, STARTED)
+        assert server.lines == ["POST /api/show", "POST /api/chat", "POST /api/chat"]
+        assert {request.headers["authorization"] for request in server.asked} == {"Bearer k"}
+        common = {"model": "m", "stream": True, "truncate": False, "options": {"num_ctx": context}}
+        hello = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello?"}]
+        image = {"role": "user", "content": "See?", "images": ["Pz8="]}
+        started = {"role": "assistant", "content": "I will look"}
+        assert server.generated == [
+            {**common, "messages": [*hello, image]},
+            {**common, "messages": [*hello, started]},
+        ]
 
 
 TAGS = {
@@ -172,19 +170,17 @@ ALL = {"old:1b": COMPLETE, "new:1b": COMPLETE, "newer-by-letters:1b": COMPLETE, 
         ({}, [], "builtin"),
     ],
 )
-def test_auto_takes_the_loaded_model_else_the_newest_that_can_complete(
+@in_loop
+async def test_auto_takes_the_loaded_model_else_the_newest_that_can_complete(
     capabilities: Mapping[str, Sequence[str] | None], loaded: Sequence[str], name: str
 ) -> None:
-    async def main() -> None:
-        async with Shop(capabilities, loaded) as server:
-            (entry,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
-            await entry.model.aclose()
-            assert (entry.model.name, entry.problem) == (name, None)
-            reason = "has no model that can complete" if name == "builtin" else f"found on Ollama at {server.url}; Olla"
-            assert reason in entry.reason
-            assert "/api/chat" not in {request.path for request in server.asked}
-
-    asyncio.run(main())
+    async with Shop(capabilities, loaded) as server:
+        (entry,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
+        await entry.model.aclose()
+        assert (entry.model.name, entry.problem) == (name, None)
+        reason = "has no model that can complete" if name == "builtin" else f"found on Ollama at {server.url}; Olla"
+        assert reason in entry.reason
+        assert "/api/chat" not in {request.path for request in server.asked}
 
 
 @pytest.mark.parametrize(
@@ -197,13 +193,11 @@ def test_auto_takes_the_loaded_model_else_the_newest_that_can_complete(
         ((500, {}), "what answers at {url} is no Ollama that can be used: "),
     ],
 )
-def test_auto_without_ollama(answer: tuple[int, Any] | None, reason: str) -> None:
-    async def main() -> None:
-        paths = ("/api/version", "/api/ps", "/api/tags")
-        answers = {} if answer is None else {f"GET {path}": answer for path in paths}
-        async with OllamaServer(answers=answers, silent=answer is None) as server:
-            (entry,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
-            assert entry.model.name == "builtin"
-            assert entry.reason.startswith(reason.format(url=server.url))
-
-    asyncio.run(main())
+@in_loop
+async def test_auto_without_ollama(answer: tuple[int, Any] | None, reason: str) -> None:
+    paths = ("/api/version", "/api/ps", "/api/tags")
+    answers = {} if answer is None else {f"GET {path}": answer for path in paths}
+    async with OllamaServer(answers=answers, silent=answer is None) as server:
+        (entry,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
+        assert entry.model.name == "builtin"
+        assert entry.reason.startswith(reason.format(url=server.url))

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from answering import Pass, Server, in_thread
 from servers import OllamaServer, OpenAIServer, models
-from serving import Process, brain_served, script
+from serving import Process
 
 from brain.models import check_model, connect_models
 from brain.settings import Settings, read
@@ -90,48 +90,14 @@ def test_a_key_reaches_its_own_server_only(
             shown = client.post("/api/show", json={"model": "big"}).json()
             assert shown["model_info"]["brain.context_length"] == 1024
             assert "vision" in shown["capabilities"]
-            offered = client.get("/page/start").json()["models"]
-            assert [one["name"] for one in offered] == ["small", "big", "open"]
-        said = process.said("Embeddings: vec")
-        for line in (
-            f"Model: small (ollama:m at {servers['small'].url}; Ollama server, context of 4096 tokens)",
-            f"Model: big (openai:m at {servers['big'].url}; llama.cpp server; it sees images)",
-            f"Model: open (openai:m at {servers['open'].url}; vLLM server)",
-            f"Embeddings: vec (ollama:m at {servers['vec'].url}; Ollama server, context of 4096 tokens)",
-        ):
-            assert line in said.splitlines()
         process.process.terminate()
         everything = process.end()
     with Process("check", env=environ) as process:
         _, out, err = process.end(60)
-    assert f"ok   model open: openai:m at {servers['open'].url}; vLLM server; resumes by prefill" in out.splitlines()
-    assert f"ok   embeddings vec: ollama:m at {servers['vec'].url}; " in out
     assert "/api/embed" in {asked.path for asked in servers["vec"].asked}
     assert not [line for server in servers.values() for line in server.lines if "embeddings" in line]
     assert "sk-" not in f"{everything} {out} {err}"
     assert_each_has_its_own_key(servers)
-
-
-def test_standard_variables_are_used_and_the_start_says_so(servers: dict[str, Server]) -> None:
-    environ = {
-        "OPENAI_API_KEY": "sk-open",
-        "OPENAI_BASE_URL": servers["open"].url,
-        "OLLAMA_HOST": servers["small"].url,
-        "BRAIN_MODEL": "openai:m,ollama:m",
-        "BRAIN_STORE": "memory:",
-    }
-    with Process("serve", "--port", "0", env=environ) as process:
-        log = process.said("Model: ollama:m")
-    base, host = servers["open"].url, servers["small"].url
-    for line in (
-        f"Model: openai:m (it was asked for; OPENAI_BASE_URL names its server, {base}; "
-        "OPENAI_API_KEY is its key, sent to 127.0.0.1 only; vLLM server)",
-        f"Model: ollama:m (it was asked for; OLLAMA_HOST names its server, {host}; "
-        "Ollama server, context of 4096 tokens)",
-    ):
-        assert line in log.splitlines()
-    assert "sk-" not in log
-    assert_each_has_its_own_key({name: servers[name] for name in ("small", "open")})
 
 
 async def opened(environ: Mapping[str, str]) -> list[tuple[str, str, str | None, str | None]]:
@@ -221,12 +187,3 @@ def test_workers_open_the_models_that_the_first_process_chose(servers: dict[str,
         process.process.terminate()
         process.end()
     assert_each_has_its_own_key({"open": servers["open"]})
-
-
-def test_a_script_may_have_a_name(tmp_path: Path) -> None:
-    spec = script(tmp_path, ["Hello."])
-    with brain_served(MODELS=json.dumps({"demo": {"is": spec}, "other": {"is": "builtin"}}), MODEL="demo") as server:
-        url = f"{server.url}/v1/chat/stream"
-        assert '"model":"demo"' in httpx.post(url, json={"message": "Hi", "model": "demo"}, trust_env=False).text
-        refused = httpx.post(url, json={"message": "Hi", "model": spec}, trust_env=False)
-        assert refused.json()["error"]["field"] == "model"
