@@ -64,39 +64,41 @@ def test_all_rows_are_offered_unless_model_names_some(environ: dict[str, str], e
     assert rows(TWO, **environ).model == tuple(expected)
 
 
-KNOWN = "is, url, key, key_env, resume, sees_images, context, embeddings"
-
-
 @pytest.mark.parametrize(
-    ("table", "error"),
+    ("row", "error"),
     [
-        ({"a": {"is": "gpt"}}, "models.a.is='gpt' is not allowed. Allowed: `builtin`, `ollama:NAME`, "),
-        ({"a": {"is": "auto"}}, "models.a.is='auto' is not allowed. Allowed: "),
-        ({"a": {"url": "http://x"}}, "models.a.is is missing. Allowed: "),
-        ({"a": 1}, f"models.a: must be a table with any of: {KNOWN}."),
-        ({"a": {"is": "openai:m", "ulr": "x"}}, f"models.a.ulr is not a setting. Did you mean `url`? Known: {KNOWN}."),
-        ({"a": {"is": "openai:m", "colour": "x"}}, f"models.a.colour is not a setting. Known: {KNOWN}."),
-        ({"a": {"is": "openai:m", "url": "x.example"}}, "models.a.url='x.example' is not allowed. Allowed: an http"),
-        ({"a": {"is": "openai:m", "url": "ftp://u:sk-1@x"}}, "models.a.url='ftp://u:…@x' is not allowed. Allowed: "),
-        ({"a": {"is": "openai:m", "key": "sk-1 é"}}, "models.a.key=(not shown) is not allowed. Allowed: printable"),
-        ({"a": {"is": "openai:m", "key_env": "sk-1"}}, "models.a.key_env=(not shown) is not allowed. Allowed: the n"),
-        ({"a": {"is": "openai:m", "key_env": "NO_KEY"}}, "models.a.key_env: the environment variable NO_KEY is not s"),
-        ({"a": {"is": "openai:m", "key_env": "BAD_KEY"}}, "models.a.key_env: the value of BAD_KEY=(not shown) is not"),
-        ({"a": {"is": "openai:m", "key": "sk-1", "key_env": "K"}}, "models.a: set `key` or `key_env`, not both."),
-        ({"a": {"is": "openai:m", "resume": "both"}}, "models.a.resume='both' is not allowed. Allowed: `prefill` or"),
-        ({"a": {"is": "openai:m", "sees_images": "si"}}, "models.a.sees_images='si' is not allowed. Allowed: true, "),
-        ({"a": {"is": "openai:m", "context": 0}}, "models.a.context=0 is not allowed. Allowed: a whole number of "),
-        ({"a": {"is": "openai:m", "embeddings": ""}}, "models.a.embeddings='' is not allowed. Allowed: a name."),
-        ({"a": {"is": "builtin", "key": "sk-1"}}, "models.a.key is not allowed: `builtin` has no server."),
-        ({"brain": {"is": "builtin"}}, "models: the name 'brain' is not allowed. Allowed: 1 to 64 ASCII letters, "),
-        ({"a:b": {"is": "builtin"}}, "models: the name 'a:b' is not allowed. Allowed: 1 to 64 ASCII letters, "),
+        (1, ": must be a table with any of: is, url, key, key_env, resume, sees_images, context, embeddings."),
+        ({"is": "gpt"}, ".is='gpt' is not allowed. Allowed: `builtin`, `ollama:NAME`, "),
+        ({"is": "auto"}, ".is='auto' is not allowed. Allowed: "),
+        ({"is": "builtin", "key": "sk-1"}, ".key is not allowed: `builtin` has no server."),
+        ({"ulr": "x"}, ".ulr is not a setting. Did you mean `url`? Known: is, url, "),
+        ({"url": "x.example"}, ".url='x.example' is not allowed. Allowed: "),
+        ({"url": "ftp://u:sk-1@x"}, ".url='ftp://u:…@x' is not allowed. Allowed: "),
+        ({"key": "sk-1 é"}, ".key=(not shown) is not allowed. Allowed: "),
+        ({"key_env": "sk-1"}, ".key_env=(not shown) is not allowed. Allowed: "),
+        ({"key_env": "NO_KEY"}, ".key_env: the environment variable NO_KEY is not set."),
+        ({"key_env": "BAD_KEY"}, ".key_env: the value of BAD_KEY=(not shown) is not allowed. "),
+        ({"key": "sk-1", "key_env": "K"}, ": set `key` or `key_env`, not both."),
+        ({"resume": "both"}, ".resume='both' is not allowed. Allowed: "),
+        ({"sees_images": "si"}, ".sees_images='si' is not allowed. Allowed: "),
+        ({"context": 0}, ".context=0 is not allowed. Allowed: "),
+        ({"embeddings": ""}, ".embeddings='' is not allowed. Allowed: "),
     ],
 )
-def test_an_error_names_row_field_and_allowed_values(table: Mapping[str, Any], error: str) -> None:
+def test_an_error_names_row_field_and_allowed_values(row: Any, error: str) -> None:
+    row = {"is": "openai:m", **row} if isinstance(row, dict) else row
     with pytest.raises(SettingsError) as caught:
-        rows(table, BAD_KEY="sk-1 x")
-    assert str(caught.value).startswith(error)
+        rows({"a": row}, BAD_KEY="sk-1 x")
+    assert str(caught.value).startswith(f"models.a{error}")
     assert "sk-1" not in str(caught.value)
+
+
+def test_names_and_kinds_of_rows() -> None:
+    for name in ("brain", "a:b"):
+        with pytest.raises(SettingsError, match=f"^models: the name '{name}' is not allowed"):
+            rows({name: {"is": "builtin"}})
+    with pytest.raises(SettingsError, match=r"^models\.a\.is is missing"):
+        rows({"a": {"url": "http://x"}})
 
 
 BAD = "BRAIN_MODELS=(not shown) is not allowed. Allowed: a table for each model "
@@ -152,14 +154,11 @@ HOST, BASE, KEY = "OLLAMA_HOST", "OPENAI_BASE_URL", "OPENAI_API_KEY"
         ({"MODEL": "ollama:b,openai:a", "MODEL_URL": "http://x/v1", "MODEL_KEY": "k"},
          {"openai:a": ("http://x/v1", "k"), "ollama:b": (OLLAMA, None)}),
         ({"MODEL": "auto,openai:a", "MODEL_KEY": "k"}, {"openai:a": (OPENAI, "k"), "auto": (OLLAMA, None)}),
-        ({"MODEL": "ollama:b", "MODEL_KEY": "k"}, {"ollama:b": (OLLAMA, "k")}),
         ({"MODEL": "ollama:b", "MODEL_URL": "http://x", "MODEL_KEY": "k"}, {"ollama:b": ("http://x", "k")}),
         ({"MODEL": "auto", "MODEL_KEY": "k"}, {"auto": (OLLAMA, None)}),
         ({"MODEL": "auto", "MODEL_URL": "http://x", "MODEL_KEY": "k"}, {"auto": ("http://x", "k")}),
         ({"MODEL": "openai:a", "EMBEDDINGS": "ollama:e", "MODEL_URL": "http://x", "MODEL_KEY": "k"},
          {"openai:a": ("http://x", "k"), "ollama:e": (OLLAMA, None)}),
-        ({"MODEL": "ollama:a", "EMBEDDINGS": "openai:e", "MODEL_URL": "http://x", "MODEL_KEY": "k"},
-         {"ollama:a": ("http://x", "k"), "openai:e": (OPENAI, None)}),
         ({"MODEL": "builtin", "EMBEDDINGS": "ollama:e", "MODEL_URL": "http://x", "MODEL_KEY": "k"},
          {"ollama:e": ("http://x", "k")}),
         # OPENAI_API_KEY goes to api.openai.com, or to the server of OPENAI_BASE_URL
@@ -167,7 +166,6 @@ HOST, BASE, KEY = "OLLAMA_HOST", "OPENAI_BASE_URL", "OPENAI_API_KEY"
         ({"MODEL": "openai:a", KEY: "o", BASE: "http://y/v1/"}, {"openai:a": ("http://y/v1", "o")}),
         ({"MODEL": "openai:a", KEY: "o", BASE: "http://y/v1", "MODEL_URL": "http://x/v1"},
          {"openai:a": ("http://x/v1", None)}),
-        ({"MODEL": "openai:a", KEY: "o", "MODEL_KEY": "k"}, {"openai:a": (OPENAI, "k")}),
         ({"MODEL": "openai:a", KEY: "o", "MODEL_URL": "https://api.openai.com/v1"}, {"openai:a": (OPENAI, "o")}),
         ({"MODEL": "openai:a", KEY: "o", "MODEL_URL": "http://api.openai.com/v1"},
          {"openai:a": ("http://api.openai.com/v1", None)}),
@@ -176,18 +174,14 @@ HOST, BASE, KEY = "OLLAMA_HOST", "OPENAI_BASE_URL", "OPENAI_API_KEY"
         ({"MODEL": "openai:a", KEY: "o", BASE: "http://y:1/v1", "MODEL_URL": "http://y:2/v1"},
          {"openai:a": ("http://y:2/v1", None)}),
         ({"MODEL": "ollama:b", KEY: "o"}, {"ollama:b": (OLLAMA, None)}),
-        ({"MODEL": "openai:a", KEY: "  "}, {"openai:a": (OPENAI, None)}),
         # OLLAMA_HOST
-        ({"MODEL": "ollama:b", HOST: "http://x:1"}, {"ollama:b": ("http://x:1", None)}),
         ({"MODEL": "auto", HOST: "x"}, {"auto": ("http://x:11434", None)}),
-        ({"MODEL": "ollama:b", HOST: "x:1"}, {"ollama:b": ("http://x:1", None)}),
         ({"MODEL": "ollama:b", HOST: ":1"}, {"ollama:b": ("http://127.0.0.1:1", None)}),
         ({"MODEL": "ollama:b", HOST: "0.0.0.0"}, {"ollama:b": (OLLAMA, None)}),
         ({"MODEL": "ollama:b", HOST: "[::]:1"}, {"ollama:b": ("http://[::1]:1", None)}),
         ({"MODEL": "ollama:b", HOST: "fe80::1"}, {"ollama:b": ("http://[fe80::1]:11434", None)}),
         ({"MODEL": "ollama:b", HOST: "https://x/ollama/"}, {"ollama:b": ("https://x/ollama", None)}),
         ({"MODEL": "ollama:b", HOST: "y", "MODEL_URL": "http://x"}, {"ollama:b": ("http://x", None)}),
-        ({"MODEL": "openai:a", HOST: "y"}, {"openai:a": (OPENAI, None)}),
     ],
 )  # fmt: skip
 def test_the_server_and_key_of_a_model(environ: dict[str, str], expected: dict[str, tuple[str, str | None]]) -> None:

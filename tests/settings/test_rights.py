@@ -63,21 +63,15 @@ def test_rights(environ: dict[str, str], user: str | None, rights: Rights) -> No
     ("users", "error"),
     [
         ({"ada": 1}, "users.ada: must be a table with any of: specialists, turns_a_minute, turns_at_once."),
-        (
-            {"ada": {"key": "sk-1"}},
-            "users.ada.key is not a setting. Known: specialists, turns_a_minute, turns_at_once.",
-        ),
-        ({"ada": {"turns_a_minute": -1}}, "users.ada.turns_a_minute=-1 is not allowed. Allowed: a whole number from 0"),
-        ({"ada": {"turns_at_once": True}}, "users.ada.turns_at_once=True is not allowed. Allowed: a whole number from"),
-        ({"ada": {"turns_at_once": 1e300}}, "users.ada.turns_at_once=1e+300 is not allowed. Allowed: a whole number"),
-        ({"ada": {"turns_at_once": None}}, "users.ada.turns_at_once=None is not allowed. Allowed: a whole number from"),
-        ({"ada": {"specialists": ["a b"]}}, "users.ada.specialists=['a b'] is not allowed. Allowed: names, as a list"),
-        ({"ada": {"specialists": 1}}, "users.ada.specialists=1 is not allowed. Allowed: names, as a list"),
-        ([], "BRAIN_USERS=(not shown) is not allowed. Allowed: a table for each user with any of"),
-        ({"": {}}, "BRAIN_USERS=(not shown) is not allowed. Allowed: a table for each user with any of"),
-        ({"a\nb": {}}, "BRAIN_USERS=(not shown) is not allowed. Allowed: a table for each user with any of"),
+        ({"ada": {"key": "sk-1"}}, "users.ada.key is not a setting. Known: "),
+        ({"ada": {"turns_a_minute": -1}}, "users.ada.turns_a_minute=-1 is not allowed. Allowed: "),
+        *[({"ada": {"turns_at_once": value}}, f"users.ada.turns_at_once={value} is not allowed. Allowed: ")
+          for value in (True, 1e300, None)],
+        *[({"ada": {"specialists": value}}, f"users.ada.specialists={value} is not allowed. Allowed: ")
+          for value in (["a b"], 1)],
+        *[(value, "BRAIN_USERS=(not shown) is not allowed. Allowed: ") for value in ([], {"": {}}, {"a\nb": {}})],
     ],
-)
+)  # fmt: skip
 def test_a_bad_table_is_named(users: Any, error: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read({"BRAIN_USERS": json.dumps(users)})

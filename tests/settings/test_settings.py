@@ -7,25 +7,13 @@ from typing import Any
 import pytest
 
 from brain.errors import SettingsError
-from brain.events import Limits
-from brain.settings import KEYS, Settings, read, table
+from brain.settings import KEYS, read, table
 
 
 def file(folder: Path, text: str) -> Path:
     path = folder / "brain.toml"
     path.write_text(text, "utf-8")
     return path
-
-
-def test_defaults() -> None:
-    settings = read({})
-    assert settings.model == ("auto",)
-    assert (settings.host, settings.port, settings.workers) == ("127.0.0.1", 8000, 1)
-    assert settings.limits == Limits(calls=5, calls_per_specialist=3, turn_seconds=600.0, call_seconds=5.0)
-    assert settings.syntax == ("bracket", "function_call")
-    assert (settings.model_idle_seconds, settings.heartbeat_seconds) == (60.0, 15.0)
-    assert (settings.keys, settings.hosts, settings.origins, settings.allowed_specialists) == ((), (), (), ())
-    assert settings.time_zone != ""
 
 
 def test_the_environment_wins_over_the_file_and_the_command_line_over_both(tmp_path: Path) -> None:
@@ -50,116 +38,66 @@ def test_a_variable_without_the_prefix_is_named_unless_other_programs_use_it() -
     assert read({"KEYS": "k", "BRAIN_KEYS": "a-long-enough-key:ann"}).warnings == []
 
 
-GOOD: Mapping[str, tuple[str, str, Any]] = {
-    "models": ("MODEL", "ollama:llama3:8b, openai:gpt-x ,builtin", ("ollama:llama3:8b", "openai:gpt-x", "builtin")),
-    "script": ("MODEL", "script:demo.json", ("script:demo.json",)),
-    "url": ("MODEL_URL", "https://example.org/v1/", "https://example.org/v1"),
-    "key": ("MODEL_KEY", " sk-1 ", "sk-1"),
-    "resume": ("MODEL_RESUME", "prefill", "prefill"),
-    "sees": ("MODEL_SEES_IMAGES", "yes", True),
-    "sees not": ("MODEL_SEES_IMAGES", "no", False),
-    "may see": ("MODEL_SEES_IMAGES", "auto", None),
-    "seconds": ("CALL_SECONDS", "0.25", 0.25),
-    "most seconds": ("TURN_SECONDS", "86400", 86400.0),
-    "zone": ("TIME_ZONE", "Europe/Berlin", "Europe/Berlin"),
-    "no calls": ("CALLS", "0", 0),
-    "any port": ("PORT", "0", 0),
-    "workers": ("WORKERS", "4", 4),
-    "keys": ("KEYS", "k1:ann, k2 : bob:x ", (("k1", "ann"), ("k2", "bob:x"))),
-    "syntax": ("SYNTAX", "mention, bracket", ("mention", "bracket")),
-    "hosts": ("HOSTS", "chat.example, 10.0.0.1,[::1],fe80::1", ("chat.example", "10.0.0.1", "::1", "fe80::1")),
-    "hosts to fetch from": (
-        "FETCH_HOSTS",
-        "Wiki.Example., searx:8080, 10.0.0.1:80, [::1]:8080, 0:0:0:0:0:0:0:1, 2001:db8::1:8080",
-        ("wiki.example", "searx:8080", "10.0.0.1:80", "[::1]:8080", "::1", "2001:db8::1:8080"),
-    ),
-    "origins": (
-        "ORIGINS",
-        "https://Chat.example/,http://localhost:5173,http://[::1]:1,tauri://localhost",
-        ("https://chat.example", "http://localhost:5173", "http://[::1]:1", "tauri://localhost"),
-    ),
-    "host": ("HOST", "[::]", "::"),
-    "names": ("ALLOWED_SPECIALISTS", "web,,ocr,", ("web", "ocr")),
-}
-
-
-@pytest.mark.parametrize(("key", "value", "expected"), GOOD.values(), ids=GOOD)
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("MODEL", "ollama:llama3:8b, openai:gpt-x ,builtin", ("ollama:llama3:8b", "openai:gpt-x", "builtin")),
+        ("MODEL", "script:demo.json", ("script:demo.json",)),
+        ("MODEL_URL", "https://example.org/v1/", "https://example.org/v1"),
+        ("MODEL_KEY", " sk-1 ", "sk-1"),
+        ("MODEL_SEES_IMAGES", "yes", True),
+        ("MODEL_SEES_IMAGES", "auto", None),
+        ("CALL_SECONDS", "0.25", 0.25),
+        ("TURN_SECONDS", "86400", 86400.0),
+        ("TIME_ZONE", "Europe/Berlin", "Europe/Berlin"),
+        ("CALLS", "0", 0),
+        ("KEYS", "k1:ann, k2 : bob:x ", (("k1", "ann"), ("k2", "bob:x"))),
+        ("SYNTAX", "mention, bracket", ("mention", "bracket")),
+        ("HOSTS", "chat.example, 10.0.0.1,[::1],fe80::1", ("chat.example", "10.0.0.1", "::1", "fe80::1")),
+        ("FETCH_HOSTS", "Wiki.Example., searx:8080, 10.0.0.1:80, [::1]:8080, 0:0:0:0:0:0:0:1, 2001:db8::1:8080",
+         ("wiki.example", "searx:8080", "10.0.0.1:80", "[::1]:8080", "::1", "2001:db8::1:8080")),
+        ("ORIGINS", "https://Chat.example/,http://localhost:5173,http://[::1]:1,tauri://localhost",
+         ("https://chat.example", "http://localhost:5173", "http://[::1]:1", "tauri://localhost")),
+        ("HOST", "[::]", "::"),
+        ("ALLOWED_SPECIALISTS", "web,,ocr,", ("web", "ocr")),
+    ],
+)  # fmt: skip
 def test_good_values(key: str, value: str, expected: Any) -> None:
     assert getattr(read({f"BRAIN_{key}": value}), key.lower()) == expected
 
 
-BAD = [
-    ("MODEL", ""),
-    ("MODEL", "llama3"),
-    ("MODEL", "ollama:"),
-    ("MODEL", "ollama"),
-    ("MODEL", "auto:x"),
-    ("MODEL", "builtin,builtin"),
-    ("MODEL_URL", "localhost:11434"),
-    ("MODEL_URL", "ftp://example.org"),
-    ("MODEL_URL", "http://[oops"),
-    ("MODEL_URL", "http://"),
-    ("MODEL_URL", "http://a:99999"),
-    ("EMBEDDINGS", "nomic"),
-    ("EMBEDDINGS", "builtin"),
-    ("MODEL_RESUME", "both"),
-    ("MODEL_SEES_IMAGES", "true"),
-    ("MODEL_IDLE_SECONDS", "0"),
-    ("TURN_SECONDS", "-1"),
-    ("TURN_SECONDS", "nan"),
-    ("TURN_SECONDS", "inf"),
-    ("CALL_SECONDS", "five"),
-    ("CALL_SECONDS", "86401"),
-    ("CALL_SECONDS", "1_0"),
-    ("HEARTBEAT_SECONDS", ""),
-    ("TIME_ZONE", "Mars/Olympus"),
-    ("TIME_ZONE", "../etc/passwd"),
-    ("TIME_ZONE", "Europe"),
-    ("TIME_ZONE", ""),
-    ("PORT", "65536"),
-    ("PORT", "-1"),
-    ("PORT", "80.5"),
-    ("PORT", "٣"),
-    ("WORKERS", "0"),
-    ("WORKERS", "257"),
-    ("WORKERS", "1.5"),
-    ("CALLS", "101"),
-    ("CALLS", "many"),
-    ("CALLS_PER_SPECIALIST", "1e2"),
-    ("SYNTAX", ""),
-    ("SYNTAX", "bracket,xml"),
-    ("HOST", ""),
-    ("HOST", "http://localhost"),
-    ("HOST", "localhost:8000"),
-    ("HOST", "a b"),
-    ("HOSTS", "https://chat.example"),
-    ("HOSTS", "chat.example:443"),
-    ("HOSTS", "chat.example/brain"),
-    ("HOSTS", "*.example"),
-    ("HOSTS", ".example"),
-    ("HOSTS", "::g"),
-    ("ORIGINS", "*"),
-    ("ORIGINS", "chat.example"),
-    ("ORIGINS", "https://*.example"),
-    ("ORIGINS", "https://chat.example/app"),
-    ("ORIGINS", "https://chat.example:port"),
-    ("ORIGINS", "https://user@chat.example"),
-    ("ORIGINS", "https://[::g]"),
-    ("ORIGINS", "null"),
-    ("ALLOWED_SPECIALISTS", "web search"),
-    ("ALLOWED_SPECIALISTS", "9web"),
-    ("ALLOWED_SPECIALISTS", "x" * 65),
-    ("SPECIALISTS_FOLDER", "/no/such/folder"),
-    ("SPECIALISTS_FOLDER", "~no-such-user-here/x"),
-]
+BAD: Mapping[str, list[str]] = {
+    "MODEL": ["", "llama3", "ollama:", "ollama", "auto:x", "builtin,builtin"],
+    "MODEL_URL": ["localhost:11434", "ftp://example.org", "http://[oops", "http://", "http://a:99999"],
+    "EMBEDDINGS": ["nomic", "builtin"],
+    "MODEL_RESUME": ["both"],
+    "MODEL_SEES_IMAGES": ["true"],
+    "MODEL_IDLE_SECONDS": ["0"],
+    "TURN_SECONDS": ["-1", "nan", "inf"],
+    "CALL_SECONDS": ["five", "86401", "1_0"],
+    "HEARTBEAT_SECONDS": [""],
+    "TIME_ZONE": ["Mars/Olympus", "../etc/passwd", "Europe", ""],
+    "PORT": ["65536", "-1", "80.5", "٣"],
+    "WORKERS": ["0", "257", "1.5"],
+    "CALLS": ["101", "many"],
+    "CALLS_PER_SPECIALIST": ["1e2"],
+    "SYNTAX": ["", "bracket,xml"],
+    "HOST": ["", "http://localhost", "localhost:8000", "a b"],
+    "HOSTS": ["https://chat.example", "chat.example:443", "chat.example/brain", "*.example", ".example", "::g"],
+    "ORIGINS": ["*", "chat.example", "https://*.example", "https://chat.example/app", "https://chat.example:port",
+                "https://user@chat.example", "https://[::g]", "null"],
+    "ALLOWED_SPECIALISTS": ["web search", "9web", "x" * 65],
+    "SPECIALISTS_FOLDER": ["/no/such/folder", "~no-such-user-here/x"],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(("key", "value"), BAD)
-def test_a_bad_value_names_the_setting_the_value_and_what_is_allowed(key: str, value: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        read({f"BRAIN_{key}": value})
-    allowed = KEYS[key].metadata["allowed"]
-    assert str(caught.value) == f"BRAIN_{key}={value!r} is not allowed. Allowed: {allowed}."
+@pytest.mark.parametrize("key", BAD)
+def test_a_bad_value_names_the_setting_the_value_and_what_is_allowed(key: str) -> None:
+    for value in BAD[key]:
+        with pytest.raises(SettingsError) as caught:
+            read({f"BRAIN_{key}": value})
+        allowed = KEYS[key].metadata["allowed"]
+        assert str(caught.value) == f"BRAIN_{key}={value!r} is not allowed. Allowed: {allowed}."
 
 
 @pytest.mark.parametrize(
@@ -242,11 +180,3 @@ def test_the_table_for_the_docs_has_every_setting() -> None:
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == list(KEYS)
     assert all(line.count(" | ") == 2 for line in lines[2:])
     assert "| CALLS | `5` | specialist calls per turn. Allowed: a whole number from 0 to 100 |" in lines
-    assert "| CALL_SECONDS | `5` | " in table()
-    assert "| SYNTAX | `bracket,function_call` | " in table()
-    assert "| MODEL_KEY | – | key of that server. Allowed: printable ASCII characters without spaces |" in lines
-
-
-def test_settings_are_frozen() -> None:
-    with pytest.raises(AttributeError):
-        Settings().port = 1  # type: ignore[misc]
