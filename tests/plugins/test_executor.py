@@ -1,6 +1,7 @@
 """Executing a call: whatever a specialist returns, raises or ignores becomes an answer or a failure."""
 
 import asyncio
+import copy
 import datetime
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -242,14 +243,7 @@ async def travel(place: BrokenPlace) -> str:
 @specialist
 async def book(day: datetime.date, seats: list[int]) -> str:
     """Books."""
-    return f"{type(day).__name__} {day.year} {seats[0]}"
-
-
-INVALID_DAY = "Invalid RFC3339 encoded date - at `$.day`; correct the parameters and ask again"
-INVALID_FRIDGE = (
-    "Additional properties are not allowed ('fridge' was unexpected), only dish, servings; "
-    "servings: 'two' is not of type 'integer'; correct the parameters and ask again"
-)
+    return f"{type(day).__name__} {day.year} {seats.pop()}"
 
 
 @pytest.mark.parametrize(
@@ -257,28 +251,17 @@ INVALID_FRIDGE = (
     [
         (cook, {"dish": "soup"}, {Fridge: Fridge()}, Answer("soup for 2, Fridge, NoneType")),
         (cook, {"dish": "soup", "servings": 4}, {Cellar: Cellar()}, Answer("soup for 4, Cellar, Cellar")),
-        (cook, {"dish": "a", "fridge": 1, "servings": "two"}, {}, Failure("invalid_params", INVALID_FRIDGE)),
+        (cook, {"dish": "a", "fridge": 1, "servings": "two"}, {}, "invalid_params"),
         (book, {"day": "2024-02-29", "seats": [7]}, {}, Answer("date 2024 7")),
-        (book, {"day": "tomorrow", "seats": [7]}, {}, Failure("invalid_params", INVALID_DAY)),
-        (travel, {"place": {"name": "Paris"}}, {}, FAILED),
+        (book, {"day": "tomorrow", "seats": [7]}, {}, "invalid_params"),
+        (travel, {"place": {"name": "Paris"}}, {}, "failed"),
     ],
 )
-def test_parameters_are_checked_converted_and_injected(
-    one: Any, params: Any, dependencies: Any, outcome: Outcome
-) -> None:
-    assert run(one, params, dependencies)[0] == outcome
-
-
-def test_a_handler_cannot_change_the_parameters_of_its_call() -> None:
-    params = {"a": {"b": [1]}}
-
-    def clear(own: dict[str, Any]) -> str:
-        own["a"]["b"].clear()
-        own.clear()
-        return "done"
-
-    assert run(clear, params)[0] == Answer("done")
-    assert params == {"a": {"b": [1]}}
+def test_parameters_are_checked_converted_and_injected(one: Any, params: Any, dependencies: Any, outcome: Any) -> None:
+    before = copy.deepcopy(params)
+    found, _ = run(one, params, dependencies)
+    assert (found.code if isinstance(found, Failure) else found) == outcome
+    assert params == before
 
 
 class Text(str):
@@ -306,10 +289,6 @@ def test_a_subclass_of_str_becomes_a_str() -> None:
 # time limits, on a clock that jumps
 
 
-def late(seconds: str) -> Failure:
-    return Failure("timeout", f"it took longer than {seconds}; ask for less, or go on without it")
-
-
 async def hangs(params: Any) -> str:
     await asyncio.Event().wait()
     return "never"
@@ -324,28 +303,29 @@ async def works(steps: int, pause: float) -> AsyncIterator[Any]:
     yield "done"
 
 
-async def never_waits(params: Any) -> AsyncIterator[Any]:
-    while True:
-        yield Progress("on")
-
-
 @pytest.mark.parametrize(
-    ("handler", "params", "timeout", "outcome"),
+    ("handler", "params", "timeout", "seconds"),
     [
-        (hangs, {}, 0.05, late("0.05 seconds")),
-        (hangs, {}, 1, late("1 second")),
-        (works, {"steps": 12, "pause": 2}, 60, Answer("done")),
-        (works, {"steps": 100, "pause": 2}, 60, late("60 seconds")),
-        (works, {"steps": 2, "pause": 4}, 60, late("3 seconds")),
+        (hangs, {}, 0.05, "0.05 seconds"),
+        (hangs, {}, 1, "1 second"),
+        (works, {"steps": 12, "pause": 2}, 60, None),
+        (works, {"steps": 100, "pause": 2}, 60, "60 seconds"),
+        (works, {"steps": 2, "pause": 4}, 60, "3 seconds"),
     ],
 )
-def test_time_limits(handler: Any, params: Any, timeout: float, outcome: Outcome) -> None:
-    assert run_jumping(call(handler, params, timeout=timeout))[0] == outcome
+def test_time_limits(handler: Any, params: Any, timeout: float, seconds: str | None) -> None:
+    async def main() -> Outcome:
+        outcome, _ = await call(handler, params, timeout=timeout)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return outcome
 
-
-def test_progress_without_end_is_limited_too() -> None:
-    assert run(never_waits, timeout=0.05)[0] == late("0.05 seconds")
-    assert run(lambda params: iter(lambda: Progress("on"), None), timeout=0.05)[0] == FAILED  # no generator
+    outcome = run_jumping(main())
+    if seconds is None:
+        assert outcome == Answer("done")
+    else:
+        assert isinstance(outcome, Failure)
+        assert outcome.code == "timeout"
+        assert seconds in outcome.reason
 
 
 def test_a_specialist_that_ignores_its_cancellation_is_abandoned() -> None:
@@ -359,7 +339,7 @@ def test_a_specialist_that_ignores_its_cancellation_is_abandoned() -> None:
 
     async def main() -> None:
         runs = await asyncio.gather(*(call(one, timeout=1) for _ in range(8)))
-        assert runs == [(late("1 second"), [])] * 8
+        assert [outcome.code for outcome, _ in runs if isinstance(outcome, Failure)] == ["timeout"] * 8
         assert await call(one, timeout=1) == (BUSY, [])
         end.set()
         await asyncio.sleep(1)
@@ -407,11 +387,3 @@ def test_abandoned_threads_make_a_specialist_unavailable() -> None:
             end.set()
 
     asyncio.run(main())
-
-
-def test_no_task_outlives_its_call() -> None:
-    async def main() -> set[Any]:
-        await call(hangs, timeout=0.01)
-        return asyncio.all_tasks() - {asyncio.current_task()}
-
-    assert run_jumping(main()) == set()

@@ -51,42 +51,39 @@ def source(name: str, options: str = "", args: str = "") -> str:
     return f'from brain import specialist\n@specialist({options})\ndef {name}({args}) -> str:\n    """Does it."""\n'
 
 
-def test_a_registry_is_a_mapping_ordered_by_name() -> None:
-    registry = registry_of("echo")
+def test_usable_specialists() -> None:
+    registry = registry_of("gamma", "echo", environ={"BRAIN_ALLOWED_SPECIALISTS": "alpha,echo"})
     registry.register("alpha", "Does it.", {"type": "object"}, lambda params: "x")
-    assert list(registry) == ["alpha", "echo"]
-    assert len(registry) == 2
-    assert "nothing" not in registry
+    assert list(registry) == ["alpha", "echo", "gamma"]
+    assert [registry.is_allowed(name) for name in registry] == [True, True, False]
     assert [one.name for one in registry.usable()] == ["alpha", "echo"]
-    assert [one.name for one in registry.usable(["echo", "nothing"])] == ["echo"]
-
-
-def test_the_operator_allows_names() -> None:
-    registry = registry_of("alpha", "echo", environ={"BRAIN_ALLOWED_SPECIALISTS": "alpha,gamma"})
-    assert [registry.is_allowed(name) for name in ("alpha", "echo", "gamma")] == [True, False, True]
-    assert ([one.name for one in registry.usable()], registry.usable(["echo"])) == (["alpha"], [])
+    assert [one.name for one in registry.usable(["echo", "gamma", "nothing"])] == ["echo"]
 
 
 def test_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     points = {"one": "shop_module:one", "rest": "shop_module"}
     points |= {"gone": "shop_nowhere:x", "missing": "shop_module:missing", "number": "shop_module:NUMBER"}
-    install(tmp_path, "shop", source("one") + source("two") + "NUMBER = 5\n", points)
+    requires = (
+        'Provides-Extra: deep\nRequires-Dist: no-such-package>=1; extra == "deep"\n'
+        "Provides-Extra: light\nRequires-Dist: pytest>=1; extra == 'light'\n"
+    )
+    code = source("one", "needs='deep'") + source("two", "needs='light'") + "NUMBER = 5\n"
+    install(tmp_path, "shop", code, points, requires)
     install(tmp_path, "shopb", source("two"), {"same": "shopb_module:two"})
     monkeypatch.syspath_prepend(tmp_path)
     registry = Registry().discover()
     found = {name: (registry[name].origin, registry[name].version) for name in ("one", "two")}
     assert found == {"one": ("shop 1.5", "1.5"), "two": ("shop 1.5", "1.5")}
-    assert [one for one in registry.refused if one.origin.startswith("shop")] == [
-        Refusal("gone", "shop 1.5", "it cannot be imported: ModuleNotFoundError: No module named 'shop_nowhere'"),
-        Refusal(
-            "missing",
-            "shop 1.5",
-            "it cannot be imported: AttributeError: module 'shop_module' has no attribute 'missing'",
-        ),
-        Refusal("number", "shop 1.5", "there is no specialist in it; decorate a function with @specialist"),
-        Refusal("one", "shop 1.5", "specialist one from shop 1.5: shop 1.5 already brings this name"),
-        Refusal("two", "shopb 1.5", "specialist two from shopb 1.5: shop 1.5 already brings this name"),
-    ]
+    refused = [one for one in registry.refused if one.origin.startswith("shop")]
+    assert [one.name for one in refused] == ["gone", "missing", "number", "one", "two"]
+    assert refused[-1] == Refusal(
+        "two", "shopb 1.5", "specialist two from shopb 1.5: shop 1.5 already brings this name"
+    )
+    reason = "its extra is not installed: pip install 'shop[deep]'"
+    assert (registry["one"].unavailable_reason, registry["two"].unavailable_reason) == (reason, None)
+    description = registry["one"].describe()
+    assert (description["available"], description["unavailable_reason"]) == (False, reason)
+    assert {"one", "two"} & {one.name for one in registry.usable()} == {"two"}
 
 
 def test_files_of_the_folder(tmp_path: Path) -> None:
@@ -106,7 +103,6 @@ def test_files_of_the_folder(tmp_path: Path) -> None:
         empty="x = 1\n",
         half="class Fridge: pass\n" + source("cook", args="*, fridge: Fridge") + source("wash"),
         leaves="raise SystemExit(3)\n",
-        needy=source("needy", "needs='deep'"),
     )
     assert {"first", "second", "clean", "wash"} <= set(registry)
     assert "hidden" not in registry
@@ -118,11 +114,6 @@ def test_files_of_the_folder(tmp_path: Path) -> None:
         ("empty", "empty.py", ""),
         ("cook", "half.py", "nothing provides fridge (Fridge)"),
         ("leaves", "leaves.py", "SystemExit: 3"),
-        (
-            "needy",
-            "needy.py",
-            "needs names an extra of a package, and it comes with none: give a function that says what is missing",
-        ),
     ]
 
 
@@ -160,22 +151,6 @@ def test_parameters_that_the_program_provides() -> None:
 
 
 # what a specialist needs
-
-
-def test_a_missing_extra_makes_it_unavailable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    requires = (
-        'Provides-Extra: deep\nRequires-Dist: no-such-package>=1; extra == "deep"\n'
-        "Provides-Extra: light\nRequires-Dist: pytest>=1; extra == 'light'\n"
-    )
-    modules = source("lacks", "needs='deep'") + source("has", "needs='light'")
-    install(tmp_path, "shopx", modules, {"all": "shopx_module"}, requires)
-    monkeypatch.syspath_prepend(tmp_path)
-    registry = Registry().discover()
-    reason = "its extra is not installed: pip install 'shopx[deep]'"
-    assert (registry["lacks"].unavailable_reason, registry["has"].unavailable_reason) == (reason, None)
-    description = registry["lacks"].describe()
-    assert (description["available"], description["unavailable_reason"]) == (False, reason)
-    assert {"has", "lacks"} & {one.name for one in registry.usable()} == {"has"}
 
 
 def broken() -> str | None:
@@ -235,24 +210,23 @@ def test_settings_of_a_specialist(tmp_path: Path, toml: str, environ: Any, expec
 @pytest.mark.parametrize(
     ("kind", "toml", "environ", "problem"),
     [
-        (Library, "", {"DEPTH": "many"}, "BOOK_SHOP_DEPTH='many' is not allowed: it must be a whole number"),
-        (Library, "depth = 'x'", {}, "depth in [specialists.book-shop]='x' is not allowed: it must be a whole number"),
-        (Library, "key = 5", {}, "key in [specialists.book-shop]=(not shown) is not allowed: it must be text"),
-        (Library, "depth = 0", {}, "depth in [specialists.book-shop]=0 is not allowed: Expected `int` >= 1"),
-        (Library, "", {"FOLDERS": '["a"'}, "it must be a list such as a,b"),
+        (Library, "", {"DEPTH": "many"}, "BOOK_SHOP_DEPTH='many' is not allowed"),
+        (Library, "depth = 'x'", {}, "depth in [specialists.book-shop]='x' is not allowed"),
+        (Library, "key = 5", {}, "key in [specialists.book-shop]=(not shown) is not allowed"),
+        (Library, "depth = 0", {}, "depth in [specialists.book-shop]=0 is not allowed"),
+        (Library, "", {"FOLDERS": '["a"'}, "it must be a list"),
         (Library, "", {"BACKEND": "x"}, "BACKEND='x' is not allowed: it must be one of auto, own"),
-        (Account, "", {}, "Object missing required field `key`"),
-        (dict, "", {}, "specialist book-shop: its settings must be a dataclass"),
+        (Account, "", {}, "missing required field `key`"),
+        (dict, "", {}, "its settings must be a dataclass"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_setting_refuses_its_specialist(
     tmp_path: Path, kind: Any, toml: str, environ: Any, problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry = books(tmp_path, toml, **environ)
     with pytest.raises(RegistrationError) as caught:
         registry.add(specialist(name="book-shop", settings=kind)(text))
-    if "Expected" not in problem:
-        assert str(caught.value).endswith(problem)
+    assert problem in str(caught.value)
     with caplog.at_level(logging.WARNING, "brain"):
         registry.discover()
     assert caplog.records == []  # its settings are not called unknown
@@ -265,69 +239,37 @@ def test_unknown_settings_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptur
         registry.add(specialist(name="book-shop", settings=Library)(text))
         registry.discover()
     assert [registry[name].settings.depth for name in ("book", "book-shop")] == [3, 4]
-    assert [record.getMessage() for record in caplog.records] == [
-        "specialist book-shop has no setting colour",
-        "settings for specialist nothing, which is not there",
-        "BRAIN_SPECIALIST_BOOK_SHOP_NOTHING is no setting of a specialist that is there",
-    ]
-
-
-def test_settings_are_rows_of_the_table() -> None:
-    assert registry_of("books", settings=Library).settings_table().splitlines() == [
-        "| SPECIALIST_BOOKS_FOLDERS | – | Where the books are. |",
-        "| SPECIALIST_BOOKS_SHELVES | – | Where else. |",
-        "| SPECIALIST_BOOKS_DEPTH | `3` | How deep. |",
-        "| SPECIALIST_BOOKS_KEY | – |  |",
-        "| SPECIALIST_BOOKS_BACKEND | `auto` |  |",
-    ]
+    assert len(caplog.records) == 3
+    assert "sk-secret" not in caplog.text
 
 
 # lifespans
 
 
-def test_lifespans(caplog: pytest.LogCaptureFixture) -> None:
+def test_lifespans() -> None:
     steps: list[str] = []
 
     @asynccontextmanager
     async def good(*, settings: Library) -> AsyncIterator[None]:
         steps.append(f"start {settings.depth}")
-        try:
-            yield
-        finally:
-            steps.append("stop")
-
-    @asynccontextmanager
-    async def bad_start() -> AsyncIterator[None]:
-        if registry:
-            raise OSError
-        yield
-
-    @asynccontextmanager
-    async def bad_stop() -> AsyncIterator[None]:
-        yield
-        raise OSError
-
-    @asynccontextmanager
-    async def swallows() -> AsyncIterator[None]:
         with suppress(ValueError):
             yield
+        steps.append("stop")
+        raise OSError
 
     async def main(registry: Registry) -> None:
         async with registry.running():
             steps.append("serve")
             reasons = {name: entry.unavailable_reason for name, entry in registry.items() if entry.unavailable_reason}
-            assert reasons == {"b": "it could not start", "d": "it could not start"}
+            assert reasons == {"b": "it could not start"}
             raise ValueError("of the server")
 
     registry = Registry()
-    lifespans: list[Any] = [good, bad_start, bad_stop, lambda: 5, swallows]
-    for name, lifespan in zip("abcde", lifespans, strict=True):
-        registry.add(specialist(name=name, lifespan=lifespan, settings=Library)(text))
+    for name, lifespan in (("a", good), ("b", lambda: 5), ("c", good)):
+        registry.add(specialist(name=name, lifespan=lifespan, settings=Library)(text))  # type: ignore[typeddict-item]
     with pytest.raises(ValueError, match="of the server"):
         asyncio.run(main(registry))
-    assert steps == ["start 3", "serve", "stop"]
-    assert "specialist b could not start" in caplog.text
-    assert "specialist c could not stop" in caplog.text
+    assert steps == ["start 3", "start 3", "serve", "stop", "stop"]
 
 
 # cached answers

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from brain.errors import RegistrationError
-from brain.plugins.context import Context, Result
+from brain.plugins.context import Context
 from brain.plugins.schema import InjectedParameter
 from brain.plugins.specialist import Options, Specialist, from_schema, specialist
 
@@ -50,77 +50,50 @@ def test_options() -> None:
     assert one.sent_params({"city": "Rome", "units": "metric"}) == {"city": "Rome"}
 
 
-ANSWERS: list[Any] = [True, False, None, 1, "read", []]
-
-
 def test_options_that_depend_on_the_parameters() -> None:
     by_value: Any = lambda params: params["value"]  # noqa: E731
     one = specialist(approval=by_value, read_only=by_value)(weather)
     assert [one.needs_approval({"value": value}) for value in (True, False)] == [True, False]
-    assert [one.reads_only({"value": value}) for value in ANSWERS] == [True, *[False] * 5]
-
-
-def test_calling_a_specialist_calls_its_function() -> None:
-    class Hotel:
-        def rooms(self, floor: int, *, unit: str = "rooms") -> Result:
-            """Counts rooms."""
-            return Result(f"{floor} {unit}")
-
-    assert specialist(Hotel().rooms)(2, unit="beds").text == "2 beds"
-
-
-BAD_NAME = "its name must be a letter, then letters, digits, _ or -, at most 64"
+    assert [one.reads_only({"value": value}) for value in (True, False, None, 1, "read")] == [True, *[False] * 4]
+    assert one("Rome", context=None) == "Rome metric"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        *[({"name": name}, BAD_NAME) for name in ("9lives", "a b", "a\n", "é", "x" * 65)],
+        *[({"name": name}, "its name must be a letter") for name in ("9lives", "a b", "a\n", "é", "x" * 65)],
         *[({"timeout": value}, "timeout must be a number of seconds above 0") for value in (0, "5", True)],
-        ({"idle_timeout": float("nan")}, "idle_timeout must be a number of seconds above 0"),
-        ({"cache_seconds": 5}, "only a read_only specialist may have cache_seconds"),
-        ({"read_only": len, "cache_seconds": 5}, "only a read_only specialist may have cache_seconds"),
-        ({"approval": "sometimes"}, "approval must be never, always, or a function of the parameters"),
-        ({"requires_user": "no"}, "requires_user must be True or False"),
-        ({"read_only": 1}, "read_only must be True, False, or a function of the parameters"),
-        ({"tags": "one"}, "tags must be a list of texts"),
-        ({"examples": [1]}, "examples must be a list of texts"),
-        ({"health": "yes"}, "health must be a function"),
-        ({"forget": lambda user: None}, "forget must take a user and the id of a conversation"),
-        ({"forget": 1}, "it is no function whose parameters can be read: 1 is not a callable object"),
-        ({"preview": lambda params: ""}, "preview is for calls that a person approves; give approval too"),
+        ({"idle_timeout": float("nan")}, "idle_timeout must be"),
+        *[({"read_only": value, "cache_seconds": 5}, "only a read_only specialist may have") for value in (False, len)],
+        ({"approval": "sometimes"}, "approval must be"),
+        ({"requires_user": "no"}, "requires_user must be"),
+        ({"read_only": 1}, "read_only must be"),
+        ({"tags": "one"}, "tags must be"),
+        ({"examples": [1]}, "examples must be"),
+        ({"health": "yes"}, "health must be"),
+        ({"forget": lambda user: None}, "forget must take"),
+        ({"forget": 1}, "it is no function"),
+        ({"preview": lambda params: ""}, "preview is for calls that a person approves"),
         ({"timeouts": 5, "colour": "red"}, "unknown option colour, timeouts"),
     ],
 )
 def test_a_bad_option_is_named(options: Any, reason: str) -> None:
     with pytest.raises(RegistrationError) as caught:
         specialist(**options)(weather)
-    assert str(caught.value) == f"specialist {options.get('name', 'weather')}: {reason}"
+    assert str(caught.value).startswith(f"specialist {options.get('name', 'weather')}: {reason}")
 
 
 def undocumented(city: str) -> None: ...
-
-
-def variadic(*words: str) -> None:
-    """Lists."""
 
 
 def greedy(question: str, context: Context | None = None) -> None:
     """Asks."""
 
 
-@pytest.mark.parametrize(
-    ("function", "reason"),
-    [
-        (undocumented, "it has no docstring, so no model would know what it is for"),
-        (variadic, "parameter *words: str cannot be described to a model; name each parameter"),
-        (greedy, "parameter context is none of the model's; make it keyword-only (*, context: Context)"),
-    ],
-)
+@pytest.mark.parametrize(("function", "reason"), [(undocumented, "no docstring"), (greedy, "make it keyword-only")])
 def test_a_bad_function_is_named(function: Any, reason: str) -> None:
-    with pytest.raises(RegistrationError) as caught:
+    with pytest.raises(RegistrationError, match=f"^specialist {function.__name__}: .*{reason}"):
         specialist(function)
-    assert str(caught.value) == f"specialist {function.__name__}: {reason}"
 
 
 SCHEMA = {"type": "object", "properties": {"q": {"type": "string"}}}
