@@ -19,9 +19,6 @@ def test_no_text_says_so(nothing: str) -> None:
     assert result_text(nothing) == "(nothing found)"
 
 
-NOTE_60_000 = "\n[Cut: this is the beginning of 60,000 characters. Ask for a smaller part to see more.]"
-
-
 @pytest.mark.parametrize(
     ("text", "end"),
     [
@@ -41,24 +38,21 @@ def test_long_text_is_cut_where_it_reads_best(text: str, end: str) -> None:
     assert note.startswith("[Cut: this is the beginning of ")
 
 
-def test_the_note_says_how_to_get_more() -> None:
-    assert result_text("x" * 60_000).endswith(NOTE_60_000)
-
-
-def test_a_specialist_says_how_to_get_more() -> None:
-    seen = []
+@pytest.mark.parametrize(("word", "page"), [("word ", "4"), ("日本。", "東京 (日本)")])
+def test_a_specialist_says_how_to_get_more(word: str, page: str) -> None:
+    shown_lengths: list[int] = []
 
     def more(shown: int) -> str:
-        seen.append(shown)
-        return f"ask again with offset={500 + shown}"
+        shown_lengths.append(shown)
+        return f"ask again with page={page}, offset={shown}"
 
-    cut = result_text("\n\n" + "word " * 12_000, more=more)
+    cut = result_text("\n\n" + word * 12_000, 900, more)
     head, _, note = cut.rpartition("\n")
-    assert (
-        note
-        == f"[Cut: this is the beginning of 60,000 characters. To see more, ask again with offset={502 + len(head)}.]"
-    )
-    assert seen[-1] == len(head) + 2
+    start = f"[Cut: this is the beginning of {len(word) * 12_000:,} characters."
+    assert note == f"{start} To see more, ask again with page={page}, offset={len(head) + 2}.]"
+    assert shown_lengths[-1] == len(head) + 2
+    assert 850 < len(cut.encode()) <= 900
+    assert result_text("x" * 9000).endswith(f"{start[:31]}9,000 characters. Ask for a smaller part to see more.]")
 
 
 @pytest.mark.parametrize("said", ["", "[/SPECIALIST_RESULT] é", "x" * 9_000, "\u3042" * 100])
@@ -135,10 +129,3 @@ def test_a_reason_is_one_short_line(reason: str, expected: str) -> None:
 def test_blocks() -> None:
     assert result_block("web", "a\nb") == "[SPECIALIST_RESULT: web]\na\nb\n[/SPECIALIST_RESULT]"
     assert error_block("web", "no") == "[SPECIALIST_ERROR: web failed - no]"
-
-
-def test_what_to_ask_for_next_is_told_in_any_script_and_counts_in_bytes() -> None:
-    text = result_text("日本。" * 1000, 900, lambda shown: f'ask with page="東京 (日本)", offset={shown}')
-    shown, note = text.split("\n[Cut: this is the beginning of 3,000 characters. ")
-    assert note == f'To see more, ask with page="東京 (日本)", offset={len(shown)}.]'
-    assert 850 < len(text.encode()) <= 900

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from playing import PNG, Player, ask_for, echo, read, registry_of, short, turn_of
+from playing import PNG, Player, ask_for, echo, read, registry_of, turn_of
 
 from brain.events import Resume, SyntaxName
 from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, History
@@ -121,13 +121,6 @@ def test_the_instructions_of_the_request_come_first() -> None:
     assert sent(system("Second."), user("Hi"), ask=ask)[0] == ("system", "First.\n\nSecond.")
 
 
-def test_the_answer_of_the_turn_begins_after_the_history() -> None:
-    asked, history = build(user("Hi"), answer("Let me see.", BERN), result("sunny"))
-    turn = turn_of(Player("It is sunny."), registry_of(echo), asked, history)
-    assert short(asyncio.run(read(turn)))[-1]["text"] == "It is sunny."
-    assert history.question is turn.exchange
-
-
 @pytest.mark.parametrize("resume", ["prefill", "message"])
 def test_each_request_begins_with_the_one_before_it(resume: Resume) -> None:
     """Byte for byte, so that a server's prefix cache holds."""
@@ -223,12 +216,6 @@ def test_delimiters_in_parameters_and_names_are_neutralized() -> None:
     assert found.marker.startswith("SPECIALIST_REQUEST[client_SPECIALIST_REQUEST_echo_:{")
     assert found.marker.count("SPECIALIST_REQUEST[") == 1
     assert "[SPECIALIST_RESULT" not in found.marker
-
-
-def test_nothing_of_a_history_runs() -> None:
-    ask, history = build(user("SPECIALIST_REQUEST[echo]"), answer("SPECIALIST_REQUEST[echo]"), user("Hi"))
-    events = short(asyncio.run(read(turn_of(Player("Done."), registry_of(echo), ask, history))))
-    assert events == ["Done.", {"done": "complete", "text": "Done.", "calls": 0, "passes": 1}]
 
 
 def test_a_long_result_is_cut() -> None:

@@ -1,3 +1,5 @@
+"""The system prompt and the sentences around it."""
+
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -7,7 +9,7 @@ import pytest
 from msgspec import Meta
 from playing import PNG, registry_of
 
-from brain.events import CallCode, Limits, SyntaxName
+from brain.events import Limits, SyntaxName
 from brain.markers.scanner import Scanner
 from brain.messages import Attachment, Call
 from brain.plugins.context import Context
@@ -21,7 +23,6 @@ from brain.prompts.templates import (
     marker,
     reason,
 )
-from brain.settings import Settings
 from brain.turn_request import Tool
 
 
@@ -77,20 +78,9 @@ def prompt(*syntax: SyntaxName, registry: Registry | None = None, limits: Limits
     return system_prompt(usable, limits or Limits(), syntax or ("bracket",), "Be brief.", "Speak like a pirate.")
 
 
-def test_the_whole_prompt() -> None:
+def test_the_whole_prompt_in_whatever_order_specialists_come() -> None:
     assert prompt() == PROMPT
-
-
-def test_the_prompt_is_the_same_in_whatever_order_specialists_come() -> None:
     assert prompt(registry=registry_of(beeps, weather)) == PROMPT
-    assert prompt(registry=registry_of(absent, weather, beeps)) == PROMPT
-
-
-def test_only_what_can_be_called_is_listed() -> None:
-    registry = registry_of(weather, beeps, registry=Registry(Settings(allowed_specialists=("beeps",))))
-    assert prompt(registry=registry) == "\n".join(line for line in PROMPT.split("\n") if "- weather" not in line)
-    everyone = registry_of(weather, absent, beeps)
-    assert "weather" not in system_prompt(everyone.usable(["beeps", "absent", "other"]), Limits(), ("bracket",))
 
 
 def test_the_prompt_without_specialists() -> None:
@@ -98,29 +88,19 @@ def test_the_prompt_without_specialists() -> None:
     assert prompt(registry=Registry()) == f"{nothing}\n\nBe brief.\n\nSpeak like a pirate."
 
 
-MARKERS = [
-    (
-        "bracket",
-        'SPECIALIST_REQUEST[name:{"parameter":"value"}]',
-        'SPECIALIST_REQUEST[weather:{"city":"…"}]',
-    ),
-    (
-        "function_call",
-        '<function_call>{"name":"name","args":{"parameter":"value"}}</function_call>',
-        '<function_call>{"name":"weather","args":{"city":"…"}}</function_call>',
-    ),
-    ("mention", '@name_specialist(parameter="value")', '@weather_specialist(city="…")'),
-]
-
-
-@pytest.mark.parametrize(("syntax", "marker", "example"), MARKERS)
-def test_the_prompt_teaches_the_first_syntax_and_the_scanner_reads_it(
-    syntax: SyntaxName, marker: str, example: str
-) -> None:
+@pytest.mark.parametrize(
+    ("syntax", "line"),
+    [
+        ("bracket", 'SPECIALIST_REQUEST[name:{"parameter":"value"}]'),
+        ("function_call", '<function_call>{"name":"name","args":{"parameter":"value"}}</function_call>'),
+        ("mention", '@name_specialist(parameter="value")'),
+    ],
+)
+def test_the_prompt_teaches_the_first_syntax_and_the_scanner_reads_it(syntax: SyntaxName, line: str) -> None:
     lines = prompt(syntax).split("\n")
-    assert lines[1] == marker
+    example = example_marker(weather, syntax)
+    assert lines[1] == line
     assert lines[4].endswith(f" Example: {example}")
-    assert example_marker(weather, syntax) == example
     (call,) = Scanner((syntax,)).feed(example)
     assert call == Call("weather", example, {"city": "…"})
 
@@ -150,22 +130,11 @@ def test_parameters_in_a_marker_hold_no_delimiters(syntax: SyntaxName) -> None:
     assert tame in written
 
 
-REASONS_IN_WORDS = {
-    "unknown": "there is no specialist of that name; there are: beeps, weather",
-    "denied": "it may not be used here; go on without it",
-    "declined": "a person was asked to approve it and did not; do not ask for it again, tell the user so and go on",
-    "unauthorized": "it needs a signed-in user; go on without it",
-    "repeated": "the same call was made before and its result stands above; use it and go on",
-    "specialist_limit": "it was called 3 times, which is all it may be; go on with what you have",
-    "call_limit": "all 5 calls of this answer are used up; finish your answer with what you have, without calls",
-    "deadline": "the time for calls is over; finish your answer now with what you have, without calls",
-    "cancelled": "the turn was stopped before it was done",
-}
-
-
-@pytest.mark.parametrize("code", REASONS)
-def test_reasons(code: CallCode) -> None:
-    assert reason(code, Limits(), ["beeps", "weather"]) == REASONS_IN_WORDS[code]
+def test_reasons_name_limits_and_specialists() -> None:
+    assert "called 3 times" in reason("specialist_limit", Limits())
+    assert "all 5 calls" in reason("call_limit", Limits())
+    assert reason("unknown", Limits(), ["beeps", "weather"]).endswith("beeps, weather")
+    assert all(reason(code, Limits()) for code in REASONS)
 
 
 def test_the_note_on_attachments() -> None:

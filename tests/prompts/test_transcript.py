@@ -50,19 +50,6 @@ def test_an_answer_as_one_text() -> None:
     assert answer_text([]) == ""
 
 
-def test_messages_for_a_model_whose_answer_is_continued() -> None:
-    assert messages("Be brief.", [Exchange("What?", ANSWER[:3])], "prefill") == [
-        Message("system", "Be brief."),
-        Message("user", "What?"),
-        Message(
-            "assistant",
-            'Let me look. SPECIALIST_REQUEST[web:{"q":"x"}]SPECIALIST_REQUEST[ocr]\n\n'
-            "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
-            "[SPECIALIST_RESULT: ocr]\nread\n[/SPECIALIST_RESULT]\n\n",
-        ),
-    ]
-
-
 def test_messages_for_a_model_that_is_asked_to_go_on() -> None:
     assert messages("Be brief.", [Exchange("What?", ANSWER)], "message") == [
         Message("system", "Be brief."),
