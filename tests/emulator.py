@@ -9,13 +9,14 @@ import struct
 import subprocess
 import sys
 import termios
-import time
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+HANG_SECONDS = 50.0
+"""How long nothing may be written while something is expected."""
 _PIECE = re.compile(
     r"\x1b\[(?P<private>[?<>=]?)(?P<numbers>[0-9;]*)(?P<csi>[@-~])"
     r"|\x1b\](?P<osc>[^\x07\x1b]*)(?:\x07|\x1b\\)"
@@ -47,9 +48,9 @@ class Screen:
         self.columns, self.lines = columns, lines
         self.rows = [Row()]
         self.y, self.x = 0, 0
-        self.asked = 0  # how often the cursor's place was asked for
-        self.said: list[str] = []  # operating system commands
-        self.other: list[str] = []  # sequences that nothing is known of
+        self.cursor_requests = 0  # requests for the cursor's place that wait for an answer
+        self.os_commands: list[str] = []
+        self.unknown_sequences: list[str] = []
         self._left = ""
 
     @property
@@ -94,9 +95,9 @@ class Screen:
         elif found["csi"] is not None:
             self._sequence(found["private"], found["numbers"], found["csi"])
         elif found["osc"] is not None:
-            self.said.append(found["osc"])
+            self.os_commands.append(found["osc"])
         else:
-            self.other.append(f"ESC {found['esc']}")
+            self.unknown_sequences.append(f"ESC {found['esc']}")
 
     def _put(self, character: str) -> None:
         if unicodedata.combining(character) or character in "\u200d\ufe0f":
@@ -128,7 +129,7 @@ class Screen:
         elif character == "\t":
             self.x = min(self.columns - 1, (self.x // 8 + 1) * 8)
         elif character != "\x07":
-            self.other.append(repr(character))
+            self.unknown_sequences.append(repr(character))
 
     def _down(self) -> None:
         self.y += 1
@@ -149,12 +150,12 @@ class Screen:
             "H": lambda: self._move(self.top + n - 1, (values[1] if len(values) > 1 else 1) - 1),
             "J": lambda: self._erase_below(values[0]),
             "K": lambda: self._erase_line(values[0]),
-            "n": self._count,
+            "n": self._count_request,
         }
-        known.get(name, lambda: self.other.append(f"CSI {private}{numbers}{name}"))()
+        known.get(name, lambda: self.unknown_sequences.append(f"CSI {private}{numbers}{name}"))()
 
-    def _count(self) -> None:
-        self.asked += 1
+    def _count_request(self) -> None:
+        self.cursor_requests += 1
 
     def _move(self, y: int, x: int) -> None:
         self.y = min(max(self.top, y), self.top + self.lines - 1)
@@ -208,7 +209,6 @@ class Terminal:
         columns: int = 80,
         lines: int = 24,
         cwd: Path | None = None,
-        stdin: int | None = None,
     ) -> None:
         self.master, slave = os.openpty()
         self.screen = Screen(columns, lines)
@@ -217,18 +217,17 @@ class Terminal:
         clean = {key: value for key, value in os.environ.items() if not key.startswith(own)}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "brain", *arguments],
-            stdin=slave if stdin is None else stdin,
+            stdin=slave,
             stdout=slave,
             stderr=slave,
             env={**clean, "TERM": "xterm-256color", **(env or {})},
             cwd=cwd,
             start_new_session=True,
-            preexec_fn=_take_terminal if stdin is None else None,
+            preexec_fn=_take_terminal,
         )
         os.close(slave)
         self.raw = ""
         self._bytes = b""
-        self._answered = 0
 
     def __enter__(self) -> Self:
         return self
@@ -240,15 +239,14 @@ class Terminal:
         self.process.wait()
         os.close(self.master)
 
-    def sees(self, text: str, seconds: float = 20) -> str:
+    def sees(self, text: str) -> str:
         """The whole screen, once this is on it."""
-        return self.until(lambda screen: text in screen.text, f"{text!r}", seconds)
+        return self.until(lambda screen: text in screen.text, f"{text!r}")
 
-    def until(self, found: Callable[[Screen], bool], what: str = "it", seconds: float = 20) -> str:
+    def until(self, found: Callable[[Screen], bool], what: str = "it") -> str:
         """The whole screen, once it is as expected."""
-        end = time.monotonic() + seconds
         while not found(self.screen):
-            assert self._read(end - time.monotonic()), f"never saw {what}:\n{self.screen.text}\n{self.raw[-2000:]!r}"
+            assert self._read(), f"never saw {what}:\n{self.screen.text}\n{self.raw[-2000:]!r}"
         return self.screen.text
 
     def types(self, text: str) -> None:
@@ -264,19 +262,18 @@ class Terminal:
         """Presses Ctrl-C, whatever the terminal makes of it."""
         self.process.send_signal(signal.SIGINT)
 
-    def end(self, seconds: float = 20) -> tuple[int, str]:
+    def end(self) -> tuple[int, str]:
         """The exit code, and the whole screen at the end."""
-        end = time.monotonic() + seconds
-        while self._read(end - time.monotonic()):
+        while self._read():
             pass
-        return self.process.wait(max(0.1, end - time.monotonic())), self.screen.text
+        return self.process.wait(HANG_SECONDS), self.screen.text
 
     def echoes(self) -> bool:
         """Whether the terminal shows what is typed."""
         return bool(termios.tcgetattr(self.master)[3] & termios.ECHO)
 
-    def _read(self, seconds: float) -> bool:
-        data = read(self.master, seconds)
+    def _read(self) -> bool:
+        data = read(self.master)
         self._bytes += data
         try:
             text, self._bytes = self._bytes.decode(), b""
@@ -284,15 +281,15 @@ class Terminal:
             text, self._bytes = self._bytes[: error.start].decode(), self._bytes[error.start :]
         self.raw += text
         self.screen.feed(text)
-        while self._answered < self.screen.asked:  # as terminals do
-            self._answered += 1
+        while self.screen.cursor_requests:  # answered, as terminals do
+            self.screen.cursor_requests -= 1
             os.write(self.master, f"\x1b[{self.screen.y - self.screen.top + 1};{self.screen.x + 1}R".encode())
         return bool(data)
 
 
-def read(master: int, seconds: float = 20) -> bytes:
+def read(master: int, seconds: float = HANG_SECONDS) -> bytes:
     """What is written to a terminal, once something is; nothing when nobody writes for so long, or can any more."""
-    ready, _, _ = select.select([master], [], [], max(0.0, seconds))
+    ready, _, _ = select.select([master], [], [], seconds)
     try:
         return os.read(master, 65536) if ready else b""
     except OSError:  # the other side is closed

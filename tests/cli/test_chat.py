@@ -98,7 +98,7 @@ def chatting(
     script(home, *passes or [["Hello, *you*."]])
     with Chat(home, "--model", MODEL, *arguments, columns=columns, env=env) as chat:
         yield chat
-        assert chat.screen.other == []
+        assert chat.screen.unknown_sequences == []
 
 
 def kept(home: Path) -> list[tuple[str, str, str]]:
@@ -397,7 +397,7 @@ def test_an_answer_is_copied_and_a_conversation_saved(home: Path) -> None:
     with chatting(home) as chat:
         chat.says("hi")
         assert "13 characters: copied, if your terminal allows it; otherwise: /save FILE" in chat.says("/copy")
-        assert chat.screen.said == [f"52;c;{base64.b64encode(b'Hello, *you*.').decode()}"]
+        assert chat.screen.os_commands == [f"52;c;{base64.b64encode(b'Hello, *you*.').decode()}"]
         assert "Saved: ~/talk.md" in chat.says("/save ~/talk.md")
         assert "is there already; name another file." in chat.says("/save ~/talk.md")
         assert "No such file or directory." in chat.says("/save ~/nowhere/talk.md")

@@ -94,7 +94,7 @@ def asked(
     env = {"BRAIN_SPECIALISTS_FOLDER": str(folder), "BRAIN_STORE": "memory:", **(env or {})}
     with Terminal("ask", "Please.", "--model", model, *arguments, env=env, columns=columns, lines=lines) as terminal:
         yield terminal
-        assert terminal.screen.other == []
+        assert terminal.screen.unknown_sequences == []
 
 
 def slowly(*chunks: str, delay: float = 5) -> dict[str, object]:
@@ -471,7 +471,7 @@ def test_no_model_steers_the_terminal_however_its_text_is_cut(folder: Path, argu
     with asked(folder, slowly("<think>", *evil, "</think>", *evil, delay=1), arguments=arguments) as terminal:
         ended(terminal)
         assert steered(terminal.raw) == []
-        assert terminal.screen.said == []
+        assert terminal.screen.os_commands == []
 
 
 def test_no_parameter_result_or_reason_steers_the_terminal(folder: Path) -> None:
