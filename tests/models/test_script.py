@@ -64,7 +64,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_passes_are_played_in_turn_with_their_delay() -> None:
     script = Script("script:x", [ScriptedPass(["a", "b", "c"], delay_ms=20), ScriptedPass(["c"], error="secret")])
 
-    async def play(turn_pass: int) -> tuple[list[Any], float]:
+    async def play(turn_pass: int) -> Any:
         chunks: list[Any] = []
         try:
             async for chunk in script.stream(HELLO, turn_pass):

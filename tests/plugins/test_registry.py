@@ -265,8 +265,9 @@ def test_lifespans() -> None:
             raise ValueError("of the server")
 
     registry = Registry()
-    for name, lifespan in (("a", good), ("b", lambda: 5), ("c", good)):
-        registry.add(specialist(name=name, lifespan=lifespan, settings=Library)(text))  # type: ignore[typeddict-item]
+    lifespans: list[Any] = [good, lambda: 5, good]
+    for name, lifespan in zip("abc", lifespans, strict=True):
+        registry.add(specialist(name=name, lifespan=lifespan, settings=Library)(text))
     with pytest.raises(ValueError, match="of the server"):
         asyncio.run(main(registry))
     assert steps == ["start 3", "start 3", "serve", "stop", "stop"]

@@ -251,14 +251,15 @@ def hide(event: Event) -> str:
 
 
 def encoder_of(name: str, inline_text: Callable[[Event], str] = show) -> Any:
-    return {
+    encoders: dict[str, Callable[[], Any]] = {
         "native": lambda: native.FrameEncoder("t1"),
         "openai": lambda: openai.Encoder("t1", 5, openai.RequestOptions("brain", True, True), inline_text),
         "ollama": lambda: ollama.Encoder("brain", lambda: NOW, inline_text),
         "generate": lambda: ollama.Encoder("brain", lambda: NOW, inline_text, generate=True),
         "ag_ui": lambda: ag_ui.Encoder(RUN, "t1", "player"),
         "ai_sdk": lambda: ai_sdk.Encoder(6, "m1"),
-    }[name]()
+    }
+    return encoders[name]()
 
 
 ENCODERS = ("native", "openai", "ollama", "generate", "ag_ui", "ai_sdk")

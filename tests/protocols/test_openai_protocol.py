@@ -80,7 +80,7 @@ def test_defaults() -> None:
         "frequency_penalty presence_penalty reasoning_effort response_format stop tools tool_choice "
         "parallel_tool_calls n logprobs top_logprobs modalities audio functions function_call brain"
     )
-    defaults = {
+    defaults: dict[str, Any] = {
         "n": 1, "logprobs": False, "top_logprobs": 0, "modalities": ["text"], "parallel_tool_calls": True,
         "continue_final_message": True, "tools": [], "tool_choice": "auto", "stop": [], "max_tokens": -1,
         "response_format": {"type": "text"},
