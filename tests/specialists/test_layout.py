@@ -1,4 +1,4 @@
-"""The order in which the pieces of a page are read, and what becomes a table."""
+"""The order in which the pieces of a page are read, what becomes a table, and which language a text is in."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ WIDTH, HEIGHT, STEP = 12, 24, 40
 
 
 def grid(rows: Sequence[Sequence[str]], lefts: Sequence[int], top: float = 0, step: float = STEP) -> list[Piece]:
-    """Rows of cells, each in its column; an empty one is not there."""
+    """Return rows of cells, each in its column; an empty one is left out."""
     return [
         Piece(text, left, left + WIDTH * len(text), top + number * step, top + number * step + HEIGHT)
         for number, row in enumerate(rows)
@@ -26,24 +26,83 @@ def column(text: str, left: int, top: float = 0) -> list[Piece]:
 
 LEFT = "The left column has long lines\nwhich fill it from end to end\nand are read one by one before\nthe other."
 RIGHT = "The right column comes after it\nas in a newspaper, even though\nits lines stand beside the ones\nof the left."
+PROGRAM = """\
+def largest(values):
+    best = values[0]
+    for value in values:
+        if value > best:
+            best = value"""
+PROGRAM_LINES = [(line.lstrip(), WIDTH * (len(line) - len(line.lstrip()))) for line in PROGRAM.splitlines()]
+LETTER = ["Office World", "Manchester", "We received your order.", "It will be sent.", "Yours sincerely"]
+FRUIT = "| Item | Price |\n| --- | --- |\n| Apples | 4.50 |"
+
+PAGES = {
+    "nothing": ([], ""),
+    "empty piece": ([Piece("", 0, 10, 0, 10)], ""),
+    "from the top and from the left": (
+        [*grid([["second line"]], [0], STEP), *grid([["first", "line"]], [0, 70])],
+        "first line\nsecond line",
+    ),
+    "a gap parts paragraphs": ([*column("one\ntwo", 0), *column("three", 0, 3 * STEP)], "one\ntwo\n\nthree"),
+    "one row is no table": (grid([["Name", "Date"]], [0, 400]), "Name   Date"),
+    "a table between lines": (
+        [*column("Fruit", 0), *grid([["Item", "Price"], ["Apples", "4.50"]], [0, 300], STEP), *column("End", 0, 120)],
+        f"Fruit\n\n{FRUIT}\n\nEnd",
+    ),
+    "a table between paragraphs": (
+        [*column("Order", 0), *grid([["Item", "Price"], ["Apples", "4.50"]], [0, 300], 80), *column("End", 0, 200)],
+        f"Order\n\n{FRUIT}\n\nEnd",
+    ),
+    "empty cells": (
+        grid(
+            [["Item", "Number", "Price"], ["Apples", "", "4.50"], ["Total", "", ""], ["Pears", "2", "9.99"]],
+            [0, 200, 400],
+        ),
+        "| Item | Number | Price |\n| --- | --- | --- |\n| Apples |  | 4.50 |\n| Total |  |  |\n| Pears | 2 | 9.99 |",
+    ),
+    "a cell of two lines": (
+        [
+            *grid([["Item", "Remark"], ["Apples", "red and"]], [0, 300]),
+            *grid([["", "sweet"]], [0, 300], STEP + HEIGHT + 2),
+            *grid([["Pears", "green"]], [0, 300], 3 * STEP),
+        ],
+        "| Item | Remark |\n| --- | --- |\n| Apples | red and sweet |\n| Pears | green |",
+    ),
+    "numbers right of their heading": (
+        [*grid([["Item", "Qty", "Price"]], [0, 200, 400]), *grid([["Apples", "12", "4.50"]] * 2, [0, 260, 480], STEP)],
+        "| Item | Qty | Price |\n| --- | --- | --- |\n| Apples | 12 | 4.50 |\n| Apples | 12 | 4.50 |",
+    ),
+    "numbers that reach up to the next heading": (
+        [
+            *grid([["Station", "Jan", "Feb"]], [0, 200, 330]),
+            *grid([["Bergen", "917.0", "799.7"], ["Oslo", "235.8", "103.1"]], [0, 264, 394], STEP),
+        ],
+        "| Station | Jan | Feb |\n| --- | --- | --- |\n| Bergen | 917.0 | 799.7 |\n| Oslo | 235.8 | 103.1 |",
+    ),
+    "words of a cell a little apart": (
+        grid([["Unit", "price", "Total"], ["four", "euros", "4.00"]], [0, 54, 300]),
+        "| Unit price | Total |\n| --- | --- |\n| four euros | 4.00 |",
+    ),
+    "what would end a cell": (
+        grid([["a|b", "c\\d"], ["e", "f"]], [0, 300]), "| a\\|b | c\\\\d |\n| --- | --- |\n| e | f |",
+    ),
+    "a program keeps its indents": (
+        [piece for n, (line, left) in enumerate(PROGRAM_LINES) for piece in column(line, 50 + left, n * STEP)], PROGRAM,
+    ),
+    "a letter is not indented": (
+        [
+            Piece(line, 90.0 * n, 90 * n + (11 + n) * len(line), n * STEP, n * STEP + HEIGHT)
+            for n, line in enumerate(LETTER)
+        ],
+        "\n".join(LETTER),
+    ),
+}  # fmt: skip
 
 
-def test_nothing_is_laid_out_as_nothing() -> None:
-    assert lay_out([]) == ""
-    assert lay_out([Piece("", 0, 10, 0, 10)]) == ""
-
-
-def test_reads_from_the_top_and_from_the_left() -> None:
-    pieces = [*grid([["second line"]], [0], STEP), *grid([["first", "line"]], [0, 70])]
-    assert lay_out(pieces) == "first line\nsecond line"
-
-
-def test_a_gap_parts_paragraphs() -> None:
-    assert lay_out([*column("one\ntwo", 0), *column("three", 0, 3 * STEP)]) == "one\ntwo\n\nthree"
-
-
-def test_one_row_of_far_pieces_is_no_table() -> None:
-    assert lay_out(grid([["Name", "Date"]], [0, 400])) == "Name   Date"
+@pytest.mark.parametrize("page", PAGES)
+def test_layout(page: str) -> None:
+    pieces, text = PAGES[page]
+    assert lay_out(pieces) == text
 
 
 @pytest.mark.parametrize("offset", [0, 8, 20, 32])
@@ -53,95 +112,10 @@ def test_columns_of_prose_are_read_one_after_the_other(offset: int) -> None:
     assert lay_out(pieces) == f"{title.text}\n\n{LEFT}\n\n{RIGHT}"
 
 
-def test_rows_of_cells_are_a_table() -> None:
-    rows = [["Item", "Price"], ["Apples", "4.50"], ["Pears", "9.99"]]
-    pieces = [*column("Your order", 0), *grid(rows, [0, 300], 2 * STEP), *column("Thank you", 0, 6 * STEP)]
-    assert lay_out(pieces) == (
-        "Your order\n\n| Item | Price |\n| --- | --- |\n| Apples | 4.50 |\n| Pears | 9.99 |\n\nThank you"
-    )
-
-
-def test_lines_right_above_and_below_a_table_are_not_in_it() -> None:
-    rows = [["Item", "Price"], ["Apples", "4.50"]]
-    pieces = [*column("Fruit", 0), *grid(rows, [0, 300], STEP), *column("End", 0, 3 * STEP)]
-    assert lay_out(pieces) == "Fruit\n\n| Item | Price |\n| --- | --- |\n| Apples | 4.50 |\n\nEnd"
-
-
-def test_a_cell_that_is_empty_stays_empty() -> None:
-    rows = [["Item", "Number", "Price"], ["Apples", "", "4.50"], ["Total", "", ""], ["Pears", "2", "9.99"]]
-    assert lay_out(grid(rows, [0, 200, 400])) == (
-        "| Item | Number | Price |\n| --- | --- | --- |\n| Apples |  | 4.50 |\n| Total |  |  |\n| Pears | 2 | 9.99 |"
-    )
-
-
-def test_a_cell_of_two_lines_is_one_cell() -> None:
-    pieces = [
-        *grid([["Item", "Remark"], ["Apples", "red and"]], [0, 300]),
-        *grid([["", "sweet"]], [0, 300], STEP + HEIGHT + 2),
-        *grid([["Pears", "green"]], [0, 300], 3 * STEP),
-    ]
-    assert lay_out(pieces) == "| Item | Remark |\n| --- | --- |\n| Apples | red and sweet |\n| Pears | green |"
-
-
-def test_a_heading_and_the_numbers_right_of_it_are_one_column() -> None:
-    pieces = [
-        *grid([["Item", "Qty", "Price"]], [0, 200, 400]),
-        *grid([["Apples", "12", "4.50"]] * 2, [0, 260, 480], STEP),
-    ]
-    assert lay_out(pieces) == (
-        "| Item | Qty | Price |\n| --- | --- | --- |\n| Apples | 12 | 4.50 |\n| Apples | 12 | 4.50 |"
-    )
-
-
-def test_numbers_that_reach_up_to_the_next_heading_stay_in_their_column() -> None:
-    rows = [["Bergen", "917.0", "799.7"], ["Oslo", "235.8", "103.1"]]
-    pieces = [*grid([["Station", "Jan", "Feb"]], [0, 200, 330]), *grid(rows, [0, 264, 394], STEP)]
-    assert lay_out(pieces) == (
-        "| Station | Jan | Feb |\n| --- | --- | --- |\n| Bergen | 917.0 | 799.7 |\n| Oslo | 235.8 | 103.1 |"
-    )
-
-
-def test_words_of_a_cell_that_stand_a_little_apart_are_one_cell() -> None:
-    rows = [["Unit", "price", "Total"], ["four", "euros", "4.00"]]
-    assert lay_out(grid(rows, [0, 54, 300])) == "| Unit price | Total |\n| --- | --- |\n| four euros | 4.00 |"
-
-
-def test_what_would_end_a_cell_does_not() -> None:
-    assert lay_out(grid([["a|b", "c\\d"], ["e", "f"]], [0, 300])) == "| a\\|b | c\\\\d |\n| --- | --- |\n| e | f |"
-
-
-PROGRAM = """\
-def largest(values):
-    best = values[0]
-    for value in values:
-        if value > best:
-            best = value"""
-
-
-def test_a_program_keeps_its_indents() -> None:
-    lines = [(line.lstrip(), WIDTH * (len(line) - len(line.lstrip()))) for line in PROGRAM.splitlines()]
-    pieces = [piece for n, (line, left) in enumerate(lines) for piece in column(line, 50 + left, n * STEP)]
-    assert lay_out(pieces) == PROGRAM
-
-
-def test_a_letter_is_not_indented() -> None:
-    lines = ["Office World", "Manchester", "We received your order.", "It will be sent.", "Yours sincerely"]
-    pieces = [
-        Piece(line, 90.0 * n, 90 * n + (11 + n) * len(line), n * STEP, n * STEP + HEIGHT)
-        for n, line in enumerate(lines)
-    ]
-    assert lay_out(pieces) == "\n".join(lines)
-
-
 def test_words_of_a_line_are_joined_up_to_a_gutter() -> None:
     words = [Piece("Unit", 0, 40, 0, 20), Piece("price", 50, 100, 2, 20), Piece("4.50", 200, 240, 0, 20)]
     assert [piece.text for piece in join_pieces(words)] == ["Unit price", "4.50"]
     assert join_pieces([]) == []
-
-
-def test_a_large_page_takes_no_long_time() -> None:
-    pieces = grid([[str(row)] * 20 for row in range(100)], range(0, 2000, 100))
-    assert lay_out(pieces).count("\n") == 100
 
 
 @pytest.mark.parametrize(
