@@ -1,8 +1,7 @@
-"""A server that speaks NCBI's E-utilities on a real port: esearch in JSON, efetch in XML, einfo; and its failures."""
+"""A server of NCBI's E-utilities on a real port: esearch in JSON, efetch in XML, einfo; and its failures."""
 
 import json
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,46 +22,53 @@ BUSY = '{"error":"API rate limit exceeded","api-key":"192.0.2.1","count":"4","li
 
 @dataclass(frozen=True)
 class Reply:
-    """What one request is answered with instead; `cut` closes in the middle of what was promised."""
+    """One answer; with `cut` the connection closes in the middle of what its length promises."""
 
     body: str | bytes = ""
     status: int = 200
     kind: str = JSON
     headers: Mapping[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
     cut: bool = False
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request: `esearch`, its parameters, how and when it came."""
+class Request:
+    """One request to a program such as `esearch`."""
 
     program: str
     params: Mapping[str, str]
     method: str
-    at: float
 
 
 @dataclass
 class Eutils:
-    """The server's state. `records` are articles by PMID, `ids` what a search finds, `replies` what comes first."""
+    """The server's state.
+
+    Attributes:
+        records: articles by PMID.
+        total: number of articles that a search finds; default all records.
+        replies: answers that come first, by program.
+        requests: those that came, in order.
+        arrived: set by each request.
+        released: while it is clear, requests wait for it.
+    """
 
     records: dict[str, str] = field(default_factory=dict)
-    ids: Sequence[str] = ()
     total: int | None = None
     result: dict[str, Any] = field(default_factory=dict)
     replies: dict[str, list[Reply]] = field(default_factory=lambda: defaultdict(list))
-    asked: list[Asked] = field(default_factory=list)
-    seconds: float = 0.0
+    requests: list[Request] = field(default_factory=list)
+    arrived: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
     base: str = ""
 
     def last(self, program: str = "esearch") -> Mapping[str, str]:
-        """The parameters of the newest request to a program."""
-        return [asked.params for asked in self.asked if asked.program == program][-1]
+        """Return the parameters of the newest request to a program."""
+        return [request.params for request in self.requests if request.program == program][-1]
 
     @property
     def programs(self) -> list[str]:
-        return [asked.program for asked in self.asked]
+        return [request.program for request in self.requests]
 
     def reply(self, program: str, params: Mapping[str, str]) -> Reply:
         if self.replies[program]:
@@ -78,7 +84,7 @@ class Eutils:
         return Reply("not found", 404, HTML)
 
     def search(self, params: Mapping[str, str]) -> Any:
-        ids = list(self.ids or self.records)
+        ids = list(self.records)
         first, most = int(params.get("retstart", 0)), int(params.get("retmax", 20))
         result = {
             "count": str(self.total if self.total is not None else len(ids)),
@@ -107,7 +113,7 @@ def record(
     behind: str = "",
     ids: str = "",
 ) -> str:
-    """A PubmedArticle; `inside` goes to the end of its Article, `behind` after it, `ids` into its list of numbers."""
+    """Return a PubmedArticle; `inside` ends its Article, `behind` follows it, `ids` goes into its list of numbers."""
     listed = "".join(f'<PublicationType UI="D000000">{kind}</PublicationType>' for kind in types)
     return (
         f'<PubmedArticle><MedlineCitation Status="MEDLINE" Owner="NLM"><PMID Version="1">{pmid}</PMID>'
@@ -125,7 +131,7 @@ def record(
 
 @contextmanager
 def serving(state: Eutils) -> Iterator[Eutils]:
-    """The server, at `state.base`."""
+    """Serve at `state.base`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -138,9 +144,10 @@ def serving(state: Eutils) -> Iterator[Eutils]:
         def answer(self, path: str, query: str) -> None:
             program = path.rpartition("/")[2].removesuffix(".fcgi")
             params = dict(parse_qsl(query, keep_blank_values=True))
-            state.asked.append(Asked(program, params, self.command, time.monotonic()))
+            state.requests.append(Request(program, params, self.command))
+            state.arrived.set()
+            state.released.wait(60)
             reply = state.reply(program, params)
-            time.sleep(reply.seconds or state.seconds)
             body = reply.body.encode() if isinstance(reply.body, str) else reply.body
             with suppress(ConnectionError):
                 self.send_response(reply.status)
@@ -152,16 +159,18 @@ def serving(state: Eutils) -> Iterator[Eutils]:
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Says nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     state.base = f"http://127.0.0.1:{server.server_port}/entrez/eutils/"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
+    state.released.set()
     try:
         yield state
     finally:
+        state.released.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -9,34 +9,26 @@ import pytest
 from specialists._pubmed.eutils import RateLimit, shared_limit
 
 
-class Clock:
-    """A clock that only `sleep` moves on."""
+class Requests:
+    """Requests under a limit, on a clock that only `sleep` moves, and the times at which they began."""
 
-    def __init__(self) -> None:
+    def __init__(self, allowed: int, seconds: float) -> None:
         self.now = 0.0
+        self.starts: list[float] = []
+        self.order: list[int] = []
+        self.limit = RateLimit(allowed, seconds, lambda: self.now, self.sleep)
         self._lock = threading.Lock()
-
-    def __call__(self) -> float:
-        return self.now
 
     async def sleep(self, seconds: float) -> None:
         with self._lock:
             self.now += seconds
         await asyncio.sleep(0)
 
-
-class Requests:
-    """Requests under a limit of `allowed` in `seconds`, and the times at which they began."""
-
-    def __init__(self, allowed: int, seconds: float) -> None:
-        self.clock = Clock()
-        self.limit = RateLimit(allowed, seconds, self.clock, self.clock.sleep)
-        self.starts: list[float] = []
-
-    async def send(self, duration: float = 0.0, until: float = 1000.0) -> None:
+    async def send(self, duration: float = 0.0, until: float = 1000.0, number: int = 0) -> None:
         async with self.limit.acquire(until):
-            self.starts.append(self.clock())
-            await self.clock.sleep(duration)
+            self.starts.append(self.now)
+            self.order.append(number)
+            await self.sleep(duration)
 
     def most_within(self, seconds: float) -> int:
         """Return the largest number of starts in any window of that length."""
@@ -47,10 +39,10 @@ async def gather(*requests: Awaitable[None]) -> None:
     await asyncio.gather(*requests)
 
 
-def test_no_more_than_allowed_begin_in_any_window() -> None:
+def test_no_more_than_allowed_begin_in_any_window_and_in_order() -> None:
     requests = Requests(3, 0.1)
-    asyncio.run(gather(*(requests.send(0.01 * (number % 3)) for number in range(12))))
-    assert len(requests.starts) == 12
+    asyncio.run(gather(*(requests.send(0.01 * (number % 3), number=number) for number in range(12))))
+    assert requests.order == list(range(12))
     assert requests.most_within(0.1) <= 3
 
 
@@ -73,51 +65,26 @@ def test_a_place_is_free_again_only_after_the_answer() -> None:
     assert requests.starts[1] - requests.starts[0] >= 0.15
 
 
-def test_first_come_first_served() -> None:
-    order: list[int] = []
-    requests = Requests(1, 0.01)
+def test_cancelled_late_and_paused_requests() -> None:
+    requests = Requests(1, 5)
 
-    async def send(number: int) -> None:
-        async with requests.limit.acquire(1000):
-            order.append(number)
-
-    asyncio.run(gather(*map(send, range(10))))
-    assert order == list(range(10))
-
-
-def test_a_cancelled_request_gives_its_turn_to_the_next() -> None:
-    requests = Requests(1, 0.1)
-
-    async def queue() -> None:
+    async def main() -> None:
         await requests.send()
         waiting = [asyncio.create_task(requests.send()) for _ in range(3)]
         await asyncio.sleep(0)
-        waiting[0].cancel()
-        waiting[1].cancel()
+        for task in waiting[:2]:
+            task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-
-    asyncio.run(queue())
-    assert len(requests.starts) == 2
-
-
-def test_a_request_without_time_left_is_rejected() -> None:
-    requests = Requests(1, 5)
-
-    async def late() -> None:
-        await requests.send()
+        assert len(requests.starts) == 2
         assert requests.limit.is_busy
         with pytest.raises(TimeoutError):
-            await requests.send(until=0.05)
+            await requests.send(until=requests.now + 0.05)
+        requests.limit.pause(100)
+        begun = requests.now
+        await requests.send()
+        assert requests.starts[-1] >= begun + 100
 
-    asyncio.run(late())
-
-
-def test_no_request_begins_during_a_pause() -> None:
-    requests = Requests(3, 0.01)
-    requests.limit.pause(0.1)
-    assert requests.limit.is_busy
-    asyncio.run(requests.send())
-    assert requests.starts[0] >= 0.1
+    asyncio.run(main())
 
 
 def test_there_is_one_limit_per_server() -> None:
