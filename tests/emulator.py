@@ -209,6 +209,7 @@ class Terminal:
         columns: int = 80,
         lines: int = 24,
         cwd: Path | None = None,
+        stdout: int | None = None,
     ) -> None:
         self.master, slave = os.openpty()
         self.screen = Screen(columns, lines)
@@ -218,7 +219,7 @@ class Terminal:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "brain", *arguments],
             stdin=slave,
-            stdout=slave,
+            stdout=slave if stdout is None else stdout,
             stderr=slave,
             env={**clean, "TERM": "xterm-256color", **(env or {})},
             cwd=cwd,
@@ -236,7 +237,7 @@ class Terminal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.process.kill()
-        self.process.wait()
+        self.process.communicate()
         os.close(self.master)
 
     def sees(self, text: str) -> str:

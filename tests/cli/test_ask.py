@@ -1,262 +1,284 @@
-"""`brain ask` in a conversation: what is kept of it, how it goes on, and what is said to who reads it in a terminal."""
+"""`brain ask`: one turn, in a new or an existing conversation, with files and with what is piped to it."""
 
 import json
 import os
 import signal
-import sqlite3
-import subprocess
-import sys
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator import Terminal
-from serving import Process, script
+from playing import words
+from serving import script
 
-from brain.cli.main import run
+from brain.cli.commands import input
+from cli.command import Brain, interrupt
+
+SPECIALISTS = '''\
+"""Specialists for these tests."""
+
+import asyncio
+from threading import Event
+
+from brain import Progress, specialist
+
+
+@specialist
+async def count(to: int):
+    """Counts, with half of a surrogate pair."""
+    yield Progress("at 1\\ud83d", 1 / to)
+    yield f"{to} it is.\\ud83d"
+
+
+@specialist(timeout=60)
+def block() -> str:
+    """Blocks its thread."""
+    Event().wait()
+
+
+@specialist(timeout=60)
+async def deaf() -> str:
+    """Ignores its cancellation."""
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+'''
+EXCHANGES = (
+    "SELECT c.id, e.source, e.data ->> 'message', e.outcome "
+    "FROM exchange e JOIN conversation c ON c.key = e.key >> 32 ORDER BY e.key"
+)
+ENDLESS = {"chunks": ["So ", "far. ", *words(4000)], "delay_ms": 50}
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """A file that is not there yet."""
-    return tmp_path / "kept" / "brain.db"
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with specialists."""
+    found = tmp_path / "specialists"
+    found.mkdir()
+    (found / "some.py").write_text(SPECIALISTS)
+    monkeypatch.setenv("BRAIN_SPECIALISTS_FOLDER", str(found))
+    return found
 
 
-def ask(store: Path | str, model: str, *arguments: str, message: str = "hello") -> tuple[int, str, str]:
-    place = store if isinstance(store, str) else f"sqlite:{store}"
-    with Process("ask", message, "--model", model, *arguments, env={"BRAIN_STORE": place}) as process:
-        return process.end(30)
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return script(tmp_path, ["Hello."])
 
 
 def events(out: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def exchanges(store: Path) -> list[tuple[str, str, str, str]]:
-    """Conversation, source, what was said, and how it ended, of all that is kept."""
-    with closing(sqlite3.connect(store)) as db:
-        columns = "c.id, e.source, e.data ->> 'message', e.outcome"
-        query = f"SELECT {columns} FROM exchange e JOIN conversation c ON c.key = e.key >> 32 ORDER BY e.key"
-        return db.execute(query).fetchall()
+# Output
 
 
-def test_each_question_begins_a_conversation(store: Path, tmp_path: Path) -> None:
-    model = script(tmp_path, ["Hello."])
-    assert [ask(store, model)[0] for _ in range(2)] == [0, 0]
-    (first, *_), (second, *rest) = exchanges(store)
-    assert first != second
-    assert rest == ["chat", "hello", "complete"]
+def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(brain: Brain, folder: Path) -> None:
+    call = 'I count: SPECIALIST_REQUEST[count:{"to": 2}]SPECIALIST_REQUEST[unknown]'
+    code, out, err = brain("ask", "--model", script(folder, [call], ["So it is ", "two."]), "how many?")
+    assert (code, out) == (0, "I count: \nSo it is two.\n")
+    lines = [line.partition(" ms")[0].rstrip("0123456789") for line in err.splitlines()]
+    assert lines[0] == '… count {"to": 2}'
+    assert "✓ count, " in lines
+    assert any(line.startswith("✗ unknown: unknown: there is no specialist of this name") for line in lines)
 
 
-def test_a_conversation_goes_on(store: Path) -> None:
-    _, out, _ = ask(store, "builtin", "--json", message="I said potato.")
-    conversation = events(out)[0]["data"]["conversation_id"]
-    code, out, _ = ask(store, "builtin", "--json", "--conversation", conversation, "--source", "voice", message="And?")
-    usage = next(event["data"] for event in events(out) if event["event"] == "usage")
-    assert (code, events(out)[0]["data"]["conversation_id"]) == (0, conversation)
-    assert [row[:3] for row in exchanges(store)] == [
-        (conversation, "chat", "I said potato."),
-        (conversation, "voice", "And?"),
+def test_json_prints_each_event_on_a_line(brain: Brain, folder: Path) -> None:
+    passes = ['SPECIALIST_REQUEST[count:{"to": 2}]'], {"chunks": ["Grüezi"], "error": "secret"}
+    code, out, _ = brain("ask", "--json", "--model", script(folder, *passes), "hello")
+    found = events(out)
+    assert code == 1
+    assert [event["event"] for event in found] == [
+        *("turn_start", "specialist_start", "specialist_progress", "specialist_result", "token", "usage", "error"),
     ]
-    alone = next(
-        event["data"]
-        for event in events(ask(store, "builtin", "--json", message="And?")[1])
-        if event["event"] == "usage"
-    )
-    assert usage["prompt_tokens"] > alone["prompt_tokens"] + 100, "it read what was said before"
+    assert [event["id"].partition(".")[2] for event in found] == [str(n) for n in range(1, 8)]
+    assert {event["id"].partition(".")[0] for event in found} == {found[0]["data"]["turn_id"]}
+    data = {event["event"]: event["data"] for event in found}
+    assert data["token"] == {"text": "Grüezi"}
+    assert data["specialist_progress"]["text"] == "at 1\ufffd"
+    assert data["specialist_result"]["text"] == "2 it is.\ufffd"
+    assert "secret" not in out
 
 
-def test_a_name_of_ones_own_begins_a_conversation_and_goes_on_with_it(store: Path, tmp_path: Path) -> None:
-    model = script(tmp_path, ["Hello."])
+def test_a_failed_answer_exits_with_1(brain: Brain, tmp_path: Path) -> None:
+    code, out, err = brain("ask", "--model", script(tmp_path, {"chunks": ["Half an "], "error": "secret"}), "hello")
+    assert (code, out) == (1, "Half an \n")
+    assert err.splitlines()[-1] == "Error: The model failed in the middle of its answer. (model_failed)"
+
+
+# Conversations
+
+
+def test_a_conversation_is_new_or_continues(brain: Brain, model: str) -> None:
+    first = events(brain("ask", "--json", "--model", model, "hello")[1])
+    conversation = first[0]["data"]["conversation_id"]
+    arguments = "--conversation", conversation, "--source", "voice"
+    second = events(brain("ask", "--json", "--model", model, *arguments, "And?")[1])
     for _ in range(2):
-        assert ask(store, model, "--conversation", "shopping")[0] == 0
-    assert [row[0] for row in exchanges(store)] == ["shopping", "shopping"]
+        assert brain("ask", "--model", model, "--conversation", "own-name", "hello") == (0, "Hello.\n", "")
+    assert brain.query(EXCHANGES) == [
+        (conversation, "chat", "hello", "complete"),
+        (conversation, "voice", "And?", "complete"),
+        *[("own-name", "chat", "hello", "complete")] * 2,
+    ]
+    assert second[-2]["data"]["prompt_tokens"] > first[-2]["data"]["prompt_tokens"]  # the model read what came before
 
 
-@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "../x"])
-def test_what_cannot_be_an_id_is_refused(store: Path, name: str) -> None:
-    sentence = "brain: --conversation must be 1 to 64 letters, digits, _ or -.\n"
-    assert ask(store, "builtin", "--conversation", name) == (1, "", sentence)
-    assert not store.exists()
+def test_facts_are_recalled_or_not(brain: Brain, model: str) -> None:
+    assert brain("memory", "add", "I am vegetarian.")[0] == 0
+    ask = "ask", "--model", model, "What shall I cook?"
+    assert brain(*ask) == (0, "Hello.\n", "Recalled 1 fact: I am vegetarian.\n")
+    assert brain(*ask, "--no-memory") == (0, "Hello.\n", "")
 
 
-def test_ctrl_c_keeps_what_was_said(store: Path, tmp_path: Path) -> None:
-    model = script(tmp_path, {"chunks": ["So ", "far. ", *["and on "] * 200], "delay_ms": 50})
-    with Process(
-        "ask", "hi", "--model", model, "--conversation", "c", env={"BRAIN_STORE": f"sqlite:{store}"}
-    ) as process:
-        assert process.process.stdout is not None
-        assert process.process.stdout.read(8) == b"So far. "
-        process.process.send_signal(signal.SIGINT)
-        assert process.end()[0] == 130
-    assert exchanges(store) == [("c", "chat", "hi", "cancelled")]
-    with closing(sqlite3.connect(store)) as db:
-        ((data,),) = db.execute("SELECT data FROM exchange").fetchall()
-    assert json.loads(data)["parts"][0]["text"].startswith("So far. ")
-
-
-def test_facts_are_recalled_unless_it_is_said_otherwise(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupted_answer_is_stored_and_a_busy_conversation_refused(
+    brain: Brain, model: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("BRAIN_STORE", f"sqlite:{store}")
-    assert run(["memory", "add", "I am vegetarian."]) == 0
-    model = script(tmp_path, ["Lentils."])
-    told = "Recalled 1 fact: I am vegetarian.\n"
-    assert ask(store, model, message="What shall I cook?") == (0, "Lentils.\n", told)
-    assert ask(store, model, "--no-memory", message="What shall I cook?") == (0, "Lentils.\n", "")
-
-
-def test_a_conversation_is_not_asked_twice_at_once(store: Path, tmp_path: Path) -> None:
-    model = script(tmp_path, {"chunks": ["So ", *["and on "] * 200], "delay_ms": 50})
-    with Process(
-        "ask", "hi", "--model", model, "--conversation", "c", env={"BRAIN_STORE": f"sqlite:{store}"}
-    ) as process:
-        assert process.process.stdout is not None
-        process.process.stdout.read(3)
-        code, out, err = ask(store, "builtin", "--conversation", "c")
+    endless = script(tmp_path, ENDLESS, name="endless.jsonl")
+    with brain.process("ask", "hi", "--model", endless, "--conversation", "c") as asking:
+        assert asking.process.stdout is not None
+        assert asking.process.stdout.read(8) == b"So far. "
+        code, out, err = brain("ask", "--model", model, "--conversation", "c", "hello")
         assert (code, out) == (1, "")
         assert err.startswith("brain: A turn of this conversation is running;")
-        assert ask(store, "builtin", "--conversation", "another")[0] == 0
+        assert brain("ask", "--model", model, "--conversation", "another", "hello")[0] == 0
+        asking.process.send_signal(signal.SIGINT)
+        assert asking.end()[0] == 130
+    assert ("c", "chat", "hi", "cancelled") in brain.query(EXCHANGES)
+    ((text,),) = brain.query("SELECT data ->> '$.parts[0].text' FROM exchange WHERE outcome = 'cancelled'")
+    assert text.startswith("So far. ")
 
 
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda path: path.write_bytes(b"no database" * 200), "is no database; name another file"),
-        (lambda path: path.mkdir(), "is a folder; name a file"),
-    ],
-    ids=["no database", "folder"],
-)
-def test_a_store_that_cannot_be_opened_stops_it(tmp_path: Path, make: Any, sentence: str) -> None:
-    place = tmp_path / "brain.db"
-    make(place)
-    code, out, err = ask(place, "builtin")
-    assert (code, out) == (1, "")
-    assert err.startswith(f"brain: {place}")
-    assert sentence in err
+# Processes that end in time
+
+
+def test_ctrl_c_ends_it_though_a_specialist_ignores_that(brain: Brain, folder: Path) -> None:
+    with brain.process("ask", "--model", script(folder, ["So far. SPECIALIST_REQUEST[deaf]"]), "hi") as asking:
+        asking.said("… deaf")
+        asking.process.send_signal(signal.SIGINT)
+        code, out, err = asking.end()
+    assert (code, out) == (130, "So far. \n")
     assert "Traceback" not in err
 
 
-def in_terminal(store: str, model: str, *arguments: str) -> str:
-    """`brain ask` in a terminal; what is seen there, at the end."""
-    with Terminal("ask", "hello", "--model", model, *arguments, env={"BRAIN_STORE": store}) as terminal:
-        code, seen = terminal.end()
+def test_it_ends_though_an_abandoned_thread_does_not(brain: Brain, folder: Path) -> None:
+    model = script(folder, ["SPECIALIST_REQUEST[block]"], ["Without it."])
+    with brain.process("ask", "--model", model, "hi", TURN_SECONDS=1) as asking:
+        code, _, err = asking.end(50)
     assert code == 0
-    return seen
+    assert "✗ block: deadline:" in err
 
 
-def test_one_who_reads_it_in_a_terminal_is_told_how_to_go_on(store: Path, tmp_path: Path) -> None:
-    seen = in_terminal(f"sqlite:{store}", script(tmp_path, ["Hello."]))
-    ((conversation, *_),) = exchanges(store)
-    assert seen == f'Hello.\n\nGo on with: brain ask --conversation {conversation} "…"'
+def test_a_reader_that_closes_the_pipe_is_no_error(brain: Brain, tmp_path: Path) -> None:
+    with brain.process("ask", "--model", script(tmp_path, {"chunks": ["line\n"] * 50, "delay_ms": 10}), "hi") as asking:
+        assert asking.process.stdout is not None
+        asking.process.stdout.read(5)
+        asking.process.stdout.close()
+        asking.process.wait(50)
+        assert asking.process.stderr is not None
+        assert asking.process.stderr.read() == b""
 
 
-def test_programs_and_those_who_keep_nothing_are_not(store: Path, tmp_path: Path) -> None:
-    model = script(tmp_path, ["Hello."])
-    assert in_terminal("memory:", model) == "Hello."
-    assert "Go on with" not in in_terminal(f"sqlite:{store}", model, "--json")
-    assert ask(store, model) == (0, "Hello.\n", "")
+# Files and standard input
+
+SAID, FILES = "SELECT data ->> 'message' FROM exchange", "SELECT name, type, data FROM file ORDER BY key"
+PNG = b"\x89PNG\r\n\x1a\nno picture"
 
 
-# What is piped to it
-
-
-def files(store: Path) -> list[tuple[str, str, bytes]]:
-    with closing(sqlite3.connect(store)) as db:
-        return db.execute("SELECT name, type, data FROM file ORDER BY key").fetchall()
-
-
-def fed(store: Path, model: str, data: bytes, *arguments: str) -> tuple[int, str, str]:
-    """`brain ask` with a pipe that brings these bytes, and ends."""
-    command = [sys.executable, "-m", "brain", "ask", "--model", model, *arguments]
-    env = {**os.environ, "BRAIN_STORE": f"sqlite:{store}"}
-    found = subprocess.run(command, input=data, capture_output=True, check=False, env=env)
-    return found.returncode, found.stdout.decode(), found.stderr.decode()
-
-
-def test_what_is_piped_is_attached(store: Path, tmp_path: Path) -> None:
-    model = script(tmp_path, ["Hello."])
-    said = "Attached: standard input, 12 bytes\n"
-    assert fed(store, model, b"disk is full", "What went wrong?") == (0, "Hello.\n", said)
-    code, _, err = fed(store, model, b"\x89PNG\r\n\x1a\nno picture", "--json", "What is it?")
-    assert (code, err.splitlines()[0]) == (0, "Attached: standard input, 18 bytes")
-    assert files(store) == [
-        ("standard-input.txt", "text/plain", b"disk is full"),
-        ("standard-input", "image/png", b"\x89PNG\r\n\x1a\nno picture"),
-    ]
-
-
-def test_a_file_that_is_redirected_is_attached_too(store: Path, tmp_path: Path) -> None:
-    (tmp_path / "log.txt").write_text("from a file")
-    model = script(tmp_path, ["Hello."])
-    with (
-        (tmp_path / "log.txt").open() as file,
-        Process("ask", "Hi.", "--model", model, env={"BRAIN_STORE": f"sqlite:{store}"}, stdin=file) as process,
-    ):
-        assert process.end() == (0, "Hello.\n", "Attached: standard input, 11 bytes\n")
-    assert files(store) == [("standard-input.txt", "text/plain", b"from a file")]
-
-
-@pytest.mark.parametrize("arguments", [["--file", "-", "Hi."], ["-"]], ids=["file", "message"])
-def test_a_dash_is_standard_input(store: Path, tmp_path: Path, arguments: list[str]) -> None:
-    model = script(tmp_path, ["Hello."])
-    assert fed(store, model, "Grüezi\nmitenand\n".encode(), *arguments) == (0, "Hello.\n", "")
-    ((_, _, said, _),) = exchanges(store)
-    kept = "".join(data.decode() for _, _, data in files(store))
-    assert (said, kept) == (("Hi.", "Grüezi\nmitenand\n") if "--file" in arguments else ("Grüezi\nmitenand", ""))
-
-
-def test_an_empty_pipe_is_nothing(store: Path, tmp_path: Path) -> None:
-    assert fed(store, script(tmp_path, ["Hello."]), b"", "Hi.") == (0, "Hello.\n", "")
-    assert files(store) == []
-
-
-def test_a_silent_pipe_that_nobody_named_is_not_waited_for(store: Path, tmp_path: Path) -> None:
-    reading, writing = os.pipe()
-    model = script(tmp_path, ["Hello."])
-    with Process("ask", "Hi.", "--model", model, env={"BRAIN_STORE": f"sqlite:{store}"}, stdin=reading) as process:
-        code, out, err = process.end()
-    os.close(reading)
-    os.close(writing)
+@pytest.mark.parametrize(
+    ("arguments", "data", "message", "files", "size"),
+    [
+        (["Hi."], b"disk is full", "Hi.", [("standard-input.txt", "text/plain", b"disk is full")], "12 bytes"),
+        (["Hi."], PNG, "Hi.", [("standard-input", "image/png", PNG)], "18 bytes"),
+        (["--file", "-", "Hi."], b"twice\n", "Hi.", [("standard-input.txt", "text/plain", b"twice\n")], ""),
+        (["-"], "Grüezi\nmitenand\n".encode(), "Grüezi\nmitenand", [], ""),
+        (["Hi."], b"", "Hi.", [], ""),
+        (["Hi.", "--file", "one.txt", "--file", "zwei.md"], None, "Hi.",
+         [("one.txt", "text/plain", b"one"), ("zwei.md", "text/markdown", b"zwei")], ""),
+    ],
+)  # fmt: skip
+def test_files_and_what_is_piped_are_attached(
+    arguments: list[str],
+    data: bytes | None,
+    message: str,
+    files: list[tuple[str, str, bytes]],
+    size: str,
+    brain: Brain,
+    model: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.txt").write_text("one")
+    (tmp_path / "zwei.md").write_text("zwei")
+    code, out, err = brain("ask", "--model", model, *arguments, stdin=data)
     assert (code, out) == (0, "Hello.\n")
-    assert err == (
-        "Standard input is silent and was not waited for; --file - attaches it, < /dev/null says there is none.\n"
-    )
+    assert err.partition("\n")[0] == (f"Attached: standard input, {size}" if size else "")
+    assert (brain.query(SAID), brain.query(FILES)) == ([(message,)], files)
 
 
-def test_ctrl_c_ends_the_wait_for_a_pipe_that_was_named(store: Path, tmp_path: Path) -> None:
+def test_a_silent_pipe_that_nobody_named_is_not_read(brain: Brain, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input, "SILENT_SECONDS", 0.0)
     reading, writing = os.pipe()
-    model = script(tmp_path, ["Hello."])
-    with Process("ask", "-", "--model", model, env={"BRAIN_STORE": f"sqlite:{store}"}, stdin=reading) as process:
-        os.write(writing, b"half a ")
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.end(2)  # it waits for the rest
-        process.process.send_signal(signal.SIGINT)
-        assert process.end()[0] == 130
+    with os.fdopen(reading) as source:
+        monkeypatch.setattr("sys.stdin", source)
+        assert input.read_piped_attachments() == []
+        os.write(writing, b"not silent")
+        os.close(writing)
+        assert [one.data for one in input.read_piped_attachments()] == [b"not silent"]
+
+
+def test_ctrl_c_ends_the_wait_for_a_pipe_that_was_named(brain: Brain, model: str) -> None:
+    reading, writing = os.pipe()
+    with brain.process("ask", "-", "--model", model, stdin=reading) as asking:
+        os.write(writing, b"x" * 200_000)  # more than a pipe holds: it reads, and waits for the rest
+        assert interrupt(asking) == 130
     os.close(reading)
     os.close(writing)
-    assert not store.exists()
+    assert not brain.store.exists()
+
+
+LARGE = b"a" * (16 * 1024 * 1024 + 1)
+EMPTY = "is empty. What is made as it is read can be piped: … | brain ask"
+BAD_ID = "--conversation must be 1 to 64 letters, digits, _ or -."
 
 
 @pytest.mark.parametrize(
     ("arguments", "data", "sentence"),
     [
+        ([" "], None, "The message is empty."),
+        (["-"], b" \n", "The message is empty."),
         (["-", "--file", "-"], b"x", "Standard input can be read once: as the message, or as one file."),
         (["Hi.", "--file", "-"], b"", "Standard input is empty."),
-        (["-"], b" \n", "The message is empty."),
-        (["Hi.", *["--file", "nothing"] * 11], b"", "At most 10 attachments a message."),
-        (["Hi."], b"x" * (16 * 1024 * 1024 + 1), "Standard input is larger than 16 MiB."),
+        (["Hi."], LARGE, "Standard input is larger than 16 MiB."),
+        (["Hi.", *["--file", "nothing"] * 11], None, "At most 10 attachments a message."),
+        (["Hi.", "--file", "nothing"], None, "--file nothing: No such file or directory."),
+        (["Hi.", "--file", "."], None, "--file .: Is a directory."),
+        (["Hi.", "--file", "empty"], None, f"--file empty {EMPTY}"),
+        (["Hi.", "--file", "large"], None, "--file large is larger than 16 MiB."),
+        *((["Hi.", "--conversation", name], None, BAD_ID) for name in ("", "a b", "x" * 65, "../x")),
     ],
-    ids=["twice", "empty file", "empty message", "too many", "too large"],
-)
-def test_what_cannot_be_read_is_said(store: Path, arguments: list[str], data: bytes, sentence: str) -> None:
-    assert fed(store, "builtin", data, *arguments) == (1, "", f"brain: {sentence}\n")
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused_in_a_sentence(
+    arguments: list[str],
+    data: bytes | None,
+    sentence: str,
+    brain: Brain,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").touch()
+    (tmp_path / "large").write_bytes(LARGE)
+    assert brain("ask", "--model", "builtin", *arguments, stdin=data) == (1, "", f"brain: {sentence}\n")
+    assert not brain.store.exists()
 
 
-def test_a_missing_message_is_an_error_that_says_how(store: Path) -> None:
-    code, out, err = fed(store, "builtin", b"")
-    assert (code, out) == (2, "")
-    assert err.endswith(
-        'brain ask: error: say what to ask: brain ask "…", or brain ask - to read it from standard input\n'
-    )
+def test_a_store_that_cannot_be_opened_stops_it(brain: Brain) -> None:
+    brain.store.mkdir(parents=True)
+    assert brain("ask", "--model", "builtin", "hello") == (1, "", f"brain: {brain.store} is a folder; name a file.\n")
+    brain.store.rmdir()
+    brain.store.write_bytes(b"no database" * 200)
+    code, out, err = brain("ask", "--model", "builtin", "hello")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"brain: {brain.store} is no database; name another file")

@@ -1,75 +1,80 @@
-"""`brain chat`, as somebody at a terminal uses it: what is typed, what is seen, what is kept."""
+"""`brain chat`: at a terminal, where a person types, and as a script of one message per line."""
 
 import base64
 import os
 import re
 import signal
-import sqlite3
 import stat
-import subprocess
-import sys
 import termios
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from emulator import Screen, Terminal
-from serving import Process, script
+from playing import words
+from serving import script
+
+from cli.command import Brain
 
 SPECIALISTS = '''\
 """Specialists for these tests."""
 
 from pathlib import Path
 
-from brain import specialist
+from brain import Citation, Result, specialist
 
 
 @specialist(approval="always")
-def deletes(name: str = "all") -> str:
+def deletes(name: str = "all") -> Result:
     """Deletes."""
     with Path(__file__).with_name("deleted.txt").open("a") as file:
         file.write(f"{name}\\n")
-    return f"{name} is gone."
+    return Result("gone", citations=[Citation("m", "The menu", "https://menu.example/")])
 '''
 MODEL = "script:script.jsonl"
 UP, ALT_ENTER, CTRL_C, CTRL_D, CTRL_R, TAB, CLEAR = "\x1b[A", "\x1b\r", "\x03", "\x04", "\x12", "\t", "\x15"
+MESSAGES = (
+    "SELECT c.title, e.data ->> 'message', e.outcome "
+    "FROM exchange e JOIN conversation c ON c.key = e.key >> 32 ORDER BY e.key"
+)
+FILES = "SELECT name, data FROM file ORDER BY key"
+ENDLESS = {"chunks": ["So far. ", *(f"and on {word} " for word in words(4000))], "delay_ms": 5}
 Pass = Sequence[str] | Mapping[str, object]
 
 
 class Chat(Terminal):
-    """A session. The prompt is there when the line below it is."""
+    """A session. The prompt is ready when the toolbar below it is there."""
 
-    def __init__(self, home: Path, *arguments: str, columns: int = 140, env: Mapping[str, str] | None = None) -> None:
-        self.home = home
+    def __init__(self, home: Path, *arguments: str, columns: int = 140, **settings: str) -> None:
+        env = {"XDG_DATA_HOME": str(home), "HOME": str(home), "BRAIN_SPECIALISTS_FOLDER": str(home / "specialists")}
+        env |= {"BRAIN_STORE": os.environ["BRAIN_STORE"]} | {f"BRAIN_{key}": value for key, value in settings.items()}
+        super().__init__("chat", *arguments, env=env, columns=columns, lines=40, cwd=home)
         self.prompts = 0
-        own = {"XDG_DATA_HOME": str(home), "HOME": str(home), "BRAIN_SPECIALISTS_FOLDER": str(home / "specialists")}
-        super().__init__("chat", *arguments, env=own | dict(env or {}), columns=columns, lines=40, cwd=home)
-        self.ready()
+        self.wait_for_prompt()
 
-    def ready(self) -> str:
-        """What is on the screen once the next prompt is there."""
+    def wait_for_prompt(self) -> str:
+        """The whole screen once the next prompt is ready."""
         self.prompts += 1
 
-        def is_there(screen: Screen) -> bool:
+        def is_ready(screen: Screen) -> bool:
             rows = screen.text.split("\n")
             return sum(row.startswith("›") for row in rows) == self.prompts and " · " in rows[-1]
 
-        return self.until(is_there, f"prompt {self.prompts}")
+        return self.until(is_ready, f"prompt {self.prompts}")
 
-    def says(self, text: str) -> str:
-        """Sends a line; what was seen of it when the next prompt is there."""
+    def send(self, text: str) -> str:
+        """Send a line; what the screen shows between it and the next prompt."""
         self.types(text + "\r")
-        rows = self.ready().split("\n")
+        rows = self.wait_for_prompt().split("\n")
         prompts = [place for place, row in enumerate(rows) if row.startswith("›")]
         return "\n".join(rows[prompts[-2] + 1 : prompts[-1]])
 
     @property
-    def below(self) -> str:
-        """The line below the prompt."""
+    def toolbar(self) -> str:
         return self.screen.text.split("\n")[-1]
 
-    def leaves(self) -> str:
+    def leave(self) -> str:
         self.types(CTRL_D)
         code, seen = self.end()
         assert code == 0, seen
@@ -78,384 +83,131 @@ class Chat(Terminal):
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """The folder of a user who has nothing yet."""
+def home(tmp_path: Path, brain: Brain, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home directory of a user without data."""
     found = tmp_path / "home"
     (found / "specialists").mkdir(parents=True)
     (found / "specialists" / "some.py").write_text(SPECIALISTS)
+    monkeypatch.setenv("BRAIN_SPECIALISTS_FOLDER", str(found / "specialists"))
+    monkeypatch.setenv("HOME", str(found))
+    monkeypatch.chdir(found)
     return found
 
 
 @contextmanager
 def chatting(
-    home: Path,
-    *passes: Pass,
-    arguments: Sequence[str] = (),
-    columns: int = 140,
-    env: Mapping[str, str] | None = None,
+    home: Path, *passes: Pass, arguments: Sequence[str] = (), columns: int = 140, **settings: str
 ) -> Iterator[Chat]:
-    """A session with a model that plays these passes, in each turn from the first."""
+    """A session with a model that plays these passes in each turn."""
     script(home, *passes or [["Hello, *you*."]])
-    with Chat(home, "--model", MODEL, *arguments, columns=columns, env=env) as chat:
+    with Chat(home, "--model", MODEL, *arguments, columns=columns, **settings) as chat:
         yield chat
         assert chat.screen.unknown_sequences == []
 
 
-def kept(home: Path) -> list[tuple[str, str, str]]:
-    """Title, what was said, and how it ended, of all that is kept."""
-    with closing(sqlite3.connect(home / "brain" / "brain.db")) as db:
-        columns = "c.title, e.data ->> 'message', e.outcome"
-        query = f"SELECT {columns} FROM exchange e JOIN conversation c ON c.key = e.key >> 32 ORDER BY e.key"
-        return db.execute(query).fetchall()
+# At a terminal
 
 
-def files(home: Path) -> list[tuple[str, bytes]]:
-    with closing(sqlite3.connect(home / "brain" / "brain.db")) as db:
-        return db.execute("SELECT name, data FROM file ORDER BY key").fetchall()
-
-
-# Talking
-
-
-def test_a_conversation_at_the_terminal(home: Path) -> None:
+def test_a_session_and_the_next_one(brain: Brain, home: Path) -> None:
     with chatting(home) as chat:
         assert chat.screen.text.startswith(f"{MODEL} answers. /help lists the commands, Ctrl-D leaves.\n›")
-        assert chat.below == f"{MODEL} · new conversation"
-        assert chat.says("How are you?").startswith("\nHello, you.\n")
+        assert chat.toolbar == f"{MODEL} · new conversation"
+        assert chat.send("How are you?").startswith("\nHello, you.\n")
         assert "Hello, \x1b[3myou\x1b[0m." in chat.raw
-        assert chat.below.endswith(" · How are you?")
-        chat.says("And now?")
-        seen = chat.leaves()
-    conversation = re.search(r"\nGo on with: brain chat --conversation (conv\w+)$", seen)
-    assert conversation is not None
-    assert kept(home) == [("How are you?", "How are you?", "complete"), ("How are you?", "And now?", "complete")]
-    for arguments, messages in ((["--continue"], 4), (["--conversation", conversation[1]], 6)):
-        with chatting(home, arguments=arguments) as chat:
-            assert f"How are you? ({messages} messages)\n\n> How are you?\n\nHello, you.\n" in chat.screen.text
-            chat.says("Again.")
-            chat.types("/quit\r")
-            assert chat.end()[0] == 0
-    assert [row[:2] for row in kept(home)[2:]] == [("How are you?", "Again.")] * 2
-
-
-def test_what_was_typed_is_there_again_for_its_user_alone(home: Path) -> None:
-    with chatting(home) as chat:
-        chat.says("first message")
-        chat.says("second message")
-        chat.leaves()
-    path = home / "brain" / "chat-history"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    with chatting(home) as chat:
-        chat.types(UP + UP)
-        chat.until(lambda screen: "› first message" in screen.window)
+        assert chat.toolbar.endswith(" · How are you?")
+        chat.types(f"one{ALT_ENTER}two")
+        chat.until(lambda screen: "› one\n  two" in screen.window)
+        chat.send("")
+        chat.types("\x1b[200~three\nfour\n/help\x1b[201~")  # pasted
+        chat.until(lambda screen: "› three\n  four\n  /help" in screen.window)
+        chat.send("")
         chat.types(CTRL_C)
-        chat.ready()
-        chat.types(CTRL_R + "secon")
-        chat.sees("second message")
-        chat.types("\r")
-        chat.types("\r")
-        chat.until(lambda screen: screen.text.count("Hello, you.") == 1)
-        chat.ready()
-        chat.leaves()
-    assert kept(home)[-1][1] == "second message"
+        assert chat.wait_for_prompt().rpartition("\n›")[0].endswith("›\nCtrl-D leaves.")
+        chat.send("/copy")
+        assert chat.screen.os_commands == [f"52;c;{base64.b64encode(b'Hello, *you*.').decode()}"]
+        chat.send("Bye.")
+        seen = chat.leave()
+    assert re.search(r"\nGo on with: brain chat --conversation conv\w+$", seen)
+    sent = ["How are you?", "one\ntwo", "three\nfour\n/help", "Bye."]
+    assert brain.query(MESSAGES) == [("How are you?", message, "complete") for message in sent]
+    assert stat.S_IMODE((home / "brain" / "chat-history").stat().st_mode) == 0o600
+    with chatting(home, arguments=["--continue"]) as chat:
+        assert (
+            "How are you? (8 messages)\n\n> one\n> two\n\nHello, you.\n\n> three\n> four\n> /help\n\nHello"
+            in chat.screen.text
+        )
+        chat.types(UP)
+        chat.until(lambda screen: "› Bye." in screen.window)
+        chat.types(CTRL_C)
+        chat.wait_for_prompt()
+        chat.types(CTRL_R + "are yo")
+        chat.sees("are you?")
+        chat.types("\r\r")
+        chat.wait_for_prompt()
+        chat.types("/quit\r")
+        assert chat.end()[0] == 0
+    assert brain.query(MESSAGES)[-1] == ("How are you?", "How are you?", "complete")
 
 
-def test_a_store_that_keeps_nothing_has_no_history(home: Path) -> None:
-    with chatting(home, env={"BRAIN_STORE": "memory:"}) as chat:
-        chat.says("secret")
-        assert "Go on with" not in chat.leaves()
+def test_a_store_in_memory_leaves_nothing_and_the_demo_model_says_what_it_is_once(home: Path) -> None:
+    with Chat(home, "--model", "builtin", STORE="memory:") as chat:
+        chat.send("hello")
+        chat.send("hello again")
+        seen = chat.leave()
+    assert seen.startswith("builtin answers, a rule-based stand-in: no language model is connected. /help")
+    assert seen.count("stand-in answers") <= 1
+    assert "Go on with" not in seen
     assert not (home / "brain").exists()
 
 
-def test_a_message_may_have_several_lines(home: Path) -> None:
-    with chatting(home) as chat:
-        chat.types(f"one{ALT_ENTER}two")
-        chat.until(lambda screen: "› one\n  two" in screen.window)
-        chat.says("")
-        chat.types("\x1b[200~three\nfour\n/help\x1b[201~")
-        chat.until(lambda screen: "› three\n  four\n  /help" in screen.window)
-        chat.says("")
-        chat.leaves()
-    assert [said for _, said, _ in kept(home)] == ["one\ntwo", "three\nfour\n/help"]
-
-
-def test_ctrl_c_stops_the_answer_and_not_the_session(home: Path) -> None:
-    endless = {"chunks": ["So far. ", *["and on "] * 4000], "delay_ms": 5}
-    with chatting(home, endless) as chat:
-        for said in ("one", "two"):
-            chat.types(f"{said}\r")
-            chat.until(lambda screen: "and on" in screen.text.rpartition("›")[2])
-            chat.interrupt()
-            seen = chat.ready()
-            assert "Stopped." in seen.rpartition(f"› {said}")[2]
-        chat.types("draft" + CTRL_C)
-        assert "leaves" not in chat.ready().rpartition("› draft")[2]
-        chat.types(CTRL_C)
-        chat.ready()
-        assert "›\nCtrl-D leaves.\n›" in chat.screen.text
-        chat.leaves()
-    assert [row[1:] for row in kept(home)] == [("one", "cancelled"), ("two", "cancelled")]
+def test_ctrl_c_stops_the_answer_and_keeps_what_is_typed_meanwhile(brain: Brain, home: Path) -> None:
+    with chatting(home, ENDLESS) as chat:
+        chat.types("one\r")
+        chat.until(lambda screen: "and on" in screen.text)
+        chat.types("two" + CTRL_C)
+        chat.until(lambda screen: "› two" in screen.window)
+        assert "Stopped." in chat.screen.text
+        assert chat.screen.text.count("two") == 1
+        chat.prompts += 1
+        chat.types("\r")
+        chat.until(lambda screen: "and on" in screen.text.rpartition("›")[2])
+        chat.interrupt()
+        assert "Stopped." in chat.wait_for_prompt().rpartition("› two")[2]
+        chat.send("/save ~/talk.md")
+        chat.leave()
+        assert not termios.tcgetattr(chat.master)[3] & termios.NOFLSH
+    assert brain.query(MESSAGES) == [("one", "one", "cancelled"), ("one", "two", "cancelled")]
+    saved = (home / "talk.md").read_text()
+    assert re.fullmatch(r"(?s)# one\n.*\nSo far\. and on .*\n\n\*Stopped\.\*\n.*\*Stopped\.\*\n", saved)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-@pytest.mark.parametrize("answers", [True, False], ids=["while it answers", "at the prompt"])
-def test_who_is_ended_leaves_the_terminal_and_the_answer_in_order(
-    home: Path, number: int, code: int, answers: bool
-) -> None:
-    with chatting(home, {"chunks": ["So far ", *["and on "] * 4000], "delay_ms": 5}) as chat:
-        chat.types("hi\r" if answers else "half typed")
-        chat.sees("So far and on" if answers else "half typed")
+def test_a_signal_leaves_the_terminal_and_the_answer_in_order(brain: Brain, home: Path, number: int, code: int) -> None:
+    is_answering = number == signal.SIGTERM
+    with chatting(home, ENDLESS) as chat:
+        chat.types("hi\r" if is_answering else "half typed")
+        chat.sees("So far. and on" if is_answering else "half typed")
         chat.process.send_signal(number)
         assert chat.end()[0] == code
         assert chat.echoes()
         assert termios.tcgetattr(chat.master)[3] & termios.ICANON
-    if answers:
-        assert kept(home) == [("hi", "hi", "cancelled")]
+    if is_answering:
+        assert brain.query(MESSAGES) == [("hi", "hi", "cancelled")]
 
 
-def test_what_is_typed_while_an_answer_is_written_is_the_next_message(home: Path) -> None:
-    with chatting(home, {"chunks": ["One. ", "Two."], "delay_ms": 400}) as chat:
-        chat.types("first\r")
-        chat.sees("One.")
-        chat.types("second")
-        chat.until(lambda screen: "› second" in screen.window)
-        assert chat.screen.text.count("second") == 1
-        chat.prompts += 1
-        chat.says("")
-        chat.leaves()
-    assert [said for _, said, _ in kept(home)] == ["first", "second"]
-
-
-def test_what_was_typed_before_ctrl_c_is_the_next_message(home: Path) -> None:
-    with chatting(home, {"chunks": ["So far. ", *["and on "] * 4000], "delay_ms": 5}) as chat:
-        chat.types("first\r")
-        chat.sees("and on")
-        chat.types("second" + CTRL_C)
-        chat.until(lambda screen: "› second" in screen.window)
-        chat.prompts += 1
-        chat.types(CTRL_C)
-        chat.ready()
-        chat.leaves()
-        assert not termios.tcgetattr(chat.master)[3] & termios.NOFLSH
-
-
-def test_a_person_is_asked_in_a_session(home: Path) -> None:
-    with chatting(home, ['SPECIALIST_REQUEST[deletes:{"name": "lunch"}]'], ["So."]) as chat:
-        for typed, gone in (("n", []), ("y", ["lunch"])):
+def test_calls_are_approved_and_shown_again_when_the_conversation_continues(home: Path) -> None:
+    passes = (['Let me look. SPECIALIST_REQUEST[deletes:{"name": "lunch"}]', " And again."],)
+    with chatting(home, *passes, ['SPECIALIST_REQUEST[dletes:{"name": "tea"}]'], ["After *that*."]) as chat:
+        for typed, deleted in (("n", ""), ("y", "lunch\n")):
             chat.types("Delete it.\r")
             chat.until(lambda screen: screen.window.endswith("\nApprove deletes (1 parameter)? [y/N]"))
             chat.types(f"{typed}\r")
-            chat.ready()
+            chat.wait_for_prompt()
             path = home / "specialists" / "deleted.txt"
-            assert (path.read_text().split() if path.exists() else []) == gone
-        assert "Approve deletes (1 parameter)? [y/N] y\n" in chat.leaves()
-
-
-def test_the_stand_in_says_so_once(home: Path) -> None:
-    with Chat(home, "--model", "builtin") as chat:
-        chat.says("hello")
-        chat.says("hello again")
-        seen = chat.leaves()
-    assert seen.startswith("builtin answers, a rule-based stand-in: no language model is connected. /help")
-    assert seen.count("stand-in answers") <= 1
-
-
-# Commands
-
-
-def test_the_commands_are_listed_and_completed(home: Path) -> None:
-    with chatting(home) as chat:
-        seen = chat.says("/help")
-        names = re.findall(r"^/(\w+)", seen, re.MULTILINE)
-        assert names == [
-            *("help", "attach", "detach", "new", "open", "rename", "delete", "retry", "edit", "copy", "save", "model"),
-            *("specialists", "memory", "facts", "quit"),
-        ]
-        chat.types("/rena" + TAB)
-        chat.until(lambda screen: "› /rename" in screen.window)
-        chat.types(CLEAR + "/specialists of" + TAB)
-        chat.until(lambda screen: "› /specialists off" in screen.window)
-        chat.types(" delet" + TAB)
-        chat.until(lambda screen: "› /specialists off deletes" in screen.window)
-        chat.types(CLEAR)
-        seen = " ".join(chat.says("/nothing").split())
-        assert seen.startswith("There is no /nothing. There are: /help, /attach, ")
-        assert chat.says("//help me").startswith("\nHello, you.")
-        chat.leaves()
-    assert [said for _, said, _ in kept(home)] == ["/help me"]
-
-
-def test_lists_are_set_in_where_their_lines_go_on(home: Path) -> None:
-    with chatting(home, columns=60) as chat:
-        seen = chat.says("/help")
-        assert f"\n/memory [on|off]                 whether facts and memories\n{' ' * 33}are recalled\n" in seen
-        chat.leaves()
-
-
-def test_files_are_attached(home: Path) -> None:
-    (home / "my notes.txt").write_text("notes")
-    (home / "two.txt").write_text("two")
-    (home / "empty.txt").touch()
-    with chatting(home) as chat:
-        seen = chat.says("/attach '~/my notes.txt' ~/two.txt")
-        assert "Attached: my notes.txt (5 bytes), two.txt (3 bytes)." in seen
-        assert chat.below.endswith("attached: my notes.txt, two.txt")
-        chat.says("/detach two.txt")
-        assert chat.below.endswith("attached: my notes.txt")
-        assert "~/nothing.txt: No such file or directory." in chat.says("/attach ~/nothing.txt")
-        assert "empty.txt is empty." in chat.says("/attach ~/empty.txt")
-        assert "Say which: /attach PATH" in chat.says("/attach")
-        assert "a quote is open" in chat.says("/attach 'x")
-        assert "At most 10 attachments a message." in chat.says("/attach" + " ~/two.txt" * 10)
-        chat.types("/attach ~/my" + TAB)
-        chat.until(lambda screen: "› /attach ~/my\\ notes.txt" in screen.window)
-        chat.types(" ~/tw" + TAB)
-        chat.until(lambda screen: "› /attach ~/my\\ notes.txt ~/two.txt" in screen.window)
-        chat.says("")
-        assert chat.below.endswith("attached: my notes.txt, my notes.txt, two.txt")
-        assert "Attached: my notes.txt" in chat.says(str(home / "my notes.txt").replace(" ", "\\ "))
-        chat.says("What do they say?")
-        assert "attached" not in chat.below
-        chat.leaves()
-    mine = ("my notes.txt", b"notes")
-    assert files(home) == [mine, mine, ("two.txt", b"two"), mine]
-
-
-def test_files_may_be_given_at_the_start(home: Path) -> None:
-    (home / "two.txt").write_text("two")
-    with chatting(home, arguments=["--file", str(home / "two.txt")]) as chat:
-        assert chat.below.endswith("attached: two.txt")
-        chat.leaves()
-
-
-def test_conversations_are_listed_opened_named_and_deleted(home: Path) -> None:
-    with chatting(home) as chat:
-        assert "There is no conversation yet." in chat.says("/open")
-        assert "Nothing was said yet." in chat.says("/rename Tea")
-        chat.says("I like oolong.")
-        chat.says("/new")
-        assert chat.below.endswith(" · new conversation")
-        chat.says("What is the weather?")
-        listed = chat.says("/open")
-        assert re.search(r"1 \d{4}-\d\d-\d\d \d\d:\d\d  What is the weather\?  \(2 messages, conv\w+\)", listed)
-        assert re.search(r"2 \d{4}-\d\d-\d\d \d\d:\d\d  I like oolong\.  \(2 messages, conv\w+\)", listed)
-        assert "> I like oolong.\n\nHello, you." in chat.says("/open 2")
-        assert chat.below.endswith(" · I like oolong.")
-        assert "It is called: Tea time" in chat.says("/rename Tea time")
-        assert chat.below.endswith(" · Tea time")
-        assert "title must be one line of 1 to 200 characters." in chat.says(f"/rename {'x' * 201}")
-        chat.says("/new")
-        assert "> I like oolong." in chat.says("/open oolong")
-        assert "There is no conversation 99; /open lists them." in chat.says("/open 99")
-        assert "There is no conversation nowhere" in chat.says("/open nowhere")
-        assert delete(chat, CTRL_C).endswith("Delete? [y/N]\nNothing was deleted.")
-        assert delete(chat, CTRL_D).endswith("Delete? [y/N]\nNothing was deleted.")
-        assert delete(chat, "\r").endswith("Delete? [y/N]\nNothing was deleted.")
-        assert delete(chat, "yesy\r").endswith("Delete? [y/N] yesy\nNothing was deleted.")
-        assert len(kept(home)) == 2
-        seen = delete(chat, "y\r")
-        assert seen == "This deletes “Tea time” with its files and its memory.\nDelete? [y/N] y\nDeleted."
-        assert chat.below.endswith(" · new conversation")
-        chat.leaves()
-    assert [said for _, said, _ in kept(home)] == ["What is the weather?"]
-
-
-def delete(chat: Chat, said: str) -> str:
-    """What is seen of `/delete` when this is the answer to its question."""
-    chat.types("/delete\ry\r")  # the yes is typed before the question, and is none
-    chat.until(lambda screen: screen.window.endswith("\nDelete? [y/N]"), "the question")
-    chat.types(said)
-    return chat.ready().rpartition("› /delete\n")[2].rpartition("\n›")[0]
-
-
-def test_the_last_message_is_asked_again_or_changed(home: Path) -> None:
-    (home / "two.txt").write_text("two")
-    with chatting(home) as chat:
-        assert "Nothing was said yet." in chat.says("/retry")
-        chat.says("/attach ~/two.txt")
-        chat.says("one")
-        assert chat.says("/retry").startswith("> one\n\nHello, you.")
-        assert "\x1b[2m> one\x1b[0m" in chat.raw
-        assert [row[1] for row in kept(home)] == ["one"]
-        chat.says("/edit")
-        chat.until(lambda screen: "› one" in screen.window.rpartition("/edit")[2])
-        assert "replaces the last message" in chat.below
-        chat.types(" and two\r")
-        chat.ready()
-        chat.says("/edit")
-        chat.types(CTRL_C)
-        chat.ready()
-        assert "replaces" not in chat.below
-        chat.says(f"three\x1b\r {'four ' * 40}")
-        assert chat.says("/retry").startswith(f"> three {('four ' * 40)[:130]}…\n\nHello, you.")
-        chat.leaves()
-    assert [row[1] for row in kept(home)] == ["one and two", f"three\n {'four ' * 40}".strip()]
-    assert files(home) == [("two.txt", b"two")]
-
-
-def test_an_answer_is_copied_and_a_conversation_saved(home: Path) -> None:
-    with chatting(home) as chat:
-        chat.says("hi")
-        assert "13 characters: copied, if your terminal allows it; otherwise: /save FILE" in chat.says("/copy")
-        assert chat.screen.os_commands == [f"52;c;{base64.b64encode(b'Hello, *you*.').decode()}"]
-        assert "Saved: ~/talk.md" in chat.says("/save ~/talk.md")
-        assert "is there already; name another file." in chat.says("/save ~/talk.md")
-        assert "No such file or directory." in chat.says("/save ~/nowhere/talk.md")
-        assert "Say where to" in chat.says("/save")
-        chat.leaves()
-    assert stat.S_IMODE((home / "talk.md").stat().st_mode) == 0o600
-    assert (home / "talk.md").read_text() == "# hi\n\n**You:**\n\nhi\n\n**Brain:**\n\nHello, *you*.\n"
-
-
-def test_what_is_saved_says_where_an_answer_ended_early(home: Path) -> None:
-    with chatting(home, {"chunks": ["So far. ", *["and on "] * 4000], "delay_ms": 5}) as chat:
-        chat.types("one\r")
-        chat.until(lambda screen: "and on" in screen.text)
-        chat.interrupt()
-        chat.ready()
-        chat.says("/save ~/talk.md")
-        chat.leaves()
-    assert re.fullmatch(r"(?s)# one\n.*\nSo far\. and on .*\n\n\*Stopped\.\*\n", (home / "talk.md").read_text())
-    with chatting(home, {"chunks": ["   "], "error": "secret"}) as chat:
-        chat.says("two")
-        chat.says("/save ~/failed.md")
-        chat.leaves()
-    assert (home / "failed.md").read_text().endswith("**Brain:**\n\n*The model failed.*\n")
-
-
-def test_what_begins_with_two_slashes_is_no_file(home: Path) -> None:
-    with chatting(home) as chat:
-        assert "Hello, you." in chat.says("//etc/hosts")
-        assert "attached" not in chat.below
-        chat.leaves()
-    assert [said for _, said, _ in kept(home)] == ["/etc/hosts"]
-
-
-def test_a_conversation_that_goes_on_shows_its_end(home: Path) -> None:
-    with chatting(home) as chat:
-        for said in ("one", "two", "three", "four"):
-            chat.says(said)
-        chat.leaves()
+            assert (path.read_text() if path.exists() else "") == deleted
+        chat.leave()
     with chatting(home, arguments=["--continue"]) as chat:
-        assert "one (8 messages)\n\n> two\n\nHello, you.\n\n> three\n\nHello, you.\n\n> four" in chat.screen.text
-        chat.leaves()
-
-
-def test_a_conversation_that_goes_on_shows_what_was_called(home: Path) -> None:
-    found = "[Citation('m', 'The menu', 'https://menu.example/')]"
-    source = (home / "specialists" / "some.py").read_text()
-    source = source.replace("import specialist", "import Citation, Result, specialist").replace("-> str", "-> Result")
-    source = source.replace('return f"{name} is gone."', f'return Result("gone", citations={found})')
-    (home / "specialists" / "some.py").write_text(source)
-    passes = (['Let me look. SPECIALIST_REQUEST[deletes:{"name": "lunch"}]', " And again."],)
-    with chatting(home, *passes, ['SPECIALIST_REQUEST[dletes:{"name": "tea"}]'], ["After *that*."]) as chat:
-        chat.types("Delete it.\r")
-        chat.until(lambda screen: screen.window.endswith("\nApprove deletes (1 parameter)? [y/N]"))
-        chat.types("y\r")
-        chat.ready()
-        chat.leaves()
-    with chatting(home, arguments=["--continue"]) as chat:
-        seen = re.sub(r"\d+ ms", "9 ms", chat.screen.text.partition("\n\n")[2].partition("\n›")[0])
+        seen = re.sub(r"\d+ ms", "9 ms", chat.screen.text.partition("After that.\n\n")[2].partition("\n›")[0])
         assert seen == (
             "> Delete it.\n\nLet me look.\n\n"
             '✓ deletes 9 ms, approved {"name": "lunch"}\n'
@@ -463,182 +215,248 @@ def test_a_conversation_that_goes_on_shows_what_was_called(home: Path) -> None:
             "After that.\n\n"
             "Sources\n1. The menu · https://menu.example/\n"
         )
-        chat.leaves()
+        chat.leave()
 
 
-def test_a_conversation_goes_on_with_the_model_that_answered_last(home: Path) -> None:
-    script(home, ["Hello, *you*."])
-    models = f"builtin,{MODEL}"
-    with Chat(home, "--model", models) as chat:
-        chat.says(f"/model {MODEL}")
-        chat.says("one")
-        chat.says("/model builtin")
-        chat.says("/new")
-        chat.says("two")
-        chat.says("/open 2")
-        assert chat.below.startswith(f"{MODEL} · ")
-        chat.says("three")
-        chat.leaves()
-    with Chat(home, "--model", models, "--continue") as chat:
-        assert chat.screen.text.startswith(f"{MODEL} answers. /help")
-        assert chat.below.startswith(f"{MODEL} · ")
-        chat.leaves()
-    with Chat(home, "--model", "builtin", "--continue") as chat:
-        assert chat.below.startswith("builtin · ")
-        chat.leaves()
-
-
-def test_who_answers_and_who_may_be_called_is_chosen(home: Path) -> None:
-    script(home, ['SPECIALIST_REQUEST[docs:{"query": "settings"}]'], ["So."])
-    with Chat(home, "--model", f"{MODEL},builtin") as chat:
-        assert f"{MODEL} answers. On offer: builtin, {MODEL}" in chat.says("/model")
-        assert "model must be one of: builtin, " in chat.says("/model nobody")
-        assert "off docs: " in chat.says("/specialists off docs")
-        assert re.search(r"✗ docs \d+ ms denied", chat.says("How?"))
-        assert "on  docs: " in chat.says("/specialists on docs")
-        assert re.search(r"✓ docs \d+ ms", chat.says("And now?"))
-        assert "There is no dcos. There are: " in chat.says("/specialists off dcos")
-        assert "builtin, a rule-based stand-in, answers." in chat.says("/model builtin")
-        assert chat.below.startswith("builtin · ")
-        chat.leaves()
-
-
-def test_facts_are_seen_and_recalled_or_not(home: Path) -> None:
-    env = {"XDG_DATA_HOME": str(home)}
-    with Process("memory", "add", "I am vegetarian.", env=env) as process:
-        assert process.end()[0] == 0
-    with chatting(home) as chat:
-        assert re.search(r"^\w{4} +general +I am vegetarian\.", chat.says("/facts"))
-        assert "Recalled 1 fact: I am vegetarian." in chat.says("What shall I cook?")
-        assert "Nothing is recalled in this session." in chat.says("/memory off")
-        assert " · no memory" in chat.below
-        assert "Recalled" not in chat.says("What shall I cook?")
-        assert "There are none." in chat.says("/facts zebra")
-        assert "Say /memory on or /memory off." in chat.says("/memory maybe")
-        chat.leaves()
-
-
-# What goes wrong
-
-
-def test_a_model_that_fails_ends_no_session(home: Path) -> None:
-    with chatting(home, {"chunks": ["Half an "], "error": "secret"}) as chat:
-        for said in ("one", "/retry"):
-            seen = " ".join(chat.says(said).split())
-            assert "Error: The model failed in the middle of its answer. (model_failed)" in seen
-            assert "Your message is kept: /retry asks it again, /edit changes it." in seen
-        chat.leaves()
-    assert [row[1:] for row in kept(home)] == [("one", "model_failed")]
-
-
-def test_a_message_that_cannot_be_sent_is_in_the_prompt_again(home: Path) -> None:
-    chunks = ["So ", *(f"{n} and on " for n in range(4000))]
-    endless = script(home, {"chunks": chunks, "delay_ms": 5}, name="endless.jsonl")
-    env = {"XDG_DATA_HOME": str(home)}
+def test_tab_completes_commands_and_files_are_attached(brain: Brain, home: Path) -> None:
+    (home / "my notes.txt").write_text("notes")
     (home / "two.txt").write_text("two")
-    with Process("ask", "hi", "--model", endless, "--conversation", "c", env=env) as process:
-        assert process.process.stdout is not None
-        process.process.stdout.read(3)
-        with chatting(home, arguments=["--conversation", "c"]) as chat:
-            chat.says("/attach ~/two.txt")
-            assert "An answer is being written in this conversation already;" in chat.says("too early")
+    with chatting(home, arguments=["--file", "two.txt"]) as chat:
+        assert chat.toolbar.endswith("attached: two.txt")
+        for typed, completed in (
+            ("/rena", "/rename"),
+            ("/specialists of", "/specialists off"),
+            ("/specialists off delet", "/specialists off deletes"),
+            ("/attach ~/my", "/attach ~/my\\ notes.txt"),
+        ):
+            chat.types(CLEAR + typed + TAB)
+            chat.until(lambda screen: f"› {completed}" in screen.window, completed)  # noqa: B023
+        chat.types(" ~/tw" + TAB)
+        chat.until(lambda screen: "› /attach ~/my\\ notes.txt ~/two.txt" in screen.window)
+        assert "Attached: my notes.txt (5 bytes), two.txt (3 bytes)." in chat.send("")
+        assert "Attached: my notes.txt" in chat.send(str(home / "my notes.txt").replace(" ", "\\ "))  # dropped
+        assert chat.toolbar.endswith("attached: two.txt, my notes.txt, two.txt, my note…")
+        chat.send("What do they say?")
+        assert "attached" not in chat.toolbar
+        chat.leave()
+    mine, two = ("my notes.txt", b"notes"), ("two.txt", b"two")
+    assert brain.query(FILES) == [two, mine, two, mine]
+
+
+def test_lists_are_indented_where_their_lines_wrap(home: Path) -> None:
+    with chatting(home, columns=60) as chat:
+        indented = f"\n/memory [on|off]                 whether facts and memories\n{' ' * 33}are recalled\n"
+        assert indented in chat.send("/help")
+        chat.leave()
+
+
+def test_a_message_is_edited_and_a_conversation_deleted_by_a_yes(brain: Brain, home: Path) -> None:
+    with chatting(home) as chat:
+        chat.send("one")
+        assert chat.send("/retry").startswith("> one\n\nHello, you.")
+        assert "\x1b[2m> one\x1b[0m" in chat.raw
+        chat.send("/edit")
+        chat.until(lambda screen: "› one" in screen.window.rpartition("/edit")[2])
+        assert "replaces the last message" in chat.toolbar
+        chat.types(" and two\r")
+        chat.wait_for_prompt()
+        chat.send("/edit")
+        chat.types(CTRL_C)
+        assert "leaves" not in chat.wait_for_prompt().rpartition("› one and two")[2]
+        assert "replaces" not in chat.toolbar
+        assert [row[1] for row in brain.query(MESSAGES)] == ["one and two"]
+        for typed in (CTRL_C, CTRL_D, "\r", "yesy\r"):
+            assert delete(chat, typed).endswith("\nNothing was deleted.")
+        assert delete(chat, "y\r") == (
+            "This deletes “one and two” with its files and its memory.\nDelete? [y/N] y\nDeleted."
+        )
+        assert chat.toolbar.endswith(" · new conversation")
+        chat.leave()
+    assert brain.query(MESSAGES) == []
+
+
+def delete(chat: Chat, typed: str) -> str:
+    """What `/delete` shows when this answers its question."""
+    chat.types("/delete\ry\r")  # the yes before the question is no answer
+    chat.until(lambda screen: screen.window.endswith("\nDelete? [y/N]"), "the question")
+    chat.types(typed)
+    return chat.wait_for_prompt().rpartition("› /delete\n")[2].rpartition("\n›")[0]
+
+
+def test_a_message_that_cannot_be_sent_returns_to_the_prompt(brain: Brain, home: Path) -> None:
+    endless = script(home, ENDLESS, name="endless.jsonl")
+    (home / "two.txt").write_text("two")
+    with brain.process("ask", "hi", "--model", endless, "--conversation", "c") as asking:
+        assert asking.process.stdout is not None
+        asking.process.stdout.read(3)
+        with chatting(home, arguments=["--conversation", "c", "--file", "two.txt"]) as chat:
+            assert "An answer is being written in this conversation already;" in chat.send("too early")
             chat.until(lambda screen: "› too early" in screen.window.rpartition("already")[2])
-            assert chat.below.endswith("attached: two.txt")
-            process.process.send_signal(signal.SIGINT)
-            process.process.wait()
-            assert chat.says("").startswith("\nHello, you.")
-            assert "attached" not in chat.below
-            chat.leaves()
+            assert chat.toolbar.endswith("attached: two.txt")
+            asking.process.send_signal(signal.SIGINT)
+            asking.process.wait()
+            assert chat.send("").startswith("\nHello, you.")
+            assert "attached" not in chat.toolbar
+            chat.leave()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--continue"], "There is no conversation to go on with yet."),
-        (["--continue", "--conversation", "c"], "Give either --conversation or --continue, not both."),
-        (["--conversation", "a b"], "--conversation must be 1 to 64 letters, digits, _ or -."),
-        (["--file", "nothing.txt"], "--file nothing.txt: No such file or directory."),
-        (["--file", "/dev/zero"], "--file /dev/zero: Not a regular file. Pipe it: … | brain ask"),
-    ],
-)
-def test_what_cannot_begin_says_why(home: Path, arguments: list[str], sentence: str) -> None:
-    with Process("chat", "--model", "builtin", *arguments, env={"XDG_DATA_HOME": str(home)}) as process:
-        assert process.end() == (1, "", f"brain: {sentence}\n")
+# As a script
 
 
-# Without a terminal
+def play(brain: Brain, *lines: str | bytes, arguments: Sequence[str] = ()) -> tuple[int, str, list[str]]:
+    """Exit code, answers and messages of a session that gets these lines."""
+    data = b"".join((line.encode() if isinstance(line, str) else line) + b"\n" for line in lines)
+    code, out, err = brain("chat", "--model", MODEL, *arguments, stdin=data)
+    return code, out, err.splitlines()
 
 
-def piped(home: Path, text: str | bytes, *arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "brain", "chat", *arguments]
-    env = {"XDG_DATA_HOME": str(home), "PATH": "/usr/bin:/bin"}
-    data = text.encode() if isinstance(text, str) else text
-    found = subprocess.run(command, input=data, capture_output=True, check=False, env=env, cwd=home, timeout=30)
-    return found.returncode, found.stdout.decode(), found.stderr.decode()
+def test_a_script_is_one_message_per_line(brain: Brain, home: Path) -> None:
+    script(home, ["Hello, *you*."])
+    lines = "one", "", "  two  ", "//three", "/save talk.md", "/quit", "four"
+    assert play(brain, *lines) == (0, "Hello, *you*.\n" * 3, ["Saved: talk.md"])
+    assert [message for _, message, _ in brain.query(MESSAGES)] == ["one", "two", "/three"]
+    assert (home / "talk.md").read_text().startswith("# one\n\n**You:**\n\none\n\n**Brain:**\n\nHello, *you*.\n")
+    assert stat.S_IMODE((home / "talk.md").stat().st_mode) == 0o600
+    assert play(brain) == (0, "", [])
 
 
-def test_what_is_piped_is_one_message_a_line(home: Path) -> None:
-    model = script(home, ["Hello, *you*."])
-    code, out, err = piped(home, "one\n\n  two  \n//three\n/save talk.md\n/quit\nfour\n", "--model", model)
-    assert (code, out) == (0, "Hello, *you*.\n" * 3)
-    assert err == "Saved: talk.md\n"
-    assert [said for _, said, _ in kept(home)] == ["one", "two", "/three"]
+def test_conversations_are_listed_opened_renamed_and_deleted(brain: Brain, home: Path) -> None:
+    script(home, ["Hello."])
+    lines = ["/open", "/rename Tea", "I like oolong.", "/new", "What is the weather?", "/open", "/open 2"]
+    lines += ["/rename Tea time", f"/rename {'x' * 201}", "/new", "/open oolong", "/open 99", "/open nowhere"]
+    lines += ["/delete"]
+    code, _, err = play(brain, *lines)
+    assert code == 1
+    listed = r"%d \d{4}-\d\d-\d\d \d\d:\d\d  %s  \(2 messages, conv\w+\)"
+    expected = [
+        "There is no conversation yet.",
+        "Nothing was said yet.",
+        "A new conversation begins with the next message.",
+        listed % (1, r"What is the weather\?"),
+        listed % (2, r"I like oolong\."),
+        "/open NUMBER goes on with one.",
+        r"I like oolong\. \(2 messages\)",
+        "> I like oolong.",
+        "It is called: Tea time",
+        "title must be one line of 1 to 200 characters.",
+        "A new conversation begins with the next message.",
+        r"Tea time \(2 messages\)",
+        "> I like oolong.",
+        "There is no conversation 99; /open lists them.",
+        "There is no conversation nowhere; /open lists them.",
+        "Nobody can be asked here; /delete yes deletes it.",
+    ]
+    assert len(err) == len(expected)
+    assert [line for line, one in zip(err, expected, strict=True) if not re.fullmatch(one, line.strip())] == []
+    assert play(brain, "/delete yes", arguments=["--continue"])[2][-1] == "Deleted."
+    assert [row[0] for row in brain.query(MESSAGES)] == ["Tea time"]
 
 
-def test_a_script_must_say_yes_to_delete(home: Path) -> None:
-    model = script(home, ["Hello, *you*."])
-    code, _, err = piped(home, "one\n/delete\n", "--model", model)
-    assert (code, err) == (1, "Nobody can be asked here; /delete yes deletes it.\n")
-    assert len(kept(home)) == 1
-    code, _, err = piped(home, "/delete yes\n", "--model", model, "--continue")
-    assert (code, err) == (0, "Deleted.\n")
-    assert kept(home) == []
+def test_the_last_message_is_retried_and_replaced_with_its_files(brain: Brain, home: Path) -> None:
+    script(home, ["Hello."])
+    (home / "two.txt").write_text("two")
+    assert (
+        play(brain, "/retry", "/attach two.txt", "/attach two.txt", "/detach", "/attach two.txt", "one", "/retry")[0]
+        == 1
+    )
+    assert [row[1] for row in brain.query(MESSAGES)] == ["one"]
+    assert play(brain, "/edit", "three", arguments=["--continue"])[0] == 0
+    assert [row[1] for row in brain.query(MESSAGES)] == ["three"]
+    assert brain.query(FILES) == [("two.txt", b"two")]
 
 
-def test_what_fails_for_a_script_is_told_by_the_exit_code(home: Path) -> None:
-    model = script(home, {"chunks": ["Half "], "error": "secret"})
-    code, out, err = piped(home, "one\n/nothing\n", "--model", model)
-    assert (code, out) == (1, "Half \n")
-    assert err.startswith("secret\nError: The model failed in the middle of its answer. (model_failed)\n")
-    assert "There is no /nothing." in err
-    assert piped(home, "", "--model", model) == (0, "", "")
+def test_models_specialists_and_memory_are_chosen(brain: Brain, home: Path) -> None:
+    script(home, ['SPECIALIST_REQUEST[docs:{"query": "settings"}]'], ["So."])
+    assert brain("memory", "add", "I am vegetarian.")[0] == 0
+    models = ["--model", f"{MODEL},builtin"]
+    lines = ["/model", "/model nobody", "/specialists off docs", "What shall I cook?", "/specialists on docs", "/facts"]
+    lines += ["/memory off", "What shall I cook now?", "/specialists off dcos", "/facts zebra", "/memory maybe"]
+    text = "\n".join(play(brain, *lines, arguments=models)[2])
+    assert text.startswith(f"{MODEL} answers. On offer: builtin, {MODEL}\nmodel must be one of: builtin, ")
+    assert "\noff docs: " in text
+    assert "\nRecalled 1 fact: I am vegetarian.\n… docs {" not in text
+    before, _, after = text.partition("\non  docs: ")
+    assert "Recalled 1 fact: I am vegetarian." in before
+    assert "✗ docs: denied: it may not be asked here" in before
+    assert re.search(r"\n\w{4} +general +I am vegetarian\.\nNothing is recalled in this session\.", after)
+    assert "✓ docs, " in after
+    assert "Recalled" not in after
+    assert "\nThere is no dcos. There are: " in after
+    assert after.endswith("\nThere are none.\nSay /memory on or /memory off.")
+    models = ["--model", f"builtin,{MODEL}"]
+    play(brain, f"/model {MODEL}", "Hi.", "/model builtin", "/new", "Hi?", arguments=models)
+    text = "\n".join(play(brain, "/model", "/open 2", "/model", arguments=[*models, "--continue"])[2])
+    assert text.count("builtin, a rule-based stand-in, answers.") == 1
+    assert text.endswith(f"{MODEL} answers. On offer: builtin, {MODEL}")  # the model that answered in it
+
+
+def test_help_lists_the_commands(brain: Brain, home: Path) -> None:
+    script(home, ["Hello."])
+    _, _, err = play(brain, "/help", "/nothing")
+    names = [
+        *("help", "attach", "detach", "new", "open", "rename", "delete", "retry", "edit", "copy", "save", "model"),
+        *("specialists", "memory", "facts", "quit"),
+    ]
+    assert [line.split()[0] for line in err if line.startswith("/")] == [f"/{name}" for name in names]
+    assert err[-1].startswith("There is no /nothing. There are: /help, /attach, ")
+
+
+def test_a_failed_answer_does_not_end_the_session(brain: Brain, home: Path) -> None:
+    script(home, {"chunks": ["Half an "], "error": "secret"})
+    code, out, err = play(brain, "one", "/retry", "/save failed.md")
+    assert (code, out) == (1, "Half an \nHalf an \n")
+    assert err.count("Error: The model failed in the middle of its answer. (model_failed)") == 2
+    assert err.count("Your message is kept: /retry asks it again, /edit changes it.") == 2
+    assert brain.query(MESSAGES) == [("one", "one", "model_failed")]
+    assert (home / "failed.md").read_text().endswith("**Brain:**\n\nHalf an \n\n*The model failed.*\n")
 
 
 NO_SIZE = "is empty. What is made as it is read can be piped: … | brain ask"
+TOO_LONG = "characters; 200,000 are the most. Attach it as a file."
 
 
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
+        (b"/attach", "Say which: /attach PATH …"),
+        (b"/attach 'x", "This cannot be read as paths: a quote is open."),
+        (b"/attach" + b" a.txt" * 11, "At most 10 attachments a message."),
         (b"/attach a\0b", "ab: No file can have this name."),
-        (b"/save a\0b", "ab: No file can have this name."),
         (b"/attach ~nobody-of-this-name/x", "~nobody-of-this-name/x: There is no such home folder."),
         (b"/attach /dev/zero", "/dev/zero: Not a regular file. Pipe it: … | brain ask"),
         (b"/attach fifo", "fifo: Not a regular file. Pipe it: … | brain ask"),
         (b"/attach .", ".: Is a directory."),
         (b"/attach /proc/self/status", f"/proc/self/status {NO_SIZE}"),
         (b"/attach large", "large is larger than 16 MiB."),
+        (b"/detach", "Nothing is attached."),
+        (b"/save", "Say where to, in quotes where it has spaces: /save FILE"),
+        (b"/save a\0b", "ab: No file can have this name."),
+        (b"/save large", "large is there already; name another file."),
+        (b"/save nowhere/talk.md", "nowhere/talk.md: No such file or directory."),
         (b"/open caf\xe9 \xed\xa0\x80", "There is no conversation caf\ufffd \ufffd\ufffd\ufffd; /open lists them."),
+        ("é".encode() * 450_000 + b" the rest", f"The message has 400,050 {TOO_LONG}"),
+        (b"x" * 200_001, f"The message has 200,001 {TOO_LONG}"),
     ],
+    ids=range(18),
 )
-def test_what_cannot_be_done_is_a_sentence(home: Path, line: bytes, sentence: str) -> None:
+def test_what_cannot_be_done_is_refused_in_a_sentence(line: bytes, sentence: str, brain: Brain, home: Path) -> None:
     os.mkfifo(home / "fifo")
     with (home / "large").open("wb") as file:
         file.truncate(16 * 1024 * 1024 + 1)
-    model = script(home, ["Hello."])
-    code, out, err = piped(home, b"file://[abc \xff\n" + line + b"\n", "--model", model)
-    assert (code, out, err) == (1, "Hello.\n", f"{sentence}\n")
-    assert [said for _, said, _ in kept(home)] == ["file://[abc \ufffd"]
+    script(home, ["Hello."])
+    assert play(brain, b"file://[abc \xff", line) == (1, "Hello.\n", [sentence])
+    assert [message for _, message, _ in brain.query(MESSAGES)] == ["file://[abc \ufffd"]
 
 
-def test_a_line_without_end_is_one_message_that_is_refused(home: Path) -> None:
-    model = script(home, ["Hello."])
-    code, out, err = piped(home, "é" * 450_000 + " the rest\nshort\n", "--model", model)
-    assert (code, out) == (1, "Hello.\n")
-    assert err == "The message has 400,050 characters; 200,000 are the most. Attach it as a file.\n"
-
-
-def test_a_message_that_is_too_long_is_refused(home: Path) -> None:
-    code, out, err = piped(home, "x" * 200_001, "--model", "builtin")
-    sentence = "The message has 200,001 characters; 200,000 are the most. Attach it as a file.\n"
-    assert (code, out, err) == (1, "", sentence)
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("--continue", "There is no conversation to go on with yet."),
+        ("--continue --conversation c", "Give either --conversation or --continue, not both."),
+        ("--conversation ../b", "--conversation must be 1 to 64 letters, digits, _ or -."),
+        ("--file nothing.txt", "--file nothing.txt: No such file or directory."),
+        ("--file /dev/zero", "--file /dev/zero: Not a regular file. Pipe it: … | brain ask"),
+    ],
+)
+def test_a_session_that_cannot_begin_says_why(arguments: str, sentence: str, brain: Brain) -> None:
+    assert brain("chat", "--model", "builtin", *arguments.split()) == (1, "", f"brain: {sentence}\n")

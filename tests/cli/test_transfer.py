@@ -1,18 +1,12 @@
-"""`brain export` and `brain import`: what goes out comes in again, all of it or nothing."""
+"""`brain export` and `brain import`: files, lines and progress; what a record must hold is tested with the store."""
 
 import asyncio
 import base64
-import fcntl
-import io
 import json
 import os
-import signal
 import stat
 import subprocess
-import sys
-import termios
-import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,57 +15,30 @@ from typing import Any
 import pytest
 
 from brain.cli.commands import transfer
-from brain.cli.main import run
 from brain.events import Citation
 from brain.messages import Attachment, Call, Exchange, FormerText, Item, Steer, Text
 from brain.prompts.templates import marker
 from brain.runtime import import_sanitizer
 from brain.store.sqlite import SQLite
+from cli.command import Brain, interrupt
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+TIME = "2026-11-20T12:00:00Z"
 HEAD = {"kind": "brain", "version": 1, "user": "ada"}
-CONVERSATION = {"kind": "conversation", "id": "c1", "title": "Tea", "created": "2026-11-20T12:00:00Z"}
+CONVERSATION = {"kind": "conversation", "id": "c1", "title": "Tea", "created": TIME}
 EXCHANGE = {
-    "kind": "exchange",
-    "conversation": "c1",
-    "question_id": "m1",
-    "answer_id": "m2",
-    "said": "I like tea.",
-    "question": "I like tea.",
-    "asked": "2026-11-20T12:00:00Z",
-    "outcome": "complete",
+    "kind": "exchange", "conversation": "c1", "question_id": "m1", "answer_id": "m2", "said": "I like tea.",
+    "question": "I like tea.", "asked": TIME, "outcome": "complete",
     "parts": [{"kind": "said", "text": "Noted.", "turn_pass": 1}],
-}
-TIMES = {"created": "2026-11-20T12:00:00Z", "updated": "2026-11-20T12:00:00Z"}
-FACT = {"kind": "item", "type": "fact", "id": "k7m2", "text": "Likes tea.", "category": "preferences", **TIMES}
+}  # fmt: skip
+FACT = {"kind": "item", "type": "fact", "id": "k7m2", "text": "Likes tea.", "category": "preferences"}
+FACT |= {"created": TIME, "updated": TIME}
 WHOLE = [HEAD, CONVERSATION, EXCHANGE, FACT]
-
-
-@pytest.fixture(autouse=True)
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of the store, which is not there yet."""
-    return uses(tmp_path / "brain.db", monkeypatch)
-
-
-def uses(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("BRAIN_STORE", f"sqlite:{path}")
-    return path
-
-
-def filled(path: Path, fill: Callable[[SQLite], Coroutine[Any, Any, None]]) -> None:
-    async def filling() -> None:
-        one = SQLite(path)
-        await one.open()
-        try:
-            await fill(one)
-        finally:
-            await one.close()
-
-    asyncio.run(filling())
+Record = dict[str, Any]
 
 
 async def fill(store: SQLite) -> None:
-    """Something of everything, and on the same ids something of somebody else."""
+    """Something of everything of one user, and with the same ids of another one."""
     for user, word in (("ada", "tea"), ("ben", "coffee")):
         question = Exchange(
             "(Now: noon)\n\nLook.", question_id="q1", message=f"{word}: look.", source="voice", started=NOON
@@ -94,37 +61,36 @@ async def fill(store: SQLite) -> None:
         again = Exchange("Again?", question_id="q2", message="Again?", started=NOON, outcome="model_unreachable")
         await store.end(await store.begin(user, "c1", again, []), again)
         await store.begin(user, "c2", Exchange("Runs.", question_id="q1", message="Runs.", started=NOON), [])
-        was = (FormerText(f"Likes no {word}.", NOON),)
-        await store.put(
-            user,
-            Item("k7m2", "fact", f"Likes {word}.", NOON, NOON, "preferences", False, "c1", "q1", True, was),
-        )
+        former = (FormerText(f"Likes no {word}.", NOON),)
+        fact = Item("k7m2", "fact", f"Likes {word}.", NOON, NOON, "preferences", False, "c1", "q1", True, former)
+        await store.put(user, fact)
         await store.put(user, Item("aaaa", "memory", f"Spoke of {word}.", NOON, NOON, conversation_id="c1"))
     await store.set_recall("ada", False)
 
 
-def lines(text: str) -> list[dict[str, Any]]:
+def parse(text: str) -> list[Record]:
     return [json.loads(line) for line in text.split("\n") if line]  # U+2028 ends no line of JSON
 
 
-def written(path: Path, records: Sequence[object]) -> str:
-    """A file with these records; what is a text or bytes stands in it as it is."""
-    raw = [
-        one if isinstance(one, bytes) else one.encode() if isinstance(one, str) else json.dumps(one).encode()
-        for one in records
-    ]
-    path.write_bytes(b"".join(line + b"\n" for line in raw))
+def to_lines(*records: object) -> bytes:
+    """JSON Lines; a text or bytes stand as they are."""
+    lines = [one.encode() if isinstance(one, str) else one for one in records]
+    return b"".join((one if isinstance(one, bytes) else json.dumps(one).encode()) + b"\n" for one in lines)
+
+
+def write(path: Path, *records: object) -> str:
+    path.write_bytes(to_lines(*records))
     return str(path)
 
 
-def exported(capsys: pytest.CaptureFixture[str], user: str = "ada") -> list[dict[str, Any]]:
-    capsys.readouterr()
-    assert run(["export", "--user", user]) == 0
-    return lines(capsys.readouterr().out)
+def export(brain: Brain, user: str = "ada") -> list[Record]:
+    code, out, _ = brain("export", "--user", user)
+    assert code == 0
+    return parse(out)
 
 
-def taken_in(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What becomes of an export that comes in: nothing says any more who wrote it."""
+def imported(records: Sequence[Record]) -> list[Record]:
+    """What becomes of exported records: nothing proves any more who wrote them."""
     found = deepcopy(list(records))
     for exchange in (one for one in found if one["kind"] == "exchange"):
         exchange["untrusted"] = True
@@ -136,267 +102,163 @@ def taken_in(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def test_what_goes_out_comes_in_again(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_an_export_is_imported_once_and_replaces_nothing(brain: Brain, tmp_path: Path) -> None:
+    brain.use(fill)
+    before = {user: export(brain, user) for user in ("ada", "ben")}
+    assert "coffee" not in json.dumps(before["ada"])
+    file = write(tmp_path / "ada.jsonl", *before["ada"])
+    counts = "2 conversations, 4 messages, 1 file, 1 fact, 1 memory"
+    found = f"Imported for cora: {counts}. There already: nothing.\n"
+    assert brain("import", file, "--user", "cora") == (0, found, "")
+    copy = export(brain, "cora")
+    assert copy[1:] == imported(before["ada"])[1:]
+    assert base64.b64decode(next(one["data"] for one in copy if one["kind"] == "file")) == bytes(range(256))
+    found = "Imported for ada: nothing. There already: 2 conversations, 1 fact, 1 memory.\n"
+    assert brain("import", file) == (0, found, "")
+    changed = {**FACT, "text": "Hates tea."}, {**FACT, "id": "zzzz"}
+    found = "Imported for ben: 1 fact. There already: 1 fact.\n"
+    assert brain("import", "-", "--user", "ben", stdin=to_lines(HEAD, *changed)) == (0, found, "")
+    assert [one for one in export(brain, "ben") if one.get("id") != "zzzz"][1:] == before["ben"][1:]
+
+
+@pytest.mark.parametrize("command", ["export", "memory", "memory delete k7m2"])
+def test_without_data_a_command_says_so_and_makes_no_store(
+    command: str, brain: Brain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filled(store, fill)
-    before = exported(capsys)
-    assert "coffee" not in json.dumps(before)
-    file = written(tmp_path / "ada.jsonl", before)
-    uses(tmp_path / "new" / "brain.db", monkeypatch)
-    assert run(["import", file]) == 0
-    told = "Imported for ada: 2 conversations, 4 messages, 1 file, 1 fact, 1 memory. There already: nothing.\n"
-    assert capsys.readouterr() == (told, "")
-    after = exported(capsys)
-    assert (after[0]["user"], after[1:]) == ("ada", taken_in(before)[1:])
-    assert base64.b64decode(next(one["data"] for one in after if one["kind"] == "file")) == bytes(range(256))
-    assert run(["import", file]) == 0
-    told = "Imported for ada: nothing. There already: 2 conversations, 1 fact, 1 memory.\n"
-    assert capsys.readouterr().out == told
-    assert exported(capsys)[1:] == after[1:]
-
-
-def test_it_may_become_somebody_elses(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    filled(store, fill)
-    before = {user: exported(capsys, user) for user in ("ada", "ben")}
-    file = written(tmp_path / "ada.jsonl", before["ada"])
-    assert run(["import", file, "--user", "cora"]) == 0
-    assert exported(capsys, "cora")[1:] == taken_in(before["ada"])[1:]
-    for user, records in before.items():
-        assert exported(capsys, user)[1:] == records[1:]
-
-
-def test_what_is_there_already_stays_as_it_is(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["import", written(tmp_path / "one.jsonl", WHOLE)]) == 0
-    before = exported(capsys)
-    other = [HEAD, {**CONVERSATION, "title": "Coffee"}, {**EXCHANGE, "said": "Coffee"}, {**FACT, "text": "Hates tea."}]
-    new = {**FACT, "id": "zzzz"}
-    assert run(["import", written(tmp_path / "two.jsonl", [*other, new])]) == 0
-    assert capsys.readouterr().out == "Imported for ada: 1 fact. There already: 1 conversation, 1 fact.\n"
-    after = exported(capsys)
-    assert [one for one in after if one.get("id") != "zzzz"][1:] == before[1:]
-
-
-def test_of_whom_nothing_is_kept_says_so_and_names_the_others(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    filled(store, fill)
-    assert run(["export"]) == 1
-    assert capsys.readouterr() == ("", "brain: Nothing is kept of local. Of whom something is: ada, ben.\n")
-
-
-@pytest.mark.parametrize("command", [["export"], ["memory"], ["memory", "delete", "k7m2"]])
-def test_where_nothing_is_kept_nothing_is_made(
-    command: list[str], store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(command) == 1
-    sentence = (
-        f"brain: Nothing is kept: there is no {store}. Where it is elsewhere, name it: BRAIN_STORE=sqlite:PATH.\n"
-    )
-    assert capsys.readouterr() == ("", sentence)
-    assert not store.exists()
-
-
-def test_memory_that_ends_with_its_process_is_no_store_for_commands(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    remedy = "Where it is elsewhere, name it: BRAIN_STORE=sqlite:PATH."
+    sentence = f"brain: Nothing is kept: there is no {brain.store}. {remedy}\n"
+    assert brain(*command.split()) == (1, "", sentence)
+    assert not brain.store.exists()
+    brain.use(fill)
+    if command == "export":
+        assert brain("export") == (1, "", "brain: Nothing is kept of local. Of whom something is: ada, ben.\n")
     monkeypatch.setenv("BRAIN_STORE", "memory:")
-    assert run(["export"]) == 1
-    assert "STORE=memory: keeps nothing that a command could see" in capsys.readouterr().err
+    assert "STORE=memory: keeps nothing that a command could see" in brain(*command.split())[2]
 
 
-# --output
-
-
-def test_a_copy_is_a_file_for_its_owner_and_whole(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    filled(store, fill)
+def test_an_exported_file_is_private_and_complete_or_not_there(brain: Brain, tmp_path: Path) -> None:
+    brain.use(fill)
     path = tmp_path / "copies" / "ada.jsonl"
-    assert run(["export", "--user", "ada", "--output", str(path)]) == 1
-    assert capsys.readouterr().err == f"brain: --output {path}: No such file or directory.\n"
+    command = "export", "--output", str(path), "--user"
+    assert brain(*command, "ada") == (1, "", f"brain: --output {path}: No such file or directory.\n")
     path.parent.mkdir()
     path.write_text("the one before")
-    assert run(["export", "--user", "nobody", "--output", str(path)]) == 1
+    assert brain(*command, "nobody")[0] == 1
     assert path.read_text() == "the one before"
-    capsys.readouterr()
-    assert run(["export", "--user", "ada", "--output", str(path)]) == 0
-    assert capsys.readouterr() == ("", "Exported ada: 10 records.\n")
-    assert lines(path.read_text())[1:] == exported(capsys)[1:]
+    assert brain(*command, "ada") == (0, "", "Exported ada: 10 records.\n")
+    assert parse(path.read_text())[1:] == export(brain)[1:]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [one.name for one in path.parent.iterdir()] == ["ada.jsonl"]
-
-
-@pytest.mark.parametrize("place", [os.devnull, "."])
-def test_what_is_no_file_is_not_replaced(place: str, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    filled(store, fill)
-    assert run(["export", "--user", "ada", "--output", place]) == 1
-    assert capsys.readouterr().err == f"brain: --output {place}: this is no file.\n"
+    for place in (os.devnull, "."):
+        sentence = f"brain: --output {place}: this is no file.\n"
+        assert brain("export", "--user", "ada", "--output", place) == (1, "", sentence)
 
 
 # import
 
 
-def deep(levels: int) -> str:
+def deep(levels: int) -> Record:
+    """An exchange with a call whose parameters nest so deep."""
     params: object = 1
     for _ in range(levels):
         params = [params]
-    part = {
-        "kind": "called",
-        "call_id": "c",
-        "name": "x",
-        "marker": "",
-        "block": "",
-        "turn_pass": 1,
-        "params": {"a": params},
-    }
-    return json.dumps({**EXCHANGE, "parts": [part]})
+    call = {"kind": "called", "call_id": "c", "name": "x", "marker": "", "block": "", "turn_pass": 1}
+    return {**EXCHANGE, "parts": [{**call, "params": {"a": params}}]}
 
 
 @pytest.mark.parametrize(
     ("records", "sentence"),
     [
-        ([], "FILE is empty."),
-        (["", " "], "FILE is empty."),
-        (["[1"], "FILE, line 1 is not valid JSON: it ends too early, or in the middle of a character."),
-        ([HEAD, b"\xff\xfe"], "FILE, line 2 is not valid JSON: "),
-        ([HEAD, '"\xff'.encode("latin-1")], "FILE, line 2 is not valid JSON: "),
-        ([HEAD, [1]], "FILE, line 2: this must be an object."),
-        ([HEAD, "[" * 90_000], "FILE, line 2 is not valid JSON: it is nested too deeply."),
-        ([HEAD, CONVERSATION, deep(80)], "FILE, line 3 may be nested 72 levels deep."),
-        ([HEAD, {**FACT, "text": "x" * 200_000}], "FILE, line 2 may be 100,000 bytes long."),
-        ([HEAD, {**FACT, "was": [0] * 30_000}], "FILE, line 2: this holds more than a line of an export."),
-        ([FACT], "FILE, line 1, kind: this is no export of Brain's; it begins with a line of the kind brain."),
-        ([{**HEAD, "version": 3}], "FILE, line 1, version: "),
-        ([{"kind": "brain", "version": 1}], "FILE, line 1, user: nobody is named; say with --user whose it becomes."),
-        ([{**HEAD, "user": ["ada"]}], "FILE, line 1, user: nobody is named;"),
-        ([HEAD, {"kind": "secret"}], "FILE, line 2, kind: Invalid value 'secret'."),
-        ([HEAD, {"kind": ["item"]}], "FILE, line 2, kind: Expected `str`."),
-        ([HEAD, {**FACT, "text": 5}], "FILE, line 2, text: Expected `str`, got `int`."),
-        ([HEAD, {**FACT, "updated": "yesterday"}], "FILE, line 2, updated: "),
-        ([HEAD, {**FACT, "was": [{"text": "x"}]}], "FILE, line 2, was[0]: Object missing required field `until`."),
-        ([HEAD, EXCHANGE], "FILE, line 2, conversation: it must stand behind the record of its conversation."),
-        ([HEAD, "", CONVERSATION, EXCHANGE, "", FACT, FACT], "FILE, line 7, id: there are two records of this item."),
-        ([*WHOLE, HEAD], "FILE, line 5, kind: the head comes once, first."),
+        ([], " is empty."),
+        (["", " "], " is empty."),
+        (["[1"], ", line 1 is not valid JSON: it ends too early, or in the middle of a character."),
+        ([HEAD, b"\xff\xfe"], ", line 2 is not valid JSON: "),
+        ([HEAD, '"\xff'.encode("latin-1")], ", line 2 is not valid JSON: "),
+        ([HEAD, [1]], ", line 2: this must be an object."),
+        ([HEAD, "[" * 90_000], ", line 2 is not valid JSON: it is nested too deeply."),
+        ([HEAD, CONVERSATION, deep(80)], ", line 3 may be nested 72 levels deep."),
+        ([HEAD, {**FACT, "text": "x" * 200_000}], ", line 2 may be 100,000 bytes long."),
+        ([HEAD, {**FACT, "was": [0] * 30_000}], ", line 2: this holds more than a line of an export."),
+        ([FACT], ", line 1, kind: this is no export of Brain's; it begins with a line of the kind brain."),
+        ([{**HEAD, "version": 3}], ", line 1, version: "),
+        ([{"kind": "brain", "version": 1}], ", line 1, user: nobody is named; say with --user whose it becomes."),
+        ([{**HEAD, "user": ["ada"]}], ", line 1, user: nobody is named;"),
+        ([HEAD, {**FACT, "text": 5}], ", line 2, text: Expected `str`, got `int`."),
+        ([HEAD, EXCHANGE], ", line 2, conversation: it must stand behind the record of its conversation."),
+        ([HEAD, "", CONVERSATION, EXCHANGE, "", FACT, FACT], ", line 7, id: there are two records of this item."),
     ],
 )  # fmt: skip
-def test_every_problem_names_the_line_and_nothing_is_taken_in(
-    records: list[object],
-    sentence: str,
-    store: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_problem_names_the_line_and_nothing_is_imported(
+    records: list[object], sentence: str, brain: Brain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer, "LINE_MOST", 100_000)
     monkeypatch.setattr(transfer, "COMMAS_MOST", 20_000)
-    filled(store, fill)
-    before = exported(capsys)
-    file = written(tmp_path / "x.jsonl", records)
-    assert run(["import", file]) == 1
-    out, err = capsys.readouterr()
-    assert (out, err.replace(file, "FILE")[: len(sentence) + 7]) == ("", f"brain: {sentence}")
-    assert err.count("\n") == 1
-    assert exported(capsys)[1:] == before[1:]
+    assert brain("memory", "add", "I was here.", "--user", "ada")[0] == 0
+    file = write(tmp_path / "x.jsonl", *records)
+    code, out, err = brain("import", file)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"brain: {file}{sentence}")
+    assert [one.get("text") for one in export(brain) if one["kind"] == "item"] == ["I was here."]
+    code, _, err = brain("import", "-", stdin=to_lines(*records))
+    assert (code, err.startswith(f"brain: standard input{sentence}")) == (1, True)
 
 
-def test_depth_of_what_a_call_may_be_given_is_taken_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["import", written(tmp_path / "x.jsonl", [HEAD, CONVERSATION, deep(63)])]) == 0
-
-
-@pytest.mark.parametrize(("name", "reason"), [("none", "No such file or directory"), (".", "Is a directory")])
-def test_a_file_that_cannot_be_read_is_named(
-    name: str, reason: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["import", str(tmp_path / name)]) == 1
-    assert capsys.readouterr() == ("", f"brain: {tmp_path / name}: {reason}.\n")
-    assert not store.exists()
-
-
-def test_several_files_are_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = written(tmp_path / "one.jsonl", [HEAD, CONVERSATION, EXCHANGE])
-    two = written(tmp_path / "two.jsonl", [HEAD, FACT])
-    assert run(["import", one, two]) == 0
-    assert capsys.readouterr().out == "Imported for ada: 1 conversation, 2 messages, 1 fact. There already: nothing.\n"
-    assert [one["kind"] for one in exported(capsys)] == ["brain", "conversation", "exchange", "item", "preferences"]
+def test_parameters_may_nest_as_deep_as_in_a_call(brain: Brain) -> None:
+    assert brain("import", "-", stdin=to_lines(HEAD, CONVERSATION, deep(63)))[0] == 0
 
 
 @pytest.mark.parametrize(
     ("second", "sentence"),
     [
-        ([HEAD, "", FACT, {**FACT, "id": ""}], "line 4, id: Expected `str` of length >= 1."),
-        ([{**HEAD, "user": "ben"}, FACT], "line 1, user: the files before are of another user; say with --user whose"),
-        ([{**HEAD, "version": 2}, FACT], "line 1, version: the files before are of another version;"),
-        ([FACT], "line 1, kind: this is no export of Brain's;"),
-        ([], "is empty."),
+        ([HEAD, "", FACT, {**FACT, "id": ""}], ", line 4, id: Expected `str` of length >= 1."),
+        ([{**HEAD, "user": "ben"}, FACT], ", line 1, user: the files before are of another user; say with --user"),
+        ([{**HEAD, "version": 2}, FACT], ", line 1, version: the files before are of another version;"),
+        ([FACT], ", line 1, kind: this is no export of Brain's;"),
+        ([], " is empty."),
+        (None, ": No such file or directory."),
     ],
 )
-def test_a_bad_file_keeps_out_the_others(
-    second: list[object], sentence: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_several_files_are_imported_together_or_not_at_all(
+    second: list[object] | None, sentence: str, brain: Brain, tmp_path: Path
 ) -> None:
-    one = written(tmp_path / "one.jsonl", [HEAD, "", CONVERSATION, EXCHANGE])
-    two = written(tmp_path / "two.jsonl", second)
-    assert run(["import", one, two]) == 1
-    assert sentence in capsys.readouterr().err.removeprefix(f"brain: {two}")
-    assert run(["export", "--user", "ada"]) == 1
+    one = write(tmp_path / "one.jsonl", HEAD, "", CONVERSATION, EXCHANGE)
+    bad = str(tmp_path / "bad.jsonl") if second is None else write(tmp_path / "bad.jsonl", *second)
+    code, out, err = brain("import", one, bad)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"brain: {bad}{sentence}")
+    assert brain("export", "--user", "ada")[0] == 1
+    two = write(tmp_path / "two.jsonl", {**HEAD, "user": "ben"}, FACT)
+    found = "Imported for cora: 1 conversation, 2 messages, 1 fact. There already: nothing.\n"
+    assert brain("import", one, two, "--user", "cora")[:2] == (0, found)
+    assert [record["kind"] for record in export(brain, "cora")] == [
+        *("brain", "conversation", "exchange", "item", "preferences"),
+    ]
 
 
-def test_files_of_several_users_may_become_one_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = written(tmp_path / "one.jsonl", WHOLE)
-    two = written(tmp_path / "two.jsonl", [{**HEAD, "user": "ben"}, {**FACT, "id": "zzzz"}])
-    assert run(["import", one, two, "--user", "cora"]) == 0
-    assert (
-        capsys.readouterr().out == "Imported for cora: 1 conversation, 2 messages, 2 facts. There already: nothing.\n"
-    )
+def test_ctrl_c_ends_the_wait_for_standard_input(brain: Brain) -> None:
+    with brain.process("import", "-", stdin=subprocess.PIPE) as process:
+        assert process.process.stdin is not None
+        process.process.stdin.write(to_lines(HEAD) + b" " * 200_000)  # more than a pipe holds: it reads
+        process.process.stdin.flush()
+        assert interrupt(process) == 130
+    assert not brain.store.exists()
 
 
-def test_standard_input_is_a_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def typed(*records: object) -> None:
-        data = Path(written(tmp_path / "x.jsonl", records)).read_bytes()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-
-    typed(*WHOLE)
-    assert run(["import", "-"]) == 0
-    typed(HEAD, 1)
-    assert run(["import", "-"]) == 1
-    assert capsys.readouterr().err == "brain: standard input, line 2: this must be an object.\n"
-
-
-def test_ctrl_c_ends_the_waiting_for_standard_input(store: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "brain", "import", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(HEAD).encode() + b"\n")
-    process.stdin.flush()
-    while any(fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4))):  # until it has read the line
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(5) == 130
-    process.communicate()
-    assert not store.exists()
-
-
-def test_what_takes_long_tells_how_far_it_is(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    facts = ({**FACT, "id": f"k{n}", "text": f"Likes tea number {n}."} for n in range(3_000))
-    file = written(tmp_path / "x.jsonl", [HEAD, *facts])
+def test_long_work_shows_its_progress(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "TELL_SECONDS", 0.001)
-    assert run(["import", file]) == 0
-    said = capsys.readouterr().err
-    assert " records read …\n" in said
-    assert "3,001 records are being kept …\n" in said
-    assert run(["export", "--user", "ada"]) == 0
-    assert " records written …\n" in capsys.readouterr().err
+    facts = ({**FACT, "id": f"k{n}", "text": f"Likes tea number {n}."} for n in range(3_000))
+    code, _, err = brain("import", "-", stdin=to_lines(HEAD, *facts))
+    assert code == 0
+    assert " records read …\n" in err
+    assert "3,001 records are being kept …\n" in err
+    assert " records written …\n" in brain("export", "--user", "ada")[2]
 
 
-@pytest.mark.alone
-def test_who_leaves_while_it_is_kept_has_nothing_of_it_kept(store: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def leave(store: SQLite) -> None:
+def test_a_cancelled_import_stores_nothing(brain: Brain, caplog: pytest.LogCaptureFixture) -> None:
+    async def cancel(store: SQLite) -> None:
         read = asyncio.Event()
 
-        def records() -> Iterator[dict[str, Any]]:
+        def records() -> Iterator[Record]:
             yield HEAD
             for n in range(20_000):
                 yield {**FACT, "id": f"k{n}"}
@@ -404,13 +266,10 @@ def test_who_leaves_while_it_is_kept_has_nothing_of_it_kept(store: Path, caplog:
 
         task = asyncio.create_task(store.import_user("ada", records(), import_sanitizer))
         await read.wait()
-        await asyncio.sleep(0.05)
         task.cancel()
-        began = time.monotonic()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert time.monotonic() - began < 0.5
         assert await store.users() == []
 
-    filled(store, leave)
+    brain.use(cancel)
     assert caplog.records == []

@@ -1,0 +1,1 @@
+"""Tests of the commands, package for their shared helper."""

@@ -1,0 +1,393 @@
+"""The command line as a whole: arguments, settings, exit codes; `specialists`, `check` and `serve`."""
+
+import asyncio
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+from remembering import Vectors
+from servers import OpenAIServer
+from serving import Process, post, script
+
+from brain.store import connection
+from cli.command import Brain
+
+COMMANDS = [
+    *("serve", "ask", "chat", "specialists", "index", "memory", "export", "import", "forget", "check", "completion"),
+]
+SPECIALISTS = '''\
+"""Specialists for these tests."""
+
+from brain import Context, specialist
+
+
+async def late() -> str:
+    return "its disk is full"
+
+
+async def looks(*, context: Context) -> None:
+    await context.fetch("http://127.0.0.1/")
+
+
+@specialist
+def count(to: int) -> str:
+    """Counts."""
+    return ""
+
+
+@specialist(health=late)
+def ill() -> str:
+    """Is ill."""
+    return ""
+
+
+@specialist(health=lambda: 1 / 0)
+def worse() -> str:
+    """Is worse."""
+    return ""
+
+
+@specialist(health=looks)
+def cut_off() -> str:
+    """Is cut off."""
+    return ""
+
+
+@specialist(needs=lambda: "it needs a moon: buy one")
+def poor() -> str:
+    """Is poor."""
+    return ""
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with specialists, one of which is broken and one of which is there twice."""
+    found = tmp_path / "specialists"
+    found.mkdir()
+    (found / "some.py").write_text(SPECIALISTS)
+    (found / "broken.py").write_text("1 / 0\n")
+    (found / "twice.py").write_text(
+        "from brain import specialist\n\n@specialist\ndef ill() -> str:\n    '''Is ill.'''\n"
+    )
+    monkeypatch.setenv("BRAIN_SPECIALISTS_FOLDER", str(found))
+    return found
+
+
+def unreachable() -> str:
+    """The address of a server that is not there."""
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        return f"http://127.0.0.1:{nobody.getsockname()[1]}"
+
+
+# Arguments
+
+
+def test_help_names_every_command_and_gives_an_example_of_each(brain: Brain) -> None:
+    code, out, _ = brain("--help")
+    listed = [line.split()[0] for line in out.partition("COMMAND\n")[2].splitlines() if line.startswith("    ")]
+    assert (code, [name for name in listed if name in COMMANDS]) == (0, COMMANDS)
+    assert not {"worker", "mcp", "replay"} & set(listed)
+    for command in COMMANDS:
+        code, out, err = brain(command, "--help")
+        assert (code, err) == (0, "")
+        assert f"Example: brain {command}" in out
+        assert all(option in out for option in ("--config", "--model"))
+        assert all((option in out) == (command == "serve") for option in ("--host", "--port", "--workers"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: COMMAND"),
+        (["worker"], "invalid choice: 'worker'"),
+        (["ask"], 'say what to ask: brain ask "…", or brain ask - to read it from standard input'),
+        (["serve", "--nothing"], "unrecognized arguments: --nothing"),
+        (["completion", "tcsh"], "invalid choice: 'tcsh'"),
+        *((["forget", user], "this is no name of a user") for user in ("", " ", "a\nb", "a\x1b[2J", "a\udcff")),
+        (["export", "--user", ""], "this is no name of a user"),
+        (["import", "x", "--user", ""], "this is no name of a user"),
+        (["memory", "list", "--user", ""], "this is no name of a user"),
+    ],
+)
+def test_wrong_arguments_exit_with_2(arguments: list[str], message: str, brain: Brain) -> None:
+    code, out, err = brain(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("usage: brain")
+    assert message in err
+
+
+@pytest.mark.parametrize("command", ["ask --model builtin", "memory add", "memory list --search", "memory delete"])
+def test_arguments_that_are_no_utf_8_do_no_harm(command: str, brain: Brain) -> None:
+    assert brain(*command.split(), "x\udcff")[0] in (0, 1)
+
+
+def test_the_installed_command_is_the_same() -> None:
+    installed = Path(sys.executable).with_name("brain")
+    if not installed.exists():
+        pytest.skip("the package is not installed into this environment")
+    version = subprocess.run([installed, "--version"], capture_output=True, text=True, check=True).stdout
+    with Process("--version") as process:
+        assert process.end(50) == (0, version, "")
+    assert version.startswith("brain 0.")
+
+
+def test_importing_brain_opens_nothing() -> None:
+    code = (
+        "import sys, threading, brain; "
+        "print(sorted({'starlette', 'sse_starlette', 'uvicorn', 'httpx', 'ollama'} & set(sys.modules)), "
+        "threading.active_count())"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (found.stdout, found.stderr) == ("[] 1\n", "")
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "sentence"),
+    [
+        ("serve", {"BRAIN_MODLE": "builtin"}, "BRAIN_MODLE is not a setting"),
+        ("serve", {"BRAIN_CALLS": "many"}, "BRAIN_CALLS='many' is not allowed. Allowed: a whole number from 0 to 100."),
+        ("serve --port x", {}, "--port='x' is not allowed. Allowed: a port from 0 to 65535."),
+        ("serve --workers 0", {}, "--workers='0' is not allowed. Allowed: a whole number from 1 to 256."),
+        ("serve", {"BRAIN_WORKERS": "two"}, "BRAIN_WORKERS='two' is not allowed."),
+        ("serve --model gpt", {}, "--model='gpt' is not allowed."),
+        ("serve --config none.toml", {}, "--config none.toml: cannot be read: No such file or directory."),
+        ("serve --config bad.toml", {}, "colour in bad.toml is not a setting."),
+        ("serve", {"BRAIN_KEYS": "secret"}, "BRAIN_KEYS=(not shown) is not allowed."),
+        ("serve --host 0.0.0.0", {}, "HOST=0.0.0.0 is not loopback, so anybody who reaches it could call:"),
+        ("serve", {"PORT": "8000"}, "HOST=0.0.0.0 is not loopback, so anybody who reaches it could call:"),
+        ("ask hi --model script:none", {}, "MODEL=script:none: the file cannot be read: No such file or directory."),
+        ("check --model script:none", {}, "MODEL=script:none: the file cannot be read: No such file or directory."),
+    ],
+)
+def test_wrong_settings_stop_every_command(
+    arguments: str, env: dict[str, str], sentence: str, brain: Brain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.toml").write_text("colour = 'red'\n")
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    code, out, err = brain(*arguments.split())
+    assert (code, out) == (1, "")
+    assert err.startswith(f"brain: {sentence}")
+    assert "secret" not in err
+
+
+def test_the_environment_wins_over_the_settings_file(
+    brain: Brain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "brain.toml"
+    config.write_text(f'model = "{script(tmp_path, ["From the file."])}"\ncalls = 2\n')
+    monkeypatch.setenv("BRAIN_CALLS", "3")
+    events = [json.loads(line) for line in brain("ask", "--json", "--config", str(config), "hi")[1].splitlines()]
+    assert events[0]["data"]["limits"]["calls"] == 3
+    assert events[-1]["data"]["text"] == "From the file."
+
+
+# specialists, check
+
+
+def test_specialists_are_listed(brain: Brain, folder: Path) -> None:
+    code, out, err = brain("specialists")
+    assert (code, err) == (0, "")
+    own, strangers = "none but its own or the user's words", "may hold strangers' words"
+    listed = f"{{to: integer}}\n  auth: everybody; approval: never; results: {strangers}\n"
+    assert f"\ncount (some.py): Counts.\n  parameters: {listed}" in out
+    assert f"  auth: signed-in users; approval: depends; results: {own}\n" in out
+    assert "\n  unavailable: it needs a moon: buy one\n" in out
+    assert "\nrefused: ill (twice.py): specialist ill from twice.py: some.py already brings this name\n" in out
+    found = json.loads(brain("specialists", "--json")[1])
+    assert {"count", "calendar", "docs", "ocr", "web"} <= {one["name"] for one in found["specialists"]}
+    reason = "it cannot be imported: ZeroDivisionError: division by zero"
+    assert {"name": "broken", "origin": "broken.py", "reason": reason} in found["refused"]
+
+
+def test_check_reports_what_works_and_what_does_not(
+    brain: Brain, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = unreachable()
+    for name, value in (
+        ("PUBMED_BASE", f"{url}/"),
+        ("WEB_SEARXNG", url),
+        ("WEB_BACKEND", "searxng"),
+        ("WIKI_WIKIS", f"own={url}/api.php"),
+        ("WIKI_DEFAULT", "own"),
+    ):
+        monkeypatch.setenv(f"BRAIN_SPECIALIST_{name}", value)
+    code, out, err = brain("check", "--model", "builtin")
+    assert (code, err) == (1, "")
+    states = {line[5:].partition(":")[0].removeprefix("specialist "): line[:4] for line in out.splitlines()}
+    assert {name for name, state in states.items() if state == "FAIL"} - {"ocr"} == {  # ocr needs an engine
+        *("pubmed", "web", "wiki", "ill", "worse", "cut_off", "poor", "broken"),
+    }
+    assert "ok   model builtin: it was asked for; resumes by prefill\n" in out
+    assert "ok   memory: found by words; with a model server that makes vectors, by meaning, too\n" in out
+    assert re.search(rf"^ok   store {brain.store}: \d+ KiB, [\d,]+ [GM]iB free$", out, re.MULTILINE)
+    assert "ok   specialist count: some.py\n" in out
+    assert "FAIL specialist ill: its disk is full\n" in out
+    assert "FAIL specialist worse: ZeroDivisionError: division by zero\n" in out
+    assert "FAIL specialist cut_off: there is no public host 127.0.0.1;" in out
+
+
+@pytest.fixture
+def no_specialists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing to check but the model and the store."""
+    monkeypatch.setattr("brain.cli.commands.check.Registry.discover", lambda self: self)
+
+
+@pytest.mark.usefixtures("no_specialists")
+def test_check_names_what_is_wrong_with_the_store(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:
+    def state() -> str:
+        return next(line for line in brain("check", "--model", "builtin")[1].splitlines() if "store" in line)
+
+    assert brain("memory", "add", "I like tea.")[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "FREE_BYTES_LEAST", 2**60)
+        assert state().endswith(" are free on its disk: make some room")
+    data = bytearray(brain.store.read_bytes())
+    data[4096 * 3 : 4096 * 12] = bytes(4096 * 9)
+    brain.store.write_bytes(data)
+    assert state().startswith(f"FAIL store {brain.store}: ")
+    brain.store.write_bytes(b"no database" * 500)
+    assert state() == f"FAIL store {brain.store}: is no database; name another file."
+    monkeypatch.setenv("BRAIN_STORE", "memory:")
+    assert state().startswith("ok   store: in memory:")
+
+
+@contextmanager
+def embedding(vectors: Vectors) -> Iterator[str]:
+    """A server of OpenAI's embeddings with these vectors; its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            texts = json.loads(self.rfile.read(int(self.headers["content-length"])))["input"]
+            found = [] if vectors.broken else asyncio.run(vectors.embed(texts))
+            body = json.dumps({"data": [{"embedding": vector} for vector in found]}).encode()
+            self.send_response(500 if vectors.broken else 200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.usefixtures("no_specialists")
+@pytest.mark.parametrize(
+    ("vectors", "found"),
+    [
+        (Vectors(), "by words and by meaning, with the vectors of openai:toy"),
+        (Vectors(blind=True), "by words: the vectors of openai:toy tell meanings badly apart"),
+        (Vectors(broken=True), "by words: openai:toy gives no vectors (EMBEDDINGS names a model that does)"),
+    ],
+    ids=["good", "blind", "none"],
+)
+def test_check_says_how_memories_are_found(
+    vectors: Vectors, found: str, brain: Brain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with embedding(vectors) as url:
+        monkeypatch.setenv("BRAIN_MODEL_URL", url)
+        assert f"\nok   memory: found {found}" in brain("check", "--model", "openai:toy")[1]
+
+
+def test_check_names_a_context_that_is_too_small(brain: Brain) -> None:
+    def check(context: int) -> str:
+        async def main() -> str:
+            answers = {
+                "GET /v1/models": (200, {"data": [{"id": "m", "owned_by": "llamacpp"}]}),
+                "GET /props": (200, {"default_generation_settings": {"n_ctx": context}}),
+            }
+            async with OpenAIServer(answers=answers) as server:
+                with brain.process("check", "--model", "openai:m", MODEL_URL=server.url) as process:
+                    return (await asyncio.to_thread(process.end, 50))[1].splitlines()[0]
+
+        return asyncio.run(main())
+
+    for context, state in ((8192, "ok   "), (1024, "WARN "), (64, "FAIL ")):
+        line = check(context)
+        assert line.startswith(f"{state}model openai:m: "), line
+        assert (f"{context:,} tokens" in line) is (state in ("WARN ", "FAIL "))
+
+
+# serve
+
+
+def test_serve_says_where_it_listens_and_what_it_has(brain: Brain, folder: Path) -> None:
+    model = script(folder, ["Hello."])
+    with brain.process("serve", "--port", "0", "--model", model) as process:
+        url = process.url()
+        assert httpx.get(f"{url}/healthz", trust_env=False).json() == {"status": "ok"}
+        assert post(url, json={"message": "hi"}).last["text"] == "Hello."
+        process.said("turn t")
+        process.process.terminate()
+        code, out, err = process.end()
+    lines = err.splitlines()
+    assert (code, out) == (0, "")
+    assert url.startswith("http://127.0.0.1:")
+    assert lines[:3] == [
+        f"Brain listens on {url}",
+        f"Model: {model} (it was asked for)",
+        f"Conversations: {brain.store}",
+    ]
+    assert {"count", "docs", "ill"} <= set(lines[3].removeprefix("Specialists: ").split(", "))
+    assert "Unavailable: poor: it needs a moon: buy one" in lines
+    assert "Refused: broken from broken.py: it cannot be imported: ZeroDivisionError: division by zero" in lines
+    (turn,) = [line for line in lines if line.startswith("INFO brain: turn t")]
+    assert f" of local: complete, native, {model}, 0 calls, 1 passes, " in turn
+
+
+def test_serve_listens_to_everybody_with_keys_only(tmp_path: Path) -> None:
+    port = unreachable().rpartition(":")[2]
+    env = {
+        "PORT": port,
+        "BRAIN_KEYS": "k:u",
+        "BRAIN_STORE": "memory:",
+        "BRAIN_ALLOWED_SPECIALISTS": "docs,wether",
+        "BRAIN_MODEL": script(tmp_path, ["Hi."]),
+    }
+    with Process("serve", env=env) as process:
+        assert process.url() == f"http://0.0.0.0:{port}"
+        answer = post(f"http://127.0.0.1:{port}", json={"message": "hi"}, headers={"authorization": "Bearer k"})
+        assert answer.last["text"] == "Hi."
+        greeting = process.said("Not there:")
+    assert "Only loopback names are accepted as Host until BRAIN_HOSTS names the public one.\n" in greeting
+    assert "Conversations: in the memory of this process; they end with it (STORE)\n" in greeting
+    assert "Not there: wether, which ALLOWED_SPECIALISTS names\n" in greeting
+    assert "Not there: docs" not in greeting
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_serve_that_cannot_start_says_why(workers: str, brain: Brain) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        with brain.process("serve", "--model", "builtin", "--port", port, "--workers", workers) as process:
+            code, out, err = process.end(50)
+    assert (code, out) == (1, "")
+    assert "address already in use" in err
+    assert "Traceback" not in err
+    folder = os.path.dirname(brain.store)
+    arguments = "serve", "--model", "builtin", "--port", "0", "--workers", workers
+    with brain.process(*arguments, STORE=f"sqlite:{folder}") as process:
+        assert process.end(50) == (1, "", f"brain: {folder} is a folder; name a file.\n")

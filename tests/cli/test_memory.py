@@ -1,0 +1,138 @@
+"""`brain memory`: facts and memories are listed, searched, written, changed and deleted by hand."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from brain.messages import FormerText, Item
+from brain.store.sqlite import SQLite
+from cli.command import Brain
+
+NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+TEA = Item("k7m2", "fact", "Likes tea.", NOON, NOON, "preferences", former=(FormerText("Likes coffee.", NOON),))
+BLOOD = Item("f3a9", "fact", "My blood group is 0.", NOON, NOON, "personal", mutable=False)
+TRIP = Item("mm22", "memory", "Planned a trip\x1b[2J to Bergen.", NOON + timedelta(days=1), NOON, untrusted=True)
+LISTED = """\
+mm22     2026-11-20 memory      Planned a trip\\u{1b}[2J to Bergen.
+                    may hold strangers' words
+f3a9     2026-11-20 personal    My blood group is 0.
+                    immutable: no model changes it
+k7m2     2026-11-20 preferences Likes tea.
+                    was: Likes coffee. (until 2026-11-20)
+"""
+
+
+async def fill(store: SQLite) -> None:
+    for item in (TEA, BLOOD, TRIP):
+        await store.put("local", item)
+    await store.put("ada", Item("k7m2", "fact", "Likes rain.", NOON, NOON, "general"))
+    for n in range(450):
+        await store.put("cora", Item(f"n{n}", "fact", f"Number {n}.", NOON, NOON, "general"))
+
+
+@pytest.fixture(autouse=True)
+def filled(brain: Brain) -> None:
+    brain.use(fill)
+
+
+def listed(brain: Brain, *arguments: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(brain("memory", "list", "--json", *arguments)[1])["items"]
+    return found
+
+
+@pytest.mark.parametrize("arguments", [[], ["list"], ["--user", "local"], ["list", "--user", "local"]])
+def test_all_items_are_listed_newest_first(arguments: list[str], brain: Brain) -> None:
+    assert brain("memory", *arguments) == (0, LISTED, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (["--kind", "memory"], {"mm22"}),
+        (["--kind", "fact"], {"f3a9", "k7m2"}),
+        (["--category", "personal"], {"f3a9"}),
+        (["--search", "trips to drink tea"], {"k7m2", "mm22"}),
+        (["--search", "tea", "--kind", "memory"], set()),
+        (["--search", 'AND "'], set()),
+        (["--user", "ada"], {"k7m2"}),
+        (["--user", "cora"], {f"n{n}" for n in range(450)}),
+        (["--user", "ben"], set()),
+    ],
+)
+def test_some_items_are_listed(arguments: list[str], found: set[str], brain: Brain) -> None:
+    assert {one["id"] for one in listed(brain, *arguments)} == found
+    code, out, err = brain("memory", "list", *arguments)
+    assert (code, err) == (0, "")
+    if not found:
+        assert out in ("No facts and memories of local are like this.\n", "No facts and memories of ben.\n")
+
+
+def test_json_is_what_the_route_returns(brain: Brain) -> None:
+    answer = json.loads(brain("memory", "list", "--json", "--search", "blood")[1])
+    assert (answer["recall"], answer["next"], [one["id"] for one in answer["items"]]) == (True, None, ["f3a9"])
+    assert answer["items"][0]["mutable"] is False
+
+
+def test_a_fact_is_added(brain: Brain) -> None:
+    code, out, _ = brain("memory", "add", "I am allergic to penicillin.", "--immutable")
+    assert (code, out.splitlines()[1:]) == (0, ["                    immutable: no model changes it"])
+    (item,) = listed(brain, "--search", "penicillin")
+    assert (item["id"], item["category"], item["mutable"]) == (out.split()[0], "general", False)
+    brain("memory", "add", "Water boils at 100 °C.", "--category", "knowledge")
+    assert [one["text"] for one in listed(brain, "--category", "knowledge")] == ["Water boils at 100 °C."]
+    brain.store.unlink()
+    assert [brain("memory", *arguments)[0] for arguments in (["list"], ["add", "I like tea."], ["list"])] == [1, 0, 0]
+
+
+@pytest.mark.parametrize("typed", ["k7m2", "#k7m2", "K7M2"])
+def test_a_fact_is_edited_and_its_former_text_shown(typed: str, brain: Brain) -> None:
+    code, out, _ = brain("memory", "edit", typed, "Likes green tea.")
+    first, second, *_ = out.splitlines()
+    assert code == 0
+    assert re.fullmatch(r"k7m2     \d{4}-\d\d-\d\d preferences Likes green tea\.", first)
+    assert re.fullmatch(r" {20}was: Likes tea\. \(until \d{4}-\d\d-\d\d\)", second)
+    assert brain("memory")[1].endswith(out)
+
+
+def test_an_immutable_fact_changes_only_with_mutable(brain: Brain) -> None:
+    remedy = "with --mutable its text can be changed; brain memory delete f3a9 removes it."
+    edit = "memory", "edit", "f3a9"
+    assert brain(*edit, "My blood group is A.") == (1, "", f"brain: f3a9 is immutable: {remedy}\n")
+    assert brain(*edit, "My blood group is A.", "--mutable")[0] == 0
+    assert brain(*edit, "--immutable", "--category", "knowledge")[0] == 0
+    (item,) = listed(brain, "--search", "blood")
+    assert (item["text"], item["category"], item["mutable"]) == ("My blood group is A.", "knowledge", False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["add", " "], "text must say something."),
+        (["edit", "k7m2"], "Say what is to change: its text, --category, --mutable or --immutable."),
+        (["edit", "none", "x"], "There is no fact or memory none; brain memory lists them."),
+        (["edit", "k7m2", "x" * 501], "text must have at most 500 characters."),
+        (["edit", "mm22", "--category", "general"], "Only a fact has a category; leave it out."),
+        (["delete", "no\x1bne"], "There is no fact or memory no\\u{1b}ne; brain memory lists them."),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_a_sentence(arguments: list[str], sentence: str, brain: Brain) -> None:
+    assert brain("memory", *arguments) == (1, "", f"brain: {sentence}\n")
+    assert brain("memory")[1] == LISTED
+
+
+def test_items_are_deleted(brain: Brain) -> None:
+    sentence = "brain: There is no fact or memory none; brain memory lists them.\n"
+    assert brain("memory", "delete", "k7m2", "none", "#F3A9") == (1, "", sentence)
+    assert [one["id"] for one in listed(brain)] == ["mm22"]
+    assert [one["id"] for one in listed(brain, "--user", "ada")] == ["k7m2"]
+
+
+def test_recall_is_switched_off_and_on(brain: Brain) -> None:
+    assert brain("memory", "recall", "off") == (0, "", "")
+    assert brain("memory")[1] == f"{LISTED}None of it is recalled: brain memory recall on\n"
+    assert brain.use(lambda store: store.is_recall_on("ada")) is True
+    brain("memory", "recall", "on")
+    assert brain("memory")[1] == LISTED
