@@ -186,6 +186,6 @@ class Session:
         """Return the messages that the model reads before the next question, oldest first."""
         if self.conversation_id is None:
             return []
-        model, user = self._engine.model(self._request.model), self._request.user or ""
-        window = await self._engine.window(user, self.conversation_id, model)
+        model, user = self._engine.find_model(self._request.model), self._request.user or ""
+        window = await self._engine.context_exchanges(user, self.conversation_id, model)
         return [message for exchange in window for message in chat_messages(exchange)]

@@ -38,7 +38,7 @@ class Join(msgspec.Struct, frozen=True, tag=True):
 
 
 class Leave(msgspec.Struct, frozen=True, tag=True):
-    """Count it no longer.
+    """Stop counting that reader.
 
     Attributes:
         left_at: the number of the last event that it received.
@@ -53,7 +53,7 @@ Command = Show | Stop | Cancel | Steer | Decide | Join | Leave
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """Why a command was not carried out, as of `BadRequest`."""
+    """Why a command was not carried out: the arguments of a `BadRequest`."""
 
     message: str
     field: str | None
@@ -63,7 +63,7 @@ class Rejection(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of a command.
+    """The result of a command.
 
     Attributes:
         report: the turn after it.
@@ -76,25 +76,22 @@ class Answer(msgspec.Struct, frozen=True):
     last: int = 0
     rejection: Rejection | None = None
 
+    def get_report(self) -> TurnReport:
+        """The report.
 
-def rejected(error: BadRequest) -> Answer:
+        Raises:
+            BadRequest: when the command was not carried out.
+        """
+        if self.rejection is not None:
+            fields = msgspec.structs.asdict(self.rejection)
+            raise BadRequest(fields.pop("message"), fields.pop("field"), **fields)
+        assert self.report is not None
+        return self.report
+
+
+def reject(error: BadRequest) -> Answer:
     """The answer to a command that cannot be carried out."""
     return Answer(None, rejection=Rejection(error.message, error.field, error.code, error.status, error.retry_after))
-
-
-def report_of(answer: Answer) -> TurnReport:
-    """The report of an answer.
-
-    Raises:
-        BadRequest: when the command was not carried out.
-    """
-    if answer.rejection is not None:
-        refused = answer.rejection
-        raise BadRequest(
-            refused.message, refused.field, code=refused.code, status=refused.status, retry_after=refused.retry_after
-        )
-    assert answer.report is not None
-    return answer.report
 
 
 encode = msgspec.json.Encoder().encode

@@ -27,7 +27,7 @@ class EventLog(Protocol):
         """The number of the newest event."""
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether that one is the last."""
 
     @property
@@ -59,12 +59,12 @@ class MemoryEventLog:
         replayable: False for a run that nobody can join later. Nothing is kept of its events.
     """
 
-    __slots__ = ("_blocks", "_encode", "_first", "_marker", "_subscribers", "_tail", "_tail_bytes", "bytes", "ended",
-                 "last", "replayable")  # fmt: skip
+    __slots__ = ("_blocks", "_encode", "_first", "_marker", "_subscribers", "_tail", "_tail_bytes", "bytes",
+                 "has_ended", "last", "replayable")  # fmt: skip
 
     def __init__(self, turn_id: str, *, replayable: bool = True) -> None:
         self.last = 0
-        self.ended = False
+        self.has_ended = False
         self.bytes = 0
         self.replayable = replayable
         self._encode = FrameEncoder(turn_id).encode if replayable else None
@@ -87,7 +87,7 @@ class MemoryEventLog:
             self._tail_bytes += len(frames)
             if self.last + 1 - self._first >= BLOCK_EVENTS or self._tail_bytes >= BLOCK_BYTES:
                 self._close_block()
-        self.ended = isinstance(events[-1], Done | Error)
+        self.has_ended = isinstance(events[-1], Done | Error)
         for notify in self._subscribers:
             notify(events, frames)
 

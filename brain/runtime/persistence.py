@@ -191,7 +191,7 @@ class Persistence:
 
     async def _others_end(self, user: str | None, conversation_id: str, *, stops: bool) -> None:
         """Waits for a turn of the conversation that was told to end, or is told so now, until it is kept."""
-        run = self._turns.newest_here(conversation_id, user)
+        run = self._turns.find_newest_here(conversation_id, user)
         if run is not None and stops:
             run.stop()
         if run is not None and run.is_stopping:
@@ -201,7 +201,7 @@ class Persistence:
 
     async def _end_elsewhere(self, user: str | None, conversation_id: str, until: float, *, stops: bool) -> bool:
         """The same for a turn that another process runs; whether one ends."""
-        run = await self._turns.newest(conversation_id, user)
+        run = await self._turns.find_newest(conversation_id, user)
         if run is None or isinstance(run, Run):
             return False
         try:

@@ -19,31 +19,31 @@ from brain.protocols.native import FrameEncoder, text_of_tokens
 from brain.runtime import commands
 from brain.runtime.commands import Command, Join, Leave, Show, Stop
 from brain.runtime.event_log import Notify, StoredEventLog, Unsubscribe
-from brain.runtime.run import KEPT_SECONDS, Run, check_over
+from brain.runtime.run import KEPT_SECONDS, Run, check_ended
 from brain.store.turn_log import Frames, NewTurn, Progress, StoredTurn, TurnLog
 
 WRITE_SECONDS = 0.25
 POLL_SECONDS = 0.02
 CHECK_SECONDS = 2.0
-"""How often this process says that its turns still run, and looks for turns of processes that are gone."""
+"""How often this process prolongs the leases of its turns, and looks for turns of processes that ended."""
 SNAPSHOT_SECONDS = 2.0
 """How often the whole answer is written of a run whose log keeps no frames."""
 ANSWER_SECONDS = 5.0
-"""After so long without an answer, it is looked again whether the other process still runs the turn."""
+"""After so long without an answer, this process checks again whether the other one still runs the turn."""
 COMMAND_SECONDS = 20.0
 CATCH_UP_SECONDS = 2.0
 """How long a reader waits for events that its client has and this process has not."""
-GONE = "The server process that wrote this answer ended; send the message again."
-NOT_KEPT = "The rest of this stream is no longer kept; the answer, if it was stored, is in the conversation."
+OWNER_GONE = "The server process that wrote this answer ended; send the message again."
+DELETED = "The rest of this stream is no longer kept; the answer, if it was stored, is in the conversation."
 
 log = logging.getLogger("brain")
 
 
-class _Written:
+class _StoredProgress:
     """How much of a run of this process is in the store.
 
     Attributes:
-        last: the number of the newest event that is.
+        last: the number of the newest event in the store.
     """
 
     __slots__ = ("exchange", "last", "left_at", "run", "snapshot", "snapshot_at", "turn")
@@ -58,11 +58,11 @@ class _Written:
         self.snapshot_at = 0.0
 
     def progress(self) -> Progress | None:
-        """What is to be written now, if anything is."""
+        """What has to be written now, if anything."""
         run = self.run
         if run.log.last == self.last and run.left_at == self.left_at:
             return None
-        has_ended = run.log.ended
+        has_ended = run.log.has_ended
         if not run.log.replayable and not has_ended:
             if time.monotonic() < self.snapshot_at + SNAPSHOT_SECONDS:
                 return None
@@ -90,8 +90,8 @@ class _Written:
             Frames(first, log.last, b"".join(log.frames(first - 1))) if log.replayable and log.last >= first else None
         )
 
-    def note(self, progress: Progress, last: int) -> None:
-        """Remember what was written."""
+    def mark_written(self, progress: Progress, last: int) -> None:
+        """Note that this was written."""
         self.last, self.left_at = last, progress.left_at
         if progress.has_ended:
             self.snapshot = None
@@ -99,7 +99,7 @@ class _Written:
     @property
     def is_complete(self) -> bool:
         """Whether nothing more will have to be written."""
-        return self.run.log.ended and (self.last, self.left_at) == (self.run.log.last, self.run.left_at)
+        return self.run.log.has_ended and (self.last, self.left_at) == (self.run.log.last, self.run.left_at)
 
 
 class RemoteRun:
@@ -122,9 +122,9 @@ class RemoteRun:
         self._relay = relay
 
     @property
-    def over(self) -> bool:
-        """As `AnyRun.over`."""
-        return self.log.ended
+    def has_ended(self) -> bool:
+        """As `AnyRun.has_ended`."""
+        return self.log.has_ended
 
     @property
     def readers(self) -> int:
@@ -136,7 +136,7 @@ class RemoteRun:
         answer = await self._relay.send(self.id, command)
         self.is_stopping = answer.is_stopping
         self._reached = max(self._reached, answer.last)
-        return commands.report_of(answer)
+        return answer.get_report()
 
     def is_waiting_for(self, call_ids: Collection[str]) -> bool:
         """True: that a person decided shows when the call goes on."""
@@ -157,15 +157,15 @@ class RemoteRun:
 
     async def wait_ended(self) -> None:
         """As `AnyRun.wait_ended`."""
-        await self._wait_until(lambda: self.log.ended)
+        await self._wait_until(lambda: self.log.has_ended)
 
     async def catch_up(self, number: int = 0) -> None:
         """As `AnyRun.catch_up`."""
-        if number > self.log.last and not self.over:
+        if number > self.log.last and not self.has_ended:
             await self.control(Show())
         with suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS):
-                await self._wait_until(lambda: self.log.ended or self.log.last >= self._reached)
+                await self._wait_until(lambda: self.log.has_ended or self.log.last >= self._reached)
 
     async def _wait_until(self, is_reached: Callable[[], bool]) -> None:
         if is_reached():
@@ -188,8 +188,8 @@ class Relay:
     def __init__(self, turn_log: TurnLog, runs: Mapping[str, Run]) -> None:
         self._turn_log = turn_log
         self._runs = runs
-        self._written: dict[str, _Written] = {}
-        self._forgotten: list[str] = []
+        self._unwritten: dict[str, _StoredProgress] = {}
+        self._deleted: list[str] = []
         self._remote: WeakValueDictionary[str, RemoteRun] = WeakValueDictionary()
         self._followed: dict[str, RemoteRun] = {}
         self._answers: dict[int, asyncio.Future[commands.Answer]] = {}
@@ -197,20 +197,21 @@ class Relay:
         self._version = -1
         self._posts: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._has_news = asyncio.Event()
+        self._has_changes = asyncio.Event()
         self._is_active = asyncio.Event()
         self._has_failed = False
         self._is_writing = asyncio.Lock()
 
     def open(self) -> None:
         """Start to write and to read."""
-        works = self._write_for_ever(), self._poll_for_ever(), self._check_for_ever()
-        self._tasks = [asyncio.create_task(work, name="relay") for work in works]
+        loops = self._write_forever(), self._poll_forever(), self._check_forever()
+        self._tasks = [asyncio.create_task(one, name="relay") for one in loops]
 
     async def close(self) -> None:
         """Write what is left, and stop."""
-        for task in self._tasks:
-            task.cancel()
+        async with self._is_writing:  # a write that is under way would be repeated
+            for task in self._tasks:
+                task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*self._posts)
         self._tasks.clear()
@@ -225,69 +226,73 @@ class Relay:
             exchange: the key of its exchange, where it is stored.
             snapshot: how far the exchange is.
         """
-        written = self._written[run.id] = _Written(run, turn, exchange, snapshot if exchange is not None else None)
+        stored = self._unwritten[run.id] = _StoredProgress(
+            run, turn, exchange, snapshot if exchange is not None else None
+        )
 
-        def left() -> None:
-            if not written.is_complete:
-                self._written[run.id] = written
-                self._has_news.set()
+        def write_again() -> None:
+            if not stored.is_complete:
+                self._unwritten[run.id] = stored
+                self._has_changes.set()
 
-        run.on_left = left
-        self._has_news.set()
+        run.on_left = write_again
+        self._has_changes.set()
         self._is_active.set()
 
-    def forget(self, turn_id: str) -> None:
+    def delete(self, turn_id: str) -> None:
         """Delete a turn of this process from the store."""
-        self._written.pop(turn_id, None)
-        self._forgotten.append(turn_id)
-        self._has_news.set()
+        self._unwritten.pop(turn_id, None)
+        self._deleted.append(turn_id)
+        self._has_changes.set()
 
     async def write(self) -> None:
-        """Write what is new of all runs of this process, in one transaction."""
+        """Write the news of all runs of this process, in one transaction."""
         async with self._is_writing:
-            new = [(one, one.run.log.last, progress) for one in self._written.values() if (progress := one.progress())]
-            forgotten, self._forgotten = self._forgotten, []
-            if not new and not forgotten:
+            new = [
+                (one, one.run.log.last, progress) for one in self._unwritten.values() if (progress := one.progress())
+            ]
+            deleted, self._deleted = self._deleted, []
+            if not new and not deleted:
                 return
             try:
-                await self._turn_log.write([progress for _, _, progress in new], forgotten)
+                await self._turn_log.write([progress for _, _, progress in new], deleted)
             except StoreError as error:
-                self._forgotten += forgotten
+                self._deleted += deleted
                 if not self._has_failed:
-                    log.warning("the store cannot note how far turns are: %s", error)
+                    log.warning("the progress of turns cannot be stored: %s", error)
                 self._has_failed = True
                 return
             self._has_failed = False
             for one, last, progress in new:
-                one.note(progress, last)
+                one.mark_written(progress, last)
                 if one.is_complete:
-                    self._written.pop(one.run.id, None)
+                    self._unwritten.pop(one.run.id, None)
 
-    async def _write_for_ever(self) -> None:
+    async def _write_forever(self) -> None:
         while True:
-            await self._has_news.wait()
+            await self._has_changes.wait()
             await asyncio.sleep(WRITE_SECONDS)
             await self.write()
-            if not self._written and not self._forgotten:
-                self._has_news.clear()
+            if not self._unwritten and not self._deleted:
+                self._has_changes.clear()
 
     # runs of other processes
 
     async def find(self, turn_id: str, user: str | None) -> RemoteRun | None:
-        """A turn of another process, if it is the user's own."""
-        return await self._opened(await self._turn_log.find(turn_id), user)
+        """A turn of another process, if it belongs to the user."""
+        return await self._open_remote(await self._turn_log.find(turn_id), user)
 
-    async def requested(self, user: str | None, request_id: str) -> RemoteRun | None:
+    async def find_requested(self, user: str | None, request_id: str) -> RemoteRun | None:
         """The turn that the user began in another process with this request ID."""
-        return await self._opened(await self._turn_log.requested(user, request_id), user)
+        return await self._open_remote(await self._turn_log.requested(user, request_id), user)
 
-    async def newest(self, user: str | None, conversation_id: str) -> Run | RemoteRun | None:
+    async def find_newest(self, user: str | None, conversation_id: str) -> Run | RemoteRun | None:
         """The newest turn of a conversation, in whatever process."""
         turn = await self._turn_log.newest(user, conversation_id)
         own = None if turn is None else self._runs.get(turn.id)
-        return own or await self._opened(turn, user)
+        return own or await self._open_remote(turn, user)
 
-    async def _opened(self, turn: StoredTurn | None, user: str | None) -> RemoteRun | None:
+    async def _open_remote(self, turn: StoredTurn | None, user: str | None) -> RemoteRun | None:
         if turn is None or turn.user != user:
             return None
         run = self._remote.get(turn.id)
@@ -324,12 +329,10 @@ class Relay:
                 while True:
                     turn = await self._turn_log.find(turn_id)
                     if turn is None or (turn.ended is not None and not turn.report):
-                        raise BadRequest(
-                            "There is no such turn, or it is no longer kept.", code="not_found", status=404
-                        )
+                        raise _not_found()
                     if turn.ended is not None:
                         report = commands.decode_report(turn.report)
-                        check_over(command, report)
+                        check_ended(command, report)
                         return commands.Answer(report)
                     if key is None:
                         key = await self._turn_log.ask(turn_id, data)
@@ -363,7 +366,7 @@ class Relay:
         except StoreError as error:
             log.warning("turn %s of another process cannot be reached: %s", turn_id, error)
 
-    async def _poll_for_ever(self) -> None:
+    async def _poll_forever(self) -> None:
         while True:
             if not self._runs and not self._followed and not self._answers:
                 self._is_active.clear()
@@ -377,7 +380,7 @@ class Relay:
                 await self._read_news()
             except StoreError as error:
                 self._version = -1
-                log.warning("the store cannot say what other processes want: %s", error)
+                log.warning("the news of other processes cannot be read: %s", error)
                 await asyncio.sleep(CHECK_SECONDS)
 
     async def _read_news(self) -> None:
@@ -388,8 +391,8 @@ class Relay:
                 self._followed[turn_id].log.extend(frames)
         for turn_id in news.over:
             run = self._followed.get(turn_id)
-            if run is not None and not run.log.ended:
-                run.log.append([Error("shutdown", NOT_KEPT, recoverable=True)])
+            if run is not None and not run.log.has_ended:
+                run.log.append([Error("shutdown", DELETED, recoverable=True)])
         for key, data in news.answers.items():
             future = self._answers.get(key)
             if future is not None and not future.done():
@@ -397,37 +400,37 @@ class Relay:
         if news.commands:
             self._last_command = news.commands[-1].key
             answers = {one.key: self._carry_out(one.turn_id, one.data) for one in news.commands}
-            await self.write()  # whoever asks may want to read on from where the turn is
+            await self.write()  # the client may want to read on from here
             await self._turn_log.answer(answers)
 
     def _carry_out(self, turn_id: str, data: bytes) -> bytes:
         run = self._runs.get(turn_id)
         if run is None:
-            return commands.encode(commands.rejected(_unknown()))
+            return commands.encode(commands.reject(_not_found()))
         try:
             run.apply(commands.decode_command(data))
         except BadRequest as error:
-            return commands.encode(commands.rejected(error))
+            return commands.encode(commands.reject(error))
         return commands.encode(commands.Answer(run.report(), run.is_stopping, run.log.last))
 
-    # processes that are gone
+    # processes that ended
 
-    async def _check_for_ever(self) -> None:
+    async def _check_forever(self) -> None:
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             try:
                 await self.check()
             except StoreError as error:
-                log.warning("the store cannot note that turns run: %s", error)
+                log.warning("the leases of turns cannot be prolonged: %s", error)
 
     async def check(self) -> None:
-        """Prolong the leases of this process, and end the turns of processes that are gone."""
+        """Prolong the leases of this process, and end the turns of processes that ended without doing so."""
         lapsed, is_too_long = await self._turn_log.lapsed()
-        if is_too_long or any(not one.run.over for one in self._written.values()):
+        if is_too_long or any(not one.run.has_ended for one in self._unwritten.values()):
             await self._turn_log.prolong()
         for turn, last in lapsed:
-            log.warning("turn %s is ended: the process that ran it is gone", turn.id)
-            error = Error("shutdown", GONE, recoverable=True)
+            log.warning("turn %s is interrupted: the process that ran it ended", turn.id)
+            error = Error("shutdown", OWNER_GONE, recoverable=True)
             data = FrameEncoder(turn.id, last).encode([error])
             report = ""
             if turn.report:
@@ -437,5 +440,5 @@ class Relay:
         await self._turn_log.sweep(KEPT_SECONDS)
 
 
-def _unknown() -> BadRequest:
-    return BadRequest("There is no such turn, or it is no longer kept.", code="not_found", status=404)
+def _not_found() -> BadRequest:
+    return BadRequest("This turn does not exist, or is no longer available.", code="not_found", status=404)

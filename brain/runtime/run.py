@@ -1,4 +1,4 @@
-"""A run: the one task that executes a turn. Everything that wants to know of the turn reads its log."""
+"""A run: the one task that executes a turn. Everything else reads its log."""
 
 import asyncio
 import logging
@@ -22,6 +22,9 @@ RECONNECT_SECONDS = 30.0
 
 KEPT_SECONDS = 300.0
 """How long a turn can be found after its end."""
+
+ABORT_SECONDS = 1.0
+"""How long a task that was cancelled may take, before its turn is ended without it."""
 
 Settle = Callable[[TurnReport], None]
 """Records a turn that ended."""
@@ -48,7 +51,7 @@ class AnyRun(Protocol):
     @property
     def log(self) -> EventLog: ...
     @property
-    def over(self) -> bool: ...
+    def has_ended(self) -> bool: ...
     @property
     def is_stopping(self) -> bool: ...
     @property
@@ -129,7 +132,7 @@ class Run:
         self._ended = asyncio.Event()
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the turn has ended."""
         return self._turn is None
 
@@ -178,15 +181,18 @@ class Run:
 
     def _append(self, events: Sequence[Event]) -> None:
         turn = self._turn
-        if turn is None or turn.last is None:
+        if turn is None:  # a task that did not end in time goes on
+            return
+        if turn.last is None:
             self.log.append(events)
             return
         self._report, self._turn = turn.report(self.protocol), None
         if self._unread_timer is not None:
             self._unread_timer.cancel()
+        settle, self._settle = self._settle, _ignore  # what it refers to can be freed
         try:
-            self._settle(self._report)
-        except Exception:  # readers are to learn of the end in any case
+            settle(self._report)
+        except Exception:  # readers learn of the end in any case
             log.exception("turn %s: its end could not be recorded", self.id)
         self._ended.set()
         self.log.append(events)
@@ -236,22 +242,24 @@ class Run:
     def steer(self, message: str) -> None:
         """As `Turn.steer`."""
         if self._turn is None:
-            check_over(Steer(message), self.report())
+            check_ended(Steer(message), self.report())
         else:
             self._turn.steer(message)
 
     def decide(self, call_id: str, approve: bool) -> None:
         """As `Turn.decide`."""
         if self._turn is None:
-            check_over(Decide(call_id, approve), self.report())
+            check_ended(Decide(call_id, approve), self.report())
         else:
             self._turn.decide(call_id, approve)
 
     async def abort(self) -> None:
-        """End a turn that did not stop in time."""
+        """End a turn that did not stop in time. A task that ignores its cancellation is abandoned."""
         if self._task is not None:
             self._task.cancel()
-            await asyncio.wait({self._task})
+            _, pending = await asyncio.wait({self._task}, timeout=ABORT_SECONDS)
+            if pending:
+                log.error("turn %s: its task does not end", self.id)
         self._cut()  # a task that was cancelled before its first step has not done that
 
     def _cut(self) -> None:
@@ -305,7 +313,7 @@ class Run:
         unsubscribe = self.join(notify)
         self.start()
         try:
-            while not (self.over and not pending):
+            while pending or not self.has_ended:
                 await arrived.wait()
                 arrived.clear()
                 while pending:
@@ -313,13 +321,13 @@ class Run:
         finally:
             unsubscribe()
             self.leave()
-            if not self.over:
+            if not self.has_ended:
                 self.stop()
                 await self.wait_ended()
 
 
-def check_over(command: Command, report: TurnReport) -> None:
-    """Check that a command is one that changes nothing, since its turn is over.
+def check_ended(command: Command, report: TurnReport) -> None:
+    """Check that a command is allowed for a turn that has ended.
 
     Raises:
         BadRequest: when it is not.
@@ -331,3 +339,7 @@ def check_over(command: Command, report: TurnReport) -> None:
             raise stopped_before()
         case Decide():
             raise BadRequest("This turn is over; nothing waits for an approval.", code="gone", status=410)
+
+
+def _ignore(report: TurnReport) -> None:
+    """Do nothing: the turn is recorded."""

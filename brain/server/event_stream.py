@@ -104,7 +104,7 @@ class Reader:
     @property
     def is_over(self) -> bool:
         """Whether nothing more will come."""
-        return self._is_lost or self._run.log.ended or (self.encoder is not None and self.encoder.closed)
+        return self._is_lost or self._run.log.has_ended or (self.encoder is not None and self.encoder.closed)
 
     def _notify(self, events: Sequence[Event], frames: bytes) -> None:
         if self._is_lost or (self.encoder is not None and self.encoder.closed):

@@ -109,7 +109,7 @@ class ServerState:
     async def _stop_turns(self) -> None:
         """Stop all turns when the server is told to shut down."""
         await wait_for_shutdown()
-        self.engine.leaving = True
+        self.engine.is_closing = True
         self.acceptor.close()
         self.engine.store.limit_waiting(SHUTDOWN_SECONDS)
         for run in self.engine.turns.running:

@@ -17,7 +17,7 @@ from brain.messages import Attachment, Call, ClientMessage, Exchange, History, T
 from brain.messages import Item as Kept
 from brain.models import ModelEntry
 from brain.prompts.client_history import ClientHistory
-from brain.runtime.engine import Engine, narrowed
+from brain.runtime.engine import Engine, narrow_request
 from brain.runtime.run import Run
 from brain.settings import Rights, read
 from brain.turn_request import Sampling, Tool, TurnRequest
@@ -39,9 +39,9 @@ class ServerState:
         return player
 
     async def begin(self, message: str = "Hi", conversation_id: str | None = "c", **more: Any) -> Run:
-        held = more.pop("held", None)
+        held = more.pop("history", None)
         ask = ask_for(message, conversation_id=conversation_id, **more)
-        return await self.engine.begin(ask, "native", self.reports.append, held=held)
+        return await self.engine.begin(ask, "native", self.reports.append, history=held)
 
     async def said(self, message: str = "Hi", conversation_id: str | None = "c", **more: Any) -> list[Event]:
         return await told(await self.begin(message, conversation_id, **more))
@@ -351,11 +351,11 @@ def test_a_history_that_the_client_holds_is_filed_only_where_it_says() -> None:
     async def work(house: ServerState) -> None:
         player = house.play(["Yes."])
         held = History("x", [Exchange("Before?", [Text("So.", 1)])], question=Exchange("", message="Now?"))
-        await house.said("Now?", None, held=held)
+        await house.said("Now?", None, history=held)
         assert [message.content for message in player.requests[0][1:]] == ["Before?", "So.", "Now?"]
         assert await house.engine.store.conversations("ada") == []
         held = History("c", [Exchange("Before?", [Text("So.", 1)])], question=Exchange("", message="Now?"))
-        await house.said("Now?", "c", held=held)
+        await house.said("Now?", "c", history=held)
         assert await house.kept() == [("Now?", "Yes.", "complete")]
 
     housed(work)
@@ -365,17 +365,17 @@ def test_an_answer_that_the_client_has_begun_takes_the_place_of_its_beginning() 
     async def work(house: ServerState) -> None:
         house.play(["Let me see. SPECIALIST_REQUEST[pay]"])
         tools = (Tool("pay"),)
-        events = await house.said("Pay!", "c", held=History("c", question=Exchange("", message="Pay!")), tools=tools)
+        events = await house.said("Pay!", "c", history=History("c", question=Exchange("", message="Pay!")), tools=tools)
         (call,) = [event for event in events if isinstance(event, ToolCall)]
         assert await house.kept() == [("Pay!", "Let me see. ", "complete")]
         house.play(["Done."])
         answered = Call("pay", "SPECIALIST_REQUEST[pay]", {}, id=call.call_id, turn_pass=-8)
         begun = Exchange("", [Text("Let me see. ", -9), answered], message="Pay!")
-        await house.said("Pay!", "c", held=History("c", question=begun), tools=tools)
+        await house.said("Pay!", "c", history=History("c", question=begun), tools=tools)
         assert await house.kept() == [("Pay!", "Let me see. Done.", "complete")]
         other = msgspec.structs.replace(answered, id="call_of_another_turn")
         begun = Exchange("", [Text("Let me see. ", -9), other], message="Pay!")
-        await house.said("Pay!", "c", held=History("c", question=begun), tools=tools)
+        await house.said("Pay!", "c", history=History("c", question=begun), tools=tools)
         assert [said for said, *_ in await house.kept()] == ["Pay!", "Pay!"], "what nobody called is no answer to it"
 
     housed(work)
@@ -387,7 +387,7 @@ def test_what_only_asks_to_go_on_is_no_word_of_the_users() -> None:
         ask, held = ClientHistory(ask_for(), []).build(
             [ClientMessage("user", "Hi"), ClientMessage("assistant", "Well")], "c"
         )
-        await house.said(ask.message, "c", held=held)
+        await house.said(ask.message, "c", history=held)
         assert await house.kept() == [("", "Yes.", "complete")]
 
     housed(work)
@@ -485,11 +485,11 @@ def test_recall_can_be_switched_off(off: str) -> None:
 
 def test_who_may_not_call_a_specialist_is_not_told_of_it() -> None:
     ask = ask_for(wanted=["echo", "add"])
-    assert narrowed(ask, Rights()) == ask
-    assert narrowed(ask, Rights(frozenset({"add", "web"}))).specialists == frozenset({"add"})
-    assert narrowed(ask_for(), Rights(frozenset({"add"}))).specialists == frozenset({"add"})
+    assert narrow_request(ask, Rights()) == ask
+    assert narrow_request(ask, Rights(frozenset({"add", "web"}))).specialists == frozenset({"add"})
+    assert narrow_request(ask_for(), Rights(frozenset({"add"}))).specialists == frozenset({"add"})
     json = TurnRequest("Hi", "ada", ask.limits, ask.syntax, "UTC", sampling=Sampling(format="json"))
-    assert narrowed(json, Rights()).specialists == frozenset()
+    assert narrow_request(json, Rights()).specialists == frozenset()
 
 
 def test_a_file_that_cannot_be_a_store_stops_the_start(tmp_path: Path) -> None:

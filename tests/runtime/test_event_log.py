@@ -141,9 +141,9 @@ def test_a_long_log_is_read_in_pieces_of_moderate_size() -> None:
 )
 def test_done_or_an_error_ends_a_log(events: list[Event], *, ended: bool) -> None:
     log = MemoryEventLog("t1")
-    assert not log.ended
+    assert not log.has_ended
     log.append(events)
-    assert log.ended is ended
+    assert log.has_ended is ended
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_log_that_is_not_replayable_keeps_nothing() -> None:
     log.subscribe(lambda events, frames: heard.append((events, frames)))
     for batch in ([Token("a" * 100_000)] * 100, [DONE]):
         log.append(batch)
-    assert (log.last, log.ended, log.bytes) == (101, True, 0)
+    assert (log.last, log.has_ended, log.bytes) == (101, True, 0)
     assert heard == [([Token("a" * 100_000)] * 100, b""), ([DONE], b"")]
     for after in (0, 1, 101):
         with pytest.raises(BadRequest) as raised:
@@ -213,9 +213,9 @@ def test_a_log_that_is_not_replayable_keeps_nothing() -> None:
 def test_subscribers_are_notified_of_everything_from_then_on() -> None:
     log = filled([Token("a")])
     heard: list[tuple[str, int, bool, bytes]] = []
-    leave_first = log.subscribe(lambda events, frames: heard.append(("first", log.last, log.ended, frames)))
+    leave_first = log.subscribe(lambda events, frames: heard.append(("first", log.last, log.has_ended, frames)))
     log.append([Token("b")])
-    leave_second = log.subscribe(lambda events, frames: heard.append(("second", log.last, log.ended, frames)))
+    leave_second = log.subscribe(lambda events, frames: heard.append(("second", log.last, log.has_ended, frames)))
     log.append([Token("c"), DONE])
     assert log.subscribers == 2
     leave_first()

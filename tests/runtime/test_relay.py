@@ -118,7 +118,7 @@ async def test_a_reader_elsewhere_gets_the_same_frames(here: Process, there: Pro
     seen = await remote.control(Show())
     await remote.catch_up()
     before = remote.log.last
-    assert (seen.state, remote.over, before) == ("running", False, run.log.last)
+    assert (seen.state, remote.has_ended, before) == ("running", False, run.log.last)
     remote.join(lambda events, frames: heard.extend(events))
     go.set()
     await remote.wait_ended()
@@ -147,13 +147,13 @@ async def test_what_is_found_elsewhere(here: Process, there: Process) -> None:
     found = await turns.find(run.id, "ada")
     assert found is not None
     assert (found.id, found.user, found.conversation_id, found.options) == (run.id, "ada", "c", "its own")
-    assert await turns.requested(ask_for(request_id="r")) is found
-    assert await turns.newest("c", "ada") is found
-    assert await here.engine.turns.newest("c", "ada") is run
+    assert await turns.find_requested(ask_for(request_id="r")) is found
+    assert await turns.find_newest("c", "ada") is found
+    assert await here.engine.turns.find_newest("c", "ada") is run
     for user, turn_id, request_id, conversation_id in [("bob", run.id, "r", "c"), ("ada", "t0", "s", "d")]:
         assert await turns.find(turn_id, user) is None
-        assert await turns.requested(ask_for(user=user, request_id=request_id)) is None
-        assert await turns.newest(conversation_id, user) is None
+        assert await turns.find_requested(ask_for(user=user, request_id=request_id)) is None
+        assert await turns.find_newest(conversation_id, user) is None
 
 
 COMMANDS: list[tuple[Command, str, str, list[Any]]] = [
@@ -190,7 +190,7 @@ async def test_commands_reach_the_turn_wherever_it_is(
 async def test_requests_of_one_id_begin_one_turn(here: Process, there: Process) -> None:
     async def once(process: Process) -> tuple[AnyRun, Run | None]:
         request = ask_for(request_id="r")
-        return await process.engine.turns.once(request, lambda: process.start(["a"], request_id="r"))
+        return await process.engine.turns.begin_once(request, lambda: process.start(["a"], request_id="r"))
 
     found = await asyncio.gather(*(once(process) for process in (here, there) * 4))
     assert len({run.id for run, _ in found}) == 1
@@ -220,7 +220,7 @@ async def test_one_turn_of_a_conversation_at_a_time(here: Process, there: Proces
         other = await there.start(["b"], barge_in=how == "barge in")
         await other.wait_ended()
         assert await here.stored() == [("a", "cancelled"), ("b", "complete")]
-    assert run.over is (how != "busy")
+    assert run.has_ended is (how != "busy")
 
 
 @pytest.mark.parametrize("stays", [True, False])
@@ -255,9 +255,9 @@ async def test_how_far_a_turn_was_read_is_known_elsewhere(here: Process, there: 
     run.left_at = run.log.last
     run.leave()
     await relay.write()
-    remote = await there.engine.turns.newest("c", "ada")
+    remote = await there.engine.turns.find_newest("c", "ada")
     assert remote is not None
-    assert (remote.over, remote.left_at) == (True, run.log.last)
+    assert (remote.has_ended, remote.left_at) == (True, run.log.last)
 
 
 @with_two
@@ -270,7 +270,7 @@ async def test_turns_of_a_process_that_is_gone_end_as_interrupted(here: Process,
     await gone.write()
     remote = await there.find(run)
     await left.check()
-    assert not remote.over, "its lease is not over"
+    assert not remote.has_ended, "its lease is not over"
     clock, there.engine.store._clock = there.engine.store._clock, lambda: clock() + 16
     await left.check()
     await remote.wait_ended()
@@ -321,7 +321,7 @@ async def test_who_follows_what_is_deleted_or_keeps_no_events_is_not_left_waitin
     waits = [asyncio.create_task(remote.wait_ended()) for remote in remotes]
     relay = here.engine.turns.relay
     assert relay is not None
-    relay.forget(forgotten.id)
+    relay.delete(forgotten.id)
     go.set()
     await asyncio.gather(*waits)
     assert [type(remote.log.events()[-1]) for remote in remotes[:1]] == [Error]

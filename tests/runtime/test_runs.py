@@ -66,7 +66,7 @@ class Server:
         ask = request(user, request_id)
         registry = registry_of(echo, sends, stuck)
         turn = turn_of(model or Player(*passes), registry, ask, History(conversation))
-        return self.turns.begin(turn, ask, "native", settle or self.settled.append, **options)
+        return self.turns.add(turn, ask, "native", settle or self.settled.append, **options)
 
     def start(self, *passes: Sequence[Item] | str, **options: Any) -> Run:
         run = self.begin(*passes, **options)
@@ -170,7 +170,7 @@ async def test_it_is_settled_once_and_before_any_reader_learns_of_the_end(
 ) -> None:
     run = server.begin(["a", ECHO], "c", replayable=is_replayable)
     seen: list[tuple[bool, bool, list[str], str]] = []
-    run.join(lambda events, _: seen.append((run.log.ended, run.over, server.outcomes, run.report().state)))
+    run.join(lambda events, _: seen.append((run.log.has_ended, run.has_ended, server.outcomes, run.report().state)))
     run.start()
     await run.wait_ended()
     run.stop()
@@ -192,7 +192,7 @@ async def test_the_end_reaches_readers_also_when_it_cannot_be_recorded(
     run.join(lambda events, frames: heard.extend(events))
     run.start()
     await run.wait_ended()
-    assert (type(heard[-1]), run.over, run.report().outcome) == (Done, True, "complete")
+    assert (type(heard[-1]), run.has_ended, run.report().outcome) == (Done, True, "complete")
     assert [(record.levelname, run.id in record.getMessage()) for record in caplog.records] == [("ERROR", True)]
 
 
@@ -239,7 +239,7 @@ async def test_stopping_ends_a_run_with_an_event(server: Server, where: str) -> 
     run = await begin_at(server, where)
     run.stop()
     run.stop("shutdown")  # the first reason counts
-    assert (run.is_stopping, run.over) == (True, False)
+    assert (run.is_stopping, run.has_ended) == (True, False)
     if where == "before the start":
         run.start()
     await run.wait_ended()
@@ -254,7 +254,7 @@ async def test_stopping_ends_a_run_with_an_event(server: Server, where: str) -> 
 async def test_aborting_ends_a_run_at_once(server: Server, where: str) -> None:
     run = await begin_at(server, where)
     await run.abort()
-    assert (run.over, run.log.ended, server.outcomes) == (True, True, ["cancelled"])
+    assert (run.has_ended, run.log.has_ended, server.outcomes) == (True, True, ["cancelled"])
     assert kinds(run)[-2:] == [Usage, Done]
     await run.wait_ended()
 
@@ -391,7 +391,7 @@ async def test_leaving_the_events_early_stops_the_run_and_waits_for_its_end(
         reader.cancel()
     await asyncio.wait({reader})
     assert reader.cancelled() is (how == "cancel")
-    assert (run.over, server.outcomes, model.open) == (True, ["cancelled"], 0)
+    assert (run.has_ended, server.outcomes, model.open) == (True, ["cancelled"], 0)
     assert (run.readers, run.log.subscribers) == (0, 0)
 
 
@@ -478,9 +478,9 @@ async def test_a_request_is_found_by_the_id_that_its_user_gave_it(server: Server
     found = [("ada", "r1", run), ("bob", "r1", None), (None, "r1", None), ("ada", "r2", None), ("ada", None, None)]
     for step in (run.start, run.stop):  # while it runs, and when it is over
         step()
-        assert [await server.turns.requested(request(*asked)) for *asked, _ in found] == [one for *_, one in found]
+        assert [await server.turns.find_requested(request(*asked)) for *asked, _ in found] == [one for *_, one in found]
     await run.wait_ended()
-    assert await server.turns.requested(request("ada", "r1")) is run
+    assert await server.turns.find_requested(request("ada", "r1")) is run
 
 
 @on_loop
@@ -488,7 +488,7 @@ async def test_the_newest_run_of_a_conversation_is_found(server: Server) -> None
     of = [("x", "ada"), ("y", "ada"), ("x", "ada"), ("x", "bob")]
     runs = [await server.complete("a", conversation=conversation, user=user) for conversation, user in of]
     asked = [("x", "ada"), ("x", "bob"), ("y", "ada"), ("y", "bob"), ("z", "ada")]
-    assert [await server.turns.newest(*one) for one in asked] == [runs[2], runs[3], runs[1], None, None]
+    assert [await server.turns.find_newest(*one) for one in asked] == [runs[2], runs[3], runs[1], None, None]
 
 
 @pytest.mark.parametrize(
@@ -514,7 +514,7 @@ async def test_requests_of_one_id_begin_one_run(
             await go.wait()
             return server.start("a", user=user, request_id=request_id)
 
-        run, new = await server.turns.once(request(user, request_id), begin)
+        run, new = await server.turns.begin_once(request(user, request_id), begin)
         return run, new is run
 
     requests = [asyncio.create_task(once(*one)) for one in asked]
@@ -546,7 +546,7 @@ async def test_a_request_that_cannot_begin_lets_the_next_one_try(server: Server)
         await go.wait()
         return await server.complete("a", request_id="r")
 
-    tries = [server.turns.once(request("ada", "r"), one) for one in (fail, begin, fail)]
+    tries = [server.turns.begin_once(request("ada", "r"), one) for one in (fail, begin, fail)]
     failed, first, second = await asyncio.gather(*tries, return_exceptions=True)
     assert isinstance(failed, OSError)
     assert isinstance(first, tuple)
@@ -564,13 +564,13 @@ async def test_forgetting_a_conversation_forgets_those_that_are_over(server: Ser
     running = server.start([asyncio.Event()], conversation="x")
     server.turns.forget("x", "ada")
     assert await server.turns.find(over.id, "ada") is None
-    assert await server.turns.requested(request("ada", "r")) is None
-    assert await server.turns.newest("x", "ada") is running
+    assert await server.turns.find_requested(request("ada", "r")) is None
+    assert await server.turns.find_newest("x", "ada") is running
     assert [await server.turns.find(run.id, run.user) for run in [*others, running]] == [*others, running]
     running.stop()
     await running.wait_ended()
     server.turns.forget("x", "ada")
-    assert await server.turns.newest("x", "ada") is None
+    assert await server.turns.find_newest("x", "ada") is None
     assert len(server.turns) == 2
 
 
@@ -602,7 +602,7 @@ async def test_runs_are_forgotten_a_while_after_their_end(
     await all_tasks_end(but=running)
     gc.collect()
     assert (len(server.turns), len(over)) == (kept, kept - 1)
-    found = [await server.turns.requested(request("ada", f"r{n}")) is not None for n in range(3)]
+    found = [await server.turns.find_requested(request("ada", f"r{n}")) is not None for n in range(3)]
     assert found == [kept > 1] * 3
     assert await server.turns.find(running.id, "ada") is running
     running.stop()
@@ -618,7 +618,7 @@ async def test_runs_are_forgotten_a_while_after_their_end(
 async def test_runs_that_are_over_have_a_limit_together(
     server: Server, answers: list[str], stay: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.runtime.runs.OVER_BYTES_MOST", 65_000)
+    monkeypatch.setattr("brain.runtime.runs.MAX_ENDED_BYTES", 65_000)
     runs = [await server.complete(answer) for answer in answers]
     server.turns._sweep()
     found = [await server.turns.find(run.id, "ada") is not None for run in runs]
@@ -627,7 +627,7 @@ async def test_runs_that_are_over_have_a_limit_together(
 
 @on_loop
 async def test_all_logs_together_have_a_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.runtime.runs.BYTES_MOST", 75_000)
+    monkeypatch.setattr("brain.runtime.runs.MAX_BYTES", 75_000)
     monkeypatch.setattr("brain.runtime.event_log.BLOCK_BYTES", 4_000)
 
     async def written(*texts: str) -> Run:
@@ -656,8 +656,8 @@ async def test_closing_forgets_everything(server: Server) -> None:
     running = server.start([asyncio.Event()], request_id="s")
     server.turns.close()
     assert len(server.turns) == 0
-    assert [await server.turns.requested(request("ada", one)) for one in ("r", "s")] == [None, None]
-    assert await server.turns.newest("c", "ada") is None
+    assert [await server.turns.find_requested(request("ada", one)) for one in ("r", "s")] == [None, None]
+    assert await server.turns.find_newest("c", "ada") is None
     await running.abort()  # after it was forgotten
     again = await server.complete("a")
     server.turns._sweep()

@@ -394,7 +394,7 @@ def test_an_application_that_was_never_started_is_unavailable() -> None:
 def test_a_turn_that_starts_while_the_server_stops_is_stopped() -> None:
     with brain_served() as server, streaming(server.url, json={"message": "hi"}):
         server.play(Player(["unheard", asyncio.Event()]))
-        server.engine.leaving = True
+        server.engine.is_closing = True
         answer = post(server.url, json={"message": "hi"})
     assert answer.names == ["turn_start", "usage", "error"]
     assert answer.last["code"] == "shutdown"

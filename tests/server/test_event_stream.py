@@ -533,7 +533,7 @@ def test_an_encoder_ends_its_stream_before_the_turn_ends() -> None:
         await response
         headers = dict(client.sent[0]["headers"])
         assert (headers[b"content-type"], headers[b"x-doubled"]) == (b"application/x-doubled", b"yes")
-        assert (client.frames, client.complete, stage.run.over) == (b"aabb", True, False)
+        assert (client.frames, client.complete, stage.run.has_ended) == (b"aabb", True, False)
         assert stage.run.left_at == 3
         go_on.set()
         await stage.stream(rest, stage.run.left_at, encoder=Doubling())

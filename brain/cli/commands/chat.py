@@ -90,7 +90,7 @@ async def _run_interactive(session: ChatSession, settings: Settings, opened: Con
     )
     with suppress(NotImplementedError):  # where there are no signals, Ctrl-C ends it
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, session.stop)
-    answers = session.engine.model(session.choices.model)
+    answers = session.engine.find_model(session.choices.model)
     stand_in = ", a rule-based stand-in: no language model is connected" if answers.is_demo else ""
     session.print(f"{answers.name} answers{stand_in}. /help lists the commands, Ctrl-D leaves.")
     if opened is not None:
@@ -139,7 +139,7 @@ def _completions(session: ChatSession, kind: str) -> Words | None:
         return {
             "specialists": ["on", "off", *known],
             "switch": ["on", "off"],
-            "models": sorted(session.engine.names()),
+            "models": sorted(session.engine.model_names()),
         }.get(kind, [])
 
     return None if kind == "path" else names
@@ -147,7 +147,10 @@ def _completions(session: ChatSession, kind: str) -> Words | None:
 
 def _status_line(session: ChatSession) -> str:
     """Who answers, in which conversation, and what goes along."""
-    parts = [_shorten(session.engine.model(session.choices.model).name), _shorten(session.title or "new conversation")]
+    parts = [
+        _shorten(session.engine.find_model(session.choices.model).name),
+        _shorten(session.title or "new conversation"),
+    ]
     parts += ["replaces the last message"] if session.draft.replacing is not None else []
     parts += [] if session.choices.memory else ["no memory"]
     names = _shorten(", ".join(file.name for file in session.draft.files))

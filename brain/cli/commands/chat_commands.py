@@ -174,10 +174,10 @@ async def _edit(session: ChatSession, rest: str) -> None:
 
 async def _model(session: ChatSession, rest: str) -> None:
     if rest:
-        session.engine.model(rest)
+        session.engine.find_model(rest)
         session.choices.model = rest
-    answers = session.engine.model(session.choices.model)
-    others = ", ".join(sorted(session.engine.names()))
+    answers = session.engine.find_model(session.choices.model)
+    others = ", ".join(sorted(session.engine.model_names()))
     stand_in = ", a rule-based stand-in," if answers.is_demo else ""
     session.print(f"{answers.name}{stand_in} answers. On offer: {others}")
 

@@ -203,7 +203,7 @@ class ChatSession:
 
     def _select_model(self, model: str) -> None:
         """Has the model answer that answered before, if it is still on offer."""
-        if model in self.engine.names():
+        if model in self.engine.model_names():
             self.choices.model = model
 
     def _screen(self) -> Screen:

@@ -34,7 +34,7 @@ async def healthz(request: Request) -> Response:
 async def readyz(request: Request) -> Response:
     """`GET /readyz`: the default model answers, and the store can be written."""
     engine = engine_of(request)
-    model = engine.model(None)
+    model = engine.find_model(None)
     trouble = await engine.store.find_problem() or await check_model(model)
     status = {
         "status": "unavailable" if trouble else "ok",

@@ -29,7 +29,9 @@ async def run_agent(request: Request) -> ASGIApp:
     """`POST /ag-ui/run`: one run of the protocol."""
     engine, user = engine_of(request), user_of(request)
     body = await read_json(request)
-    turn_request, messages, options = await parse_json(body, lambda: parse(body, user, engine.settings, engine.names()))
+    turn_request, messages, options = await parse_json(
+        body, lambda: parse(body, user, engine.settings, engine.model_names())
+    )
     try:
         resumed = await _resume(request, messages, options)
     except BadRequest as error:  # the protocol expects this error within a run
@@ -37,7 +39,7 @@ async def run_agent(request: Request) -> ASGIApp:
     if resumed is not None:
         return resumed
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
-    await wait_if_ending(await engine.turns.newest(options.conversation_id, user))
+    await wait_if_ending(await engine.turns.find_newest(options.conversation_id, user))
     run = await begin_run(request, turn_request, "ag_ui", history=history, unread_seconds=0.0)
     return start_and_stream(request, run, ag_ui.Encoder(options, run.id, run.report().model))
 
@@ -52,8 +54,8 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
     given = parse_resume(options.resume)
     run = await turns.find(given[0].turn_id, user) if given else None
     if run is None or run.conversation_id != options.conversation_id:
-        newest = await turns.newest(options.conversation_id, user)
-        if newest is not None and not newest.over:
+        newest = await turns.find_newest(options.conversation_id, user)
+        if newest is not None and not newest.has_ended:
             report = await newest.control(Show())
             await newest.catch_up()
             waiting = [call.id for call in report.calls if call.approval == "asked"]

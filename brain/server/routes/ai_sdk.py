@@ -33,15 +33,20 @@ async def chat(request: Request) -> ASGIApp:
     engine, user = engine_of(request), user_of(request)
     body = await read_json(request)
     turn_request, messages, options = await parse_json(
-        body, lambda: ai_sdk.parse(body, user, engine.settings, engine.names())
+        body, lambda: ai_sdk.parse(body, user, engine.settings, engine.model_names())
     )
     if options.decisions:
         return await _continue(request, turn_request.conversation_id, options)
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
     if turn_request.conversation_id is not None:
-        earlier = await engine.turns.newest(turn_request.conversation_id, user)
+        earlier = await engine.turns.find_newest(turn_request.conversation_id, user)
         earlier_options = _options_of(earlier)
-        if earlier is not None and earlier_options is not None and earlier_options.sdk_version > 5 and not earlier.over:
+        if (
+            earlier is not None
+            and earlier_options is not None
+            and earlier_options.sdk_version > 5
+            and not earlier.has_ended
+        ):
             report = await earlier.control(Show())
             if report.state == "waiting":
                 earlier.stop()  # the chat has continued without the approval
@@ -58,11 +63,11 @@ async def reconnect(request: Request) -> ASGIApp:
     if request.method == "HEAD":  # it would count as a reader of the turn
         raise HTTPException(405, headers={"Allow": "GET"})
     nothing = Response(status_code=204, headers=NO_STORE_HEADERS)
-    run = await engine_of(request).turns.newest(request.path_params["id"], user_of(request))
+    run = await engine_of(request).turns.find_newest(request.path_params["id"], user_of(request))
     options = _options_of(run)
     if run is None or options is None or not options.resumable:
         return nothing
-    if run.over and run.left_at >= run.log.last:  # old clients would show a second copy beside the first
+    if run.has_ended and run.left_at >= run.log.last:  # old clients would show a second copy beside the first
         return nothing
     try:
         return stream(request, run, _encoder(run, options, await run.control(Show())))

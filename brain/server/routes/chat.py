@@ -28,7 +28,7 @@ async def stream_turn(request: Request) -> ASGIApp:
         return await resume_stream(request, run, number)
     owns_run = request.method == "POST"
     turn_request = await read_turn_request(request) if owns_run else parse_query(request)
-    run, new = await engine_of(request).turns.once(
+    run, new = await engine_of(request).turns.begin_once(
         turn_request,
         lambda: begin_run(request, turn_request, "native", unread_seconds=None if owns_run else UNREAD_SECONDS),
     )

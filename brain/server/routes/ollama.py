@@ -41,7 +41,7 @@ async def _answer(request: Request, parse: Parse, *, generate: bool = False) -> 
     engine, user = engine_of(request), user_of(request)
     settings = engine.settings
     body = await limit_body(request).body()
-    turn_request, messages, options = await parse_json(body, lambda: parse(body, user, settings, engine.names()))
+    turn_request, messages, options = await parse_json(body, lambda: parse(body, user, settings, engine.model_names()))
     if options.load is not None:
         encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=lambda _: "")
         return ApiResponse(encoder.load_response(options.load))
@@ -69,7 +69,7 @@ async def ps(request: Request) -> ASGIApp:
 async def show(request: Request) -> ASGIApp:
     """`POST /api/show`: one model."""
     engine = engine_of(request)
-    called, name = parse_show(await limit_body(request).body(), engine.names())
+    called, name = parse_show(await limit_body(request).body(), engine.model_names())
     return ApiResponse(models.show(_offer(engine, called, name), _installed_at()))
 
 
@@ -80,11 +80,11 @@ async def version(request: Request) -> ASGIApp:
 
 def _offered(engine: Engine) -> list[ModelInfo]:
     """The default model, and all models by their names."""
-    return [_offer(engine, DEFAULT_NAME, None), *(_offer(engine, name, name) for name in sorted(engine.names()))]
+    return [_offer(engine, DEFAULT_NAME, None), *(_offer(engine, name, name) for name in sorted(engine.model_names()))]
 
 
 def _offer(engine: Engine, called: str, name: str | None) -> ModelInfo:
-    model = engine.model(name)
+    model = engine.find_model(name)
     reads_images = any(specialist.name in IMAGE_READERS for specialist in engine.registry.usable())
     return ModelInfo(called, model.sees_images or reads_images, model.context_tokens)
 

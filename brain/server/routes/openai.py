@@ -23,7 +23,7 @@ async def complete(request: Request) -> ASGIApp:
     body = await read_json(request)
     conversation_id = request.headers.get(CONVERSATION_ID)
     turn_request, messages, options = await parse_json(
-        body, lambda: parse(body, user, settings, engine.names(), conversation_id)
+        body, lambda: parse(body, user, settings, engine.model_names(), conversation_id)
     )
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
     run = await begin_run(request, turn_request, "openai", history=history, replayable=False)
@@ -40,7 +40,7 @@ async def complete(request: Request) -> ASGIApp:
 
 async def models(request: Request) -> ASGIApp:
     """`GET /v1/models` and `GET /v1/models/{name}`: the models that a request may name."""
-    names = engine_of(request).names()
+    names = engine_of(request).model_names()
     name = request.path_params.get("name")
     if name is None:
         return ApiResponse(openai.list_models(names, _started))

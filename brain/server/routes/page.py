@@ -91,7 +91,7 @@ def _models(engine: Engine) -> list[dict[str, Any]]:
     """The configured models, by the names that requests use: the configured name if two models share one."""
     return [
         {
-            "name": entry.model.name if engine.model(entry.model.name) is entry.model else configured,
+            "name": entry.model.name if engine.find_model(entry.model.name) is entry.model else configured,
             "stand_in": entry.model.is_demo,
             "default": position == 0,
         }

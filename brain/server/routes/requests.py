@@ -151,7 +151,7 @@ async def read_turn_request(request: Request) -> TurnRequest:
                 "Send application/json (curl: -H 'content-type: application/json') or multipart/form-data (curl: -F)."
             )
         body = await read_json(request)
-        return await parse_json(body, lambda: native.parse(body, user, engine.settings, engine.names()))
+        return await parse_json(body, lambda: native.parse(body, user, engine.settings, engine.model_names()))
     _, options = parse_options_header(request.headers["content-type"])
     if options.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):
         # Starlette would decode with any of Python's codecs: `punycode` takes minutes
@@ -173,13 +173,13 @@ async def read_turn_request(request: Request) -> TurnRequest:
         if error.detail.startswith("Too many files"):
             raise too_many_attachments() from None
         raise
-    return native.parse_form(_unique(texts), attachments, user, engine.settings, engine.names())
+    return native.parse_form(_unique(texts), attachments, user, engine.settings, engine.model_names())
 
 
 def parse_query(request: Request) -> TurnRequest:
     """The turn that a native GET request asks for."""
     engine = engine_of(request)
-    return native.parse_form(query_fields(request), [], user_of(request), engine.settings, engine.names())
+    return native.parse_form(query_fields(request), [], user_of(request), engine.settings, engine.model_names())
 
 
 def _unique(items: Iterable[tuple[str, str]]) -> dict[str, str]:

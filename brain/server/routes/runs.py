@@ -15,7 +15,7 @@ from brain.markers.template_tokens import find_control_tokens
 from brain.messages import ClientMessage, History, TurnReport, new_conversation_id
 from brain.prompts import context_window
 from brain.prompts.client_history import ClientHistory
-from brain.runtime.engine import narrowed
+from brain.runtime.engine import narrow_request
 from brain.runtime.run import AnyRun, Run
 from brain.server.admission import PENDING_START, PendingStart, unavailable
 from brain.server.event_stream import Encoder, EventStreamResponse, Reader, Refusal, wait_for_disconnect
@@ -67,7 +67,7 @@ async def begin_run(
             turn_request,
             protocol,
             settle,
-            held=history,
+            history=history,
             replayable=replayable,
             unread_seconds=unread_seconds,
             options=options,
@@ -88,9 +88,9 @@ async def prepare_history(
     engine = engine_of(request)
 
     def prepare() -> tuple[TurnRequest, History]:
-        narrow = narrowed(turn_request, engine.settings.rights(turn_request.user))
+        narrow = narrow_request(turn_request, engine.settings.rights(turn_request.user))
         names = [specialist.name for specialist in engine.registry.usable(narrow.specialists)]
-        model = engine.model(narrow.model)
+        model = engine.find_model(narrow.model)
         history = ClientHistory(narrow, names, find_control_tokens(model.template))
         prepared, found = history.build(messages, narrow.conversation_id or new_conversation_id())
         return prepared, context_window.fit_to_context(found, model.context_tokens)
@@ -145,7 +145,7 @@ async def resume_stream(request: Request, run: AnyRun, after: int) -> ASGIApp:
         BadRequest: as `stream`.
     """
     await run.catch_up(after)
-    if run.over and after == run.log.last and request.method == "GET":
+    if run.has_ended and after == run.log.last and request.method == "GET":
         return Response(status_code=204, headers=NO_STORE_HEADERS)
     return stream(request, run, after=after)
 

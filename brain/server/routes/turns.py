@@ -18,7 +18,9 @@ from brain.server.routes.runs import begin_run, gone, not_found, resume_stream
 async def create(request: Request) -> Response:
     """`POST /v1/turns`: start a turn, which runs whether or not anybody reads it."""
     turn_request = await read_turn_request(request)
-    run, new = await engine_of(request).turns.once(turn_request, lambda: begin_run(request, turn_request, "native"))
+    run, new = await engine_of(request).turns.begin_once(
+        turn_request, lambda: begin_run(request, turn_request, "native")
+    )
     if new is not None:
         new.start()
     url = f"{request.scope.get('root_path', '')}/v1/turns/{run.id}"
