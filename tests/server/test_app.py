@@ -5,6 +5,7 @@ import json
 import shutil
 import socket
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from brain import Context, Registry, Result, mount, specialist
+from brain.protocols.bodies import check_keys
 
 MIB = 1024 * 1024
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -273,6 +275,38 @@ def test_forms_are_utf_8(server: Server, kind: str, status: int) -> None:
         answer = client.post("/v1/turns", content=form.encode(), headers={"content-type": kind})
     assert answer.status_code == status
     assert status != 415 or problem(answer) == (415, "unsupported_media_type", "content-type")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "[ [ [ " * 33_000}] * 15}),
+        (
+            "/ag-ui/run",
+            {
+                "threadId": "t",
+                "runId": "r",
+                "messages": [
+                    {"id": "1", "role": "user", "content": "Hi"},
+                    *[{"id": "2", "role": "tool", "toolCallId": "x", "content": "ab. [x" * 330}] * 1_000,
+                ],
+            },
+        ),
+    ],
+)
+def test_a_large_body_is_parsed_in_a_thread(
+    server: Server, path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: set[str] = set()
+
+    def check(*args: Any) -> None:
+        threads.add(threading.current_thread().name)
+        check_keys(*args)
+
+    monkeypatch.setattr("brain.server.routes.requests.check_keys", check)
+    with client_of(server) as client:
+        assert client.post(path, json=body).status_code == 200
+    assert {name.partition("_")[0] for name in threads} == {"large bodies"}
 
 
 # Other routes

@@ -1,10 +1,11 @@
 """A run's stream at the ASGI `send`: every reader gets the events once and in order, and never delays the run.
 
-The clock of these tests jumps (`clock.py`), so that no time passes while a stream waits.
+The clock of these tests jumps (`clock.py`): no time passes while a stream waits.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
 from itertools import product
 from typing import Any
 
@@ -25,16 +26,36 @@ HEARTBEAT = 8.0
 LIMIT = 10_000.0
 """Seconds of the jumping clock, longer than a turn may take."""
 NEVER = 100_000.0
+UNKNOWN = ModelError("model_failed", "The model server has no such model.", status=404)
+DONE = Done(stop_reason="complete", message_id="m1", text="", calls=0, passes=1, first_token_ms=0, total_ms=0)
+BOTH = pytest.mark.parametrize("direct", [False, True])
+OWNS = pytest.mark.parametrize("owns_run", [False, True])
+
+
+def jumping(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on the jumping clock. It leaves no task but the one by which sse_starlette awaits the server's end."""
+
+    @wraps(test)
+    def run(**arguments: Any) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(2 * LIMIT):
+                await test(**arguments)
+            tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            assert {task.get_coro().__qualname__ for task in tasks} <= {"_shutdown_watcher"}  # type: ignore[union-attr]
+
+        run_jumping(main())
+
+    return run
 
 
 class Client:
-    """Records what is sent. It can stop to take it, and leave."""
+    """Records what is sent. It can stop reading, and leave."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
         self.left = asyncio.Event()
-        self.takes = asyncio.Event()
-        self.takes.set()
+        self.reads = asyncio.Event()
+        self.reads.set()
         self._news = asyncio.Event()
 
     async def receive(self) -> Sent:
@@ -42,13 +63,13 @@ class Client:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Sent) -> None:
-        await self.takes.wait()
+        await self.reads.wait()
         self.sent.append(message)
         self._news.set()
 
     def write(self, data: bytes) -> bool:
         """The extension by which a server writes at once."""
-        if not self.takes.is_set():
+        if not self.reads.is_set():
             return False
         self.sent.append({"type": WRITE_EXTENSION, "body": data})
         self._news.set()
@@ -61,13 +82,15 @@ class Client:
                 await self._news.wait()
 
     @property
-    def bodies(self) -> list[bytes]:
-        return [message["body"] for message in self.sent if message.get("body")]
+    def headers(self) -> dict[bytes, bytes]:
+        return dict(self.sent[0]["headers"])
 
     @property
     def frames(self) -> bytes:
         """All bytes without heartbeats."""
-        return b"".join(body for body in self.bodies if body != native.HEARTBEAT)
+        return b"".join(
+            message["body"] for message in self.sent if message.get("body", native.HEARTBEAT) != native.HEARTBEAT
+        )
 
     @property
     def names(self) -> list[str]:
@@ -80,20 +103,20 @@ class Client:
         return [int(line.rpartition(".")[2]) for line in lines if line.startswith("id: ")]
 
     @property
-    def complete(self) -> bool:
-        """Whether the response is whole."""
+    def is_complete(self) -> bool:
         return [message.get("more_body") for message in self.sent][-1:] == [False]
 
 
 class Stage:
-    """One run, the responses that stream it, and what became of both."""
+    """One run, and the responses that stream it."""
 
     def __init__(self, *items: Any, unread_seconds: float | None = None) -> None:
-        self.settled: list[TurnReport] = []
+        self.reports: list[TurnReport] = []
         self.open_streams = 0
         ask = ask_for()
-        turn = turn_of(Player(items), ask=ask)
-        self.run = Run(turn, ask, "native", self.settled.append, replayable=True, unread_seconds=unread_seconds)
+        self.model = Player(items)
+        turn = turn_of(self.model, ask=ask)
+        self.run = Run(turn, ask, "native", self.reports.append, replayable=True, unread_seconds=unread_seconds)
 
     def count_streams(self, change: int) -> None:
         self.open_streams += change
@@ -103,14 +126,15 @@ class Stage:
         client: Client,
         after: int = 0,
         *,
+        encoder: Any = None,
+        owns_run: bool = False,
         direct: bool = False,
         send: Any = None,
         refusal: Any = None,
-        **more: Any,
     ) -> "asyncio.Task[None]":
         """Begin to stream the run to a client."""
         response = EventStreamResponse(
-            Reader(self.run, more.pop("encoder", None), after, **more),
+            Reader(self.run, encoder, after, owns_run=owns_run),
             heartbeat=HEARTBEAT,
             count_streams=self.count_streams,
             refusal=refusal,
@@ -119,11 +143,18 @@ class Stage:
         scope = {"type": "http", "method": "POST", "path": "/", "headers": [], "extensions": extensions}
         return asyncio.create_task(response(scope, client.receive, send or client.send), name="response")
 
+    async def started(self, client: Client, **options: Any) -> "asyncio.Task[None]":
+        """Stream the run to a client, and start it."""
+        response = self.stream(client, **options)
+        await asyncio.sleep(0)
+        self.run.start()
+        return response
+
     async def ended(self) -> str:
         """How the turn ended, once it did. It was recorded once, and nobody reads it any more."""
         async with asyncio.timeout(LIMIT):
             await self.run.wait_ended()
-        (report,) = self.settled
+        (report,) = self.reports
         assert (self.open_streams, self.run.readers, self.run.log.subscribers) == (0, 0, 0)
         return str(report.error or report.stop_reason)
 
@@ -132,267 +163,174 @@ class Stage:
         return b"".join(self.run.log.frames(0))
 
 
-def play(main: Callable[[], Awaitable[None]]) -> None:
-    """Run a test. No task of it is left, except for the one by which sse_starlette waits for the server's end."""
-
-    async def alone() -> None:
-        async with asyncio.timeout(2 * LIMIT):
-            await main()
-        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        assert {task.get_coro().__qualname__ for task in tasks} <= {"_shutdown_watcher"}  # type: ignore[union-attr]
-
-    run_jumping(alone())
-
-
-# Whole streams
-
-
-@pytest.mark.parametrize("direct", [False, True])
-def test_a_whole_stream(direct: bool) -> None:
-    async def main() -> None:
-        stage, client = Stage("Hel", "lo"), Client()
-        response = stage.stream(client, direct=direct)
-        await asyncio.sleep(0)
-        stage.run.start()
-        await response
-        assert await stage.ended() == "complete"
-        assert client.sent[0]["status"] == 200
-        headers = dict(client.sent[0]["headers"])
-        assert headers[b"content-type"] == b"text/event-stream; charset=utf-8"
-        assert headers[b"cache-control"] == b"no-cache, no-transform"
-        assert headers[b"x-accel-buffering"] == b"no"
-        assert client.names == ["turn_start", "token", "token", "usage", "done"]
-        assert (client.numbers, client.complete) == ([1, 2, 3, 4, 5], True)
-        assert client.frames == stage.frames
-        assert stage.run.left_at == 5
-
-    play(main)
+@BOTH
+@jumping
+async def test_a_whole_stream(direct: bool) -> None:
+    stage, client = Stage("Hel", "lo"), Client()
+    await (await stage.started(client, direct=direct))
+    assert await stage.ended() == "complete"
+    assert client.sent[0]["status"] == 200
+    assert client.headers[b"content-type"] == b"text/event-stream; charset=utf-8"
+    assert client.headers[b"cache-control"] == b"no-cache, no-transform"
+    assert client.headers[b"x-accel-buffering"] == b"no"
+    assert client.names == ["turn_start", "token", "token", "usage", "done"]
+    assert (client.numbers, client.is_complete) == ([1, 2, 3, 4, 5], True)
+    assert client.frames == stage.frames
+    assert stage.run.left_at == 5
 
 
-@pytest.mark.parametrize("direct", [False, True])
+@BOTH
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
-def test_a_reader_joins_in_the_middle(after: int, direct: bool) -> None:
-    async def main() -> None:
-        go_on = asyncio.Event()
-        stage, first, second, late = Stage("a", "b", go_on, "c"), Client(), Client(), Client()
-        responses = [stage.stream(first)]
-        stage.run.start()
-        await first.until(lambda: len(first.names) == 3)
-        responses.append(stage.stream(second, after, direct=direct))
-        if after < 3:
-            await second.until(lambda: second.numbers == list(range(after + 1, 4)))
-        go_on.set()
-        await asyncio.gather(*responses)
-        await stage.stream(late, after)
-        assert await stage.ended() == "complete"
-        assert first.numbers == [1, 2, 3, 4, 5, 6]
-        assert second.numbers == late.numbers == list(range(after + 1, 7))
-        assert second.complete
-        assert late.complete
-        with pytest.raises(BadRequest) as refused:
-            Reader(stage.run, None, 7)
-        assert refused.value.code == "gone"
-
-    play(main)
+@jumping
+async def test_a_reader_joins_in_the_middle(after: int, direct: bool) -> None:
+    gate = asyncio.Event()
+    stage, first, second, late = Stage("a", "b", gate, "c"), Client(), Client(), Client()
+    responses = [await stage.started(first)]
+    await first.until(lambda: len(first.names) == 3)
+    responses.append(stage.stream(second, after, direct=direct))
+    if after < 3:
+        await second.until(lambda: second.numbers == list(range(after + 1, 4)))
+    gate.set()
+    await asyncio.gather(*responses)
+    await stage.stream(late, after)
+    assert await stage.ended() == "complete"
+    assert first.numbers == [1, 2, 3, 4, 5, 6]
+    assert second.numbers == late.numbers == list(range(after + 1, 7))
+    assert (second.is_complete, late.is_complete) == (True, True)
+    with pytest.raises(BadRequest) as rejected:
+        Reader(stage.run, None, 7)
+    assert rejected.value.code == "gone"
 
 
-# Readers that leave
+@BOTH
+@OWNS
+@jumping
+async def test_a_client_disconnects(owns_run: bool, direct: bool) -> None:
+    gate = asyncio.Event()
+    stage, client, other = Stage("Hi", gate, " again"), Client(), Client()
+    following = stage.stream(other)
+    response = await stage.started(client, owns_run=owns_run, direct=direct)
+    await client.until(lambda: client.names == ["turn_start", "token"])
+    client.left.set()
+    await response
+    assert stage.run.left_at == 2
+    gate.set()
+    await following
+    assert await stage.ended() == ("cancelled" if owns_run else "complete")
+    assert (client.names, client.is_complete) == (["turn_start", "token"], False)
+    assert other.names == ["turn_start", "token", *([] if owns_run else ["token"]), "usage", "done"]
+    assert other.is_complete
 
 
-@pytest.mark.parametrize("direct", [False, True])
-@pytest.mark.parametrize("owns_run", [True, False])
-def test_a_client_hangs_up(owns_run: bool, direct: bool) -> None:
-    async def main() -> None:
-        go_on = asyncio.Event()
-        stage, client, other = Stage("Hi", go_on, " again"), Client(), Client()
-        response, following = stage.stream(client, owns_run=owns_run, direct=direct), stage.stream(other)
-        stage.run.start()
-        await client.until(lambda: client.names == ["turn_start", "token"])
-        client.left.set()
-        await response
-        assert stage.run.left_at == 2
-        go_on.set()
-        await following
-        assert await stage.ended() == ("cancelled" if owns_run else "complete")
-        assert (client.names, client.complete) == (["turn_start", "token"], False)
-        assert other.names == ["turn_start", "token", *([] if owns_run else ["token"]), "usage", "done"]
-        assert other.complete
+@OWNS
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@jumping
+async def test_a_stream_that_breaks_leaves_the_run(is_cancelled: bool, owns_run: bool) -> None:
+    gate = asyncio.Event()
+    stage, client = Stage("Hi", gate, " again"), Client()
 
-    play(main)
-
-
-@pytest.mark.parametrize(
-    ("unread_seconds", "ended_at"),
-    [(None, 50.0), (20.0, 20.0), (0.0, 0.0)],
-    ids=["runs to its end", "runs for a while", "stops"],
-)
-def test_a_run_without_readers(unread_seconds: float | None, ended_at: float) -> None:
-    async def main() -> None:
-        stage, client = Stage("Hi", 50.0, " again", unread_seconds=unread_seconds), Client()
-        response = stage.stream(client)
-        stage.run.start()
-        await client.until(lambda: len(client.names) == 2)
-        client.left.set()
-        await response
-        assert await stage.ended() == ("complete" if unread_seconds is None else "cancelled")
-        assert asyncio.get_running_loop().time() == pytest.approx(ended_at)
-
-    play(main)
-
-
-@pytest.mark.parametrize("owns_run", [True, False])
-@pytest.mark.parametrize("how", ["the connection fails", "the response is cancelled"])
-def test_a_stream_that_is_broken_off_leaves_the_run(how: str, owns_run: bool) -> None:
-    async def main() -> None:
-        go_on = asyncio.Event()
-        stage, client = Stage("Hi", go_on, " again"), Client()
-
-        async def send(message: Sent) -> None:
-            await client.send(message)
-            if b"Hi" not in message.get("body", b""):
-                return
-            if how == "the connection fails":
+    async def send(message: Sent) -> None:
+        await client.send(message)
+        if b"Hi" in message.get("body", b""):
+            if not is_cancelled:
                 raise OSError("the connection is lost")
             response.cancel()
 
-        response = stage.stream(client, owns_run=owns_run, send=send)
-        stage.run.start()
-        with pytest.raises((OSError, asyncio.CancelledError)):
-            await response
-        go_on.set()
-        assert await stage.ended() == ("cancelled" if owns_run else "complete")
-
-    play(main)
+    response = await stage.started(client, owns_run=owns_run, send=send)
+    with pytest.raises((OSError, asyncio.CancelledError)):
+        await response
+    gate.set()
+    assert await stage.ended() == ("cancelled" if owns_run else "complete")
 
 
-# The response begins when the model does, for protocols that refuse with its status
+# A response that begins when the model answers
 
 
 def refuse(error: Error) -> tuple[int, bytes]:
     return error.status or 500, error.code.encode()
 
 
-UNKNOWN = ModelError("model_failed", "The model server has no such model.", status=404)
+@pytest.mark.parametrize(
+    ("items", "begins_at", "status", "names"),
+    [
+        ((1.0, UNKNOWN), 1.0, 404, []),
+        ((4.0, "Hi", 1.0, UNKNOWN), 4.0, 200, ["turn_start", "token", "usage", "error"]),
+        ((HEARTBEAT + 1, UNKNOWN), HEARTBEAT, 200, ["turn_start", "usage", "error"]),
+    ],
+    ids=["fails before", "answers", "is silent for a heartbeat interval"],
+)
+@jumping
+async def test_the_response_has_the_models_status(
+    items: Sequence[Any], begins_at: float, status: int, names: Sequence[str]
+) -> None:
+    stage, client = Stage(*items), Client()
+    response = await stage.started(client, refusal=refuse)
+    await client.until(lambda: bool(client.sent))
+    assert (asyncio.get_running_loop().time(), client.sent[0]["status"]) == (begins_at, status)
+    await response
+    assert await stage.ended() == "model_failed"
+    if status == 404:
+        assert client.headers[b"content-type"] == b"application/json"
+        assert (client.frames, client.is_complete or "more_body" not in client.sent[-1]) == (b"model_failed", True)
+    else:
+        assert (client.names, client.is_complete) == (names, True)
 
 
-def test_a_turn_that_fails_before_the_model_answers_is_refused() -> None:
-    async def main() -> None:
-        stage, client = Stage(1.0, UNKNOWN), Client()
-        response = stage.stream(client, refusal=refuse)
-        stage.run.start()
-        await response
-        assert await stage.ended() == "model_failed"
-        start, body = client.sent
-        assert (start["status"], dict(start["headers"])[b"content-type"]) == (404, b"application/json")
-        assert (body["body"], body.get("more_body", False)) == (b"model_failed", False)
-
-    play(main)
-
-
-def test_the_response_begins_when_the_model_answers() -> None:
-    async def main() -> None:
-        go_on = asyncio.Event()
-        stage, client = Stage(4.0, "Hi", go_on, UNKNOWN), Client()
-        response = stage.stream(client, refusal=refuse)
-        stage.run.start()
-        await client.until(lambda: client.numbers == [1, 2])
-        assert asyncio.get_running_loop().time() == 4.0
-        go_on.set()
-        await response
-        assert await stage.ended() == "model_failed"
-        assert client.sent[0]["status"] == 200
-        assert (client.names, client.complete) == (["turn_start", "token", "usage", "error"], True)
-
-    play(main)
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@jumping
+async def test_a_client_leaves_before_the_response_begins(is_cancelled: bool) -> None:
+    stage, client = Stage(NEVER), Client()
+    response = await stage.started(client, refusal=refuse, owns_run=True)
+    while not stage.model.requests:  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0)
+    if is_cancelled:
+        response.cancel()
+    else:
+        client.left.set()
+    await asyncio.wait({response})
+    assert client.sent == []
+    assert await stage.ended() == "cancelled"
 
 
-def test_the_response_begins_after_one_heartbeat() -> None:
-    async def main() -> None:
-        stage, client = Stage(HEARTBEAT + 1, UNKNOWN), Client()
-        response = stage.stream(client, refusal=refuse)
-        stage.run.start()
-        await client.until(lambda: client.numbers == [1])
-        assert asyncio.get_running_loop().time() == HEARTBEAT
-        await response
-        assert await stage.ended() == "model_failed"
-        assert client.sent[0]["status"] == 200
-        assert client.names == ["turn_start", "usage", "error"]
-
-    play(main)
+# Heartbeats, and slow clients
 
 
-@pytest.mark.parametrize("cancelled", [False, True])
-def test_a_client_leaves_before_the_response_begins(cancelled: bool) -> None:
-    async def main() -> None:
-        stage, client = Stage(NEVER), Client()
-        response = stage.stream(client, refusal=refuse, owns_run=True)
-        stage.run.start()
-        await asyncio.sleep(1)
-        if cancelled:
-            response.cancel()
-        else:
-            client.left.set()
-        await asyncio.wait({response})
-        assert client.sent == []
-        assert await stage.ended() == "cancelled"
-
-    play(main)
+@BOTH
+@jumping
+async def test_heartbeats_are_sent_in_silence_only(direct: bool) -> None:
+    stage, client = Stage("a", 5.0, "b", 5.0, "c", 25.0, "d", 5.0, "e"), Client()
+    await (await stage.started(client, direct=direct))
+    assert await stage.ended() == "complete"
+    lines = b"".join(message.get("body", b"") for message in client.sent).decode().split("\n")
+    texts = [f'data: {{"text":"{text}"}}' for text in "abcde"]
+    expected = [*texts[:3], *[": heartbeat"] * 3, *texts[3:]]
+    assert [line for line in lines if line.startswith((": ", 'data: {"text"'))] == expected
+    assert client.frames == stage.frames
 
 
-# Heartbeats
-
-
-@pytest.mark.parametrize("direct", [False, True])
-def test_heartbeats_are_sent_in_silence_only(direct: bool) -> None:
-    async def main() -> None:
-        stage, client = Stage("a", 5.0, "b", 5.0, "c", 25.0, "d", 5.0, "e"), Client()
-        response = stage.stream(client, direct=direct)
-        stage.run.start()
-        await response
-        assert await stage.ended() == "complete"
-        lines = b"".join(client.bodies).decode().split("\n")
-        told = [line for line in lines if line.startswith((": ", 'data: {"text"'))]
-        texts = [f'data: {{"text":"{text}"}}' for text in "abcde"]
-        assert told == [*texts[:3], *[": heartbeat"] * 3, *texts[3:]]
-        assert client.frames == stage.frames
-
-    play(main)
-
-
-# Slow clients
-
-
-@pytest.mark.parametrize("direct", [False, True])
-@pytest.mark.parametrize("taken", [0, 2, 3])
-def test_a_slow_client_never_delays_the_run_and_gets_everything(taken: int, direct: bool) -> None:
-    """`taken` is how many events it takes before it stops."""
-
-    async def main() -> None:
-        steps = [asyncio.Event() for _ in range(3)]
-        texts = [f"{number} " for number in range(200)]
-        stage, client = Stage(steps[0], "a", steps[1], "b", steps[2], *texts), Client()
-        if taken:
-            steps[0].set()
-        else:
-            client.takes.clear()
-        response = stage.stream(client, direct=direct)
-        stage.run.start()
-        if taken:
-            await client.until(lambda: len(client.names) == 2)
-        if taken > 2:
-            steps[1].set()
-            await client.until(lambda: len(client.names) == 3)
-        client.takes.clear()
-        for step in steps:
-            step.set()
-        await stage.run.wait_ended()
-        assert len(client.names) == taken
-        client.takes.set()
-        await response
-        assert await stage.ended() == "complete"
-        assert (client.frames, client.complete) == (stage.frames, True)
-
-    play(main)
+@BOTH
+@pytest.mark.parametrize("count", [0, 2, 3], ids=["takes nothing", "takes two events", "takes three events"])
+@jumping
+async def test_a_slow_client_never_delays_the_run_and_gets_everything(count: int, direct: bool) -> None:
+    gates = [asyncio.Event() for _ in range(3)]
+    stage = Stage(gates[0], "a", gates[1], "b", gates[2], *(f"{number} " for number in range(200)))
+    client = Client()
+    if not count:
+        client.reads.clear()
+    response = await stage.started(client, direct=direct)
+    for gate in gates[: max(0, count - 1)]:
+        gate.set()
+    if count:
+        await client.until(lambda: len(client.names) == count)
+    client.reads.clear()
+    for gate in gates:
+        gate.set()
+    await stage.run.wait_ended()
+    assert len(client.names) == count
+    client.reads.set()
+    await response
+    assert await stage.ended() == "complete"
+    assert (client.frames, client.is_complete) == (stage.frames, True)
 
 
 class Doubling:
@@ -408,31 +346,29 @@ class Doubling:
 
     def encode(self, events: Sequence[Event]) -> bytes:
         texts = [event.text for event in events if isinstance(event, Token)] if not self.closed else []
+        assert "fails" not in texts
         self.closed = self.closed or self.last in texts
         return "".join(text + text for text in texts).encode()
 
 
-ACTIONS = ("written", "refused", "others run", "taken")
-DONE = Done(stop_reason="complete", message_id="m1", text="", calls=0, passes=1, first_token_ms=0, total_ms=0)
-
-
-@pytest.mark.parametrize("foreign", [False, True])
-def test_direct_writes_in_any_order(foreign: bool) -> None:
-    """Appends whose direct write the server accepts or refuses, other tasks that run, and sends that finish."""
+@pytest.mark.parametrize("is_foreign", [False, True])
+@jumping
+async def test_direct_writes_in_any_order(is_foreign: bool) -> None:
+    """Appends whose direct write the server accepts or rejects, other tasks that run, and sends that finish."""
 
     async def act(actions: Sequence[str]) -> None:
-        stage, got, permits = Stage(), bytearray(), asyncio.Semaphore(0)
-        reader = Reader(stage.run, Doubling() if foreign else None)
+        stage, found, permits = Stage(), bytearray(), asyncio.Semaphore(0)
+        reader = Reader(stage.run, Doubling() if is_foreign else None)
         accepts = False
 
         def write(data: bytes) -> bool:
             if accepts:
-                got.extend(data)
+                found.extend(data)
             return accepts
 
         async def send_all() -> None:
             async for data in reader:
-                got.extend(data)
+                found.extend(data)
                 await permits.acquire()
 
         reader.write = write
@@ -441,176 +377,144 @@ def test_direct_writes_in_any_order(foreign: bool) -> None:
         for number, action in enumerate(actions):
             if action == "others run":
                 await asyncio.sleep(0)
-            elif action == "taken":
+            elif action == "sent":
                 permits.release()
             else:
-                accepts = action == "written"
+                accepts = action == "accepted"
                 stage.run.log.append([Token(f"{number} ")])
         stage.run.log.append([DONE])
-        for _ in actions:
+        for _ in range(len(actions) + 1):
             permits.release()
-        permits.release()
         await sending
         reader.close()
-        texts = [f"{number} " for number, action in enumerate(actions) if action in ("written", "refused")]
-        expected = "".join(text * 2 for text in texts).encode() if foreign else stage.frames
-        assert bytes(got) == expected, actions
+        texts = [f"{number} " for number, action in enumerate(actions) if action in ("accepted", "rejected")]
+        assert bytes(found) == ("".join(text * 2 for text in texts).encode() if is_foreign else stage.frames), actions
         assert stage.run.left_at == len(texts) + 1
 
-    async def main() -> None:
-        for actions in product(ACTIONS, repeat=5):
-            await act(actions)
-
-    play(main)
+    for actions in product(("accepted", "rejected", "others run", "sent"), repeat=5):
+        await act(actions)
 
 
-def test_a_client_too_far_behind_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.server.event_stream.PENDING_BYTES", 4_000)
-
-    async def main() -> None:
-        go_on = asyncio.Event()
-        stage, client, other = Stage("a", go_on, *(f"{number} " for number in range(200))), Client(), Client()
-        response, following = stage.stream(client), stage.stream(other, direct=True)
-        stage.run.start()
+@jumping
+async def test_a_client_too_far_behind_is_disconnected() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("brain.server.event_stream.PENDING_BYTES", 4_000)
+        gate = asyncio.Event()
+        stage = Stage("a", gate, *(f"{number} " for number in range(200)))
+        client, other, rest = Client(), Client(), Client()
+        following = stage.stream(other, direct=True)
+        response = await stage.started(client)
         await client.until(lambda: len(client.names) == 2)
-        client.takes.clear()
-        go_on.set()
+        client.reads.clear()
+        gate.set()
         await following
-        client.takes.set()
+        client.reads.set()
         await response
         assert await stage.ended() == "complete"
         assert "done" not in client.names
         assert client.numbers == list(range(1, len(client.numbers) + 1))
-        assert stage.run.left_at == len(client.numbers)
-        assert other.frames == stage.frames
-        rest = Client()
+        assert (stage.run.left_at, other.frames) == (len(client.numbers), stage.frames)
         await stage.stream(rest, stage.run.left_at)
         assert client.frames + rest.frames == stage.frames
-
-    play(main)
-
-
-def test_a_client_that_joins_a_long_log_is_not_too_far_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.server.event_stream.PENDING_BYTES", 4_000)
-
-    async def main() -> None:
         run = Stage().run
         run.log.append([Token(prose(20_000))])
-        reader = Reader(run)
+        reader = Reader(run)  # which joins a log longer than what may wait for it
         run.log.append([Token("end"), DONE])
         assert b"".join([data async for data in reader]) == b"".join(run.log.frames(0))
         reader.close()
 
-    play(main)
 
-
-@pytest.mark.parametrize("owns_run", [True, False])
-@pytest.mark.parametrize("texts", [["Hi", NEVER], ["Hi", 1.0, " again", 300.0]], ids=["a heartbeat", "an event"])
-def test_a_client_that_takes_nothing_for_four_heartbeats_is_disconnected(texts: list[Any], owns_run: bool) -> None:
-    async def main() -> None:
-        stage, client = Stage(*texts, unread_seconds=0.0), Client()
-        response = stage.stream(client, owns_run=owns_run)
-        stage.run.start()
-        await client.until(lambda: len(client.names) == 2)
-        client.takes.clear()
-        await response
-        assert 4 * HEARTBEAT <= asyncio.get_running_loop().time() <= 5 * HEARTBEAT
-        assert (client.names, client.complete, stage.run.left_at) == (["turn_start", "token"], False, 2)
-        assert await stage.ended() == "cancelled"
-
-    play(main)
+@OWNS
+@pytest.mark.parametrize("items", [["Hi", NEVER], ["Hi", 1.0, " again", 300.0]], ids=["a heartbeat", "an event"])
+@jumping
+async def test_a_client_that_reads_nothing_for_four_heartbeats_is_disconnected(
+    items: list[Any], owns_run: bool
+) -> None:
+    stage, client = Stage(*items, unread_seconds=0.0), Client()
+    response = await stage.started(client, owns_run=owns_run)
+    await client.until(lambda: len(client.names) == 2)
+    client.reads.clear()
+    await response
+    assert 4 * HEARTBEAT <= asyncio.get_running_loop().time() <= 5 * HEARTBEAT
+    assert (client.names, client.is_complete, stage.run.left_at) == (["turn_start", "token"], False, 2)
+    assert await stage.ended() == "cancelled"
 
 
 # Streams that end before their turn
 
 
-def test_an_encoder_ends_its_stream_before_the_turn_ends() -> None:
-    async def main() -> None:
-        go_on = asyncio.Event()
-        stage, client, rest = Stage("a", "b", go_on, "c"), Client(), Client()
-        response = stage.stream(client, encoder=Doubling("b"))
-        stage.run.start()
-        await response
-        headers = dict(client.sent[0]["headers"])
-        assert (headers[b"content-type"], headers[b"x-doubled"]) == (b"application/x-doubled", b"yes")
-        assert (client.frames, client.complete, stage.run.has_ended) == (b"aabb", True, False)
-        assert stage.run.left_at == 3
-        go_on.set()
-        await stage.stream(rest, stage.run.left_at, encoder=Doubling())
-        assert await stage.ended() == "complete"
-        assert rest.frames == b"cc"
-
-    play(main)
+@jumping
+async def test_an_encoder_ends_its_stream_before_the_turn_ends() -> None:
+    gate = asyncio.Event()
+    stage, client, rest = Stage("a", "b", gate, "c"), Client(), Client()
+    await (await stage.started(client, encoder=Doubling("b")))
+    assert (client.headers[b"content-type"], client.headers[b"x-doubled"]) == (b"application/x-doubled", b"yes")
+    assert (client.frames, client.is_complete, stage.run.has_ended, stage.run.left_at) == (b"aabb", True, False, 3)
+    gate.set()
+    await stage.stream(rest, stage.run.left_at, encoder=Doubling())
+    assert await stage.ended() == "complete"
+    assert rest.frames == b"cc"
 
 
-def test_what_happens_after_an_encoder_ended_its_stream_was_not_read() -> None:
-    async def main() -> None:
-        stage, client = Stage("a", "b", "c"), Client()
-        client.takes.clear()
-        response = stage.stream(client, encoder=Doubling("b"))
-        stage.run.start()
-        await stage.run.wait_ended()
-        client.takes.set()
-        await response
-        assert await stage.ended() == "complete"
-        assert (client.frames, client.complete, stage.run.left_at) == (b"aabb", True, 3)
-
-    play(main)
+@jumping
+async def test_an_encoder_that_fails_ends_its_stream_only() -> None:
+    gate = asyncio.Event()
+    stage, client, other = Stage("a", gate, "fails", "c"), Client(), Client()
+    following = stage.stream(other)
+    response = await stage.started(client, encoder=Doubling())
+    await client.until(lambda: client.frames == b"aa")
+    gate.set()
+    await asyncio.gather(response, following)
+    assert await stage.ended() == "complete"
+    assert (client.frames, other.frames) == (b"aa", stage.frames)
 
 
-@pytest.mark.parametrize("taken", [1, 2, 3])
-def test_where_a_reader_left(taken: int) -> None:
-    async def main() -> None:
-        steps = [asyncio.Event() for _ in range(3)]
-        stage, client = Stage(steps[0], "a", steps[1], "b", steps[2], "c"), Client()
-        response = stage.stream(client)
-        stage.run.start()
-        for number in range(1, taken + 1):
-            await client.until(lambda: len(client.names) == number)  # noqa: B023
-            if number < taken:
-                steps[number - 1].set()
-        client.takes.clear()
-        for step in steps:
-            step.set()
-        await stage.run.wait_ended()
-        client.left.set()
-        await response
-        assert await stage.ended() == "complete"
-        assert (client.numbers, stage.run.left_at) == (list(range(1, taken + 1)), taken)
+@pytest.mark.parametrize("count", [1, 2, 3])
+@jumping
+async def test_where_a_reader_left(count: int) -> None:
+    gates = [asyncio.Event() for _ in range(3)]
+    stage, client = Stage(gates[0], "a", gates[1], "b", gates[2], "c"), Client()
+    response = await stage.started(client)
+    for gate in gates[: count - 1]:
+        gate.set()
+    await client.until(lambda: len(client.names) == count)
+    client.reads.clear()
+    for gate in gates:
+        gate.set()
+    await stage.run.wait_ended()
+    client.left.set()
+    await response
+    assert await stage.ended() == "complete"
+    assert (client.numbers, stage.run.left_at) == (list(range(1, count + 1)), count)
 
-    play(main)
+
+@jumping
+async def test_what_follows_the_end_of_an_encoders_stream_was_not_read() -> None:
+    stage, client = Stage("a", "b", "c"), Client()
+    client.reads.clear()
+    response = await stage.started(client, encoder=Doubling("b"))
+    await stage.run.wait_ended()
+    client.reads.set()
+    await response
+    assert await stage.ended() == "complete"
+    assert (client.frames, client.is_complete, stage.run.left_at) == (b"aabb", True, 3)
 
 
 # Shutdown
 
 
-def test_a_stream_gets_the_end_of_its_run_when_the_server_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        stage, client = Stage("Hi", NEVER), Client()
-        response = stage.stream(client)
-        stage.run.start()
+@pytest.mark.parametrize("ends_in_time", [True, False])
+@jumping
+async def test_a_server_that_stops_waits_a_while_for_the_end_of_a_run(ends_in_time: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        stage, client = Stage("Hi", SHUTDOWN_SECONDS / 2 if ends_in_time else NEVER, " again"), Client()
+        response = await stage.started(client)
         await client.until(lambda: len(client.names) == 2)
-        monkeypatch.setattr(AppStatus, "should_exit", True)
-        await asyncio.sleep(1)  # until sse_starlette sees it
-        stage.run.stop("shutdown")
+        patch.setattr(AppStatus, "should_exit", True)
         await response
-        assert await stage.ended() == "shutdown"
-        assert (client.names, client.complete) == (["turn_start", "token", "usage", "error"], True)
-
-    play(main)
-
-
-def test_a_stream_ends_though_its_run_does_not_when_the_server_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        stage, client = Stage("Hi", NEVER), Client()
-        response = stage.stream(client)
-        stage.run.start()
-        await client.until(lambda: len(client.names) == 2)
-        monkeypatch.setattr(AppStatus, "should_exit", True)
-        await response
-        assert asyncio.get_running_loop().time() == pytest.approx(SHUTDOWN_SECONDS, abs=1)
-        assert not client.complete
-        stage.run.stop()
-        assert await stage.ended() == "cancelled"
-
-    play(main)
+        assert client.is_complete is ends_in_time
+        assert client.names == ["turn_start", "token", *(["token", "usage", "done"] if ends_in_time else [])]
+        if not ends_in_time:
+            assert asyncio.get_running_loop().time() == pytest.approx(SHUTDOWN_SECONDS, abs=1)
+            stage.run.stop()
+        assert await stage.ended() == ("complete" if ends_in_time else "cancelled")
