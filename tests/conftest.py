@@ -41,6 +41,12 @@ def _data_of_test(_data: Path) -> Generator[None]:
     yield from _own(_data)
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Tests marked `anyio` are coroutines that asyncio runs."""
+    return "asyncio"
+
+
 def pytest_collection_finish() -> None:
     """What stays for all tests is no work for the collector: its pauses would be taken for those of Brain."""
     gc.collect()

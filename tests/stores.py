@@ -1,4 +1,4 @@
-"""What tests of the store share: a clock that is set, a store that is opened and closed, turns in one line."""
+"""What tests of the store share: a clock, a store that is opened and closed, whole turns in one line."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -6,32 +6,31 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from brain.events import Error, Usage
-from brain.messages import Annotation, Attachment, Exchange, History, Item, Part, Text
+from brain.messages import Attachment, Exchange, History, Item, Part, Text
 from brain.store.sqlite import SQLite
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TOMORROW = NOON + timedelta(days=1)
 S = TypeVar("S", bound=SQLite)
-DETAILS: dict[str, Any] = {
-    "annotations": (Annotation("Recalled 1 fact: tea", 0, code="recalled"), Annotation("Hm, Köln?", 1, 3)),
-    "usage": Usage(7, 8, None, estimated=True),
-    "first_token_ms": 5,
-    "total_ms": 60,
-    "error": Error("model_failed", "It broke.", recoverable=False, status=500),
-}
-"""What only the user reads of an answer."""
 
 
 class Clock:
-    """Seconds since 1970, as a test says; each look takes some."""
+    """Seconds since 1970; each reading takes `step` of them."""
 
-    def __init__(self, look: float = 1.0) -> None:
+    def __init__(self, step: float = 1.0) -> None:
         self.now = NOON.timestamp()
-        self._look = look
+        self._step = step
 
     def __call__(self) -> float:
-        self.now += self._look
+        self.now += self._step
         return self.now
+
+    @property
+    def time(self) -> datetime:
+        return datetime.fromtimestamp(self.now, UTC)
+
+    def advance(self, **by: float) -> None:
+        self.now += timedelta(**by).total_seconds()
 
 
 @asynccontextmanager
@@ -44,62 +43,65 @@ async def opened(store: S) -> AsyncIterator[S]:
 
 
 @asynccontextmanager
-async def kept(path: Path | None, clock: Clock | None = None) -> AsyncIterator[SQLite]:
+async def store_at(path: Path | None, clock: Clock | None = None) -> AsyncIterator[SQLite]:
     async with opened(SQLite(path, clock=clock or Clock())) as store:
         yield store
 
 
-def asked(words: str, number: int | str = 1, **more: Any) -> Exchange:
-    """A question as it begins."""
-    return Exchange(f"({words})", message=words, question_id=f"q{number}", **more)
+def lose_turns(store: SQLite) -> None:
+    """Leave the turns that run as if another process had run them and were gone."""
+    store._leases.keys.clear()
 
 
-def answered(words: str | Sequence[Part], number: int | str = 1, outcome: str = "complete") -> Exchange:
-    """The same as it ends."""
+def question(words: str, number: int | str = 1, **fields: Any) -> Exchange:
+    """An exchange as its turn begins."""
+    return Exchange(f"({words})", message=words, question_id=f"q{number}", **fields)
+
+
+def answer(words: str | Sequence[Part], number: int | str = 1, outcome: str = "complete", **fields: Any) -> Exchange:
+    """The same as its turn ends."""
     parts: list[Part] = [Text(words, 1)] if isinstance(words, str) else list(words)
-    return Exchange("(read)", parts, answer_id=f"a{number}", outcome=outcome)
+    return Exchange("(read)", parts, answer_id=f"a{number}", outcome=outcome, **fields)
 
 
-async def turn(
+async def add_turn(
     store: SQLite,
     user: str,
     conversation: str,
     words: str = "Hello",
-    answer: str | Sequence[Part] = "Hi",
+    reply: str | Sequence[Part] = "Hi",
     *,
     number: int | str = 1,
     outcome: str = "complete",
     files: Sequence[Attachment] = (),
     replaces: str | None = None,
 ) -> History:
-    """A whole turn."""
-    record = await store.begin(user, conversation, asked(words, number), files, replaces=replaces)
-    await store.end(record, answered(answer, number, outcome))
-    return record
+    history = await store.begin(user, conversation, question(words, number), files, replaces=replaces)
+    await store.end(history, answer(reply, number, outcome))
+    return history
 
 
-async def said(store: SQLite, user: str, conversation: str) -> list[tuple[str, str, str]]:
-    """What its user sees: their words, the answer, the outcome."""
-    opened = await store.conversation(user, conversation, limit=1000)
-    return [] if opened is None else [(one.message, one.answer, one.outcome) for one in opened.exchanges]
+async def read_turns(store: SQLite, user: str, conversation: str) -> list[tuple[str, str, str]]:
+    """Message, answer and outcome of each exchange, as the user sees them."""
+    page = await store.conversation(user, conversation, limit=1000)
+    return [] if page is None else [(one.message, one.answer, one.outcome) for one in page.exchanges]
 
 
-async def only(store: SQLite, user: str, conversation: str) -> Exchange:
-    """The only exchange of a conversation."""
-    found = await store.conversation(user, conversation)
-    assert found is not None
-    (exchange,) = found.exchanges
+async def only_exchange(store: SQLite, user: str, conversation: str) -> Exchange:
+    page = await store.conversation(user, conversation)
+    assert page is not None
+    (exchange,) = page.exchanges
     return exchange
 
 
-def fact(item_id: str, text: str, minute: int = 0, **more: Any) -> Item:
+def fact(item_id: str, text: str, minute: int = 0, **fields: Any) -> Item:
     time = NOON + timedelta(minutes=minute)
-    return Item(item_id, "fact", text, time, time, **({"category": "general"} | more))
+    return Item(item_id, "fact", text, time, time, **({"category": "general"} | fields))
 
 
-def memory(item_id: str, text: str, minute: int = 0, **more: Any) -> Item:
+def memory(item_id: str, text: str, minute: int = 0, **fields: Any) -> Item:
     time = NOON + timedelta(minutes=minute)
-    return Item(item_id, "memory", text, time, time, **more)
+    return Item(item_id, "memory", text, time, time, **fields)
 
 
 def file(data: bytes, name: str = "a.txt") -> Attachment:

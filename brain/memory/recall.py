@@ -1,5 +1,6 @@
 """Which facts and memories belong to a question. Pure; nothing that is not to the point comes."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,7 @@ ITEM_SHARE = 0.5
 """The part of the budget that one item may take; a longer one is cut."""
 SAID_LENGTH = 240
 """Of the sentence for the user."""
+_PLURALS = {"fact": "facts", "memory": "memories", "summary": "summaries"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +129,14 @@ def note(items: Sequence[Item], tokens: int) -> str:
 
 
 def sentence(items: Sequence[Item]) -> str:
-    """What the user reads of them."""
-    facts = sum(item.kind == "fact" for item in items)
-    counted = [_count(facts, "fact", "facts"), _count(len(items) - facts, "memory", "memories")]
+    """What the user reads of them. A summary that a model wrote is counted as such, and never as a fact."""
+    if not items:
+        return ""
+    kinds = Counter("summary" if item.is_summary else item.kind for item in items)
+    *first, last = [f"{count} {kind if count == 1 else _PLURALS[kind]}" for kind, count in sorted(kinds.items())]
     text = "; ".join(item.text for item in items)
     shown = text if len(text) <= SAID_LENGTH else text[: SAID_LENGTH - 1].rstrip() + "…"
-    return f"Recalled {' and '.join(filter(None, counted))}: {shown}" if items else ""
-
-
-def _count(number: int, one: str, several: str) -> str:
-    return f"{number} {one if number == 1 else several}" if number else ""
+    return f"Recalled {', '.join(first)}{' and ' if first else ''}{last}: {shown}"
 
 
 def _most(tokens: int) -> int:

@@ -65,7 +65,7 @@ class SQLite:
         self._leases = Leases(self._database, self._now)
         self._sketches = Sketches()
         self._leaving: set[asyncio.Task[None]] = set()
-        self._leftovers = Vacuum(self._database, self._now)
+        self._vacuum = Vacuum(self._database, self._now)
         self._tasks: list[asyncio.Task[None]] = []
         self.turn_log = (
             None if path is None else TurnLog(self._database, self._leases.owner, self._now, turns.interrupt)
@@ -82,7 +82,7 @@ class SQLite:
             self.turn_log.open()
         self._tasks.append(asyncio.create_task(self._leases.prolong_forever(), name="leases"))
         if self._database.path is not None:
-            self._tasks.append(asyncio.create_task(self._leftovers.sweep_forever(), name="leftovers"))
+            self._tasks.append(asyncio.create_task(self._vacuum.sweep_forever(), name="leftovers"))
 
     async def close(self) -> None:
         """Closes it when all that was begun is done, or can wait no longer for another process that writes."""
@@ -93,7 +93,7 @@ class SQLite:
                 await task
         await asyncio.gather(*self._leaving)
         if self._tasks and self._database.path is not None:
-            await self._leftovers.sweep(CLOSING_SECONDS)
+            await self._vacuum.sweep(CLOSING_SECONDS)
         self._tasks.clear()
         if self.turn_log is not None:
             self.turn_log.close()
@@ -404,7 +404,7 @@ class SQLite:
             lambda db: conversations.delete_user(db, user, self._leases.lease)
         )
         if hidden_user is not None:
-            await self._leftovers.remove(hidden_user)
+            await self._vacuum.remove(hidden_user)
         return counts
 
     async def scrub(self) -> None:
@@ -414,7 +414,7 @@ class SQLite:
             StoreError: when some are left, for want of room or because others use the file.
         """
         if self._database.path is not None:
-            await self._leftovers.scrub()
+            await self._vacuum.scrub()
 
     async def users(self) -> list[str]:
         """Those of whom anything is kept."""
@@ -425,7 +425,7 @@ class SQLite:
 
     async def _remove_hidden(self, user: int) -> None:
         try:
-            await self._leftovers.remove(user)
+            await self._vacuum.remove(user)
         except StoreError as error:
             log.warning("some rows that nobody sees any more are removed later: %s", error)
 

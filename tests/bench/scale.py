@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from store import START, begun, text
+from store_growth import START, begun, text
 from tables import Table, quantile
 
 from brain.runtime import import_sanitizer

@@ -1,27 +1,24 @@
-"""What the memory does behind the turns: vectors, and summaries by real model servers; it ends at once when left."""
+"""Background work of the memory: vectors of items, and summaries of idle conversations by real model servers."""
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from answering import Pass, ThinkerRun, Wait
-from remembering import Vectors, looked, remembered, talked, texts, until, view
+from remembering import BreakableStore, Vectors, add_exchanges, looked, open_memory, texts, until, view
 from servers import OllamaServer, OpenAIServer
-from stores import NOON
+from stores import NOON, Clock
 
 from brain.errors import ModelError
-from brain.events import Citation
 from brain.memory import Memory
 from brain.memory.summaries import SUMMARY_LENGTH, Pauses, memory_of
 from brain.memory.terms import content
 from brain.messages import OWN_WORDS, Call, Chunk, Exchange, Finish, IdleConversation, Item, Message, Text
 from brain.models.builtin import Builtin
-from brain.models.embedder import _PAIRS, Embedder, grade_embeddings
+from brain.models.embedder import _PAIRS, grade_embeddings
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.models.script import Script
@@ -29,505 +26,346 @@ from brain.settings import ModelRow
 from brain.store.sqlite import SQLite
 from brain.turn_request import UNSAID, Sampling
 
+pytestmark = pytest.mark.anyio
 
-def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(test)
+DANGEROUS = "Penicillin is dangerous."
+LUNCH = ("I plan a lunch for Nora on Sunday", "Shall I suggest a menu?")
+NEVER = asyncio.Event
+"""What a model waits for that is never set."""
 
 
 class Toy(Vectors):
-    """A model with vectors that writes what it is told to, after as many failures as it is told."""
+    """A model with vectors that writes what it is given: texts, errors, or an event that it waits for first."""
 
     is_language_model = True
     context_tokens: int | None = None
 
-    def __init__(self, *writes: str | Exception | float, **vectors: Any) -> None:
+    def __init__(self, *writes: str | Exception | asyncio.Event, **vectors: Any) -> None:
         super().__init__(**vectors)
-        self.told = list(writes)
+        self.writes = list(writes)
         self.read: list[Sequence[Message]] = []
-        self.open = 0
+        self.streams = 0
 
     async def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
     ) -> AsyncGenerator[Chunk, None]:
         self.read.append(messages)
-        self.open += 1
+        self.streams += 1
         try:
-            told = self.told.pop(0) if self.told else "The user said something."
-            if isinstance(told, Exception):
-                raise told
-            if isinstance(told, float):
-                await asyncio.sleep(told)
-                told = "late"
-            yield told
+            written = self.writes.pop(0) if self.writes else "The user said something."
+            if isinstance(written, Exception):
+                raise written
+            if isinstance(written, asyncio.Event):
+                await written.wait()
+                written = "late"
+            yield written
             yield Finish("stop")
         finally:
-            self.open -= 1
+            self.streams -= 1
 
 
 class Idle:
-    """Says whether no turn runs, and keeps how often it was asked."""
+    """Says whether no turn runs, and counts how often it was asked."""
 
-    def __init__(self, idle: bool = True) -> None:
-        self.idle = idle
+    def __init__(self, is_idle: bool = True) -> None:
+        self.is_idle = is_idle
         self.looks = 0
 
     def __call__(self) -> bool:
         self.looks += 1
-        return self.idle
+        return self.is_idle
 
     async def looked(self) -> None:
-        """Waits until it was asked several times more."""
         end = self.looks + 5
         await until(lambda: self.looks >= end)
 
 
-async def memories(store: SQLite, user: str = "ada", count: int = 1) -> list[Item]:
-    """The user's memories, as soon as there are so many."""
-
-    async def there() -> bool:
-        return len(await store.items(user, kind="memory")) >= count
-
-    await until(there)
-    return await store.items(user, kind="memory")
-
-
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.memory.background.LOOK_SECONDS", (0.02, 0.02))
-    monkeypatch.setattr("brain.memory.background.FIRST_PAUSE", 0.02)
-    monkeypatch.setattr("brain.memory.background.IDLE_SECONDS", 0.02)
-    monkeypatch.setattr("brain.memory.background.VECTORS_REST_LEAST", 0.02)
-    monkeypatch.setattr("brain.memory.background.SUMMARY_SECONDS", 0.0)
+    monkeypatch.setattr("brain.memory.background.LOOK_SECONDS", (0.0, 0.0))
+    for name in ("FIRST_PAUSE", "IDLE_SECONDS", "VECTORS_REST_LEAST", "SUMMARY_SECONDS"):
+        monkeypatch.setattr(f"brain.memory.background.{name}", 0.0)
 
-
-LUNCH = ("I plan a lunch for Nora on Sunday", "Shall I suggest a menu?")
 
 # vectors
 
 
+async def are_embedded(memory: Memory, store: SQLite) -> bool:
+    embedder = memory._items.meaning
+    assert embedder is not None
+    return embedder.check is not None and not await store.without_vector(embedder.check.key, 1)
+
+
 @asynccontextmanager
-async def with_vectors(toy: Toy, *facts: str) -> Any:
-    """A memory of these facts, each with its vector if the model has any."""
-    async with remembered() as (memory, store, _):
+async def embedded(toy: Vectors, *facts: str) -> AsyncIterator[Memory]:
+    """A memory of these facts, each with its vector."""
+    async with open_memory() as (memory, store, _):
         for fact in facts:
             await memory.edits.write("ada", fact, "knowledge")
-        async with memory.run_background(toy):
-            if not toy.broken and not toy.blind:
-                await until(partial(embedded, memory, store))
+        async with memory.run_background(toy):  # type: ignore[arg-type]
+            await until(lambda: are_embedded(memory, store))
             yield memory
 
 
-async def embedded(memory: Memory, store: SQLite) -> bool:
-    """Whether all have their vectors."""
-    meaning = memory._items.meaning
-    assert meaning is not None
-    return meaning.check is not None and not await store.without_vector(meaning.check.key, 1)
+async def recalled(memory: Memory, message: str, user: str = "ada") -> list[str]:
+    return texts((await memory.recall(user, message)).items)
 
 
-def test_what_is_meant_is_recalled_although_no_word_of_it_is_said() -> None:
-    async def test() -> None:
-        async with with_vectors(Toy(), "Penicillin is dangerous.", "Nora is my sister.", "The bins go out.") as memory:
-            found = await memory.recall("ada", "Any pill allergy?")
-            assert texts(found.items) == ["Penicillin is dangerous."]
-            assert texts((await memory.recall("ada", "Who are my relatives?")).items) == ["Nora is my sister."]
-            assert (await memory.recall("ada", "What is the capital of France?")).items == ()
-            assert (await memory.recall("bob", "Any pill allergy?")).items == ()
-            assert texts(await view(memory).search("family", 1)) == ["Nora is my sister."]
+async def test_meaning_is_recalled_without_a_word_in_common() -> None:
+    facts = (DANGEROUS, "Nora is my sister.", "Batteries of type E9", "A donation went to the orphans.")
+    async with embedded(Toy(), *facts) as memory:
+        assert await recalled(memory, "Any pill allergy?") == [DANGEROUS]
+        assert await recalled(memory, "Who are my relatives?") == ["Nora is my sister."]
+        assert await recalled(memory, "What is the capital of France?") == []
+        assert await recalled(memory, "Any pill allergy?", "bob") == []
+        assert texts(await view(memory).search("family", 1)) == ["Nora is my sister."]
+        assert await recalled(memory, "Which E9 do I need?") == ["Batteries of type E9"]  # words still count
+        assert await recalled(memory, "Please give that again!") == []  # which names nothing
+        assert texts(await view(memory).search("give", 1)) == ["A donation went to the orphans."]
+        await memory.edits.write("ada", "My brothers ski", "knowledge")
 
-    run(test())
+        async def is_found() -> bool:
+            return "My brothers ski" in await recalled(memory, "Who are my relatives?")
 
-
-def test_meaning_weighs_more_than_words_and_words_still_count() -> None:
-    async def test() -> None:
-        async with with_vectors(Toy(), "The drug store closes at pill o'clock", "Batteries of type E9") as memory:
-            assert texts((await memory.recall("ada", "Which E9 do I need?")).items) == ["Batteries of type E9"]
-
-    run(test())
+        await until(is_found)
 
 
-def test_what_is_near_in_meaning_goes_before_a_word_in_common() -> None:
-    async def test() -> None:
-        facts = ("The drawer with the batteries is in the cellar", "Penicillin is dangerous.")
-        async with with_vectors(Toy(), *facts) as memory:
-            found = await memory.recall("ada", "Which pill for my allergy is in the cellar, in the drawer?")
-            assert texts(found.items) == [facts[1], facts[0]]
-
-    run(test())
+async def test_meaning_weighs_more_than_a_word_in_common() -> None:
+    facts = ("The drawer with the batteries is in the cellar", DANGEROUS)
+    async with embedded(Toy(), *facts) as memory:
+        found = await recalled(memory, "Which pill for my allergy is in the cellar, in the drawer?")
+        assert found == [DANGEROUS, facts[0]]
 
 
-@pytest.mark.parametrize("wrong", ["fewer", "shorter", "endless numbers", "none"])
-def test_what_is_no_vector_is_none(wrong: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-
+@pytest.mark.parametrize("wrong", ["fewer", "shorter", "infinite", "none", "broken", "blind"])
+async def test_vectors_that_are_none_or_mean_nothing_are_not_used(
+    wrong: str, memory: Memory, store: BreakableStore, caplog: pytest.LogCaptureFixture
+) -> None:
     class Wrong(Toy):
         async def embed(self, texts: Sequence[str]) -> list[list[float]]:
             found = await super().embed(texts)
-            if wrong == "fewer":
-                return found[1:]
-            if wrong == "shorter":
-                return [found[0][1:], *found[1:]]
-            return [] if wrong == "none" else [[float("inf")] * len(row) for row in found]
+            match wrong:
+                case "fewer":
+                    return found[1:]
+                case "shorter":
+                    return [found[0][1:], *found[1:]]
+                case "infinite":
+                    return [[float("inf")] * len(row) for row in found]
+            return [] if wrong == "none" else found
 
-    async def test() -> None:
-        toy = Wrong()
-        async with remembered() as (memory, _, _):
-            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.run_background(toy):
-                await until(lambda: "words alone count: toy: it gives no vectors" in caplog.text)
-                assert texts((await memory.recall("ada", "Penicillin?")).items) == ["Penicillin is dangerous."]
-
-    run(test())
+    caplog.set_level("INFO")
+    toy = Wrong(broken=wrong == "broken", blind=wrong == "blind")
+    await memory.edits.write("ada", DANGEROUS, "knowledge")
+    async with memory.run_background(toy):
+        await until(lambda: "words alone count" in caplog.text)
+        for n in range(3) if wrong == "broken" else ():  # the server is left alone then
+            looking = asyncio.create_task(looked(store, "without vector", 1))
+            await memory.edits.write("ada", f"fact number{n}", "knowledge")
+            await looking
+        assert await recalled(memory, "Any pill?") == []
+        assert await recalled(memory, "Penicillin?") == [DANGEROUS]
+        assert [len(one) for one in toy.requests] == [16]
     assert [record.levelname for record in caplog.records if record.levelname in ("ERROR", "WARNING")] == []
 
 
-def test_a_message_that_tells_nothing_recalls_nothing_however_near_its_vector_is() -> None:
-    async def test() -> None:
-        async with with_vectors(Toy(), "A donation went to the orphans.") as memory:
-            assert (await memory.recall("ada", "Please give that again!")).items == ()
-            assert texts(await view(memory).search("give", 1)) == ["A donation went to the orphans."]
-
-    run(test())
-
-
-def test_what_is_written_later_gets_its_vector_at_once() -> None:
-    async def test() -> None:
-        toy = Toy()
-        async with with_vectors(toy, "The bins go out.") as memory:
-            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
-
-            async def found() -> bool:
-                return bool((await memory.recall("ada", "Any pill?")).items)
-
-            await until(found)
-
-    run(test())
+async def test_no_vectors_are_asked_for_where_there_is_nothing(memory: Memory, store: BreakableStore) -> None:
+    toy = Toy()
+    async with memory.run_background(toy):
+        await recalled(memory, "Any pill?")
+        await until(lambda: store.looks["without vector"] == 1)
+        await memory.edits.set_recall("ada", on=True)
+        await until(lambda: store.looks["without vector"] == 2)
+    assert toy.requests == []
 
 
-def test_vectors_that_mean_nothing_are_not_used(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-
-    async def test() -> None:
-        toy = Toy(blind=True)
-        async with with_vectors(toy, "Penicillin is dangerous.") as memory:
-            await until(lambda: "the vectors of toy tell nothing" in caplog.text)
-            assert (await memory.recall("ada", "Any pill?")).items == ()
-            assert texts((await memory.recall("ada", "Penicillin?")).items) == ["Penicillin is dangerous."]
-            assert [len(one) for one in toy.asked] == [16]
-
-    run(test())
-
-
-def test_a_server_without_vectors_is_asked_once_in_a_while() -> None:
-    async def test() -> None:
-        toy = Toy(broken=True)
-        async with remembered() as (memory, store, _):
-            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.run_background(toy):
-                await until(lambda: bool(toy.asked))
-                for n in range(3):
-                    looking = asyncio.create_task(looked(store, "lacking", 1))
-                    await memory.edits.write("ada", f"fact number{n}")
-                    await looking
-                    await memory.recall("ada", "Any pill?")
-                assert len(toy.asked) == 1
-
-    run(test())
+async def test_questions_do_not_wait_for_late_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.models.embedder.QUERY_SECONDS", 0.02)
+    toy = Toy()
+    async with embedded(toy, DANGEROUS) as memory:
+        asked, toy.gate = "Is penicillin a pill?", NEVER()
+        found = await asyncio.gather(*(recalled(memory, asked) for _ in range(30)))  # which count as one
+        assert found == [[DANGEROUS]] * 30
+        for _ in range(2):
+            assert await recalled(memory, asked) == [DANGEROUS]
+        requests = len(toy.requests)
+        await recalled(memory, asked)  # after three late ones, the server is left alone
+        assert len(toy.requests) == requests
 
 
-def test_nobody_is_asked_for_vectors_of_nothing() -> None:
-    async def test() -> None:
-        toy = Toy()
-        async with remembered() as (memory, store, _), memory.run_background(toy):
-            await memory.recall("ada", "Any pill?")
-            await until(lambda: store.looks["lacking"] == 1)
-            await memory.edits.set_recall("ada", on=True)  # so that it is looked again
-            await until(lambda: store.looks["lacking"] == 2)
-            assert toy.asked == []
-
-    run(test())
-
-
-@pytest.mark.alone
-def test_vectors_that_come_late_are_not_waited_for() -> None:
-    async def test() -> None:
-        toy = Toy()
-        async with with_vectors(toy, "Penicillin is dangerous.") as memory:
-            toy.delay = 5.0
-            for _ in range(3):
-                began = time.monotonic()
-                assert texts((await memory.recall("ada", "Is penicillin a pill?")).items) == [
-                    "Penicillin is dangerous."
-                ]
-                assert time.monotonic() - began < 0.5
-            asked = len(toy.asked)
-            await memory.recall("ada", "Is penicillin a pill?")  # after three late ones, the server is left in peace
-            assert len(toy.asked) == asked
-
-    run(test())
-
-
-@pytest.mark.alone
-def test_questions_at_once_wait_no_longer_for_vectors_and_count_as_one() -> None:
-    async def test() -> None:
-        toy = Toy()
-        async with with_vectors(toy, "Penicillin is dangerous.") as memory:
-            toy.delay = 5.0
-            began = time.monotonic()
-            found = await asyncio.gather(*(memory.recall("ada", "Is penicillin a pill?") for _ in range(30)))
-            assert time.monotonic() - began < 0.5
-            assert {texts(one.items)[0] for one in found} == {"Penicillin is dangerous."}
-            asked = len(toy.asked)
-            toy.delay = 0.0
-            await memory.recall("ada", "Is penicillin a pill?")
-            assert len(toy.asked) == asked + 1
-
-    run(test())
-
-
-def test_a_text_that_a_server_refuses_does_not_hold_up_the_others() -> None:
+async def test_a_text_that_a_server_refuses_does_not_hold_up_the_others() -> None:
     class Picky(Toy):
         async def embed(self, texts: Sequence[str]) -> list[list[float]]:
             if any("unspeakable" in text for text in texts):
                 raise ModelError("model_failed", "No.")
             return await super().embed(texts)
 
-    async def test() -> None:
-        async with with_vectors(Picky(), "the unspeakable", "Penicillin is dangerous.") as memory:
-            assert texts((await memory.recall("ada", "Any pill?")).items) == ["Penicillin is dangerous."]
-
-    run(test())
+    async with embedded(Picky(), "the unspeakable", DANGEROUS) as memory:
+        assert await recalled(memory, "Any pill?") == [DANGEROUS]
 
 
-def test_the_exam_tells_vectors_of_words_from_others() -> None:
-    async def test() -> None:
-        good, blind = Embedder(Vectors()), Embedder(Vectors(blind=True))
-        assert await good.run_check()
-        assert not await blind.run_check()
-        assert good.check is not None
-        assert good.check.is_meaningful
-        assert good.check.other < good.check.own
-        other = Embedder(Vectors(name="other"))
-        assert await other.run_check()
-        assert other.check is not None
-        assert other.check.key != good.check.key
+async def test_the_result_of_a_check_serves_later_processes_until_theirs(
+    memory: Memory, store: BreakableStore, clock: Clock
+) -> None:
+    await memory.edits.write("ada", DANGEROUS, "knowledge")
+    async with memory.run_background(Toy()):
+        await until(lambda: are_embedded(memory, store))
 
-    run(test())
+    def start(model: Toy, idle: Callable[[], bool]) -> tuple[Memory, Any]:
+        later = Memory(store, tokens=400, rest_seconds=600, now=lambda: clock.time)
+        return later, later.run_background(model, idle)
 
-
-def test_what_an_exam_told_serves_later_processes_until_theirs() -> None:
-    class Slow(Toy):
-        exams = 0
-
-        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-            if len(texts) > 1:
-                self.exams += 1
-                await asyncio.sleep(30)
-            return await super().embed(texts)
-
-    async def test() -> None:
-        async with remembered() as (memory, store, clock):
-            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.run_background(Toy()):
-                await until(partial(embedded, memory, store))
-            for model, found in ((Slow(), ["Penicillin is dangerous."]), (Slow(name="other"), [])):
-                later = Memory(store, tokens=400, rest_seconds=600, now=lambda: clock.time)
-                async with later.run_background(model, idle := Idle(False)):
-                    assert texts((await later.recall("ada", "Any pill?")).items) == found
-                    await idle.looked()
-                    assert model.exams == 0
-                    idle.idle = True
-                    await until(lambda model=model: model.exams == 1)  # type: ignore[misc]
-
-    run(test())
+    for model, found in ((Toy(), [DANGEROUS]), (Toy(name="other"), [])):
+        later, background = start(model, idle := Idle(False))
+        async with background:
+            assert await recalled(later, "Any pill?") == found
+            await idle.looked()
+            assert [one for one in model.requests if len(one) > 1] == []
+            idle.is_idle = True
+            await until(lambda model=model: any(len(one) == 16 for one in model.requests))  # type: ignore[misc]
+    later, background = start(Toy(blind=True), Idle())  # another model has the name by now
+    async with background:
+        embedder = later._items.meaning
+        assert embedder is not None
+        await until(lambda: embedder.is_checked)
+        assert await recalled(later, "Any pill?") == []
 
 
-def test_a_model_that_is_another_one_by_now_is_found_out() -> None:
-    async def test() -> None:
-        async with remembered() as (memory, store, clock):
-            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.run_background(Toy()):
-                await until(partial(embedded, memory, store))
-            later = Memory(store, tokens=400, rest_seconds=600, now=lambda: clock.time)
-            async with later.run_background(Toy(blind=True)):
-                meaning = later._items.meaning
-                assert meaning is not None
-                await until(lambda: meaning.is_checked)
-                assert (await later.recall("ada", "Any pill?")).items == ()
-
-    run(test())
-
-
-def test_no_question_of_the_exam_can_be_answered_by_words() -> None:
-    shared = [set(content(question)) & set(content(answer)) for question, answer in _PAIRS]
-    assert shared == [set()] * 8
-
-
-def test_the_key_of_a_model_does_not_depend_on_rounding() -> None:
+def test_the_check_needs_meaning_and_names_a_model_whatever_the_rounding() -> None:
+    assert [set(content(question)) & set(content(answer)) for question, answer in _PAIRS] == [set()] * 8
     rows = [[float((n * 7 + place * 3) % 11) for place in range(8)] for n in range(16)]
     noisy = [[number + 1e-4 * place for place, number in enumerate(row)] for row in rows]
-    turned = [row[::-1] for row in rows]
     assert grade_embeddings("m", rows).key == grade_embeddings("m", noisy).key
-    assert grade_embeddings("m", rows).key != grade_embeddings("m", turned).key
+    assert grade_embeddings("m", rows).key != grade_embeddings("m", [row[::-1] for row in rows]).key
 
 
-def test_vectors_are_made_when_no_turn_runs() -> None:
-    async def test() -> None:
-        toy, idle = Toy(), Idle(False)
-        async with remembered() as (memory, store, _):
-            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.run_background(toy, idle):
-                await idle.looked()
-                assert toy.asked == []
-                idle.idle = True
-                await until(partial(embedded, memory, store))
-                idle.idle = False
-                await memory.edits.write("ada", "The bins go out.", "knowledge")
-                asked = len(toy.asked)
-                await idle.looked()
-                assert len(toy.asked) == asked
-                idle.idle = True
-                await until(partial(embedded, memory, store))
-
-    run(test())
-
-
-def test_where_turns_never_end_vectors_are_made_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_vectors_are_made_while_no_turn_runs(
+    memory: Memory, store: BreakableStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy, idle = Toy(), Idle(False)
+    await memory.edits.write("ada", DANGEROUS, "knowledge")
+    async with memory.run_background(toy, idle):
+        for fact in ("The bins go out.", "The cat is old."):
+            requests = len(toy.requests)
+            await idle.looked()
+            assert len(toy.requests) == requests
+            idle.is_idle = True
+            await until(lambda: are_embedded(memory, store))
+            idle.is_idle = False
+            await memory.edits.write("ada", fact, "knowledge")
     monkeypatch.setattr("brain.memory.background.PATIENCE_SECONDS", 0.05)
-
-    async def test() -> None:
-        async with remembered() as (memory, store, _):
-            await memory.edits.write("ada", "Penicillin is dangerous.", "knowledge")
-            async with memory.run_background(Toy(), lambda: False):
-                await until(partial(embedded, memory, store))
-
-    run(test())
+    async with memory.run_background(toy, lambda: False):  # where turns never end, beside them
+        await until(lambda: are_embedded(memory, store))
 
 
 # summaries
 
 
-@pytest.mark.parametrize("kind", ["openai", "ollama"])
-def test_a_conversation_that_rests_is_summarised_by_the_model(kind: str) -> None:
-    async def test() -> None:
-        told = Pass(
-            [ThinkerRun("hm"), "The user plans a lunch ", "for Nora.\n"]
-            if kind == "openai"
-            else ["<think>", "hm</think>", "The user plans a lunch ", "for Nora.\n"]
-        )
-        async with (OpenAIServer if kind == "openai" else OllamaServer)(told) as server:
-            row = ModelRow(name="m", kind=kind, model="m", url=server.url)
-            model = OpenAI(row) if kind == "openai" else Ollama(row)
-            async with remembered() as (memory, store, clock):
-                call = Call(
-                    "web", "MARKER", {}, id="c1", block="BLOCK of a page", citations=(Citation("1", "t"),), turn_pass=1
-                )
-                await talked(store, "ada", "c1", LUNCH, ("Yes, soup", "Soup it is."), parts=[call])
-                clock.on(minutes=9)
-                async with memory.run_background(model):
-                    await looked(store, "resting")
-                    assert server.generated == []
-                    clock.on(minutes=2)
-                    (item,) = await memories(store)
-                    assert (item.text, item.conversation_id) == ("The user plans a lunch for Nora.", "c1")
-                    assert (item.kind, item.untrusted, item.category, item.updated) == (
-                        "memory",
-                        False,
-                        None,
-                        clock.time,
-                    )
-                    await looked(store, "resting")
-                (body,) = server.generated
-                asked = body["messages"][-1]["content"]
-                assert "User: I plan a lunch for Nora on Sunday\n\nAssistant: Shall I suggest a menu?" in asked
-                assert "BLOCK" not in asked
-                assert "MARKER" not in asked
-                assert body["messages"][0]["content"].startswith("You keep the memory of a chat.")
-            await model.aclose()
+async def memories(store: SQLite, user: str = "ada", count: int = 1) -> list[str]:
+    """The user's memories, as soon as there are so many."""
 
-    run(test())
+    async def exist() -> bool:
+        return len(await store.items(user, kind="memory")) >= count
+
+    await until(exist)
+    return texts(await store.items(user, kind="memory"))
+
+
+async def only_item(store: SQLite) -> Item:
+    await memories(store)
+    (item,) = await store.items("ada")
+    return item
 
 
 @asynccontextmanager
-async def rested(toy: Toy, *pairs: tuple[str, str], user: str = "ada", **more: Any) -> Any:
-    """A memory in whose store a conversation rests."""
-    async with remembered() as (memory, store, clock):
-        await talked(store, user, "c1", *pairs, **more)
-        clock.on(minutes=11)
-        async with memory.run_background(toy):
+async def summarising(
+    toy: Any, *pairs: tuple[str, str], idle: Callable[[], bool] = lambda: True, **more: Any
+) -> AsyncIterator[tuple[Memory, BreakableStore, Clock]]:
+    """A memory in whose store a conversation is idle."""
+    async with open_memory() as (memory, store, clock):
+        await add_exchanges(store, "ada", "c1", *(pairs or (LUNCH,)), **more)
+        clock.advance(minutes=11)
+        async with memory.run_background(toy, idle):
             yield memory, store, clock
 
 
-def test_a_later_summary_takes_the_place_of_the_earlier_one() -> None:
-    async def test() -> None:
-        toy = Toy("The user plans a lunch.", "The lunch was good. SPECIALIST_REQUEST[x:{}]")
-        async with rested(toy, LUNCH) as (_, store, clock):
-            (first,) = await memories(store)
-            clock.on(minutes=1)
-            await talked(store, "ada", "c1", ("the lunch was good, Nora liked soup", "Great!"))
-            clock.on(minutes=20)
-
-            async def changed() -> bool:
-                return texts(await store.items("ada")) != ["The user plans a lunch."]
-
-            await until(changed)
-            (second,) = await store.items("ada")
-            assert (second.id, second.created) == (first.id, first.created)
-            assert second.text == "The lunch was good. SPECIALIST_REQUEST［x:{}]"
-            asked = toy.read[1][-1].content
-            assert "The user plans a lunch." in asked
-            assert "Shall I suggest" not in asked
-
-    run(test())
-
-
-def test_what_strangers_wrote_makes_a_memory_one_from_outside() -> None:
-    async def test() -> None:
-        call = Call("web", params={}, id="c1", block="a page", turn_pass=1, untrusted=True)
-        async with rested(Toy("The user plans a lunch."), LUNCH, parts=[call], outside=True) as (memory, store, _):
-            (item,) = await memories(store)
-            assert item.untrusted
-            found = await memory.recall("ada", "When is the lunch?")
-            assert found.untrusted
-            assert "summary written by a model on 2026-03-01, in parts of strangers: " in found.note
-
-    run(test())
+@pytest.mark.parametrize("kind", ["openai", "ollama"])
+async def test_an_idle_conversation_is_summarised_by_the_model(
+    kind: str, memory: Memory, store: BreakableStore, clock: Clock
+) -> None:
+    thought = [ThinkerRun("hm")] if kind == "openai" else ["<think>", "hm</think>"]
+    reply = Pass([*thought, "The user plans a lunch ", "for Nora.\n"])
+    async with (OpenAIServer if kind == "openai" else OllamaServer)(reply) as server:
+        row = ModelRow(name="m", kind=kind, model="m", url=server.url)
+        model = OpenAI(row) if kind == "openai" else Ollama(row)
+        call = Call("web", "MARKER", {}, id="c1", block="BLOCK of a page", turn_pass=1)
+        await add_exchanges(store, "ada", "c1", LUNCH, ("Yes, soup", "Soup it is."), parts=[call])
+        clock.advance(minutes=9)
+        async with memory.run_background(model):
+            await looked(store, "idle")
+            assert server.generated == []
+            clock.advance(minutes=2)
+            item = await only_item(store)
+            assert (item.text, item.conversation_id) == ("The user plans a lunch for Nora.", "c1")
+            assert (item.kind, item.untrusted, item.category, item.updated) == ("memory", False, None, clock.time)
+            await looked(store, "idle")
+        (body,) = server.generated
+        asked = body["messages"][-1]["content"]
+        assert "User: I plan a lunch for Nora on Sunday\n\nAssistant: Shall I suggest a menu?" in asked
+        assert "BLOCK" not in asked
+        assert "MARKER" not in asked
+        await model.aclose()
 
 
-def test_an_earlier_memory_from_outside_makes_it_one() -> None:
-    async def test() -> None:
-        exchange = Exchange("q", [Text("ok", 1)], message="what does my rental contract say", untrusted=True)
-        earlier = Item("m1", "memory", "Of a page.", NOON, NOON, untrusted=True)
-        for resting in (
-            IdleConversation("ada", "c1", "", [exchange], None, 1),
-            IdleConversation("ada", "c1", "", [Exchange("q", message="and a lunch for Nora on Sunday")], earlier, 1),
-        ):
-            item = await memory_of(resting, Toy(), "m1", NOON)
-            assert item is not None
-            assert item.untrusted
-            assert item.id == "m1"
+async def test_a_later_summary_replaces_the_earlier_one() -> None:
+    toy = Toy("The user plans a lunch.", "The lunch was good. SPECIALIST_REQUEST[x:{}]")
+    async with summarising(toy) as (_, store, clock):
+        first = await only_item(store)
+        clock.advance(minutes=1)
+        await add_exchanges(store, "ada", "c1", ("the lunch was good, Nora liked soup", "Great!"))
+        clock.advance(minutes=20)
 
-    run(test())
+        async def is_changed() -> bool:
+            return texts(await store.items("ada")) != [first.text]
 
-
-def test_no_summary_claims_to_be_the_users_own_words() -> None:
-    async def test() -> None:
-        said = Exchange("q", message="and a lunch for Nora on Sunday")
-        first = await memory_of(
-            IdleConversation("ada", "c1", "", [said], None, 1), Toy(f"{OWN_WORDS * 2}I am rich."), "m1", NOON
-        )
-        assert first is not None
-        assert (first.text, first.is_summary) == ("I am rich.", True)
-        second = await memory_of(IdleConversation("ada", "c1", "", [said], first, 1), None, "m1", NOON)
-        assert second is not None
-        assert (second.text, second.is_summary) == ("I am rich. / and a lunch for Nora on Sunday", True)
-        own = await memory_of(IdleConversation("ada", "c1", "", [said], None, 1), None, "m1", NOON)
-        assert own is not None
-        assert (own.text, own.is_summary) == (f"{OWN_WORDS}and a lunch for Nora on Sunday", False)
-
-    run(test())
+        await until(is_changed)
+        second = await only_item(store)
+        assert (second.id, second.created) == (first.id, first.created)
+        assert second.text == "The lunch was good. SPECIALIST_REQUEST［x:{}]"
+        asked = toy.read[1][-1].content
+        assert first.text in asked
+        assert "Shall I suggest" not in asked
 
 
-def test_a_model_that_writes_for_ever_is_stopped() -> None:
+async def test_what_strangers_wrote_makes_a_summary_untrusted() -> None:
+    call = Call("web", params={}, id="c1", block="a page", turn_pass=1, untrusted=True)
+    async with summarising(Toy("The user plans a lunch."), LUNCH, parts=[call], untrusted=True) as (memory, store, _):
+        assert (await only_item(store)).untrusted
+        found = await memory.recall("ada", "When is the lunch?")
+        assert found.untrusted
+        assert "summary written by a model on 2026-03-01, in parts of strangers: " in found.note
+    exchange = Exchange("q", message="and a lunch for Nora on Sunday")
+    earlier = Item("m1", "memory", "Of a page.", NOON, NOON, untrusted=True)
+    item = await memory_of(IdleConversation("ada", "c1", "", [exchange], earlier, 1), Toy(), "m1", NOON)
+    assert item is not None
+    assert (item.id, item.untrusted) == ("m1", True)
+
+
+async def test_no_summary_claims_to_be_the_users_own_words() -> None:
+    async def make(model: Toy | None, earlier: Item | None = None) -> tuple[Item, bool]:
+        exchange = Exchange("q", [Text("ok", 1)], message="and a\u202e lunch for\U000e0041 Nora on Sunday")
+        item = await memory_of(IdleConversation("ada", "c1", "", [exchange], earlier, 1), model, "m1", NOON)
+        assert item is not None
+        return item, item.is_summary
+
+    rich, is_summary = await make(Toy(f"{OWN_WORDS * 2}I am rich."))
+    assert (rich.text, is_summary) == ("I am rich.", True)
+    both, is_summary = await make(None, rich)
+    assert (both.text, is_summary) == ("I am rich. / and a lunch for Nora on Sunday", True)
+    own, is_summary = await make(None)
+    assert (own.text, is_summary) == (f"{OWN_WORDS}and a lunch for Nora on Sunday", False)
+
+
+async def test_a_summary_is_short_and_a_conversation_of_nothing_leaves_none() -> None:
     class Endless(Toy):
         async def stream(
             self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
@@ -536,319 +374,205 @@ def test_a_model_that_writes_for_ever_is_stopped() -> None:
                 await asyncio.sleep(0)
                 yield "word "
 
-    async def test() -> None:
-        async with rested(Endless(), LUNCH) as (_, store, _):
-            (item,) = await memories(store)
-            assert len(item.text) <= SUMMARY_LENGTH
-
-    run(test())
-
-
-def test_who_keeps_too_much_gets_no_memory_and_others_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async def test() -> None:
-        async with remembered(path=tmp_path / "brain.db") as (memory, store, clock):
-            await talked(store, "bob", "c1", LUNCH)
-            await talked(store, "ada", "c1", ("plan a long lunch " + "x" * 2_000, "ok"))
-            monkeypatch.setattr("brain.store.users.USER_BYTES_MOST", 3_000)
-            clock.on(minutes=11)
-            async with memory.run_background(Toy("y" * 900, "Of bob.")):
-                assert texts(await memories(store, "bob")) == ["Of bob."]
-                assert await store.items("ada") == []
-                clock.on(minutes=6)
-                assert await store.claim_idle(clock.time, 5) == []
-
-    run(test())
+    async with summarising(Endless()) as (_, store, _):
+        item = await only_item(store)
+        assert 900 < len(item.text) <= SUMMARY_LENGTH
+        assert item.text.endswith("word …")
+    async with summarising(toy := Toy(), ("hello", "Hi!")) as (_, store, clock):
+        await looked(store, "idle")
+        assert await store.items("ada") == []
+        assert await store.claim_idle(clock.time, 5) == []
+    assert toy.read == []
 
 
-def test_a_model_that_failed_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.memory.background.FIRST_PAUSE", 30.0)
-
-    async def test() -> None:
-        toy = Toy(ModelError("model_unreachable", "It does not answer."))
-        async with remembered() as (memory, store, clock):
-            await talked(store, "ada", "c1", LUNCH)
-            await talked(store, "ada", "c2", LUNCH)
-            clock.on(minutes=11)
-            async with memory.run_background(toy, idle := Idle()):
-                await until(lambda: bool(toy.read))
-                await idle.looked()
-                assert len(toy.read) == 1
-
-    run(test())
+async def test_what_is_read_fits_into_the_context() -> None:
+    toy = Toy()
+    toy.context_tokens = 1000
+    long = [(f"question {n} about lunch and dinner " + "x" * 5000, "y" * 5000) for n in range(6)]
+    async with summarising(toy, *long) as (_, store, _):
+        await memories(store)
+    asked = toy.read[0][-1].content
+    assert len(asked) < 1000 * 4
+    assert "question 5" in asked
+    assert "question 1" not in asked
 
 
-def test_a_summary_is_short_and_a_conversation_of_nothing_leaves_none() -> None:
-    async def test() -> None:
-        async with rested(Toy("word " * 1000), LUNCH) as (_, store, _):
-            (item,) = await memories(store)
-            assert 900 < len(item.text) <= SUMMARY_LENGTH
-            assert item.text.endswith("word …")
-        toy = Toy()
-        async with rested(toy, ("hello", "Hi!")) as (_, store, clock):
-            await looked(store, "resting")
+@pytest.mark.parametrize("make", [lambda: Builtin(()), lambda: Script("script:x.jsonl", [])], ids=["builtin", "script"])
+async def test_without_a_language_model_the_users_own_words_are_stored(make: Callable[[], Builtin | Script]) -> None:
+    model = make()
+    async with summarising(model, LUNCH, ("Yes, soup SPECIALIST_REQUEST[x:{}]", "ok")) as (_, store, clock):
+        text = (await only_item(store)).text
+        assert text == f"{OWN_WORDS}I plan a lunch for Nora on Sunday / Yes, soup SPECIALIST_REQUEST［x:{{}}]"
+        clock.advance(minutes=1)
+        await add_exchanges(store, "ada", "c1", *[(f"more lunch number {n} {'z' * 150}", "ok") for n in range(9)])
+        clock.advance(minutes=11)
+
+        async def is_changed() -> bool:
+            return "number 8" in (await store.items("ada"))[0].text
+
+        await until(is_changed)
+        text = (await only_item(store)).text
+        assert len(text) <= SUMMARY_LENGTH
+        assert text.startswith(f"{OWN_WORDS}more lunch number 4")
+    await model.aclose()
+
+
+async def test_a_user_who_stores_too_much_gets_no_memory_and_others_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with open_memory(path=tmp_path / "brain.db") as (memory, store, clock):
+        await add_exchanges(store, "bob", "c1", LUNCH)
+        await add_exchanges(store, "ada", "c1", ("plan a long lunch " + "x" * 2_000, "ok"))
+        monkeypatch.setattr("brain.store.users.USER_BYTES_MOST", 3_000)
+        clock.advance(minutes=11)
+        async with memory.run_background(Toy("y" * 900, "Of bob.")):
+            assert await memories(store, "bob") == ["Of bob."]
             assert await store.items("ada") == []
-            assert toy.read == []
+            clock.advance(minutes=6)
             assert await store.claim_idle(clock.time, 5) == []
 
-    run(test())
+
+async def test_a_model_that_failed_is_asked_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    down = ModelError("model_unreachable", "It does not answer.")
+    toy = Toy(down, "", "The user plans a lunch.")
+    async with summarising(toy) as (_, store, clock):
+        for tries in (1, 2):
+            await until(lambda tries=tries: len(toy.read) == tries)  # type: ignore[misc]
+            await looked(store, "idle")
+            assert await store.items("ada") == []
+            clock.advance(minutes=6)  # until then the conversation is claimed
+        assert await memories(store) == ["The user plans a lunch."]
+    monkeypatch.setattr("brain.memory.background.FIRST_PAUSE", 3600.0)
+    async with summarising(toy := Toy(down), idle=(idle := Idle())) as (_, store, clock):
+        await until(lambda: bool(toy.read))
+        await add_exchanges(store, "ada", "c2", LUNCH)
+        clock.advance(minutes=11)
+        await idle.looked()
+        assert len(toy.read) == 1
 
 
-def test_what_is_read_fits_into_the_context() -> None:
-    async def test() -> None:
-        toy = Toy()
-        toy.context_tokens = 1000
-        long = [(f"question {n} about lunch and dinner " + "x" * 5000, "y" * 5000) for n in range(6)]
-        async with rested(toy, *long) as (_, store, _):
-            await memories(store)
-            asked = toy.read[0][-1].content
-            assert len(asked) < 1000 * 4
-            assert "question 5" in asked
-            assert "question 1" not in asked
-
-    run(test())
-
-
-@pytest.mark.parametrize("made", [lambda: Builtin(()), lambda: Script("script:x.jsonl", [])], ids=["builtin", "script"])
-def test_without_a_language_model_the_user_s_own_words_are_kept(made: Callable[[], Builtin | Script]) -> None:
-    async def test() -> None:
-        model = made()
-        async with remembered() as (memory, store, clock):
-            await talked(store, "ada", "c1", LUNCH, ("Yes, soup (Now: x) SPECIALIST_REQUEST[x:{}]", "ok"))
-            clock.on(minutes=11)
-            async with memory.run_background(model):
-                (item,) = await memories(store)
-                assert item.text == (
-                    f"{OWN_WORDS}I plan a lunch for Nora on Sunday / Yes, soup (Now: x) SPECIALIST_REQUEST［x:{{}}]"
-                )
-                clock.on(minutes=1)
-                await talked(store, "ada", "c1", *[(f"more lunch number {n} {'z' * 150}", "ok") for n in range(9)])
-                clock.on(minutes=11)
-
-                async def changed() -> bool:
-                    return "number 8" in (await store.items("ada"))[0].text
-
-                await until(changed)
-                (item,) = await store.items("ada")
-                assert len(item.text) <= SUMMARY_LENGTH
-                assert item.text.startswith(f"{OWN_WORDS}more lunch number 4")
-        await model.aclose()
-
-    run(test())
+@pytest.mark.parametrize("why", ["fails", "interrupted"])
+async def test_after_three_tries_the_users_own_words_are_stored(why: str) -> None:
+    failure = ModelError("model_context", "Too long.")
+    toy, idle = Toy(*[failure if why == "fails" else NEVER() for _ in range(3)]), Idle()
+    async with summarising(toy, idle=idle) as (_, store, clock):
+        for tries in (1, 2, 3):
+            await until(lambda tries=tries: len(toy.read) == tries)  # type: ignore[misc]
+            idle.is_idle = why == "fails"  # a turn begins: the model is left to it at once
+            await until(lambda: toy.streams == 0)
+            assert await store.items("ada") == []
+            await idle.looked()
+            clock.advance(minutes=6)
+            idle.is_idle = True
+        assert await memories(store) == [f"{OWN_WORDS}{LUNCH[0]}"]
+    assert len(toy.read) == 3
 
 
-def test_a_model_that_fails_is_asked_again_later_and_nothing_is_lost() -> None:
-    async def test() -> None:
-        down = ModelError("model_unreachable", "It does not answer.")
-        toy = Toy(down, "", "The user plans a lunch.")
-        async with rested(toy, LUNCH) as (_, store, clock):
-            for tries in (1, 2):
-                await until(lambda tries=tries: len(toy.read) == tries)  # type: ignore[misc]
-                await looked(store, "resting")
-                assert await store.items("ada") == []
-                clock.on(minutes=6)  # until then it is left to who claimed it
-            assert texts(await memories(store)) == ["The user plans a lunch."]
-
-    run(test())
-
-
-def test_a_conversation_that_no_model_can_summarise_keeps_the_user_s_words() -> None:
-    async def test() -> None:
-        toy = Toy(*[ModelError("model_context", "Too long.")] * 3)
-        async with rested(toy, LUNCH) as (_, store, clock):
-
-            async def there() -> bool:
-                clock.on(minutes=6)
-                return bool(await store.items("ada"))
-
-            await until(there)
-            assert texts(await store.items("ada")) == [f"{OWN_WORDS}I plan a lunch for Nora on Sunday"]
-            assert len(toy.read) == 3
-
-    run(test())
-
-
-def test_pauses_grow() -> None:
+def test_pauses_grow_and_begin_anew_after_a_success() -> None:
     clock = iter(range(10_000))
-    pauses = Pauses(60, 300, lambda: next(clock))
-    waits = []
-    for _ in range(5):
+    pauses, waits = Pauses(60, 300, lambda: next(clock)), []
+    for n in range(6):
+        if n == 5:
+            pauses.went_well()
         pauses.failed()
         waits.append(next(n for n in range(1, 1000) if pauses.over))
-    assert waits == [60, 120, 240, 300, 300]
-    pauses.went_well()
-    pauses.failed()
-    assert next(n for n in range(1, 1000) if pauses.over) == 60
+    assert waits == [60, 120, 240, 300, 300, 60]
 
 
-def test_the_model_is_left_to_turns() -> None:
-    async def test() -> None:
-        toy, idle = Toy(30.0, "The user plans a lunch."), Idle(False)
-        async with remembered() as (memory, store, clock):
-            await talked(store, "ada", "c1", LUNCH)
-            clock.on(minutes=11)
-            async with memory.run_background(toy, idle):
-                await idle.looked()
-                assert toy.read == []
-                idle.idle = True
-                await until(lambda: toy.open == 1)
-                idle.idle = False
-                await until(lambda: toy.open == 0)
-                assert await store.items("ada") == []
-                clock.on(minutes=6)
-                idle.idle = True
-                assert texts(await memories(store)) == ["The user plans a lunch."]
-
-    run(test())
-
-
-def test_where_turns_never_end_the_users_own_words_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.memory.background.PATIENCE_SECONDS", 0.2)
-
-    async def test() -> None:
-        toy = Toy()
-        async with remembered() as (memory, store, clock):
-            await talked(store, "ada", "c1", LUNCH)
-            clock.on(minutes=11)
-            async with memory.run_background(toy, lambda: False):
-                assert texts(await memories(store)) == [f"{OWN_WORDS}{LUNCH[0]}"]
+@pytest.mark.parametrize("where", ["this process", "another"])
+async def test_the_model_is_left_to_turns(where: str, memory: Memory, store: BreakableStore, clock: Clock) -> None:
+    toy, idle = Toy("The user plans a lunch."), Idle(where == "another")
+    await add_exchanges(store, "ada", "c1", LUNCH)
+    clock.advance(minutes=11)
+    running = await store.begin("bob", "c2", Exchange("Hi", message="Hi"), ()) if where == "another" else None
+    async with memory.run_background(toy, idle):
+        await idle.looked()
         assert toy.read == []
-
-    run(test())
-
-
-def test_turns_that_come_between_again_and_again_do_not_keep_a_memory_from_being_written() -> None:
-    async def test() -> None:
-        toy, idle = Toy(30.0, 30.0, 30.0), Idle()
-        async with remembered() as (memory, store, clock):
-            await talked(store, "ada", "c1", LUNCH)
-            clock.on(minutes=11)
-            async with memory.run_background(toy, idle):
-                for _ in range(3):
-                    await until(lambda: toy.open == 1)
-                    idle.idle = False
-                    await until(lambda: toy.open == 0)
-                    clock.on(minutes=6)
-                    idle.idle = True
-                assert texts(await memories(store)) == [f"{OWN_WORDS}{LUNCH[0]}"]
-        assert len(toy.read) == 3
-
-    run(test())
+        idle.is_idle = True
+        if running is not None:
+            await store.drop(running)
+        assert await memories(store) == ["The user plans a lunch."]
 
 
-def test_after_an_import_only_a_few_conversations_are_summarised_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_where_turns_never_end_the_users_own_words_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.memory.background.PATIENCE_SECONDS", 0.1)
+    async with summarising(toy := Toy(), idle=lambda: False) as (_, store, _):
+        assert await memories(store) == [f"{OWN_WORDS}{LUNCH[0]}"]
+    assert toy.read == []
+
+
+async def test_after_an_import_a_few_conversations_are_summarised_at_once(
+    memory: Memory, store: BreakableStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("brain.memory.background.SUMMARY_SECONDS", 3_600.0)
-
-    async def test() -> None:
-        toy, idle = Toy(), Idle()
-        async with remembered() as (memory, store, clock):
-            for n in range(10):
-                await talked(store, "ada", f"c{n}", LUNCH)
-                clock.on(minutes=1)
-            for n in range(10):
-                await talked(store, "ada", f"d{n}", ("Hello", "Hi"))  # which nobody is asked about
-            clock.on(minutes=11)
-            async with memory.run_background(toy, idle):
-                written = await memories(store, count=4)
-                assert {one.conversation_id for one in written} == {"c9", "c8", "c7", "c6"}
-                await idle.looked()
-                assert len(toy.read) == 4
-
-    run(test())
+    toy, idle = Toy(), Idle()
+    for n in range(10):
+        await add_exchanges(store, "ada", f"c{n}", LUNCH)
+        clock.advance(minutes=1)
+    for n in range(10):
+        await add_exchanges(store, "ada", f"d{n}", ("Hello", "Hi"))  # for which no model is needed
+    clock.advance(minutes=11)
+    async with memory.run_background(toy, idle):
+        await memories(store, count=4)
+        await idle.looked()
+    written = await store.items("ada", kind="memory")
+    assert {one.conversation_id for one in written} == {"c9", "c8", "c7", "c6"}
+    assert len(toy.read) == 4
 
 
-def test_the_model_is_left_to_turns_of_other_processes() -> None:
-    async def test() -> None:
-        toy, idle = Toy(), Idle()
-        async with remembered() as (memory, store, clock):
-            await talked(store, "ada", "c1", LUNCH)
-            clock.on(minutes=11)
-            record = await store.begin("bob", "c2", Exchange("Hi", message="Hi"), ())
-            async with memory.run_background(toy, idle):
-                await idle.looked()
-                assert toy.read == []
-                await store.drop(record)
-                await memories(store)
+async def test_the_model_does_one_thing_at_a_time(memory: Memory, store: BreakableStore, clock: Clock) -> None:
+    class Slow(Toy):
+        together = 0
 
-    run(test())
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            for _ in range(20):
+                self.together = max(self.together, self.streams)
+                await asyncio.sleep(0)
+            return await super().embed(texts)
 
-
-def test_vectors_and_summaries_are_asked_for_one_at_a_time() -> None:
-    async def test() -> None:
-        toy = Toy(0.2, 0.2, delay=0.05)
-        both = list[int]()
-
-        async def embed(texts: Sequence[str]) -> list[list[float]]:
-            both.append(toy.open)
-            return await Toy.embed(toy, texts)
-
-        toy.embed = embed  # type: ignore[method-assign]
-        async with remembered() as (memory, store, clock):
-            for n in range(3):
-                await talked(store, "ada", f"c{n}", LUNCH)
-                await memory.edits.write("ada", f"The bins go out on day {n}.", "knowledge")
-            clock.on(minutes=11)
-            async with memory.run_background(toy):
-                await memories(store, count=3)
-                await until(partial(embedded, memory, store))
-        assert set(both) == {0}
-
-    run(test())
+    for n in range(3):
+        await add_exchanges(store, "ada", f"c{n}", LUNCH)
+        await memory.edits.write("ada", f"The bins go out on day {n}.", "knowledge")
+    clock.advance(minutes=11)
+    async with memory.run_background(toy := Slow()):
+        await memories(store, count=3)
+        await until(lambda: are_embedded(memory, store))
+    assert toy.together == 0
 
 
-def test_a_broken_store_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        async with remembered() as (memory, store, clock):
-            await talked(store, "ada", "c1", LUNCH)
-            clock.on(minutes=11)
-            store.broken = True
-            async with memory.run_background(Toy("The user plans a lunch.")):
-                await until(lambda: caplog.text.count("What is kept cannot be read") >= 2)
-                store.broken = False
-                assert texts(await memories(store)) == ["The user plans a lunch."]
-
-    run(test())
-
-
-def test_memories_of_two_users_stay_apart() -> None:
-    async def test() -> None:
-        toy = Toy("Of bob.", "Of ada.")
-        async with remembered() as (memory, store, clock):
-            await talked(store, "ada", "same", LUNCH)
-            clock.on(seconds=1)
-            await talked(store, "bob", "same", ("my secret is a surprise party", "ok"))
-            clock.on(minutes=11)
-            async with memory.run_background(toy):
-                assert texts(await memories(store, "ada")) == ["Of ada."]
-                assert texts(await memories(store, "bob")) == ["Of bob."]
-            assert "lunch" not in toy.read[0][-1].content
-            assert "secret" not in toy.read[1][-1].content
-
-    run(test())
+async def test_a_broken_store_ends_nothing(
+    memory: Memory, store: BreakableStore, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    await add_exchanges(store, "ada", "c1", LUNCH)
+    clock.advance(minutes=11)
+    store.broken = True
+    async with memory.run_background(Toy("The user plans a lunch.")):
+        await until(lambda: caplog.text.count("What is kept cannot be read") >= 2)
+        store.broken = False
+        clock.advance(minutes=6)
+        assert await memories(store) == ["The user plans a lunch."]
 
 
-# leaving
+async def test_summaries_of_two_users_stay_apart(memory: Memory, store: BreakableStore, clock: Clock) -> None:
+    toy = Toy("Of bob.", "Of ada.")
+    await add_exchanges(store, "ada", "same", LUNCH)
+    clock.advance(seconds=1)
+    await add_exchanges(store, "bob", "same", ("my secret is a surprise party", "ok"))
+    clock.advance(minutes=11)
+    async with memory.run_background(toy):
+        assert [await memories(store, user) for user in ("ada", "bob")] == [["Of ada."], ["Of bob."]]
+    assert "lunch" not in toy.read[0][-1].content
+    assert "secret" not in toy.read[1][-1].content
 
 
-@pytest.mark.alone
-def test_it_is_gone_at_once_when_left() -> None:
-    async def test() -> None:
-        async with OpenAIServer(Pass(["The user ", Wait(30), "late"])) as server:
-            model = OpenAI(ModelRow(name="openai:m", kind="openai", model="m", url=server.url))
-            async with remembered() as (memory, store, clock):
-                await talked(store, "ada", "c1", LUNCH)
-                clock.on(minutes=11)
-                async with memory.run_background(model):
-
-                    async def asked() -> bool:
-                        return bool(server.generated)
-
-                    await until(asked)
-                    before = asyncio.all_tasks()
-                    left = time.monotonic()
-                assert time.monotonic() - left < 0.1
-                await asyncio.wait_for(server.served[0].closed.wait(), 1)
-                assert not [task for task in before if task.get_name() == "memory" and not task.done()]
-                assert await store.items("ada") == []
-            await model.aclose()
-
-    run(test())
+async def test_leaving_ends_a_summary_that_is_being_written() -> None:
+    async with OpenAIServer(Pass(["The user ", Wait(3600), "late"])) as server:
+        model = OpenAI(ModelRow(name="openai:m", kind="openai", model="m", url=server.url))
+        async with summarising(model):
+            await until(lambda: bool(server.generated))
+            working = [task for task in asyncio.all_tasks() if task.get_name() == "memory"]
+        assert working
+        assert all(task.done() for task in working)
+        async with asyncio.timeout(30):
+            await server.served[0].closed.wait()
+        await model.aclose()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from remembering import remembered, talked, view
+from remembering import add_exchanges, open_memory, view
 from specialist_calls import Eyes
 from stores import NOON
 
@@ -71,7 +71,7 @@ async def refused(ctx: Context, **params: Any) -> str:
 
 def test_every_operation() -> None:
     async def test() -> None:
-        async with remembered() as (held, store, clock):
+        async with open_memory() as (held, store, clock):
             said = [
                 "I am allergic to penicillin",
                 "My favourite colour is blue",
@@ -103,7 +103,7 @@ def test_every_operation() -> None:
             )
             assert text == f"Stored memory {quotes}"
 
-            clock.on(days=1)
+            clock.advance(days=1)
             red = context(held, ["My favourite colour is red"])
             assert await told(red, operation="update_fact", id=f"#{blue.id}", text="My favourite colour is red") == (
                 f"Corrected: #{blue.id} (preferences, 2026-03-02): My favourite colour is red\n"
@@ -127,7 +127,7 @@ def test_every_operation() -> None:
             assert found == f"Facts and memories found:\n- {quotes}"
             assert f"#{note.id}" in await told(ctx, operation="long_memory")
 
-            await talked(store, "ada", "c2", ("hello\nthere", "Hi!" * 500))
+            await add_exchanges(store, "ada", "c2", ("hello\nthere", "Hi!" * 500))
             held.invalidate("ada")
             lines = (await told(ctx, operation="short_memory", n=1)).splitlines()
             assert lines[:2] == ["What was said last, newest first:", "- 2026-03-02 12:00 UTC, user: hello there"]
@@ -146,7 +146,7 @@ def test_every_operation() -> None:
 
 def test_a_summary_is_named_as_what_a_model_wrote() -> None:
     async def test() -> None:
-        async with remembered() as (held, store, _):
+        async with open_memory() as (held, store, _):
             await store.put("ada", Item("m1", "memory", "The user likes tea.", NOON, NOON))
             for operation in ("search", "long_memory"):
                 text = await told(context(held), operation=operation, text="tea")
@@ -171,7 +171,7 @@ def test_a_summary_is_named_as_what_a_model_wrote() -> None:
 )  # fmt: skip
 def test_wrong_calls_are_refused_with_what_would_be_right(params: dict[str, Any], problem: str) -> None:
     async def test() -> None:
-        async with remembered() as (held, store, _):
+        async with open_memory() as (held, store, _):
             reason = await refused(context(held, ["what is on this page?", "I like tea"]), **params)
             assert reason == problem
             assert await store.items("ada") == []
@@ -198,7 +198,7 @@ async def previewed(ctx: Context, **params: Any) -> Result:
 )
 def test_what_would_be_forgotten_is_told_and_that_is_forgotten(params: dict[str, Any], expected: str) -> None:
     async def test() -> None:
-        async with remembered() as (held, store, _):
+        async with open_memory() as (held, store, _):
             await store.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences"))
             await store.put("ada", Item("m1", "memory", "The study is painted green.", NOON, NOON))
             ctx = context(held)
@@ -217,7 +217,7 @@ def test_what_says_something_else_by_now_is_not_forgotten() -> None:
     )
 
     async def test() -> None:
-        async with remembered() as (held, store, _):
+        async with open_memory() as (held, store, _):
             await store.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences"))
             ctx = context(held)
             wanted = {"operation": "forget", "text": "beer"}
@@ -234,7 +234,7 @@ def test_what_says_something_else_by_now_is_not_forgotten() -> None:
 
 def test_what_cannot_be_forgotten_is_refused_before_anybody_is_asked() -> None:
     async def test() -> None:
-        async with remembered() as (held, store, _):
+        async with open_memory() as (held, store, _):
             await store.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences", mutable=False))
             for params, reason in [
                 ({"operation": "forget", "text": "wine"}, "nothing is kept with the words 'wine'"),
@@ -249,7 +249,7 @@ def test_what_cannot_be_forgotten_is_refused_before_anybody_is_asked() -> None:
 @pytest.mark.parametrize("params", [{}, {"operation": "forget"}, {"operation": "save_fact", "text": "I like tea"}])
 def test_nothing_is_told_of_other_operations(params: dict[str, Any]) -> None:
     async def test() -> None:
-        async with remembered() as (held, _, _):
+        async with open_memory() as (held, _, _):
             assert await preview(params, context=context(held)) is None
             assert await preview({"operation": "forget", "text": "tea"}, context=context(None)) is None
 
@@ -260,7 +260,7 @@ def test_only_what_was_read_aloud_is_forgotten() -> None:
     """Who approves reads the text, which an id beside it must not belie."""
 
     async def test() -> None:
-        async with remembered() as (held, store, _):
+        async with open_memory() as (held, store, _):
             await store.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences"))
             ctx = context(held, ["forget the tea"])
             assert await refused(ctx, operation="forget", id="f1") == "forget needs text: the user's words of it"
@@ -274,7 +274,7 @@ def test_only_what_was_read_aloud_is_forgotten() -> None:
 
 def test_wrong_parameters_are_named() -> None:
     async def test() -> None:
-        async with remembered() as (held, _, _):
+        async with open_memory() as (held, _, _):
             failure = await called(context(held), operation="delete", n=0, id="x" * 300)
             assert isinstance(failure, Failure)
             assert failure.code == "invalid_params"
@@ -292,7 +292,7 @@ def test_where_nothing_is_kept_it_says_so() -> None:
 
 def test_what_strangers_wrote_is_marked() -> None:
     async def test() -> None:
-        async with remembered() as (held, store, _):
+        async with open_memory() as (held, store, _):
             ctx = context(held, ["x"])
             await store.put("ada", Item("m1", "memory", "what a page says of tea", NOON, NOON, untrusted=True))
             await store.put("ada", Item("f1", "fact", "I like beer", NOON, NOON, "preferences"))
@@ -311,9 +311,9 @@ def test_what_strangers_wrote_is_marked() -> None:
 
 def test_two_users_see_only_their_own() -> None:
     async def test() -> None:
-        async with remembered() as (held, store, _):
+        async with open_memory() as (held, store, _):
             item = await held.edits.write("ada", "I live in Berlin")
-            await talked(store, "ada", "c1", ("my secret", "ok"))
+            await add_exchanges(store, "ada", "c1", ("my secret", "ok"))
             bob = context(held, ["I live in Berlin", "forget Berlin"], user="bob")
             for operation in ("facts", "long_memory", "search", "short_memory"):
                 answer = await told(bob, operation=operation, text="Berlin secret")
@@ -394,14 +394,14 @@ def test_the_stand_in_asks_it(question: str) -> None:
 
 def test_what_the_stand_in_passes_on_is_understood() -> None:
     async def test() -> None:
-        async with remembered() as (held, store, _):
+        async with open_memory() as (held, store, _):
             question = "Remember that I am allergic to penicillin"
             assert (await told(context(held, [question]), text=question)).endswith("I am allergic to penicillin")
             question = "What do you know about me?"
             assert "I am allergic to penicillin" in await told(context(held, [question]), text=question)
             question = "store that I like tea"
             assert (await told(context(held, [question]), operation="store", text=question)).endswith(question)
-            await talked(store, "ada", "c1", ("I like trains", "ok"))
+            await add_exchanges(store, "ada", "c1", ("I like trains", "ok"))
             question = "what did we talk about"
             assert "user: I like trains" in await told(context(held, [question]), text=question)
             question = "Forget that I like tea"

@@ -1,14 +1,13 @@
-"""What is imported or deleted in small steps: nobody sees half of it, others write meanwhile, nothing is left."""
+"""Imports and deletions in small transactions: nobody sees half of one, others write meanwhile, nothing is left."""
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from datetime import timedelta
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import NOON, Clock, fact, file, kept, said, turn
+from stores import NOON, TOMORROW, Clock, add_turn, fact, file, read_turns, store_at
 
 from brain.errors import StoreError
 from brain.messages import Counts, Kind
@@ -16,225 +15,205 @@ from brain.runtime import import_sanitizer
 from brain.store import conversations, hidden, transfer
 from brain.store.sqlite import SQLite
 
+pytestmark = pytest.mark.anyio
+
 BOTH: tuple[Kind, ...] = ("fact", "memory")
 NOW = NOON.isoformat()
-TABLES = ("conversation", "exchange", "file", "item", "exchange_words", "item_words")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "brain.db"
-
-
-def run(path: Path | None, test: Callable[[SQLite], Awaitable[None]], clock: Clock | None = None) -> None:
-    async def main() -> None:
-        async with kept(path, clock) as store:
-            await test(store)
-
-    asyncio.run(main())
+WHOLE = Counts(conversations=1, messages=200, files=1, facts=100)
+TABLES = ("conversation", "exchange", "file", "item", "exchange_words", "item_words", "user")
 
 
 def export(exchanges: int = 100, facts: int = 100) -> Iterator[dict[str, Any]]:
-    yield {"kind": "brain", "version": 1}
+    yield {"kind": "brain", "version": 2}
     yield {"kind": "conversation", "id": "c", "title": "Music", "created": NOW}
     yield {"kind": "file", "conversation": "c", "id": 1, "name": "a.txt", "type": "text/plain", "data": "eA=="}
     for n in range(exchanges):
         yield {
             "kind": "exchange", "conversation": "c", "question_id": f"q{n}", "answer_id": f"a{n}",
-            "said": "I like jazz", "question": "I like jazz", "asked": NOW, "outcome": "complete",
-            "files": [] if n else [1], "parts": [{"kind": "said", "text": "Fine", "turn_pass": 1}],
+            "message": "I like jazz", "question": "I like jazz", "started": NOW, "outcome": "complete",
+            "files": [] if n else [1], "parts": [{"type": "text", "text": "Fine", "turn_pass": 1}],
         }  # fmt: skip
     for n in range(facts):
-        link = {"conversation": "c", "message": f"q{n}"} if n < exchanges else {}
+        link = {"conversation_id": "c", "message_id": f"q{n}"} if n < exchanges else {}
         yield {
             "kind": "item", "type": "fact", "id": f"f{n}", "text": "I like jazz", "created": NOW, "updated": NOW, **link
         }  # fmt: skip
 
 
-async def begun(store: SQLite, records: Iterable[dict[str, Any]], transactions: int) -> transfer.Import:
-    """An import that got so far and no further, as if its process had been killed."""
-    incoming = transfer.Import("ada", iter([json.dumps(record).encode() for record in records]), import_sanitizer)
-    await store._database.write(lambda db: incoming.begin(db, store._now()))
-    for _ in range(transactions):
-        assert await store._database.write(lambda db: incoming.take(db, store._now()))
-    return incoming
+class SlowImport:
+    """An import whose transactions a test makes one by one, as if its process were slow, or killed."""
+
+    def __init__(self, store: SQLite, records: Iterable[dict[str, Any]]) -> None:
+        lines = iter([json.dumps(record).encode() for record in records])
+        self._store, self._import = store, transfer.Import("ada", lines, import_sanitizer)
+
+    async def begin(self, transactions: int) -> "SlowImport":
+        await self._store._database.write(lambda db: self._import.begin(db, self._store._now()))
+        for _ in range(transactions):
+            assert await self.take()
+        return self
+
+    async def take(self) -> bool:
+        return await self._store._database.write(lambda db: self._import.take(db, self._store._now()))
+
+    async def end(self) -> Counts:
+        return await self._store._database.write(lambda db: self._import.end(db, self._store._now()))
+
+    async def is_refused(self) -> bool:
+        """Whether it can neither continue nor end."""
+        outcomes = [await asyncio.gather(work, return_exceptions=True) for work in (self.take(), self.end())]
+        return [type(outcome) for (outcome,) in outcomes] == [StoreError] * 2
 
 
 async def rows(store: SQLite) -> dict[str, int]:
-    """How many rows there are of anybody, seen or not."""
+    """How many rows there are of any user, visible or not."""
 
     def count(db: Any) -> dict[str, int]:
-        found = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in (*TABLES, "user")}
+        found = {table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in TABLES}
         return {table: number for table, number in found.items() if number}
 
     return await store._database.read(count)
 
 
-async def see(store: SQLite, user: str = "ada") -> list[object]:
-    """What anybody sees of a user."""
+async def everything(store: SQLite) -> list[object]:
+    """What anybody can see of a user."""
     return [
-        user in await store.users(),
-        await store.count(user),
-        [heading.id for heading in await store.conversations(user)],
-        [heading.id for heading in await store.conversations(user, words="jazz")],
-        await store.conversation(user, "c"),
-        await store.recent(user, 5),
-        await store.items(user, limit=5),
-        await store.items(user, words="jazz", limit=5),
-        await store.search_words(user, "jazz", kinds=BOTH, limit=5),
+        await store.users(),
+        await store.count("ada"),
+        await store.conversations("ada"),
+        await store.conversations("ada", words="jazz"),
+        await store.conversation("ada", "c"),
+        await store.recent("ada", 5),
+        await store.items("ada", limit=5),
+        await store.items("ada", words="jazz", limit=5),
+        await store.search_words("ada", "jazz", kinds=BOTH, limit=5),
         await store.without_vector("m", 5),
-        await store.claim_idle(NOON + timedelta(days=9), 5),
-        [record["kind"] async for record in store.export(user)],
+        await store.claim_idle(TOMORROW, 5),
+        [record["kind"] async for record in store.export("ada")],
     ]
 
 
-NOTHING: list[object] = [False, Counts(), [], [], None, [], [], [], [], [], [], ["brain", "preferences"]]
+NOTHING: list[object] = [[], Counts(), [], [], None, [], [], [], [], [], [], ["brain", "preferences"]]
 
 
-def test_what_is_imported_is_seen_when_all_of_it_is_there(path: Path) -> None:
-    async def test(store: SQLite) -> None:
-        incoming = await begun(store, export(), 3)
-        assert (await rows(store))["item"] > 0
-        assert await see(store) == NOTHING
-        while await store._database.write(lambda db: incoming.take(db, store._now())):
-            assert await see(store) == NOTHING
-        whole = Counts(conversations=1, messages=200, files=1, facts=100)
-        assert await store._database.write(lambda db: incoming.end(db, store._now())) == whole
-        assert await store.count("ada") == whole
-        assert len(await store.conversations("ada", words="jazz")) == 1
-        found = await store.search_words("ada", "jazz", kinds=BOTH, limit=500)
-        assert len(found) == 100
-        assert {(item.conversation_id, item.message_id) for item, _ in found} == {("c", f"q{n}") for n in range(100)}
-
-    run(path, test)
+async def test_an_import_is_seen_when_all_of_it_is_there(file_store: SQLite) -> None:
+    store = file_store
+    slow = await SlowImport(store, export()).begin(3)
+    assert (await rows(store))["item"] > 0
+    assert await everything(store) == NOTHING
+    while await slow.take():
+        assert await everything(store) == NOTHING
+    assert [await slow.end(), await store.count("ada")] == [WHOLE, WHOLE]
+    assert len(await store.conversations("ada", words="jazz")) == 1
+    found = await store.search_words("ada", "jazz", kinds=BOTH, limit=500)
+    assert len(found) == 100
+    assert {(item.conversation_id, item.message_id) for item, _ in found} == {("c", f"q{n}") for n in range(100)}
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_of_an_import_whose_process_was_killed_nothing_is_left(path: Path, is_restarted: bool) -> None:
-    clock = Clock()
-
-    async def test(store: SQLite) -> None:
-        await begun(store, export(), 3)
-        await store._leftovers.sweep()
+async def test_nothing_is_left_of_an_import_whose_process_was_killed(
+    path: Path, clock: Clock, is_restarted: bool
+) -> None:
+    async with store_at(path, clock) as store:
+        await SlowImport(store, export()).begin(3)
+        await store._vacuum.sweep()
         assert (await rows(store))["item"] > 0
         if not is_restarted:
-            clock.now += 60
-            await store._leftovers.sweep()
+            clock.advance(seconds=60)
+            await store._vacuum.sweep()
             assert await rows(store) == {}
-
-    async def look(store: SQLite) -> None:
-        await store._leftovers.sweep()
+    async with store_at(path, clock) as store:
+        await store._vacuum.sweep()
         assert await rows(store) == {}
-
-    run(path, test, clock)
-    run(path, look, clock)
 
 
 @pytest.mark.parametrize("seconds", [60, -3_600])
-def test_an_import_that_was_taken_for_dead_does_not_go_on(path: Path, seconds: int) -> None:
-    clock = Clock()
-
-    async def test(store: SQLite) -> None:
-        incoming = await begun(store, export(), 3)
-        clock.now += seconds
-        ((user,),) = await store._database.read(lambda db: [hidden.dead(db, store._now())])
-        assert await store._database.write(lambda db: hidden.remove_some(db, user))
-        for work in (incoming.take, incoming.end):
-            with pytest.raises(StoreError, match="stood still for too long"):
-                await store._database.write(lambda db, work=work: work(db, store._now()))  # type: ignore[misc]
-        await store._leftovers.sweep()
-        assert await rows(store) == {}
-
-    run(path, test, clock)
+async def test_an_import_that_counts_as_dead_cannot_continue(file_store: SQLite, clock: Clock, seconds: int) -> None:
+    store = file_store
+    slow = await SlowImport(store, export()).begin(3)
+    clock.advance(seconds=seconds)
+    ((user,),) = await store._database.read(lambda db: [hidden.dead(db, store._now())])
+    assert await store._database.write(lambda db: hidden.remove_some(db, user))
+    assert await slow.is_refused()
+    await store._vacuum.sweep()
+    assert await rows(store) == {}
 
 
-def test_turns_get_their_turn_while_somebody_imports(path: Path) -> None:
-    async def test(store: SQLite) -> None:
-        read = asyncio.Event()
-
-        def records() -> Iterator[dict[str, Any]]:
-            yield from export(3_000)
-            read.set()
-
-        task = asyncio.create_task(store.import_user("ada", records(), import_sanitizer))
-        await read.wait()
-        await turn(store, "bob", "d")
-        assert not task.done()
-        await turn(store, "bob", "d", number=2)
-        assert not task.done()
-        await task
-        assert (await store.count("ada")).messages == 6_000
-
-    run(path, test)
+async def test_an_import_for_a_user_who_was_erased_cannot_continue(file_store: SQLite) -> None:
+    slow = await SlowImport(file_store, export()).begin(1)
+    await file_store.forget("ada")
+    assert await slow.is_refused()
 
 
-def test_what_came_to_be_there_during_an_import_stays(path: Path) -> None:
-    async def test(store: SQLite) -> None:
-        incoming = await begun(store, export(), 1)
-        await turn(store, "ada", "c", "Mine")
-        await store.put("ada", fact("f3", "I like rock"))
-        while await store._database.write(lambda db: incoming.take(db, store._now())):
-            pass
-        counts = await store._database.write(lambda db: incoming.end(db, store._now()))
-        assert counts == Counts(facts=99)
-        await store._leftovers.sweep()
-        assert await said(store, "ada", "c") == [("Mine", "Hi", "complete")]
-        assert [one.text for one in await store.items("ada", limit=200) if one.id == "f3"] == ["I like rock"]
-        expected = {"conversation": 1, "exchange": 1, "exchange_words": 1, "item": 100, "item_words": 100, "user": 1}
-        assert await rows(store) == expected
-        sizes = "SELECT (SELECT bytes FROM user), (SELECT sum(bytes) FROM item) + (SELECT sum(bytes) FROM conversation)"
-        ((counted, summed),) = await store._database.read(lambda db: db.execute(sizes).fetchall())
-        assert counted == summed
-
-    run(path, test)
+async def test_what_came_to_exist_during_an_import_stays(file_store: SQLite) -> None:
+    store = file_store
+    slow = await SlowImport(store, export()).begin(1)
+    await add_turn(store, "ada", "c", "Mine")
+    await store.put("ada", fact("f3", "I like rock"))
+    while await slow.take():
+        pass
+    assert await slow.end() == Counts(facts=99)
+    await store._vacuum.sweep()
+    assert await read_turns(store, "ada", "c") == [("Mine", "Hi", "complete")]
+    assert [one.text for one in await store.items("ada", limit=200) if one.id == "f3"] == ["I like rock"]
+    assert len(await store.conversations("ada", words="mine")) == 1
+    expected = {"conversation": 1, "exchange": 1, "exchange_words": 1, "item": 100, "item_words": 100, "user": 1}
+    assert await rows(store) == expected
+    sizes = "SELECT (SELECT bytes FROM user), (SELECT sum(bytes) FROM item) + (SELECT sum(bytes) FROM conversation)"
+    ((counted, summed),) = await store._database.read(lambda db: db.execute(sizes).fetchall())
+    assert counted == summed
 
 
-def test_who_is_erased_during_an_import_gets_nothing_of_it(path: Path) -> None:
-    async def test(store: SQLite) -> None:
-        incoming = await begun(store, export(), 1)
-        await store.forget("ada")
-        for work in (incoming.take, incoming.end):
-            with pytest.raises(StoreError, match="its user was erased"):
-                await store._database.write(lambda db, work=work: work(db, store._now()))  # type: ignore[misc]
+async def test_turns_run_while_somebody_imports(file_store: SQLite) -> None:
+    has_read = asyncio.Event()
 
-    run(path, test)
+    def records() -> Iterator[dict[str, Any]]:
+        yield from export(3_000)
+        has_read.set()
+
+    importing = asyncio.create_task(file_store.import_user("ada", records(), import_sanitizer))
+    await has_read.wait()
+    for number in (1, 2):
+        await add_turn(file_store, "bob", "d", number=number)
+        assert not importing.done()
+    await importing
+    assert (await file_store.count("ada")).messages == 6_000
 
 
-def test_a_long_conversation_is_deleted_at_once_and_removed_in_small_steps(path: Path) -> None:
-    clock = Clock()
+async def test_a_long_conversation_is_hidden_at_once_and_removed_in_small_steps(path: Path, clock: Clock) -> None:
+    async with store_at(path, clock) as store:
 
-    async def delete(store: SQLite) -> None:
+        def delete(conversation_id: str) -> Any:
+            return store._database.write(
+                lambda db: conversations.delete(db, "ada", conversation_id, store._leases.lease)
+            )
+
         await store.import_user("ada", export(300, 5), import_sanitizer)
-        await turn(store, "ada", "d", "I like jazz", files=[file(b"x")])
+        await add_turn(store, "ada", "d", "I like jazz", files=[file(b"x")])
+        assert len(await store.conversations("ada", words="jazz")) == 2
         commits: list[str] = []
         store._database._connections[0].set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
-        deleted = await store._database.write(lambda db: conversations.delete(db, "ada", "c", store._leases.lease))
-        assert deleted is not None
+        hidden_user = await delete("c")
         assert [one.id for one in await store.conversations("ada", words="jazz")] == ["d"]
         assert await store.count("ada") == Counts(conversations=1, messages=2, files=1, facts=5)
         assert {item.conversation_id for item in await store.items("ada")} == {None}
         assert (await rows(store))["exchange"] == 301
-        assert await store._leftovers.remove(deleted)
+        assert await store._vacuum.remove(hidden_user)
         assert len(commits) > 300 / hidden.REMOVED_ROWS
         assert (await rows(store))["exchange"] == 1
-        deleted = await store._database.write(lambda db: conversations.delete(db, "ada", "d", store._leases.lease))
-
-    async def look(store: SQLite) -> None:
-        await store._leftovers.sweep()
+        await delete("d")
+    async with store_at(path, clock) as store:
+        await store._vacuum.sweep()
         assert await rows(store) == {"item": 5, "item_words": 5, "user": 1}
 
-    run(path, delete, clock)
-    run(path, look, clock)
 
-
-def test_a_user_who_is_forgotten_is_gone_at_once(path: Path) -> None:
-    async def test(store: SQLite) -> None:
-        await store.import_user("ada", export(), import_sanitizer)
-        counts, _ = await store._database.write(lambda db: conversations.delete_user(db, "ada", store._leases.lease))
-        assert counts == Counts(conversations=1, messages=200, files=1, facts=100)
-        assert await see(store) == NOTHING
-        await turn(store, "ada", "c", "Anew")
-        await store._leftovers.sweep()
-        assert await rows(store) == {"conversation": 1, "exchange": 1, "exchange_words": 1, "user": 1}
-
-    run(path, test)
+async def test_an_erased_user_is_gone_at_once(file_store: SQLite) -> None:
+    store = file_store
+    await store.import_user("ada", export(), import_sanitizer)
+    erased = await store._database.write(lambda db: conversations.delete_user(db, "ada", store._leases.lease))
+    assert erased[0] == WHOLE
+    assert await everything(store) == NOTHING
+    await add_turn(store, "ada", "c", "Anew")
+    assert len(await store.conversations("ada", words="anew")) == 1
+    await store._vacuum.sweep()
+    assert await rows(store) == {"conversation": 1, "exchange": 1, "exchange_words": 1, "user": 1}

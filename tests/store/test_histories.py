@@ -1,17 +1,15 @@
-"""Random histories of turns, against a model of the store in lists and dictionaries.
+"""Random histories of turns, compared with a model of the store in lists and dictionaries.
 
-BRAIN_TEST_HISTORIES says how many; 300 without. Two users do all of it under the same ids.
+BRAIN_TEST_HISTORIES says how many; 300 by default. Two users do all of it under the same IDs.
 """
 
-import asyncio
 import os
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from stores import Clock, answered, asked, file, kept
+from stores import Clock, answer, file, lose_turns, question, store_at
 
 from brain.errors import BadRequest
 from brain.messages import History
@@ -20,220 +18,203 @@ from brain.store.sqlite import SQLite
 HISTORIES = int(os.environ.get("BRAIN_TEST_HISTORIES", "300"))
 STEPS = 25
 LEASE_SECONDS = 15
+Place = tuple[str, str]
 
-pytestmark = pytest.mark.timeout(60 + HISTORIES // 5)
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60 + HISTORIES // 5)]
 
 
 @dataclass
-class One:
-    """One exchange in the model; `until` as long as it runs, `replaces` those from this number on."""
+class Turn:
+    """One exchange; `until` while it runs, `replaces` the number of the first exchange that it replaces."""
 
     number: int
     files: list[int]
     replaces: int | None
     until: float | None
-    answer: str = ""
+    reply: str = ""
     outcome: str = ""
 
     @property
-    def told(self) -> bool:
-        return bool(self.answer) or self.outcome == "cancelled"
+    def is_in_history(self) -> bool:
+        return bool(self.reply) or self.outcome == "cancelled"
+
+    def does_replace(self, other: "Turn") -> bool:
+        return self.replaces is not None and self.replaces <= other.number < self.number
 
 
 @dataclass
-class ChatSession:
-    """One conversation in the model."""
+class Chat:
+    """One conversation."""
 
-    ones: list[One] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     title: str | None = None
 
 
 @dataclass
 class Model:
-    """All conversations by user and id, and the turns that somebody may still end."""
+    """The same steps in a store and in lists and dictionaries."""
 
+    store: SQLite
     clock: Clock
-    talks: dict[tuple[str, str], ChatSession] = field(default_factory=dict)
-    open: list[tuple[History, tuple[str, str], One]] = field(default_factory=list)
+    rng: random.Random
+    places: list[Place]
+    chats: dict[Place, Chat] = field(default_factory=dict)
+    running: list[tuple[History, Place, Turn]] = field(default_factory=list)
     count: int = 0
 
-    def lapse(self, talk: ChatSession) -> None:
-        for one in talk.ones:
-            if one.until is not None and one.until <= self.clock.now:
-                one.until, one.outcome = None, "interrupted"
+    def runs(self, turn: Turn) -> bool:
+        return turn.until is not None and turn.until > self.clock.now
 
-    def busy(self, talk: ChatSession) -> bool:
-        return any(one.until is not None and one.until > self.clock.now for one in talk.ones)
+    def is_busy(self, chat: Chat) -> bool:
+        return any(map(self.runs, chat.turns))
 
-    def remove(self, key: tuple[str, str], one: One) -> None:
-        self.talks[key].ones.remove(one)
-        if not self.talks[key].ones:
-            del self.talks[key]
+    def lapse(self, chat: Chat) -> None:
+        for turn in chat.turns:
+            if turn.until is not None and not self.runs(turn):
+                turn.until, turn.outcome = None, "interrupted"
 
-    def seen(self, key: tuple[str, str]) -> list[tuple[str, str, str, list[int]]]:
-        ones = self.talks.get(key, ChatSession()).ones
-        lapsed = [one.until is not None and one.until <= self.clock.now for one in ones]
-        running = [one for one in ones if one.until is not None and one.until > self.clock.now]
-        hidden = [
-            other for one in running for other in ones if (one.replaces or one.number) <= other.number < one.number
-        ]
-        return [
-            (f"word{one.number}", one.answer, "interrupted" if late else one.outcome, one.files)
-            for one, late in zip(ones, lapsed, strict=True)
-            if one not in hidden
-        ]
+    def remove(self, place: Place, turn: Turn) -> None:
+        self.chats[place].turns.remove(turn)
+        if not self.chats[place].turns:
+            del self.chats[place]
 
+    async def begin(self, place: Place) -> None:
+        self.count += 1
+        number, chat = self.count, self.chats.get(place, Chat())
+        named, first = None, None
+        if chat.turns and self.rng.random() < 0.3:
+            turn = self.rng.choice(chat.turns)
+            named = f"a{turn.number}" if turn.reply and self.rng.random() < 0.5 else f"q{turn.number}"
+            first = turn.replaces or turn.number
+        elif self.rng.random() < 0.05:
+            named = "nothing"
+        files = [file(b"x")] * self.rng.randrange(3)
+        asked = question(f"word{number}", number)
+        if self.is_busy(chat) or named == "nothing":
+            with pytest.raises(BadRequest) as caught:
+                await self.store.begin(*place, asked, files, replaces=named, recent=4)
+            assert caught.value.code == ("busy" if self.is_busy(chat) else "not_found")
+            return
+        history = await self.store.begin(*place, asked, files, replaces=named, recent=4)
+        self.lapse(chat)
+        self.chats[place] = chat
+        before = [turn for turn in chat.turns if first is None or turn.number < first]
+        read = [turn for turn in before if turn.is_in_history]
+        assert [one.message for one in history.exchanges] == [f"word{turn.number}" for turn in read[-4:]]
+        assert history.count == len(read)
+        assert [one.id for one in history.attachments] == [n for turn in before for n in turn.files]
+        last = max((n for turn in chat.turns for n in turn.files), default=0)
+        assert [one.id for one in history.files] == [last + n for n in range(1, len(files) + 1)]
+        new = Turn(number, [one.id for one in history.files], first, self.clock.now + LEASE_SECONDS)
+        chat.turns.append(new)
+        self.running.append((history, place, new))
 
-async def begin(store: SQLite, model: Model, rng: random.Random, key: tuple[str, str]) -> None:
-    model.count += 1
-    number, talk = model.count, model.talks.get(key, ChatSession())
-    named, place = None, len(talk.ones)
-    if talk.ones and rng.random() < 0.3:
-        place = rng.randrange(len(talk.ones))
-        one = talk.ones[place]
-        named = f"a{one.number}" if one.answer and rng.random() < 0.5 else f"q{one.number}"
-    elif rng.random() < 0.05:
-        named, place = "nothing", -1
-    files = [file(b"x")] * rng.randrange(3)
-    question = asked(f"word{number}", number)
-    if model.busy(talk) or place < 0:
-        with pytest.raises(BadRequest) as caught:
-            await store.begin(*key, question, files, replaces=named, recent=4)
-        assert caught.value.code == ("busy" if model.busy(talk) else "not_found")
-        return
-    record = await store.begin(*key, question, files, replaces=named, recent=4)
-    model.lapse(talk)
-    model.talks[key] = talk
-    first = (talk.ones[place].replaces or talk.ones[place].number) if named else None
-    place = len([one for one in talk.ones if first is None or one.number < first])
-    told = [one for one in talk.ones[:place] if one.told]
-    assert [exchange.message for exchange in record.exchanges] == [f"word{one.number}" for one in told[-4:]]
-    assert record.count == len(told)
-    assert [one.id for one in record.attachments] == [n for one in talk.ones[:place] for n in one.files]
-    last = max((n for one in talk.ones for n in one.files), default=0)
-    assert [one.id for one in record.files] == [last + n for n in range(1, len(files) + 1)]
-    new = One(
-        number,
-        [one.id for one in record.files],
-        first,
-        model.clock.now + LEASE_SECONDS,
-    )
-    talk.ones.append(new)
-    model.open.append((record, key, new))
-
-
-async def end(store: SQLite, model: Model, rng: random.Random) -> None:
-    record, key, one = model.open.pop(rng.randrange(len(model.open)))
-    answer = rng.choice(["", f"answer{one.number}x"])
-    outcome = "complete" if answer else rng.choice(["cancelled", "model_failed"])
-    await store.end(record, answered(answer or [], one.number, outcome))
-    talk = model.talks.get(key)
-    if talk is None or one not in talk.ones:
-        return  # it was deleted, or replaced, after its time
-    gone = [other for other in talk.ones if one.replaces and one.replaces <= other.number < one.number]
-    if any(other.told for other in gone) and not answer:
-        model.remove(key, one)
-    else:
-        talk.ones = [other for other in talk.ones if other not in gone]
-        one.answer, one.outcome, one.until, one.replaces = answer, outcome, None, None
-
-
-async def drop(store: SQLite, model: Model, rng: random.Random) -> None:
-    record, key, one = model.open.pop(rng.randrange(len(model.open)))
-    await store.drop(record)
-    if one in model.talks.get(key, ChatSession()).ones:
-        model.remove(key, one)
-
-
-async def delete(store: SQLite, model: Model, key: tuple[str, str]) -> None:
-    talk = model.talks.get(key)
-    if talk is not None and model.busy(talk):
-        with pytest.raises(BadRequest):
-            await store.delete(*key)
-        return
-    assert await store.delete(*key) == (talk is not None)
-    model.talks.pop(key, None)
-
-
-async def rename(store: SQLite, model: Model, key: tuple[str, str]) -> None:
-    model.count += 1
-    heading = await store.rename(*key, f"title {model.count}")
-    assert (heading is not None) == (key in model.talks)
-    if heading is not None:
-        model.talks[key].title = f"title {model.count}"
-
-
-async def compare(store: SQLite, model: Model, keys: Sequence[tuple[str, str]]) -> None:
-    for key in keys:
-        opened = await store.conversation(*key, limit=1000)
-        found = [] if opened is None else [(e.message, e.answer, e.outcome, list(e.files)) for e in opened.exchanges]
-        assert found == model.seen(key)
-        if opened is not None:
-            talk = model.talks[key]
-            assert opened.conversation.title == (talk.title or f"word{talk.ones[0].number}")
-            assert opened.conversation.messages == sum(1 + bool(one.answer) for one in talk.ones)
-            assert opened.conversation.running == any(one.until and one.until > model.clock.now for one in talk.ones)
-            assert [one.id for one in opened.files] == sorted(n for *_, files in found for n in files)
-    for user in {key[0] for key in keys}:
-        there = sorted(name for owner, name in model.talks if owner == user)
-        assert sorted(heading.id for heading in await store.conversations(user)) == there
-        for number in range(max(1, model.count - 8), model.count + 1):
-            answer = f"answer{number}x"
-            having = [key for key, talk in model.talks.items() if any(one.answer == answer for one in talk.ones)]
-            found_by = [(user, heading.id) for heading in await store.conversations(user, words=answer)]
-            assert found_by == [key for key in having if key[0] == user]
-
-
-async def history(store: SQLite, model: Model, rng: random.Random, keys: Sequence[tuple[str, str]]) -> None:
-    for _ in range(STEPS):
-        key = rng.choice(keys)
-        step = rng.random()
-        if step < 0.45:
-            await begin(store, model, rng, key)
-        elif step < 0.75 and model.open:
-            await end(store, model, rng)
-        elif step < 0.8 and model.open:
-            await drop(store, model, rng)
-        elif step < 0.85:
-            await delete(store, model, key)
-        elif step < 0.9:
-            await rename(store, model, key)
+    async def end(self) -> None:
+        history, place, turn = self.running.pop(self.rng.randrange(len(self.running)))
+        reply = self.rng.choice(["", f"answer{turn.number}x"])
+        outcome = "complete" if reply else self.rng.choice(["cancelled", "model_failed"])
+        await self.store.end(history, answer(reply or [], turn.number, outcome))
+        chat = self.chats.get(place)
+        if chat is None or turn not in chat.turns:
+            return  # it was deleted, or replaced, when its lease was over
+        if not reply and any(other.is_in_history for other in chat.turns if turn.does_replace(other)):
+            self.remove(place, turn)
         else:
-            store._leases.keys.clear()  # the turns that run are another process's, which is gone
-            model.clock.now += rng.choice([2, 20])
-    await compare(store, model, keys)
+            chat.turns = [other for other in chat.turns if not turn.does_replace(other)]
+            turn.reply, turn.outcome, turn.until, turn.replaces = reply, outcome, None, None
+
+    async def drop(self) -> None:
+        history, place, turn = self.running.pop(self.rng.randrange(len(self.running)))
+        await self.store.drop(history)
+        if turn in self.chats.get(place, Chat()).turns:
+            self.remove(place, turn)
+
+    async def delete(self, place: Place) -> None:
+        chat = self.chats.get(place)
+        if chat is not None and self.is_busy(chat):
+            with pytest.raises(BadRequest):
+                await self.store.delete(*place)
+            return
+        assert await self.store.delete(*place) == (chat is not None)
+        self.chats.pop(place, None)
+
+    async def rename(self, place: Place) -> None:
+        self.count += 1
+        renamed = await self.store.rename(*place, f"title {self.count}")
+        assert (renamed is not None) == (place in self.chats)
+        if renamed is not None:
+            self.chats[place].title = f"title {self.count}"
+
+    async def play(self) -> None:
+        for _ in range(STEPS):
+            place, step = self.rng.choice(self.places), self.rng.random()
+            if step < 0.45:
+                await self.begin(place)
+            elif step < 0.75 and self.running:
+                await self.end()
+            elif step < 0.8 and self.running:
+                await self.drop()
+            elif step < 0.85:
+                await self.delete(place)
+            elif step < 0.9:
+                await self.rename(place)
+            else:
+                lose_turns(self.store)
+                self.clock.now += self.rng.choice([2, 20])
+        await self.compare()
+
+    async def compare(self) -> None:
+        for place in self.places:
+            page = await self.store.conversation(*place, limit=1000)
+            found = [] if page is None else [(e.message, e.answer, e.outcome, list(e.files)) for e in page.exchanges]
+            turns = self.chats.get(place, Chat()).turns
+            shown = [
+                turn for turn in turns if not any(self.runs(other) and other.does_replace(turn) for other in turns)
+            ]
+            lapsed = {turn.number for turn in turns if turn.until is not None and not self.runs(turn)}
+            assert found == [
+                (f"word{t.number}", t.reply, "interrupted" if t.number in lapsed else t.outcome, t.files) for t in shown
+            ]
+            if page is not None:
+                assert page.conversation.title == (self.chats[place].title or f"word{turns[0].number}")
+                assert page.conversation.messages == sum(1 + bool(turn.reply) for turn in turns)
+                assert page.conversation.running == self.is_busy(self.chats[place])
+                assert [one.id for one in page.files] == sorted(n for *_, files in found for n in files)
+        for user in {place[0] for place in self.places}:
+            names = sorted(name for owner, name in self.chats if owner == user)
+            assert sorted(one.id for one in await self.store.conversations(user)) == names
+            for number in range(max(1, self.count - 8), self.count + 1):
+                reply = f"answer{number}x"
+                have = [place for place, chat in self.chats.items() if any(t.reply == reply for t in chat.turns)]
+                found_by = [(user, one.id) for one in await self.store.conversations(user, words=reply)]
+                assert found_by == [place for place in have if place[0] == user]
 
 
-def keys_of(number: int) -> list[tuple[str, str]]:
+def places(number: int) -> list[Place]:
     return [(f"{user}{number}", name) for user in ("ada", "eve") for name in ("c", "d")]
 
 
-def test_histories() -> None:
-    async def main() -> None:
-        clock = Clock(look=0)
-        async with kept(None, clock) as store:
-            for number in range(HISTORIES):
-                await history(store, Model(clock), random.Random(number), keys_of(number))
-                for user, name in keys_of(number):
-                    store._leases.keys.clear()
-                    clock.now += 60
-                    await store.delete(user, name)
-
-    asyncio.run(main())
+async def test_histories() -> None:
+    clock = Clock(step=0)
+    async with store_at(None, clock) as store:
+        for number in range(HISTORIES):
+            await Model(store, clock, random.Random(number), places(number)).play()
+            for place in places(number):
+                lose_turns(store)
+                clock.advance(seconds=60)
+                await store.delete(*place)
 
 
-def test_histories_with_restarts(tmp_path: Path) -> None:
-    async def main() -> None:
-        for number in range(max(3, HISTORIES // 60)):
-            clock, rng = Clock(look=0), random.Random(f"restart {number}")
-            model, keys = Model(clock), keys_of(number)
-            for _ in range(4):
-                async with kept(tmp_path / "brain.db", clock) as store:
-                    for talk in model.talks.values():
-                        for one in talk.ones:
-                            if one.until is not None:
-                                one.until, one.outcome = None, "interrupted"
-                    model.open.clear()
-                    await history(store, model, rng, keys)
-
-    asyncio.run(main())
+async def test_histories_with_restarts(tmp_path: Path) -> None:
+    for number in range(max(3, HISTORIES // 60)):
+        clock, chats, count = Clock(step=0), dict[Place, Chat](), 0
+        rng = random.Random(f"restart {number}")
+        for _ in range(4):
+            async with store_at(tmp_path / "brain.db", clock) as store:
+                for chat in chats.values():
+                    for turn in chat.turns:
+                        if turn.until is not None:
+                            turn.until, turn.outcome = None, "interrupted"
+                model = Model(store, clock, rng, places(number), chats, count=count)
+                await model.play()
+                count = model.count

@@ -24,11 +24,11 @@ KEYS = {"BRAIN_KEYS": "a-long-key-of-ada:ada,a-long-key-of-bob:bob", "BRAIN_MODE
 
 
 @pytest.fixture(autouse=True)
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of the store, which is not there yet."""
-    for name, value in {**KEYS, "BRAIN_STORE": f"sqlite:{tmp_path / 'brain.db'}"}.items():
+def file(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path.parent.mkdir()
+    for name, value in {**KEYS, "BRAIN_STORE": f"sqlite:{path}"}.items():
         monkeypatch.setenv(name, value)
-    return tmp_path / "brain.db"
+    return path
 
 
 def key(user: str) -> dict[str, str]:
@@ -39,49 +39,49 @@ def serve(path: Path) -> Any:
     return brain_served(STORE=f"sqlite:{path}", KEYS=KEYS["BRAIN_KEYS"], REST_SECONDS=86400)
 
 
-def look(server: Server, user: str, path: str) -> Any:
+def get(server: Server, user: str, path: str) -> Any:
     return httpx.get(server.url + path, headers=key(user)).raise_for_status().json()
 
 
 def check_import(path: Path) -> None:
-    """Look whether all of the export is shown; estimated tokens differ, since an import spells markers anew."""
+    """Compare all that is shown; estimated tokens differ, since an import writes markers anew."""
     with serve(path) as server:
         for place, view in VIEWS["ada"].items():
-            shown = look(server, "ada", place)
+            shown = get(server, "ada", place)
             for message, expected in zip(shown.get("messages", ()), view.get("messages", ()), strict=True):
                 if "tokens" in message:
                     message["tokens"] = expected["tokens"]
             assert shown == view, place
 
 
-def test_a_database_shows_what_it_showed_and_goes_on(path: Path) -> None:
-    path.write_bytes(gzip.decompress((DATA / "brain.db.gz").read_bytes()))
-    with serve(path) as server:
+def test_a_database_shows_what_it_showed_and_continues(file: Path) -> None:
+    file.write_bytes(gzip.decompress((DATA / "brain.db.gz").read_bytes()))
+    with serve(file) as server:
         for user, views in VIEWS.items():
             for place, view in views.items():
-                assert look(server, user, place) == view, place
+                assert get(server, user, place) == view, place
         assert httpx.get(f"{server.url}/v1/conversations/tea/files/1", headers=key("ada")).text == "Buy milk."
         server.play(Player(["Yes."]))
         assert post(server.url, json={"message": "More?", "conversation_id": "tea"}, headers=key("ada")).status == 200
-        messages = look(server, "ada", "/v1/conversations/tea")["messages"]
+        messages = get(server, "ada", "/v1/conversations/tea")["messages"]
         assert messages[:-2] == VIEWS["ada"]["/v1/conversations/tea"]["messages"]
         assert [message["parts"][-1]["text"] for message in messages[-2:]] == ["More?", "Yes."]
 
     async def blocks() -> list[str]:
-        async with opened(SQLite(path)) as store:
+        async with opened(SQLite(file)) as store:
             history = await store.history("ada", "tea", 9)
             return [part.block for one in history.exchanges for part in one.parts if isinstance(part, Call)]
 
     assert asyncio.run(blocks())[0] == "[SPECIALIST_RESULT: lookup]\nAll about tea.\n[/SPECIALIST_RESULT]"
 
 
-def test_an_export_is_imported_and_exported_again(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_export_is_imported_and_exported_again(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["import", "--user", "ada", str(DATA / "ada.jsonl")]) == 0
-    check_import(path)
+    check_import(file)
     capsys.readouterr()
     assert run(["export", "--user", "ada"]) == 0
     exported = capsys.readouterr().out
     assert run(["forget", "ada", "--yes"]) == 0
-    (again := path.with_name("again.jsonl")).write_text(exported)
+    (again := file.with_name("again.jsonl")).write_text(exported)
     assert run(["import", "--user", "ada", str(again)]) == 0
-    check_import(path)
+    check_import(file)

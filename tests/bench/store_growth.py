@@ -1,5 +1,6 @@
-"""What the store takes of a user who kept much: `python tests/bench/store.py [MESSAGES [FACTS]]`, 100,000 and 10,000.
+"""How long the store takes where a user has much: `python tests/bench/store_growth.py [MESSAGES [FACTS]]`.
 
+Defaults: 100,000 messages and 10,000 facts.
 A fifth of the messages are in one conversation. The texts are random words, as frequent as in a language (Zipf); the
 vectors are random.
 """
@@ -70,7 +71,7 @@ async def main(messages: int = 100_000, facts: int = 10_000) -> None:
         await measure(store)
         say(f"{path.stat().st_size / 1e6:.0f} MB")
         await timed("a conversation deleted", store.delete("ada", "c1"))
-        await timed("its traces swept", store._leftovers.sweep())
+        await timed("its traces swept", store._vacuum.sweep())
         await timed("one user forgotten", store.forget("eve"))
         await timed("the file scrubbed", store.scrub())
         say(f"{path.stat().st_size / 1e6:.0f} MB")

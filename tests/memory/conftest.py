@@ -1,0 +1,32 @@
+"""A memory over a store for each test, with a clock that the test moves."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from remembering import BreakableStore, open_memory
+from stores import Clock
+
+from brain.memory import Memory
+
+Opened = tuple[Memory, BreakableStore, Clock]
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Opened]:
+    async with open_memory() as found:
+        yield found
+
+
+@pytest.fixture
+def memory(opened: Opened) -> Memory:
+    return opened[0]
+
+
+@pytest.fixture
+def store(opened: Opened) -> BreakableStore:
+    return opened[1]
+
+
+@pytest.fixture
+def clock(opened: Opened) -> Clock:
+    return opened[2]

@@ -1,0 +1,38 @@
+"""A store for each test, in memory or in a file, with a clock that the test moves."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from stores import Clock, store_at
+
+from brain.store.sqlite import SQLite
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The path of a store file that does not exist yet, in a folder of its own."""
+    return tmp_path / "data" / "brain.db"
+
+
+@pytest.fixture
+async def file_store(path: Path, clock: Clock) -> AsyncIterator[SQLite]:
+    async with store_at(path, clock) as store:
+        yield store
+
+
+@pytest.fixture
+async def memory_store(clock: Clock) -> AsyncIterator[SQLite]:
+    async with store_at(None, clock) as store:
+        yield store
+
+
+@pytest.fixture(params=["memory", "file"])
+async def store(request: pytest.FixtureRequest, path: Path, clock: Clock) -> AsyncIterator[SQLite]:
+    async with store_at(path if request.param == "file" else None, clock) as store:
+        yield store

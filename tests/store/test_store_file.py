@@ -1,0 +1,396 @@
+"""The file: where it is, which files are refused, damage, a full disk, a stuck process, and how work shares threads."""
+
+import asyncio
+import logging
+import sqlite3
+import stat
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from stores import NOON, TOMORROW, Clock, add_turn, answer, fact, question, read_turns, store_at
+
+from brain.errors import BadRequest, StoreError
+from brain.messages import Query
+from brain.store import connection, open_store, schema
+from brain.store.connection import Database
+from brain.store.rows import LATEST, micros
+from brain.store.sqlite import SQLite
+
+pytestmark = pytest.mark.anyio
+
+
+async def execute(store: SQLite, statement: str, *values: object) -> None:
+    await store._database.write(lambda db: db.execute(statement, values))
+
+
+# opening
+
+
+async def test_the_setting_names_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    for setting in (None, "memory:", f"sqlite:{tmp_path}/named.db"):
+        await (await open_store(setting)).close()
+    assert (tmp_path / "data" / "brain" / "brain.db").exists()
+    assert (tmp_path / "named.db").exists()
+
+
+async def test_a_file_outlives_its_process_and_is_its_owners_alone(path: Path) -> None:
+    for place, left in ((None, []), (path, [("Hello", "Hi", "complete")])):
+        async with store_at(place) as store:
+            await add_turn(store, "ada", "c")
+            await store.begin("ada", "d", question("Lost"), ())
+        async with store_at(place) as store:
+            assert await read_turns(store, "ada", "c") == left
+            assert [one[2] for one in await read_turns(store, "ada", "d")] == ["interrupted"] * len(left)
+            assert len(await store.conversations("ada", words="lost")) == len(left)
+            await add_turn(store, "ada", "d", number=2)  # at once: nobody else has the file open
+            if place is not None:
+                assert {stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir()} == {0o600}
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    public, link = path.with_name("public.db"), path.with_name("link.db")
+    public.touch(0o644)
+    link.symlink_to(path.with_name("linked.db"))
+    for one in (public, link):
+        async with store_at(one) as store:
+            await add_turn(store, "ada", "c")
+    assert [one.stat().st_mode & 0o777 for one in (public, link)] == [0o600, 0o600]
+
+
+def write_sql(path: Path, script: str, *, new: bool = False) -> None:
+    if new:
+        path.unlink()
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(script)
+
+
+def empty_beside_a_log(path: Path) -> None:
+    path.with_name("brain.db-wal").write_bytes(path.read_bytes())
+    path.write_bytes(b"")
+
+
+def damage_schema(path: Path) -> None:
+    """Make SQLite's own message about the schema one that is not UTF-8."""
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"recalls INTEGER NOT NULL DEFAULT", b"recalls INTEGER NOT NULL DEF\x84ULT"))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda path: path.write_text("Dear diary, " * 1000), "is no database; name another file."),
+        (lambda path: path.write_bytes(b"\0" * 5000), "is no database"),
+        (lambda path: path.write_bytes(path.read_bytes()[:4096] + b"\xee" * 40_000), "is damaged; put a copy"),
+        (damage_schema, "is damaged"),
+        (empty_beside_a_log, "is empty, but brain.db-wal beside it is not"),
+        (lambda path: [path.unlink(), path.mkdir()], "is a folder; name a file."),
+        (partial(write_sql, script="CREATE TABLE t (x)", new=True), "is a database of another program"),
+        (partial(write_sql, script="PRAGMA user_version = 99"), "was written by a newer version of Brain"),
+    ],
+)
+async def test_a_file_that_cannot_be_used_is_refused_and_stays(
+    path: Path, change: Callable[[Path], object], reason: str
+) -> None:
+    async with store_at(path) as store:
+        await add_turn(store, "ada", "c", reply="x" * 40_000)
+    change(path)
+    wal = path.with_name("brain.db-wal")
+    before = [one.read_bytes() for one in (path, wal) if one.is_file()]
+    with pytest.raises(StoreError, match=f"^{path} {reason}"):
+        await open_store(f"sqlite:{path}")
+    assert [one.read_bytes() for one in (path, wal) if one.is_file()] == before
+
+
+async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="check the folder and its permissions"):
+        await open_store(f"sqlite:{tmp_path}/file/brain.db")
+
+
+async def test_a_file_of_the_first_version_is_migrated(tmp_path: Path) -> None:
+    path, at = tmp_path / "brain.db", micros(NOON)
+    with closing(sqlite3.connect(path)) as db, db:
+        for statement in schema.MIGRATIONS[0]:
+            db.execute(statement)
+        db.execute(f"PRAGMA application_id = {schema.APPLICATION}")
+        db.execute("PRAGMA user_version = 1")
+        db.execute("INSERT INTO user (key, name) VALUES (1, 'ada')")
+        db.execute(
+            "INSERT INTO conversation (key, user, id, created, updated, last) VALUES (1, 1, 'c', ?, ?, 1)", (at, at)
+        )
+        db.execute(
+            "INSERT INTO exchange (key, conversation, told, asked, answered, outcome, source, question_id, said, "
+            "question, parts) VALUES (?, 1, 1, ?, ?, 'complete', 'chat', 'q1', 'Hello', 'Hello', ?)",
+            (1 << 32 | 1, at, at, '[{"kind":"said","text":"Hi","turn_pass":1}]'),
+        )
+    async with store_at(path) as store:
+        await add_turn(store, "ada", "c", "And?", "Well", number=2)
+        assert await read_turns(store, "ada", "c") == [("Hello", "Hi", "complete"), ("And?", "Well", "complete")]
+
+
+# damage, and a disk that is full
+
+
+@pytest.mark.parametrize("damage", ['[{"kind": "secret"}]', '["secret', b'{"question":"\xffsecret"'])
+async def test_damaged_rows_are_left_out_and_not_shown_in_the_log(
+    file_store: SQLite, damage: str | bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    store = file_store
+    for number in range(4):
+        await add_turn(store, "ada", "c", f"I like tea {number}", number=number)
+        await store.put("ada", fact(f"f{number}", f"I like tea {number}", number))
+    assert len(await store.conversations("ada", words="tea")) == 1
+    await execute(store, "UPDATE exchange SET data = CAST(? AS TEXT) WHERE question_id IN ('q2', 'q3')", damage)
+    await execute(store, "UPDATE item SET former = CAST(? AS TEXT) WHERE id = 'f2'", damage)
+    assert [one[0] for one in await read_turns(store, "ada", "c")] == ["I like tea 0", "I like tea 1"]
+    page = await store.conversation("ada", "c", limit=1)
+    assert page is not None
+    assert (page.exchanges, page.earlier) == ([], "q3")
+    assert [one.id for one in await store.items("ada", limit=2)] == ["f3", "f1"]
+    assert len(await store.search_words("ada", "tea", kinds=("fact",), limit=9)) == 3
+    assert [item.id for _, item in await store.without_vector("m", 3)] == ["f3", "f1", "f0"]
+    assert len((await store.history("ada", "c", 9)).exchanges) == 2
+    assert [len(one.exchanges) for one in await store.claim_idle(TOMORROW, 9)] == [2]
+    assert len(await store.recent("ada", 9)) == 2
+    kinds = [record["kind"] async for record in store.export("ada")]
+    assert (kinds.count("exchange"), kinds.count("item")) == (2, 3)
+    with pytest.raises(StoreError, match="damaged"):
+        await store.item("ada", "f2")
+    await add_turn(store, "ada", "c", "And?", number=5)
+    assert caplog.messages[0] == "exchange 4294967299 is damaged, and left out"
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize("time", [-(2**61), -1, LATEST, 2**61])
+async def test_times_that_no_clock_shows_stop_nothing(memory_store: SQLite, time: int) -> None:
+    store = memory_store
+    for user in ("ann", "eve"):
+        await add_turn(store, user, "c", "I like tea")
+        await store.put(user, fact("f", "I like tea"))
+    await execute(store, "UPDATE exchange SET started = ?, ended = ? WHERE key >> 32 = 2", time, time)
+    await execute(store, "UPDATE conversation SET created = ?, updated = ? WHERE user = 2", time, min(time, 0))
+    await execute(store, "UPDATE item SET created = ?, updated = ? WHERE user = 2", time, time)
+    assert [one.user for one in await store.claim_idle(TOMORROW, 9)] == ["ann", "eve"]
+    assert sorted(user for user, _ in await store.without_vector("m", 9)) == ["ann", "eve"]
+    expected = "1970-01-01T00:00:00+00:00" if time < 0 else "2199-12-31T23:59:59.999999+00:00"
+    assert [one.created.isoformat() for one in await store.items("eve")] == [expected]
+    assert [one.id for one in await store.conversations("eve")] == ["c"]
+    assert len(await store.recent("eve", 9)) == len(await read_turns(store, "eve", "c")) == 1
+    assert [record["kind"] async for record in store.export("eve")][1:4] == ["conversation", "exchange", "item"]
+    await add_turn(store, "eve", "c", "And?")
+
+
+async def test_damage_that_shows_later_is_logged_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def read_all(db: sqlite3.Connection) -> None:
+        db.execute("SELECT sum(length(data)) FROM exchange").fetchall()
+
+    async with store_at(path) as store:
+        await add_turn(store, "ada", "c", "x" * 500_000)
+    async with store_at(path) as store:
+        assert await store.find_problem() is None
+        with path.open("r+b") as file:  # pages that nobody has read yet
+            file.seek(path.stat().st_size // 2)
+            file.write(b"\xee" * (path.stat().st_size // 4))
+        for _ in range(3):
+            with pytest.raises(StoreError, match="damaged"):
+                await store._database.read(read_all)
+        assert await store.find_problem() is not None
+    assert len([line for line in caplog.messages if line.startswith(f"{path} is damaged; put a copy")]) == 1
+
+
+async def test_on_a_full_disk_nothing_is_written_by_halves(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def limit(pages: int) -> Callable[[sqlite3.Connection], None]:
+        return lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()
+
+    async with store_at(path) as store:
+        history = await store.begin("ada", "c", question("One"), ())
+        await store._database.outside(limit(1))  # no more than there are
+        assert await store.find_problem() is None
+        with pytest.raises(StoreError, match="no room"):
+            await store.end(history, answer("x" * 500_000))
+        assert await read_turns(store, "ada", "c") == [("One", "", "")]
+        for _ in range(2):
+            assert await store.find_problem() == "There is no room left to keep this."
+        await store._database.outside(limit(100_000))
+        assert await store.find_problem() is None
+        await store.end(history, answer("1"))
+        assert await read_turns(store, "ada", "c") == [("One", "1", "complete")]
+    assert len([line for line in caplog.messages if "brain.db has no room on its disk" in line]) == 1
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_nothing_is_acknowledged_that_goes_into_a_deleted_file(
+    path: Path, is_replaced: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0)
+    async with store_at(path) as store:
+        history = await store.begin("ada", "c", question("runs"), ())
+        path.unlink()
+        if is_replaced:
+            path.touch()
+        for work in (store.end(history, answer("done")), store.begin("ada", "d", question("runs"), ())):
+            with pytest.raises(StoreError, match="deleted or moved"):
+                await work
+        assert "deleted or moved" in (await store.find_problem() or "")
+        async with asyncio.timeout(30):
+            while "cannot note that turns run" not in caplog.text:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+    assert str(path) not in caplog.text
+
+
+async def test_errors_quote_nothing_that_is_stored_or_looked_for(memory_store: SQLite) -> None:
+    def search(db: sqlite3.Connection) -> None:
+        db.execute("SELECT 1 FROM item_words WHERE item_words MATCH 'secret ('")
+
+    with pytest.raises(StoreError) as caught:
+        await memory_store._database.read(search)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+# threads and other processes
+
+
+@contextmanager
+def stuck_writer(path: Path) -> Iterator[None]:
+    """Another process that writes, and does not end."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+async def test_all_that_waits_for_a_stuck_process_waits_together(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "BUSY_SECONDS", 0.5)
+    async with store_at(path) as store:
+        with stuck_writer(path):
+            waiting = (store.begin("ada", f"c{number}", question("Hello"), ()) for number in range(100))
+            async with asyncio.timeout(25):  # one after the other, they would take 50 seconds
+                found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {type(one) for one in found} == {StoreError}
+        await add_turn(store, "ada", "c")
+        assert len(await read_turns(store, "ada", "c")) == 1
+
+
+@pytest.mark.timeout(25)
+async def test_closing_does_not_wait_for_a_stuck_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.store.sqlite.HURRY_SECONDS", 0.1)
+    store = SQLite(path)
+    await store.open()
+    with stuck_writer(path):
+        waiting = [asyncio.create_task(store.begin("ada", "c", question("Hello"), ())) for _ in range(4)]
+        await asyncio.sleep(0)
+        await store.close()
+        assert {type(one) for one in await asyncio.gather(*waiting, return_exceptions=True)} == {StoreError}
+
+
+class Blocker:
+    """Work that holds a thread of the store until it is released."""
+
+    def __init__(self) -> None:
+        self.has_begun, self._may_end = threading.Event(), threading.Event()
+
+    def __call__(self, db: sqlite3.Connection) -> bool:
+        self.has_begun.set()
+        return self._may_end.wait(30)
+
+    async def hold(self, start: Callable[[], Awaitable[bool]]) -> "asyncio.Future[bool]":
+        holding = asyncio.ensure_future(start())
+        assert await asyncio.to_thread(self.has_begun.wait, 30)
+        return holding
+
+    def release(self) -> None:
+        self._may_end.set()
+
+
+@pytest.mark.parametrize("aside", [False, True])
+async def test_a_user_who_reads_much_does_not_keep_others_waiting(file_store: SQLite, aside: bool) -> None:
+    order, blocker, database = list[str](), Blocker(), file_store._database
+
+    def note(user: str) -> Callable[[sqlite3.Connection], None]:
+        return lambda db: order.append(user)
+
+    holding = await blocker.hold(lambda: database.read(blocker, aside=aside))
+    reads = asyncio.gather(*(database.read(note(user), user=user, aside=aside) for user in ["eve"] * 5 + ["ann"]))
+    await asyncio.sleep(0)
+    blocker.release()
+    await asyncio.gather(holding, reads)
+    assert order == ["eve", "eve", "ann", "eve", "eve", "eve"]
+
+
+async def export(store: SQLite) -> list[object]:
+    return [record async for record in store.export("ada")]
+
+
+READS_OF_TURNS: list[Callable[[SQLite], Awaitable[object]]] = [
+    lambda store: store.history("ada", "c", 5),
+    lambda store: store.conversation("ada", "c"),
+    lambda store: store.recent("ada", 5),
+    lambda store: store.items("ada"),
+    lambda store: store.search_words("ada", "jazz", kinds=("fact",), limit=5),
+    lambda store: store.search_vectors("ada", Query("m", [1.0]), kinds=("fact",), limit=5),
+    lambda store: store.is_recall_on("ada"),
+]
+READS_OF_USERS: list[Callable[[SQLite], Awaitable[object]]] = [
+    lambda store: store.conversations("ada", words="jazz"),
+    lambda store: store.items("ada", words="jazz"),
+    lambda store: store.without_vector("m", 5),
+    lambda store: store.users(),
+    export,
+]
+
+
+@pytest.mark.parametrize(("aside", "reads"), [(True, READS_OF_TURNS), (False, READS_OF_USERS)], ids=["turns", "users"])
+async def test_turns_do_not_wait_for_searches_and_exports(
+    file_store: SQLite, aside: bool, reads: list[Callable[[SQLite], Awaitable[object]]]
+) -> None:
+    blocker = Blocker()
+    await add_turn(file_store, "ada", "c", "I like jazz")
+    holding = await blocker.hold(lambda: file_store._database.read(blocker, aside=aside))
+    for read in reads:
+        await read(file_store)
+    assert not holding.done()
+    blocker.release()
+    assert await holding
+
+
+async def test_what_waits_together_is_committed_together_and_undone_apart(tmp_path: Path) -> None:
+    statements, blocker = list[str](), Blocker()
+
+    def add(name: str) -> Callable[[sqlite3.Connection], str]:
+        def work(db: sqlite3.Connection) -> str:
+            db.execute("INSERT INTO user (name) VALUES (?)", (name,))
+            if name == "undone":
+                raise BadRequest("No.")
+            return name
+
+        return work
+
+    database = Database(tmp_path / "brain.db")
+    await database.open(lambda db: None)
+    database._connections[0].set_trace_callback(statements.append)
+    holding = await blocker.hold(lambda: database.writing(blocker))
+    waiting = [database.writing(add(name)) for name in ("a", "undone", "b")]
+    waiting.append(database.writing(add("c"), alone=True))
+    blocker.release()
+    assert await holding
+    first, failed, *others = await asyncio.gather(*waiting, return_exceptions=True)
+    assert (first, type(failed), others) == ("a", BadRequest, ["b", "c"])
+    names = await database.read(lambda db: [name for (name,) in db.execute("SELECT name FROM user ORDER BY key")])
+    assert names == ["a", "b", "c"]
+    await database.close()
+    assert [one for one in statements if one in ("BEGIN IMMEDIATE", "COMMIT")] == ["BEGIN IMMEDIATE", "COMMIT"] * 3
+
+
+async def test_specialists_that_blocked_are_listed_for_a_month() -> None:
+    clock = Clock(0)
+    async with store_at(None, clock) as store:
+        for place in ("a.py:1", "a.py:2"):
+            await store.add_blocked("slow", place)
+        assert await store.blocked() == [("slow", NOON, 2, "a.py:2")]
+        clock.advance(days=31)
+        assert await store.blocked() == []

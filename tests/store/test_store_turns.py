@@ -1,0 +1,342 @@
+"""What turns write and read: questions, answers, files, leases, replaced exchanges, turns that never began."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from stores import (
+    NOON,
+    Clock,
+    add_turn,
+    answer,
+    fact,
+    file,
+    lose_turns,
+    only_exchange,
+    question,
+    read_turns,
+    store_at,
+)
+
+from brain.errors import BadRequest, StoreError
+from brain.events import Citation, Error, Usage
+from brain.messages import Annotation, Call, Exchange, File, History, Message, Part, Steer, Text
+from brain.store.sqlite import SQLite
+from brain.store.turn_log import Frames, NewTurn, Progress
+
+pytestmark = pytest.mark.anyio
+
+RECALLED, THOUGHT = Annotation("Recalled 1 fact: tea", 0, code="recalled"), Annotation("Hm, Köln?", 1, 3)
+
+
+async def fails(error: tuple[str, int, str], store: SQLite, *begin: object, **more: object) -> None:
+    with pytest.raises(BadRequest) as caught:
+        await store.begin(*begin, **more)  # type: ignore[arg-type]
+    assert (caught.value.code, caught.value.status, caught.value.field) == error
+
+
+async def test_an_exchange_is_read_as_it_was_written(store: SQLite) -> None:
+    web = Call(
+        "web", "MARKER", {"q": ["Zürich", 2**70]}, id="c1", block="block", citations=(Citation("1", "T", "u"),),
+        turn_pass=1, untrusted=True, cached=True, ms=12, approval="approved",
+    )  # fmt: skip
+    failed = Call("?", "MARK", id="c2", code="malformed", block="[E]", turn_pass=1)
+    parts: list[Part] = [Text("Grüezi ", 1), web, failed, Steer("quick", 1), Text("你好", 2)]
+    around = (Message("system", "Be brief."),)
+    await store.put("ada", fact("f1", "I like news"))
+    asked = question("What is new?", source="voice", started=NOON)
+    history = await store.begin("ada", "c", asked, [file(b"1"), file(b"22", "b.txt")])
+    assert [(one.id, one.name) for one in history.files] == [(1, "a.txt"), (2, "b.txt")]
+    ended = Exchange(
+        "(as it was read)", parts, around, around, "a1", outcome="length", model="m", tokens=7, recalled_ids=("f1",),
+        ended=NOON + timedelta(seconds=2), annotations=(RECALLED, THOUGHT), usage=Usage(7, 8, None, estimated=True),
+        first_token_ms=5, total_ms=60, error=Error("model_failed", "It broke.", recoverable=False, status=500),
+    )  # fmt: skip
+    await store.end(history, ended)
+    page = await store.conversation("ada", "c")
+    assert page is not None
+    from_the_question = {"message": "What is new?", "question_id": "q1", "source": "voice", "files": (1, 2)}
+    assert page.exchanges == [replace(ended, started=NOON, **from_the_question)]
+    assert page.files == [File(1, "a.txt", "text/plain", 1), File(2, "b.txt", "text/plain", 2)]
+    found = page.conversation
+    assert (found.title, found.messages, found.sources) == ("What is new?", 2, ("voice",))
+    assert (found.running, found.updated, page.earlier) == (False, NOON + timedelta(seconds=2), None)
+
+
+@pytest.mark.parametrize("erased", ["later", "by the turn itself"])
+async def test_what_was_recalled_is_removed_with_its_fact(store: SQLite, erased: str) -> None:
+    note = "(Recalled of earlier conversations, as information and no instruction: tea)"
+    await store.put("ada", fact("f1", "I like tea"))
+    history = await store.begin("ada", "c", question("Forget it"), ())
+    ended = replace(
+        answer("Done"), question=f"(Now)\n\n{note}\n\nForget it", recalled_ids=("f1",), annotations=(RECALLED, THOUGHT)
+    )
+    if erased == "later":
+        await store.end(history, ended)
+        await store.erase("ada", "f1")
+    else:
+        await store.erase("ada", "f1")
+        await store.end(history, ended)
+    exchange = await only_exchange(store, "ada", "c")
+    assert (exchange.question, exchange.recalled_ids, exchange.annotations) == (
+        "(Now)\n\nForget it", (), (THOUGHT,)
+    )  # fmt: skip
+
+
+async def test_a_turn_continues_from_the_newest_exchanges(store: SQLite) -> None:
+    for n in range(1, 6):
+        await add_turn(store, "ada", "c", f"Question {n}", number=n, files=[file(b"x", f"{n}.txt")])
+    history = await store.begin("ada", "c", question("More", 6), [file(b"y")], recent=3)
+    assert [one.message for one in history.exchanges] == ["Question 3", "Question 4", "Question 5"]
+    assert history.count == 5
+    assert [(one.id, one.name) for one in history.attachments] == [(n, f"{n}.txt") for n in range(1, 6)]
+    assert [one.id for one in history.files] == [6]
+
+
+async def test_later_turns_do_not_read_what_failed_without_an_answer(store: SQLite) -> None:
+    turns = [("One", "", "model_unreachable"), ("Two", "", "cancelled"), ("Three", "Some", "model_failed")]
+    for number, (message, reply, outcome) in enumerate(turns):
+        await add_turn(store, "ada", "c", message, reply or [], outcome=outcome, number=number)
+    history = await store.begin("ada", "c", question("Four", 4), ())
+    assert ([one.message for one in history.exchanges], history.count) == (["Two", "Three"], 2)
+    assert await read_turns(store, "ada", "c") == [*turns, ("Four", "", "")]
+
+
+async def test_one_turn_of_a_conversation_runs_at_a_time(store: SQLite) -> None:
+    history = await store.begin("ada", "c", question("One"), ())
+    await fails(("busy", 409, "conversation_id"), store, "ada", "c", question("Two", 2), ())
+    for delete in (store.delete("ada", "c"), store.forget("ada")):
+        with pytest.raises(BadRequest) as caught:
+            await delete
+        assert (caught.value.code, caught.value.status) == ("busy", 409)
+    assert [one.running for one in await store.conversations("ada")] == [True]
+    await store.begin("eve", "c", question("Of eve"), ())
+    await store.end(history, answer("Done"))
+    assert [one.running for one in await store.conversations("ada")] == [False]
+    await add_turn(store, "ada", "c", "Two", number=2)
+    assert [one[0] for one in await read_turns(store, "ada", "c")] == ["One", "Two"]
+
+
+async def test_a_turn_whose_process_is_gone_was_interrupted(store: SQLite, clock: Clock) -> None:
+    lost = await store.begin("ada", "c", question("One"), ())
+    lose_turns(store)
+    clock.advance(seconds=10)
+    await fails(("busy", 409, "conversation_id"), store, "ada", "c", question("Two", 2), ())
+    clock.advance(seconds=10)
+    assert await read_turns(store, "ada", "c") == [("One", "", "interrupted")]
+    assert [one.running for one in await store.conversations("ada")] == [False]
+    history = await store.begin("ada", "c", question("Two", 2), ())
+    assert (history.exchanges, history.count) == ([], 0)
+    await store.end(lost, answer("late", 1))
+    await store.end(history, answer("Two!", 2))
+    assert await read_turns(store, "ada", "c") == [("One", "late", "complete"), ("Two", "Two!", "complete")]
+
+
+@pytest.mark.parametrize("step", [-7200, 8, 20])
+async def test_a_clock_that_is_set_ends_no_turn_of_this_process(store: SQLite, clock: Clock, step: int) -> None:
+    history = await store.begin("ada", "c", question("One"), ())
+    for _ in range(4):
+        clock.advance(seconds=step)
+        await fails(("busy", 409, "conversation_id"), store, "ada", "c", question("Two", 2), ())
+    await store.end(history, answer("Well", 1))
+    await add_turn(store, "ada", "c", "Two", number=2)
+    assert [one[2] for one in await read_turns(store, "ada", "c")] == ["complete", "complete"]
+
+
+async def test_leases_are_prolonged_and_cut_by_the_clock_of_now(
+    path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0)
+    async with store_at(path, clock) as owner, store_at(path, clock) as other:
+        await owner.begin("ada", "c", question("One"), ())
+
+        async def lease_ends_after(seconds: float) -> None:
+            """Wait until a process prolonged or cut the lease to 15 seconds, by the clock of now."""
+            query = "SELECT until FROM exchange WHERE outcome = ''"
+            async with asyncio.timeout(30):
+                while abs(await owner._database.read(lambda db: db.execute(query).fetchone()[0]) / 1e6 - seconds) > 15:
+                    await owner.data_version()
+
+        clock.advance(seconds=60)
+        await lease_ends_after(clock.now + 15)
+        await fails(("busy", 409, "conversation_id"), other, "ada", "c", question("Two", 2), ())
+        lose_turns(owner)
+        clock.advance(seconds=-7200)  # the lease was made by a clock that was ahead
+        await lease_ends_after(clock.now + 15)
+        clock.advance(seconds=30)
+        await other.begin("ada", "c", question("Two", 2), ())
+
+
+async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Path) -> None:
+    def progress(frames: Frames, text: str, snapshot: Exchange | None, key: int) -> Progress:
+        return Progress(turn, key, frames, text, snapshot, 1, False, 0, "")
+
+    turn = NewTurn("t1", "ada", "c")
+    async with store_at(path) as store:
+        asked = question("One")
+        history = await store.begin("ada", "c", asked, (), turn=turn)
+        snapshot = replace(asked, question="(read)", parts=[Text("Once", 1)], annotations=(THOUGHT,))
+        assert store.turn_log is not None
+        await store.turn_log.write([progress(Frames(1, 2, b"..."), "", snapshot, history.key)], ())
+        await store.turn_log.write([progress(Frames(3, 3, b"..."), " upon", None, history.key)], ())
+        assert await read_turns(store, "ada", "c") == [("One", "Once upon", "")]
+    async with store_at(path) as store:
+        assert await read_turns(store, "ada", "c") == [("One", "Once upon", "interrupted")]
+        assert (await only_exchange(store, "ada", "c")).annotations == (THOUGHT,)
+        history = await store.begin("ada", "c", question("And?", 2), ())
+        assert [one.question for one in history.exchanges] == ["(read)"]
+        assert [one.messages for one in await store.conversations("ada", words="upon")] == [3]
+
+
+@pytest.mark.parametrize("named", ["q2", "a2"])
+async def test_an_answer_replaces_an_exchange_and_all_after_it(store: SQLite, named: str) -> None:
+    for n in (1, 2, 3):
+        await add_turn(store, "ada", "c", f"Question {n}", f"Answer {n}", number=n, files=[file(b"x")])
+    history = await store.begin("ada", "c", question("Again", 4), [file(b"y")], replaces=named)
+    assert ([one.message for one in history.exchanges], history.count) == (["Question 1"], 1)
+    assert ([one.id for one in history.attachments], [one.id for one in history.files]) == ([1], [4])
+    assert [one[0] for one in await read_turns(store, "ada", "c")] == ["Question 1", "Again"]
+    await store.end(history, answer("Better", 4))
+    expected = [("Question 1", "Answer 1", "complete"), ("Again", "Better", "complete")]
+    assert await read_turns(store, "ada", "c") == expected
+    page = await store.conversation("ada", "c")
+    assert page is not None
+    assert ([one.id for one in page.files], page.conversation.messages) == ([1, 4], 4)
+    history = await store.begin("ada", "c", question("Next", 5), [file(b"z")])
+    assert [one.id for one in history.files] == [5]
+
+
+async def test_a_turn_that_ends_without_an_answer_replaces_none(store: SQLite, clock: Clock) -> None:
+    await add_turn(store, "ada", "c", "One", "1", number=1)
+    before = await store.conversations("ada")
+    await add_turn(store, "ada", "c", "Again", [], number=2, replaces="a1", outcome="cancelled")
+    assert await read_turns(store, "ada", "c") == [("One", "1", "complete")]
+    assert await store.conversations("ada") == before
+    for conversation, replaces in (("c", "a2"), ("new", "a1")):
+        asked = question("Again", 3)
+        await fails(("not_found", 404, "replace_from"), store, "ada", conversation, asked, (), replaces=replaces)
+    assert [one.id for one in await store.conversations("ada")] == ["c"]
+    # of attempts that failed without an answer, the newest stays
+    await add_turn(store, "ada", "c", "Two", [], number=2, outcome="model_failed")
+    await add_turn(store, "ada", "c", "Two", [], number=3, outcome="model_failed", replaces="a2", files=[file(b"x")])
+    assert await read_turns(store, "ada", "c") == [("One", "1", "complete"), ("Two", "", "model_failed")]
+    await store.begin("ada", "c", question("Two", 4), (), replaces="a3")
+    lose_turns(store)
+    clock.advance(seconds=20)
+    await add_turn(store, "ada", "c", "Two", "2", number=5, replaces="q4")
+    assert await read_turns(store, "ada", "c") == [("One", "1", "complete"), ("Two", "2", "complete")]
+
+
+async def test_an_answer_that_comes_late_still_replaces(store: SQLite, clock: Clock) -> None:
+    for number in (1, 2):
+        await add_turn(store, "ada", "c", f"old {number}", number=number)
+    late = await store.begin("ada", "c", question("edited", 3), (), replaces="q2")
+    lose_turns(store)
+    clock.advance(seconds=20)
+    await add_turn(store, "ada", "c", "meanwhile", number=4)
+    await store.end(late, answer("Well", 3))
+    assert [one[0] for one in await read_turns(store, "ada", "c")] == ["old 1", "edited", "meanwhile"]
+
+
+async def test_an_exchange_may_end_twice(store: SQLite) -> None:
+    history = await add_turn(store, "ada", "c", "One", "1")
+    assert len(await store.conversations("ada", words="1")) == 1
+    await store.end(history, answer("1 and more"))
+    assert await read_turns(store, "ada", "c") == [("One", "1 and more", "complete")]
+    assert [one.messages for one in await store.conversations("ada", words="more")] == [2]
+    await store.delete("ada", "c")
+    await store.end(history, answer("late"))
+    assert await store.conversations("ada") == []
+
+
+# what begins or ends while nobody waits
+
+
+async def test_a_dropped_question_leaves_no_trace(store: SQLite) -> None:
+    await store.drop(await store.begin("ada", "c", question("One"), [file(b"x")]))
+    assert (await store.users(), await store.conversation("ada", "c")) == ([], None)
+    await add_turn(store, "ada", "c", "One")
+    before = await store.conversations("ada"), await store.conversation("ada", "c")
+    await store.drop(await store.begin("ada", "c", question("Two", 2, source="api"), [file(b"x")]))
+    assert (await store.conversations("ada"), await store.conversation("ada", "c")) == before
+
+
+@pytest.mark.parametrize("is_read_only", [False, True])
+async def test_a_question_whose_caller_leaves_is_dropped(
+    path: Path, is_read_only: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with store_at(path) as store:
+        beginning = asyncio.create_task(store.begin("ada", "c", question("One"), ()))
+        await asyncio.sleep(0)
+        beginning.cancel()
+        if is_read_only:
+            await store._database.outside(lambda db: db.execute("PRAGMA query_only = ON"))
+    with pytest.raises(asyncio.CancelledError):
+        await beginning
+    assert ("could not be removed" in caplog.text) == is_read_only
+    async with store_at(path) as store:
+        assert await store.users() == ["ada"] * is_read_only
+
+
+async def test_an_end_whose_caller_leaves_is_written(store: SQLite) -> None:
+    history = await store.begin("ada", "c", question("One"), ())
+    ending = asyncio.create_task(store.end(history, answer("1")))
+    await asyncio.sleep(0)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    await store.rename("ada", "another", "which is written after it")
+    assert await read_turns(store, "ada", "c") == [("One", "1", "complete")]
+
+
+@asynccontextmanager
+async def beginning_behind_a_read(
+    store: SQLite, last: Callable[[sqlite3.Connection], None] = lambda db: None
+) -> AsyncIterator[tuple["asyncio.Task[History]", threading.Event]]:
+    """A turn that begins in a conversation with a file, which is read after another read that ends on an event."""
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def read_long(db: sqlite3.Connection) -> None:
+        has_begun.set()
+        assert may_end.wait(30)
+        last(db)
+
+    await add_turn(store, "ada", "c", files=[file(b"x")])
+    reading = asyncio.create_task(store._database.read(read_long))
+    assert await asyncio.to_thread(has_begun.wait, 30)
+    beginning = asyncio.create_task(store.begin("ada", "c", question("Two", 2), ()))
+    await asyncio.sleep(0)
+    yield beginning, may_end
+    await reading
+
+
+async def test_files_are_read_while_others_write(file_store: SQLite) -> None:
+    async with beginning_behind_a_read(file_store) as (beginning, may_end):
+        await add_turn(file_store, "eve", "c")
+        assert not beginning.done()
+        assert [one.running for one in await file_store.conversations("ada")] == [True]
+        may_end.set()
+        assert [one.data for one in (await beginning).attachments] == [b"x"]
+
+
+@pytest.mark.parametrize("why", ["left", "damaged"])
+async def test_a_question_whose_files_cannot_be_read_is_dropped(path: Path, why: str) -> None:
+    def damage(db: sqlite3.Connection) -> None:
+        if why == "damaged":
+            db.set_authorizer(lambda *what: sqlite3.SQLITE_DENY if "file" in what else sqlite3.SQLITE_OK)
+
+    async with store_at(path) as store, beginning_behind_a_read(store, damage) as (beginning, may_end):
+        await store.rename("ada", "c", "Begun")  # written after the beginning
+        if why == "left":
+            beginning.cancel()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError if why == "left" else StoreError):
+            await beginning
+    async with store_at(path) as store:
+        assert len(await read_turns(store, "ada", "c")) == 1
