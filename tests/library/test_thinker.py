@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playing import breaks, echo, sends, waits
+from playing import breaks, echo, registry_of, sends, waits
 
 from brain.errors import BadRequest, SettingsError
-from brain.events import ApprovalRequired, SpecialistError, SpecialistResult, SpecialistStart
+from brain.events import ApprovalRequired, SpecialistError, SpecialistResult
 from brain.library.answer import Metrics, Response
 from brain.library.thinker import Session, Thinker
 from brain.messages import Attachment
@@ -23,17 +23,15 @@ Run = Callable[..., None]
 
 
 @pytest.fixture
-def with_model(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> Run:
     """Runs work with a thinker whose model plays these passes. Nothing may be left running."""
 
     def run(passes: list[Any], work: Work, **settings: Any) -> None:
         path = tmp_path / "script.jsonl"
         path.write_text("\n".join(map(json.dumps, passes)))
-        registry = Registry()
-        for specialist in (echo, breaks, sends, waits):
-            registry.add(specialist)
 
         async def main() -> None:
+            registry = registry_of(echo, breaks, sends, waits)
             async with Thinker(registry, **{"model": f"script:{path}", "store": "memory:", **settings}) as thinker:
                 await work(thinker)
             assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -48,19 +46,19 @@ async def outcomes(session: Session) -> list[str]:
     return [message.outcome or message.text for message in await session.context()]
 
 
-def test_an_answer_with_callbacks_and_states(with_model: Run) -> None:
-    seen: list[Any] = []
+def test_an_answer_with_callbacks_and_states(run: Run) -> None:
+    events: list[Any] = []
 
     async def work(thinker: Thinker) -> None:
         async def on_result(call: SpecialistResult | SpecialistError) -> None:
             assert isinstance(call, SpecialistResult)
-            seen.append((call.text, session.state))
+            events.append((call.text, session.state))
 
         session: Session = thinker.create_session(
             "c",
             user="ada",
-            on_token=lambda text: seen.append((text, session.state)),
-            on_call=lambda call: seen.append((call.name, session.state)),
+            on_token=lambda text: events.append((text, session.state, session.metrics.total_tokens)),
+            on_call=lambda call: events.append((call.name, session.state)),
             on_result=on_result,
         )
         assert (session.state, session.metrics) == ("idle", Metrics())
@@ -75,20 +73,21 @@ def test_an_answer_with_callbacks_and_states(with_model: Run) -> None:
         _, answer = await session.context()
         assert (answer.call_ids, [citation.title for citation in answer.citations]) == (["c1"], ["The text"])
 
-    with_model([["Let me see. ", CALL], ["It is", " ping."]], work)
-    assert seen == [
+    run([["Let me see. ", CALL], ["It is", " ping."]], work)
+    assert [event[:2] for event in events] == [
         ("Let me see. ", "generating"),
         ("echo", "tool_calling"),
         ("ping", "processing"),
         ("It is", "generating"),
         (" ping.", "generating"),
     ]
+    assert (events[0][2], events[3][2] > 0) == (0, True)
 
 
-@pytest.mark.parametrize("by", ["token", "call"])
-def test_cancelling(with_model: Run, by: str) -> None:
+@pytest.mark.parametrize("callback", ["on_token", "on_call"])
+def test_cancelling(run: Run, callback: str) -> None:
     async def work(thinker: Thinker) -> None:
-        callbacks: dict[str, Any] = {f"on_{by}": lambda _: session.cancel()}
+        callbacks: dict[str, Any] = {callback: lambda _: session.cancel()}
         session: Session = thinker.create_session(**callbacks)
         session.cancel()  # nothing runs
         response = await session.think("Hi")
@@ -96,11 +95,15 @@ def test_cancelling(with_model: Run, by: str) -> None:
         assert session.metrics.cancelled
         assert await outcomes(session) == ["Hi", "cancelled"]
         session.cancel()
+        thinking = asyncio.create_task(session.think("And?"))
+        await asyncio.sleep(0)
+        session.cancel()  # before the turn has begun
+        assert (await thinking).text == ""
 
-    with_model([ENDLESS], work)
+    run([ENDLESS], work)
 
 
-def test_a_task_that_is_cancelled(with_model: Run) -> None:
+def test_a_task_that_is_cancelled(run: Run) -> None:
     async def work(thinker: Thinker) -> None:
         started = asyncio.Event()
         session = thinker.create_session("c", on_token=lambda text: started.set())
@@ -112,45 +115,43 @@ def test_a_task_that_is_cancelled(with_model: Run) -> None:
         assert session.state == "cancelled"
         assert await outcomes(thinker.create_session("c")) == ["Hi", "cancelled"]
 
-    with_model([ENDLESS], work)
+    run([ENDLESS], work)
 
 
-def test_an_exception_of_a_callback_stops_the_turn_and_is_raised(with_model: Run) -> None:
+@pytest.mark.parametrize("callback", ["on_token", "on_approval"])
+def test_an_exception_of_a_callback_stops_the_turn_and_is_raised(run: Run, callback: str) -> None:
     def fails(_: Any) -> bool:
         raise RuntimeError("the screen is gone")
 
     async def work(thinker: Thinker) -> None:
-        for callbacks in ({"on_token": fails}, {"on_approval": fails}):
-            session = thinker.create_session(**callbacks)  # type: ignore[arg-type]
-            with pytest.raises(RuntimeError, match="the screen is gone"):
-                await session.think("Hi")
-            assert await outcomes(session) == ["Hi", "cancelled"]
+        session = thinker.create_session(**{callback: fails})  # type: ignore[arg-type]
+        with pytest.raises(RuntimeError, match="the screen is gone"):
+            await session.think("Hi")
+        assert await outcomes(session) == ["Hi", "cancelled"]
 
-    with_model([["One. ", "SPECIALIST_REQUEST[sends]"], ["two"]], work)
+    run([["One. ", "SPECIALIST_REQUEST[sends]"], ["two"]], work)
 
 
-def test_closing_stops_what_runs_and_stores_it(with_model: Run, tmp_path: Path) -> None:
-    thinking: list[asyncio.Task[Response]] = []
+def test_closing_stops_what_runs_and_stores_it(run: Run, tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'brain.db'}"
+    responses: list[Response] = []
 
-    async def leaves(thinker: Thinker) -> None:
+    async def leave(thinker: Thinker) -> None:
         started = asyncio.Event()
         session = thinker.create_session("c", on_token=lambda text: started.set())
-        thinking.append(asyncio.create_task(session.think("Hi")))
-        thinking[0].add_done_callback(lambda task: ends.append(task.result()))
+        thinking = asyncio.create_task(session.think("Hi"))
+        thinking.add_done_callback(lambda task: responses.append(task.result()))
         await started.wait()
 
-    ends: list[Response] = []
-    with_model([ENDLESS], leaves, store=store)
-    assert [(end.state, end.error.code) for end in ends if end.error] == [("error", "shutdown")]
-
-    async def reads(thinker: Thinker) -> None:
+    async def read(thinker: Thinker) -> None:
         assert await outcomes(thinker.create_session("c")) == ["Hi", "shutdown"]
 
-    with_model([ENDLESS], reads, store=store)
+    run([ENDLESS], leave, store=store)
+    assert [(one.state, one.error.code) for one in responses if one.error] == [("error", "shutdown")]
+    run([ENDLESS], read, store=store)
 
 
-def test_a_failed_model_and_a_failed_call(with_model: Run) -> None:
+def test_a_failed_model_and_a_failed_call(run: Run) -> None:
     async def work(thinker: Thinker) -> None:
         session = thinker.create_session()
         response = await session.think("Hi")
@@ -161,11 +162,11 @@ def test_a_failed_model_and_a_failed_call(with_model: Run) -> None:
         assert isinstance(call, SpecialistError)
         assert (call.code, "swordfish" in call.reason) == ("failed", False)
 
-    with_model([["SPECIALIST_REQUEST[breaks]"], {"chunks": ["Well, "], "error": "secret dsn"}], work)
+    run([["SPECIALIST_REQUEST[breaks]"], {"chunks": ["Well, "], "error": "secret dsn"}], work)
 
 
 @pytest.mark.parametrize(("approves", "outcome"), [(True, "sent"), (False, "declined"), (None, "declined")])
-def test_approvals(with_model: Run, approves: bool | None, outcome: str) -> None:
+def test_approvals(run: Run, approves: bool | None, outcome: str) -> None:
     names: list[str] = []
 
     async def on_approval(event: ApprovalRequired) -> bool:
@@ -177,19 +178,19 @@ def test_approvals(with_model: Run, approves: bool | None, outcome: str) -> None
         (call,) = (await session.think("Hi")).calls
         assert (call.text if isinstance(call, SpecialistResult) else call.code) == outcome
 
-    with_model([["SPECIALIST_REQUEST[sends]"], ["Done."]], work)
+    run([["SPECIALIST_REQUEST[sends]"], ["Done."]], work)
     assert names == ([] if approves is None else ["sends"])
 
 
-def test_a_conversation_continues_in_another_process(with_model: Run, tmp_path: Path) -> None:
+def test_a_conversation_continues_in_another_process(run: Run, tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'brain.db'}"
 
-    async def first(thinker: Thinker) -> None:
+    async def begin(thinker: Thinker) -> None:
         session = thinker.create_session("c", user="ada")
         await session.think("Hi", attachments=[Attachment(0, "a.txt", "text/plain", b"words")])
         await session.think("And?", "voice")
 
-    async def second(thinker: Thinker) -> None:
+    async def read(thinker: Thinker) -> None:
         context = await thinker.create_session("c", user="ada").context()
         assert [(message.role, message.text, message.source) for message in context] == [
             ("user", "Hi", "chat"),
@@ -201,11 +202,11 @@ def test_a_conversation_continues_in_another_process(with_model: Run, tmp_path: 
         assert await thinker.create_session("c", user="bob").context() == []
         assert await thinker.create_session(user="ada").context() == []
 
-    with_model([["Hello!"]], first, store=store)
-    with_model([["Hello!"]], second, store=store)
+    run([["Hello!"]], begin, store=store)
+    run([["Hello!"]], read, store=store)
 
 
-def test_two_turns_of_one_conversation(with_model: Run) -> None:
+def test_two_turns_of_one_conversation(run: Run) -> None:
     async def work(thinker: Thinker) -> None:
         gate, started = asyncio.Event(), asyncio.Event()
 
@@ -225,10 +226,10 @@ def test_two_turns_of_one_conversation(with_model: Run) -> None:
         gate.set()
         assert ((await second).state, (await second).text) == ("complete", "One, two.")
 
-    with_model([["One, ", "SPECIALIST_REQUEST[gate]"], ["two."]], work)
+    run([["One, ", "SPECIALIST_REQUEST[gate]"], ["two."]], work)
 
 
-def test_rejected_arguments_leave_the_session_as_it_was(with_model: Run) -> None:
+def test_rejected_arguments_leave_the_session_as_it_was(run: Run) -> None:
     sessions: list[Session] = []
 
     async def work(thinker: Thinker) -> None:
@@ -244,23 +245,9 @@ def test_rejected_arguments_leave_the_session_as_it_was(with_model: Run) -> None
         with pytest.raises(BadRequest):
             thinker.create_session(user="")
 
-    with_model([["Hello!"]], work)
+    run([["Hello!"]], work)
     with pytest.raises(BadRequest):
         asyncio.run(sessions[0].think("Hi"))  # it is closed
-
-
-def test_tools_that_bring_a_schema(with_model: Run) -> None:
-    async def double(params: dict[str, Any]) -> str:
-        return str(2 * params["n"])
-
-    async def work(thinker: Thinker) -> None:
-        thinker.register("double", "Doubles.", {"type": "object", "properties": {"n": {"type": "integer"}}}, double)
-        starts: list[SpecialistStart] = []
-        response = await thinker.create_session(on_call=starts.append).think("Hi")
-        assert [start.params for start in starts] == [{"n": 21}]
-        assert [call.text for call in response.calls if isinstance(call, SpecialistResult)] == ["42"]
-
-    with_model([['SPECIALIST_REQUEST[double:{"n":21}]'], ["Done."]], work)
 
 
 @pytest.mark.parametrize(("settings", "match"), [({"wind": "strong"}, "--wind"), ({"store": "nowhere"}, "--store")])
