@@ -234,7 +234,7 @@ class Run:
         Raises:
             BadRequest: when a call of it was approved at the same moment.
         """
-        if self._turn is not None and self._turn.has_just_approved and not self._turn.is_stopped:
+        if self._turn is not None and self._turn.approvals.has_just_approved and not self._turn.is_stopped:
             message = "A call of this turn was approved at the same moment. Send the request again to stop the turn."
             raise BadRequest(message, code="decided", status=409)
         self.stop()
@@ -295,7 +295,7 @@ class Run:
         if self.unread_seconds is None or self._turn is None:
             return
         waits = comes_back and self._turn.is_waiting
-        seconds = self._turn.approval_seconds + RECONNECT_SECONDS if waits else self.unread_seconds
+        seconds = self._turn.approvals.seconds + RECONNECT_SECONDS if waits else self.unread_seconds
         if seconds:
             self._unread_timer = asyncio.get_running_loop().call_later(seconds, self.stop)
         else:

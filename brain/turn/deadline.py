@@ -23,11 +23,11 @@ class Deadline:
     Args:
         stop: called once with the reason.
         silence: seconds that the model may send nothing.
-        first_token: seconds that a pass may take to its first token.
+        first_token: seconds that a pass may take to its first token; None for `silence`.
     """
 
-    __slots__ = ("_ends_at", "_first_token", "_held_since", "_longest_sleep", "_loop", "_reserved", "_silence",
-                 "_silent_at", "_stop", "_timer")  # fmt: skip
+    __slots__ = ("_ends_at", "_first_token", "_held_since", "_loop", "_reserved", "_silence", "_silent_at", "_stop",
+                 "_timer")  # fmt: skip
 
     def __init__(
         self,
@@ -45,8 +45,7 @@ class Deadline:
         self._reserved = limits.turn_seconds - seconds_for_calls(limits)
         self._held_since: float | None = None
         self._silent_at = math.inf
-        self._longest_sleep = min(self._silence, self._first_token)  # the limit for a silence may change meanwhile
-        self._timer = self._loop.call_later(min(limits.turn_seconds, self._longest_sleep), self._check)
+        self._set_timer()
 
     def await_first_token(self) -> None:
         """The model was asked: give it its time for the first token."""
@@ -82,11 +81,15 @@ class Deadline:
         """Stop the timer."""
         self._timer.cancel()
 
+    def _set_timer(self) -> None:
+        # Not later than the shortest silence, whose limit may be set meanwhile.
+        silent_in = min(self._silent_at - self._loop.time(), self._silence, self._first_token)
+        self._timer = self._loop.call_later(min(self.seconds_left(), silent_in), self._check)
+
     def _check(self) -> None:
-        left, silent_in = self.seconds_left(), self._silent_at - self._loop.time()
-        if left <= 0:
+        if self.seconds_left() <= 0:
             self._stop("deadline")
-        elif silent_in <= 0:
+        elif self._silent_at <= self._loop.time():
             self._stop("silent")
         else:
-            self._timer = self._loop.call_later(min(left, silent_in, self._longest_sleep), self._check)
+            self._set_timer()

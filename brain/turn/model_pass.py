@@ -3,18 +3,19 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from brain.errors import ModelError, PrefillRefused
-from brain.events import CallCode, Event, Resume, StopReason, SyntaxName, Thinking, Token
+from brain.events import CallCode, Event, Notice, Resume, StopReason, SyntaxName, Thinking, Token
 from brain.markers.scanner import Piece, Scanner
 from brain.messages import Call, Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
 from brain.plugins.context import ModelView
 from brain.prompts.templates import clock_of, marker
+from brain.prompts.transcript import Transcript
 from brain.text import TextBuffer
 from brain.turn import notices
-from brain.turn.accounting import TokenCount
+from brain.turn.accounting import Accounting
 from brain.turn.call_group import CallContext, CallGroup
 from brain.turn.notices import Annotations
 from brain.turn.text_filters import PrefillEcho, RepetitionGuard, StopSequences
@@ -74,8 +75,6 @@ class ModelPass:
 
     Args:
         number: counts the passes of the turn from 1.
-        messages: returns the request, as the model resumes at the moment.
-        trim: leaves out a part of the history; returns False when there is nothing left to leave out.
         context: what its calls share with those of other passes.
         inbox: messages of the user that wait to be injected.
         max_length: characters of text after which the pass ends.
@@ -90,27 +89,26 @@ class ModelPass:
     """
 
     __slots__ = (
-        "_annotations", "_cancellations", "_context", "_deadline", "_echo", "_emit", "_heard_at", "_inbox",
-        "_is_interrupted", "_is_over", "_is_reading", "_last_chunk_until", "_max_length", "_messages", "_model",
-        "_next_step", "_number", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_task", "_text",
-        "_text_guard", "_thinking_guard", "_timer", "_tokens", "_trim", "began", "calls", "finish", "first_text",
-        "text_length", "unknown_tool",
+        "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_drain_until",
+        "_echo", "_emit", "_inbox", "_is_interrupted", "_is_over", "_is_reading", "_last_chunk_at", "_max_length",
+        "_model", "_next_step", "_number", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_task", "_text",
+        "_text_guard", "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text", "text_length",
+        "unknown_tool",
     )  # fmt: skip
 
     def __init__(
         self,
         number: int,
         model: Model,
-        messages: Callable[[], list[Message]],
-        trim: Callable[[], bool],
+        transcript: Transcript,
         context: CallContext,
-        *,
-        tokens: TokenCount,
+        accounting: Accounting,
         annotations: Annotations,
         inbox: Sequence[str],
+        *,
         max_length: int,
         silence: float,
-        sampling: Sampling = UNSAID,
+        sampling: Sampling,
     ) -> None:
         self.began = time.monotonic()
         self.calls: CallGroup | None = None
@@ -120,28 +118,27 @@ class ModelPass:
         self.text_length = 0
         self._number = number
         self._model = model
-        self._messages = messages
-        self._trim = trim
+        self._transcript = transcript
         self._context = context
-        self._emit = context.emit
-        self._deadline = context.deadline
-        self._tokens = tokens
+        self._accounting = accounting
         self._annotations = annotations
         self._inbox = inbox
         self._max_length = max_length
         self._silence = silence
         self._sampling = sampling
+        self._emit = context.emit
+        self._deadline = context.deadline
         self._stream: AsyncGenerator[Chunk, None] | None = None
-        self._scanner = Scanner(context.request.syntax)
         self._echo = PrefillEcho("")
-        self._text = TextBuffer()
+        self._scanner = Scanner(context.request.syntax)
         self._stops = StopSequences(context.request.stop) if context.request.stop else None
+        self._text = TextBuffer()
         self._text_guard, self._thinking_guard = RepetitionGuard(), RepetitionGuard()
         self._is_over = False
         self._next_step = 0.0  # the part of the prompt from which on the next notice is due
-        self._last_chunk_until: float | None = None  # until when a stream whose model has finished is read
-        self._heard_at = 0.0  # when the last chunk after a call came
-        self._timer: asyncio.TimerHandle | None = None  # interrupts a read after a call, or after the model's finish
+        self._drain_until: float | None = None  # until when a stream whose model has finished is read
+        self._last_chunk_at = 0.0  # when the last chunk after a call came
+        self._call_timer: asyncio.TimerHandle | None = None  # interrupts a read after a call or the model's finish
         self._task: asyncio.Task[object] | None = None
         self._cancellations = 0  # of the task, before the pass
         self._is_reading = False
@@ -159,17 +156,14 @@ class ModelPass:
             self._take(await self._open())
             while not self._is_over and self._stream is not None:
                 if self._inbox and self._can_be_interrupted():
-                    self._end_text()
                     break
                 self._take(await self._read(self._stream))
-        except ModelError as failure:
+            if held := self._flush_text():
+                self._emit(held)
+        except Exception as failure:
             if self.calls is None:
                 raise
-            log.info("the model's stream failed after a call: %s", failure)
-        except Exception:
-            if self.calls is None:
-                raise
-            log.exception("the model's stream failed after a call")
+            log.info("the model's stream failed after a call", exc_info=not isinstance(failure, ModelError))
         self._deadline.allow_silence()
         if self.calls is not None:
             self._stop_timer()
@@ -181,14 +175,13 @@ class ModelPass:
         """Close the stream. Calls that are still running end with this code."""
         self._deadline.allow_silence()
         self._stop_timer()
-        if self.calls is None:
-            await self._close_stream()
-            return
-        self.calls.cancel()
+        if self.calls is not None:
+            self.calls.cancel()
         try:
             await self._close_stream()
         finally:
-            await self.calls.end(code)
+            if self.calls is not None:
+                await self.calls.end(code)
 
     def steer(self) -> None:
         """A message waits in the inbox: end a read that is under way, if the text so far may stand alone."""
@@ -214,11 +207,11 @@ class ModelPass:
         Asks once more when the server does not continue an answer, or has no room for the whole history.
         """
         for _ in range(2):
-            messages = self._messages()
+            messages = self._transcript.messages(self._model.resume)
             last = messages[-1]
             is_started = last.role == "assistant"
             self._echo = PrefillEcho(last.content if is_started else clock_of(last.content), is_line=not is_started)
-            self._tokens.begin_request(messages)
+            self._accounting.begin_request(messages)
             self._deadline.await_first_token()
             stream = self._stream = self._model.stream(messages, self._number - 1, self._sampling)
             try:
@@ -228,9 +221,11 @@ class ModelPass:
                 log.info("model %s does not continue a started answer; it is asked to go on instead", self._model.name)
             except ModelError as error:
                 await self._close_stream()
-                if error.code != "model_context" or not self._trim():
+                left_out = self._transcript.shorten() if error.code == "model_context" and self._number == 1 else 0
+                if not left_out:
                     raise
                 log.info("the history was too long for the model")
+                self._emit((self._annotations.add_notice(notices.trimmed(left_out)),))
         raise ModelError("model_failed", "The model server refused the request.")
 
     async def _read(self, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
@@ -261,11 +256,10 @@ class ModelPass:
             await asyncio.sleep(0)
             raise asyncio.CancelledError
         if is_interrupted:
-            if self.calls is None and self._last_chunk_until is not None:
+            if self.calls is None and self._drain_until is not None:
                 log.info("the model's stream stayed open after its end")
                 return None
             self._is_over = True
-            self._end_text()
             return ""
         return chunk
 
@@ -293,22 +287,22 @@ class ModelPass:
 
         A model that has finished does not pause: its usage, which the server reports last, is still to come.
         """
-        if self._last_chunk_until is not None:
-            return self._last_chunk_until
+        if self._drain_until is not None:
+            return self._drain_until
         assert self.calls is not None
         if self.calls.is_running:
             calls_until = asyncio.get_running_loop().time() + self._deadline.call_seconds_left()
-            return min(self._heard_at + self._silence, calls_until)
-        return self._heard_at + (self._silence if self._scanner.is_holding else ADJACENT_SECONDS)
+            return min(self._last_chunk_at + self._silence, calls_until)
+        return self._last_chunk_at + (self._silence if self._scanner.is_holding else ADJACENT_SECONDS)
 
     def _set_timer(self) -> None:
         self._stop_timer()
-        self._timer = asyncio.get_running_loop().call_at(self._wait_until(), self._end_wait)
+        self._call_timer = asyncio.get_running_loop().call_at(self._wait_until(), self._end_wait)
 
     def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._call_timer is not None:
+            self._call_timer.cancel()
+            self._call_timer = None
 
     def _end_wait(self) -> None:
         """Interrupt the read; if the event loop was held up, only after it has read what came meanwhile."""
@@ -317,7 +311,7 @@ class ModelPass:
         if late < 0:  # the turn's clock stood still meanwhile
             self._set_timer()
         elif late > LATE_SECONDS:
-            self._timer = loop.call_later(LATE_SECONDS, self._interrupt)
+            self._call_timer = loop.call_later(LATE_SECONDS, self._interrupt)
         else:
             self._interrupt()
 
@@ -330,46 +324,41 @@ class ModelPass:
             return
         events: list[Event] = []
         for piece in self._scan(chunk):
-            if isinstance(piece, Call):
-                self._end_text(events)
-                if events:
-                    self._emit(events)
-                    events = []
-                if not self._start_call(piece):
-                    self._is_over = True
-                    break
-            elif self.calls is not None:
-                self._is_over = True
-                break
-            elif isinstance(piece, str):
+            if isinstance(piece, str) and self.calls is None:
                 text = piece if self._stops is None else self._stops.feed(piece)
                 if text:
                     events.append(self._token(text))
-                if self._text_guard.is_found:
-                    events.append(notices.REPETITION)
-                    self._is_over, self.finish = True, "repetition"
-                    break
-                if self._stops is not None and self._stops.is_found:
-                    self._is_over = True
-                    break
-            elif isinstance(piece, Thinking):
-                thinking = self._thinking_guard.feed(piece.text)
+                guard = self._text_guard
+            elif isinstance(piece, Thinking) and self.calls is None:
+                guard = self._thinking_guard
+                thinking = guard.feed(piece.text)
                 self._annotations.add_thinking(thinking, self.text_length)
                 events.append(Thinking(thinking))
-                if self._thinking_guard.is_found:
-                    events.append(notices.REPETITION)
-                    self._is_over, self.finish = True, "repetition"
-                    break
-            else:
-                self._end_text(events)
+            elif isinstance(piece, Call):
+                if events := [*events, *self._flush_text()]:
+                    self._emit(events)
+                    events = []
+                if self.calls is None:
+                    self._deadline.allow_silence()
+                    self.calls = CallGroup(self._context, self._number, self._set_timer)
+                if self.calls.start(piece):
+                    continue
                 self._is_over = True
                 break
-        if chunk is None:
-            self._end_text(events)
+            else:  # nothing but calls counts after a call, and nothing after a forged block
+                self._is_over = True
+                break
+            if guard.is_found:
+                events.append(notices.REPETITION)
+                self._is_over, self.finish = True, "repetition"
+                break
+            if self._stops is not None and self._stops.is_found:
+                self._is_over = True
+                break
         if events:
             self._emit(events)
         if self.calls is not None:
-            self._heard_at = asyncio.get_running_loop().time()
+            self._last_chunk_at = asyncio.get_running_loop().time()
             self._set_timer()
         else:
             self._deadline.await_next_token()
@@ -379,39 +368,34 @@ class ModelPass:
         if isinstance(chunk, str):
             if not self._echo.is_settled:
                 chunk = self._echo.feed(chunk)
-            self._tokens.add_text(chunk)
+            self._accounting.add_text(chunk)
             return self._scanner.feed(chunk)
         if chunk is None:
             self._is_over = True
-            self._tokens.mark_final()
+            self._accounting.mark_final()
             return self._close_scanner()
         if isinstance(chunk, Thinking):
-            self._tokens.add_text(chunk.text)
+            self._accounting.add_text(chunk.text)
             return (chunk,)
-        if isinstance(chunk, NativeCall):
-            return self._scan_native_call(chunk)
-        if isinstance(chunk, PassUsage):
-            self._tokens.set_usage(chunk)
+        if isinstance(chunk, NativeCall):  # it ends the text of the pass as a marker does; an unknown one is left out
+            self._accounting.add_text(chunk.name + chunk.arguments)
+            if chunk.name in self._context.policy.tools or chunk.name in self._context.registry:
+                return [*self._close_scanner(), read_native_call(chunk, self._context.request.syntax[0])]
+            self.unknown_tool = chunk.name
+        elif isinstance(chunk, PassUsage):
+            self._accounting.set_usage(chunk)
         elif isinstance(chunk, Finish):
-            self._tokens.mark_final()
+            self._accounting.mark_final()
             self.finish = "length" if chunk.reason == "length" else "complete"
             now = asyncio.get_running_loop().time()
-            self._last_chunk_until = now + min(LAST_CHUNK_SECONDS, self._silence / 2)
+            self._drain_until = now + min(LAST_CHUNK_SECONDS, self._silence / 2)
             self._set_timer()
         return ()
 
     def _close_scanner(self) -> list[Piece]:
         held = self._echo.close()
-        self._tokens.add_text(held)
+        self._accounting.add_text(held)
         return [*self._scanner.feed(held), *self._scanner.close()]
-
-    def _scan_native_call(self, chunk: NativeCall) -> Sequence[Piece]:
-        """A native call of a specialist ends the text of the pass as a marker does; another one is left out."""
-        self._tokens.add_text(chunk.name + chunk.arguments)
-        if chunk.name not in self._context.policy.tools and chunk.name not in self._context.registry:
-            self.unknown_tool = chunk.name
-            return ()
-        return [*self._close_scanner(), read_native_call(chunk, self._context.request.syntax[0])]
 
     def _token(self, text: str) -> Token:
         text = self._text_guard.feed(text)
@@ -423,32 +407,23 @@ class ModelPass:
             self._is_over, self.finish = True, "length"
         return Token(text)
 
-    def _end_text(self, events: list[Event] | None = None) -> None:
+    def _flush_text(self) -> list[Token]:
         """The text is over: what was held back as the beginning of a stop text is text."""
-        held = self._stops.close() if self._stops is not None and not self._text_guard.is_found else ""
-        if held and events is not None:
-            events.append(self._token(held))
-        elif held:
-            self._emit((self._token(held),))
-
-    def _start_call(self, call: Call) -> bool:
-        """Start a call; return False when no further call can run."""
-        if self.calls is None:
-            self._deadline.allow_silence()
-            self.calls = CallGroup(self._context, self._number, self._set_timer)
-        return self.calls.start(call)
+        held = "" if self._stops is None or self._text_guard.is_found else self._stops.close()
+        return [self._token(held)] if held else []
 
     def _take_prompt_progress(self, progress: PromptProgress) -> None:
         """Emit how much of a long prompt the server has read, in steps, so that no server can flood the reader."""
-        self._tokens.set_usage(PassUsage(progress.of + progress.cached, 0, progress.cached))
+        self._accounting.set_usage(PassUsage(progress.of + progress.cached, 0, progress.cached))
         fraction = progress.read / progress.of if progress.of >= LONG_PROMPT else 1.0
         if self._next_step <= fraction < 1.0:
             self._next_step = fraction + PROMPT_STEP
-            self._emit((notices.prompt_progress(progress.read, progress.of),))
+            text = f"The model reads the conversation: {progress.read:,} of {progress.of:,} tokens."
+            self._emit((Notice("prompt_progress", text, fraction),))
 
     def _can_be_interrupted(self) -> bool:
         """Whether the text of the pass may stand alone: it is empty yet, or ends a sentence or a line."""
-        if self._scanner.is_holding or self._last_chunk_until is not None:
+        if self._scanner.is_holding or self._drain_until is not None:
             return False
         end = self._text.end()
         return not end or end.endswith("\n") or end.rstrip().rstrip(SENTENCE_CLOSERS).endswith(SENTENCE_ENDS)

@@ -1,12 +1,12 @@
-"""What a reader sees beside the text of an answer: its sentences, and the record of them for the stored answer."""
+"""What a reader sees beside the text of an answer: notices and thinking, and their record for the stored answer."""
 
 import json
 from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from brain.errors import Interruption, ModelError
-from brain.events import Error, Notice
+from brain.errors import ModelError
+from brain.events import Notice
 from brain.messages import Annotation, History
 from brain.text import TextBuffer, replace_surrogates, strip_invisible
 
@@ -16,6 +16,9 @@ MAX_ANNOTATIONS = 200
 CUT = " […]"
 """Stands where more thinking was left out."""
 
+DEMO = Notice("stand_in", "No language model is connected: a rule-based stand-in answers.")
+REPETITION = Notice("repetition", "The model repeated itself without end and was stopped.")
+
 
 class Annotations:
     """The notices and the thinking of one answer, with their places in it.
@@ -24,31 +27,30 @@ class Annotations:
         parts_before: how many parts of the answer stand before the pass that is running.
     """
 
-    __slots__ = ("_is_cut", "_left", "_list", "_place", "_thinking", "parts_before")
-
     def __init__(self) -> None:
         self.parts_before = 0
         self._list: list[Annotation] = []
         self._thinking = TextBuffer()
-        self._place = 0, 0
-        self._left = MAX_THINKING_LENGTH
+        self._place = 0, 0  # of the thinking
+        self._thinking_left = MAX_THINKING_LENGTH
         self._is_cut = False
 
-    def add_notice(self, notice: Notice) -> None:
-        """Record a notice before the pass that is running."""
+    def add_notice(self, notice: Notice) -> Notice:
+        """Record a notice before the pass that is running, and return it."""
         self._flush_thinking()
         self._add(Annotation(notice.text, self.parts_before, 0, notice.code))
+        return notice
 
     def add_thinking(self, text: str, at: int) -> None:
-        """Record thinking after so many characters of the pass."""
+        """Record thinking after `at` characters of the pass."""
         if self._is_cut:
             return
         if self._place != (self.parts_before, at):
             self._flush_thinking()
             self._place = self.parts_before, at
-        self._is_cut = len(text) > self._left
-        self._thinking.add(text[: self._left] + CUT if self._is_cut else text)
-        self._left -= len(text)
+        self._is_cut = len(text) > self._thinking_left
+        self._thinking.add(text[: self._thinking_left] + CUT if self._is_cut else text)
+        self._thinking_left -= len(text)
 
     def snapshot(self) -> tuple[Annotation, ...]:
         """Return all of them, in the order in which they were recorded."""
@@ -68,10 +70,6 @@ class Annotations:
             self._list.append(annotation)
 
 
-DEMO = Notice("stand_in", "No language model is connected: a rule-based stand-in answers.")
-REPETITION = Notice("repetition", "The model repeated itself without end and was stopped.")
-
-
 def history_notices(history: History) -> Iterator[Notice]:
     """What the model does not read of the conversation, and what it reads beside it."""
     if history.after_idle:
@@ -88,14 +86,9 @@ def trimmed(exchanges: int) -> Notice:
     return Notice("trimmed", f"The oldest {what} no longer fit and were left out.")
 
 
-def prompt_progress(read: int, of: int) -> Notice:
-    """The model's server has read so many tokens of the prompt."""
-    return Notice("prompt_progress", f"The model reads the conversation: {read:,} of {of:,} tokens.", read / of)
-
-
 def unknown_tool(name: str) -> Notice:
     """The model server sent a call of a tool that does not exist."""
-    return Notice("unknown_tool", f"The model called the unknown tool {_visible(name)}; the call was left out.")
+    return Notice("unknown_tool", f"The model called the unknown tool {_quote(name)}; the call was left out.")
 
 
 def empty_answer(tool: str | None) -> ModelError:
@@ -104,21 +97,12 @@ def empty_answer(tool: str | None) -> ModelError:
         message = "The model returned an empty answer. Send the message again, or choose another model."
     else:
         message = (
-            f"The model called the unknown tool {_visible(tool)} instead of answering. "
+            f"The model called the unknown tool {_quote(tool)} instead of answering. "
             "Send the message again, turn off tool calling on the model server, or choose another model."
         )
     return ModelError("model_failed", message)
 
 
-def _visible(name: str) -> str:
-    """A name from a model, short and without hidden characters."""
+def _quote(name: str) -> str:
+    """A name from a model, short and without invisible characters."""
     return json.dumps(" ".join(strip_invisible(replace_surrogates(name)).split())[:64], ensure_ascii=False)
-
-
-def interruption_error(reason: Interruption) -> Error | None:
-    """Return the error that ends a turn which was stopped for this reason; None where it is `done` all the same."""
-    if reason == "shutdown":
-        return Error("shutdown", "The server is shutting down; ask again in a moment.", recoverable=True)
-    if reason == "silent":
-        return Error("model_failed", "The model sent nothing for too long; ask again.", recoverable=True)
-    return None

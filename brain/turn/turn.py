@@ -17,17 +17,7 @@ from brain.errors import BadRequest, Interruption, ModelError
 from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStart
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import find_control_tokens
-from brain.messages import (
-    Call,
-    Exchange,
-    History,
-    State,
-    Steer,
-    Text,
-    TurnReport,
-    new_message_id,
-    new_turn_id,
-)
+from brain.messages import Call, Exchange, History, State, Steer, Text, TurnReport, new_message_id, new_turn_id
 from brain.plugins.context import MemoryView
 from brain.plugins.registry import Registry
 from brain.prompts import blocks
@@ -75,42 +65,9 @@ class Turn:
 
     Attributes:
         exchange: question and answer so far.
+        approvals: what a person was asked.
         last: the event that ended it, once it is over.
     """
-
-    __slots__ = (
-        "_accounting",
-        "_annotations",
-        "_approvals",
-        "_automatic",
-        "_deadline",
-        "_ending",
-        "_finish",
-        "_first_token",
-        "_has_retried",
-        "_history",
-        "_inbox",
-        "_max_block_bytes",
-        "_memory",
-        "_model",
-        "_operator",
-        "_parts_before",
-        "_pass",
-        "_policy",
-        "_registry",
-        "_request",
-        "_room",
-        "_silence",
-        "_stop_reason",
-        "_store",
-        "_task",
-        "_template_tokens",
-        "_transcript",
-        "exchange",
-        "id",
-        "last",
-        "message_id",
-    )  # fmt: skip
 
     def __init__(
         self,
@@ -130,9 +87,11 @@ class Turn:
     ) -> None:
         self.id = turn_id or new_turn_id()
         self.message_id = new_message_id()
+        self.conversation_id = history.id
         self.exchange = history.question or Exchange(question="")
         self.exchange.answer_id, self.exchange.model = self.message_id, model.name
         self.exchange.recalled_ids = tuple(item.id for item in history.recalled.items)
+        self.approvals = Approvals(approval_seconds)
         self.last: Done | Error | None = None
         self._request = request
         self._history = history
@@ -145,7 +104,6 @@ class Turn:
         self._memory = memory
         self._accounting = Accounting()
         self._annotations = Annotations()
-        self._approvals = Approvals(approval_seconds)
         usable = registry.usable(request.specialists)
         usable_names = [specialist.name for specialist in usable]
         tools = name_tools(request.tools, frozenset(usable_names))
@@ -165,21 +123,9 @@ class Turn:
         self._inbox: list[str] = []  # messages of the user that wait to be injected
         self._pass: ModelPass | None = None  # that is running
         self._finish: StopReason = "complete"
-        self._has_retried = False  # without the call of an unknown tool
-        self._deadline: Deadline | None = None
         self._task: asyncio.Task[object] | None = None  # that executes it, as long as it can be stopped
         self._stop_reason: Interruption | None = None
         self._ending: Sequence[Event] = ()
-
-    @property
-    def conversation_id(self) -> str:
-        """The conversation that it belongs to."""
-        return self._history.id
-
-    @property
-    def approval_seconds(self) -> float:
-        """How long a person may take to approve a call."""
-        return self._approvals.seconds
 
     @property
     def is_stopped(self) -> bool:
@@ -189,18 +135,13 @@ class Turn:
     @property
     def is_waiting(self) -> bool:
         """Whether a person is to approve a call."""
-        return self._approvals.is_waiting
-
-    @property
-    def has_just_approved(self) -> bool:
-        """Whether a person approved a call a moment ago."""
-        return self._approvals.has_just_approved
+        return self.approvals.is_waiting
 
     # what others do to a running turn
 
     def stop(self, reason: Interruption) -> None:
         """End the turn with an event that says why; the first reason counts. Nothing for a turn that is ending."""
-        self._approvals.is_closed = True
+        self.approvals.is_closed = True
         if self._stop_reason is None and not self._ending:
             self._stop_reason = reason
             if self._task is not None:
@@ -228,7 +169,7 @@ class Turn:
         Raises:
             BadRequest: when none of this id waits, or it expired, or was decided otherwise.
         """
-        self._approvals.decide(call_id, approve)
+        self.approvals.decide(call_id, approve)
 
     # what it does
 
@@ -241,8 +182,10 @@ class Turn:
         task = asyncio.current_task()
         assert task is not None
         cancellations = task.cancelling()
-        emit(self._beginning())
-        self._deadline = self._approvals.deadline = Deadline(
+        start = TurnStart(self.id, self._history.id, self._model.name, "mono", self._request.limits)
+        found = map(self._annotations.add_notice, notices.history_notices(self._history))
+        emit((start, *([notices.DEMO] if self._model.is_demo else []), *found))
+        deadline = self.approvals.deadline = Deadline(
             self._request.limits, self.stop, silence=self._silence, first_token=self._first_token
         )
         was_stopped = self._stop_reason is not None  # before it could be cancelled
@@ -253,7 +196,7 @@ class Turn:
             if was_stopped:
                 self._set_question()
             else:
-                await self._answer(emit)
+                await self._answer(emit, deadline)
         except asyncio.CancelledError:
             is_delivered = True
         except ModelError as failure:
@@ -263,39 +206,38 @@ class Turn:
             log.exception("turn %s failed", self.id)
             error = Error("internal", "Something went wrong on the server; it was logged.", recoverable=True)
         self._task = None
-        self._deadline.close()
+        deadline.close()
         has_cancelled = self._stop_reason is not None and not was_stopped
         if is_delivered and self._stop_reason is None:
             self._stop_reason = "cancelled"
-        if self._stop_reason is not None and error is None:
-            error = self._interruption_error(self._stop_reason)
-        self._ending = self._end(error)
+        self._end(error)
         if has_cancelled:
             if not is_delivered:  # stopped in its last step: the cancellation is still to come
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
             task.uncancel()
-        trouble = None
+        problem = None
         if self._store is not None:
             with suppress(asyncio.CancelledError):  # who cancels now does not wait for the store
-                trouble = await self._store(self.exchange)
-        self.last = _last_of(self._ending)
-        emit([*([Notice("unkept", trouble)] if trouble else []), *self._ending])
+                problem = await self._store(self.exchange)
+        emit((*([Notice("unkept", problem)] if problem else []), *self.cut()))
         if task.cancelling() > cancellations:
             raise asyncio.CancelledError
 
     def cut(self) -> Sequence[Event]:
-        """End a turn whose task ended before it emitted the ending; return its last events."""
+        """End a turn, unless it has ended, and return its last events."""
         if not self._ending:
-            self._ending = self._end(self._interruption_error("cancelled"))
-        self.last = _last_of(self._ending)
+            self._stop_reason = "cancelled"
+            self._end(None)
+        last = self._ending[-1]
+        assert isinstance(last, Done | Error)
+        self.last = last
         return self._ending
 
-    async def _answer(self, emit: Emit) -> None:
+    async def _answer(self, emit: Emit, deadline: Deadline) -> None:
         """Run pass after pass, until the model makes no more calls and nothing is left to inject."""
-        assert self._deadline is not None
         context = CallContext(
-            self._request, self._history, self._registry, self._model, self._policy, self._approvals, self._deadline,
+            self._request, self._history, self._registry, self._model, self._policy, self.approvals, deadline,
             emit, turn_id=self.id, began=self._accounting.began, max_block_bytes=self._max_block_bytes,
             tokens=self._template_tokens, memory=self._memory,
         )  # fmt: skip
@@ -303,6 +245,7 @@ class Turn:
             await self._run_automatic_calls(context)
         else:
             self._set_question()
+        has_retried = False  # without the call of an unknown tool
         while True:
             while self._inbox:
                 emit(self._inject(is_followed=True))
@@ -316,13 +259,20 @@ class Turn:
                 finally:
                     self._pass = None
                     self._record(one)
-            if one.unknown_tool is not None:
-                emit((self._annotate(notices.unknown_tool(one.unknown_tool)),))
-            if not self._continues(one, is_last) and not self._inbox:
+            calls, tool = one.calls, one.unknown_tool
+            if tool is not None:
+                emit((self._annotations.add_notice(notices.unknown_tool(tool)),))
+            is_client_call = calls is not None and calls.has_client_call
+            is_followed = calls is not None and not (one.is_stopped or is_client_call or is_last or self._room <= 0)
+            if is_followed and self._tokens_left() == 0:
+                is_followed, self._finish = False, "length"
+            elif calls is None and tool is not None and not has_retried:
+                is_followed = has_retried = True
+            if not is_followed and not self._inbox:
                 break
-        is_explained = one.is_stopped or (one.calls is not None and one.calls.has_client_call)
+        is_explained = one.is_stopped or is_client_call
         if self._final_reason() == "complete" and not is_explained and not self._visible_text().strip():
-            raise notices.empty_answer(one.unknown_tool)
+            raise notices.empty_answer(tool)
 
     async def _run_automatic_calls(self, context: CallContext) -> None:
         """Run the specialists that attachments ask for; their blocks stand before the user's text."""
@@ -350,23 +300,14 @@ class Turn:
         sampling = self._request.sampling
         if sampling.max_tokens is not None:
             sampling = replace(sampling, max_tokens=max(1, self._tokens_left() or 1))
-
-        def trim() -> bool:
-            """Leave out the older half of the history, if the first request was too long for the model."""
-            left_out = 0 if self._accounting.passes else self._transcript.shorten()
-            if left_out:
-                context.emit((self._annotate(notices.trimmed(left_out)),))
-            return left_out > 0
-
         return ModelPass(
             len(self._accounting.passes) + 1,
             self._model,
-            lambda: self._transcript.messages(self._model.resume),
-            trim,
+            self._transcript,
             context,
-            tokens=self._accounting.tokens,
-            annotations=self._annotations,
-            inbox=self._inbox,
+            self._accounting,
+            self._annotations,
+            self._inbox,
             max_length=self._room,
             silence=self._silence,
             sampling=sampling,
@@ -383,34 +324,12 @@ class Turn:
         block_bytes = sum(utf8_size(part.block) for part in parts if isinstance(part, Call))
         self.exchange.tokens = self._accounting.count_exchange(prompt_bytes, block_bytes)
 
-    def _continues(self, one: ModelPass, is_last: bool) -> bool:
-        """Whether a pass is followed by another: it made calls, and none of them ends the turn."""
-        if one.calls is None and one.unknown_tool is not None and not self._has_retried:
-            self._has_retried = True
-            return True
-        if one.calls is None or one.is_stopped or one.calls.has_client_call or is_last or self._room <= 0:
-            return False
-        if self._tokens_left() == 0:
-            self._finish = "length"
-            return False
-        return True
-
     def _tokens_left(self) -> int | None:
         """How many tokens the model may still write; None when the client did not say."""
         limit = self._request.sampling.max_tokens
         return None if limit is None else max(0, limit - self._accounting.usage.completion_tokens)
 
-    def _beginning(self) -> Sequence[Event]:
-        found = [self._annotate(notice) for notice in notices.history_notices(self._history)]
-        start = TurnStart(self.id, self._history.id, self._model.name, "mono", self._request.limits)
-        return start, *([notices.DEMO] if self._model.is_demo else []), *found
-
-    def _annotate(self, notice: Notice) -> Notice:
-        """Record a notice with the answer, and return it."""
-        self._annotations.add_notice(notice)
-        return notice
-
-    def _inject(self, *, is_followed: bool) -> Sequence[Event]:
+    def _inject(self, *, is_followed: bool) -> list[Event]:
         """Inject the messages of the inbox; a separator parts the text before from the text that follows."""
         inbox, self._inbox[:] = self._inbox[:], []
         events: list[Event] = [Notice("steered", message) for message in inbox]
@@ -424,18 +343,18 @@ class Turn:
 
     # how it ends
 
-    def _interruption_error(self, reason: Interruption) -> Error | None:
-        """Note why the turn was stopped; return the error with which it ends, if that is one."""
-        if reason == "deadline" or reason == "cancelled":
+    def _end(self, error: Error | None) -> None:
+        """Complete the exchange, and keep the last events."""
+        accounting, reason = self._accounting, self._stop_reason
+        if reason in ("deadline", "cancelled") and error is None:
             self._finish = reason
-            self._accounting.set_finish(reason)
-        return notices.interruption_error(reason)
-
-    def _end(self, error: Error | None) -> Sequence[Event]:
-        """Complete the exchange, and return the last events."""
-        accounting = self._accounting
+            accounting.update_last_pass(finish=reason)
+        elif reason == "shutdown" and error is None:
+            error = Error("shutdown", "The server is shutting down; ask again in a moment.", recoverable=True)
+        elif reason == "silent" and error is None:
+            error = Error("model_failed", "The model sent nothing for too long; ask again.", recoverable=True)
         if error is not None:
-            accounting.set_error(error.code)
+            accounting.update_last_pass(error=error.code)
         unread = self._inject(is_followed=False)
         total_ms = accounting.milliseconds()
         last = error or Done(
@@ -452,7 +371,7 @@ class Turn:
         self.exchange.annotations, self.exchange.usage = self._annotations.snapshot(), accounting.usage
         self.exchange.first_token_ms, self.exchange.total_ms = accounting.first_token_ms, total_ms
         self.exchange.error = error
-        return *unread, accounting.usage, last
+        self._ending = (*unread, accounting.usage, last)
 
     def _final_reason(self) -> StopReason:
         if self._policy.is_exhausted:
@@ -479,12 +398,13 @@ class Turn:
         state: State = "waiting" if self.is_waiting else "running"
         if last is not None:
             state = "error" if isinstance(last, Error) else "done"
+        running = [] if one is None else [accounting.report_pass(one.began, one.first_text)]
         first_token_ms = accounting.first_token_ms
-        if first_token_ms is None and one is not None and one.first_text is not None:
-            first_token_ms = accounting.milliseconds_at(one.first_text)
+        if first_token_ms is None and running:
+            first_token_ms = running[0].first_token_ms
         return TurnReport(
             turn_id=self.id,
-            conversation_id=self._history.id,
+            conversation_id=self.conversation_id,
             message_id=self.message_id,
             user=self._request.user,
             wire=wire,
@@ -496,15 +416,6 @@ class Turn:
             stop_reason=last.stop_reason if isinstance(last, Done) else None,
             error=last.code if isinstance(last, Error) else None,
             usage=accounting.usage,
-            passes=(
-                *accounting.passes,
-                *([accounting.report_running(one.began, one.first_text)] if one is not None else []),
-            ),
+            passes=(*accounting.passes, *running),
             calls=tuple(self._policy.calls),
         )
-
-
-def _last_of(ending: Sequence[Event]) -> Done | Error:
-    last = ending[-1]
-    assert isinstance(last, Done | Error)
-    return last

@@ -55,7 +55,7 @@ def test_a_call_runs_once_a_person_approves_it() -> None:
             if is_decided:
                 turn.decide("c1", True)
             report = turn.report("native")
-            states.append((turn.is_waiting, turn.has_just_approved, report.state, report.calls[0].approval))
+            states.append((turn.is_waiting, turn.approvals.has_just_approved, report.state, report.calls[0].approval))
 
     one = ApprovalTurn(f"Look: {SEND % 'bob'}", "Sent.", decide=look)
     assert one.run() == [
