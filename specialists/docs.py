@@ -11,8 +11,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Citation, Result, specialist
-from specialists._kit.passages import anchor, pieces, sections, unwrap
-from specialists._kit.terms import content_words
+from specialists._kit.passages import make_anchor, split_passages, split_sections, unwrap
+from specialists._kit.text import content_words
 
 PASSAGES_GIVEN = 3
 _WEIGHTS = "12.0, 4.0, 1.0"
@@ -34,7 +34,7 @@ class Passage:
     @property
     def id(self) -> str:
         """Page and anchor, as in a link to the section."""
-        return f"{self.page}#{anchor(self.heading[-1])}"
+        return f"{self.page}#{make_anchor(self.heading[-1])}"
 
 
 _SHOWN = 200
@@ -138,14 +138,14 @@ def answer_query(handbook: Handbook, query: str, section: str | None) -> Result:
 
 def passages(page: str, text: str) -> Iterator[Passage]:
     """The sections of a Markdown page, long ones in pieces, their paragraphs one line each."""
-    for heading, body in sections(text):
-        for piece in pieces(unwrap(body)):
+    for heading, body in split_sections(text):
+        for piece in split_passages(unwrap(body)):
             yield Passage(page, heading or (page,), piece)
 
 
 def _title(page: str, text: str) -> str:
     """A page's first heading, else its name."""
-    return next((heading[-1] for heading, _ in sections(text) if heading), page)
+    return next((heading[-1] for heading, _ in split_sections(text) if heading), page)
 
 
 def _is_in_section(passage: Passage, section: str) -> bool:

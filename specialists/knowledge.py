@@ -1,14 +1,14 @@
-"""`knowledge`, the user's own folders and uploads: a question goes in, the passages that answer it come out.
+"""`knowledge` finds passages in the user's own folders and uploads that answer a question.
 
-Each user has an index of their own, a SQLite file. Searching never reads a document: it looks into that index, which a
-worker keeps up to date, see `_knowledge`.
+Each user has an index of their own, a SQLite file. A search never reads a document: it uses that index, which a worker
+keeps up to date, see `_knowledge`.
 """
 
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from shutil import disk_usage
@@ -17,12 +17,11 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Citation, Context, Progress, Refused, Result, specialist
-from specialists._kit.passages import anchor
-from specialists._knowledge import uploads, vectors
+from specialists._kit.passages import make_anchor
+from specialists._knowledge import background, vectors
 from specialists._knowledge.command import index_folders as index
 from specialists._knowledge.index import Damaged, Index, Root, Unreachable, path_for, with_index
 from specialists._knowledge.search import Found, Scope, fetch, rank
-from specialists._knowledge.uploads import delete_documents
 from specialists._knowledge.worker import Job
 
 __all__ = ["KnowledgeSettings", "index", "knowledge"]
@@ -37,11 +36,21 @@ ANSWERING_SECONDS = 4.0
 VECTOR_SECONDS = 2.0
 FREE_LEAST = 1_000_000
 LOCAL = "local"
+NOTHING = (
+    "no documents are indexed for this user; ask them to attach a file; the operator reads folders in with: "
+    "brain index FOLDER (--user NAME)"
+)
+UNUSABLE = "the index of the documents is damaged; go on without it. The operator can see more with: brain check"
+UNREACHABLE = (
+    "the index of the documents cannot be opened or written, its disk may be full or read-only; go on without it. The "
+    "operator can see more with: brain check"
+)
+FIRST = "the documents are being read for the first time; ask again in a minute"
 
 
 @dataclass(frozen=True)
 class KnowledgeSettings:
-    """What the operator sets."""
+    """The settings of `knowledge`."""
 
     folders: Annotated[
         tuple[str, ...],
@@ -64,12 +73,12 @@ class KnowledgeSettings:
         return platformdirs.user_data_path("brain") / "knowledge"
 
     def folders_of(self, user: str | None) -> list[Path]:
-        """The folders that are this user's by the settings."""
+        """The folders of this user in the settings."""
         pairs = [_split_owner(item) for item in self.folders]
         return [Path(folder).expanduser().resolve() for owner, folder in pairs if owner == user]
 
     def job(self, path: Path) -> Job:
-        """What a worker must know to bring an index up to date."""
+        """A job that brings the folders of an index up to date."""
         return Job(str(path), self.ocr_language, self.file_mb * 1_000_000, self.passages)
 
 
@@ -103,15 +112,15 @@ def health(*, settings: KnowledgeSettings) -> str | None:
 
 
 async def forget(user: str, conversation_id: str | None, *, settings: KnowledgeSettings) -> None:
-    """Drops the uploads of a conversation, or all that is in the index of a user."""
-    await delete_documents(path_for(settings.home, user), conversation_id)
+    """Deletes the uploads of a conversation, or the whole index of a user."""
+    await background.delete_documents(path_for(settings.home, user), conversation_id)
 
 
 @asynccontextmanager
 async def lifespan() -> AsyncIterator[None]:
-    """Ends what is read in the background with the server."""
+    """Ends the background tasks with the server."""
     yield
-    await uploads.stop_all()
+    await background.stop_all()
 
 
 @specialist(
@@ -150,11 +159,12 @@ async def knowledge(
     """Searches the user's own documents, folders and uploads, for passages that answer a question."""
     path = path_for(settings.home, context.user)
     job, seconds = settings.job(path), min(WAITING_SECONDS, context.seconds_left - ANSWERING_SECONDS)
+    folders, attachments = settings.folders_of(context.user), context.attachments
     try:
-        async for progress in uploads.update_folders(path, job, settings.folders_of(context.user), seconds):
+        async for progress in background.update_folders(path, job, folders, seconds):
             yield progress
         seconds = min(seconds, context.seconds_left - ANSWERING_SECONDS)
-        async for progress in uploads.update_uploads(path, job, context.conversation_id, context.attachments, seconds):
+        async for progress in background.update_uploads(path, job, context.conversation_id, attachments, seconds):
             yield progress
         yield await _answer(path, query, (source or "").strip() or None, offset, context)
     except (Unreachable, OSError) as error:
@@ -163,41 +173,25 @@ async def knowledge(
         raise Refused(UNUSABLE) from error
 
 
-NOTHING = (
-    "no documents are indexed for this user; ask them to attach a file; the operator reads folders in with: "
-    "brain index FOLDER (--user NAME)"
-)
-UNUSABLE = "the index of the documents is damaged; go on without it. The operator can see more with: brain check"
-UNREACHABLE = (
-    "the index of the documents cannot be opened or written, its disk may be full or read-only; go on without it. The "
-    "operator can see more with: brain check"
-)
-FIRST = "the documents are being read for the first time; ask again in a minute"
-
-
 async def _answer(path: Path, query: str, source: str | None, offset: int, context: Context) -> Result:
     if not await asyncio.to_thread(path.exists):
         raise Refused(NOTHING)
-    query_vector = await _as_vector(path, query, context)
+    query_vector = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(VECTOR_SECONDS):
+            if vectors.is_installed():
+                query_vector = await vectors.embed_query(path, context.model, query)
     conversation = context.conversation_id
     result = await with_index(path, _search, query, source, offset, conversation, query_vector)
-    uploads.start_vectors(path, context.model, matched=query_vector is not None)
-    reading = uploads.current_step(path, conversation)
+    background.start_vectors(path, context.model, matched=query_vector is not None)
+    reading = background.current_step(path, conversation)
     if result is None:
         raise Refused(FIRST if reading else NOTHING)
     if reading is None:
         return result
-    left = f" ({reading.n} of {reading.of})" if reading.of else ""
-    note = f"\n\nDocuments are still being read{left}; ask again in a minute for what is in the others."
-    return Result(result.text + note, result.citations, more=result.more)
-
-
-async def _as_vector(path: Path, query: str, context: Context) -> vectors.QueryVector | None:
-    try:
-        async with asyncio.timeout(VECTOR_SECONDS):
-            return await vectors.embed_query(path, context.model, query) if vectors.is_installed() else None
-    except TimeoutError:
-        return None
+    progress = f" ({reading.n} of {reading.of})" if reading.of else ""
+    note = f"Documents are still being read{progress}; ask again in a minute for what is in the others."
+    return replace(result, text=f"{result.text}\n\n{note}")
 
 
 def _search(
@@ -208,24 +202,35 @@ def _search(
     conversation: str,
     query_vector: vectors.QueryVector | None,
 ) -> Result | None:
-    """What is found in the folders and in this conversation's uploads; None when there is nothing to search."""
+    """The passages of the folders and this conversation's uploads that fit; None when there is nothing to search."""
     roots = [root for root in index.roots() if root.kind != "conversation" or root.place == conversation]
-    names = index.names(roots) if source else []
-    files = _files_of(source, names, index, roots) if source and names else None
-    matrix = vectors.matrix(index) if query_vector is not None else None
+    names, troubles = index.names(roots), index.troubles(roots)
+    files = _find_files(source, names, troubles, roots) if source and names else None
+    matrix = vectors.load_matrix(index) if query_vector is not None else None
     scope = Scope([root.id for root in roots], files)
     chunks = rank(index, query, scope, matrix, query_vector)
-    found = fetch(index, chunks[offset : offset + PASSAGES_GIVEN], scope.roots)
-    if not found:
-        return _nothing_found(query, source, offset, index, roots)
-    result = _result(found, {root.id: root for root in roots}, offset, len(chunks))
-    unread = index.troubles([root for root in roots if root.kind == "conversation"])
-    if not unread:
-        return result
-    return Result(f"{result.text}\n\n{_list_unread(unread)}", result.citations, more=result.more)
+    if found := fetch(index, chunks[offset : offset + PASSAGES_GIVEN], scope.roots):
+        result = _show_passages(found, {root.id: root for root in roots}, offset, len(chunks))
+        unread = index.troubles([root for root in roots if root.kind == "conversation"])
+        return replace(result, text=f"{result.text}\n\n{_list_unread(unread)}") if unread else result
+    if not names and not troubles:
+        return None
+    where = f" in {source[:60]!r}" if source else ""
+    existing = [name for _, _, name in names]
+    text = (
+        f"Nothing {'more ' if offset else ''}in the user's documents{where} matches {query[:200]!r}. Try other words "
+        "or synonyms, in the language of the documents.\n"
+        f"Indexed: {len(existing)} files{f': {_list_names(existing)}' if existing else ''}."
+    )
+    return Result(f"{text}\n{_list_unread(troubles)}" if troubles else text)
 
 
-def _files_of(source: str, names: Sequence[tuple[int, int, str]], index: Index, roots: Sequence[Root]) -> set[int]:
+def _find_files(
+    source: str,
+    names: Sequence[tuple[int, int, str]],
+    troubles: Sequence[tuple[str, str]],
+    roots: Sequence[Root],
+) -> set[int]:
     """The files that a name means: those called so, else those in a folder called so, else those whose name holds it.
 
     Raises:
@@ -233,26 +238,25 @@ def _files_of(source: str, names: Sequence[tuple[int, int, str]], index: Index, 
     """
     sought = source[:SOURCE_LENGTH].partition("#")[0].strip().strip("/").casefold()
     folders = {root.id: _folder_name(root).casefold() for root in roots}
-    called = {number for number, _, name in names if sought in _names_of(name)}
+    matched = {number for number, _, name in names if sought in _variants(name)}
     below = {
         number
         for number, root, name in names
         if f"/{sought}/" in f"/{folders[root]}/{name.casefold().rpartition('/')[0]}/" or sought == folders[root]
     }
-    holding = {number for number, _, name in names if sought in name.casefold()}
-    found = called or below or holding
-    if not found:
-        unread = [(name, why) for name, why in index.troubles(roots) if sought in _names_of(name)]
-        if unread:
-            raise Refused(_list_unread(unread)[:REASON_LENGTH])
-        existing = [name for _, _, name in names]
-        near = get_close_matches(source[:SOURCE_LENGTH], existing, NAMES_SHOWN, 0.6)
-        hint = f"nearest: {_names(near)}" if near else f"there are: {_names(existing)}"
-        raise Refused(f"no file or folder is called {source[:60]!r}; {hint}"[:REASON_LENGTH])
-    return found
+    similar = {number for number, _, name in names if sought in name.casefold()}
+    if found := matched or below or similar:
+        return found
+    if unread := [(name, reason) for name, reason in troubles if sought in _variants(name)]:
+        raise Refused(_list_unread(unread)[:REASON_LENGTH])
+    existing = [name for _, _, name in names]
+    near = get_close_matches(source[:SOURCE_LENGTH], existing, NAMES_SHOWN, 0.6)
+    hint = f"nearest: {_list_names(near)}" if near else f"there are: {_list_names(existing)}"
+    raise Refused(f"no file or folder is called {source[:60]!r}; {hint}"[:REASON_LENGTH])
 
 
-def _names_of(name: str) -> set[str]:
+def _variants(name: str) -> set[str]:
+    """A file's name with and without its folder and its ending."""
     whole = name.casefold()
     last = whole.rpartition("/")[2]
     return {whole, last, whole.rpartition(".")[0], last.rpartition(".")[0]} - {""}
@@ -262,17 +266,17 @@ def _folder_name(root: Root) -> str:
     return "uploads" if root.kind == "conversation" else Path(root.place).name
 
 
-def _result(found: Sequence[Found], roots: dict[int, Root], offset: int, total: int) -> Result:
+def _show_passages(found: Sequence[Found], roots: dict[int, Root], offset: int, total: int) -> Result:
     text = "From the user's documents, the passages that fit best:" if not offset else "Further passages that fit:"
     starts, citations = [], []
     for number, passage in enumerate(found, offset + 1):
-        citation = _citation(passage, roots[passage.root])
+        citation = _cite(passage, roots[passage.root])
         starts.append(len(text))
         text += f"\n\n[{number}] {citation.title}\n\n{passage.text}"
         citations.append(citation)
-    shown_to = offset + len(found)
-    if total > shown_to:
-        text += f"\n\nFor {min(total - shown_to, PASSAGES_GIVEN)} more, ask again with offset={shown_to}."
+    end = offset + len(found)
+    if total > end:
+        text += f"\n\nFor {min(total - end, PASSAGES_GIVEN)} more, ask again with offset={end}."
 
     def more(shown: int) -> str:
         whole = sum(start < shown for start in starts) - 1
@@ -281,37 +285,24 @@ def _result(found: Sequence[Found], roots: dict[int, Root], offset: int, total: 
     return Result(text, tuple({citation.id: citation for citation in citations}.values()), more=more)
 
 
-def _citation(passage: Found, root: Root) -> Citation:
+def _cite(passage: Found, root: Root) -> Citation:
     """File, headings and page, such as `handbook.pdf › Leave, page 3` with the id `handbook.pdf#page=3`."""
     name = f"{_folder_name(root)}/{passage.file}" if passage.has_namesake else passage.file
     name = " ".join(name.split())
     kind, _, value = passage.place.partition("=")
     heading = passage.heading if kind != "sheet" else ""
     title = " › ".join(filter(None, (name, heading))) + (f", {kind} {value}" if kind else "")
-    fragment = passage.place or (anchor(passage.heading.rpartition(" › ")[2]) if passage.heading else "")
+    fragment = passage.place or (make_anchor(passage.heading.rpartition(" › ")[2]) if passage.heading else "")
     return Citation(f"{name}#{fragment}" if fragment else name, title)
 
 
-def _nothing_found(query: str, source: str | None, offset: int, index: Index, roots: Sequence[Root]) -> Result | None:
-    """Says what there is; None when that is nothing at all."""
-    names, troubles = [name for _, _, name in index.names(roots)], index.troubles(roots)
-    if not names and not troubles:
-        return None
-    where = f" in {source[:60]!r}" if source else ""
-    further = "more " if offset else ""
-    text = (
-        f"Nothing {further}in the user's documents{where} matches {query[:200]!r}. Try other words or synonyms, in the "
-    )
-    text += f"language of the documents.\nIndexed: {len(names)} files{f': {_names(names)}' if names else ''}."
-    return Result(f"{text}\n{_list_unread(troubles)}" if troubles else text)
-
-
 def _list_unread(troubles: Sequence[tuple[str, str]]) -> str:
-    shown = "; ".join(f"{' '.join(name.split())}: {why}" for name, why in troubles[:NAMES_SHOWN])
-    return f"Not read: {shown}" + (f"; and {len(troubles) - NAMES_SHOWN} others" if len(troubles) > NAMES_SHOWN else "")
+    shown = "; ".join(f"{' '.join(name.split())}: {reason}" for name, reason in troubles[:NAMES_SHOWN])
+    rest = f"; and {len(troubles) - NAMES_SHOWN} others" if len(troubles) > NAMES_SHOWN else ""
+    return f"Not read: {shown}{rest}"
 
 
-def _names(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     shown = [" ".join(name.split())[:60] for name in names[:NAMES_SHOWN]]
     rest = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return ", ".join(shown) + rest

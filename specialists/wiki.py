@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from msgspec import Meta
 
 from brain import Context, Progress, Refused, Result, specialist
-from specialists._kit.terms import content_words
+from specialists._kit.text import content_words
 from specialists._wiki import answer, zim
 from specialists._wiki.api import Api, ApiError
 from specialists._wiki.article import Article, Hit, Page, Section, Source

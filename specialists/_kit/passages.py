@@ -1,4 +1,4 @@
-"""Markdown whose paragraphs are one line each, as a page that keeps its line breaks needs it."""
+"""Markdown in passages: sections under their headings, in pieces of bounded length, a line per paragraph."""
 
 import re
 from collections.abc import Iterator
@@ -9,44 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-_MARGIN = " \t>"
-"""What may stand before a line of a paragraph that is in a list or a quotation."""
-
-
-def unwrap(text: str) -> str:
-    """The same, with the lines of each paragraph joined but where it breaks them on purpose."""
-    lines = text.split("\n")
-    for first, end in reversed([*_find_wrapped(text)]):
-        begin, *rest = lines[first:end]
-        lines[first:end] = [" ".join([begin.rstrip(), *(line.strip(_MARGIN) for line in rest)])]
-    return "\n".join(lines)
-
-
-def _find_wrapped(text: str) -> Iterator[tuple[int, int]]:
-    """Where each of several lines begins and ends."""
-    tokens = _parser().parse(text)
-    for opening, inline in pairwise(tokens):
-        if opening.type == "paragraph_open" and opening.map is not None:
-            first, end = opening.map
-            breaks = any(one.type == "hardbreak" for one in inline.children or ())
-            if end - first > 1 and not breaks:
-                yield first, end
-
-
-@cache
-def _parser() -> "MarkdownIt":
-    from markdown_it import MarkdownIt  # whose import is slow: who asks nothing does not pay for it
-
-    return MarkdownIt("commonmark").enable("table")
-
-
 LENGTH = 1200
-"""Characters a piece has at most."""
+"""Characters of the longest passage."""
+_HEADING_LENGTH = 120
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _RULE = re.compile(r"\|?[ :|-]*-[ :|-]*")
 _SENTENCE_ENDS = (". ", "! ", "? ", "; ", "。", " ")
-_HEADING_LENGTH = 120
+_MARGIN = " \t>"
+"""What may stand before a line of a paragraph that is in a list or a quotation."""
 
 
 class Headings:
@@ -65,65 +36,50 @@ class Headings:
         return tuple(title for _, title in self._open)
 
 
-def sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
+def split_sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
     """The path of each heading of a Markdown page, with the text below it; the path is empty before the first."""
     headings, body, fence = Headings(), list[str](), ""
     for line in text.splitlines():
-        if marked := _FENCE.match(line):
-            fence = marked[1] if not fence else fence if marked[1] != fence else ""
-        found = None if fence or not line.startswith("#") else _HEADING.fullmatch(line[:1000])
-        if found:
-            yield headings.path, "\n".join(body)
-            headings.enter(len(found[1]), _strip_closing(found[2].rstrip()))
-            body = []
-        else:
+        if opening := _FENCE.match(line):
+            fence = opening[1] if not fence else fence if opening[1] != fence else ""
+        heading = None if fence or not line.startswith("#") else _HEADING.fullmatch(line[:1000])
+        if heading is None:
             body.append(line)
+            continue
+        yield headings.path, "\n".join(body)
+        title = heading[2].rstrip()
+        stripped = title.rstrip("#")  # such signs may end the line; those of C# stay
+        headings.enter(len(heading[1]), stripped.rstrip() if stripped.endswith((" ", "\t")) else title)
+        body = []
     yield headings.path, "\n".join(body)
 
 
-def pieces(text: str) -> Iterator[str]:
+def make_anchor(heading: str) -> str:
+    """The fragment of a link to a heading."""
+    return re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-"))
+
+
+def split_passages(text: str) -> Iterator[str]:
     """Paragraphs joined up to `LENGTH` characters; a longer one is cut between its lines, a table between its rows.
 
     Every piece of a table begins with its header. A line that is too long itself is cut where a sentence ends.
     """
-    piece = ""
-    for paragraph in _paragraphs(text):
-        for part, glue in _split_paragraph(paragraph):
-            if piece and len(piece) + len(glue) + len(part) <= LENGTH:
-                piece += glue + part
+    passage = ""
+    lines = "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
+    for paragraph in re.split(r"\n\n+", lines):
+        for part, glue in _split_paragraph(paragraph.split("\n")):
+            if passage and len(passage) + len(glue) + len(part) <= LENGTH:
+                passage += glue + part
             else:
-                if piece:
-                    yield piece
-                piece = part
-    if piece:
-        yield piece
-
-
-def anchor(heading: str) -> str:
-    """What links to a heading end in."""
-    return re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-"))
-
-
-def _strip_closing(title: str) -> str:
-    """A heading's title without the signs that may end its line; those of C# stay."""
-    stripped = title.rstrip("#")
-    return stripped.rstrip() if stripped.endswith((" ", "\t")) else title
-
-
-def _paragraphs(text: str) -> Iterator[list[str]]:
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.strip():
-            lines.append(line.rstrip())
-        elif lines:
-            yield lines
-            lines = []
-    if lines:
-        yield lines
+                if passage:
+                    yield passage
+                passage = part
+    if passage:
+        yield passage
 
 
 def _split_paragraph(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """What a paragraph is put together from, each with what joins it to the one before."""
+    """The parts of a paragraph, each with the text that joins it to the one before."""
     if sum(map(len, lines)) + len(lines) <= LENGTH:
         yield "\n".join(lines), "\n\n"
     elif len(lines) > 2 and lines[0].startswith("|") and _RULE.fullmatch(lines[1][:LENGTH]):
@@ -150,11 +106,29 @@ def _split_table(header: list[str], rows: list[str]) -> Iterator[str]:
 def _split_line(line: str, most: int = LENGTH) -> Iterator[str]:
     start = 0
     while len(line) - start > most:
-        end = next(
-            (at + len(mark) for mark in _SENTENCE_ENDS if (at := line.rfind(mark, start, start + most)) > start), 0
-        )
-        end = end or start + most
+        cuts = (at + len(mark) for mark in _SENTENCE_ENDS if (at := line.rfind(mark, start, start + most)) > start)
+        end = next(cuts, start + most)
         yield line[start:end].rstrip()
         start = end
     if line[start:].strip():
         yield line[start:]
+
+
+def unwrap(text: str) -> str:
+    """The same Markdown, with the lines of each paragraph joined unless it breaks them on purpose."""
+    lines = text.split("\n")
+    for opening, inline in reversed([*pairwise(_parser().parse(text))]):
+        if opening.type == "paragraph_open" and opening.map is not None:
+            first, end = opening.map
+            has_breaks = any(token.type == "hardbreak" for token in inline.children or ())
+            if end - first > 1 and not has_breaks:
+                begin, *rest = lines[first:end]
+                lines[first:end] = [" ".join([begin.rstrip(), *(line.strip(_MARGIN) for line in rest)])]
+    return "\n".join(lines)
+
+
+@cache
+def _parser() -> "MarkdownIt":
+    from markdown_it import MarkdownIt  # a slow import, which only the documentation needs
+
+    return MarkdownIt("commonmark").enable("table")

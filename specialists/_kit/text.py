@@ -1,4 +1,4 @@
-"""Text of others made fit to be read: its encoding, no invisible characters, no endless empty lines.
+"""Text of others made fit to be read: its encoding, no invisible characters, no endless empty lines; and its terms.
 
 Imports nothing of Brain.
 """
@@ -16,15 +16,13 @@ _INVISIBLE = {
 }  # fmt: skip
 """Controls, soft hyphens, marks of direction, and tags: what a reader does not see, a model should not either."""
 _PIECE = 65_536
-_SAMPLE = 50_000
-_OTHER_SCRIPTS = re.compile(rb"[\x80-\xff]{3,}")
-"""Letters of other scripts stand side by side, accented Latin ones between plain ones."""
-_ENCODINGS = (
-    "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp1251", "koi8_r", "iso8859_5", "cp1253", "cp1255", "cp1256",
-    "cp874",
-)  # fmt: skip
-_CENTRAL = re.compile(r"(?<=\w)[¹³¿£¼¾œŸ¶](?=\w)|(?<=\w)[¹³¿](?=\W)|(?<!\w)[³¿](?=[a-zà-ÿ])|[šžŠŽ]")
-"""What Polish and Czech letters look like when they are taken for Western ones."""
+_QUESTION_WORDS = frozenset({
+    "a", "about", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "get",
+    "has", "have", "how", "i", "if", "in", "is", "it", "its", "me", "my", "of", "on", "or", "our", "own", "should",
+    "so", "that", "the", "their", "them", "then", "there", "these", "this", "to", "was", "we", "what", "when", "where",
+    "which", "who", "why", "will", "with", "work", "you", "your",
+})  # fmt: skip
+"""Documents hardly use them, so that they would outweigh the words of the subject."""
 
 
 def strip_invisible(text: str) -> str:
@@ -50,6 +48,25 @@ def tidy(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
 
 
+def content_words(query: str) -> list[str]:
+    """The words of a query that name its subject; all of them when there are no others."""
+    words = re.findall(r"\w+", query.lower())
+    return [word for word in words if word not in _QUESTION_WORDS] or words
+
+
+# encodings
+
+_SAMPLE = 50_000
+_OTHER_SCRIPTS = re.compile(rb"[\x80-\xff]{3,}")
+"""Letters of other scripts stand side by side, accented Latin ones between plain ones."""
+_ENCODINGS = (
+    "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp1251", "koi8_r", "iso8859_5", "cp1253", "cp1255", "cp1256",
+    "cp874",
+)  # fmt: skip
+_CENTRAL = re.compile(r"(?<=\w)[¹³¿£¼¾œŸ¶](?=\w)|(?<=\w)[¹³¿](?=\W)|(?<!\w)[³¿](?=[a-zà-ÿ])|[šžŠŽ]")
+"""What Polish and Czech letters look like when they are taken for Western ones."""
+
+
 def guess_encoding(data: bytes) -> str:
     """The likeliest encoding of a text that is not UTF-8 and names none; that of Western Europe if in doubt."""
     first = re.search(rb"[\x80-\xff]", data)
@@ -58,7 +75,7 @@ def guess_encoding(data: bytes) -> str:
     if others * 2 <= len(re.findall(rb"[\x80-\xff]", sample)):
         return _guess_latin(sample)
     for japanese in ("cp932", "euc_jp"):
-        if _is_encoded(sample, japanese) and re.search("[ぁ-ん]", sample.decode(japanese, "ignore")):
+        if re.search("[ぁ-ん]", _decode(sample, japanese) or ""):
             return japanese
     try:
         from charset_normalizer import from_bytes
@@ -69,17 +86,16 @@ def guess_encoding(data: bytes) -> str:
 
 
 def _guess_latin(sample: bytes) -> str:
-    try:
-        text = codecs.getincrementaldecoder("cp1252")().decode(sample)
-    except UnicodeDecodeError:
-        return "cp1250" if _is_encoded(sample, "cp1250") else "cp1252"
-    hungarian = re.search("[õûÕÛ]", text) and re.search("[áÁ]", text) and not re.search("[ãçàèêñ]", text)
-    return "cp1250" if (hungarian or _CENTRAL.search(text)) and _is_encoded(sample, "cp1250") else "cp1252"
+    western, is_central = _decode(sample, "cp1252"), _decode(sample, "cp1250") is not None
+    if western is None:
+        return "cp1250" if is_central else "cp1252"
+    hungarian = re.search("[õûÕÛ]", western) and re.search("[áÁ]", western) and not re.search("[ãçàèêñ]", western)
+    return "cp1250" if (hungarian or _CENTRAL.search(western)) and is_central else "cp1252"
 
 
-def _is_encoded(sample: bytes, encoding: str) -> bool:
+def _decode(sample: bytes, encoding: str) -> str | None:
+    """The text, whose last character may be cut; None when it is in another encoding."""
     try:
-        codecs.getincrementaldecoder(encoding)().decode(sample)
+        return codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeDecodeError:
-        return False
-    return True
+        return None

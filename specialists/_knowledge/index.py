@@ -1,21 +1,23 @@
-"""The SQLite file of an index: how it is opened, written and locked, and what may be wrong with it."""
+"""The index of one user's documents, a SQLite file: roots, files, passages and their vectors."""
 
 import asyncio
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar
 
 VERSION = 1
 BUSY_SECONDS = 20.0
-_OUTER = ("SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_BUSY")
-"""Errors that are not of the file, but of the disk it lies on, or of who else uses it."""
-
+USED_SECONDS = 3600.0
+COMMON_LEAST = 20
+"""Words in fewer passages are not counted in advance."""
+_DISK_ERRORS = ("SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_BUSY")
+"""Errors of the disk, or because of other processes, which say nothing about the file."""
 _SCHEMA = """
 CREATE TABLE note (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE root (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, place TEXT NOT NULL, used REAL NOT NULL,
@@ -43,110 +45,19 @@ END;
 
 
 class Damaged(Exception):
-    """The file of the index is none, or one of another version."""
+    """The file is no index, or one of another version."""
 
 
 class Unreachable(Exception):
-    """The file may be as it should be, but the disk is full, read-only, or closed to us."""
+    """The disk is full or read-only, or the file cannot be opened; the index itself may be intact."""
 
 
-def open_database(path: Path) -> sqlite3.Connection:
-    """A connection to an index, which is made when there is none.
-
-    Raises:
-        Damaged, Unreachable: when the file cannot be used.
-    """
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise Unreachable(error.strerror) from error
-    with _classify_errors():
-        db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            _prepare(db, path)
-        except BaseException:
-            db.close()
-            raise
-    return db
-
-
-@contextmanager
-def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """A transaction for writing, undone when something is raised inside.
-
-    Raises:
-        Damaged, Unreachable: when it cannot be done.
-    """
-    with _classify_errors():
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:  # SQLite has undone it already when the disk is full
-                db.execute("ROLLBACK")
-            raise
-
-
-@contextmanager
-def _classify_errors() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        outer = getattr(error, "sqlite_errorname", "").startswith(_OUTER)
-        raise (Unreachable if outer else Damaged)(str(error)) from error
-
-
-def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    db.execute("PRAGMA foreign_keys = ON")
-    db.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash may undo the last files, and breaks none
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version == VERSION:
-        return
-    db.execute("PRAGMA journal_mode = WAL")
-    with transaction(db):
-        (version,) = db.execute("PRAGMA user_version").fetchone()  # another process may have been first
-        if version == 0:
-            for statement in _statements(_SCHEMA):
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {VERSION}")
-            os.chmod(path, 0o600)
-        elif version != VERSION:
-            raise Damaged(f"version {version}")
-
-
-@contextmanager
-def hold_lock(path: Path, seconds: float = 0.0) -> Iterator[bool]:
-    """Whether this process is the only one to index folders now; ends with the process, however that ends."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with closing(sqlite3.connect(path.with_suffix(".lock"), timeout=seconds, isolation_level=None)) as lock:
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError:
-            yield False
-            return
-        yield True
-
-
-def _statements(script: str) -> Iterator[str]:
-    statement = ""
-    for line in script.splitlines():
-        statement += line + "\n"
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
-
-
+Kind = Literal["folder", "setting", "conversation"]
 P = ParamSpec("P")
 T = TypeVar("T")
-Kind = Literal["folder", "setting", "conversation"]
-USED_SECONDS = 3600.0
-COMMON_LEAST = 20
-"""Words in fewer passages than this are not counted beforehand."""
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(NamedTuple):
     """A folder or conversation in the index; `place` is its path, or the conversation's id."""
 
     id: int
@@ -154,9 +65,8 @@ class Root:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedFile:
-    """A file in the index; `trouble` says why it, or some of its pages, could not be read."""
+class IndexedFile(NamedTuple):
+    """A file in the index; `trouble` is why it, or some of its pages, could not be read."""
 
     id: int
     name: str
@@ -164,6 +74,14 @@ class IndexedFile:
     changed: int
     hash: bytes
     trouble: str | None
+
+
+class Count(NamedTuple):
+    """How much of a root, or of all, is in the index."""
+
+    files: int
+    passages: int
+    vectors: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,24 +97,38 @@ class Chunk:
         return " › ".join(self.heading)
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
-    """How much of a root, or of all, is in the index."""
-
-    files: int
-    passages: int
-    vectors: int
-
-
 def path_for(folder: Path, user: str | None) -> Path:
     """The file of one user's index. Names that differ never share one, also where upper and lower case are the same."""
-    readable = "".join(c for c in (user or "") if c.isascii() and c.isalnum())[:30].lower() or "user"
-    digest = blake2b((user or "").encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-    return folder / (f"{readable}-{digest}.db" if user is not None else "nobody.db")
+    if user is None:
+        return folder / "nobody.db"
+    readable = "".join(c for c in user if c.isascii() and c.isalnum())[:30].lower() or "user"
+    return folder / f"{readable}-{blake2b(user.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}.db"
+
+
+@contextmanager
+def hold_lock(path: Path, seconds: float = 0.0) -> Iterator[bool]:
+    """Whether this process is the only one to index folders now; ends with the process, however that ends."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path.with_suffix(".lock"), timeout=seconds, isolation_level=None)) as lock:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            yield False
+            return
+        yield True
+
+
+@contextmanager
+def _classify_errors() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        is_of_disk = getattr(error, "sqlite_errorname", "").startswith(_DISK_ERRORS)
+        raise (Unreachable if is_of_disk else Damaged)(str(error)) from error
 
 
 class Index:
-    """One connection to an index.
+    """One connection to an index, which is created when there is none.
 
     Raises:
         Damaged, Unreachable: when the file cannot be used.
@@ -204,14 +136,62 @@ class Index:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.db = open_database(path)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Unreachable(error.strerror) from error
+        with _classify_errors():
+            self.db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            try:
+                self._prepare()
+            except BaseException:
+                self.db.close()
+                raise
+
+    def _prepare(self) -> None:
+        self.db.execute("PRAGMA foreign_keys = ON")
+        self.db.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash may undo the last files, and breaks none
+        if self._value("PRAGMA user_version") == VERSION:
+            return
+        self.db.execute("PRAGMA journal_mode = WAL")
+        with self.transaction():
+            version = self._value("PRAGMA user_version")  # another process may have been first
+            if version == 0:
+                statement = ""
+                for line in _SCHEMA.splitlines():  # `executescript` would end the transaction
+                    statement += line + "\n"
+                    if sqlite3.complete_statement(statement):
+                        self.db.execute(statement)
+                        statement = ""
+                self.db.execute(f"PRAGMA user_version = {VERSION}")
+                os.chmod(self.path, 0o600)
+            elif version != VERSION:
+                raise Damaged(f"version {version}")
 
     def close(self) -> None:
         self.db.close()
 
-    def transaction(self) -> AbstractContextManager[None]:
-        """A transaction, undone when something is raised inside."""
-        return transaction(self.db)
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction for writing, undone when something is raised inside.
+
+        Raises:
+            Damaged, Unreachable: when it cannot be done.
+        """
+        with _classify_errors():
+            self.db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.db.execute("COMMIT")
+            except BaseException:
+                if self.db.in_transaction:  # SQLite has undone it already when the disk is full
+                    self.db.execute("ROLLBACK")
+                raise
+
+    def _value(self, query: str, *parameters: Any) -> Any:
+        """The only column of the first row, None when there is no row."""
+        row = self.db.execute(query, parameters).fetchone()
+        return row[0] if row else None
 
     # roots
 
@@ -220,26 +200,25 @@ class Index:
         return [Root(*row) for row in rows if not kinds or row[1] in kinds]
 
     def add_root(self, kind: Kind, place: str) -> Root:
-        """The root at this place, new or old; for a conversation, it was used now."""
+        """The root at this place, new or old; a conversation counts as used now."""
         with self.transaction():
             self.db.execute(
                 "INSERT INTO root (kind, place, used) VALUES (?, ?, ?) "
                 "ON CONFLICT (kind, place) DO UPDATE SET used = excluded.used",
                 (kind, place, time.time()),
             )
-            row = self.db.execute("SELECT id FROM root WHERE kind = ? AND place = ?", (kind, place)).fetchone()
-        return Root(row[0], kind, place)
+            return Root(self._value("SELECT id FROM root WHERE kind = ? AND place = ?", kind, place), kind, place)
 
     def touch_root(self, kind: Kind, place: str) -> None:
         """Notes that a root is used, about once an hour."""
-        row = self.db.execute("SELECT used FROM root WHERE kind = ? AND place = ?", (kind, place)).fetchone()
-        if row is not None and row[0] < time.time() - USED_SECONDS:
+        used = self._value("SELECT used FROM root WHERE kind = ? AND place = ?", kind, place)
+        if used is not None and used < time.time() - USED_SECONDS:
             self.add_root(kind, place)
 
-    def remove_root(self, root: Root) -> None:
+    def remove_root(self, number: int) -> None:
         """Removes a root with all its files."""
         with self.transaction():
-            self.db.execute("DELETE FROM root WHERE id = ?", (root.id,))
+            self.db.execute("DELETE FROM root WHERE id = ?", (number,))
 
     def expire_conversations(self, keep: str, most: int, seconds: float) -> None:
         """Removes the conversations used longest ago, until their texts take at most `most` characters."""
@@ -252,8 +231,7 @@ class Index:
         for number, place, used, size in sized:
             total += size
             if place != keep and (total > most or used < oldest):
-                with self.transaction():
-                    self.db.execute("DELETE FROM root WHERE id = ?", (number,))
+                self.remove_root(number)
 
     # files
 
@@ -274,39 +252,35 @@ class Index:
         chunks: Sequence[Chunk],
         trouble: str | None = None,
     ) -> None:
-        """Puts a file in, in the place of what it was before; passages that stay the same keep their vectors.
+        """Writes or replaces a file; passages that stay the same keep their vectors.
 
         Args:
             stamp: its size, its time of change and the hash of its content.
         """
         with self.transaction():
-            vectors = self._vectors_of(root, name)
+            vectors = dict(
+                self.db.execute(
+                    "SELECT v.hash, v.value FROM vector v JOIN chunk c ON c.id = v.chunk JOIN file f ON f.id = c.file "
+                    "WHERE f.root = ? AND f.name = ?",
+                    (root.id, name),
+                )
+            )
             self.db.execute("DELETE FROM file WHERE root = ? AND name = ?", (root.id, name))
-            if self.db.execute("SELECT 1 FROM root WHERE id = ?", (root.id,)).fetchone() is None:
-                return  # forgotten meanwhile
+            if self._value("SELECT 1 FROM root WHERE id = ?", root.id) is None:
+                return  # deleted meanwhile
             file = self.db.execute(
                 "INSERT INTO file (root, name, size, changed, hash, trouble) VALUES (?, ?, ?, ?, ?, ?)",
                 (root.id, name, *stamp, trouble),
             ).lastrowid
             for chunk in chunks:
                 row = (file, chunk.place, name, chunk.title, chunk.text)
-                added = self.db.execute(
+                number = self.db.execute(
                     "INSERT INTO chunk (file, place, name, heading, text) VALUES (?, ?, ?, ?, ?)", row
                 ).lastrowid
-                digest = hash_of(embedding_text(name, chunk.title, chunk.text).encode())
+                digest = hash_bytes(format_for_embedding(name, chunk.title, chunk.text).encode())
                 if digest in vectors:
-                    self.db.execute(
-                        "INSERT INTO vector (chunk, hash, value) VALUES (?, ?, ?)", (added, digest, vectors[digest])
-                    )
-
-    def _vectors_of(self, root: Root, name: str) -> dict[bytes, bytes]:
-        return dict(
-            self.db.execute(
-                "SELECT v.hash, v.value FROM vector v JOIN chunk c ON c.id = v.chunk JOIN file f ON f.id = c.file "
-                "WHERE f.root = ? AND f.name = ?",
-                (root.id, name),
-            )
-        )
+                    vector = (number, digest, vectors[digest])
+                    self.db.execute("INSERT INTO vector (chunk, hash, value) VALUES (?, ?, ?)", vector)
 
     def remove(self, file: IndexedFile) -> None:
         with self.transaction():
@@ -323,8 +297,7 @@ class Index:
 
     def passages(self) -> int:
         """How many passages are in the whole index."""
-        (number,) = self.db.execute("SELECT count(*) FROM chunk").fetchone()
-        return int(number)
+        return int(self._value("SELECT count(*) FROM chunk"))
 
     def troubles(self, roots: Iterable[Root]) -> list[tuple[str, str]]:
         """Names of files that could not be read, or not wholly, and why."""
@@ -335,14 +308,13 @@ class Index:
     def names(self, roots: Iterable[Root]) -> list[tuple[int, int, str]]:
         """Number, root and name of each file with passages in it."""
         numbers = ", ".join(str(root.id) for root in roots)
-        found = f"SELECT id, root, name FROM file f WHERE root IN ({numbers})"
-        return self.db.execute(f"{found} AND EXISTS (SELECT 1 FROM chunk WHERE file = f.id) ORDER BY name").fetchall()
+        where = f"root IN ({numbers}) AND EXISTS (SELECT 1 FROM chunk WHERE file = f.id)"
+        return self.db.execute(f"SELECT id, root, name FROM file f WHERE {where} ORDER BY name").fetchall()
 
-    # what is known of the whole
+    # the whole index
 
     def get_note(self, key: str) -> Any:
-        row = self.db.execute("SELECT value FROM note WHERE key = ?", (key,)).fetchone()
-        return row[0] if row else None
+        return self._value("SELECT value FROM note WHERE key = ?", key)
 
     def set_abilities(self, reader: int, abilities: str) -> None:
         """Notes how files are read now, and what can be; when that changed, all files, or those not read, are new."""
@@ -355,22 +327,21 @@ class Index:
             self.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", [("reader", reader), ("able", abilities)])
 
     def retry(self, trouble: str) -> None:
-        """Has files with this trouble count as changed."""
+        """Marks the files with this trouble as changed."""
         with self.transaction():
             self.db.execute("UPDATE file SET changed = -1 WHERE trouble = ?", (trouble,))
 
     def count_common_words(self) -> None:
-        """After many changes: counts the common words, so that a question need not."""
+        """Counts the common words after many changes, so that a question need not."""
         with self.transaction():
             self.db.execute("DELETE FROM common")
             self.db.execute("INSERT INTO common SELECT term, doc FROM word WHERE doc >= ?", (COMMON_LEAST,))
-            (passages,) = self.db.execute("SELECT count(*) FROM chunk").fetchone()
-            self.db.execute("INSERT OR REPLACE INTO note VALUES ('passages', ?)", (passages,))
+            self.db.execute("INSERT OR REPLACE INTO note VALUES ('passages', ?)", (self.passages(),))
         self.db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 async def with_index(path: Path, function: Callable[Concatenate[Index, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Does something with an index in a thread, on a connection of its own: it may outlive a call that is given up.
+    """Calls a function with an index in a thread. The connection is its own: it may outlive an abandoned call.
 
     Raises:
         Damaged, Unreachable: when the file cannot be used.
@@ -383,10 +354,10 @@ async def with_index(path: Path, function: Callable[Concatenate[Index, P], T], *
     return await asyncio.to_thread(work)
 
 
-def embedding_text(name: str, title: str, text: str) -> str:
-    """What a passage's vector is made of: its text below the names of where it stands."""
+def format_for_embedding(name: str, title: str, text: str) -> str:
+    """The text of which a passage's vector is made: the passage below the names of where it stands."""
     return f"{' › '.join(filter(None, (name, title)))}\n{text}"
 
 
-def hash_of(data: bytes) -> bytes:
+def hash_bytes(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()

@@ -1,4 +1,4 @@
-"""Finds the passages of an index that answer a question, by words, and by vectors when there are some.
+"""Ranks the passages of an index for a question, by words, and by vectors when there are some.
 
 Vectors weigh more than words: they find what is said in other words. What looks like a code or a name is looked up
 exactly, whatever the vectors say.
@@ -10,8 +10,9 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from specialists._kit.terms import content_words
+from specialists._kit.text import content_words
 from specialists._knowledge.index import COMMON_LEAST, Index
 from specialists._knowledge.vectors import Matrix, QueryVector
 
@@ -26,13 +27,13 @@ PREFIX_LEAST = 4
 WEIGHTS = "2.0, 4.0, 1.0"
 """Of the file's name, the headings and the text."""
 WORDS_WEIGHT = 3.0
-"""Of a passage with all the words that were asked about, in standard deviations of the vectors' nearness."""
+"""Of a passage with all words of the question, in standard deviations of the vectors' nearness."""
 UNTRUSTED_WORDS_WEIGHT = 6.0
 CODE_WEIGHT = 6.0
 UNKNOWN_NEARNESS = 4.0
 """Of a passage that has no vector yet, when all the words of the question are in it."""
 OUTSTANDING = 2.5
-"""From so near on, a passage is worth being told of though its vector tells little; less among few."""
+"""Nearness from which a passage is ranked by a vector without meaning; less among few."""
 SPREAD_LEAST = 0.02
 """Standard deviation of cosines, below which they differ by noise."""
 _CODE = re.compile(r"\w*\d[\w./-]*\w|\b[A-Z][A-Z0-9_-]{2,}\b")
@@ -49,13 +50,12 @@ class Scope:
 
     @property
     def where(self) -> str:
-        found = f"f.root IN ({_list_entries(self.roots)})"
-        return found if self.files is None else f"{found} AND f.id IN ({_list_entries(self.files)})"
+        roots = f"f.root IN ({_join(self.roots)})"
+        return roots if self.files is None else f"{roots} AND f.id IN ({_join(self.files)})"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A passage; `file` is the name of its file, `twin` says that another file is called so too."""
+class Found(NamedTuple):
+    """A passage; `file` is the name of its file, `has_namesake` whether another file is called so too."""
 
     root: int
     file: str
@@ -79,35 +79,38 @@ def rank(
     weight = WORDS_WEIGHT if query_vector.trusted else UNTRUSTED_WORDS_WEIGHT
 
     def score(chunk: int) -> float:
-        """A few of the words say little, so that their share counts squared."""
+        """A few of the words mean little, so their share counts squared."""
         share = min(1.0, words.get(chunk, 0.0)) ** 2
         return near.get(chunk, UNKNOWN_NEARNESS * share) + weight * share + CODE_WEIGHT * codes.get(chunk, 0.0)
 
     best = sorted({*words, *near, *codes}, key=lambda chunk: -score(chunk))
-    existing = {row[0] for row in index.db.execute(f"SELECT id FROM chunk WHERE id IN ({_list_entries(best)})")}
+    existing = {row[0] for row in index.db.execute(f"SELECT id FROM chunk WHERE id IN ({_join(best)})")}
     return [chunk for chunk in best if chunk in existing][:DEPTH]
 
 
 def fetch(index: Index, chunks: Sequence[int], roots: Collection[int] = ()) -> list[Found]:
-    """These passages, in this order; those that are gone are left out. Files of other roots are no twins."""
+    """These passages, in this order; those that are gone are left out. Only files of these roots are namesakes."""
     rows = index.db.execute(
         "SELECT c.id, f.root, c.name, c.heading, c.place, c.text, "
         "EXISTS (SELECT 1 FROM file g WHERE g.name = f.name AND g.root <> f.root "
-        f"AND g.root IN ({_list_entries(roots)})) "
-        f"FROM chunk c JOIN file f ON f.id = c.file WHERE c.id IN ({_list_entries(chunks)})"
+        f"AND g.root IN ({_join(roots)})) "
+        f"FROM chunk c JOIN file f ON f.id = c.file WHERE c.id IN ({_join(chunks)})"
     )
-    found = {row[0]: Found(row[1], row[2], row[3], row[4], row[5], bool(row[6])) for row in rows}
+    found = {number: Found(*row) for number, *row in rows}
     return [found[chunk] for chunk in chunks if chunk in found]
+
+
+def _join(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, map(int, numbers)))
 
 
 # words
 
 
 def _rank_by_words(index: Index, query: str, scope: Scope) -> dict[int, float]:
-    """The best passages by words, with how much of what was asked about is in each: about 0 to 1, or a little more."""
-    total = index.get_note("passages") or index.passages() or 1
-    words = _weigh_words(index, query, total)
-    whole = sum(word.content_words for word in words) or 1.0
+    """The best passages by words, with how much of the question is in each: about 0 to 1, or a little more."""
+    words = _weigh_words(index, query, index.get_note("passages") or index.passages() or 1)
+    whole = sum(word.weight for word in words) or 1.0
     match, read = list[str](), 0.0
     for word in sorted(words, key=lambda word: word.passages):
         if match and read + word.passages > READ_MOST:
@@ -120,44 +123,42 @@ def _rank_by_words(index: Index, query: str, scope: Scope) -> dict[int, float]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    """A word of a question: in about how many passages it is, and how much finding it tells."""
+class _Word(NamedTuple):
+    """A word of a question: its FTS5 expression, in about how many passages it is, and how much it distinguishes."""
 
     match: str
     passages: float
-    content_words: float
+    weight: float
 
 
 def _weigh_words(index: Index, query: str, total: int) -> list[_Word]:
     words = list(dict.fromkeys(content_words(query)))[:WORDS_MOST]
-    stems = _stems(words)
+    stems = _stem(words)
     found = []
     for word in words:
         stem = stems.get(word, word)
-        exact = _passages_with(index, stem, stem) or min(RARE, total / 4)
-        prefixed = _passages_with(index, stem, stem + "\U0010ffff") or exact
-        open_ended = len(stem) >= PREFIX_LEAST and not stem.isdigit() and prefixed <= READ_MOST
-        match = f'"{word}" OR "{word}"*' if open_ended else f'"{word}"'
-        share = max(0.05, math.log((total - exact + 0.5) / (exact + 0.5) + 1))
-        found.append(_Word(match, prefixed if open_ended else exact, share))
+        exact = _count_passages(index, stem, stem) or min(RARE, total / 4)
+        prefixed = _count_passages(index, stem, stem + "\U0010ffff") or exact
+        is_prefix = len(stem) >= PREFIX_LEAST and not stem.isdigit() and prefixed <= READ_MOST
+        match = f'"{word}" OR "{word}"*' if is_prefix else f'"{word}"'
+        weight = max(0.05, math.log((total - exact + 0.5) / (exact + 0.5) + 1))
+        found.append(_Word(match, prefixed if is_prefix else exact, weight))
     return found
 
 
-def _passages_with(index: Index, first: str, last: str) -> int:
+def _count_passages(index: Index, first: str, last: str) -> int:
     """In how many passages common words from `first` to `last` are; 0 for rare ones, which were not counted."""
-    (number,) = index.db.execute(
-        "SELECT sum(passages) FROM common WHERE word BETWEEN ? AND ?", (first, last)
-    ).fetchone()
-    return number or 0
+    query = "SELECT sum(passages) FROM common WHERE word BETWEEN ? AND ?"
+    (count,) = index.db.execute(query, (first, last)).fetchone()
+    return count or 0
 
 
-def _stems(words: Sequence[str]) -> Mapping[str, str]:
-    """What the index makes of words."""
+def _stem(words: Sequence[str]) -> Mapping[str, str]:
+    """The terms of words in the index."""
     with closing(sqlite3.connect(":memory:")) as db:
-        db.execute("CREATE VIRTUAL TABLE asked USING fts5(word, tokenize='porter unicode61 remove_diacritics 2')")
-        db.execute("CREATE VIRTUAL TABLE term USING fts5vocab('asked', 'instance')")
-        db.executemany("INSERT INTO asked (rowid, word) VALUES (?, ?)", enumerate(words))
+        db.execute("CREATE VIRTUAL TABLE query USING fts5(word, tokenize='porter unicode61 remove_diacritics 2')")
+        db.execute("CREATE VIRTUAL TABLE term USING fts5vocab('query', 'instance')")
+        db.executemany("INSERT INTO query (rowid, word) VALUES (?, ?)", enumerate(words))
         return {words[row]: term for term, row in db.execute("SELECT term, doc FROM term ORDER BY offset DESC")}
 
 
@@ -170,24 +171,23 @@ def _match(index: Index, match: str, scope: Scope) -> list[tuple[int, float]]:
 
 
 def _match_pairs(index: Index, query: str, scope: Scope) -> dict[int, float]:
-    """For languages without spaces, whose sentences are one word to the index: how many pairs of letters are there."""
+    """The share of pairs of letters, for languages without spaces, whose sentences are one word to the index."""
     pairs = list(dict.fromkeys(run[n : n + 2] for run in _CJK.findall(query) for n in range(len(run) - 1)))[:WORDS_MOST]
     if not pairs:
         return {}
-    existing = " + ".join("(instr(c.text, ?) > 0)" for _ in pairs)
+    count = " + ".join("(instr(c.text, ?) > 0)" for _ in pairs)
     rows = index.db.execute(
-        f"SELECT id, there FROM (SELECT c.id AS id, {existing} AS there FROM chunk c JOIN file f ON f.id = c.file "
-        f"WHERE {scope.where}) WHERE there > 0 ORDER BY there DESC LIMIT {DEPTH}",
+        f"SELECT id, pairs FROM (SELECT c.id AS id, {count} AS pairs FROM chunk c JOIN file f ON f.id = c.file "
+        f"WHERE {scope.where}) WHERE pairs > 0 ORDER BY pairs DESC LIMIT {DEPTH}",
         pairs,
     )
     return {chunk: number / len(pairs) for chunk, number in rows}
 
 
 def _match_codes(index: Index, query: str, scope: Scope) -> dict[int, float]:
-    """Passages with the codes, names in capitals and quoted words of a question: the share of them that is there."""
+    """The share of the codes, names in capitals and quotations of a question that is in each passage."""
     exact = list(dict.fromkeys([*_QUOTED.findall(query), *_CODE.findall(query)]))[:8]
-    phrases = [" ".join(re.findall(r"\w+", one)) for one in exact]
-    phrases = [phrase for phrase in phrases if phrase]
+    phrases = list(filter(None, (" ".join(re.findall(r"\w+", one)) for one in exact)))
     found: dict[int, float] = {}
     for phrase in phrases:
         for chunk, _ in _match(index, f'"{phrase}"', scope):
@@ -221,7 +221,3 @@ def _rank_by_vectors(
     else:
         is_chosen[best] |= nearness[best] >= min(OUTSTANDING, 0.8 * math.sqrt(len(chunks) - 1))
     return dict(zip(chunks[is_chosen].tolist(), nearness[is_chosen].tolist(), strict=True))
-
-
-def _list_entries(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, map(int, numbers)))

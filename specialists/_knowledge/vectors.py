@@ -1,6 +1,6 @@
 """Passages as vectors, made by the model server and compared with numpy, exactly.
 
-The model's own check says whether its embeddings carry meaning; those without it count for less than the words do.
+The model's embedding check measures whether its embeddings carry meaning; words weigh more than those that do not.
 """
 
 import asyncio
@@ -9,30 +9,34 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from brain import Refused
-from specialists._knowledge.index import Index, embedding_text, hash_of, with_index
+from specialists._knowledge.index import Index, format_for_embedding, hash_bytes, with_index
 
 MISSING = "vectors need the extra: pip install 'brain-sse[vectors]'"
 BATCH = 32
 TEXT_LENGTH = 2000
 SHORT_LENGTH = 400
-"""Of a text that a server refuses as it is: its model may take few tokens."""
+"""Characters of a text that a server refuses as it is: its model may take few tokens."""
 MATRICES_BYTES_MOST = 500_000_000
-"""Of all users together, those not asked for longest go; a single one may be larger."""
+"""Of all users together; the one used longest ago goes first. A single one may be larger."""
 SAME = 0.99
 """Cosine from which two vectors of one text come from one model."""
 FLOOR_SHARE = 0.3
-"""Of the way from a wrong answer's cosine to a right one's, in the model's check."""
+"""Of the way from a wrong answer's cosine to a right one's, in the embedding check."""
 _PROBE = "Refunds are paid within two weeks of a return."
 """A text whose vector tells one model from another."""
+_WITHOUT_VECTOR = "FROM chunk c LEFT JOIN vector v ON v.chunk = c.id WHERE v.chunk IS NULL"
+
+Passage = tuple[int, str, str, str]
+"""The number, file name, heading and text of a passage."""
 
 
 class EmbeddingCheck(Protocol):
-    """What the model's check found."""
+    """The result of the embedding check."""
 
     @property
     def size(self) -> int: ...
@@ -42,7 +46,7 @@ class EmbeddingCheck(Protocol):
 
 
 class Embedder(Protocol):
-    """What makes vectors: a turn's model."""
+    """A model that makes vectors."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
     async def check_embeddings(self) -> EmbeddingCheck: ...
@@ -50,9 +54,11 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """A question as a vector; `trusted` when the embeddings of its model carry meaning.
+    """A question as a vector.
 
-    `floor` is the cosine below which, by the model's check, a passage has nothing to do with a question.
+    Attributes:
+        trusted: whether the embeddings of its model carry meaning.
+        floor: the cosine below which, by the embedding check, a passage has nothing to do with a question.
     """
 
     vector: Sequence[float]
@@ -66,19 +72,19 @@ def is_installed() -> bool:
 
 async def embed_query(path: Path, model: Embedder, query: str) -> QueryVector | None:
     """The vector of a question; None when the index has no vectors of this model."""
-    probe, trusted, floor = await with_index(path, _notes)
+    probe, trusted, floor = await with_index(path, _get_model_notes)
     if probe is None:
         return None
-    vectors = await _embedded(model, [query[:TEXT_LENGTH], _PROBE])
-    if vectors is None or not await asyncio.to_thread(is_same_vector, probe, vectors[1]):
+    vectors = await _embed(model, [query[:TEXT_LENGTH], _PROBE])
+    if vectors is None or not await asyncio.to_thread(_is_same_vector, probe, vectors[1]):
         return None
     return QueryVector(vectors[0], bool(trusted), floor)
 
 
 async def complete_vectors(path: Path, model: Embedder) -> AsyncIterator[tuple[int, int]]:
-    """Gives a vector to each passage of an index that has none, and says how many of how many are done.
+    """Gives a vector to each passage of an index that has none, and yields how many of how many are done.
 
-    Those of another model go first. Can be ended at any time, and goes on from there.
+    Those of another model go first. Can be ended at any time, and continues from there.
 
     Raises:
         Refused: when the server has no vectors, or stops making them.
@@ -86,20 +92,89 @@ async def complete_vectors(path: Path, model: Embedder) -> AsyncIterator[tuple[i
     await _check_model(path, model)
     total, done = await with_index(path, count_missing), 0
     while rows := await with_index(path, _next_passages):
-        vectors = await _embed_each(model, [embedding_text(*row[1:])[:TEXT_LENGTH] for row in rows])
+        vectors = await _embed_each(model, [format_for_embedding(*row[1:])[:TEXT_LENGTH] for row in rows])
         await with_index(path, _write_vectors, rows, vectors)
         done += len(rows)
         yield done, max(total, done)
 
 
-def is_same_vector(probe: bytes, vector: Sequence[float]) -> bool:
-    """Whether a vector is, but for rounding, the one kept."""
-    import numpy as np
+async def _check_model(path: Path, model: Embedder) -> None:
+    """Notes the model and its check, unless both are known; vectors of another model go."""
+    probe, trusted, _ = await with_index(path, _get_model_notes)
+    vectors = await _embed(model, [_PROBE])
+    if vectors is None:
+        raise Refused("the model server has no embeddings")
+    is_same = probe is not None and await asyncio.to_thread(_is_same_vector, probe, vectors[0])
+    if is_same and trusted is not None:
+        return
+    check = await model.check_embeddings()
+    notes = {
+        "probe": pack_vector(vectors[0]),
+        "trusted": int(check.is_meaningful),
+        "floor": check.floor(FLOOR_SHARE),
+        "dimensions": check.size,
+    }
+    await with_index(path, _store_model_notes, notes, is_same)
 
-    known, new = np.frombuffer(probe, np.float16).astype(np.float32), np.asarray(vector, np.float32)
-    if known.shape != new.shape:
-        return False
-    return float(known @ new) >= SAME * float(np.linalg.norm(known)) * float(np.linalg.norm(new))
+
+def _get_model_notes(index: Index) -> tuple[bytes | None, int | None, float]:
+    """The model that made the vectors: its probe, whether they carry meaning, and its floor."""
+    return index.get_note("probe"), index.get_note("trusted"), index.get_note("floor") or 0.0
+
+
+def _store_model_notes(index: Index, notes: Mapping[str, Any], is_same: bool) -> None:
+    with index.transaction():
+        if not is_same:
+            index.db.execute("DELETE FROM vector")
+        index.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
+
+
+async def _embed_each(model: Embedder, texts: Sequence[str]) -> list[list[float] | None]:
+    """A vector for each text, None for one that the server refuses even when short."""
+    vectors = await _embed(model, texts)
+    if vectors is not None:
+        return list(vectors)
+    if await _embed(model, [_PROBE]) is None:
+        raise Refused("the model server stopped making vectors")
+    found: list[list[float] | None] = []
+    for text in texts:
+        single = await _embed(model, [text]) or await _embed(model, [text[:SHORT_LENGTH]])
+        found.append(single[0] if single else None)
+    return found
+
+
+async def _embed(model: Embedder, texts: Sequence[str]) -> list[list[float]] | None:
+    """The vectors of these texts; None unless they are one finite vector for each, all alike in length."""
+    try:
+        vectors = await model.embed(texts)
+    except Exception:  # noqa: BLE001 - the server may fail in any way; the words can be searched all the same
+        return None
+    lengths = {len(vector) for vector in vectors}
+    if len(vectors) != len(texts) or len(lengths) != 1 or 0 in lengths:
+        return None
+    return vectors if all(math.isfinite(number) for vector in vectors for number in vector) else None
+
+
+def count_missing(index: Index) -> int:
+    """How many passages have no vector."""
+    (count,) = index.db.execute(f"SELECT count(*) {_WITHOUT_VECTOR}").fetchone()
+    return int(count)
+
+
+def _next_passages(index: Index) -> list[Passage]:
+    query = f"SELECT c.id, c.name, c.heading, c.text {_WITHOUT_VECTOR} ORDER BY c.id LIMIT {BATCH}"
+    return index.db.execute(query).fetchall()
+
+
+def _write_vectors(index: Index, rows: Sequence[Passage], vectors: Sequence[Sequence[float] | None]) -> None:
+    """Writes vectors, an empty one for a text that has none; not for passages that are gone meanwhile."""
+    with index.transaction():
+        for (chunk, *texts), vector in zip(rows, vectors, strict=True):
+            digest = hash_bytes(format_for_embedding(*texts).encode())
+            index.db.execute(
+                "INSERT OR REPLACE INTO vector (chunk, hash, value) SELECT id, ?, ? FROM chunk WHERE id = ?",
+                (digest, pack_vector(vector) if vector else b"", chunk),
+            )
 
 
 def pack_vector(vector: Sequence[float]) -> bytes:
@@ -110,95 +185,14 @@ def pack_vector(vector: Sequence[float]) -> bytes:
     return bytes((array / (np.linalg.norm(array) or 1.0)).astype(np.float16).tobytes())
 
 
-async def _check_model(path: Path, model: Embedder) -> None:
-    """Notes the model and its check, unless both are known; vectors of another model go."""
-    probe, trusted, _ = await with_index(path, _notes)
-    vectors = await _embedded(model, [_PROBE])
-    is_same = probe is not None and vectors is not None and await asyncio.to_thread(is_same_vector, probe, vectors[0])
-    if is_same and trusted is not None:
-        return
-    if vectors is None:
-        raise Refused("the model server has no embeddings")
-    check = await model.check_embeddings()
-    notes = {
-        "probe": pack_vector(vectors[0]),
-        "trusted": int(check.is_meaningful),
-        "floor": check.floor(FLOOR_SHARE),
-        "dimensions": check.size,
-    }
-    await with_index(path, _store_notes, notes, is_same)
+def _is_same_vector(probe: bytes, vector: Sequence[float]) -> bool:
+    """Whether a vector is, but for rounding, the stored one."""
+    import numpy as np
 
-
-def _notes(index: Index) -> tuple[bytes | None, int | None, float]:
-    """What is known of the model that made the vectors: its probe, whether they carry meaning, and its floor."""
-    return index.get_note("probe"), index.get_note("trusted"), index.get_note("floor") or 0.0
-
-
-def _store_notes(index: Index, notes: Mapping[str, Any], is_same: bool) -> None:
-    with index.transaction():
-        if not is_same:
-            index.db.execute("DELETE FROM vector")
-        index.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
-
-
-async def _embed_each(model: Embedder, texts: Sequence[str]) -> list[list[float] | None]:
-    """A vector for each text, None for one that the server refuses even when short.
-
-    Raises:
-        Refused: when it makes no vectors any more.
-    """
-    vectors = await _embedded(model, texts)
-    if vectors is not None:
-        return list(vectors)
-    if await _embedded(model, [_PROBE]) is None:
-        raise Refused("the model server stopped making vectors")
-    found: list[list[float] | None] = []
-    for text in texts:
-        single = await _embedded(model, [text]) or await _embedded(model, [text[:SHORT_LENGTH]])
-        found.append(single[0] if single else None)
-    return found
-
-
-async def _embedded(model: Embedder, texts: Sequence[str]) -> list[list[float]] | None:
-    """What the server makes of these texts; None when that is not one finite vector for each, all alike in length."""
-    try:
-        vectors = await model.embed(texts)
-    except Exception:  # noqa: BLE001 - a server that is gone, slow or talks nonsense; the words are there still
-        return None
-    lengths = {len(vector) for vector in vectors}
-    if len(vectors) != len(texts) or len(lengths) != 1 or 0 in lengths:
-        return None
-    if not all(math.isfinite(number) for vector in vectors for number in vector):
-        return None
-    return vectors
-
-
-def count_missing(index: Index) -> int:
-    """How many passages have no vector."""
-    query = "SELECT count(*) FROM chunk c LEFT JOIN vector v ON v.chunk = c.id WHERE v.chunk IS NULL"
-    (number,) = index.db.execute(query).fetchone()
-    return int(number)
-
-
-def _next_passages(index: Index) -> list[tuple[int, str, str, str]]:
-    return index.db.execute(
-        "SELECT c.id, c.name, c.heading, c.text FROM chunk c LEFT JOIN vector v ON v.chunk = c.id "
-        "WHERE v.chunk IS NULL ORDER BY c.id LIMIT ?",
-        (BATCH,),
-    ).fetchall()
-
-
-def _write_vectors(
-    index: Index, rows: Sequence[tuple[int, str, str, str]], vectors: Sequence[Sequence[float] | None]
-) -> None:
-    """Writes vectors, an empty one for a text that has none; not for passages that are gone meanwhile."""
-    with index.transaction():
-        for (chunk, name, heading, text), vector in zip(rows, vectors, strict=True):
-            digest = hash_of(embedding_text(name, heading, text).encode())
-            index.db.execute(
-                "INSERT OR REPLACE INTO vector (chunk, hash, value) SELECT id, ?, ? FROM chunk WHERE id = ?",
-                (digest, pack_vector(vector) if vector else b"", chunk),
-            )
+    stored, new = np.frombuffer(probe, np.float16).astype(np.float32), np.asarray(vector, np.float32)
+    if stored.shape != new.shape:
+        return False
+    return float(stored @ new) >= SAME * float(np.linalg.norm(stored)) * float(np.linalg.norm(new))
 
 
 # the matrix
@@ -206,7 +200,7 @@ def _write_vectors(
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The vectors of an index: row by row, of which passage, of which file, below which root; `last` one read."""
+    """The vectors of an index, with the passage, file and root of each row; `last` is the last one that was read."""
 
     probe: bytes
     last: int
@@ -220,8 +214,8 @@ _matrices: OrderedDict[Path, Matrix] = OrderedDict()
 _lock = threading.Lock()
 
 
-def matrix(index: Index) -> Matrix | None:
-    """The vectors of an index, None when there are none. They are kept, and only new ones are read.
+def load_matrix(index: Index) -> Matrix | None:
+    """The vectors of an index, None when there are none. They stay in memory, and only new ones are read.
 
     Passages that were removed may still be among them.
     """
@@ -230,44 +224,38 @@ def matrix(index: Index) -> Matrix | None:
         return None
     with _lock:
         known = _matrices.pop(index.path, None)
-        if known is None or known.probe != probe or len(known.chunks) > 100 + 2 * index.passages():
-            known = _empty(probe)
-        found = _matrices[index.path] = _extend(index, known)
-        while len(_matrices) > 1 and sum(known.rows.nbytes for known in _matrices.values()) > MATRICES_BYTES_MOST:
+        if known is not None and (known.probe != probe or len(known.chunks) > 100 + 2 * index.passages()):
+            known = None
+        found = _matrices[index.path] = _read_matrix(index, probe, known)
+        while len(_matrices) > 1 and sum(matrix.rows.nbytes for matrix in _matrices.values()) > MATRICES_BYTES_MOST:
             _matrices.popitem(last=False)
     return found if len(found.chunks) else None
 
 
 def drop_matrix(path: Path) -> None:
-    """Lets go of those of an index that is no more."""
+    """Frees the vectors of an index that is deleted."""
     with _lock:
         _matrices.pop(path, None)
 
 
-def _empty(probe: bytes) -> Matrix:
+def _read_matrix(index: Index, probe: bytes, known: Matrix | None) -> Matrix:
+    """The known vectors and those that came since."""
     import numpy as np
 
-    numbers = np.zeros(0, np.int64)
-    return Matrix(probe, 0, numbers, numbers, numbers, np.zeros((0, len(probe) // 2), np.float32))
-
-
-def _extend(index: Index, known: Matrix) -> Matrix:
-    import numpy as np
-
-    (last,) = index.db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'vector'").fetchone() or (0,)
-    if last == known.last:
-        return known
+    if known is None:
+        none = np.zeros(0, np.int64)
+        known = Matrix(probe, 0, none, none, none, np.zeros((0, len(probe) // 2), np.float32))
     read = index.db.execute(
         "SELECT v.id, c.id, f.id, f.root, v.value FROM vector v JOIN chunk c ON c.id = v.chunk "
         "JOIN file f ON f.id = c.file WHERE v.id > ? AND length(v.value) = ? ORDER BY v.id",
-        (known.last, len(known.probe)),
+        (known.last, len(probe)),
     ).fetchall()
     if not read:
-        return replace(known, last=last)
+        return known
     numbers = np.array([row[:4] for row in read], np.int64)
     rows = np.frombuffer(b"".join(row[4] for row in read), np.float16).reshape(len(read), -1).astype(np.float32)
     return Matrix(
-        known.probe,
+        probe,
         int(numbers[-1, 0]),
         np.concatenate([known.chunks, numbers[:, 1]]),
         np.concatenate([known.files, numbers[:, 2]]),

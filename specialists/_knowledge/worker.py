@@ -5,7 +5,8 @@ A file that ends the process, or holds it up, is left out.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -15,26 +16,22 @@ import msgspec
 
 from specialists._kit.child import Report, limit_cpu
 from specialists._kit.isolated import IsolatedProcess, Limits, OutOfTime
-from specialists._kit.passages import pieces
-from specialists._knowledge import office
-from specialists._knowledge.folders import FoundFile, Outside, SkippedFiles, read_content, walk
-from specialists._knowledge.index import Chunk, Damaged, Index, IndexedFile, Root, Unreachable, hash_of, hold_lock
-from specialists._knowledge.parts import Part, Source, Trouble, Unreadable
-from specialists._knowledge.readers import kind_of, parts
+from specialists._kit.passages import split_passages
+from specialists._knowledge.folders import FoundFile, Outside, read_content, walk
+from specialists._knowledge.index import Chunk, Damaged, Index, IndexedFile, Root, Unreachable, hash_bytes, hold_lock
+from specialists._knowledge.readers import Part, Source, Trouble, Unreadable, detect_kind, has_office, read_parts
 from specialists._pictures import reader
 
 READER = 2
-"""Counted up when files are read in another way, so that they are read again."""
+"""The version of the readers: with a new one, all files are read again."""
 LOCK_SECONDS = 0.5
 FILE_SECONDS = 20.0
-"""CPU time for a file, unless its reader says that it takes longer."""
+"""CPU time for a file, unless its reader announces that it takes longer."""
 GRACE_SECONDS = 60
 """CPU time between files: looking through folders, counting words."""
 WRITING_SECONDS = 120
 TROUBLE_LENGTH = 200
 CLOSED = "it cannot be opened"
-
-
 SILENCE_SECONDS = 600.0
 """Between two steps of a worker, whose CPU time is limited for each: on a busy machine it may wait for long."""
 BROKEN_MOST = 50
@@ -60,7 +57,7 @@ class Job(msgspec.Struct, frozen=True):
 
     Attributes:
         keep: names of the conversation's files; others go.
-        bad: files that ended the process or took too long, as root and name, with what is said of them.
+        bad: files that ended the process or took too long, as root, name and reason.
         file_seconds: CPU time for a file.
     """
 
@@ -76,11 +73,11 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the worker tells.
+    """A report of the worker.
 
     Attributes:
-        what: it begins, perhaps once more after a bad file; `at` a file now; `slow`: what it does next may take so
-            many seconds of CPU time; `read` a file, left so many `unchanged`, `removed` one, `passed` over so many for
+        what: it begins, perhaps once more after a bad file; `at` a file now; `slow`: the next step may take so many
+            seconds of CPU time; `read` a file, left so many `unchanged`, `removed` one, `passed` over so many for
             a reason; `busy`: another process is at work; `failed`: the index cannot be written; `over`.
         n: which of the changed ones, `of` how many.
     """
@@ -106,15 +103,15 @@ async def run_worker(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[
         trouble = "it takes too long to be read"
         steps: asyncio.Queue[Any] = asyncio.Queue()
         process = IsolatedProcess("_knowledge.worker", LIMITS, warm=False)
-        with process.job(msgspec.to_builtins(job), b"".join(uploads), report=steps.put_nowait) as working:
-            working.done.add_done_callback(steps.put_nowait)
+        with process.job(msgspec.to_builtins(job), b"".join(uploads), report=steps.put_nowait) as running:
+            running.done.add_done_callback(steps.put_nowait)
             while True:
                 try:
                     async with asyncio.timeout(SILENCE_SECONDS):
                         message = await steps.get()
                 except TimeoutError:
                     break
-                if message is working.done:
+                if message is running.done:
                     break
                 step = msgspec.convert(message, Step)
                 if step.what == "failed":
@@ -123,8 +120,8 @@ async def run_worker(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[
                 yield step
                 if step.what in ("over", "busy"):
                     return
-        if working.done.done():
-            error = working.done.exception()
+        if running.done.done():
+            error = running.done.exception()
             if file is None:
                 raise Failed("the worker ended") from error
             if not isinstance(error, OutOfTime):
@@ -136,7 +133,7 @@ async def run_worker(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[
 
 
 def answer(words: Any, data: bytes, report: Report) -> tuple[Any, bytes]:
-    """Does one `Job`, with the bytes of its uploads, and tells each `Step`."""
+    """Does one `Job`, with the bytes of its uploads, and reports each `Step`."""
     job = msgspec.convert(words, Job)
 
     def report_step(step: Step) -> None:
@@ -152,43 +149,40 @@ def answer(words: Any, data: bytes, report: Report) -> tuple[Any, bytes]:
 
 
 class Worker:
-    """Does one job on an index, and tells of each step."""
+    """Does one job on an index, and reports each step."""
 
     def __init__(self, index: Index, job: Job, report: Callable[[Step], None]) -> None:
         self._index = index
         self._job = job
         self._report = report
-        self._changed = False
+        self._has_changed = False
 
     def work(self, uploads: IO[bytes]) -> None:
         if self._job.conversation is not None:
-            self._uploads(self._job.conversation, uploads)
+            self._update_uploads(self._job.conversation, uploads)
             self._report(Step("over"))
             return
         with hold_lock(self._index.path, LOCK_SECONDS) as is_free:
             if is_free:
-                self._folders()
+                self._report(Step("begin"))
+                self._index.set_abilities(READER, list_abilities(self._job))
+                for root in self._index.roots("folder", "setting"):
+                    self._update_folder(root)
+                if self._has_changed:
+                    self._index.count_common_words()
             self._report(Step("over" if is_free else "busy"))
 
-    def _folders(self) -> None:
-        self._report(Step("begin"))
-        self._index.set_abilities(READER, list_abilities(self._job))
-        for root in self._index.roots("folder", "setting"):
-            self._folder(root)
-        if self._changed:
-            self._index.count_common_words()
-
-    def _folder(self, root: Root) -> None:
-        skipped = SkippedFiles()
+    def _update_folder(self, root: Root) -> None:
+        skipped: Counter[str] = Counter()
         changed, removed, unchanged = find_changes(self._index, root, skipped)
         for file in removed:
             self._index.remove(file)
-            self._changed = True
+            self._has_changed = True
             self._report(Step("removed", root.id, file.name))
         if unchanged:
             self._report(Step("unchanged", root.id, n=unchanged))
-        for why, number in sorted(skipped.reasons.items()):
-            self._report(Step("passed", root.id, n=number, trouble=why))
+        for reason, number in sorted(skipped.items()):
+            self._report(Step("passed", root.id, n=number, trouble=reason))
         indexed = self._index.files(root)
         for n, found in enumerate(changed, 1):
             self._report(Step("at", root.id, found.name, n, len(changed)))
@@ -198,14 +192,15 @@ class Worker:
             except (Outside, OSError):
                 self._write(root, found.name, (found.size, found.changed, b""), [], [CLOSED])
                 continue
-            digest = hash_of(data)
+            digest = hash_bytes(data)
             if before and before.hash == digest:
                 self._index.touch(before, found.size, found.changed)
                 self._report(Step("unchanged", root.id, n=1))
             else:
-                self._read(root, found.name, kind_of(found.name), data, (found.size, found.changed, digest))
+                stamp = (found.size, found.changed, digest)
+                self._read(root, found.name, detect_kind(found.name), data, stamp)
 
-    def _uploads(self, conversation: str, stream: IO[bytes]) -> None:
+    def _update_uploads(self, conversation: str, stream: IO[bytes]) -> None:
         root = self._index.add_root("conversation", conversation)
         for name, file in self._index.files(root).items():
             if name not in self._job.keep:
@@ -213,12 +208,27 @@ class Worker:
         for n, upload in enumerate(self._job.uploads, 1):
             data = stream.read(upload.size)
             self._report(Step("at", root.id, upload.name, n, len(self._job.uploads)))
-            self._read(root, upload.name, kind_of(upload.name, upload.type), data, (upload.size, 0, hash_of(data)))
+            stamp = (upload.size, 0, hash_bytes(data))
+            self._read(root, upload.name, detect_kind(upload.name, upload.type), data, stamp)
 
     def _read(self, root: Root, name: str, kind: str | None, data: bytes, stamp: tuple[int, int, bytes]) -> None:
         """Reads one file into the index."""
-        bad = next((why for number, one, why in self._job.bad if (number, one) == (root.id, name)), None)
-        chunks, troubles = ([], [bad]) if bad else self._chunks(name, kind, data)
+        chunks: list[Chunk] = []
+        troubles = [reason for number, bad, reason in self._job.bad if (number, bad) == (root.id, name)]
+        if not troubles:
+            room = max(0, self._job.passages_most - self._index.passages())
+            source = Source(name, data, self._job.language, lambda seconds: self._report(Step("slow", seconds=seconds)))
+            for item in self._read_parts(source, kind):
+                if isinstance(item, Trouble):
+                    troubles.append(item.text)
+                    continue
+                chunks += (Chunk(item.heading, item.place, text) for text in split_passages(item.text))
+                if len(chunks) > room:
+                    troubles.append(f"the index is full: it holds at most {self._job.passages_most:,} passages")
+                    break
+            if not chunks and not troubles:
+                troubles.append("no text is in it")
+            chunks = chunks[:room]
         self._report(Step("slow", seconds=WRITING_SECONDS))
         self._write(root, name, stamp, chunks, troubles)
 
@@ -227,41 +237,46 @@ class Worker:
     ) -> None:
         trouble = "; ".join(troubles)[:TROUBLE_LENGTH]
         self._index.write(root, name, stamp, chunks, trouble or None)
-        self._changed = True
+        self._has_changed = True
         self._report(Step("read", root.id, name, passages=len(chunks), trouble=trouble))
 
-    def _chunks(self, name: str, kind: str | None, data: bytes) -> tuple[list[Chunk], list[str]]:
-        """The passages of a file, and what could not be read of it."""
-        most = self._job.passages_most
-        room = max(0, most - self._index.passages())
-        source = Source(
-            name, data, self._job.language, lambda what, seconds: self._report(Step("slow", seconds=seconds))
-        )
-        chunks: list[Chunk] = []
-        troubles: list[str] = []
-        for item in _keep_bare_headings(_read_parts(source, kind, self._job.bytes_most)):
-            if isinstance(item, Trouble):
-                troubles.append(item.text)
-                continue
-            chunks += (Chunk(item.heading, item.place, piece) for piece in pieces(item.text))
-            if len(chunks) > room:
-                troubles.append(f"the index is full: it holds at most {most:,} passages")
-                break
-        if not chunks and not troubles:
-            troubles.append("no text is in it")
-        return chunks[:room], troubles
+    def _read_parts(self, source: Source, kind: str | None) -> Iterator[Part | Trouble]:
+        """The parts of a file, and headings below which nothing stands: a line of notes may be all there is.
+
+        An exception of the reader becomes a trouble.
+        """
+        if kind is None:
+            yield Trouble("not a kind that is read")
+            return
+        if len(source.data) > self._job.bytes_most:
+            yield Trouble(f"larger than {self._job.bytes_most / 1_000_000:g} MB")
+            return
+        bare: Part | None = None
+        try:
+            for item in read_parts(source, kind):
+                if isinstance(item, Part):
+                    if bare and item.heading[: len(bare.heading)] != bare.heading:
+                        yield replace(bare, text=bare.heading[-1])
+                    bare = item if item.heading and not item.text.strip() else None
+                yield item
+        except Unreadable as error:
+            yield Trouble(str(error))
+        except MemoryError:
+            yield Trouble("it takes too much memory to be read")
+        except Exception:  # noqa: BLE001 - a stranger's file makes the readers raise nearly anything
+            yield Trouble("damaged: not what its name says")
+        if bare:
+            yield replace(bare, text=bare.heading[-1])
 
 
 def list_abilities(job: Job) -> str:
-    """What can be read here; when that changes, files that could not be read are tried again."""
+    """The limits, and what cannot be read here; when that changes, files that could not be read are tried again."""
     limits = f"{job.bytes_most} {job.passages_most} {job.language}"
-    lacking = [
-        name for name, is_there in (("ocr", not reader.missing()), ("office", office.is_installed())) if not is_there
-    ]
+    lacking = [name for name, is_there in (("ocr", not reader.missing()), ("office", has_office())) if not is_there]
     return f"{limits} {' '.join(lacking)}"
 
 
-def find_changes(index: Index, root: Root, skipped: SkippedFiles) -> tuple[list[FoundFile], list[IndexedFile], int]:
+def find_changes(index: Index, root: Root, skipped: Counter[str]) -> tuple[list[FoundFile], list[IndexedFile], int]:
     """The files of a folder that are new or look changed, those that are gone, and how many are as they were."""
     indexed = index.files(root)
     changed, unchanged = [], 0
@@ -272,34 +287,3 @@ def find_changes(index: Index, root: Root, skipped: SkippedFiles) -> tuple[list[
         else:
             changed.append(found)
     return changed, list(indexed.values()), unchanged
-
-
-def _keep_bare_headings(items: Iterable[Part | Trouble]) -> Iterator[Part | Trouble]:
-    """The same, and headings below which nothing stands as texts: a line of notes may be all there is."""
-    bare: Part | None = None
-    for item in items:
-        if isinstance(item, Part):
-            if bare and item.heading[: len(bare.heading)] != bare.heading:
-                yield replace(bare, text=bare.heading[-1])
-            bare = item if item.heading and not item.text.strip() else None
-        yield item
-    if bare:
-        yield replace(bare, text=bare.heading[-1])
-
-
-def _read_parts(source: Source, kind: str | None, most: int) -> Iterator[Part | Trouble]:
-    """The parts of a file; whatever its reader stumbles over becomes a trouble."""
-    if kind is None:
-        yield Trouble("not a kind that is read")
-        return
-    if len(source.data) > most:
-        yield Trouble(f"larger than {most / 1_000_000:g} MB")
-        return
-    try:
-        yield from parts(source, kind)
-    except Unreadable as error:
-        yield Trouble(str(error))
-    except MemoryError:
-        yield Trouble("it takes too much memory to be read")
-    except Exception:  # noqa: BLE001 - a stranger's file makes the readers raise nearly anything
-        yield Trouble("damaged: not what its name says")

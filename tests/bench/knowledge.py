@@ -59,7 +59,7 @@ def main(passages: int = 10_000) -> None:
 def answered(path: Path, question: str, scope: Scope, asked: vectors.QueryVector | None) -> int:
     """What a call does besides waiting for the vector of its question; each opens the index."""
     with closing(Index(path)) as index:
-        matrix = vectors.matrix(index) if asked else None
+        matrix = vectors.load_matrix(index) if asked else None
         return len(fetch(index, rank(index, question, scope, matrix, asked)[:5]))
 
 

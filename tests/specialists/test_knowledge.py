@@ -18,7 +18,7 @@ from specialist_calls import answer, context, full_disk, last, outcome, refusal,
 
 from brain import Citation, Context
 from brain.plugins.executor import Answer, execute, prepare
-from specialists._knowledge import uploads
+from specialists._knowledge import background
 from specialists._knowledge.index import Chunk, Index, Unreachable, hold_lock, path_for
 from specialists._knowledge.search import Scope, fetch, rank
 from specialists._knowledge.worker import run_worker
@@ -191,7 +191,7 @@ def test_a_call_does_not_wait_for_all_the_reading(settings: KnowledgeSettings) -
 
     async def ask_while_reading() -> str:
         path = path_for(settings.home, "local")
-        uploads.background_tasks().read((path, ""), settings.job(path))
+        background.background_tasks().read((path, ""), settings.job(path))
         found = await last(knowledge("notice", context=late, settings=settings))
         return str(found.text)
 
@@ -207,17 +207,17 @@ def test_a_cancelled_call_leaves_the_reading_to_go_on_and_the_end_of_the_server_
         arguments = prepare(knowledge, {"query": "notice"})
         provided = {KnowledgeSettings: settings, Context: of(settings)}
         call = asyncio.create_task(execute(knowledge, arguments, provided, lambda progress: None, timeout=20))  # type: ignore[arg-type]
-        while not uploads.background_tasks().works:  # noqa: ASYNC110 - nothing announces it
+        while not background.background_tasks().running:  # noqa: ASYNC110 - nothing announces it
             await asyncio.sleep(0)
         call.cancel()
         await asyncio.wait({call})
-        (work,) = uploads.background_tasks().works.values()
+        (work,) = background.background_tasks().running.values()
         await work.task
 
     async def stop() -> None:
         path = path_for(settings.home, "local")
-        work = uploads.background_tasks().read((path, ""), settings.job(path))
-        await uploads.stop_all()
+        work = background.background_tasks().read((path, ""), settings.job(path))
+        await background.stop_all()
         assert work.task.done()
 
     asyncio.run(cancel())
@@ -347,7 +347,7 @@ def read_with_a_bad_file(settings: KnowledgeSettings, docs: Path, *, kill: bool)
     (docs / "deep.html").write_bytes(b"<div>" * 40_000 + b"zebra")
     path = path_for(settings.home, "local")
     with closing(Index(path)) as index:
-        uploads.sync_folders(index, [docs])
+        background.sync_folders(index, [docs])
 
     async def read() -> dict[str, str]:
         found: dict[str, str] = {}

@@ -6,6 +6,7 @@ import shutil
 import socket
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import date, datetime
@@ -18,17 +19,16 @@ import pptx
 import pytest
 from specialist_calls import text_pdf, written
 
-from specialists._kit.passages import LENGTH, pieces, sections
-from specialists._knowledge.folders import Outside, SkippedFiles, read_content, walk
+from specialists._kit.passages import LENGTH, split_passages, split_sections
+from specialists._knowledge.folders import Outside, read_content, walk
 from specialists._knowledge.index import Index
-from specialists._knowledge.parts import Part, Source, Trouble, Unreadable
-from specialists._knowledge.readers import decode, kind_of, parts
+from specialists._knowledge.readers import Part, Source, Trouble, Unreadable, decode, detect_kind, read_parts
 from specialists._knowledge.worker import READER, Job, Step, Upload, Worker, find_changes
 
 
 def read(name: str, data: bytes) -> list[tuple[str, str, str]]:
     """Heading path, place and text of each part of a file that says something."""
-    found = [item for item in parts(Source(name, data), kind_of(name) or "") if isinstance(item, Part)]
+    found = [item for item in read_parts(Source(name, data), detect_kind(name) or "") if isinstance(item, Part)]
     return [(" › ".join(part.heading), part.place, part.text.strip()) for part in found if part.text.strip()]
 
 
@@ -178,7 +178,7 @@ def test_what_is_no_text_is_unreadable(data: bytes) -> None:
     [("a.MD", "markdown"), ("README", "text"), ("a.b/c.PDF", "pdf"), ("x.png", None), (".env", "text")],
 )
 def test_the_kind_goes_by_the_name(name: str, kind: str | None) -> None:
-    assert kind_of(name) == kind
+    assert detect_kind(name) == kind
 
 
 def scan() -> bytes:
@@ -199,7 +199,7 @@ def test_scanned_pages_are_read_by_ocr() -> None:
 def test_without_ocr_scanned_pages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "rapidocr", None)
-    (trouble,) = [item for item in parts(Source("scan.pdf", scan()), "pdf") if isinstance(item, Trouble)]
+    (trouble,) = [item for item in read_parts(Source("scan.pdf", scan()), "pdf") if isinstance(item, Trouble)]
     assert trouble.text.startswith("no page could be read: page 1: it is scanned, and no OCR engine is installed")
 
 
@@ -214,7 +214,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_passages_are_of_bounded_length_and_lose_nothing() -> None:
     text = "The quick brown fox jumps over the lazy dog. " * 200 + "\n\n" + "x" * 3000 + "\n\nEnd."
-    found = list(pieces(text))
+    found = list(split_passages(text))
     assert max(map(len, found)) <= LENGTH
     assert "".join("".join(found).split()) == "".join(text.split())
     assert found[0].endswith("dog.")
@@ -222,7 +222,7 @@ def test_passages_are_of_bounded_length_and_lose_nothing() -> None:
 
 def test_every_piece_of_a_table_has_its_header() -> None:
     rows = [f"| P-{n} | {n} euro, in stock |" for n in range(100)]
-    found = list(pieces("\n".join(["| Pump | Price |", "|---|---|", *rows])))
+    found = list(split_passages("\n".join(["| Pump | Price |", "|---|---|", *rows])))
     assert len(found) == 3
     assert all(piece.startswith("| Pump | Price |\n|---|---|\n| P-") for piece in found)
     assert [row for piece in found for row in piece.splitlines()[2:]] == rows
@@ -231,8 +231,8 @@ def test_every_piece_of_a_table_has_its_header() -> None:
 @pytest.mark.parametrize("text", ["\n" * 300_000, "# " * 300_000, "| " * 300_000, " \n" * 300_000, "`" * 300_000])
 def test_odd_text_takes_linear_time(text: str) -> None:
     """What is quadratic takes minutes."""
-    for _, body in sections(text):
-        for _ in pieces(body):
+    for _, body in split_sections(text):
+        for _ in split_passages(body):
             pass
 
 
@@ -364,7 +364,7 @@ def test_a_file_that_cannot_be_opened_is_not_tried_at_every_question(
         patch.setattr(os, "open", lambda *args: (_ for _ in ()).throw(PermissionError()))
         found = library.read()["a.md"]
     assert (found.passages, found.trouble) == (0, "it cannot be opened")
-    assert find_changes(library.index, library.root, SkippedFiles()) == ([], [], 1)
+    assert find_changes(library.index, library.root, Counter[str]()) == ([], [], 1)
     library.index.retry("it cannot be opened")
     assert library.read()["a.md"].passages == 1
 
@@ -396,8 +396,8 @@ def test_conversations_used_longest_ago_make_room(library: Library) -> None:
 
 
 def list_folder(root: Path) -> tuple[list[str], dict[str, int]]:
-    skipped = SkippedFiles()
-    return [found.name for found in walk(root, skipped)], dict(skipped.reasons)
+    skipped = Counter[str]()
+    return [found.name for found in walk(root, skipped)], dict(skipped)
 
 
 def test_hidden_files_links_and_devices_are_passed_over(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from brain import Refused
 from brain.messages import EmbeddingCheck
 from brain.models.openai import OpenAI
 from brain.settings import ModelRow
-from specialists._knowledge import uploads, vectors
+from specialists._knowledge import background, vectors
 from specialists._knowledge.index import Chunk, Index, path_for
 from specialists._knowledge.search import Scope, fetch, rank
 from specialists.knowledge import KnowledgeSettings, knowledge
@@ -73,7 +73,7 @@ def best(index: Index, server: Embedding, *questions: str, most: int = 1) -> lis
 
     found = []
     for question, vector in zip(questions, with_model(server, work), strict=True):
-        chunks = rank(index, question, Scope([index.roots()[0].id]), vectors.matrix(index), vector)
+        chunks = rank(index, question, Scope([index.roots()[0].id]), vectors.load_matrix(index), vector)
         found.append([one.file.removesuffix(".md") for one in fetch(index, chunks[:most])])
     return found
 
@@ -88,7 +88,7 @@ def vector_count(index: Index) -> int:
 
 
 def rows(index: Index) -> int:
-    matrix = vectors.matrix(index)
+    matrix = vectors.load_matrix(index)
     return 0 if matrix is None else len(matrix.chunks)
 
 
@@ -118,7 +118,7 @@ def test_a_source_limits_vectors_too(index: Index, server: Embedding) -> None:
     file = [number for number, _, name in index.names([root]) if name == "leave.md"]
     vector = vectors.QueryVector(server.vector("lunch in the canteen"), trusted=True)
     for scope in (Scope([root.id], file), Scope([root.id], []), Scope([root.id + 1])):
-        found = fetch(index, rank(index, "lunch", scope, vectors.matrix(index), vector))
+        found = fetch(index, rank(index, "lunch", scope, vectors.load_matrix(index), vector))
         assert {one.file for one in found} <= {"leave.md"}
 
 
@@ -235,7 +235,7 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(
     async def ask(model: OpenAI | Stuck, query: str = QUESTION) -> str:
         call = replace(context(settings=settings, user="local"), model=model)
         found = await last(knowledge(query, context=call, settings=settings))
-        making = uploads.background_tasks().works.get((path_for(settings.home, "local"), uploads.VECTORS))
+        making = background.background_tasks().running.get((path_for(settings.home, "local"), background.VECTORS))
         if making is not None and model is not stuck:
             await making.task
         return str(found.text)
@@ -246,7 +246,7 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(
         texts.append(await ask(model))
         monkeypatch.setattr("specialists.knowledge.VECTOR_SECONDS", 0.05)
         texts.append(await ask(stuck, "lunch in the canteen"))
-        await uploads.stop_all()
+        await background.stop_all()
         return texts
 
     stuck = Stuck()
@@ -262,9 +262,9 @@ def test_models_on_offer_do_not_take_turns_at_the_vectors(index: Index, server: 
         found = []
         for name, matched in (("toy", False), ("other", False), ("other", True), ("toy", False)):
             server.model = name
-            uploads.background_tasks().vectors_from.clear()
-            uploads.start_vectors(index.path, model, matched=matched)
-            making = uploads.background_tasks().works.get((index.path, uploads.VECTORS))
+            background.background_tasks().vectors_from.clear()
+            background.start_vectors(index.path, model, matched=matched)
+            making = background.background_tasks().running.get((index.path, background.VECTORS))
             if making is not None:
                 await making.task
             found.append((making is not None, await vectors.embed_query(index.path, model, "x") is not None))
