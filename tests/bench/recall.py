@@ -1,9 +1,8 @@
 """How well facts and memories are recalled, and how fast: `python tests/bench/recall.py`, by words alone.
 
-With `--model openai:NAME --model-url URL` also with the embeddings of that server; `wordnet.py` is a small one. What is
-kept and asked is in `recall-*.json`, about people who do not exist; each question names the items that answer it. The
-ranking was set with these questions at hand: by one half of them and of the messages of `recall-messages.json`, which
-nothing answers; the other half confirmed it.
+With `--model openai:NAME --model-url URL` also with the embeddings of that server. `recall-*.json` has what is
+stored and asked, about people who do not exist; each question names the items that answer it. The ranking was set
+by one half of these questions and of `recall-messages.json`, which nothing answers; the other half confirmed it.
 """
 
 import argparse
@@ -22,8 +21,8 @@ from typing import Any
 
 from tables import Table, quantile
 
-from brain.memory import Memory, items
-from brain.messages import Chunk, EmbeddingCheck, Item, Kind, Message
+from brain.memory import Memory
+from brain.messages import Chunk, Item, Kind, Message
 from brain.models import AnyModel, open_models
 from brain.models.embedder import Embedder
 from brain.settings import Settings
@@ -105,8 +104,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python tests/bench/recall.py", description=__doc__.partition("\n\n")[0])
     parser.add_argument("--model", metavar="KIND:NAME", help="whose embeddings are measured: ollama:… or openai:…")
     parser.add_argument("--model-url", metavar="URL", help="its server, as in BRAIN_MODEL_URL")
-    parser.add_argument("--unexamined", action="store_true", help="also when its vectors fail the memory's exam")
-    parser.add_argument("--floor", type=float, default=items.FLOOR_SHARE, help="another share than the memory's own")
     parser.add_argument("--others", type=int, default=10_000, metavar="N", help="facts beside them, once more (10,000)")
     parser.add_argument("--only", nargs="+", choices=SETS, default=list(SETS), metavar="SET", help=", ".join(SETS))
     return parser
@@ -116,36 +113,16 @@ async def measured(given: argparse.Namespace) -> Tables:
     tables = _empty(given.only)
     model = None
     if given.model:
-        items.FLOOR_SHARE = given.floor
-        model = await _model(given.model, given.model_url)
-        grade = await _graded(model, unexamined=given.unexamined)
-        tables.first.notes.append(f"The memory's exam: {model.name} answers {grade.right} of 8 questions.  ")
+        (found,) = await open_models(Settings(model=(given.model,), model_url=given.model_url), ())
+        model = Prepared(found.model)
+        if not await Embedder(model).run_check():
+            raise SystemExit(f"{model.name} has no vectors that pass the check, so Brain goes by words alone.")
     for name in given.only:
         await _measure(name, SETS[name], model, 0, tables)
     if given.others:
         first = given.only[0]
         await _measure(first, f"{SETS[first]}, beside {given.others:,} facts", model, given.others, tables)
     return tables
-
-
-async def _model(name: str, url: str | None) -> Prepared:
-    (found,) = await open_models(Settings(model=(name,), model_url=url), ())
-    return Prepared(found.model)
-
-
-async def _graded(model: Prepared, *, unexamined: bool) -> EmbeddingCheck:
-    if unexamined:
-        EmbeddingCheck.is_meaningful = True  # type: ignore[method-assign, assignment]
-    exam = Embedder(model)
-    passed = await exam.run_check()
-    if exam.check is None:
-        raise SystemExit(f"{model.name} has no vectors, so that Brain goes by words alone.")
-    if not passed:
-        raise SystemExit(
-            f"{model.name} answers {exam.check.right} of 8 questions of the memory's exam, so that Brain goes by words "
-            "alone. --unexamined measures it all the same."
-        )
-    return exam.check
 
 
 def _empty(names: Sequence[str]) -> Tables:
