@@ -5,7 +5,7 @@ import re
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, sniff
-from brain.protocols.bodies import too_large
+from brain.protocols.bodies import invalid, too_large
 
 ATTACHMENT_BYTES = 16 * 1024 * 1024
 """Size limit of one file."""
@@ -16,13 +16,9 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 
 
 def make_attachment(name: str, media_type: str, data: bytes, field: str) -> Attachment:
-    """Return a file without an ID. Its name loses any folder; its content overrides `media_type`.
-
-    Raises:
-        BadRequest: when it is empty or too large.
-    """
+    """Return a file without an ID. Its name loses any folder; its content overrides `media_type`."""
     if not data:
-        raise BadRequest(f"{field} is empty.", field)
+        raise invalid(field, "is empty")
     if len(data) > ATTACHMENT_BYTES:
         raise too_large(f"{field} is larger than 16 MiB.", field)
     name = "".join(character if character.isprintable() else " " for character in re.split(r"[/\\]", name)[-1])
@@ -32,16 +28,12 @@ def make_attachment(name: str, media_type: str, data: bytes, field: str) -> Atta
 
 
 def decode_attachment(name: str, media_type: str, text: str, field: str) -> Attachment:
-    """Return a file that comes in base64, or in a `data:` URL, whose type counts where `media_type` is empty.
-
-    Raises:
-        BadRequest: when it is not valid base64, empty or too large.
-    """
+    """Return a file that comes in base64, or in a `data:` URL, whose type counts where `media_type` is empty."""
     head, _, encoded = text.partition(",") if text.startswith("data:") else ("", "", text)
     try:
         data = base64.b64decode("".join(encoded.split()), validate=True)
     except ValueError:
-        raise BadRequest(f"{field} is not valid base64.", field) from None
+        raise invalid(field, "is not valid base64") from None
     return make_attachment(name, media_type or head.removeprefix("data:"), data, field)
 
 

@@ -31,9 +31,6 @@ def decode(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
 
     Duplicate keys are checked here only for structs that decode completely. A caller that decodes parts later calls
     `check_keys` once, when all limits are checked.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
     """
     try:
         value = msgspec.json.decode(data, type=kind)
@@ -53,16 +50,12 @@ def _has_raw_fields(kind: type[msgspec.Struct]) -> bool:
 
 
 def decode_any(data: bytes | msgspec.Raw, max_bytes: int, place: str, max_depth: int = MAX_DEPTH) -> Any:
-    """Decode a field that may hold any JSON within these limits.
-
-    Raises:
-        BadRequest: when it exceeds them.
-    """
+    """Decode a field that may hold any JSON within these limits."""
     if len(memoryview(data)) > max_bytes:
         raise too_large(f"{place} may be {max_bytes:,} bytes long.", place)
     value = decode(data, object, place)
     if _is_deeper(value, max_depth):
-        raise BadRequest(f"{place} may be nested {max_depth} levels deep.", place)
+        raise invalid(place, f"may be nested {max_depth} levels deep")
     return value
 
 
@@ -72,14 +65,10 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def decode_object(data: msgspec.Raw, max_bytes: int, place: str) -> dict[str, Any]:
-    """Decode a field that may hold any JSON object; one that is absent or null is empty.
-
-    Raises:
-        BadRequest: when it is no object, or exceeds the limits.
-    """
+    """Decode a field that may hold any JSON object; one that is absent or null is empty."""
     value = decode_any(data, max_bytes, place) if is_given(data) else {}
     if not isinstance(value, dict):
-        raise BadRequest(f"{place} must be an object.", place)
+        raise invalid(place, "must be an object")
     return value
 
 
@@ -93,9 +82,6 @@ def check_keys(data: bytes, place: str) -> None:
 
     Args:
         data: valid JSON.
-
-    Raises:
-        BadRequest: naming the key.
     """
     try:
         _KEY_DECODER.decode(data.decode(errors="replace"))
@@ -144,6 +130,11 @@ def describe_decode_error(error: Exception) -> str:
     if "truncated" in str(error):
         return "it ends too early, or in the middle of a character"
     return str(error).removeprefix("JSON is malformed: ")
+
+
+def invalid(field: str, problem: str) -> BadRequest:
+    """Return the error for a field, in a sentence of its name and the problem."""
+    return BadRequest(f"{field} {problem}.", field)
 
 
 def too_large(message: str, field: str | None = None) -> BadRequest:

@@ -41,11 +41,7 @@ def check_value_count(body: bytes) -> None:
 
 
 def decode_messages(data: msgspec.Raw, kind: type[T], limit: int = MAX_MESSAGES) -> Iterator[tuple[T, str]]:
-    """Decode messages one by one; yield each with its place in the body.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Decode messages one by one; yield each with its place in the body."""
     if _count_commas(data) > MAX_VALUES:
         raise too_large(f"messages may hold {MAX_VALUES:,} values; leave the oldest out.", "messages")
     messages = decode(data, list[msgspec.Raw], "messages")

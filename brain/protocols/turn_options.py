@@ -9,10 +9,9 @@ from typing import Any, TypeVar, get_args
 
 import msgspec
 
-from brain.errors import BadRequest
 from brain.events import Limits, SyntaxName
 from brain.messages import Source
-from brain.protocols.bodies import Int64
+from brain.protocols.bodies import Int64, invalid
 from brain.protocols.client_messages import check_length
 from brain.settings import Settings
 from brain.turn_request import Sampling, TurnRequest
@@ -75,19 +74,15 @@ def build_request(
         source: how the message was written, where the options do not say.
         place: the path of the options in the body, such as `brain.`.
         more: further fields of the request.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
     """
     if model is not None and model not in models:
-        raise BadRequest(f"{place}model must be one of: {', '.join(sorted(models))}.", f"{place}model")
+        raise invalid(f"{place}model", f"must be one of: {', '.join(sorted(models))}")
     zone = settings.time_zone
     if options.time_zone is not None:
         try:
             zone = zoneinfo.ZoneInfo(options.time_zone).key
         except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-            message = f"{place}time_zone must be an IANA name such as Europe/Berlin."
-            raise BadRequest(message, f"{place}time_zone") from None
+            raise invalid(f"{place}time_zone", "must be an IANA name such as Europe/Berlin") from None
     if options.source is not None:
         source = choose(options.source, get_args(Source), f"{place}source")
     request = TurnRequest(
@@ -117,41 +112,29 @@ def _lower_limits(limits: Limits, sent: LimitsBody | None, place: str) -> Limits
         least = 0 if isinstance(field.default, int) else 0.001
         if not least <= value <= most:
             allowed = f"may only lower the server's, which is {most:g}, and not below {least:g}"
-            raise BadRequest(f"{place}.{field.name} {allowed}.", f"{place}.{field.name}")
+            raise invalid(f"{place}.{field.name}", f"{allowed}")
         lowered[field.name] = value
     return replace(limits, **lowered)
 
 
 def parse_syntax(names: Sequence[str]) -> tuple[SyntaxName, ...]:
-    """Return the call syntaxes that a request allows, each once.
-
-    Raises:
-        BadRequest: when a name is unknown, or there is none.
-    """
+    """Return the call syntaxes that a request allows, each once."""
     if not names:
-        raise BadRequest("syntax must name one syntax at least.", "syntax")
+        raise invalid("syntax", "must name one syntax at least")
     known = [choose(name, get_args(SyntaxName), f"syntax[{n}]") for n, name in enumerate(names)]
     return tuple(dict.fromkeys(known))
 
 
 def choose(value: str, allowed: Sequence[T], field: str) -> T:
-    """Return the allowed value that equals `value`.
-
-    Raises:
-        BadRequest: when there is none.
-    """
+    """Return the allowed value that equals `value`."""
     for one in allowed:
         if one == value:
             return one
-    raise BadRequest(f"{field} must be one of: {', '.join(allowed)}.", field)
+    raise invalid(field, f"must be one of: {', '.join(allowed)}")
 
 
 def check_id(value: str | None, field: str) -> str | None:
-    """Return the ID.
-
-    Raises:
-        BadRequest: when it has other characters, or too many.
-    """
+    """Return the ID."""
     if value is not None and not ID.fullmatch(value):
-        raise BadRequest(f"{field} must be 1 to 64 letters, digits, _ or -.", field)
+        raise invalid(field, "must be 1 to 64 letters, digits, _ or -")
     return value

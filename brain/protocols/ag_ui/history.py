@@ -9,6 +9,7 @@ from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.ag_ui.schema import CallBody, MessageBody, PartBody
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
+from brain.protocols.bodies import invalid
 from brain.protocols.client_messages import (
     MESSAGE_LENGTH,
     check_call_count,
@@ -23,11 +24,7 @@ ARGUMENTS_BYTES = 4 * MESSAGE_LENGTH
 
 
 def parse_messages(data: msgspec.Raw) -> list[ClientMessage]:
-    """Return all messages of user, assistant, tools and system, in order.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Return all messages of user, assistant, tools and system, in order."""
     return collect_messages(_parse_messages(data), max_files=sys.maxsize)
 
 
@@ -47,7 +44,7 @@ def _parse_messages(data: msgspec.Raw) -> Iterator[ClientMessage]:
                 yield ClientMessage("assistant", text, calls=tuple(map(_parse_call, calls)))
             case "tool":
                 if sent.tool_call_id is None:
-                    raise BadRequest(f"{place}.toolCallId is missing.", f"{place}.toolCallId")
+                    raise invalid(f"{place}.toolCallId", "is missing")
                 text = text or check_length(sent.error, f"{place}.error")
                 yield ClientMessage("tool", text, call_id=sent.tool_call_id)
 
@@ -56,17 +53,17 @@ def _parse_content(sent: MessageBody, place: str) -> tuple[str, tuple[Attachment
     """The text of a message, a line for each of its parts, and its files."""
     content = sent.content
     if content is None and sent.role == "user":
-        raise BadRequest(f"{place} is missing.", place)
+        raise invalid(place, "is missing")
     if content is None or isinstance(content, str):
         return check_length(content, place), ()
     if isinstance(content, dict) or sent.role not in ("user", "tool"):
-        raise BadRequest(f"{place} must be a string; only users and tools send lists of parts.", place)
+        raise invalid(place, "must be a string; only users and tools send lists of parts")
     texts, files = [], []
     for n, part in enumerate(content):
         if part.type != "text":
             files.append((part, f"{place}[{n}]"))
         elif part.text is None:
-            raise BadRequest(f"{place}[{n}].text is missing.", f"{place}[{n}].text")
+            raise invalid(f"{place}[{n}].text", "is missing")
         else:
             texts.append(part.text)
     if files and sent.role != "user":
@@ -81,7 +78,7 @@ def _parse_file(part: PartBody, place: str) -> Attachment:
     if part.type != "binary":
         place = f"{place}.source"
         if part.source is None:
-            raise BadRequest(f"{place} is missing.", place)
+            raise invalid(place, "is missing")
         filename = (part.metadata or {}).get("filename")
         name = filename if isinstance(filename, str) else part.type
         is_data = part.source.type == "data" or part.source.value.startswith("data:")

@@ -9,7 +9,7 @@ from brain.errors import BadRequest
 from brain.messages import ClientMessage
 from brain.protocols.ag_ui.history import parse_messages
 from brain.protocols.ag_ui.schema import AnswerBody, PropsBody, RunBody, ToolBody
-from brain.protocols.bodies import decode, decode_any
+from brain.protocols.bodies import decode, decode_any, invalid
 from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question
 from brain.protocols.turn_options import ID, build_request
 from brain.settings import Settings
@@ -60,22 +60,18 @@ class InterruptAnswer:
 def parse(
     body: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    """Read the body of `POST /ag-ui/run`.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Read the body of `POST /ag-ui/run`."""
     check_value_count(body)
     sent = decode(body, RunBody)
     for name, value in (("threadId", sent.thread_id), ("runId", sent.run_id), ("parentRunId", sent.parent_run_id)):
         if value is not None and not (0 < len(value) <= ID_LENGTH and value.isprintable()):
-            raise BadRequest(f"{name} must be 1 to {ID_LENGTH} printable characters.", name)
+            raise invalid(name, f"must be 1 to {ID_LENGTH} printable characters")
     conversation_id = sent.thread_id
     if not ID.fullmatch(conversation_id):
         conversation_id = f"thread-{hashlib.sha256(sent.thread_id.encode()).hexdigest()[:40]}"
     messages = parse_messages(sent.messages)
     if not messages and not sent.resume:
-        raise BadRequest("messages is empty: there is nothing to answer.", "messages")
+        raise invalid("messages", "is empty: there is nothing to answer")
     is_object = bytes(sent.forwarded_props).lstrip().startswith(b"{")  # anything else has no options
     props = decode(sent.forwarded_props, PropsBody, "forwardedProps") if is_object else PropsBody()
     check_count(sent.tools, MAX_TOOLS, "tools")
@@ -98,13 +94,9 @@ def parse(
 
 
 def parse_tool(sent: ToolBody, place: str) -> Tool:
-    """Return a tool of the client's. Parameters that are no object are ignored.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Return a tool of the client's. Parameters that are no object are ignored."""
     if not 0 < len(sent.name) <= ID_LENGTH:
-        raise BadRequest(f"{place}.name must be 1 to {ID_LENGTH} characters long.", f"{place}.name")
+        raise invalid(f"{place}.name", f"must be 1 to {ID_LENGTH} characters long")
     description = check_length(sent.description, f"{place}.description", TOOL_BYTES)
     given = bytes(sent.parameters)
     parameters = decode_any(sent.parameters, TOOL_BYTES, f"{place}.parameters") if given else None
@@ -112,14 +104,10 @@ def parse_tool(sent: ToolBody, place: str) -> Tool:
 
 
 def parse_resume(resume: Sequence[AnswerBody]) -> list[InterruptAnswer]:
-    """Return the answers to interrupts.
-
-    Raises:
-        BadRequest: when an interrupt is answered twice, or a payload does not meet the response schema.
-    """
+    """Return the answers to interrupts."""
     answers = [_parse_answer(sent, f"resume[{n}].payload") for n, sent in enumerate(resume)]
     if len({answer.interrupt_id for answer in answers}) < len(answers):
-        raise BadRequest("resume answers an interrupt twice; send one entry for each.", "resume")
+        raise invalid("resume", "answers an interrupt twice; send one entry for each")
     return answers
 
 

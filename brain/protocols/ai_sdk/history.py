@@ -5,11 +5,10 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.ai_sdk.schema import MessageBody, PartBody
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, make_attachment, too_many_attachments
-from brain.protocols.bodies import decode_any, encode
+from brain.protocols.bodies import decode_any, encode, invalid
 from brain.protocols.client_messages import (
     MESSAGE_LENGTH,
     check_count,
@@ -28,11 +27,7 @@ _OTHER_PARTS = ("reasoning", "step-start", "data-", "source-")
 
 
 def parse_messages(data: msgspec.Raw) -> tuple[list[ClientMessage], MessageBody, str]:
-    """Return all messages, in order; the newest one as it was sent, and its place.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Return all messages, in order; the newest one as it was sent, and its place."""
     newest: tuple[MessageBody, str] | None = None
 
     def parse_all() -> Iterator[ClientMessage]:
@@ -42,7 +37,7 @@ def parse_messages(data: msgspec.Raw) -> tuple[list[ClientMessage], MessageBody,
 
     messages = collect_messages(parse_all())
     if newest is None:
-        raise BadRequest("messages is empty.", "messages")
+        raise invalid("messages", "is empty")
     return messages, *newest
 
 
@@ -105,14 +100,14 @@ def _parse_files(parts: Sequence[PartBody], place: str) -> Iterator[Attachment]:
                 raise too_many_attachments()
             yield _parse_file(part, f"{place}.parts[{n}].url")
         elif part.type != "text" and not part.type.startswith(_OTHER_PARTS):
-            raise BadRequest(f"{place}.parts[{n}].type must be text or file.", f"{place}.parts[{n}].type")
+            raise invalid(f"{place}.parts[{n}].type", "must be text or file")
 
 
 def _parse_file(part: PartBody, place: str) -> Attachment:
     url, name, media_type = part.url or "", part.filename or "file", part.media_type or ""
     head, comma, text = url.partition(",")
     if not head.startswith("data:") or not comma:
-        raise BadRequest(f"{place} must be a data: URL; files are not fetched.", place)
+        raise invalid(place, "must be a data: URL; files are not fetched")
     if head.endswith(";base64"):
         return decode_attachment(name, media_type, url, place)
     return make_attachment(name, media_type or head.removeprefix("data:"), unquote_to_bytes(text), place)

@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from brain.errors import BadRequest
 from brain.messages import ClientMessage
 from brain.protocols.ai_sdk.history import parse_messages
 from brain.protocols.ai_sdk.schema import ChatBody, MessageBody, SdkVersion
-from brain.protocols.bodies import decode
+from brain.protocols.bodies import decode, invalid
 from brain.protocols.client_messages import check_value_count, newest_question
 from brain.protocols.turn_options import build_request, check_id
 from brain.settings import Settings
@@ -45,11 +44,7 @@ class RequestOptions:
 def parse(
     body: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    """Read the body of `POST /ai-sdk/chat`.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Read the body of `POST /ai-sdk/chat`."""
     check_value_count(body)
     sent = decode(body, ChatBody)
     check_id(sent.id, "id")
@@ -73,8 +68,8 @@ def _parse_decisions(message: MessageBody, place: str) -> Iterator[Decision]:
             continue
         field = f"{place}.parts[{n}].approval"
         if part.approval.approved is None:
-            raise BadRequest(f"{field}.approved is missing.", f"{field}.approved")
+            raise invalid(f"{field}.approved", "is missing")
         found = _APPROVAL_ID.fullmatch(part.approval.id)
         if found is None:
-            raise BadRequest(f"{field}.id is not an approval ID of this server.", f"{field}.id")
+            raise invalid(f"{field}.id", "is not an approval ID of this server")
         yield Decision(found["turn"], found["call"], part.approval.approved)

@@ -9,7 +9,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import Category, Kind
-from brain.protocols.bodies import decode
+from brain.protocols.bodies import decode, invalid
 from brain.protocols.turn_options import ID, choose
 from brain.text import replace_surrogates
 
@@ -40,11 +40,7 @@ class ListQuery:
 
 
 def parse_conversations_query(query: Mapping[str, str]) -> ListQuery:
-    """Read the query of `GET /v1/conversations`.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Read the query of `GET /v1/conversations`."""
     return _parse_query(query, "q", "before", "limit")
 
 
@@ -64,12 +60,12 @@ def _parse_query(query: Mapping[str, str], *known: str) -> ListQuery:
         raise BadRequest(f"{unknown}: This field does not exist; there are: {', '.join(known)}.", unknown)
     words, before = query.get("q", ""), query.get("before")
     if len(words) > WORDS_LENGTH:
-        raise BadRequest(f"q may be {WORDS_LENGTH:,} characters long.", "q")
+        raise invalid("q", f"may be {WORDS_LENGTH:,} characters long")
     if before is not None and not ID.fullmatch(before):
-        raise BadRequest("before must be the id of the last entry of the part before.", "before")
+        raise invalid("before", "must be the id of the last entry of the part before")
     limit = query.get("limit", str(DEFAULT_LIMIT))
     if not (limit.isascii() and limit.isdecimal() and len(limit) < 10 and 1 <= int(limit) <= MAX_LIMIT):
-        raise BadRequest(f"limit must be a whole number from 1 to {MAX_LIMIT}.", "limit")
+        raise invalid("limit", f"must be a whole number from 1 to {MAX_LIMIT}")
     kind = query.get("kind")
     return ListQuery(
         words,
@@ -131,23 +127,15 @@ class Change:
 
 
 def parse_title(body: bytes) -> str:
-    """Return the title in a body.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Return the title in a body."""
     return check_title(decode(body, TitleBody).title)
 
 
 def check_title(text: str) -> str:
-    """Return a title without surrounding blanks.
-
-    Raises:
-        BadRequest: when it is empty, too long, or has several lines.
-    """
+    """Return a title without surrounding blanks."""
     text = replace_surrogates(text).strip()
     if not 1 <= len(text) <= TITLE_LENGTH or any(unicodedata.category(one) in _LINE_BREAKS for one in text):
-        raise BadRequest(f"title must be one line of 1 to {TITLE_LENGTH} characters.", "title")
+        raise invalid("title", f"must be one line of 1 to {TITLE_LENGTH} characters")
     return text
 
 

@@ -10,7 +10,7 @@ import msgspec
 from brain.errors import BadRequest
 from brain.messages import Attachment, FileReference
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, make_attachment, too_many_attachments
-from brain.protocols.bodies import ABSENT, as_bad_request, check_keys, decode, describe_decode_error, too_large
+from brain.protocols.bodies import ABSENT, as_bad_request, check_keys, decode, describe_decode_error, invalid, too_large
 from brain.protocols.client_messages import MESSAGE_LENGTH, check_length
 from brain.protocols.turn_options import ID, LimitsBody, TurnOptions, build_request, check_id, parse_syntax
 from brain.settings import Settings
@@ -84,11 +84,7 @@ _FORM_TYPES: Mapping[str, Any] = {
 
 
 def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
-    """Read a JSON body.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Read a JSON body."""
     if body.count(b'"name"') + body.count(b'"id"') > MAX_NAMES:  # each attachment has one
         raise too_many_attachments()
     count = body.count(b",")
@@ -100,11 +96,7 @@ def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -
 def parse_form(
     form: Mapping[str, str], files: Sequence[Attachment], user: str | None, settings: Settings, models: Set[str]
 ) -> TurnRequest:
-    """Read the fields of a multipart body or of a query. A field that is not a string in JSON is JSON here.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Read the fields of a multipart body or of a query. A field that is not a string in JSON is JSON here."""
     try:
         sent = msgspec.convert({name: _parse_form_value(name, text) for name, text in form.items()}, TurnBody)
     except msgspec.ValidationError as error:
@@ -122,7 +114,7 @@ def _parse_form_value(name: str, text: str) -> Any:
     except msgspec.ValidationError as error:
         raise as_bad_request(error, name) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise BadRequest(f"{name} must be JSON: {describe_decode_error(error)}.", name) from None
+        raise invalid(name, f"must be JSON: {describe_decode_error(error)}") from None
     check_keys(text.encode(), name)
     return msgspec.to_builtins(value)
 
@@ -154,7 +146,7 @@ def _build_request(
 
 def _check_message(message: str) -> str:
     if not message.strip():
-        raise BadRequest("message is missing or empty.", "message")
+        raise invalid("message", "is missing or empty")
     return check_length(message, "message")
 
 
@@ -178,11 +170,11 @@ def _parse_reused_files(sent: TurnBody) -> tuple[FileReference, ...]:
             continue
         field = f"attachments[{n}].id"
         if sent.replace_from is None:
-            raise BadRequest(f"{field} names a file of the replaced question; send replace_from, or the data.", field)
+            raise invalid(field, "names a file of the replaced question; send replace_from, or the data")
         if (item.name, item.type, item.data, item.text) != (None, "", None, None):
             raise BadRequest(f"{field}: send the id of a file alone, or the file with a name.", field)
         if item.id in files or not 1 <= item.id <= MAX_FILE_ID:
-            raise BadRequest(f"{field} must be the id of a file of the replaced question, each once.", field)
+            raise invalid(field, "must be the id of a file of the replaced question, each once")
         files[item.id] = FileReference(item.id, field)
     return tuple(files.values())
 
@@ -200,20 +192,12 @@ class ApprovalBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse_steering(body: bytes) -> str:
-    """Return the message that steers a turn.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Return the message that steers a turn."""
     return _check_message(decode(body, SteerBody).message)
 
 
 def parse_approval(body: bytes) -> bool:
-    """Return whether a call is approved.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Return whether a call is approved."""
     return decode(body, ApprovalBody).approve
 
 

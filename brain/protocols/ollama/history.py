@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
-from brain.protocols.bodies import decode_object, is_given
+from brain.protocols.bodies import decode_object, invalid, is_given
 from brain.protocols.client_messages import check_count, check_length, collect_messages, decode_messages
 from brain.protocols.ollama.schema import CallBody, MessageBody
 
@@ -20,9 +19,6 @@ def parse_messages(data: msgspec.Raw) -> list[ClientMessage]:
     """Return the messages of a chat, in order.
 
     Calls without an ID get one. A result answers the call that it names, else the first open call of its name.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
     """
     return collect_messages(_parse_messages(data)) if is_given(data) else []
 
@@ -50,7 +46,7 @@ def _parse_messages(data: msgspec.Raw) -> Iterator[ClientMessage]:
                     open_calls.remove(call)
                 yield ClientMessage("tool", text, call_id=call.call_id if call else sent.tool_call_id or "")
             case _:
-                raise BadRequest(f"{place}.role must be system, user, assistant or tool.", f"{place}.role")
+                raise invalid(f"{place}.role", "must be system, user, assistant or tool")
 
 
 def _parse_call(sent: CallBody, default_id: str, place: str) -> ClientToolCall:
@@ -66,11 +62,7 @@ def _answers(sent: MessageBody, call: ClientToolCall) -> bool:
 
 
 def parse_images(sent: list[str] | None, place: str) -> tuple[Attachment, ...]:
-    """Return images that come in base64.
-
-    Raises:
-        BadRequest: when there are too many, or one is not valid base64, empty or too large.
-    """
+    """Return images that come in base64."""
     if sent and len(sent) > MAX_ATTACHMENTS:
         raise too_many_attachments()
     return tuple(decode_attachment("image", "", data, f"{place}[{n}]") for n, data in enumerate(sent or ()))

@@ -9,7 +9,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
-from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, is_given
+from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_given
 from brain.protocols.client_messages import check_length, check_value_count, newest_question
 from brain.protocols.ollama.history import parse_images, parse_messages
 from brain.protocols.ollama.schema import ChatBody, GenerateBody, OllamaBody, OptionsBody, ShowBody, ToolBody
@@ -50,11 +50,7 @@ class RequestOptions:
 def parse_chat(
     body: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    """Read the body of `POST /api/chat`.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Read the body of `POST /api/chat`."""
     sent = _decode(body, ChatBody)
     model = find_model(sent.model, models)
     messages = parse_messages(sent.messages)
@@ -68,11 +64,7 @@ def parse_chat(
 def parse_generate(
     body: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    """Read the body of `POST /api/generate`.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Read the body of `POST /api/generate`."""
     sent = _decode(body, GenerateBody)
     model = find_model(sent.model, models)
     if sent.suffix:
@@ -94,11 +86,7 @@ def parse_generate(
 
 
 def parse_show(body: bytes, models: Set[str]) -> tuple[str, str | None]:
-    """Read the body of `POST /api/show`: return the client's name of a model, and the model as `find_model` does.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Read the body of `POST /api/show`: return the client's name of a model, and the model as `find_model` does."""
     sent = _decode(body, ShowBody)
     name = sent.model or sent.name
     return name, find_model(name, models)
@@ -179,11 +167,11 @@ def _parse_sampling(sent: OllamaBody) -> tuple[Sampling, tuple[str, ...]]:
     if len(stop) > MAX_STOPS or any(len(text) > STOP_LENGTH for text in stop):
         raise BadRequest(f"options.stop: at most {MAX_STOPS} texts of {STOP_LENGTH} characters.", "options.stop")
     if isinstance(sent.think, str) and sent.think not in _EFFORTS:
-        raise BadRequest(f"think must be true, false, {', '.join(_EFFORTS[:-1])} or {_EFFORTS[-1]}.", "think")
+        raise invalid("think", f"must be true, false, {', '.join(_EFFORTS[:-1])} or {_EFFORTS[-1]}")
     if isinstance(sent.keep_alive, str) and (
         len(sent.keep_alive) > _DURATION_LENGTH or not _DURATION.fullmatch(sent.keep_alive)
     ):
-        raise BadRequest("keep_alive must be a number of seconds, or a duration such as 5m.", "keep_alive")
+        raise invalid("keep_alive", "must be a number of seconds, or a duration such as 5m")
     max_tokens = options.num_predict
     sampling = options.make_sampling(
         max_tokens=max_tokens if max_tokens is not None and max_tokens > 0 else None,  # -1 and -2 are no limit
@@ -203,18 +191,14 @@ def _parse_format(data: msgspec.Raw) -> Literal["json"] | Mapping[str, Any] | No
     if value == "json":
         return "json"
     if not isinstance(value, dict):
-        raise BadRequest("format must be json or a JSON Schema.", "format")
+        raise invalid("format", "must be json or a JSON Schema")
     return value
 
 
 def parse_tool(sent: ToolBody, place: str) -> Tool:
-    """Return a tool of the client's.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Return a tool of the client's."""
     function = sent.function
     if not function.name:
-        raise BadRequest(f"{place}.name is empty.", f"{place}.name")
+        raise invalid(f"{place}.name", "is empty")
     parameters = decode_object(function.parameters, SCHEMA_BYTES, f"{place}.parameters")
     return Tool(function.name, function.description or "", parameters)

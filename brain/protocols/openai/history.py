@@ -8,7 +8,7 @@ import msgspec
 from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
-from brain.protocols.bodies import decode_any, is_given
+from brain.protocols.bodies import decode_any, invalid, is_given
 from brain.protocols.client_messages import (
     MESSAGE_LENGTH,
     check_count,
@@ -25,14 +25,10 @@ MAX_CALLS = 128
 
 
 def parse_messages(data: msgspec.Raw) -> list[ClientMessage]:
-    """Return all messages, in order.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Return all messages, in order."""
     messages = collect_messages(_parse_message(sent, place) for sent, place in decode_messages(data, MessageBody))
     if not messages:
-        raise BadRequest("messages is empty.", "messages")
+        raise invalid("messages", "is empty")
     return messages
 
 
@@ -47,17 +43,16 @@ def _parse_message(sent: MessageBody, place: str) -> ClientMessage:
             return ClientMessage("user", text, files)
         case "assistant":
             if is_given(sent.function_call):
-                message = f"{place}.function_call is no longer known; use tool_calls."
-                raise BadRequest(message, f"{place}.function_call")
+                raise invalid(f"{place}.function_call", "is no longer known; use tool_calls")
             place = f"{place}.tool_calls"
             check_count(sent.tool_calls, MAX_CALLS, place)
             calls = tuple(_parse_call(call, f"{place}[{n}]") for n, call in enumerate(sent.tool_calls or ()))
             return ClientMessage("assistant", text or sent.refusal or "", calls=calls)
         case "tool":
             if not sent.tool_call_id:
-                raise BadRequest(f"{place}.tool_call_id is missing.", f"{place}.tool_call_id")
+                raise invalid(f"{place}.tool_call_id", "is missing")
             return ClientMessage("tool", text, call_id=sent.tool_call_id)
-    raise BadRequest(f"{place}.role must be system, developer, user, assistant or tool.", f"{place}.role")
+    raise invalid(f"{place}.role", "must be system, developer, user, assistant or tool")
 
 
 def _parse_content(sent: str | Sequence[PartBody] | None, place: str) -> tuple[str, tuple[Attachment, ...]]:
@@ -84,8 +79,8 @@ def _parse_part(sent: PartBody, place: str) -> str | Attachment:
         case "file" if sent.file is not None:
             return _parse_file(sent.file, f"{place}.file")
         case "text" | "refusal" | "image_url" | "file":
-            raise BadRequest(f"{place}.{sent.type} is missing.", f"{place}.{sent.type}")
-    raise BadRequest(f"{place}.type must be text, image_url or file.", f"{place}.type")
+            raise invalid(f"{place}.{sent.type}", "is missing")
+    raise invalid(f"{place}.type", "must be text, image_url or file")
 
 
 def _parse_image(url: str, place: str) -> Attachment:
@@ -108,13 +103,13 @@ def _check_data_url(url: str, place: str) -> str:
     """Return the media type of a `data:` URL, which has to be in base64."""
     head, comma, _ = url.partition(",")
     if not comma or not head.endswith(";base64"):
-        raise BadRequest(f"{place} must be data:TYPE;base64,….", place)
+        raise invalid(place, "must be data:TYPE;base64,…")
     return head.removeprefix("data:").partition(";")[0]
 
 
 def _parse_call(sent: CallBody, place: str) -> ClientToolCall:
     if sent.type != "function":
-        raise BadRequest(f"{place}.type must be function.", f"{place}.type")
+        raise invalid(f"{place}.type", "must be function")
     params: Mapping[str, Any] = {}
     if is_given(sent.function.arguments):
         value = decode_any(sent.function.arguments, MESSAGE_LENGTH, f"{place}.function.arguments")

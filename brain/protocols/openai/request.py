@@ -8,7 +8,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
-from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, is_given, too_large
+from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_given, too_large
 from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question
 from brain.protocols.openai.history import parse_messages
 from brain.protocols.openai.schema import ChoiceBody, CompletionBody, FormatBody, OptionsBody, ToolBody
@@ -62,9 +62,6 @@ def parse(
 
     Args:
         conversation_id: value of the header X-Conversation-Id.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
     """
     check_value_count(body)
     sent = decode(body, CompletionBody)
@@ -76,7 +73,7 @@ def parse(
     max_field = "max_tokens" if sent.max_completion_tokens is None else "max_completion_tokens"
     max_tokens: int | None = getattr(sent, max_field)
     if max_tokens is not None and (max_tokens < -1 or max_tokens == 0):
-        raise BadRequest(f"{max_field} must be 1 or more.", max_field)
+        raise invalid(max_field, "must be 1 or more")
     messages = parse_messages(sent.messages)
     tools, must_call = _parse_tools(sent)
     answer_format, format_field = _parse_format(sent.response_format)
@@ -104,11 +101,7 @@ def parse(
 
 
 def find_model(name: str | None, models: Set[str]) -> str | None:
-    """Return the model by the client's name for it; None for the default model.
-
-    Raises:
-        BadRequest: when there is none of this name.
-    """
+    """Return the model by the client's name for it; None for the default model."""
     if name is None or name == DEFAULT_NAME:
         return None
     if name not in models:
@@ -135,7 +128,7 @@ def _parse_format(
     if sent.type == "json_object":
         return "json", {place: value}
     if sent.type != "json_schema" or sent.json_schema is None or sent.json_schema.schema is None:
-        raise BadRequest(f"{place} must be text, json_object, or json_schema with a schema.", place)
+        raise invalid(place, "must be text, json_object, or json_schema with a schema")
     return sent.json_schema.schema, {place: value}
 
 
@@ -160,30 +153,26 @@ def _parse_tools(sent: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
         choice = decode(sent.tool_choice, ChoiceBody, "tool_choice")
         if choice.type == "function":
             if choice.function.name not in names:
-                raise BadRequest("tool_choice names a tool that is not among tools.", "tool_choice")
+                raise invalid("tool_choice", "names a tool that is not among tools")
             return tools, choice.function.name
         mode = ""
     else:
         mode = decode(sent.tool_choice, str, "tool_choice") if is_given(sent.tool_choice) else "auto"
     if mode == "required" and not tools:
-        raise BadRequest("tool_choice is required, but there are no tools.", "tool_choice")
+        raise invalid("tool_choice", "is required, but there are no tools")
     if mode not in ("none", "auto", "required"):
-        raise BadRequest("tool_choice must be none, auto, required, or a function.", "tool_choice")
+        raise invalid("tool_choice", "must be none, auto, required, or a function")
     return () if mode == "none" else tools, mode == "required"
 
 
 def parse_tool(sent: ToolBody, place: str) -> Tool:
-    """Return a tool of the client's.
-
-    Raises:
-        BadRequest: naming the field and what is wrong with it.
-    """
+    """Return a tool of the client's."""
     function = sent.function
     if sent.type != "function" or function is None:
         raise BadRequest(f"{place} must be of the type function, and have one.", f"{place}.type")
     place = f"{place}.function"
     if not 0 < len(function.name) <= NAME_LENGTH:
-        raise BadRequest(f"{place}.name must be 1 to {NAME_LENGTH} characters long.", f"{place}.name")
+        raise invalid(f"{place}.name", f"must be 1 to {NAME_LENGTH} characters long")
     description = check_length(function.description, f"{place}.description", TOOL_BYTES)
     return Tool(function.name, description, decode_object(function.parameters, TOOL_BYTES, f"{place}.parameters"))
 
