@@ -1,7 +1,10 @@
-"""Reads requests of Ollama's clients. A value that Brain cannot follow is rejected with the reason, never ignored."""
+"""Reads requests of Ollama's clients. A value that Brain cannot follow is rejected with the reason, never ignored.
+
+Each function raises `BadRequest`, which names the field.
+"""
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -12,10 +15,10 @@ from brain.messages import ClientMessage
 from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_given
 from brain.protocols.client_messages import check_length, check_value_count, newest_question
 from brain.protocols.ollama.history import parse_images, parse_messages
-from brain.protocols.ollama.schema import ChatBody, GenerateBody, OllamaBody, OptionsBody, ShowBody, ToolBody
+from brain.protocols.ollama.schema import ChatBody, GenerateBody, OllamaBody, OptionsBody, ShowBody
 from brain.protocols.turn_options import TurnOptions, build_request
 from brain.settings import Settings
-from brain.turn_request import Sampling, Tool, TurnRequest
+from brain.turn_request import Tool, TurnRequest
 
 MAX_TOOLS = 128
 SCHEMA_BYTES = 65_536
@@ -57,7 +60,13 @@ def parse_chat(
     options = _parse_options(sent, is_empty=not messages)
     if sent.tools and len(sent.tools) > MAX_TOOLS:
         raise BadRequest(f"tools: at most {MAX_TOOLS}.", "tools")
-    tools = tuple(parse_tool(tool, f"tools[{n}].function") for n, tool in enumerate(sent.tools or ()))
+    tools = []
+    for n, tool in enumerate(sent.tools or ()):
+        function, place = tool.function, f"tools[{n}].function"
+        if not function.name:
+            raise invalid(f"{place}.name", "is empty")
+        parameters = decode_object(function.parameters, SCHEMA_BYTES, f"{place}.parameters")
+        tools.append(Tool(function.name, function.description or "", parameters))
     return _build_request(sent, model, messages, tools, user, settings, models), messages, options
 
 
@@ -67,16 +76,14 @@ def parse_generate(
     """Read the body of `POST /api/generate`."""
     sent = _decode(body, GenerateBody)
     model = find_model(sent.model, models)
-    if sent.suffix:
-        raise BadRequest(f'"{sent.model}" does not support insert: leave suffix out.', "suffix")
-    if sent.template:
-        message = "template: the model's own is used. Leave it out, and put instructions into system."
-        raise BadRequest(message, "template")
-    if sent.raw:
-        raise BadRequest("raw: Brain's instructions stand in each prompt. Leave it out.", "raw")
-    if sent.context:
-        message = "context: Brain gives none, since other models' tokens mean nothing. Send the messages to /api/chat."
-        raise BadRequest(message, "context")
+    for field, value, problem in (
+        ("suffix", sent.suffix, f'"{sent.model}" does not support insert: leave suffix out.'),
+        ("template", sent.template, "template: the model's own is used. Put instructions into system."),
+        ("raw", sent.raw, "raw: Brain's instructions stand in each prompt. Leave it out."),
+        ("context", sent.context, "context: other models' tokens mean nothing. Send the messages to /api/chat."),
+    ):
+        if value:
+            raise BadRequest(problem, field)
     prompt, images = check_length(sent.prompt, "prompt"), parse_images(sent.images, "images")
     messages = [ClientMessage("user", prompt, images)]
     if sent.system:
@@ -95,8 +102,7 @@ def parse_show(body: bytes, models: Set[str]) -> tuple[str, str | None]:
 def find_model(name: str, models: Set[str]) -> str | None:
     """Return the model by the client's name for it, with `:latest` or without; None for the default model.
 
-    Raises:
-        BadRequest: in Ollama's words, which clients look for.
+    The errors are in Ollama's words, which clients look for.
     """
     if not name:
         raise BadRequest("model is required", "model")
@@ -127,36 +133,50 @@ def _parse_options(sent: OllamaBody, *, is_empty: bool) -> RequestOptions:
 def _build_request(
     sent: OllamaBody,
     model: str | None,
-    messages: list[ClientMessage],
-    tools: tuple[Tool, ...],
+    messages: Sequence[ClientMessage],
+    tools: Sequence[Tool],
     user: str | None,
     settings: Settings,
     models: Set[str],
 ) -> TurnRequest:
     if sent.logprobs or sent.top_logprobs:
-        message = "logprobs: an answer is put together from several of the model's, and has none. Leave it out."
-        raise BadRequest(message, "logprobs")
+        raise BadRequest("logprobs: an answer of several passes has none. Leave it out.", "logprobs")
     if sent.debug:
-        message = "_debug_render_only: the prompt is the model server's affair. Leave it out."
-        raise BadRequest(message, "_debug_render_only")
-    sampling, stop = _parse_sampling(sent)
+        raise BadRequest("_debug_render_only: Brain shows no prompts. Leave it out.", "_debug_render_only")
+    if isinstance(sent.think, str) and sent.think not in _EFFORTS:
+        raise invalid("think", f"must be true, false, or one of: {', '.join(_EFFORTS)}")
+    if isinstance(sent.keep_alive, str) and (
+        len(sent.keep_alive) > _DURATION_LENGTH or not _DURATION.fullmatch(sent.keep_alive)
+    ):
+        raise invalid("keep_alive", "must be a number of seconds, or a duration such as 5m")
+    answer_format = decode_any(sent.format, SCHEMA_BYTES, "format") if is_given(sent.format) else None
+    if answer_format not in (None, "", "json") and not isinstance(answer_format, dict):
+        raise invalid("format", "must be json or a JSON Schema")
+    options, unknown = _parse_model_options(sent.options)
     return build_request(
         TurnOptions(), user, settings, models,
         model=model,
         source="api",
         message=newest_question(messages),
-        tools=tools,
-        stop=stop,
-        sampling=sampling,
+        tools=tuple(tools),
+        stop=tuple(filter(None, options.stop or ())),
+        sampling=options.make_sampling(
+            max_tokens=max(options.num_predict or 0, 0) or None,  # -1 and -2 are no limit
+            effort=sent.think,
+            format=None if answer_format == "" else answer_format,
+            keep_alive=sent.keep_alive,
+            dialect="ollama",
+            more=unknown,
+        ),
         asks_person=sent.stream is not False,
     )  # fmt: skip
 
 
-def _parse_sampling(sent: OllamaBody) -> tuple[Sampling, tuple[str, ...]]:
-    """The sampling parameters, and the texts that end the answer."""
+def _parse_model_options(data: msgspec.Raw) -> tuple[OptionsBody, dict[str, Any]]:
+    """The options that Brain knows, and all others, for the model's server."""
     values = {
         name: int(value) if isinstance(value, float) and value.is_integer() else value  # many clients send 40.0 for 40
-        for name, value in decode_object(sent.options, OPTIONS_BYTES, "options").items()
+        for name, value in decode_object(data, OPTIONS_BYTES, "options").items()
         if value is not None
     }
     try:
@@ -166,39 +186,4 @@ def _parse_sampling(sent: OllamaBody) -> tuple[Sampling, tuple[str, ...]]:
     stop = options.stop or []
     if len(stop) > MAX_STOPS or any(len(text) > STOP_LENGTH for text in stop):
         raise BadRequest(f"options.stop: at most {MAX_STOPS} texts of {STOP_LENGTH} characters.", "options.stop")
-    if isinstance(sent.think, str) and sent.think not in _EFFORTS:
-        raise invalid("think", f"must be true, false, {', '.join(_EFFORTS[:-1])} or {_EFFORTS[-1]}")
-    if isinstance(sent.keep_alive, str) and (
-        len(sent.keep_alive) > _DURATION_LENGTH or not _DURATION.fullmatch(sent.keep_alive)
-    ):
-        raise invalid("keep_alive", "must be a number of seconds, or a duration such as 5m")
-    max_tokens = options.num_predict
-    sampling = options.make_sampling(
-        max_tokens=max_tokens if max_tokens is not None and max_tokens > 0 else None,  # -1 and -2 are no limit
-        effort=sent.think,
-        format=_parse_format(sent.format),
-        keep_alive=sent.keep_alive,
-        dialect="ollama",
-        more={name: value for name, value in values.items() if name not in OptionsBody.__struct_fields__},
-    )
-    return sampling, tuple(filter(None, stop))
-
-
-def _parse_format(data: msgspec.Raw) -> Literal["json"] | Mapping[str, Any] | None:
-    value = decode_any(data, SCHEMA_BYTES, "format") if is_given(data) else None
-    if value in (None, ""):
-        return None
-    if value == "json":
-        return "json"
-    if not isinstance(value, dict):
-        raise invalid("format", "must be json or a JSON Schema")
-    return value
-
-
-def parse_tool(sent: ToolBody, place: str) -> Tool:
-    """Return a tool of the client's."""
-    function = sent.function
-    if not function.name:
-        raise invalid(f"{place}.name", "is empty")
-    parameters = decode_object(function.parameters, SCHEMA_BYTES, f"{place}.parameters")
-    return Tool(function.name, function.description or "", parameters)
+    return options, {name: value for name, value in values.items() if name not in OptionsBody.__struct_fields__}

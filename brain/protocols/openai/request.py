@@ -1,4 +1,7 @@
-"""Reads requests of OpenAI's clients. A value that Brain cannot follow is rejected with the reason, never ignored."""
+"""Reads requests of OpenAI's clients. A value that Brain cannot follow is rejected with the reason, never ignored.
+
+Each function raises `BadRequest`, which names the field.
+"""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ from brain.messages import ClientMessage
 from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_given, too_large
 from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question
 from brain.protocols.openai.history import parse_messages
-from brain.protocols.openai.schema import ChoiceBody, CompletionBody, FormatBody, OptionsBody, ToolBody
+from brain.protocols.openai.schema import ChoiceBody, CompletionBody, FormatBody, OptionsBody
 from brain.protocols.turn_options import build_request, check_id
 from brain.settings import Settings
 from brain.turn_request import Tool, TurnRequest
@@ -134,47 +137,40 @@ def _parse_format(
 
 def _parse_stop(sent: str | list[str] | None) -> tuple[str, ...]:
     texts = [sent] if isinstance(sent, str) else sent or []
-    if len(texts) > MAX_STOPS:
-        raise BadRequest(f"At most {MAX_STOPS} texts in stop.", "stop")
-    if any(len(text) > STOP_LENGTH for text in texts):
-        raise BadRequest(f"A text in stop may be {STOP_LENGTH} characters long.", "stop")
+    if len(texts) > MAX_STOPS or any(len(text) > STOP_LENGTH for text in texts):
+        raise BadRequest(f"stop: at most {MAX_STOPS} texts of {STOP_LENGTH} characters.", "stop")
     return tuple(filter(None, texts))
 
 
 def _parse_tools(sent: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
     """The client's tools, and which of them has to be called."""
     check_count(sent.tools, MAX_TOOLS, "tools")
-    tools = tuple(parse_tool(tool, f"tools[{n}]") for n, tool in enumerate(sent.tools or ()))
-    names = [tool.name for tool in tools]
-    for n, name in enumerate(names):
-        if name in names[:n]:
-            raise BadRequest(f"tools[{n}].function.name: there is another tool of this name.", f"tools[{n}]")
+    tools: dict[str, Tool] = {}
+    for n, tool in enumerate(sent.tools or ()):
+        function, place = tool.function, f"tools[{n}]"
+        if tool.type != "function" or function is None:
+            raise BadRequest(f"{place} must be of the type function, and have one.", f"{place}.type")
+        if not 0 < len(function.name) <= NAME_LENGTH:
+            raise invalid(f"{place}.function.name", f"must be 1 to {NAME_LENGTH} characters long")
+        if function.name in tools:
+            raise invalid(place, "has the name of another tool")
+        description = check_length(function.description, f"{place}.function.description", TOOL_BYTES)
+        parameters = decode_object(function.parameters, TOOL_BYTES, f"{place}.function.parameters")
+        tools[function.name] = Tool(function.name, description, parameters)
+    offered = tuple(tools.values())
     if bytes(sent.tool_choice).startswith(b"{"):
         choice = decode(sent.tool_choice, ChoiceBody, "tool_choice")
-        if choice.type == "function":
-            if choice.function.name not in names:
-                raise invalid("tool_choice", "names a tool that is not among tools")
-            return tools, choice.function.name
-        mode = ""
-    else:
-        mode = decode(sent.tool_choice, str, "tool_choice") if is_given(sent.tool_choice) else "auto"
+        if choice.type != "function":
+            raise invalid("tool_choice", "must be none, auto, required, or a function")
+        if choice.function.name not in tools:
+            raise invalid("tool_choice", "names a tool that is not among tools")
+        return offered, choice.function.name
+    mode = decode(sent.tool_choice, str, "tool_choice") if is_given(sent.tool_choice) else "auto"
     if mode == "required" and not tools:
         raise invalid("tool_choice", "is required, but there are no tools")
     if mode not in ("none", "auto", "required"):
         raise invalid("tool_choice", "must be none, auto, required, or a function")
-    return () if mode == "none" else tools, mode == "required"
-
-
-def parse_tool(sent: ToolBody, place: str) -> Tool:
-    """Return a tool of the client's."""
-    function = sent.function
-    if sent.type != "function" or function is None:
-        raise BadRequest(f"{place} must be of the type function, and have one.", f"{place}.type")
-    place = f"{place}.function"
-    if not 0 < len(function.name) <= NAME_LENGTH:
-        raise invalid(f"{place}.name", f"must be 1 to {NAME_LENGTH} characters long")
-    description = check_length(function.description, f"{place}.description", TOOL_BYTES)
-    return Tool(function.name, description, decode_object(function.parameters, TOOL_BYTES, f"{place}.parameters"))
+    return () if mode == "none" else offered, mode == "required"
 
 
 def _parse_unknown(body: bytes) -> Mapping[str, Any]:
