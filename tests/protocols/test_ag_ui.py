@@ -11,25 +11,8 @@ from typing import Any
 import pytest
 from ag_ui_stream import verify
 
+from brain import events as ev
 from brain.errors import BadRequest
-from brain.events import (
-    ApprovalRequired,
-    Citation,
-    Done,
-    Error,
-    Event,
-    Limits,
-    Notice,
-    SpecialistError,
-    SpecialistProgress,
-    SpecialistResult,
-    SpecialistStart,
-    Thinking,
-    Token,
-    ToolCall,
-    TurnStart,
-    Usage,
-)
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import ag_ui
 from brain.protocols.ag_ui import Encoder, InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
@@ -39,7 +22,7 @@ from brain.turn_request import Tool, TurnRequest
 SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
 PNG = b"\x89PNG\r\n\x1a\n"
 RUN = RequestOptions("thread", "run", None, "thread")
-START = TurnStart("t1", "thread", "player", "mono", Limits())
+START = ev.TurnStart("t1", "thread", "player", "mono", ev.Limits())
 
 
 def parse_body(**body: Any) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
@@ -65,7 +48,7 @@ def data_of(data: bytes, mime_type: str) -> dict[str, str]:
 
 def test_fields() -> None:
     request = TurnRequest(
-        "Hi", "me", Limits(calls=7), ("bracket", "function_call"), "UTC", conversation_id="thread", asks_person=True
+        "Hi", "me", ev.Limits(calls=7), ("bracket", "function_call"), "UTC", conversation_id="thread", asks_person=True
     )
     assert parse_body() == (request, [ClientMessage("user", "Hi")], RUN)
     nulls = dict.fromkeys(("parentRunId", "state", "tools", "context", "forwardedProps", "resume", "protocolVersion"))
@@ -246,10 +229,10 @@ STARTED = """
 {"type":"RUN_STARTED","threadId":"thread","runId":"run","protocolVersion":"1.0"}
 {"type":"CUSTOM","name":"turn","value":{"turnId":"t1","conversationId":"thread","model":"player"}}
 """
-DONE = Done("complete", "m1", "text", 0, 1, 3, 20)
+DONE = ev.Done("complete", "m1", "text", 0, 1, 3, 20)
 
 
-def frames(*events: Event, encoder: Encoder | None = None) -> list[str]:
+def frames(*events: ev.Event, encoder: Encoder | None = None) -> list[str]:
     """The data of the frames for these events, each on its own, which follow the protocol."""
     encoder = encoder or Encoder(RUN, "t1", "player")
     stream = "".join(encoder.encode([event]).decode() for event in events)
@@ -263,26 +246,26 @@ def lines(expected: str) -> list[str]:
 
 
 def test_a_turn_literally() -> None:
-    citations = (Citation("1", "Bern", "https://example.org/bern"), Citation("2", "A book"))
+    citations = (ev.Citation("1", "Bern", "https://example.org/bern"), ev.Citation("2", "A book"))
     assert frames(
         START,
-        Notice("stand_in", "No model."),
-        Thinking("Hm"),
-        Thinking("…"),
-        Token("I "),
-        Token('"ask"\ud800.\n'),
-        SpecialistStart("c1", "weather", {"city": "Zürich"}, "model"),
-        SpecialistStart("c2", "b", {}, "model"),
-        SpecialistProgress("c1", "looking", 0.5),
-        SpecialistProgress("c1", "still"),
-        SpecialistResult("c2", "b", {}, "B", (), cached=True, ms=1),
-        SpecialistResult("c1", "weather", {"city": "Zürich"}, "Sunny.\n“Yes”", citations, cached=False, ms=12),
-        SpecialistError("c3", "?", None, "malformed", "no JSON", 0),
-        Thinking(""),
-        Token("It is fine."),
-        ToolCall("call_1", "paint", {"color": "red"}),
-        Usage(10, 5, 4, estimated=True),
-        Done("complete", "m1", "text", 4, 1, 3, 20),
+        ev.Notice("stand_in", "No model."),
+        ev.Thinking("Hm"),
+        ev.Thinking("…"),
+        ev.Token("I "),
+        ev.Token('"ask"\ud800.\n'),
+        ev.SpecialistStart("c1", "weather", {"city": "Zürich"}, "model"),
+        ev.SpecialistStart("c2", "b", {}, "model"),
+        ev.SpecialistProgress("c1", "looking", 0.5),
+        ev.SpecialistProgress("c1", "still"),
+        ev.SpecialistResult("c2", "b", {}, "B", (), cached=True, ms=1),
+        ev.SpecialistResult("c1", "weather", {"city": "Zürich"}, "Sunny.\n“Yes”", citations, cached=False, ms=12),
+        ev.SpecialistError("c3", "?", None, "malformed", "no JSON", 0),
+        ev.Thinking(""),
+        ev.Token("It is fine."),
+        ev.ToolCall("call_1", "paint", {"color": "red"}),
+        ev.Usage(10, 5, 4, estimated=True),
+        ev.Done("complete", "m1", "text", 4, 1, 3, 20),
     ) == lines(
         STARTED.strip()
         + """
@@ -333,11 +316,11 @@ def test_a_turn_literally() -> None:
 
 def test_other_ends() -> None:
     encoder = Encoder(RequestOptions("thread", "run", "before", "thread"), "t1", "player")
-    cancelled = Done("cancelled", "m1", "", 0, 1, 3, 20)
-    started, _, last = map(json.loads, frames(START, Token(""), Thinking(""), cancelled, encoder=encoder))
+    cancelled = ev.Done("cancelled", "m1", "", 0, 1, 3, 20)
+    started, _, last = map(json.loads, frames(START, ev.Token(""), ev.Thinking(""), cancelled, encoder=encoder))
     assert started["parentRunId"] == "before"
     assert last["outcome"] == {"type": "cancelled"}
-    failure = frames(START, Usage(10, 5, None, False), Error("model_failed", "It stopped.", recoverable=True))[-1]
+    failure = frames(START, ev.Usage(10, 5, None, False), ev.Error("model_failed", "It stopped.", recoverable=True))[-1]
     assert failure == (
         '{"type":"RUN_ERROR","message":"It stopped.","code":"model_failed",'
         '"usage":[{"model":"player","inputTokens":10,"outputTokens":5,"totalTokens":15}]}'
@@ -349,30 +332,30 @@ def test_other_ends() -> None:
 
 
 def test_no_order_of_events_breaks_the_protocol() -> None:
-    kinds: Sequence[Event] = (
-        Token("a"),
-        Thinking("b"),
-        SpecialistStart("c1", "a", {}, "model"),
-        SpecialistError("c2", "b", None, "malformed", "no", 1),
-        ToolCall("call_1", "d", {}),
-        Notice("steered", "x"),
+    kinds: Sequence[ev.Event] = (
+        ev.Token("a"),
+        ev.Thinking("b"),
+        ev.SpecialistStart("c1", "a", {}, "model"),
+        ev.SpecialistError("c2", "b", None, "malformed", "no", 1),
+        ev.ToolCall("call_1", "d", {}),
+        ev.Notice("steered", "x"),
     )
     for order in itertools.permutations(kinds):
-        for count, end in ((6, DONE), (4, Error("shutdown", "Bye.", recoverable=True))):
+        for count, end in ((6, DONE), (4, ev.Error("shutdown", "Bye.", recoverable=True))):
             verify(Encoder(RUN, "t1", "player").encode([START, *order[:count], end]).decode())
 
 
 # Approvals
 
 
-def approval(call_id: str, params: Any = None, preview: str | None = None) -> ApprovalRequired:
+def approval(call_id: str, params: Any = None, preview: str | None = None) -> ev.ApprovalRequired:
     until = datetime(2026, 11, 21, 10, 20, 30, tzinfo=UTC)
-    return ApprovalRequired(call_id, "sends", params or {"to": "Ada"}, until, preview)
+    return ev.ApprovalRequired(call_id, "sends", params or {"to": "Ada"}, until, preview)
 
 
 def test_an_approval_ends_the_run() -> None:
     encoder = Encoder(RUN, "t1", "player")
-    found = frames(START, Token("I send."), approval("c1"), encoder=encoder)
+    found = frames(START, ev.Token("I send."), approval("c1"), encoder=encoder)
     assert encoder.closed
     assert found[-4:] == lines(
         """
@@ -387,7 +370,7 @@ def test_an_approval_ends_the_run() -> None:
     )
 
 
-def interrupts(*events: Event) -> list[tuple[str, str]]:
+def interrupts(*events: ev.Event) -> list[tuple[str, str]]:
     """IDs and messages of the interrupts with which a run ends."""
     encoder = Encoder(RUN, "t1", "player")
     [*_, last] = verify(encoder.encode([START, *events]).decode())
@@ -396,9 +379,9 @@ def interrupts(*events: Event) -> list[tuple[str, str]]:
 
 
 def test_interrupts() -> None:
-    both = interrupts(approval("c1"), approval("c2"), SpecialistStart("c3", "echo", {}, "model"))
+    both = interrupts(approval("c1"), approval("c2"), ev.SpecialistStart("c3", "echo", {}, "model"))
     assert [interrupt_id for interrupt_id, _ in both] == ["t1.c1.4", "t1.c2.4"]
-    assert interrupts(approval("c1"), SpecialistStart("c1", "sends", {"to": "Ada"}, "model")) == []
+    assert interrupts(approval("c1"), ev.SpecialistStart("c1", "sends", {"to": "Ada"}, "model")) == []
     assert interrupts(approval("c1", {"a": "x" * 600}))[0][1].startswith(
         f'May sends be called with {{"a":"{"x" * 492}…}}?'
     )
@@ -409,8 +392,8 @@ def test_interrupts() -> None:
 def test_the_rest_of_a_turn_is_a_run_of_its_own() -> None:
     encoder = Encoder(RequestOptions("thread", "run2", None, "thread"), "t1", "player", 3, {"t1.c1"})
     assert frames(
-        SpecialistStart("c1", "sends", {"to": "Ada"}, "model"),
-        SpecialistResult("c1", "sends", {"to": "Ada"}, "sent", (), cached=False, ms=2),
+        ev.SpecialistStart("c1", "sends", {"to": "Ada"}, "model"),
+        ev.SpecialistResult("c1", "sends", {"to": "Ada"}, "sent", (), cached=False, ms=2),
         encoder=encoder,
     ) == lines(
         STARTED.replace('"run"', '"run2"').strip()

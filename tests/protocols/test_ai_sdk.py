@@ -8,46 +8,29 @@ from typing import Any
 
 import pytest
 
+from brain import events as ev
 from brain.errors import BadRequest
-from brain.events import (
-    ApprovalRequired,
-    Citation,
-    Done,
-    Error,
-    Event,
-    Limits,
-    Notice,
-    SpecialistError,
-    SpecialistProgress,
-    SpecialistResult,
-    SpecialistStart,
-    StopReason,
-    Thinking,
-    Token,
-    TurnStart,
-    Usage,
-)
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.ai_sdk import Decision, Encoder, RequestOptions, SdkVersion, encode_rejection, parse
 from brain.settings import read
 
-START = TurnStart("t1", "chat", "player", "mono", Limits())
+START = ev.TurnStart("t1", "chat", "player", "mono", ev.Limits())
 UNTIL = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-ASKED = ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL)
-SENDS = SpecialistStart("c1", "sends", {"to": "Ann"}, "model")
-SENT = SpecialistResult("c1", "sends", {"to": "Ann"}, "sent", (), cached=False, ms=5)
-DECLINED = SpecialistError("c1", "sends", {"to": "Ann"}, "declined", "A person said no.", 5)
-WAITS = SpecialistStart("c2", "waits", {}, "model")
-WAITED = SpecialistResult("c2", "waits", {}, "waited", (), cached=False, ms=5)
-SECOND = ApprovalRequired("c3", "sends", {}, UNTIL)
+ASKED = ev.ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL)
+SENDS = ev.SpecialistStart("c1", "sends", {"to": "Ann"}, "model")
+SENT = ev.SpecialistResult("c1", "sends", {"to": "Ann"}, "sent", (), cached=False, ms=5)
+DECLINED = ev.SpecialistError("c1", "sends", {"to": "Ann"}, "declined", "A person said no.", 5)
+WAITS = ev.SpecialistStart("c2", "waits", {}, "model")
+WAITED = ev.SpecialistResult("c2", "waits", {}, "waited", (), cached=False, ms=5)
+SECOND = ev.ApprovalRequired("c3", "sends", {}, UNTIL)
 
 STARTED = '{"type":"start","messageId":"m1","messageMetadata":{"turn_id":"t1","conversation_id":"chat"}}'
 STEP, STEP_OVER, OVER = '{"type":"start-step"}', '{"type":"finish-step"}', "[DONE]"
 FINISHED = '{"type":"finish","messageMetadata":{"stop_reason":"complete"}}'
 
 
-def done(stop_reason: StopReason = "complete") -> Done:
-    return Done(stop_reason, "m1", "Hello.", 0, 1, 5, 9)
+def done(stop_reason: ev.StopReason = "complete") -> ev.Done:
+    return ev.Done(stop_reason, "m1", "Hello.", 0, 1, 5, 9)
 
 
 def split(stream: bytes) -> list[str]:
@@ -58,7 +41,7 @@ def split(stream: bytes) -> list[str]:
     return [frame.removeprefix("data: ") for frame in frames]
 
 
-def frames(*events: Event, version: SdkVersion = 5) -> list[str]:
+def frames(*events: ev.Event, version: SdkVersion = 5) -> list[str]:
     """The frames after the first one, which are the same however the events come together."""
     together, one_by_one = Encoder(version, "m1"), Encoder(version, "m1")
     stream = together.encode([START, *events])
@@ -99,24 +82,24 @@ def call(name: str, call_id: str, params: str, executed: str = '"providerExecute
 
 def test_a_turn_literally() -> None:
     citations = (
-        Citation("1", "The web", "https://example.org/a"),
-        Citation("2", "A file"),
-        Citation("3", "A trap", "javascript:alert(1)"),
-        Citation("4", "The web again", "https://example.org/a"),
+        ev.Citation("1", "The web", "https://example.org/a"),
+        ev.Citation("2", "A file"),
+        ev.Citation("3", "A trap", "javascript:alert(1)"),
+        ev.Citation("4", "The web again", "https://example.org/a"),
     )
     assert frames(
-        Notice("stand_in", "Nobody is here."),
-        Thinking("Hm"),
-        Thinking("…"),
-        Token('"Let"\n\n'),
-        Token("a\ud800"),
-        SpecialistStart("c1", "web", {"query": "brains"}, "model"),
-        SpecialistProgress("c1", "searching", 0.5),
-        SpecialistProgress("c1", "reading"),
-        SpecialistResult("c1", "web", {"query": "brains"}, "They are soft.", citations, cached=False, ms=5),
-        SpecialistError("c9", "?", None, "malformed", "Not JSON.", 0),
-        Token("Soft."),
-        Usage(12, 3, 8, estimated=False),
+        ev.Notice("stand_in", "Nobody is here."),
+        ev.Thinking("Hm"),
+        ev.Thinking("…"),
+        ev.Token('"Let"\n\n'),
+        ev.Token("a\ud800"),
+        ev.SpecialistStart("c1", "web", {"query": "brains"}, "model"),
+        ev.SpecialistProgress("c1", "searching", 0.5),
+        ev.SpecialistProgress("c1", "reading"),
+        ev.SpecialistResult("c1", "web", {"query": "brains"}, "They are soft.", citations, cached=False, ms=5),
+        ev.SpecialistError("c9", "?", None, "malformed", "Not JSON.", 0),
+        ev.Token("Soft."),
+        ev.Usage(12, 3, 8, estimated=False),
         done(),
     ) == [
         '{"type":"data-notice","data":{"code":"stand_in","text":"Nobody is here."},"transient":true}',
@@ -157,16 +140,16 @@ def test_an_answer_that_continues_a_message_has_no_id() -> None:
     ("events", "expected"),
     [
         ([WAITED], "start-step call tool-output-available"),
-        ([SENDS, WAITS, SENT, WAITED, SpecialistStart("c4", "echo", {}, "model"), Error("internal", "Oh.", True)],
+        ([SENDS, WAITS, SENT, WAITED, ev.SpecialistStart("c4", "echo", {}, "model"), ev.Error("internal", "Oh.", True)],
          "start-step call call tool-output-available tool-output-available finish-step start-step call "
          "tool-output-error finish-step start-step finish-step error"),
-        ([Token("Hel"), Error("model_failed", "It failed.", True)],
+        ([ev.Token("Hel"), ev.Error("model_failed", "It failed.", True)],
          "start-step text-start text-delta text-end finish-step error"),
         ([WAITS, done("cancelled")],
          "start-step call tool-output-error finish-step start-step finish-step abort"),
     ],
 )  # fmt: skip
-def test_steps_end_when_all_calls_have_outputs(events: list[Event], expected: str) -> None:
+def test_steps_end_when_all_calls_have_outputs(events: list[ev.Event], expected: str) -> None:
     assert types(frames(*events)) == expected
 
 
@@ -174,7 +157,7 @@ def test_steps_end_when_all_calls_have_outputs(events: list[Event], expected: st
     ("stop_reason", "finish_reason"),
     [("complete", "stop"), ("length", "length"), ("call_limit", "stop"), ("deadline", "other")],
 )
-def test_newer_clients_read_why_it_finished(stop_reason: StopReason, finish_reason: str) -> None:
+def test_newer_clients_read_why_it_finished(stop_reason: ev.StopReason, finish_reason: str) -> None:
     finish: dict[str, Any] = {"type": "finish", "messageMetadata": {"stop_reason": stop_reason}}
     assert json.loads(frames(done(stop_reason))[0]) == finish
     for version in (6, 7):
@@ -194,7 +177,7 @@ def approval(state: str) -> str:
 
 def test_version_5_has_approvals_in_a_part_and_reads_on() -> None:
     answered = "call tool-output-available finish-step start-step finish-step finish"
-    rows: list[tuple[list[Event], str, str]] = [
+    rows: list[tuple[list[ev.Event], str, str]] = [
         ([ASKED, SENDS, SENT, done()], "approved", answered),
         ([ASKED, DECLINED], "declined", "call tool-output-error"),
         ([ASKED, done("cancelled")], "declined", "finish-step abort"),
@@ -203,7 +186,7 @@ def test_version_5_has_approvals_in_a_part_and_reads_on() -> None:
         found = frames(*events)
         assert found[:3] == [STEP, approval('"asked"'), approval(f'"{state}"')]
         assert types(found[3:]) == rest
-    preview = ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL, "Send a letter\nto Ann")
+    preview = ev.ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL, "Send a letter\nto Ann")
     assert frames(preview)[1] == approval('"asked","text":"Send a letter\\nto Ann"')
 
 
@@ -213,7 +196,7 @@ def test_newer_versions_end_the_stream_for_approvals(version: SdkVersion) -> Non
     pause = [STEP_OVER, '{"type":"finish","finishReason":"tool-calls"}', OVER]
     opening = [STEP, *call("sends", "c1", '{"to":"Ann"}', "")]
     assert frames(ASKED, SENDS, SENT, version=version) == [*opening, question, *pause]
-    with_preview = ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL, "Send a letter\nto Ann")
+    with_preview = ev.ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL, "Send a letter\nto Ann")
     preview = '{"type":"data-preview","id":"t1.c1","data":{"toolCallId":"t1.c1","text":"Send a letter\\nto Ann"}}'
     assert frames(with_preview, version=version) == [*opening, preview, question, *pause]
 
@@ -223,13 +206,13 @@ def test_the_stream_ends_when_all_open_calls_wait() -> None:
     closed = [(encoder.encode([event]), encoder.closed)[1] for event in (START, WAITS, ASKED, SECOND, WAITED)]
     assert closed == [False, False, False, False, True]
     encoder = Encoder(6, "m1", lambda call_ids: "c1" not in call_ids)  # decided meanwhile
-    assert types(split(encoder.encode([START, ASKED, SENDS, SENT, Token("Sent."), done()]))) == (
+    assert types(split(encoder.encode([START, ASKED, SENDS, SENT, ev.Token("Sent."), done()]))) == (
         "start start-step call tool-approval-request tool-output-available finish-step start-step text-start "
         "text-delta text-end finish-step finish"
     )
 
 
-def rest(earlier: Sequence[Event], decided: set[str], *later: Event, version: SdkVersion = 6) -> list[str]:
+def rest(earlier: Sequence[ev.Event], decided: set[str], *later: ev.Event, version: SdkVersion = 6) -> list[str]:
     """What a client reads after its decisions on a turn with so many events by then."""
     encoder = Encoder(version, "m1")
     encoder.skip([*earlier, *later], decided)
@@ -240,7 +223,7 @@ def rest(earlier: Sequence[Event], decided: set[str], *later: Event, version: Sd
 @pytest.mark.parametrize(
     ("version", "earlier", "decided", "later", "expected"),
     [
-        (6, [START, Token("I"), ASKED], {"c1"}, [SENDS, SENT, Thinking("So"), Token("Sent."), done()],
+        (6, [START, ev.Token("I"), ASKED], {"c1"}, [SENDS, SENT, ev.Thinking("So"), ev.Token("Sent."), done()],
          "start tool-output-available start-step reasoning-start reasoning-delta reasoning-end text-start text-delta "
          "text-end finish-step finish"),
         (6, [START, ASKED], {"c1"}, [DECLINED], "start tool-output-denied"),
@@ -253,7 +236,7 @@ def rest(earlier: Sequence[Event], decided: set[str], *later: Event, version: Sd
     ],
 )  # fmt: skip
 def test_the_next_stream_continues_where_the_first_ended(
-    version: SdkVersion, earlier: list[Event], decided: set[str], later: list[Event], expected: str
+    version: SdkVersion, earlier: list[ev.Event], decided: set[str], later: list[ev.Event], expected: str
 ) -> None:
     assert types(rest(earlier, decided, *later, version=version)) == expected
 

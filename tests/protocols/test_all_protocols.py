@@ -14,24 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playing import Player, read, turn_of
 
+from brain import events as ev
 from brain.errors import BadRequest
-from brain.events import (
-    Citation,
-    Done,
-    Error,
-    Event,
-    Limits,
-    Notice,
-    SpecialistError,
-    SpecialistProgress,
-    SpecialistResult,
-    SpecialistStart,
-    Thinking,
-    Token,
-    ToolCall,
-    TurnStart,
-    Usage,
-)
 from brain.protocols import ag_ui, ai_sdk, native, ollama, openai
 from brain.protocols.ag_ui import schema as ag_ui_bodies
 from brain.protocols.ai_sdk import schema as ai_sdk_bodies
@@ -98,7 +82,7 @@ def test_options(protocol: str) -> None:
             protocol, specialists=["ocr", "web"], limits=limits, time_zone="Asia/Kolkata", source="voice", memory=False
         ),
     )
-    assert request.limits == Limits(2, 1, 30.0, 0.5)
+    assert request.limits == ev.Limits(2, 1, 30.0, 0.5)
     assert (request.specialists, request.time_zone) == (frozenset({"ocr", "web"}), "Asia/Kolkata")
     assert (request.source, request.memory, request.call_seconds) == ("voice", False, 0.5)
     assert request.now is not None
@@ -106,7 +90,7 @@ def test_options(protocol: str) -> None:
     assert parse(protocol, body_of(protocol, specialists=[]))[0].specialists == frozenset()
     for absent in ({}, {"limits": {"calls": None}}, {"specialists": None, "limits": None, "time_zone": None}):
         request, _ = parse(protocol, body_of(protocol, **absent))
-        assert (request.limits, request.specialists, request.time_zone) == (Limits(calls=7), None, "UTC")
+        assert (request.limits, request.specialists, request.time_zone) == (ev.Limits(calls=7), None, "UTC")
         assert (request.source, request.memory) == ("api" if protocol == "openai" else "chat", True)
 
 
@@ -219,38 +203,38 @@ def test_any_json_is_read_or_rejected_by_name(protocol: str, more: dict[str, Any
 
 NOW = 1_795_256_430_123_456_789
 UNTIL = datetime(2026, 11, 21, 10, 20, 30, tzinfo=UTC)
-EVENTS: Sequence[Event] = (
-    TurnStart("t1", "c", "player", "mono", Limits()),
-    Notice("trimmed", "Left out."),
-    Thinking("Let me "),
-    Thinking("see."),
-    Token("I ask "),
-    Token("\ud83d two."),
-    SpecialistStart("c1", "weather", {"city": "Bern"}, "model"),
-    SpecialistStart("c2", "echo", {"text": "日本"}, "model"),
-    SpecialistProgress("c1", "half", 0.5),
-    SpecialistError("c3", "nobody", {}, "unknown", "there is no such specialist", 0),
-    SpecialistResult("c2", "echo", {"text": "日本"}, "日本", (Citation("1", "日"),), cached=False, ms=3),
-    SpecialistResult("c1", "weather", {"city": "Bern"}, "Sunny.", (), cached=True, ms=9),
-    Thinking("Good."),
-    Token("Sunny"),
-    Token(", and 日本."),
-    ToolCall("call_t1_c4", "paint", {}),
-    Usage(10, 5, 4, estimated=False),
-    Done("complete", "m1", "Sunny, and 日本.", 4, 2, 1, 9),
+EVENTS: Sequence[ev.Event] = (
+    ev.TurnStart("t1", "c", "player", "mono", ev.Limits()),
+    ev.Notice("trimmed", "Left out."),
+    ev.Thinking("Let me "),
+    ev.Thinking("see."),
+    ev.Token("I ask "),
+    ev.Token("\ud83d two."),
+    ev.SpecialistStart("c1", "weather", {"city": "Bern"}, "model"),
+    ev.SpecialistStart("c2", "echo", {"text": "日本"}, "model"),
+    ev.SpecialistProgress("c1", "half", 0.5),
+    ev.SpecialistError("c3", "nobody", {}, "unknown", "there is no such specialist", 0),
+    ev.SpecialistResult("c2", "echo", {"text": "日本"}, "日本", (ev.Citation("1", "日"),), cached=False, ms=3),
+    ev.SpecialistResult("c1", "weather", {"city": "Bern"}, "Sunny.", (), cached=True, ms=9),
+    ev.Thinking("Good."),
+    ev.Token("Sunny"),
+    ev.Token(", and 日本."),
+    ev.ToolCall("call_t1_c4", "paint", {}),
+    ev.Usage(10, 5, 4, estimated=False),
+    ev.Done("complete", "m1", "Sunny, and 日本.", 4, 2, 1, 9),
 )
 RUN = ag_ui.RequestOptions("thread", "run", None, "thread")
 
 
-def show(event: Event) -> str:
-    return "<result>" if isinstance(event, SpecialistResult) else ""
+def show(event: ev.Event) -> str:
+    return "<result>" if isinstance(event, ev.SpecialistResult) else ""
 
 
-def hide(event: Event) -> str:
+def hide(event: ev.Event) -> str:
     return ""
 
 
-def encoder_of(name: str, inline_text: Callable[[Event], str] = show) -> Any:
+def encoder_of(name: str, inline_text: Callable[[ev.Event], str] = show) -> Any:
     encoders: dict[str, Callable[[], Any]] = {
         "native": lambda: native.FrameEncoder("t1"),
         "openai": lambda: openai.Encoder("t1", 5, openai.RequestOptions("brain", True, True), inline_text),
@@ -267,7 +251,7 @@ ENCODERS = ("native", "openai", "ollama", "generate", "ag_ui", "ai_sdk")
 
 @pytest.mark.parametrize("name", ENCODERS)
 def test_events_in_any_batches_give_the_same_bytes(name: str) -> None:
-    events = [event for event in EVENTS if name != "ai_sdk" or not isinstance(event, ToolCall)]
+    events = [event for event in EVENTS if name != "ai_sdk" or not isinstance(event, ev.ToolCall)]
     cuts = [[events[:at], events[at:]] for at in range(1, len(events))] + [[[event] for event in events]]
     whole = encoder_of(name).encode(events)
     for batches in cuts:
@@ -315,7 +299,7 @@ def test_every_cut_of_a_text_gives_the_same_text(name: str) -> None:
     text = 'I "say" \\ 😀 \u2028 \x85 \x00 <b>&amp;</b>\r\n end'
     start = EVENTS[0]
     for at in range(1, len(text)):
-        events = [start, Token(text[:at]), Token(text[at:])]
+        events = [start, ev.Token(text[:at]), ev.Token(text[at:])]
         stream = encoder_of(name).encode(events)
         if name == "native":
             assert list(native.decode_frames(stream)) == events
@@ -326,17 +310,17 @@ def test_every_cut_of_a_text_gives_the_same_text(name: str) -> None:
 @pytest.mark.parametrize(
     ("error", "status"),
     [
-        (Error("model_unreachable", "No.", True), 502),
-        (Error("model_failed", "No.", True), 502),
-        (Error("model_failed", "No.", False, 401), 401),
-        (Error("model_failed", "No.", True, 429), 429),
-        (Error("model_failed", "No.", True, 500), 502),
-        (Error("model_context", "No.", False, 500), 400),
-        (Error("shutdown", "No.", True), 503),
-        (Error("internal", "No.", True), 500),
+        (ev.Error("model_unreachable", "No.", True), 502),
+        (ev.Error("model_failed", "No.", True), 502),
+        (ev.Error("model_failed", "No.", False, 401), 401),
+        (ev.Error("model_failed", "No.", True, 429), 429),
+        (ev.Error("model_failed", "No.", True, 500), 502),
+        (ev.Error("model_context", "No.", False, 500), 400),
+        (ev.Error("shutdown", "No.", True), 503),
+        (ev.Error("internal", "No.", True), 500),
     ],
 )
-def test_a_failure_before_the_stream_has_a_status(error: Error, status: int) -> None:
+def test_a_failure_before_the_stream_has_a_status(error: ev.Error, status: int) -> None:
     assert openai.encode_failure(error)[0] == status
     assert openai.Encoder("t1", 5, openai.RequestOptions("m", False, False), hide).encode_response([error])[0] == status
     assert encoder_of("ollama").encode_failure(error) == (status, b'{"error":"No."}')

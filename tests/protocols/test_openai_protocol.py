@@ -7,22 +7,8 @@ from typing import Any
 
 import pytest
 
+from brain import events as ev
 from brain.errors import BadRequest
-from brain.events import (
-    Done,
-    Error,
-    Event,
-    Limits,
-    Notice,
-    SpecialistResult,
-    SpecialistStart,
-    StopReason,
-    Thinking,
-    Token,
-    ToolCall,
-    TurnStart,
-    Usage,
-)
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import openai
 from brain.protocols.openai import RequestOptions
@@ -66,7 +52,7 @@ def function(name: str = "add", **fields: Any) -> dict[str, Any]:
 
 def request(**fields: Any) -> TurnRequest:
     defaults: dict[str, Any] = {"source": "api", "sampling": Sampling(dialect="openai")}
-    return TurnRequest("Hi", "me", Limits(calls=7), ("bracket", "function_call"), "UTC", **{**defaults, **fields})
+    return TurnRequest("Hi", "me", ev.Limits(calls=7), ("bracket", "function_call"), "UTC", **{**defaults, **fields})
 
 
 # Requests
@@ -276,15 +262,14 @@ def test_a_rejected_message_is_named(message: Any, status: int, field: str) -> N
 
 # Responses
 
-START = TurnStart("t1", "c", "ollama:m", "mono", Limits())
-USAGE = Usage(7, 2, None, estimated=False)
+START = ev.TurnStart("t1", "c", "ollama:m", "mono", ev.Limits())
+USAGE = ev.Usage(7, 2, None, estimated=False)
 HEAD = b'data: {"id":"chatcmpl-t1","object":"chat.completion.chunk","created":1700000000,"model":"brain","choices":['
 END = b"data: [DONE]\n\n"
-RESULT = SpecialistResult("c1", "web", {}, "found", (), cached=False, ms=3)
-CALLS: list[Event] = [ToolCall("call_1", "add", {"a": 1, "b": "ä"}), ToolCall("call_2", "now", {})]
+CALLS: list[ev.Event] = [ev.ToolCall("call_1", "add", {"a": 1, "b": "ä"}), ev.ToolCall("call_2", "now", {})]
 CALL_FIELDS = [
-    {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a":1,"b":"ä"}'}},
-    {"id": "call_2", "type": "function", "function": {"name": "now", "arguments": "{}"}},
+    '"id":"call_1","type":"function","function":{"name":"add","arguments":"{\\"a\\":1,\\"b\\":\\"ä\\"}"}}',
+    '"id":"call_2","type":"function","function":{"name":"now","arguments":"{}"}}',
 ]
 
 
@@ -292,8 +277,8 @@ def chunk(delta: str, reason: str = "null") -> bytes:
     return HEAD + f'{{"index":0,"delta":{{{delta}}},"logprobs":null,"finish_reason":{reason}}}]}}\n\n'.encode()
 
 
-def done(stop_reason: StopReason = "complete") -> Done:
-    return Done(stop_reason, "m1", "Hi", calls=0, passes=1, first_token_ms=1, total_ms=2)
+def done(stop_reason: ev.StopReason = "complete") -> ev.Done:
+    return ev.Done(stop_reason, "m1", "Hi", calls=0, passes=1, first_token_ms=1, total_ms=2)
 
 
 def encoder(*, with_usage: bool = False) -> openai.Encoder:
@@ -301,100 +286,80 @@ def encoder(*, with_usage: bool = False) -> openai.Encoder:
     return openai.Encoder("t1", 1_700_000_000, options, lambda event: "")
 
 
-def response(*events: Event) -> tuple[int, Any]:
+def response(*events: ev.Event) -> tuple[int, Any]:
     status, body = encoder().encode_response(events)
     return status, json.loads(body)
 
 
 def test_the_stream_literally() -> None:
-    events: list[Event] = [
-        START, Notice("stand_in", "No model."), Thinking("hm"), Token('"Hé"\n☕'),
-        SpecialistStart("c1", "web", {}, "model"), RESULT, Token("\ud800"), USAGE, done(),
-    ]  # fmt: skip
+    hidden: list[ev.Event] = [
+        ev.Notice("stand_in", "No model."),
+        ev.SpecialistStart("c1", "web", {}, "model"),
+        ev.SpecialistResult("c1", "web", {}, "found", (), cached=False, ms=3),
+    ]
+    events = [START, *hidden, ev.Thinking("hm"), ev.Token('"Hé"\n☕'), ev.Token("\ud800"), *CALLS, USAGE, done()]
     assert encoder().encode(events) == b"".join(
         (
             chunk('"role":"assistant","content":""'),
             chunk('"reasoning_content":"hm"'),
             chunk('"content":"\\"Hé\\"\\n☕"'),
             chunk('"content":"\ufffd"'),
-            chunk("", '"stop"'),
+            chunk(f'"tool_calls":[{{"index":0,{CALL_FIELDS[0]}]'),
+            chunk(f'"tool_calls":[{{"index":1,{CALL_FIELDS[1]}]'),
+            chunk("", '"tool_calls"'),
             END,
         )
     )
 
 
 def test_the_usage_comes_last_where_the_client_wants_it() -> None:
-    stream = encoder(with_usage=True).encode([START, Token("Hi"), Usage(7, 2, 5, estimated=True), done()])
-    *others, last, end, _ = stream.split(b"\n\n")
+    events = [START, ev.Token("Hi"), ev.Usage(7, 2, 5, estimated=True), done()]
+    *others, last, end, _ = encoder(with_usage=True).encode(events).split(b"\n\n")
     assert end == b"data: [DONE]"
     assert [json.loads(one[6:])["usage"] for one in others] == [None, None, None]
-    found = json.loads(last[6:])
-    assert (found["choices"], found["usage"]) == (
-        [],
-        {
-            "prompt_tokens": 7,
-            "completion_tokens": 2,
-            "total_tokens": 9,
-            "prompt_tokens_details": {"cached_tokens": 5},
-            "estimated": True,
-        },
-    )
+    usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9, "estimated": True}
+    assert json.loads(last[6:])["usage"] == {**usage, "prompt_tokens_details": {"cached_tokens": 5}}
+    assert json.loads(last[6:])["choices"] == []
 
 
 @pytest.mark.parametrize(
     ("stop_reason", "reason"),
     [("complete", "stop"), ("length", "length"), ("deadline", "length"), ("call_limit", "stop"), ("cancelled", "stop")],
 )
-def test_finish_reasons(stop_reason: StopReason, reason: str) -> None:
+def test_finish_reasons(stop_reason: ev.StopReason, reason: str) -> None:
     assert encoder().encode([USAGE, done(stop_reason)]) == chunk("", f'"{reason}"') + END
 
 
-def test_calls_of_client_tools_are_streamed() -> None:
-    calls = [json.dumps([{"index": n, **call}], ensure_ascii=False) for n, call in enumerate(CALL_FIELDS)]
-    assert encoder().encode([*CALLS, USAGE, done()]) == (
-        b"".join(chunk(f'"tool_calls":{json.dumps(json.loads(call), ensure_ascii=False, separators=(",", ":"))}')
-                 for call in calls) + chunk("", '"tool_calls"') + END
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "kind", "code"),
-    [
-        (Error("model_failed", "Oh.", recoverable=True), 502, "server_error", "model_failed"),
-        (Error("model_failed", "Oh.", recoverable=False, status=401), 401, "authentication_error", "model_failed"),
-        (Error("model_failed", "Oh.", recoverable=False, status=403), 403, "permission_error", "model_failed"),
-        (Error("model_failed", "Oh.", recoverable=False, status=404), 404, "invalid_request_error", "model_failed"),
-        (Error("model_failed", "Oh.", recoverable=True, status=429), 429, "rate_limit_error", "model_failed"),
-        (Error("model_context", "Oh.", recoverable=False, status=500), 400, "invalid_request_error",
-         "context_length_exceeded"),
-    ],
-)  # fmt: skip
-def test_failures_before_and_within_a_stream(error: Error, status: int, kind: str, code: str) -> None:
-    body = {"error": {"message": "Oh.", "type": kind, "param": None, "code": code}}
-    frame = b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n"
-    assert encoder().encode([error]) == frame + END
-    assert response(START, Token("Hi"), USAGE, error) == (status, body)
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "code"),
-    [
+def test_errors_in_openais_words() -> None:
+    errors: list[tuple[ev.Error, str, str]] = [
+        (ev.Error("model_failed", "Oh.", True), "server_error", "model_failed"),
+        (ev.Error("model_failed", "Oh.", False, 401), "authentication_error", "model_failed"),
+        (ev.Error("model_failed", "Oh.", False, 403), "permission_error", "model_failed"),
+        (ev.Error("model_failed", "Oh.", False, 404), "invalid_request_error", "model_failed"),
+        (ev.Error("model_failed", "Oh.", True, 429), "rate_limit_error", "model_failed"),
+        (ev.Error("model_context", "Oh.", False, 500), "invalid_request_error", "context_length_exceeded"),
+    ]
+    for error, kind, code in errors:
+        body = {"error": {"message": "Oh.", "type": kind, "param": None, "code": code}}
+        frame = b"data: " + json.dumps(body, separators=(",", ":")).encode() + b"\n\n"
+        assert encoder().encode([error]) == frame + END
+        assert response(START, ev.Token("Hi"), USAGE, error)[1] == body
+    rejections: list[tuple[BadRequest, str, str | None]] = [
         (BadRequest("No.", "n"), "invalid_request_error", None),
         (BadRequest("No.", "model", code="model_not_found", status=404), "invalid_request_error", "model_not_found"),
         (BadRequest("No.", code="unauthorized", status=401), "authentication_error", "invalid_api_key"),
         (BadRequest("No.", code="rate_limited", status=429), "rate_limit_error", "rate_limit_exceeded"),
         (BadRequest("No.", code="unavailable", status=503), "server_error", "unavailable"),
-    ],
-)
-def test_rejections(error: BadRequest, kind: str, code: str | None) -> None:
-    body = {"error": {"message": "No.", "type": kind, "param": error.field, "code": code}}
-    assert openai.encode_rejection(error) == (error.status, body)
+    ]
+    for rejected, kind, rejected_code in rejections:
+        body = {"error": {"message": "No.", "type": kind, "param": rejected.field, "code": rejected_code}}
+        assert openai.encode_rejection(rejected) == (rejected.status, body)
 
 
 def test_a_response_that_is_not_streamed() -> None:
-    status, body = response(START, Thinking("h"), Thinking("m"), Token("He"), RESULT, Token("llo"), USAGE, done())
+    thoughts, texts = [ev.Thinking("h"), ev.Thinking("m")], [ev.Token("He"), ev.Token("llo")]
     message = {"role": "assistant", "content": "Hello", "refusal": None, "reasoning_content": "hm"}
-    assert (status, body) == (
+    assert response(START, *thoughts, *texts, USAGE, done()) == (
         200,
         {
             "id": "chatcmpl-t1",
@@ -405,10 +370,11 @@ def test_a_response_that_is_not_streamed() -> None:
             "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
         },
     )
-    (choice,) = response(START, *CALLS, USAGE, done())[1]["choices"]
-    assert choice["finish_reason"] == "tool_calls"
-    assert choice["message"] == {"role": "assistant", "content": None, "refusal": None, "tool_calls": CALL_FIELDS}
-    assert response(START, Token("So:"), *CALLS, USAGE, done())[1]["choices"][0]["message"]["content"] == "So:"
+    calls = [json.loads("{" + fields) for fields in CALL_FIELDS]
+    for text, content in (("", None), ("So:", "So:")):
+        (choice,) = response(START, ev.Token(text), *CALLS, USAGE, done())[1]["choices"]
+        message = {"role": "assistant", "content": content, "refusal": None, "tool_calls": calls}
+        assert (choice["finish_reason"], choice["message"]) == ("tool_calls", message)
 
 
 def test_the_models() -> None:
