@@ -10,7 +10,7 @@ from model_answers import cuts
 from brain.errors import ModelError
 from brain.events import Thinking
 from brain.messages import Finish
-from brain.models.frames import MAX_LESSONS, Frame
+from brain.models.frames import Frame
 from brain.models.lines import MAX_LINE_BYTES, Lines, ServerSentEvents, Splitter
 from brain.models.openai import decode_event
 from brain.models.reply import Checks, Part, Reply
@@ -158,24 +158,3 @@ def test_an_item_that_differs_in_more_than_its_text(odd: bytes, chunks: list[Any
 def test_a_broken_item_is_an_error_wherever_it_stands(odd: bytes) -> None:
     assert decode([[item("a")], [odd], [item("d")]])[0] == [["a"], ["failed"], []]
     assert decode([[item("a")], [item("b"), odd, item("d")]])[0] == [["a"], ["b", "failed"]]
-
-
-HALVES = [item("a"), item("b").replace(b"b", b"\\ud83d"), item("b").replace(b"b", b"\\ude00"), item("c")]
-
-
-@pytest.mark.parametrize(
-    ("every", "chunks", "whole"),
-    [
-        (HALVES, [["a"], [], ["😀"], ["c"]], None),
-        ([*HALVES[:2], item("c")], [["a"], [], ["\ufffdc"]], None),
-        ([item("c1", model="c1"), item("c2", model="c1"), item("c1", model="c1")], [["c1"], ["c2"], ["c1"]], 1),
-        ([item(text, echo={"content": "x"}) for text in "abc"], [["a"], ["b"], ["c"]], 3),  # the key stands twice
-        # a server that changes every item is not learned for ever; one that changes now and then is
-        ([item("a", created=min(n, MAX_LESSONS + 4)) for n in range(MAX_LESSONS + 7)], None, MAX_LESSONS + 7),
-        ([item("a", created=n // 2) for n in range(MAX_LESSONS * 4)], None, MAX_LESSONS * 2),
-    ],
-)
-def test_what_is_learned(every: list[bytes], chunks: list[Any] | None, whole: int | None) -> None:
-    found = decode([[one] for one in every])
-    assert found[0] == (chunks or [["a"]] * len(every))
-    assert whole is None or found[1] == whole

@@ -27,11 +27,8 @@ DONE = b"data: [DONE]\n\n"
 TEXT = "word " * (LENGTH // 5)
 BODIES = {
     "one delta": (openai.build_reply, event(content=TEXT) + DONE, TEXT),
-    "one thought": (openai.build_reply, event(reasoning_content=TEXT) + DONE, TEXT),
     "many deltas": (openai.build_reply, event(content="word ") * 10_000 + DONE, "word " * 10_000),
-    "many thoughts": (openai.build_reply, event(reasoning_content="word ") * 10_000 + DONE, "word " * 10_000),
     "thoughts and texts": (openai.build_reply, (event(thinking="a") + event(content="b")) * 5_000 + DONE, "ab" * 5_000),
-    "nothing but lines": (openai.build_reply, b"\n" * LENGTH + event(content="a") + DONE, "a"),
     "nothing but comments": (openai.build_reply, b": x\n\n" * (LENGTH // 5) + event(content="a") + DONE, "a"),
     "one line": (ollama.build_reply, line(content=TEXT) + b'{"done":true}\n', TEXT),
     "one line without an end": (ollama.build_reply, line(content=TEXT)[:-1].replace(b"false", b"true"), TEXT),

@@ -167,23 +167,3 @@ def test_embeddings_come_from_their_own_server(servers: dict[str, Server], table
     assert [type(one).__name__ for one in asyncio.run(embed(settings))] == ["Refused", "Refused"]
     assert "POST /v1/embeddings" in servers["big"].lines
     assert asyncio.run(embed(replace(settings, model=("vec", "builtin"), embeddings="vec"))) == [[[1.0, 0.5]]] * 2
-
-
-def test_workers_open_the_models_that_the_first_process_chose(servers: dict[str, Server]) -> None:
-    environ = {
-        "OPENAI_API_KEY": "sk-open",
-        "OPENAI_BASE_URL": servers["open"].url,
-        "OPENAI_MODEL": "m",
-        "BRAIN_MODEL": "auto",
-        "BRAIN_MODEL_URL": "http://127.0.0.1:1",
-        "BRAIN_MODEL_KEY": "sk-of-none",
-        "BRAIN_EMBEDDINGS": "ollama:m",
-        "BRAIN_STORE": "memory:",
-    }
-    with Process("serve", "--port", "0", "--workers", "2", env=environ) as process:
-        url = process.url()
-        response = httpx.post(f"{url}/v1/chat/stream", json={"message": "Hello?"}, trust_env=False, timeout=60)
-        assert '"text":"Hello."' in response.text
-        process.process.terminate()
-        process.end()
-    assert_each_has_its_own_key({"open": servers["open"]})

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from playing import PNG, Player, ask_for, echo, read, registry_of, turn_of
 
-from brain.events import Resume, SyntaxName
+from brain.events import Resume
 from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, History
 from brain.plugins.context import Context
 from brain.plugins.specialist import specialist
@@ -108,14 +108,6 @@ def test_the_messages_that_a_model_reads(messages: Sequence[ClientMessage], expe
     assert sent(*messages) == expected
 
 
-def test_a_model_that_is_asked_to_continue_reads_results_as_the_users() -> None:
-    assert sent(user("Hi"), answer("See. ", BERN), result("sunny"), resume="message") == [
-        ("user", "Hi"),
-        ("assistant", f"See. {MARKER}"),
-        ("user", f"{SUNNY}\n\nContinue."),
-    ]
-
-
 def test_the_instructions_of_the_request_come_first() -> None:
     ask = replace(ask_for(tools=TOOLS), system="First.")
     assert sent(system("Second."), user("Hi"), ask=ask)[0] == ("system", "First.\n\nSecond.")
@@ -155,20 +147,6 @@ def test_results_stand_where_their_calls_are() -> None:
     assert [call.block for call in found] == [SUNNY, warm]  # with the same ID
     found = calls(user("Hi"), answer("", BERN, two), result("sunny"))
     assert [call.untrusted for call in found] == [True, False]
-
-
-@pytest.mark.parametrize(
-    ("syntax", "marker"),
-    [
-        ("bracket", 'SPECIALIST_REQUEST[client_echo:{"a":[1,"]"]}]'),
-        ("function_call", '<function_call>{"name":"client_echo","args":{"a":[1,"]"]}}</function_call>'),
-        ("mention", '@client_echo_specialist(a=[1, "]"])'),
-    ],
-)
-def test_markers_have_the_syntax_of_the_request(syntax: SyntaxName, marker: str) -> None:
-    call = ClientToolCall("x1", "echo", {"a": [1, "]"]})
-    (found,) = calls(user("Hi"), answer("", call), ask=ask_for(tools=TOOLS, syntax=(syntax,)))
-    assert found.marker == marker
 
 
 def test_specialists_see_all_files_and_run_for_the_newest() -> None:

@@ -10,7 +10,7 @@ from playing import KINDS, Item, Player, ask_for, read, turn_of
 
 from brain.events import Limits, Resume
 from brain.messages import Call, Exchange, History, Message, Part, Steer, Text
-from brain.prompts.transcript import answer_text, messages
+from brain.prompts.transcript import messages
 
 WEB = 'SPECIALIST_REQUEST[web:{"q":"x"}]'
 OCR = "SPECIALIST_REQUEST[ocr]"
@@ -34,20 +34,6 @@ ANSWER: list[Part] = [
     called("web", WEB, "found", 3),
     Text("Here it is.", 4),
 ]
-
-
-def test_an_answer_as_one_text() -> None:
-    assert answer_text(ANSWER) == (
-        'Let me look. SPECIALIST_REQUEST[web:{"q":"x"}]SPECIALIST_REQUEST[ocr]\n\n'
-        "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
-        "[SPECIALIST_RESULT: ocr]\nread\n[/SPECIALIST_RESULT]\n\n"
-        "One moment.\n\n\n"
-        "[SPECIALIST_ERROR: ? failed - no]\n\n"
-        'SPECIALIST_REQUEST[web:{"q":"x"}]\n\n'
-        "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
-        "Here it is."
-    )
-    assert answer_text([]) == ""
 
 
 def test_messages_for_a_model_that_is_asked_to_go_on() -> None:
