@@ -297,7 +297,16 @@ def test_the_stream_literally() -> None:
         ev.SpecialistStart("c1", "web", {}, "model"),
         ev.SpecialistResult("c1", "web", {}, "found", (), cached=False, ms=3),
     ]
-    events = [START, *hidden, ev.Thinking("hm"), ev.Token('"Hé"\n☕'), ev.Token("\ud800"), *CALLS, USAGE, done()]
+    events: list[ev.Event] = [
+        START,
+        *hidden,
+        ev.Thinking("hm"),
+        ev.Token('"Hé"\n☕'),
+        ev.Token("\ud800"),
+        *CALLS,
+        USAGE,
+        done(),
+    ]
     assert encoder().encode(events) == b"".join(
         (
             chunk('"role":"assistant","content":""'),
@@ -358,7 +367,7 @@ def test_errors_in_openais_words() -> None:
 
 def test_a_response_that_is_not_streamed() -> None:
     thoughts, texts = [ev.Thinking("h"), ev.Thinking("m")], [ev.Token("He"), ev.Token("llo")]
-    message = {"role": "assistant", "content": "Hello", "refusal": None, "reasoning_content": "hm"}
+    message: dict[str, Any] = {"role": "assistant", "content": "Hello", "refusal": None, "reasoning_content": "hm"}
     assert response(START, *thoughts, *texts, USAGE, done()) == (
         200,
         {
