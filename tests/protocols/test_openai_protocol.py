@@ -322,7 +322,7 @@ def test_the_stream_literally() -> None:
 
 
 def test_the_usage_comes_last_where_the_client_wants_it() -> None:
-    events = [START, ev.Token("Hi"), ev.Usage(7, 2, 5, estimated=True), done()]
+    events: list[ev.Event] = [START, ev.Token("Hi"), ev.Usage(7, 2, 5, estimated=True), done()]
     *others, last, end, _ = encoder(with_usage=True).encode(events).split(b"\n\n")
     assert end == b"data: [DONE]"
     assert [json.loads(one[6:])["usage"] for one in others] == [None, None, None]
