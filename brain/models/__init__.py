@@ -54,7 +54,7 @@ class Models:
 
 @asynccontextmanager
 async def connect_models(settings: Settings, specialists: Sequence[SpecialistInfo]) -> AsyncIterator[Models]:
-    """Opens the offered models and the one for embeddings; closes them at the end of the block."""
+    """Open the offered models and the one for embeddings; close them at the end of the block."""
     async with AsyncExitStack() as stack:
         offered = await open_models(settings, specialists)
         for entry in offered:
@@ -69,13 +69,13 @@ async def connect_models(settings: Settings, specialists: Sequence[SpecialistInf
 
 
 async def open_models(settings: Settings, specialists: Sequence[SpecialistInfo]) -> list[ModelEntry]:
-    """Opens the offered models, the default first. A server that does not answer yet may do so later."""
+    """Open the offered models, the default first. A server that does not answer yet may do so later."""
     rows = [settings.row(name) for name in settings.model]
     return await asyncio.gather(*(_open(row, settings, specialists) for row in rows))
 
 
 async def check_model(model: AnyModel) -> str | None:
-    """Returns what is wrong with a model's server; None when it answers, or there is none."""
+    """Return what is wrong with a model's server; None when it answers, or there is none."""
     return await model.find_problem() if isinstance(model, Remote) else None
 
 
@@ -99,7 +99,7 @@ async def _open_remote(row: ModelRow, reason: str) -> ModelEntry:
 
 
 async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[SpecialistInfo]) -> ModelEntry:
-    """Opens a model of Ollama, else of the OpenAI API, else the demo model."""
+    """Open a model of Ollama, else of the OpenAI API, else the demo model."""
     assert row.url is not None
     url = redact_url(row.url)
     try:

@@ -120,7 +120,7 @@ class Builtin(TextOnlyModel):
     async def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
     ) -> AsyncGenerator[Chunk, None]:
-        """Routes in the first pass, words an answer when there are blocks."""
+        """Route in the first pass, word an answer when there are blocks."""
         system = messages[0].content if messages[0].role == "system" else ""
         message_text = next(one.content for one in reversed(messages) if one.role == "user")
         if turn_pass == 0:
@@ -280,7 +280,7 @@ def _is_single_letter(word: str) -> bool:
 
 
 def _parse_notes(message: str) -> _Notes:
-    """Reads a message in one walk over its edges. What is opened and never closed is no note."""
+    """Read a message in one walk over its edges. What is opened and never closed is no note."""
     notes, rest, rest_from = _Notes(), [], 0
     edges = list(_NOTE_LINE.finditer(message))
     last = {edge[0]: edge.start() for edge in edges}

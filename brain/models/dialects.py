@@ -65,7 +65,7 @@ _FIELDS = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "freq
 
 
 def find_dialect(url: str, owner: str) -> Dialect:
-    """Returns the dialect of the server at this address, whose list says that this owner has the model."""
+    """Return the dialect of the server at this address, whose list says that this owner has the model."""
     parts = urlsplit(url)
     address = f"{parts.hostname}{parts.path}/"
     hosted = next((dialect for prefix, dialect in _BY_ADDRESS.items() if address.startswith(prefix)), None)
@@ -73,7 +73,7 @@ def find_dialect(url: str, owner: str) -> Dialect:
 
 
 def sampling_fields(sampling: Sampling, dialect: Dialect) -> dict[str, Any]:
-    """Returns the fields of a request for sampling, reasoning effort and format."""
+    """Return the fields of a request for sampling, reasoning effort and format."""
     fields: dict[str, Any] = {}
     for field in _FIELDS:
         name, value = dialect.names.get(field, field), getattr(sampling, field)
@@ -92,7 +92,7 @@ def sampling_fields(sampling: Sampling, dialect: Dialect) -> dict[str, Any]:
 
 
 def resume_fields(request: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
-    """Returns the request with the fields by which a server continues the assistant's message."""
+    """Return the request with the fields by which a server continues the assistant's message."""
     fields = dict(request)
     for name, value in dialect.resume_request.items():
         given = fields.get(name)

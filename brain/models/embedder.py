@@ -60,13 +60,13 @@ class CheckStore(Protocol):
 
 
 async def check_embeddings(model: EmbeddingModel) -> EmbeddingCheck | None:
-    """Runs the check; None when the model makes no embeddings."""
+    """Run the check; None when the model makes no embeddings."""
     vectors = await _embed(model, [text for pair in _PAIRS for text in pair])
     return None if vectors is None else await asyncio.to_thread(grade_embeddings, model.name, vectors)
 
 
 def grade_embeddings(name: str, vectors: Sequence[Sequence[float]]) -> EmbeddingCheck:
-    """Grades a model by the embeddings of the check's questions and answers, in turn."""
+    """Grade a model by the embeddings of the check's questions and answers, in turn."""
     rows = [[number / (math.hypot(*vector) or 1.0) for number in vector] for vector in vectors]
     cosines = [[sum(map(float.__mul__, q, a)) for a in rows[1::2]] for q in rows[0::2]]
     count = len(cosines)
@@ -104,13 +104,13 @@ class Embedder:
         return self.check is not None and self.check.is_meaningful and time.monotonic() >= self._not_before
 
     async def load_check(self) -> None:
-        """Uses the result of an earlier process until there is a new one."""
+        """Use the result of an earlier process until there is a new one."""
         result = await self._store.exam(self._store_key) if self._store is not None else None
         if result is not None:
             self.check = msgspec.json.decode(result, type=EmbeddingCheck)
 
     async def run_check(self) -> bool:
-        """Runs the check, once per process; whether the embeddings can be used now."""
+        """Run the check, once per process; whether the embeddings can be used now."""
         if not self.is_checked and time.monotonic() >= self._not_before:
             check = await check_embeddings(self._model)
             if check is None:
@@ -124,7 +124,7 @@ class Embedder:
         return self.is_usable
 
     async def embed_query(self, text: str) -> Query | None:
-        """Returns the embedding of a question; None when it does not come in time."""
+        """Return the embedding of a question; None when it does not come in time."""
         if not self.is_usable or self.check is None:
             return None
         asked_at = time.monotonic()
@@ -144,7 +144,7 @@ class Embedder:
         return Query(self.check.key, vectors[0]) if vectors else None
 
     async def embed_texts(self, texts: Sequence[str]) -> list[list[float]] | None:
-        """Returns an embedding of each text; None when the server makes none any more.
+        """Return an embedding of each text; None when the server makes none any more.
 
         A text that the server refuses even when it is short gets zeros, which are near to nothing, so that it is not
         tried for ever. A question of the check, which was answered before, tells the text from the server.
@@ -176,7 +176,7 @@ class Embedder:
 
 
 async def _embed(model: EmbeddingModel, texts: Sequence[str], size: int | None = None) -> list[list[float]] | None:
-    """Returns what the model makes of texts; None when that is not one finite vector of the right size for each."""
+    """Return what the model makes of texts; None when that is not one finite vector of the right size for each."""
     try:
         vectors = await model.embed(texts)
     except Exception as error:  # noqa: BLE001 - a server that is gone, slow or wrong; words still work

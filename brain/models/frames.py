@@ -37,7 +37,7 @@ class Frame:
         self._lessons = MAX_LESSONS
 
     def texts(self, events: bytes) -> list[str] | None:
-        """Returns the texts of whole events that all have the frame; None when one of them may hold something else."""
+        """Return the texts of whole events that all have the frame; None when one of them may hold something else."""
         if not (events.startswith(self._before) and events.endswith(self._after)):
             return None
         inner = events[self._string]
@@ -66,7 +66,7 @@ class Frame:
         return texts if len(texts) == len(strings) else None
 
     def learn(self, event: bytes, text: str) -> None:
-        """Learns the frame of an event (without its end) that holds this text and nothing else."""
+        """Learn the frame of an event (without its end) that holds this text and nothing else."""
         if not self._lessons or len(event) > MAX_EVENT_BYTES:
             return
         self._lessons -= 1

@@ -33,7 +33,7 @@ class Splitter(ABC):
         self.is_between = True
 
     def feed(self, data: bytes) -> bytes:
-        """Takes what one read brought; returns the items that are complete now, each with its end.
+        """Take what one read brought; return the items that are complete now, each with its end.
 
         Raises:
             ModelError: when a line is too long.
@@ -64,18 +64,18 @@ class Splitter(ABC):
         return whole
 
     def close(self) -> bytes:
-        """Returns what came after the last end."""
+        """Return what came after the last end."""
         rest = bytes(self._rest)
         self._rest.clear()
         return rest
 
     @abstractmethod
     def items(self, whole: bytes) -> list[bytes]:
-        """Splits what `feed` or `close` returned into items without their ends."""
+        """Split what `feed` or `close` returned into items without their ends."""
 
     @abstractmethod
     def data(self, item: bytes) -> bytes | None:
-        """Returns the data of an item; None when it has none."""
+        """Return the data of an item; None when it has none."""
 
     def _normalize_ends(self, data: bytes) -> bytes:
         if self._is_after_cr and data:
@@ -93,12 +93,12 @@ class Lines(Splitter):
     END = b"\n"
 
     def items(self, whole: bytes) -> list[bytes]:
-        """Returns the lines; the last one of a body may have no end."""
+        """Return the lines; the last one of a body may have no end."""
         lines = whole.split(b"\n")
         return lines if lines[-1] else lines[:-1]
 
     def data(self, item: bytes) -> bytes | None:
-        """Returns the line."""
+        """Return the line."""
         return item
 
 
@@ -108,11 +108,11 @@ class ServerSentEvents(Splitter):
     END = b"\n\n"
 
     def items(self, whole: bytes) -> list[bytes]:
-        """Returns the complete events."""
+        """Return the complete events."""
         return whole.split(b"\n\n")[:-1]
 
     def data(self, item: bytes) -> bytes | None:
-        """Returns the data of an event, without comments, names and ids; None when it has none.
+        """Return the data of an event, without comments, names and ids; None when it has none.
 
         Raises:
             ModelError: when it has more lines than can be read at once.

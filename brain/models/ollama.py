@@ -153,7 +153,7 @@ def _encode_message(message: Message) -> dict[str, Any]:
 
 
 def ollama_client(url: str, headers: Mapping[str, str] | None = None) -> "ollama.AsyncClient":
-    """Makes the ollama package's client, for everything but the token stream.
+    """Make the ollama package's client, for everything but the token stream.
 
     On its own, the package would follow redirects, and send `OLLAMA_API_KEY` to any server.
     """
@@ -174,7 +174,7 @@ def ollama_client(url: str, headers: Mapping[str, str] | None = None) -> "ollama
 
 
 async def _translate(answer: Awaitable[T]) -> T:
-    """Awaits the ollama package's client and translates its errors.
+    """Await the ollama package's client and translate its errors.
 
     Raises:
         ModelError: when the server does not answer, or answers something else.
@@ -194,7 +194,7 @@ async def _translate(answer: Awaitable[T]) -> T:
 
 
 async def find_model(url: str, seconds: float, key: str | None = None) -> str | None:
-    """Returns the model for `auto`: one that can complete, a loaded one before the newest; None without one.
+    """Return the model for `auto`: one that can complete, a loaded one before the newest; None without one.
 
     Raises:
         ModelError: when no server answers within `seconds`, or it is no Ollama server.
@@ -236,12 +236,12 @@ async def _show(server: httpx.AsyncClient, name: str) -> _ModelDetails:
 
 
 def build_reply() -> Reply:
-    """Makes the decoder of one answer."""
+    """Make the decoder of one answer."""
     return Reply(Lines(), partial(decode_line, Checks()))
 
 
 def decode_line(checks: Checks, data: bytes) -> Sequence[Part]:
-    """Decodes one line.
+    """Decode one line.
 
     Raises:
         ModelError: when the server reports a failure, or the line cannot be read.

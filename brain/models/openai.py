@@ -91,7 +91,7 @@ class OpenAI(Remote):
         return f"{dialect.name} server" + (f", which {unlisted}" if unlisted and dialect is not LLAMA_CPP else "")
 
     def _read_props(self, props: Mapping[str, Any]) -> None:
-        """Reads what llama.cpp reports of itself."""
+        """Read what llama.cpp reports of itself."""
         generation, modalities = props.get("default_generation_settings"), props.get("modalities")
         context = Checks().count("n_ctx", generation.get("n_ctx")) if isinstance(generation, dict) else None
         self.context_tokens = context or None
@@ -122,7 +122,7 @@ class OpenAI(Remote):
         return msgspec.json.encode(request)
 
     async def _get(self, url: str) -> Any:
-        """Returns the JSON of a free request; {} when the server has none."""
+        """Return the JSON of a free request; {} when the server has none."""
         with failures.translate_errors():
             response = await self._http.get(url, timeout=IDENTIFY_SECONDS)
         if response.status_code in (401, 403) or response.status_code >= 500:
@@ -134,12 +134,12 @@ class OpenAI(Remote):
 
 
 def build_reply() -> Reply:
-    """Makes the decoder of one answer."""
+    """Make the decoder of one answer."""
     return Reply(ServerSentEvents(), partial(decode_event, Checks()), Frame("content"))
 
 
 def decode_event(checks: Checks, data: bytes) -> Sequence[Part]:
-    """Decodes one event. Of several choices, the first one is the answer.
+    """Decode one event. Of several choices, the first one is the answer.
 
     Raises:
         ModelError: when the server reports a failure, or the event cannot be read.
@@ -199,7 +199,7 @@ def _decode_delta(delta: _Delta, parts: list[Part], checks: Checks) -> None:
 
 
 def _decode_content_item(item: Any) -> Sequence[Part]:
-    """Decodes an item of a list, as Mistral's reasoning models send: a text, or a thought that is a list of texts."""
+    """Decode an item of a list, as Mistral's reasoning models send: a text, or a thought that is a list of texts."""
     if isinstance(item, str):
         return (item,) if item else ()
     if not isinstance(item, Mapping):
@@ -212,7 +212,7 @@ def _decode_content_item(item: Any) -> Sequence[Part]:
 
 
 def _decode_usage(usage: Any, timings: Any, checks: Checks) -> PassUsage | None:
-    """Returns the tokens of a pass; None when the server does not report them, or something impossible."""
+    """Return the tokens of a pass; None when the server does not report them, or something impossible."""
     if not isinstance(usage, dict):
         checks.reject("usage", usage)
         return None
@@ -236,7 +236,7 @@ def _encode_message(message: Message) -> dict[str, Any]:
 
 
 def _describe_unlisted(name: str, models: Sequence[Mapping[str, Any]]) -> str | None:
-    """Says that a model is not listed; None when it is, or when there is no list or a pattern in it."""
+    """Say that a model is not listed; None when it is, or when there is no list or a pattern in it."""
     names: list[str] = []
     for model in models:
         aliases = model.get("aliases")

@@ -64,7 +64,7 @@ class Remote(ABC):
         self._check: EmbeddingCheck | None = None
 
     async def identify(self) -> str:
-        """Asks the server what it and the model are, by free requests; returns a sentence for people.
+        """Ask the server what it and the model are, by free requests; return a sentence for people.
 
         What was known before stays until the server has answered everything.
 
@@ -84,7 +84,7 @@ class Remote(ABC):
         return f"{description}; it sees images" if self.sees_images else description
 
     async def find_problem(self) -> str | None:
-        """Returns what is wrong with the server; None when it answers. Changes nothing for running passes."""
+        """Return what is wrong with the server; None when it answers. Changes nothing for running passes."""
         now = asyncio.get_running_loop().time
         async with self._probing:
             if self._probed is None or now() - self._probed[0] > PROBE_SECONDS:
@@ -102,7 +102,7 @@ class Remote(ABC):
     def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
     ) -> AsyncGenerator[Chunk, None]:
-        """Streams one pass; what one read brings comes as one chunk."""
+        """Stream one pass; what one read brings comes as one chunk."""
         return stream_chunks(partial(self._ask, messages, sampling), self._build_reply())
 
     async def _ask(self, messages: Sequence[Message], sampling: Sampling) -> Answer:
@@ -117,12 +117,12 @@ class Remote(ABC):
             raise
 
     async def describe(self, image: bytes, question: str) -> str:
-        """Returns what the model sees in an encoded image."""
+        """Return what the model sees in an encoded image."""
         async with aclosing(self.stream([Message("user", question, (image,))])) as chunks:
             return "".join([chunk async for chunk in chunks if isinstance(chunk, str)])
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Returns one embedding per text, of EMBEDDINGS, else of this model's server.
+        """Return one embedding per text, of EMBEDDINGS, else of this model's server.
 
         Raises:
             Refused: when the server makes none.
@@ -130,7 +130,7 @@ class Remote(ABC):
         return await (self._embed if self.embedder is None else self.embedder.embed)(texts)
 
     async def check_embeddings(self) -> EmbeddingCheck:
-        """Returns whether the embeddings carry meaning; asks the server once per process.
+        """Return whether the embeddings carry meaning; ask the server once per process.
 
         Raises:
             Refused: when the server makes none.
@@ -144,25 +144,25 @@ class Remote(ABC):
         return self._check
 
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._http.aclose()
 
     @abstractmethod
     async def _identify(self) -> str:
-        """Asks first, then changes the attributes in one step."""
+        """Ask first, then change the attributes in one step."""
 
     @abstractmethod
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Returns one embedding per text, of this server."""
+        """Return one embedding per text, of this server."""
 
     @abstractmethod
     async def _probe(self) -> None:
-        """Sends one free request that changes nothing."""
+        """Send one free request that changes nothing."""
 
     @abstractmethod
     def _build_reply(self) -> Reply:
-        """Makes the decoder of one answer."""
+        """Make the decoder of one answer."""
 
     @abstractmethod
     def _build_body(self, messages: Sequence[Message], sampling: Sampling) -> bytes:
-        """Encodes the request for one pass."""
+        """Encode the request for one pass."""

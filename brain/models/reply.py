@@ -62,21 +62,21 @@ class Checks:
         self._has_logged = False
 
     def count(self, name: str, value: Any) -> int | None:
-        """Returns a number of tokens, or None for a missing or bad one."""
+        """Return a number of tokens, or None for a missing or bad one."""
         if value is None or (type(value) is int and 0 <= value <= MAX_COUNT):  # not a bool
             return value
         self.reject(name, value)
         return None
 
     def text(self, name: str, value: Any) -> str | None:
-        """Returns a text, or None for a missing or bad one."""
+        """Return a text, or None for a missing or bad one."""
         if value is None or isinstance(value, str):
             return value
         self.reject(name, value)
         return None
 
     def reject(self, name: str, value: Any) -> None:
-        """Logs a bad value, which the caller ignores."""
+        """Log a bad value, which the caller ignores."""
         if not self._has_logged:
             self._has_logged = True
             log.warning("the model server sent a bad %s, which is ignored: %.100r", name, value)
@@ -113,7 +113,7 @@ class Reply:
         self._tools: list[ToolDelta] = []  # each call so far as one delta
 
     def feed(self, data: bytes) -> list[Chunk]:
-        """Decodes what one read brought; an error is noted, after the chunks before it."""
+        """Decode what one read brought; an error is noted, after the chunks before it."""
         try:
             chunks = self._read_framed(data) if self._splitter.is_between else None
             return self._read(self._splitter.feed(data)) if chunks is None else chunks
@@ -122,7 +122,7 @@ class Reply:
             return []
 
     def close(self) -> list[Chunk]:
-        """Decodes what is left at the end of the body."""
+        """Decode what is left at the end of the body."""
         return self._read(self._splitter.close())
 
     def _read_framed(self, items: bytes) -> list[Chunk] | None:
@@ -166,7 +166,7 @@ class Reply:
         return chunks
 
     def _add_texts(self, texts: list[str], chunks: list[Chunk]) -> None:
-        """Moves the texts to the chunks, as one."""
+        """Move the texts to the chunks, as one."""
         if texts:
             text, self._half = join_surrogates(self._half + "".join(texts))
             texts.clear()
@@ -223,7 +223,7 @@ Answer = tuple[Reads, str]
 
 
 async def stream_chunks(request: Callable[[], Awaitable[Answer]], reply: Reply) -> AsyncGenerator[Chunk, None]:
-    """Sends one request and yields its chunks. Closing the generator closes the connection.
+    """Send one request and yield its chunks. Closing the generator closes the connection.
 
     Raises:
         ModelError: when there is no answer, or only a part of one.
@@ -284,7 +284,7 @@ def _cut(chunk: Chunk) -> Iterator[Chunk]:
 
 
 async def open_answer(response: httpx.Response, *, is_resumed: bool) -> Answer:
-    """Returns the body of a streamed response and its content type.
+    """Return the body of a streamed response and its content type.
 
     Raises:
         ModelError: when it is no stream; the response is closed then.
@@ -301,7 +301,7 @@ async def open_answer(response: httpx.Response, *, is_resumed: bool) -> Answer:
 
 
 def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
-    """Decodes one item; broken characters, which servers send that cut them in two, become U+FFFD.
+    """Decode one item; broken characters, which servers send that cut them in two, become U+FFFD.
 
     Raises:
         ModelError: when it is no JSON, or not of the expected form.
@@ -316,12 +316,12 @@ def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
 
 
 def _parse_int(digits: str) -> float:
-    """Returns NaN for an integer longer than any count, which Python would take long to parse or refuse."""
+    """Return NaN for an integer longer than any count, which Python would take long to parse or refuse."""
     return int(digits) if len(digits) <= MAX_INTEGER_DIGITS else math.nan
 
 
 def arguments_text(arguments: Any) -> str:
-    """Returns the arguments of a tool call as JSON: servers send JSON, an object, or nothing."""
+    """Return the arguments of a tool call as JSON: servers send JSON, an object, or nothing."""
     if arguments is None or isinstance(arguments, str):
         return (arguments or "")[:MAX_ARGUMENTS]
     return msgspec.json.encode(arguments).decode()[:MAX_ARGUMENTS]

@@ -38,17 +38,17 @@ class TextOnlyModel:
     """Whether it can write something for Brain itself, such as a summary."""
 
     async def describe(self, image: bytes, question: str) -> str:
-        """Raises `Refused`: it sees no images."""
+        """Raise `Refused`: it sees no images."""
         raise Refused("no model that sees images is connected")
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Returns the embeddings of the other model; raises `Refused` without one."""
+        """Return the embeddings of the other model; raises `Refused` without one."""
         if self.embedder is None:
             raise Refused("no model with embeddings is connected")
         return await self.embedder.embed(texts)
 
     async def check_embeddings(self) -> EmbeddingCheck:
-        """Returns the check of the other model; raises `Refused` without one."""
+        """Return the check of the other model; raises `Refused` without one."""
         if self.embedder is None:
             raise Refused("no model with embeddings is connected")
         return await self.embedder.check_embeddings()
@@ -75,7 +75,7 @@ class Script(TextOnlyModel):
     async def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
     ) -> AsyncGenerator[Chunk, None]:
-        """Plays the line of this pass, whatever the messages say."""
+        """Play the line of this pass, whatever the messages say."""
         line = self._passes[turn_pass] if turn_pass < len(self._passes) else ScriptedPass()
         for chunk in line.chunks:
             await asyncio.sleep(line.delay_ms / 1000)
@@ -89,7 +89,7 @@ class Script(TextOnlyModel):
 
 
 def read_script(path: Path) -> list[ScriptedPass]:
-    """Reads JSON Lines, each an array of chunks or `{"chunks": […], "delay_ms"?: n, "error"?: text}`.
+    """Read JSON Lines, each an array of chunks or `{"chunks": […], "delay_ms"?: n, "error"?: text}`.
 
     Raises:
         SettingsError: naming the file, and the line that is wrong.

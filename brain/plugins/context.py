@@ -48,13 +48,13 @@ class ModelView(Protocol):
         """Whether the model server takes images."""
 
     async def describe(self, image: bytes, question: str) -> str:
-        """Returns what the model sees in an encoded image; only when `sees_images`."""
+        """Return what the model sees in an encoded image; only when `sees_images`."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Returns one embedding per text; raises `Refused` when the model server has none."""
+        """Return one embedding per text; raises `Refused` when the model server has none."""
 
     async def check_embeddings(self) -> EmbeddingCheck:
-        """Returns whether the embeddings carry meaning; raises `Refused` when the model server has none."""
+        """Return whether the embeddings carry meaning; raises `Refused` when the model server has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class MemoryView(Protocol):
         """
 
     async def update(self, which: str, text: str, category: Category | None = None) -> Saved:
-        """Replaces the text of a fact that is named by its id, or by words that it alone has.
+        """Replace the text of a fact that is named by its id, or by words that it alone has.
 
         Raises:
             Refused: as `save`; when no fact is meant or several are, it is immutable, or another fact says so already.
@@ -121,7 +121,7 @@ class MemoryView(Protocol):
         """
 
     async def forget(self, which: str, words: str = "", approved: Item | None = None) -> Item:
-        """Removes a fact or a memory that is named as in `update`, and has these words; what it was.
+        """Remove a fact or a memory that is named as in `update`, and has these words; what it was.
 
         Args:
             approved: the one that a person was shown; no other is removed, and not if it says something else now.

@@ -15,7 +15,7 @@ log = logging.getLogger("brain")
 
 
 async def erase_user_data(registry: Registry, user: str, conversation_id: str | None = None) -> list[str]:
-    """Calls `forget` of every specialist, for one conversation of the user or for everything.
+    """Call `forget` of every specialist, for one conversation of the user or for everything.
 
     Returns:
         The names of the specialists that failed; the log says why.

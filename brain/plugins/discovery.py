@@ -32,7 +32,7 @@ class Source:
     package: Package = None
 
     def load_specialists(self) -> list[Specialist[..., Any]]:
-        """Imports the source; one specialist under two names counts once.
+        """Import the source; one specialist under two names counts once.
 
         Raises:
             RegistrationError: why there are none.
@@ -54,7 +54,7 @@ class Source:
 
 
 def find_sources(folder: Path | None) -> Iterator[Source]:
-    """Yields the entry points of installed packages, then the files of a folder, each ordered by name."""
+    """Yield the entry points of installed packages, then the files of a folder, each ordered by name."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     for point in sorted(points, key=lambda point: (point.name, str(point.value))):
         origin = f"{point.dist.name} {point.dist.version}" if point.dist else point.value

@@ -82,7 +82,7 @@ class Arguments:
 
 
 def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Arguments | Failure:
-    """Checks and converts the parameters of a call; a failure names every problem.
+    """Check and convert the parameters of a call; a failure names every problem.
 
     The arguments are a copy, so a specialist that changes them does not change the call.
     """
@@ -103,7 +103,7 @@ def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Argu
 
 
 def read_answer(value: Any) -> Answer:
-    """Makes an answer of what a specialist returned.
+    """Make an answer of what a specialist returned.
 
     Raises:
         Exception: of any kind, when the value cannot be shown.
@@ -153,7 +153,7 @@ async def execute(
     timeout: float,
     read: Callable[[Any], Any] = read_answer,
 ) -> Any:
-    """Runs a prepared call.
+    """Run a prepared call.
 
     Returns within `CANCEL_SECONDS` of its time limit or its cancellation, whatever the specialist does.
 
@@ -209,7 +209,7 @@ async def execute(
 async def _invoke(
     specialist: Specialist[..., Any], arguments: Arguments, injected: Mapping[str, Any], on_progress: OnProgress
 ) -> Any:
-    """Calls the specialist's function; the value that it returns, or yields last."""
+    """Call the specialist's function; the value that it returns, or yields last."""
     function, last = specialist.function, None
 
     def take(item: Any) -> None:
@@ -247,7 +247,7 @@ def _drop_abandoned(task: asyncio.Future[Any]) -> None:
 
 
 def _guard_more(more: Callable[[int], str]) -> Callable[[int], str]:
-    """Wraps a specialist's `more`, so that it gives one short line and never raises."""
+    """Wrap a specialist's `more`, so that it gives one short line and never raises."""
 
     def guarded(shown: int) -> str:
         try:
@@ -260,7 +260,7 @@ def _guard_more(more: Callable[[int], str]) -> Callable[[int], str]:
 
 
 def plain_text(text: Any) -> str:
-    """Returns a well-formed string of exactly the type `str`: methods of a subclass could do anything later.
+    """Return a well-formed string of exactly the type `str`: methods of a subclass could do anything later.
 
     Raises:
         TypeError: for anything but a string.
@@ -271,7 +271,7 @@ def plain_text(text: Any) -> str:
 
 
 def one_line(text: Any, length: int = _MAX_LINE) -> str:
-    """Returns a visible text on one line, cut to a length in characters."""
+    """Return a visible text on one line, cut to a length in characters."""
     return " ".join(strip_invisible(plain_text(text)).split())[:length]
 
 

@@ -67,7 +67,7 @@ class Entry:
         return approval if isinstance(approval, str) else "depends"
 
     def describe(self) -> dict[str, Any]:
-        """Returns what clients may know of it, as JSON values."""
+        """Return what clients may know of it, as JSON values."""
         one = self.specialist
         description = {
             "name": one.name,
@@ -143,13 +143,13 @@ class Registry(Mapping[str, Entry]):
         return self._settings.call_seconds
 
     def usable(self, names: Iterable[str] | None = None) -> list[Specialist[..., Any]]:
-        """Returns the specialists that can be called now, of these names or of all."""
+        """Return the specialists that can be called now, of these names or of all."""
         chosen = self if names is None else sorted(set(names) & set(self._entries))
         entries = [self[name] for name in chosen if self.is_allowed(name)]
         return [entry.specialist for entry in entries if entry.unavailable_reason is None]
 
     def add(self, specialist: Specialist[..., Any], origin: str = "the program", *, package: Package = None) -> None:
-        """Registers one specialist.
+        """Register one specialist.
 
         Args:
             origin: what brings it, for people.
@@ -196,7 +196,7 @@ class Registry(Mapping[str, Entry]):
     def register(
         self, name: str, description: str, parameters: Schema, handler: Any, **options: Unpack[Options]
     ) -> None:
-        """Registers a tool that brings its JSON Schema; `handler` is called with the parameters as one mapping.
+        """Register a tool that brings its JSON Schema; `handler` is called with the parameters as one mapping.
 
         Raises:
             RegistrationError: as `add`.
@@ -204,12 +204,12 @@ class Registry(Mapping[str, Entry]):
         self.add(from_schema(name, description, parameters, handler, options))
 
     def settings_table(self) -> str:
-        """Returns the settings that specialists declare, as further rows of `settings.table()`."""
+        """Return the settings that specialists declare, as further rows of `settings.table()`."""
         rows = [row for entry in self.values() for row in specialist_settings.list_settings(entry.specialist)]
         return "\n".join(f"| {row.key} | {row.default} | {row.meaning} |" for row in rows)
 
     def discover(self) -> "Registry":
-        """Registers what is installed and what lies in the operator's folder. Never raises: see `refused`."""
+        """Register what is installed and what lies in the operator's folder. Never raises: see `refused`."""
         for source in find_sources(self._settings.specialists_folder):
             try:
                 specialists = source.load_specialists()
@@ -230,7 +230,7 @@ class Registry(Mapping[str, Entry]):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Enters the lifespans of specialists for the block; one that fails to start is unavailable."""
+        """Enter the lifespans of specialists for the block; one that fails to start is unavailable."""
         async with AsyncExitStack() as stack:
             for name, entry in self._entries.items():
                 lifespan = entry.specialist.lifespan
@@ -247,19 +247,19 @@ class Registry(Mapping[str, Entry]):
             yield
 
     def find_cached(self, key: AnswerKey) -> Answer | None:
-        """Returns a cached answer, unless it has expired."""
+        """Return a cached answer, unless it has expired."""
         expires_at, answer = self._cached.get(key, (-float("inf"), None))
         return answer if self._now() < expires_at else None
 
     def cache(self, key: AnswerKey, answer: Answer, seconds: float) -> None:
-        """Caches an answer; above `MAX_CACHED`, the oldest is dropped."""
+        """Cache an answer; above `MAX_CACHED`, the oldest is dropped."""
         self._cached[key] = (self._now() + seconds, answer)
         self._cached.move_to_end(key)
         while len(self._cached) > MAX_CACHED:
             self._cached.popitem(last=False)
 
     def drop_cached(self, user: str | None) -> None:
-        """Drops the cached answers of a user."""
+        """Drop the cached answers of a user."""
         for key in [key for key in self._cached if key[0] == user]:
             del self._cached[key]
 
@@ -278,7 +278,7 @@ def _has_extra(package: importlib.metadata.Distribution, extra: str) -> bool:
 
 
 async def _exit_lifespan(name: str, manager: AbstractAsyncContextManager[Any]) -> None:
-    """Exits without the error of the block: a lifespan that swallows errors must not swallow the server's."""
+    """Exit without the error of the block: a lifespan that swallows errors must not swallow the server's."""
     try:
         await manager.__aexit__(None, None, None)
     except Exception:

@@ -41,7 +41,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 def read_signature(function: Callable[..., Any], injected_types: tuple[type, ...] = ()) -> Signature:
-    """Reads a function's parameters.
+    """Read a function's parameters.
 
     Args:
         injected_types: types that no model can give, so that their parameters must be keyword-only.
@@ -102,7 +102,7 @@ def _restore_order(described: Any, order: list[Any]) -> None:
 
 
 def find_injected(function: Callable[..., Any]) -> Mapping[str, InjectedParameter]:
-    """Returns the keyword-only parameters of a function, with the types that may be injected."""
+    """Return the keyword-only parameters of a function, with the types that may be injected."""
     hints = _read_hints(function, include_extras=False)
     injected = {}
     for parameter in _read_parameters(function):
@@ -116,7 +116,7 @@ def find_injected(function: Callable[..., Any]) -> Mapping[str, InjectedParamete
 
 
 def inject(injected: Mapping[str, InjectedParameter], dependencies: Mapping[type, Any]) -> dict[str, Any]:
-    """Returns the values of keyword-only parameters; one without a dependency of its types keeps its default."""
+    """Return the values of keyword-only parameters; one without a dependency of its types keeps its default."""
     values = {}
     for name, parameter in injected.items():
         kind = next((kind for kind in parameter.types if kind in dependencies), None)
@@ -126,7 +126,7 @@ def inject(injected: Mapping[str, InjectedParameter], dependencies: Mapping[type
 
 
 def find_uninjectable(injected: Mapping[str, InjectedParameter], kinds: Collection[type]) -> str | None:
-    """Returns the first parameter without a dependency, with its types; None when there is none."""
+    """Return the first parameter without a dependency, with its types; None when there is none."""
     for name, parameter in injected.items():
         if not parameter.optional and not any(kind in kinds for kind in parameter.types):
             return f"{name} ({' or '.join(kind.__name__ for kind in parameter.types) or 'no type'})"
@@ -134,7 +134,7 @@ def find_uninjectable(injected: Mapping[str, InjectedParameter], kinds: Collecti
 
 
 def build_validator(schema: Schema) -> Draft202012Validator:
-    """Makes a validator for one schema, which never fetches another document.
+    """Make a validator for one schema, which never fetches another document.
 
     Raises:
         RegistrationError: when the schema is not valid, not of an object, or refers to another document.
@@ -171,7 +171,7 @@ def _find_references(schema: Any) -> list[str]:
 
 
 def find_problems(validator: Draft202012Validator, params: Mapping[str, Any]) -> list[str]:
-    """Returns every problem of `params`, each in a few words that name the parameter."""
+    """Return every problem of `params`, each in a few words that name the parameter."""
     try:
         errors = sorted(validator.iter_errors(params), key=lambda error: error.json_path)
     except OverflowError:
@@ -186,7 +186,7 @@ def find_problems(validator: Draft202012Validator, params: Mapping[str, Any]) ->
 
 
 def _describe(error: ValidationError) -> str:
-    """Says what is wrong, with only the beginning of a long value."""
+    """Say what is wrong, with only the beginning of a long value."""
     value = repr(error.instance)
     short = value if len(value) <= _MAX_VALUE else value[: _MAX_VALUE - 1] + "…"
     context = error.context or ()

@@ -114,7 +114,7 @@ class Specialist(Generic[P, R]):
         return self.read_only(params) is True if callable(self.read_only) else self.read_only
 
     def sent_params(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Returns those of the parameters that go to other hosts."""
+        """Return those of the parameters that go to other hosts."""
         if isinstance(self.sends, bool):
             return params if self.sends else {}
         return {name: value for name, value in params.items() if name in self.sends}
@@ -130,7 +130,7 @@ def specialist(function: Callable[P, R], /) -> Specialist[P, R]: ...
 @overload
 def specialist(**options: Unpack[FunctionOptions]) -> Callable[[Callable[P, R]], Specialist[P, R]]: ...
 def specialist(function: Callable[..., Any] | None = None, /, **options: Unpack[FunctionOptions]) -> Any:
-    """Makes a specialist of a function.
+    """Make a specialist of a function.
 
     Its name, the first paragraph of its docstring and its annotations become name, description and JSON Schema.
     Keyword-only parameters are injected by type: `Context`, and what the program provides. The function may be a
@@ -161,7 +161,7 @@ def specialist(function: Callable[..., Any] | None = None, /, **options: Unpack[
 def from_schema(
     name: str, description: str, parameters: Schema, handler: Callable[..., Any], options: Options
 ) -> Specialist[..., Any]:
-    """Makes a specialist of a tool that brings its schema; `handler` takes the parameters as one mapping.
+    """Make a specialist of a tool that brings its schema; `handler` takes the parameters as one mapping.
 
     Raises:
         RegistrationError: naming it and what is wrong with it.
@@ -176,7 +176,7 @@ def from_schema(
 
 
 def _check_accepts(function: Callable[..., Any], args: tuple[Any, ...], message: str) -> None:
-    """Raises an error with the message unless the function takes these, besides what is injected."""
+    """Raise an error with the message unless the function takes these, besides what is injected."""
     injected = find_injected(function)
     try:
         inspect.signature(function).bind(*args, **dict.fromkeys(injected))
@@ -227,7 +227,7 @@ def _build(
     options: Options,
     struct: type[msgspec.Struct] | None = None,
 ) -> Specialist[P, R]:
-    """Checks name, options and schema, and makes the specialist."""
+    """Check name, options and schema, and make the specialist."""
     if not isinstance(name, str) or not SPECIALIST_NAME.fullmatch(name):
         raise RegistrationError("its name must be a letter, then letters, digits, _ or -, at most 64")
     values: dict[str, Any] = dict(options)

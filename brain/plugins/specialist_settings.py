@@ -35,7 +35,7 @@ class SpecialistSetting:
 
 
 def list_settings(specialist: Specialist[..., Any]) -> list[SpecialistSetting]:
-    """Returns what the operator can set for a specialist."""
+    """Return what the operator can set for a specialist."""
     kind: Any = specialist.settings
     if not kind:
         return []
@@ -52,13 +52,13 @@ def list_settings(specialist: Specialist[..., Any]) -> list[SpecialistSetting]:
 
 
 def environment_variables(specialist: Specialist[..., Any]) -> set[str]:
-    """Returns the names of the environment variables that a specialist reads."""
+    """Return the names of the environment variables that a specialist reads."""
     kind = specialist.settings
     return {environ_name(specialist.name, field.name) for field in fields(kind)} if is_dataclass(kind) else set()
 
 
 def read_settings(specialist: Specialist[..., Any], settings: Settings) -> Any:
-    """Makes an instance of a specialist's settings class; None without one.
+    """Make an instance of a specialist's settings class; None without one.
 
     Raises:
         RegistrationError: naming the setting, its value and what it must be.
@@ -96,7 +96,7 @@ def read_settings(specialist: Specialist[..., Any], settings: Settings) -> Any:
 
 
 def _parse(value: Any, hint: Any) -> Any:
-    """Parses a list or table of an environment variable: JSON, or `a,b` and `name=a,other=b`."""
+    """Parse a list or table of an environment variable: JSON, or `a,b` and `name=a,other=b`."""
     kind = get_origin(hint) or hint
     if not isinstance(value, str) or kind not in (list, tuple, dict, frozenset, set, Mapping, Sequence):
         return value

@@ -29,14 +29,14 @@ class _Messages(msgspec.Struct):
     messages: msgspec.Raw = msgspec.Raw(b"")
 
 
-def check_value_count(body: bytes) -> None:
+def check_value_count(data: bytes) -> None:
     """Check that a body has few values besides its messages.
 
     Raises:
         BadRequest: `too_large`.
     """
-    count = body.count(b",")
-    if count > MAX_OTHER_VALUES and count - _count_commas(decode(body, _Messages).messages) > MAX_OTHER_VALUES:
+    count = data.count(b",")
+    if count > MAX_OTHER_VALUES and count - _count_commas(decode(data, _Messages).messages) > MAX_OTHER_VALUES:
         raise too_large(f"The body may hold {MAX_OTHER_VALUES:,} values besides its messages.")
 
 

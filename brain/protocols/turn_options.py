@@ -102,10 +102,10 @@ def build_request(
     return replace(request, **more)
 
 
-def _lower_limits(limits: Limits, sent: LimitsBody | None, place: str) -> Limits:
+def _lower_limits(limits: Limits, body: LimitsBody | None, place: str) -> Limits:
     lowered: dict[str, Any] = {}
     for field in fields(Limits):
-        value = getattr(sent, field.name, None)
+        value = getattr(body, field.name, None)
         if value is None:
             continue
         most = getattr(limits, field.name)

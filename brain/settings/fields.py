@@ -307,7 +307,7 @@ class Settings:
         return Limits(self.calls, self.calls_per_specialist, self.turn_seconds, self.call_seconds)
 
     def row(self, name: str) -> ModelRow:
-        """Returns the model of a name from MODELS, or of a short form, with its server and key.
+        """Return the model of a name from MODELS, or of a short form, with its server and key.
 
         MODEL_URL and MODEL_KEY belong to one server: that of the `openai:` models if MODEL has any, else Ollama's.
 
@@ -360,7 +360,7 @@ class Settings:
         return rows.issuperset((*self.model, self.embeddings or self.model[0]))
 
     def rights(self, user: str | None) -> Rights:
-        """Returns what a user may do: as USERS says, else what all may."""
+        """Return what a user may do: as USERS says, else what all may."""
         own = (self.users or {}).get(user or "", {})
         specialists = own.get("specialists")
         return Rights(
@@ -389,7 +389,7 @@ class Settings:
         ]
 
     def specialist_options(self, name: str) -> dict[str, Any]:
-        """Returns the settings of one specialist, keys in lower case; the environment wins over the file."""
+        """Return the settings of one specialist, keys in lower case; the environment wins over the file."""
         prefix = environ_name(name, "")
         options = dict(self.specialist_settings.get(name, {}))
         options |= {

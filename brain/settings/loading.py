@@ -24,7 +24,7 @@ def read(
     *,
     variables: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Reads the settings.
+    """Read the settings.
 
     Args:
         config: a TOML file.
@@ -72,7 +72,7 @@ def read(
 
 
 def machine_time_zone() -> str:
-    """Returns the IANA name of the machine's time zone; `UTC` when it is unknown."""
+    """Return the IANA name of the machine's time zone; `UTC` when it is unknown."""
     target = Path("/etc/localtime")
     _, _, name = str(target.resolve()).partition("zoneinfo/")
     try:
@@ -111,7 +111,7 @@ def _not_allowed(key: str, source: str, value: Any, detail: str = "") -> Setting
 def _resolve_models(
     values: Mapping[str, Any], given: Mapping[str, tuple[str, Any]], variables: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Reads the table of models and chooses the offered ones; MODEL and EMBEDDINGS must name known models."""
+    """Read the table of models and choose the offered ones; MODEL and EMBEDDINGS must name known models."""
     rows = models.read_rows(values.get("models", {}), variables)
     kinds = {row.name: row.kind for row in rows}
     embeddings: str | None = values.get("embeddings")

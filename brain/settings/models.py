@@ -86,7 +86,7 @@ _OF_SERVERS = ("url", "key", "key_env", "sees_images", "context", "embeddings")
 
 
 def read_rows(value: Any, variables: Mapping[str, str]) -> tuple[ModelRow, ...]:
-    """Reads the table MODELS.
+    """Read the table MODELS.
 
     Args:
         value: a table of TOML, or JSON.
@@ -125,7 +125,7 @@ def _look_up_key(place: str, variable: str, variables: Mapping[str, str]) -> str
 
 
 def complete_row(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
-    """Fills in the server and key of a row from standard variables and defaults.
+    """Fill in the server and key of a row from standard variables and defaults.
 
     OPENAI_API_KEY goes to the server of OPENAI_BASE_URL, or to api.openai.com, and to no other.
 
@@ -189,7 +189,7 @@ _ANY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
 def _parse_ollama_host(variable: str, host: str) -> str:
-    """Returns the URL that OLLAMA_HOST names: a host, a port, both, or a URL."""
+    """Return the URL that OLLAMA_HOST names: a host, a port, both, or a URL."""
     scheme, given, rest = host.strip().rpartition("://")
     scheme = scheme or "http"
     place, slash, path = rest.partition("/")

@@ -54,7 +54,7 @@ class TableError(ValueError):
 
 
 def show(value: Any, *, secret: bool = False) -> str:
-    """Formats a value for an error: no secret, and no password of a URL."""
+    """Format a value for an error: no secret, and no password of a URL."""
     return "(not shown)" if secret else _PASSWORD.sub(r"\1:…@", repr(value))
 
 

@@ -29,34 +29,34 @@ def parse_messages(data: msgspec.Raw) -> list[ClientMessage]:
 
 
 def _parse_messages(data: msgspec.Raw) -> Iterator[ClientMessage]:
-    for sent, place in decode_messages(data, MessageBody, MAX_MESSAGES):
-        if sent.role in ("activity", "reasoning"):
+    for body, place in decode_messages(data, MessageBody, MAX_MESSAGES):
+        if body.role in ("activity", "reasoning"):
             continue
-        text, files = _parse_content(sent, f"{place}.content")
-        match sent.role:
+        text, files = _parse_content(body, f"{place}.content")
+        match body.role:
             case "system" | "developer":
                 yield ClientMessage("system", text)
             case "user":
                 yield ClientMessage("user", text, files)
             case "assistant":
-                calls = sent.tool_calls or ()
+                calls = body.tool_calls or ()
                 check_call_count(len(calls))
                 yield ClientMessage("assistant", text, calls=tuple(map(_parse_call, calls)))
             case "tool":
-                if sent.tool_call_id is None:
+                if body.tool_call_id is None:
                     raise invalid(f"{place}.toolCallId", "is missing")
-                text = text or check_length(sent.error, f"{place}.error")
-                yield ClientMessage("tool", text, call_id=sent.tool_call_id)
+                text = text or check_length(body.error, f"{place}.error")
+                yield ClientMessage("tool", text, call_id=body.tool_call_id)
 
 
-def _parse_content(sent: MessageBody, place: str) -> tuple[str, tuple[Attachment, ...]]:
+def _parse_content(body: MessageBody, place: str) -> tuple[str, tuple[Attachment, ...]]:
     """The text of a message, a line for each of its parts, and its files."""
-    content = sent.content
-    if content is None and sent.role == "user":
+    content = body.content
+    if content is None and body.role == "user":
         raise invalid(place, "is missing")
     if content is None or isinstance(content, str):
         return check_length(content, place), ()
-    if isinstance(content, dict) or sent.role not in ("user", "tool"):
+    if isinstance(content, dict) or body.role not in ("user", "tool"):
         raise invalid(place, "must be a string; only users and tools send lists of parts")
     texts, files = [], []
     for n, part in enumerate(content):
@@ -66,7 +66,7 @@ def _parse_content(sent: MessageBody, place: str) -> tuple[str, tuple[Attachment
             raise invalid(f"{place}[{n}].text", "is missing")
         else:
             texts.append(part.text)
-    if files and sent.role != "user":
+    if files and body.role != "user":
         raise BadRequest(f"{place}: only a user's message has files.", place)
     if len(files) > MAX_ATTACHMENTS:
         raise too_many_attachments()
@@ -88,5 +88,5 @@ def _parse_file(part: PartBody, place: str) -> Attachment:
     return decode_attachment(name, media_type, data, field)
 
 
-def _parse_call(sent: CallBody) -> ClientToolCall:
-    return ClientToolCall(sent.id, sent.function.name, parse_arguments(sent.function.arguments, ARGUMENTS_BYTES))
+def _parse_call(body: CallBody) -> ClientToolCall:
+    return ClientToolCall(body.id, body.function.name, parse_arguments(body.function.arguments, ARGUMENTS_BYTES))

@@ -58,23 +58,23 @@ class InterruptAnswer:
 
 
 def parse(
-    body: bytes, user: str | None, settings: Settings, models: Set[str]
+    data: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Read the body of `POST /ag-ui/run`."""
-    check_value_count(body)
-    sent = decode(body, RunBody)
-    for name, value in (("threadId", sent.thread_id), ("runId", sent.run_id), ("parentRunId", sent.parent_run_id)):
+    check_value_count(data)
+    body = decode(data, RunBody)
+    for name, value in (("threadId", body.thread_id), ("runId", body.run_id), ("parentRunId", body.parent_run_id)):
         if value is not None and not (0 < len(value) <= ID_LENGTH and value.isprintable()):
             raise invalid(name, f"must be 1 to {ID_LENGTH} printable characters")
-    conversation_id = sent.thread_id
+    conversation_id = body.thread_id
     if not ID.fullmatch(conversation_id):
-        conversation_id = f"thread-{hashlib.sha256(sent.thread_id.encode()).hexdigest()[:40]}"
-    messages = parse_messages(sent.messages)
-    if not messages and not sent.resume:
+        conversation_id = f"thread-{hashlib.sha256(body.thread_id.encode()).hexdigest()[:40]}"
+    messages = parse_messages(body.messages)
+    if not messages and not body.resume:
         raise invalid("messages", "is empty: there is nothing to answer")
-    is_object = bytes(sent.forwarded_props).lstrip().startswith(b"{")  # anything else has no options
-    props = decode(sent.forwarded_props, PropsBody, "forwardedProps") if is_object else PropsBody()
-    check_count(sent.tools, MAX_TOOLS, "tools")
+    is_object = bytes(body.forwarded_props).lstrip().startswith(b"{")  # anything else has no options
+    props = decode(body.forwarded_props, PropsBody, "forwardedProps") if is_object else PropsBody()
+    check_count(body.tools, MAX_TOOLS, "tools")
     request = build_request(
         props, user, settings, models,
         place="forwardedProps.",
@@ -82,48 +82,48 @@ def parse(
         system=props.system,
         message=newest_question(messages),
         conversation_id=conversation_id,
-        tools=tuple(parse_tool(tool, f"tools[{n}]") for n, tool in enumerate(sent.tools or ())),
+        tools=tuple(parse_tool(tool, f"tools[{n}]") for n, tool in enumerate(body.tools or ())),
         asks_person=True,
     )  # fmt: skip
-    if context := "\n".join(f"{entry.description}: {entry.value}" for entry in sent.context or ()):
+    if context := "\n".join(f"{entry.description}: {entry.value}" for entry in body.context or ()):
         # It may differ in each run. Before the newest question, all earlier messages stay in the model server's cache.
         at = max((n for n, message in enumerate(messages) if message.role == "user"), default=len(messages))
         messages.insert(at, ClientMessage("system", check_length(context, "context")))
-    options = RequestOptions(sent.thread_id, sent.run_id, sent.parent_run_id, conversation_id, sent.resume or ())
+    options = RequestOptions(body.thread_id, body.run_id, body.parent_run_id, conversation_id, body.resume or ())
     return request, messages, options
 
 
-def parse_tool(sent: ToolBody, place: str) -> Tool:
+def parse_tool(body: ToolBody, place: str) -> Tool:
     """Return a tool of the client's. Parameters that are no object are ignored."""
-    if not 0 < len(sent.name) <= ID_LENGTH:
+    if not 0 < len(body.name) <= ID_LENGTH:
         raise invalid(f"{place}.name", f"must be 1 to {ID_LENGTH} characters long")
-    description = check_length(sent.description, f"{place}.description", TOOL_BYTES)
-    given = bytes(sent.parameters)
-    parameters = decode_any(sent.parameters, TOOL_BYTES, f"{place}.parameters") if given else None
-    return Tool(sent.name, description, parameters if isinstance(parameters, dict) else {})
+    description = check_length(body.description, f"{place}.description", TOOL_BYTES)
+    given = bytes(body.parameters)
+    parameters = decode_any(body.parameters, TOOL_BYTES, f"{place}.parameters") if given else None
+    return Tool(body.name, description, parameters if isinstance(parameters, dict) else {})
 
 
 def parse_resume(resume: Sequence[AnswerBody]) -> list[InterruptAnswer]:
     """Return the answers to interrupts."""
-    answers = [_parse_answer(sent, f"resume[{n}].payload") for n, sent in enumerate(resume)]
+    answers = [_parse_answer(body, f"resume[{n}].payload") for n, body in enumerate(resume)]
     if len({answer.interrupt_id for answer in answers}) < len(answers):
         raise invalid("resume", "answers an interrupt twice; send one entry for each")
     return answers
 
 
-def _parse_answer(sent: AnswerBody, place: str) -> InterruptAnswer:
+def _parse_answer(body: AnswerBody, place: str) -> InterruptAnswer:
     approve: bool | None = None
-    if sent.status != "cancelled":
-        payload = decode_any(sent.payload, PAYLOAD_BYTES, place) if bytes(sent.payload) else None
+    if body.status != "cancelled":
+        payload = decode_any(body.payload, PAYLOAD_BYTES, place) if bytes(body.payload) else None
         if isinstance(payload, dict):
             payload = payload.get("approved", payload.get("approve"))
         if not isinstance(payload, bool):
             raise BadRequest(f'{place} must be {{"approved": true}} or {{"approved": false}}.', place)
         approve = payload
-    found = _INTERRUPT_ID.fullmatch(sent.interrupt_id)
+    found = _INTERRUPT_ID.fullmatch(body.interrupt_id)
     if found is None:
-        return InterruptAnswer(sent.interrupt_id, "", "", 0, approve)
-    return InterruptAnswer(sent.interrupt_id, found["turn"], found["call"], int(found["after"]), approve)
+        return InterruptAnswer(body.interrupt_id, "", "", 0, approve)
+    return InterruptAnswer(body.interrupt_id, found["turn"], found["call"], int(found["after"]), approve)
 
 
 def messages_since(messages: Sequence[ClientMessage], call_ids: Set[str]) -> list[str]:

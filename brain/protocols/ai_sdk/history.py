@@ -41,14 +41,14 @@ def parse_messages(data: msgspec.Raw) -> tuple[list[ClientMessage], MessageBody,
     return messages, *newest
 
 
-def _parse_message(sent: MessageBody, place: str) -> Iterator[ClientMessage]:
-    check_count(sent.parts, MAX_PARTS, f"{place}.parts")
-    if sent.role == "assistant":
-        yield from _parse_answer(sent.parts, place)
+def _parse_message(body: MessageBody, place: str) -> Iterator[ClientMessage]:
+    check_count(body.parts, MAX_PARTS, f"{place}.parts")
+    if body.role == "assistant":
+        yield from _parse_answer(body.parts, place)
         return
-    text = check_length("\n".join(part.text or "" for part in sent.parts if part.type == "text"), place)
-    files = tuple(_parse_files(sent.parts, place)) if sent.role == "user" else ()
-    yield ClientMessage(sent.role, text, files)
+    text = check_length("\n".join(part.text or "" for part in body.parts if part.type == "text"), place)
+    files = tuple(_parse_files(body.parts, place)) if body.role == "user" else ()
+    yield ClientMessage(body.role, text, files)
 
 
 def _parse_answer(parts: Sequence[PartBody], place: str) -> Iterator[ClientMessage]:

@@ -42,24 +42,24 @@ class RequestOptions:
 
 
 def parse(
-    body: bytes, user: str | None, settings: Settings, models: Set[str]
+    data: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Read the body of `POST /ai-sdk/chat`."""
-    check_value_count(body)
-    sent = decode(body, ChatBody)
-    check_id(sent.id, "id")
-    messages, newest, place = parse_messages(sent.messages)
+    check_value_count(data)
+    body = decode(data, ChatBody)
+    check_id(body.id, "id")
+    messages, newest, place = parse_messages(body.messages)
     request = build_request(
-        sent, user, settings, models,
-        model=sent.model,
-        system=sent.system,
+        body, user, settings, models,
+        model=body.model,
+        system=body.system,
         message=newest_question(messages),
-        conversation_id=sent.id,
+        conversation_id=body.id,
         asks_person=True,
     )  # fmt: skip
     continues = newest.role == "assistant"
     decisions = tuple(_parse_decisions(newest, place)) if continues else ()
-    return request, messages, RequestOptions(sent.sdk_version or 5, bool(sent.resumable), continues, decisions)
+    return request, messages, RequestOptions(body.sdk_version or 5, bool(body.resumable), continues, decisions)
 
 
 def _parse_decisions(message: MessageBody, place: str) -> Iterator[Decision]:

@@ -126,9 +126,9 @@ class Change:
     mutable: bool | None = None
 
 
-def parse_title(body: bytes) -> str:
+def parse_title(data: bytes) -> str:
     """Return the title in a body."""
-    return check_title(decode(body, TitleBody).title)
+    return check_title(decode(data, TitleBody).title)
 
 
 def check_title(text: str) -> str:
@@ -139,25 +139,25 @@ def check_title(text: str) -> str:
     return text
 
 
-def parse_fact(body: bytes) -> Fact:
+def parse_fact(data: bytes) -> Fact:
     """Return the fact in a body; raises as the others."""
-    sent = decode(body, FactBody)
-    return Fact(sent.text, _parse_category(sent.category), sent.mutable)
+    body = decode(data, FactBody)
+    return Fact(body.text, _parse_category(body.category), body.mutable)
 
 
-def parse_change(body: bytes) -> Change:
+def parse_change(data: bytes) -> Change:
     """Return the changes in a body; raises as the others."""
-    sent = decode(body, ChangeBody)
+    body = decode(data, ChangeBody)
     change = Change(
-        None if sent.text is msgspec.UNSET else sent.text,
-        None if sent.category is msgspec.UNSET else _parse_category(sent.category),
-        None if sent.mutable is msgspec.UNSET else sent.mutable,
+        None if body.text is msgspec.UNSET else body.text,
+        None if body.category is msgspec.UNSET else _parse_category(body.category),
+        None if body.mutable is msgspec.UNSET else body.mutable,
     )
     if change == Change():
         raise BadRequest("Send any of text, category and mutable; what is left out stays as it is.", "text")
     return change
 
 
-def parse_recall(body: bytes) -> bool:
+def parse_recall(data: bytes) -> bool:
     """Return whether a body switches recall on; raises as the others."""
-    return decode(body, RecallBody).recall
+    return decode(data, RecallBody).recall

@@ -83,14 +83,14 @@ _FORM_TYPES: Mapping[str, Any] = {
 """The fields of a form that are JSON. All others are text."""
 
 
-def parse(body: bytes, user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
+def parse(data: bytes, user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
     """Read a JSON body."""
-    if body.count(b'"name"') + body.count(b'"id"') > MAX_NAMES:  # each attachment has one
+    if data.count(b'"name"') + data.count(b'"id"') > MAX_NAMES:  # each attachment has one
         raise too_many_attachments()
-    count = body.count(b",")
-    if count > MAX_VALUES and count - bytes(decode(body, _Attachments).attachments).count(b",") > MAX_VALUES:
+    count = data.count(b",")
+    if count > MAX_VALUES and count - bytes(decode(data, _Attachments).attachments).count(b",") > MAX_VALUES:
         raise too_large(f"The body may hold {MAX_VALUES:,} values besides its attachments.")
-    return _build_request(decode(body, TurnBody), [], user, settings, models)
+    return _build_request(decode(data, TurnBody), [], user, settings, models)
 
 
 def parse_form(
@@ -98,10 +98,10 @@ def parse_form(
 ) -> TurnRequest:
     """Read the fields of a multipart body or of a query. A field that is not a string in JSON is JSON here."""
     try:
-        sent = msgspec.convert({name: _parse_form_value(name, text) for name, text in form.items()}, TurnBody)
+        body = msgspec.convert({name: _parse_form_value(name, text) for name, text in form.items()}, TurnBody)
     except msgspec.ValidationError as error:
         raise as_bad_request(error) from None
-    return _build_request(sent, files, user, settings, models)
+    return _build_request(body, files, user, settings, models)
 
 
 def _parse_form_value(name: str, text: str) -> Any:
@@ -120,26 +120,26 @@ def _parse_form_value(name: str, text: str) -> Any:
 
 
 def _build_request(
-    sent: TurnBody, files: Sequence[Attachment], user: str | None, settings: Settings, models: Set[str]
+    body: TurnBody, files: Sequence[Attachment], user: str | None, settings: Settings, models: Set[str]
 ) -> TurnRequest:
-    if sent.message is not None and sent.prompt is not None:
+    if body.message is not None and body.prompt is not None:
         raise BadRequest("Give either message or prompt, not both.", "prompt")
-    message = _check_message(sent.message if sent.message is not None else sent.prompt or "")
-    if len(sent.attachments) + len(files) > MAX_ATTACHMENTS:  # before any is decoded
+    message = _check_message(body.message if body.message is not None else body.prompt or "")
+    if len(body.attachments) + len(files) > MAX_ATTACHMENTS:  # before any is decoded
         raise too_many_attachments()
-    attachments = [_parse_attachment(item, n) for n, item in enumerate(sent.attachments) if item.id is None]
+    attachments = [_parse_attachment(item, n) for n, item in enumerate(body.attachments) if item.id is None]
     return build_request(
-        sent, user, settings, models,
+        body, user, settings, models,
         message=message,
         attachments=tuple(replace(file, id=n) for n, file in enumerate([*attachments, *files], 1)),
-        file_references=_parse_reused_files(sent),
-        conversation_id=check_id(sent.conversation_id, "conversation_id"),
-        request_id=check_id(sent.request_id, "request_id"),
-        replaces=check_id(sent.replace_from, "replace_from"),
-        model=sent.model,
-        system=sent.system,
-        syntax=settings.syntax if sent.syntax is None else parse_syntax(sent.syntax),
-        barge_in=sent.barge_in,
+        file_references=_parse_reused_files(body),
+        conversation_id=check_id(body.conversation_id, "conversation_id"),
+        request_id=check_id(body.request_id, "request_id"),
+        replaces=check_id(body.replace_from, "replace_from"),
+        model=body.model,
+        system=body.system,
+        syntax=settings.syntax if body.syntax is None else parse_syntax(body.syntax),
+        barge_in=body.barge_in,
         asks_person=True,
     )  # fmt: skip
 
@@ -162,14 +162,14 @@ def _parse_attachment(item: AttachmentBody, n: int) -> Attachment:
     return make_attachment(item.name, item.type or "text/plain", data, f"{field}.text")
 
 
-def _parse_reused_files(sent: TurnBody) -> tuple[FileReference, ...]:
+def _parse_reused_files(body: TurnBody) -> tuple[FileReference, ...]:
     """The files of the question that is replaced, which the new one has, too."""
     files: dict[int, FileReference] = {}
-    for n, item in enumerate(sent.attachments):
+    for n, item in enumerate(body.attachments):
         if item.id is None:
             continue
         field = f"attachments[{n}].id"
-        if sent.replace_from is None:
+        if body.replace_from is None:
             raise invalid(field, "names a file of the replaced question; send replace_from, or the data")
         if (item.name, item.type, item.data, item.text) != (None, "", None, None):
             raise BadRequest(f"{field}: send the id of a file alone, or the file with a name.", field)
@@ -191,14 +191,14 @@ class ApprovalBody(msgspec.Struct, forbid_unknown_fields=True):
     approve: bool
 
 
-def parse_steering(body: bytes) -> str:
+def parse_steering(data: bytes) -> str:
     """Return the message that steers a turn."""
-    return _check_message(decode(body, SteerBody).message)
+    return _check_message(decode(data, SteerBody).message)
 
 
-def parse_approval(body: bytes) -> bool:
+def parse_approval(data: bytes) -> bool:
     """Return whether a call is approved."""
-    return decode(body, ApprovalBody).approve
+    return decode(data, ApprovalBody).approve
 
 
 def parse_event_id(event_id: str) -> tuple[str, int]:

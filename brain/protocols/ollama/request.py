@@ -51,51 +51,51 @@ class RequestOptions:
 
 
 def parse_chat(
-    body: bytes, user: str | None, settings: Settings, models: Set[str]
+    data: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Read the body of `POST /api/chat`."""
-    sent = _decode(body, ChatBody)
-    model = find_model(sent.model, models)
-    messages = parse_messages(sent.messages)
-    options = _parse_options(sent, is_empty=not messages)
-    if sent.tools and len(sent.tools) > MAX_TOOLS:
+    body = _decode(data, ChatBody)
+    model = find_model(body.model, models)
+    messages = parse_messages(body.messages)
+    options = _parse_options(body, is_empty=not messages)
+    if body.tools and len(body.tools) > MAX_TOOLS:
         raise BadRequest(f"tools: at most {MAX_TOOLS}.", "tools")
     tools = []
-    for n, tool in enumerate(sent.tools or ()):
+    for n, tool in enumerate(body.tools or ()):
         function, place = tool.function, f"tools[{n}].function"
         if not function.name:
             raise invalid(f"{place}.name", "is empty")
         parameters = decode_object(function.parameters, SCHEMA_BYTES, f"{place}.parameters")
         tools.append(Tool(function.name, function.description or "", parameters))
-    return _build_request(sent, model, messages, tools, user, settings, models), messages, options
+    return _build_request(body, model, messages, tools, user, settings, models), messages, options
 
 
 def parse_generate(
-    body: bytes, user: str | None, settings: Settings, models: Set[str]
+    data: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Read the body of `POST /api/generate`."""
-    sent = _decode(body, GenerateBody)
-    model = find_model(sent.model, models)
+    body = _decode(data, GenerateBody)
+    model = find_model(body.model, models)
     for field, value, problem in (
-        ("suffix", sent.suffix, f'"{sent.model}" does not support insert: leave suffix out.'),
-        ("template", sent.template, "template: the model's own is used. Put instructions into system."),
-        ("raw", sent.raw, "raw: Brain's instructions stand in each prompt. Leave it out."),
-        ("context", sent.context, "context: other models' tokens mean nothing. Send the messages to /api/chat."),
+        ("suffix", body.suffix, f'"{body.model}" does not support insert: leave suffix out.'),
+        ("template", body.template, "template: the model's own is used. Put instructions into system."),
+        ("raw", body.raw, "raw: Brain's instructions stand in each prompt. Leave it out."),
+        ("context", body.context, "context: other models' tokens mean nothing. Send the messages to /api/chat."),
     ):
         if value:
             raise BadRequest(problem, field)
-    prompt, images = check_length(sent.prompt, "prompt"), parse_images(sent.images, "images")
+    prompt, images = check_length(body.prompt, "prompt"), parse_images(body.images, "images")
     messages = [ClientMessage("user", prompt, images)]
-    if sent.system:
-        messages.insert(0, ClientMessage("system", check_length(sent.system, "system")))
-    options = _parse_options(sent, is_empty=not prompt)
-    return _build_request(sent, model, messages, (), user, settings, models), messages, options
+    if body.system:
+        messages.insert(0, ClientMessage("system", check_length(body.system, "system")))
+    options = _parse_options(body, is_empty=not prompt)
+    return _build_request(body, model, messages, (), user, settings, models), messages, options
 
 
-def parse_show(body: bytes, models: Set[str]) -> tuple[str, str | None]:
+def parse_show(data: bytes, models: Set[str]) -> tuple[str, str | None]:
     """Read the body of `POST /api/show`: return the client's name of a model, and the model as `find_model` does."""
-    sent = _decode(body, ShowBody)
-    name = sent.model or sent.name
+    body = _decode(data, ShowBody)
+    name = body.model or body.name
     return name, find_model(name, models)
 
 
@@ -115,23 +115,23 @@ def find_model(name: str, models: Set[str]) -> str | None:
     raise BadRequest(f"model '{name[:200]}' not found", "model", code="not_found", status=404)
 
 
-def _decode(body: bytes, kind: type[T]) -> T:
-    if not body:
+def _decode(data: bytes, kind: type[T]) -> T:
+    if not data:
         raise BadRequest("missing request body")
-    check_value_count(body)
-    return decode(body, kind)
+    check_value_count(data)
+    return decode(data, kind)
 
 
-def _parse_options(sent: OllamaBody, *, is_empty: bool) -> RequestOptions:
+def _parse_options(body: OllamaBody, *, is_empty: bool) -> RequestOptions:
     load: Literal["load", "unload"] | None = None
     if is_empty:
-        is_zero = sent.keep_alive is not None and not re.search("[1-9]", str(sent.keep_alive))
+        is_zero = body.keep_alive is not None and not re.search("[1-9]", str(body.keep_alive))
         load = "unload" if is_zero else "load"
-    return RequestOptions(sent.model, sent.stream is not False, load)
+    return RequestOptions(body.model, body.stream is not False, load)
 
 
 def _build_request(
-    sent: OllamaBody,
+    body: OllamaBody,
     model: str | None,
     messages: Sequence[ClientMessage],
     tools: Sequence[Tool],
@@ -139,20 +139,20 @@ def _build_request(
     settings: Settings,
     models: Set[str],
 ) -> TurnRequest:
-    if sent.logprobs or sent.top_logprobs:
+    if body.logprobs or body.top_logprobs:
         raise BadRequest("logprobs: an answer of several passes has none. Leave it out.", "logprobs")
-    if sent.debug:
+    if body.debug:
         raise BadRequest("_debug_render_only: Brain shows no prompts. Leave it out.", "_debug_render_only")
-    if isinstance(sent.think, str) and sent.think not in _EFFORTS:
+    if isinstance(body.think, str) and body.think not in _EFFORTS:
         raise invalid("think", f"must be true, false, or one of: {', '.join(_EFFORTS)}")
-    if isinstance(sent.keep_alive, str) and (
-        len(sent.keep_alive) > _DURATION_LENGTH or not _DURATION.fullmatch(sent.keep_alive)
+    if isinstance(body.keep_alive, str) and (
+        len(body.keep_alive) > _DURATION_LENGTH or not _DURATION.fullmatch(body.keep_alive)
     ):
         raise invalid("keep_alive", "must be a number of seconds, or a duration such as 5m")
-    answer_format = decode_any(sent.format, SCHEMA_BYTES, "format") if is_given(sent.format) else None
+    answer_format = decode_any(body.format, SCHEMA_BYTES, "format") if is_given(body.format) else None
     if answer_format not in (None, "", "json") and not isinstance(answer_format, dict):
         raise invalid("format", "must be json or a JSON Schema")
-    options, unknown = _parse_model_options(sent.options)
+    options, unknown = _parse_model_options(body.options)
     return build_request(
         TurnOptions(), user, settings, models,
         model=model,
@@ -162,13 +162,13 @@ def _build_request(
         stop=tuple(filter(None, options.stop or ())),
         sampling=options.make_sampling(
             max_tokens=max(options.num_predict or 0, 0) or None,  # -1 and -2 are no limit
-            effort=sent.think,
+            effort=body.think,
             format=None if answer_format == "" else answer_format,
-            keep_alive=sent.keep_alive,
+            keep_alive=body.keep_alive,
             dialect="ollama",
             more=unknown,
         ),
-        asks_person=sent.stream is not False,
+        asks_person=body.stream is not False,
     )  # fmt: skip
 
 

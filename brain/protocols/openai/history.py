@@ -26,60 +26,60 @@ MAX_CALLS = 128
 
 def parse_messages(data: msgspec.Raw) -> list[ClientMessage]:
     """Return all messages, in order."""
-    messages = collect_messages(_parse_message(sent, place) for sent, place in decode_messages(data, MessageBody))
+    messages = collect_messages(_parse_message(body, place) for body, place in decode_messages(data, MessageBody))
     if not messages:
         raise invalid("messages", "is empty")
     return messages
 
 
-def _parse_message(sent: MessageBody, place: str) -> ClientMessage:
-    text, files = _parse_content(sent.content, f"{place}.content")
-    if files and sent.role != "user":
+def _parse_message(body: MessageBody, place: str) -> ClientMessage:
+    text, files = _parse_content(body.content, f"{place}.content")
+    if files and body.role != "user":
         raise BadRequest(f"{place}.content: only a user's message has files.", f"{place}.content")
-    match sent.role:
+    match body.role:
         case "system" | "developer":
             return ClientMessage("system", text)
         case "user":
             return ClientMessage("user", text, files)
         case "assistant":
-            if is_given(sent.function_call):
+            if is_given(body.function_call):
                 raise invalid(f"{place}.function_call", "is no longer known; use tool_calls")
             place = f"{place}.tool_calls"
-            check_count(sent.tool_calls, MAX_CALLS, place)
-            calls = tuple(_parse_call(call, f"{place}[{n}]") for n, call in enumerate(sent.tool_calls or ()))
-            return ClientMessage("assistant", text or sent.refusal or "", calls=calls)
+            check_count(body.tool_calls, MAX_CALLS, place)
+            calls = tuple(_parse_call(call, f"{place}[{n}]") for n, call in enumerate(body.tool_calls or ()))
+            return ClientMessage("assistant", text or body.refusal or "", calls=calls)
         case "tool":
-            if not sent.tool_call_id:
+            if not body.tool_call_id:
                 raise invalid(f"{place}.tool_call_id", "is missing")
-            return ClientMessage("tool", text, call_id=sent.tool_call_id)
+            return ClientMessage("tool", text, call_id=body.tool_call_id)
     raise invalid(f"{place}.role", "must be system, developer, user, assistant or tool")
 
 
-def _parse_content(sent: str | Sequence[PartBody] | None, place: str) -> tuple[str, tuple[Attachment, ...]]:
+def _parse_content(body: str | Sequence[PartBody] | None, place: str) -> tuple[str, tuple[Attachment, ...]]:
     """The text of a message, a line for each of its parts, and its files."""
-    if sent is None or isinstance(sent, str):
-        return check_length(sent, place), ()
-    check_count(sent, MAX_PARTS, place)
-    parts = [_parse_part(part, f"{place}[{n}]") for n, part in enumerate(sent)]
+    if body is None or isinstance(body, str):
+        return check_length(body, place), ()
+    check_count(body, MAX_PARTS, place)
+    parts = [_parse_part(part, f"{place}[{n}]") for n, part in enumerate(body)]
     files = tuple(part for part in parts if isinstance(part, Attachment))
     if len(files) > MAX_ATTACHMENTS:
         raise too_many_attachments()
     return check_length("\n".join([part for part in parts if isinstance(part, str)]), place), files
 
 
-def _parse_part(sent: PartBody, place: str) -> str | Attachment:
-    match sent.type:
-        case "text" if sent.text is not None:
-            return sent.text
-        case "refusal" if sent.refusal is not None:
-            return sent.refusal
-        case "image_url" if sent.image_url is not None:
-            url = sent.image_url if isinstance(sent.image_url, str) else sent.image_url.url
+def _parse_part(body: PartBody, place: str) -> str | Attachment:
+    match body.type:
+        case "text" if body.text is not None:
+            return body.text
+        case "refusal" if body.refusal is not None:
+            return body.refusal
+        case "image_url" if body.image_url is not None:
+            url = body.image_url if isinstance(body.image_url, str) else body.image_url.url
             return _parse_image(url, f"{place}.image_url")
-        case "file" if sent.file is not None:
-            return _parse_file(sent.file, f"{place}.file")
+        case "file" if body.file is not None:
+            return _parse_file(body.file, f"{place}.file")
         case "text" | "refusal" | "image_url" | "file":
-            raise invalid(f"{place}.{sent.type}", "is missing")
+            raise invalid(f"{place}.{body.type}", "is missing")
     raise invalid(f"{place}.type", "must be text, image_url or file")
 
 
@@ -90,13 +90,13 @@ def _parse_image(url: str, place: str) -> Attachment:
     return decode_attachment(f"image.{subtype}" if subtype else "image", "", url, place)
 
 
-def _parse_file(sent: FileBody, place: str) -> Attachment:
-    if not sent.file_data:
+def _parse_file(body: FileBody, place: str) -> Attachment:
+    if not body.file_data:
         raise BadRequest(f"{place}: files are not stored here; send the content as file_data.", place)
     place = f"{place}.file_data"
-    if sent.file_data.startswith("data:"):
-        _check_data_url(sent.file_data, place)
-    return decode_attachment(sent.filename or "file", "", sent.file_data, place)
+    if body.file_data.startswith("data:"):
+        _check_data_url(body.file_data, place)
+    return decode_attachment(body.filename or "file", "", body.file_data, place)
 
 
 def _check_data_url(url: str, place: str) -> str:
@@ -107,14 +107,14 @@ def _check_data_url(url: str, place: str) -> str:
     return head.removeprefix("data:").partition(";")[0]
 
 
-def _parse_call(sent: CallBody, place: str) -> ClientToolCall:
-    if sent.type != "function":
+def _parse_call(body: CallBody, place: str) -> ClientToolCall:
+    if body.type != "function":
         raise invalid(f"{place}.type", "must be function")
     params: Mapping[str, Any] = {}
-    if is_given(sent.function.arguments):
-        value = decode_any(sent.function.arguments, MESSAGE_LENGTH, f"{place}.function.arguments")
+    if is_given(body.function.arguments):
+        value = decode_any(body.function.arguments, MESSAGE_LENGTH, f"{place}.function.arguments")
         if isinstance(value, str):
             params = parse_arguments(value, MESSAGE_LENGTH)
         else:
             params = value if isinstance(value, dict) else {"arguments": value}
-    return ClientToolCall(sent.id, sent.function.name, params)
+    return ClientToolCall(body.id, body.function.name, params)

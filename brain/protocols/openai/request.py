@@ -59,29 +59,29 @@ class RequestOptions:
 
 
 def parse(
-    body: bytes, user: str | None, settings: Settings, models: Set[str], conversation_id: str | None = None
+    data: bytes, user: str | None, settings: Settings, models: Set[str], conversation_id: str | None = None
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Read the body of `POST /v1/chat/completions`.
 
     Args:
         conversation_id: value of the header X-Conversation-Id.
     """
-    check_value_count(body)
-    sent = decode(body, CompletionBody)
-    model = find_model(sent.model, models)
+    check_value_count(data)
+    body = decode(data, CompletionBody)
+    model = find_model(body.model, models)
     for field, (allowed, reason) in _UNSUPPORTED.items():
-        value = getattr(sent, field)
+        value = getattr(body, field)
         if (is_given(value) if isinstance(value, msgspec.Raw) else value) not in allowed:
             raise BadRequest(f"{field}: {reason}.", field)
-    max_field = "max_tokens" if sent.max_completion_tokens is None else "max_completion_tokens"
-    max_tokens: int | None = getattr(sent, max_field)
+    max_field = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
+    max_tokens: int | None = getattr(body, max_field)
     if max_tokens is not None and (max_tokens < -1 or max_tokens == 0):
         raise invalid(max_field, "must be 1 or more")
-    messages = parse_messages(sent.messages)
-    tools, must_call = _parse_tools(sent)
-    answer_format, format_field = _parse_format(sent.response_format)
+    messages = parse_messages(body.messages)
+    tools, must_call = _parse_tools(body)
+    answer_format, format_field = _parse_format(body.response_format)
     request = build_request(
-        sent.brain or OptionsBody(), user, settings, models,
+        body.brain or OptionsBody(), user, settings, models,
         place="brain.",
         source="api",
         message=newest_question(messages),
@@ -89,18 +89,18 @@ def parse(
         model=model,
         tools=tools,
         must_call=must_call,
-        stop=_parse_stop(sent.stop),
-        sampling=sent.make_sampling(
+        stop=_parse_stop(body.stop),
+        sampling=body.make_sampling(
             max_tokens=None if max_tokens == -1 else max_tokens,  # local servers and their clients mean no limit by it
-            effort=sent.reasoning_effort,
+            effort=body.reasoning_effort,
             format=answer_format,
             dialect="openai",
-            more={**_parse_unknown(body), **format_field},
+            more={**_parse_unknown(data), **format_field},
         ),
-        asks_person=bool(sent.stream),
+        asks_person=bool(body.stream),
     )  # fmt: skip
-    with_usage = bool(sent.stream_options and sent.stream_options.include_usage)
-    return request, messages, RequestOptions(sent.model or DEFAULT_NAME, bool(sent.stream), with_usage)
+    with_usage = bool(body.stream_options and body.stream_options.include_usage)
+    return request, messages, RequestOptions(body.model or DEFAULT_NAME, bool(body.stream), with_usage)
 
 
 def find_model(name: str | None, models: Set[str]) -> str | None:
@@ -123,30 +123,30 @@ def _parse_format(
         return None, {}
     value = decode_any(data, FORMAT_BYTES, place)
     try:
-        sent = msgspec.convert(value, FormatBody)
+        body = msgspec.convert(value, FormatBody)
     except msgspec.ValidationError as error:
         raise as_bad_request(error, place) from None
-    if sent.type == "text":
+    if body.type == "text":
         return None, {}
-    if sent.type == "json_object":
+    if body.type == "json_object":
         return "json", {place: value}
-    if sent.type != "json_schema" or sent.json_schema is None or sent.json_schema.schema is None:
+    if body.type != "json_schema" or body.json_schema is None or body.json_schema.schema is None:
         raise invalid(place, "must be text, json_object, or json_schema with a schema")
-    return sent.json_schema.schema, {place: value}
+    return body.json_schema.schema, {place: value}
 
 
-def _parse_stop(sent: str | list[str] | None) -> tuple[str, ...]:
-    texts = [sent] if isinstance(sent, str) else sent or []
+def _parse_stop(body: str | list[str] | None) -> tuple[str, ...]:
+    texts = [body] if isinstance(body, str) else body or []
     if len(texts) > MAX_STOPS or any(len(text) > STOP_LENGTH for text in texts):
         raise BadRequest(f"stop: at most {MAX_STOPS} texts of {STOP_LENGTH} characters.", "stop")
     return tuple(filter(None, texts))
 
 
-def _parse_tools(sent: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
+def _parse_tools(body: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
     """The client's tools, and which of them has to be called."""
-    check_count(sent.tools, MAX_TOOLS, "tools")
+    check_count(body.tools, MAX_TOOLS, "tools")
     tools: dict[str, Tool] = {}
-    for n, tool in enumerate(sent.tools or ()):
+    for n, tool in enumerate(body.tools or ()):
         function, place = tool.function, f"tools[{n}]"
         if tool.type != "function" or function is None:
             raise BadRequest(f"{place} must be of the type function, and have one.", f"{place}.type")
@@ -158,14 +158,14 @@ def _parse_tools(sent: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
         parameters = decode_object(function.parameters, TOOL_BYTES, f"{place}.function.parameters")
         tools[function.name] = Tool(function.name, description, parameters)
     offered = tuple(tools.values())
-    if bytes(sent.tool_choice).startswith(b"{"):
-        choice = decode(sent.tool_choice, ChoiceBody, "tool_choice")
+    if bytes(body.tool_choice).startswith(b"{"):
+        choice = decode(body.tool_choice, ChoiceBody, "tool_choice")
         if choice.type != "function":
             raise invalid("tool_choice", "must be none, auto, required, or a function")
         if choice.function.name not in tools:
             raise invalid("tool_choice", "names a tool that is not among tools")
         return offered, choice.function.name
-    mode = decode(sent.tool_choice, str, "tool_choice") if is_given(sent.tool_choice) else "auto"
+    mode = decode(body.tool_choice, str, "tool_choice") if is_given(body.tool_choice) else "auto"
     if mode == "required" and not tools:
         raise invalid("tool_choice", "is required, but there are no tools")
     if mode not in ("none", "auto", "required"):
@@ -173,14 +173,14 @@ def _parse_tools(sent: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
     return () if mode == "none" else offered, mode == "required"
 
 
-def _parse_unknown(body: bytes) -> Mapping[str, Any]:
+def _parse_unknown(data: bytes) -> Mapping[str, Any]:
     """The fields that Brain does not know, for the model's server."""
-    known = {field.encode_name for field in msgspec.structs.fields(CompletionBody)}
-    unknown = {name: data for name, data in decode(body, dict[str, msgspec.Raw]).items() if name not in known}
-    if len(unknown) > MAX_UNKNOWN:
+    known_names = {field.encode_name for field in msgspec.structs.fields(CompletionBody)}
+    fields = {name: raw for name, raw in decode(data, dict[str, msgspec.Raw]).items() if name not in known_names}
+    if len(fields) > MAX_UNKNOWN:
         raise too_large(f"At most {MAX_UNKNOWN:,} fields that are not known here.")
-    left, values = UNKNOWN_BYTES, {}
-    for name, data in unknown.items():
-        values[name] = decode_any(data, left, name)
-        left -= len(memoryview(data))
+    room, values = UNKNOWN_BYTES, {}
+    for name, raw in fields.items():
+        values[name] = decode_any(raw, room, name)
+        room -= len(memoryview(raw))
     return values
