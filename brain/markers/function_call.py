@@ -63,13 +63,13 @@ def _parse_call(body: str) -> ParsedMarker:
     name = call.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         return ParsedMarker(UNREADABLE, problem='"name" must be the name of a specialist')
-    given = [key for key in _ARGS if key in call]
-    if len(given) > 1:
-        return ParsedMarker(name, problem=f'give either "{given[0]}" or "{given[1]}"')
+    present = [key for key in _ARGS if key in call]
+    if len(present) > 1:
+        return ParsedMarker(name, problem=f'give either "{present[0]}" or "{present[1]}"')
     misplaced = [key for key in call if key not in _IGNORED_KEYS]
-    if not given and misplaced:
+    if not present and misplaced:
         return ParsedMarker(name, problem=f'put the parameters into "args"; {misplaced[0]:.40} stands outside')
-    params, problem = _parse_params(call[given[0]]) if given else ({}, "")
+    params, problem = _parse_params(call[present[0]]) if present else ({}, "")
     return ParsedMarker(name, params, problem)
 
 

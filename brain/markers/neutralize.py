@@ -8,17 +8,14 @@ from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.text import replace_surrogates, strip_invisible
 
 BLOCK_BYTES = 8192
-
+"""Size of a result block in UTF-8 at most, and of a text that is cached."""
 
 _TOKEN = r"(?=(?P<token>(?<=<)[^\s<>]{1,64}>|(?<=\[)(?:[^\s\[\]]{1,64}\]|e~\[)|(?<=\])~!?b[\[\]]|(?<=>)>[A-Z]{1,16}<<))"
-
 
 _TOKENS = re.compile(rf"[\[<\]>]{_TOKEN}", re.IGNORECASE)
 """Finds the first character of what may be a control token; `token` is the rest of it."""
 
-
 _NOTE = r"(?:Content|End)\s+of\s+attachment\b|Attached,\s+by\s+image_id\b|Now:|Recalled\s+of\b"
-
 
 _OPENERS = re.compile(
     rf"""[\[<@(\]>](?:
@@ -33,12 +30,9 @@ _OPENERS = re.compile(
 )
 """The same, and of markers, notes and delimiters: `block` goes to the end of a delimiter, `word` of its name."""
 
-
 _LINE_ENDS = "\n\r\v\f\x85\u2028\u2029"
 
-
 _UNUSUAL = re.compile("[^\t-\r -~]+")
-
 
 _ALIKE = {
     "АВСЕНІЈКМОРЅТХҮԌԚԜ": "ABCEHIJKMOPSTXYGQW",
@@ -57,9 +51,8 @@ _ALIKE = {
 }
 """Characters that look like those of ASCII, without those that Unicode's compatibility forms (NFKC) know."""
 
-
 _MAX_FOLDED = 20_000
-"""Characters that are kept with what they become."""
+"""Characters whose folded form is cached."""
 
 
 class _Folding(dict[int, str]):
@@ -71,10 +64,10 @@ class _Folding(dict[int, str]):
             return "\0"
         plain = unicodedata.normalize("NFKC", character)
         is_alike = len(plain) == 1 and plain.isascii()
-        found = plain if is_alike else character if character.isspace() or strip_invisible(character) else "\0"
+        folded = plain if is_alike else character if character.isspace() or strip_invisible(character) else "\0"
         if len(self) < _MAX_FOLDED:
-            self[code] = found
-        return found
+            self[code] = folded
+        return folded
 
 
 _FOLDING = _Folding(
@@ -96,13 +89,7 @@ def neutralize(text: str, tokens: ControlTokens = ALL_TOKENS) -> str:
 
 def neutralize_control_tokens(text: str, tokens: ControlTokens) -> str:
     """The same for a text of Brain's own around harmless ones: its delimiters stay, control tokens do not."""
-    return _neutralize_cached(text, tokens) if len(text) <= BLOCK_BYTES else _neutralize(text, _TOKENS, tokens)
-
-
-@lru_cache(maxsize=256)
-def _neutralize_cached(text: str, tokens: ControlTokens) -> str:
-    """The same for a short text: each turn of a conversation looks at its earlier ones again."""
-    return _neutralize(text, _TOKENS, tokens)
+    return _neutralize_short(text, _TOKENS, tokens) if len(text) <= BLOCK_BYTES else _neutralize(text, _TOKENS, tokens)
 
 
 def _neutralize(text: str, openers: re.Pattern[str], tokens: ControlTokens) -> str:
@@ -124,6 +111,9 @@ def _neutralize(text: str, openers: re.Pattern[str], tokens: ControlTokens) -> s
     for place, instead in changes:
         characters[place] = instead
     return "".join(characters)
+
+
+_neutralize_short = lru_cache(maxsize=256)(_neutralize)  # each turn of a conversation reads its earlier ones again
 
 
 def _fold(text: str) -> tuple[str, list[int] | None]:
@@ -150,12 +140,12 @@ def _find_replacements(match: re.Match[str], text: str, places: list[int] | None
     def at(place: int) -> int:
         return places[place] if places else place
 
-    first, found = at(match.start()), match.groupdict()
+    first, groups = at(match.start()), match.groupdict()
     opener = _full_width(match[0])
-    if found["token"]:
+    if groups["token"]:
         is_alike = text[at(match.end("token") - 1)] not in "<>[]"
         return [(first, f"{opener} " if is_alike else opener)]
-    if found.get("block"):
+    if groups.get("block"):
         last = text[at(match.end("block") - 1)]
         word = text[first + 1 : at(match.end("word") - 1) + 1]
         closes = match["block"].endswith("]")

@@ -59,23 +59,13 @@ class Scanner:
 
     Args:
         syntaxes: the request syntaxes that are read.
-        stops: whether the pass is over at the first character behind a call that is neither white space nor the
-            beginning of another call. If not, the text goes on behind each call.
+        stops: whether the pass is over at the first character after a call that is neither white space nor the
+            beginning of another call. If not, the text continues after each call.
     """
 
     __slots__ = (
-        "_beginnings",
-        "_delimiters",
-        "_find",
-        "_has_called",
-        "_held",
-        "_high_surrogate",
-        "_is_literal",
-        "_is_plain",
-        "_marker",
-        "_mode",
-        "_stops",
-        "_whitespace",
+        "_beginnings", "_buffer", "_delimiters", "_find", "_has_called", "_high_surrogate", "_is_literal", "_is_plain",
+        "_marker", "_mode", "_stops", "_whitespace",
     )  # fmt: skip
 
     def __init__(self, syntaxes: Sequence[SyntaxName], *, stops: bool = True) -> None:
@@ -85,9 +75,9 @@ class Scanner:
         self._has_called = False
         self._whitespace = 0  # characters of white space since the last call
         self._mode: _Mode = Scanner._at_start
-        self._is_plain = False  # in the answer, with nothing held or quoted, as nearly every read finds it
-        self._held = ""  # the longest end of the text that could still begin something
-        self._beginnings: frozenset[str] = frozenset()  # what held text may become and still be held; in the answer
+        self._is_plain = False  # in the answer, with nothing buffered or quoted, as nearly always
+        self._buffer = ""  # the longest end of the text that could still begin something
+        self._beginnings: frozenset[str] = frozenset()  # in the answer: what stays buffered when it grows to this
         self._is_literal = False  # the next character begins nothing: it is quoted, or was tried before
         self._high_surrogate = ""  # a high surrogate whose partner may come with the next text
         self._marker: tuple[Cursor, Reader] | None = None
@@ -97,13 +87,13 @@ class Scanner:
         if self._is_plain and (text.isascii() or not find_surrogate(text)) and self._find(text) is None:
             return (text,) if text else ()
         if self._high_surrogate or not text.isascii():
-            text = self._join_surrogates(text)
-        if self._held:
-            text = self._held + text
+            text, self._high_surrogate = join_surrogates(self._high_surrogate + text)
+        if self._buffer:
+            text = self._buffer + text
             if text in self._beginnings:
-                self._held = text
+                self._buffer = text
                 return ()
-            self._held = ""
+            self._buffer = ""
         elif self._marker is not None and not self._marker[0].feed(text):
             return ()
         pieces: list[Piece] = []
@@ -118,7 +108,7 @@ class Scanner:
     @property
     def is_holding(self) -> bool:
         """Whether something has begun that may be a delimiter."""
-        return bool(self._held) or self._marker is not None
+        return bool(self._buffer) or self._marker is not None
 
     def close(self) -> Sequence[Piece]:
         """The pass ended; return what was held back."""
@@ -129,11 +119,11 @@ class Scanner:
         while self._marker is not None:
             self._marker[0].close()
             pieces += self.feed("")
-        if self._held and self._mode is Scanner._in_thinking:
-            pieces.append(Thinking(self._held))
-        elif self._held and not self._has_called:
-            pieces.append(self._held)
-        self._mode, self._held, self._is_plain = Scanner._at_end, "", False
+        if self._buffer and self._mode is Scanner._in_thinking:
+            pieces.append(Thinking(self._buffer))
+        elif self._buffer and not self._has_called:
+            pieces.append(self._buffer)
+        self._mode, self._buffer, self._is_plain = Scanner._at_end, "", False
         return pieces
 
     def _continue_marker(self, cursor: Cursor, reader: Reader, text: str, pieces: list[Piece]) -> str:
@@ -161,7 +151,7 @@ class Scanner:
             self._mode = Scanner._in_thinking
             return start + len(THINK_OPENER)
         if THINK_OPENER.startswith(text[start:]):
-            self._held = text
+            self._buffer = text
             return len(text)
         self._start_answer()
         return at
@@ -174,7 +164,7 @@ class Scanner:
         if match is not None and match[0] == THINK_CLOSER:
             self._start_answer()
         else:
-            self._held = text[end:]
+            self._buffer = text[end:]
         return then
 
     def _start_answer(self) -> None:
@@ -185,24 +175,24 @@ class Scanner:
         """In the answer, where calls and delimiters are looked for."""
         find, settled = self._find, at
         while (match := find(text, at)) is not None:
-            start, found = match.start(), match[0]
+            start, delimiter = match.start(), match[0]
             at = start + 1
             if text[start - 1] == BACKTICK if start > settled else self._is_literal:
                 continue
-            if found in self._beginnings:
+            if delimiter in self._beginnings:
                 if start > settled:
                     pieces.append(text[settled:start])
-                self._held, self._is_literal = found, False
+                self._buffer, self._is_literal = delimiter, False
                 return len(text)
-            if found in self._delimiters.openers:
-                after = self._start_marker(text, start, found, settled, pieces)
+            if delimiter in self._delimiters.openers:
+                after = self._start_marker(text, start, delimiter, settled, pieces)
                 if after is not None:
                     return after
-            elif found in FORGED_OPENERS:
+            elif delimiter in FORGED_OPENERS:
                 _add_text(text[settled:start], pieces)
                 pieces.append(Call("?", code="forged", text=FORGED_TEXT))
                 return self._end(text, pieces)
-            elif found == BLOCK_CLOSER:
+            elif delimiter == BLOCK_CLOSER:
                 _add_text(text[settled:start], pieces)
                 settled = at = match.end()
                 self._is_literal = False
@@ -223,7 +213,7 @@ class Scanner:
         if match is None:
             return self._end(text, pieces)
         if match[0] not in self._delimiters.openers:
-            self._held = match[0]
+            self._buffer = match[0]
             return len(text)
         after = self._start_marker(text, match.start(), match[0], match.start(), pieces)
         return self._end(text, pieces) if after is None else after
@@ -233,7 +223,7 @@ class Scanner:
         return len(text)
 
     def _start_marker(self, text: str, start: int, opener: str, settled: int, pieces: list[Piece]) -> int | None:
-        """Reads the marker that begins at `start`, as far as it has come; None, and nothing shown, if it is none."""
+        """Read the marker that begins at `start`, as far as it has come; return None if it is none."""
         cursor = Cursor(text, start, start + len(opener))
         reader = self._delimiters.openers[opener](cursor, opener)
         parsed, is_waiting = resume(reader, cursor)
@@ -246,7 +236,14 @@ class Scanner:
         return len(text)
 
     def _add_call(self, parsed: ParsedMarker, cursor: Cursor, pieces: list[Piece]) -> int:
-        pieces.append(_make_call(parsed, cursor))
+        call = Call(parsed.name, cursor.raw(), parsed.params if parsed.is_complete else None)
+        if not parsed.is_complete and cursor.is_full:
+            call.code, call.text = "oversized", f"a request may be {MARKER_LIMIT} characters long; make it shorter"
+        elif not parsed.is_complete:
+            call.code, call.text = "malformed", "the request never ends; write its closing bracket or tag"
+        elif parsed.params is None:
+            call.code, call.text = "malformed", f"{parsed.problem}; write the request again"
+        pieces.append(call)
         self._has_called, self._is_literal, self._whitespace = self._stops, False, 0
         self._mode = Scanner._after_call if self._stops else Scanner._in_text
         return cursor.at
@@ -255,11 +252,6 @@ class Scanner:
         pieces.append(STOP)
         self._mode = Scanner._at_end
         return len(text)
-
-    def _join_surrogates(self, text: str) -> str:
-        """The same text in whole characters; half of one at its end waits for the other half."""
-        text, self._high_surrogate = join_surrogates(self._high_surrogate + text)
-        return text
 
 
 def _add_text(text: str, pieces: list[Piece]) -> None:
@@ -290,14 +282,3 @@ def _pattern(delimiters: Iterable[str]) -> str:
 
 
 _find_think_closer = re.compile(_pattern([THINK_CLOSER])).search
-
-
-def _make_call(parsed: ParsedMarker, cursor: Cursor) -> Call:
-    call = Call(parsed.name, cursor.raw(), parsed.params if parsed.is_complete else None)
-    if not parsed.is_complete and cursor.is_full:
-        call.code, call.text = "oversized", f"a request may be {MARKER_LIMIT} characters long; make it shorter"
-    elif not parsed.is_complete:
-        call.code, call.text = "malformed", "the request never ends; write its closing bracket or tag"
-    elif parsed.params is None:
-        call.code, call.text = "malformed", f"{parsed.problem}; write the request again"
-    return call

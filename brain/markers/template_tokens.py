@@ -1,7 +1,7 @@
 """The control tokens of chat templates, by family, and which of them a model's server takes for real.
 
 A tokenizer makes one number of a control token, wherever it stands, so text that contains one can end a message and
-begin another in another role. `blocks.harmless` neutralizes them in every text that neither the operator nor the model
+begin another in another role. `neutralize` removes their effect in every text that neither the operator nor the model
 wrote.
 
 Sources: the templates and the vocabulary code of llama.cpp (`src/llama-chat.cpp`, `models/templates`), of vLLM
@@ -53,14 +53,8 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     ),
     "nemotron": (
         *("<extra_id_#>", "<SPECIAL_#>"),
-        *(
-            "<TOOLCALL>",
-            "</TOOLCALL>",
-            "<AVAILABLE_TOOLS>",
-            "</AVAILABLE_TOOLS>",
-            "<TOOL_RESPONSE>",
-            "</TOOL_RESPONSE>",
-        ),
+        *("<TOOLCALL>", "</TOOLCALL>", "<AVAILABLE_TOOLS>", "</AVAILABLE_TOOLS>"),
+        *("<TOOL_RESPONSE>", "</TOOL_RESPONSE>"),
     ),
     "ling": ("<role>", "</role>"),
     "smolvlm": ("<end_of_utterance>", "<end_of_text>", "<fake_token_around_image>"),
@@ -104,7 +98,7 @@ class ControlTokens:
     """Those that count for one model.
 
     Attributes:
-        names: as `blocks` compares them, folded to ASCII and in small letters.
+        names: as they are compared, folded to ASCII and in small letters.
         headings: how lines begin that its template takes for a role.
     """
 
@@ -117,26 +111,25 @@ def _names(families: tuple[str, ...]) -> frozenset[str]:
 
 
 ALL_TOKENS = ControlTokens(_names(tuple(FAMILIES)))
-"""Those of all families, for a model whose server does not tell its template."""
+"""Those of all families, for a model whose server does not show its template."""
 
 
 @lru_cache(maxsize=64)
 def find_control_tokens(template: str) -> ControlTokens:
-    """Those that count for a model.
+    """Return those that count for a model.
 
     Args:
-        template: what its server tells of it: the chat template, with the tokens that begin and end a text; empty when
-            it tells nothing.
+        template: its chat template, with the tokens that begin and end a text, as far as its server shows them.
     """
     if not template.strip():
         return ALL_TOKENS
-    told = template.casefold()
+    folded = template.casefold()
     shared = frozenset(FAMILIES["sentencepiece"])
     families = tuple(
         name
         for name, tokens in FAMILIES.items()
         if any(
-            token.casefold().partition("#")[0] in told
+            token.casefold().partition("#")[0] in folded
             for token in tokens
             if name == "sentencepiece" or token not in shared
         )

@@ -145,16 +145,16 @@ class PendingApprovals:
         return all(pending.is_settled.is_set() for pending in self._pending)
 
     async def wait(
-        self, pending: PendingApproval, preview: Awaitable[Result | Failure | None]
+        self, pending: PendingApproval, making_preview: Awaitable[Result | Failure | None]
     ) -> Result | Failure | None:
         """Wait until it is this call's turn, and return its preview; at once when the specialist refuses the call."""
         latest = asyncio.get_running_loop().time() + GATHERING_SECONDS
         try:
-            found = await preview
+            preview = await making_preview
         finally:
             pending.is_previewed.set()
-        if isinstance(found, Failure):
-            return found
+        if isinstance(preview, Failure):
+            return preview
         with suppress(TimeoutError):
             async with asyncio.timeout_at(latest):
                 await self._is_complete.wait()
@@ -163,30 +163,28 @@ class PendingApprovals:
             await other.is_previewed.wait()
         for earlier in gathered[: gathered.index(pending)]:
             await earlier.is_settled.wait()
-        return found
+        return preview
 
 
-async def preview(
-    specialist: Specialist[..., Any], params: Mapping[str, Any], dependencies: Dependencies, *, timeout: float
+async def make_preview(
+    specialist: Specialist[..., Any], params: Mapping[str, Any], dependencies: Dependencies, seconds: float
 ) -> Result | Failure | None:
-    """Return what a call would do, or that the specialist refuses it; None where the specialist does not say.
-
-    Args:
-        timeout: seconds.
-    """
+    """Return what a call would do, or that the specialist refuses it; None where it does not say within `seconds`."""
     if specialist.preview is None:
         return None
     function = replace(
         specialist, function=specialist.preview, injected=find_injected(specialist.preview), idle_timeout=None
     )
     arguments = Arguments((deepcopy(dict(params)),), {})  # the function may change them
-    found = await execute(function, arguments, dependencies, lambda progress: None, timeout=timeout, read=_read_preview)
-    if isinstance(found, Failure):
-        if found.code == "refused":
-            return found
-        log.warning("specialist %s: its preview failed (%s)", specialist.name, found.code)
+    preview = await execute(
+        function, arguments, dependencies, lambda progress: None, timeout=seconds, read=_read_preview
+    )
+    if isinstance(preview, Failure):
+        if preview.code == "refused":
+            return preview
+        log.warning("specialist %s: its preview failed (%s)", specialist.name, preview.code)
         return None
-    return found if found.text.strip() else None
+    return preview if preview.text.strip() else None
 
 
 def _read_preview(value: Any) -> Result:

@@ -29,7 +29,14 @@ from brain.plugins.specialist import Specialist
 from brain.prompts import blocks
 from brain.prompts.templates import CLIENT_RUNS_TOOL, NO_APPROVER, NO_APPROVER_TO_SEND, TOO_LONG_TO_APPROVE
 from brain.text import escape_invisible
-from brain.turn.approvals import PREVIEW_SECONDS, Approvals, PendingApproval, PendingApprovals, preview, preview_text
+from brain.turn.approvals import (
+    PREVIEW_SECONDS,
+    Approvals,
+    PendingApproval,
+    PendingApprovals,
+    make_preview,
+    preview_text,
+)
 from brain.turn.call_policy import CallPolicy, call_key
 from brain.turn.deadline import Deadline
 from brain.turn_request import TurnRequest
@@ -127,25 +134,8 @@ class CallContext:
         )
         return {**self.registry.dependencies, **work.entry.dependencies, Context: context}
 
-    async def preview(self, work: Work) -> Result | Failure | None:
-        """Return what a call would do, for the person who is asked; a failure when the specialist refuses it."""
-        specialist = work.entry.specialist
-        seconds = min(PREVIEW_SECONDS, self.registry.call_seconds, self.seconds_for(specialist))
-        return await preview(specialist, work.params, self.dependencies(work, seconds), timeout=seconds)
-
-    def find_cached(self, work: Work) -> Answer | None:
-        """Return the answer of an earlier turn to an identical call, where the specialist allows it."""
-        return self.registry.find_cached(self._cache_key(work)) if work.entry.specialist.cache_seconds else None
-
-    def cache(self, work: Work, answer: Answer) -> None:
-        """Store an answer for later turns, where the specialist allows it."""
-        seconds = work.entry.specialist.cache_seconds
-        if seconds:
-            if len(answer.text) > MAX_CACHED_LENGTH:
-                answer = replace(answer, text=blocks.result_text(answer.text, more=answer.more))
-            self.registry.cache(self._cache_key(work), answer, seconds)
-
-    def _cache_key(self, work: Work) -> AnswerKey:
+    def cache_key(self, work: Work) -> AnswerKey:
+        """Return the key that calls of other turns share when the same answer serves them."""
         files = tuple((file.id, file.name, len(file.data), hash(file.data)) for file in work.attachments)
         key = call_key(work.entry.specialist.name, work.params)
         return self.request.user, (key, files, self.model.name, self.model.sees_images)
@@ -247,7 +237,7 @@ class CallGroup:
     def _add(self, call: Call) -> None:
         now, calls = time.monotonic(), self._context.policy.calls
         call.id, call.turn_pass = f"c{len(calls) + 1}", self._turn_pass
-        call.began_ms, call.code, call.text = _milliseconds(now - self._context.began), None, ""
+        call.began_ms, call.code, call.text = round((now - self._context.began) * 1000), None, ""
         self._began[call.id] = now
         self.calls.append(call)
         calls.append(call)
@@ -255,10 +245,8 @@ class CallGroup:
     def _give_to_client(self, call: Call) -> None:
         self.has_client_call = True
         call.id, call.by, call.ms = f"call_{self._context.turn_id}_{call.id}", "client", 0
-        tool = self._context.policy.tools[call.name]
-        self._complete(
-            call, blocks.result_block(call.name, CLIENT_RUNS_TOOL), ToolCall(call.id, tool.name, call.params or {})
-        )
+        event = ToolCall(call.id, self._context.policy.tools[call.name].name, call.params or {})
+        self._complete(call, blocks.result_block(call.name, CLIENT_RUNS_TOOL), event)
 
     def _start_once(self, call: Call) -> None:
         """Start a call, unless an identical one is running, was answered, or was declined."""
@@ -304,18 +292,19 @@ class CallGroup:
             self._spawn(call, self._execute_if_approved(call, work, sent, self._pending.add()))
 
     async def _execute_if_approved(self, call: Call, work: Work, sent: Sequence[str], pending: PendingApproval) -> None:
-        context, approvals = self._context, self._context.approvals
+        context, approvals, specialist = self._context, self._context.approvals, work.entry.specialist
+        seconds = min(PREVIEW_SECONDS, context.registry.call_seconds, context.seconds_for(specialist))
+        dependencies = context.dependencies(work, seconds)
         try:
-            found = await self._pending.wait(pending, context.preview(work))
-            if isinstance(found, Failure):
-                self._finish(call, found)
+            preview = await self._pending.wait(pending, make_preview(specialist, work.params, dependencies, seconds))
+            if isinstance(preview, Failure):
+                self._finish(call, preview)
                 return
-            lines = [preview_text(found)] if found is not None else []
+            lines = [preview_text(preview)] if preview is not None else []
             lines += [f"Sends to another server: {value}" for value in sent]
             call.preview = "\n".join(lines) or None
             expires_at = approvals.open(call)
-            event = ApprovalRequired(call.id, call.name, work.params, expires_at, call.preview)
-            self._approval_events.append(event)
+            self._approval_events.append(ApprovalRequired(call.id, call.name, work.params, expires_at, call.preview))
         finally:
             pending.is_settled.set()
             if self._approval_events and self._pending.are_settled:  # asked together, they can be answered together
@@ -328,21 +317,23 @@ class CallGroup:
         if approvals.is_closed:
             return  # the turn ends, and with it this call
         if is_approved:
-            self._execute(call, work, found)
+            self._execute(call, work, preview)
         else:
             self._finish(call, context.policy.failure("declined"))
 
     def _execute(self, call: Call, work: Work, approved: Result | None = None) -> None:
-        cached = self._context.find_cached(work)
-        if cached is not None:
-            self._finish(call, cached, is_cached=True)
-            return
+        context = self._context
+        if work.entry.specialist.cache_seconds:
+            cached = context.registry.find_cached(context.cache_key(work))
+            if cached is not None:
+                self._finish(call, cached, is_cached=True)
+                return
         self._emit((SpecialistStart(call.id, call.name, work.params, call.by),))
         self._spawn(call, self._run(call, work, approved))
 
     async def _run(self, call: Call, work: Work, approved: Result | None) -> None:
-        specialist = work.entry.specialist
-        seconds = self._context.seconds_for(specialist)
+        context, specialist = self._context, work.entry.specialist
+        seconds = context.seconds_for(specialist)
         last: Progress | None = None
         last_at = 0.0
 
@@ -353,10 +344,12 @@ class CallGroup:
                 last, last_at = progress, now
                 self._emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
 
-        dependencies = self._context.dependencies(work, seconds, approved)
+        dependencies = context.dependencies(work, seconds, approved)
         outcome = await execute(specialist, work.arguments, dependencies, report, timeout=seconds)
-        if isinstance(outcome, Answer):
-            self._context.cache(work, outcome)
+        if isinstance(outcome, Answer) and specialist.cache_seconds:
+            is_long = len(outcome.text) > MAX_CACHED_LENGTH
+            text = blocks.result_text(outcome.text, more=outcome.more) if is_long else outcome.text
+            context.registry.cache(context.cache_key(work), replace(outcome, text=text), specialist.cache_seconds)
         self._finish(call, outcome)
 
     def _spawn(self, call: Call, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -374,7 +367,7 @@ class CallGroup:
     def _finish(self, call: Call, outcome: Outcome, *, is_cached: bool = False) -> None:
         """Complete a call with its outcome."""
         context = self._context
-        call.cached, call.ms = is_cached, _milliseconds(time.monotonic() - self._began[call.id])
+        call.cached, call.ms = is_cached, round((time.monotonic() - self._began[call.id]) * 1000)
         call.untrusted = context.policy.is_result_untrusted(call.name, outcome)
         event: SpecialistResult | SpecialistError
         if isinstance(outcome, Answer):
@@ -402,7 +395,3 @@ class CallGroup:
             self._is_done.set()
         elif self._on_idle is not None:
             self._on_idle()
-
-
-def _milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)

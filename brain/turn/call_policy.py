@@ -18,7 +18,7 @@ from brain.plugins.executor import Answer, Failure, Outcome
 from brain.plugins.registry import Entry
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
-from brain.turn.outgoing import PICKS_MOST, check
+from brain.turn.outgoing import MAX_PICKS, check
 from brain.turn_request import Tool, TurnRequest
 
 MAX_IDENTICAL_CALLS = 2
@@ -178,7 +178,7 @@ class CallPolicy:
             if (entry := self._specialists.get(call.name)) and entry.specialist.sends
         ]
         checked = check(specialist.sent_params(params), specialist.parameters, own, earlier_calls)
-        if not checked.unknown and self._picks + checked.picks <= PICKS_MOST:
+        if not checked.unknown and self._picks + checked.picks <= MAX_PICKS:
             self._picks += checked.picks
             return ()
         return checked.unknown or [json.dumps(specialist.sent_params(params), ensure_ascii=False)]

@@ -158,8 +158,8 @@ class ModelPass:
                 if self._inbox and self._can_be_interrupted():
                     break
                 self._take(await self._read(self._stream))
-            if held := self._flush_text():
-                self._emit(held)
+            if events := self._flush_text():
+                self._emit(events)
         except Exception as failure:
             if self.calls is None:
                 raise
@@ -393,9 +393,9 @@ class ModelPass:
         return ()
 
     def _close_scanner(self) -> list[Piece]:
-        held = self._echo.close()
-        self._accounting.add_text(held)
-        return [*self._scanner.feed(held), *self._scanner.close()]
+        text = self._echo.close()
+        self._accounting.add_text(text)
+        return [*self._scanner.feed(text), *self._scanner.close()]
 
     def _token(self, text: str) -> Token:
         text = self._text_guard.feed(text)
@@ -408,9 +408,9 @@ class ModelPass:
         return Token(text)
 
     def _flush_text(self) -> list[Token]:
-        """The text is over: what was held back as the beginning of a stop text is text."""
-        held = "" if self._stops is None or self._text_guard.is_found else self._stops.close()
-        return [self._token(held)] if held else []
+        """The text is over: return what was held back as the beginning of a stop text."""
+        text = "" if self._stops is None or self._text_guard.is_found else self._stops.close()
+        return [self._token(text)] if text else []
 
     def _take_prompt_progress(self, progress: PromptProgress) -> None:
         """Emit how much of a long prompt the server has read, in steps, so that no server can flood the reader."""
