@@ -18,7 +18,6 @@ from brain.events import (
     SpecialistResult,
     SpecialistStart,
     Token,
-    Usage,
 )
 from brain.runtime.run import Run
 
@@ -80,14 +79,13 @@ class ThinkerRun:
         self.state: State = "processing"
         self._callbacks = callbacks
         self._clock = asyncio.get_running_loop().time
-        self._started = self._clock()
-        self._total_ms = 0  # once it ended
+        self._began = self._clock()
+        self._ended: float | None = None
         self._run: Run | None = None
         self._is_cancelled = False
         self._texts: list[str] = []
         self._running_calls: set[str] = set()
         self._calls: list[Call] = []
-        self._tokens = 0
         self._first_token_ms: int | None = None
         self._approval_tasks: set[asyncio.Task[None]] = set()
         self._approval_error: Exception | None = None
@@ -95,13 +93,8 @@ class ThinkerRun:
     @property
     def metrics(self) -> Metrics:
         """Times and counts so far."""
-        is_running = self.state not in ("complete", "cancelled", "error")
-        tokens = self._tokens
-        if is_running and self._run is not None:
-            usage = self._run.report().usage
-            tokens = usage.prompt_tokens + usage.completion_tokens
-        total_ms = self._elapsed_ms() if is_running else self._total_ms
-        return Metrics(tokens, len(self._calls), self._first_token_ms, total_ms, self.state == "cancelled")
+        is_cancelled = self.state == "cancelled"
+        return Metrics(self._tokens(), len(self._calls), self._first_token_ms, self._elapsed_ms(), is_cancelled)
 
     def cancel(self) -> None:
         """Stop it, also before its turn started."""
@@ -122,7 +115,7 @@ class ThinkerRun:
                         last = event
                         await self._handle(event)
         finally:
-            self._total_ms = self._elapsed_ms()
+            self._ended = self._clock()
             if not isinstance(last, Done | Error):
                 self.state = "cancelled"
             for task in self._approval_tasks:
@@ -137,8 +130,8 @@ class ThinkerRun:
             conversation_id=run.conversation_id,
             citations=[citation for result in results for citation in result.citations],
             calls=self._calls,
-            latency_ms=self._total_ms,
-            tokens=self._tokens,
+            latency_ms=self._elapsed_ms(),
+            tokens=self._tokens(),
             state=self.state,
             error=last if isinstance(last, Error) else None,
         )
@@ -164,8 +157,6 @@ class ThinkerRun:
                 task = asyncio.create_task(self._decide(event), name="approval")
                 self._approval_tasks.add(task)
                 task.add_done_callback(self._approval_tasks.discard)
-            case Usage():
-                self._tokens = event.prompt_tokens + event.completion_tokens
             case Done(stop_reason):
                 self.state = "cancelled" if stop_reason == "cancelled" else "complete"
             case Error():
@@ -184,8 +175,12 @@ class ThinkerRun:
         with suppress(BadRequest):  # the approval expired meanwhile
             self._run.decide(event.call_id, approved is True)
 
+    def _tokens(self) -> int:
+        usage = self._run.report().usage if self._run is not None else None
+        return usage.prompt_tokens + usage.completion_tokens if usage is not None else 0
+
     def _elapsed_ms(self) -> int:
-        return round((self._clock() - self._started) * 1000)
+        return round(((self._clock() if self._ended is None else self._ended) - self._began) * 1000)
 
 
 async def _call(callback: Callback[T] | None, value: T) -> None:

@@ -69,8 +69,8 @@ async def stream_with_specialists(
     """Run the specialists that a model's stream calls, and yield the stream with their results.
 
     Args:
-        base_stream: an iterable, asynchronous or not, of texts or of chunks with a `token`. Of those, only the text is
-            kept; all other chunks are yielded as they are.
+        base_stream: an iterable, asynchronous or not, of texts or of chunks with a `token`, whose other fields are
+            dropped. All other chunks are yielded as they are.
         request_context: what specialists can know: `attachments` (or `media`, `ocr_context`), `user`,
             `conversation_id`, `message`, `time_zone`. It never overrides parameters.
         max_specialist_calls: how many calls run.

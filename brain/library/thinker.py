@@ -37,9 +37,9 @@ class Thinker:
 
     def __init__(self, registry: Registry | None = None, *, config: Path | None = None, **settings: Any) -> None:
         overrides = {name.upper(): value for name, value in settings.items()}
-        found = read({}, config, overrides, variables=os.environ)
-        self._registry = registry if registry is not None else Registry(found).discover()
-        self._engine = Engine(found, self._registry)
+        engine_settings = read({}, config, overrides, variables=os.environ)
+        self._registry = registry if registry is not None else Registry(engine_settings).discover()
+        self._engine = Engine(engine_settings, self._registry)
 
     async def __aenter__(self) -> "Thinker":
         """Open the store and the model, and start the specialists.

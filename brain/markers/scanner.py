@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from brain.events import SyntaxName, Thinking
-from brain.markers import Read, openers
+from brain.markers import bracket, function_call, mention
 from brain.markers.cursor import MARKER_LIMIT, Cursor, ParsedMarker, Reader, resume
 from brain.messages import Call
 from brain.text import find_surrogate, join_surrogates
@@ -38,8 +38,12 @@ Piece = str | Thinking | Call | Stop
 STOP = Stop()
 FORGED_TEXT = "result and error blocks are written by the system only; ask a specialist"
 
+_SYNTAXES = {"bracket": bracket, "function_call": function_call, "mention": mention}
+"""A syntax is one module with its `OPENERS` and a `read` that reads on after them."""
+
+_Read = Callable[[Cursor, str], Reader]
 _Mode = Callable[["Scanner", str, int, list[Piece]], int]
-Search = Callable[..., re.Match[str] | None]
+_Search = Callable[..., re.Match[str] | None]
 
 _NOT_WHITE = re.compile(r"\S")
 
@@ -48,9 +52,9 @@ _NOT_WHITE = re.compile(r"\S")
 class _Delimiters:
     """What is looked for. `find` and `opener_at` also match the beginning of a delimiter that the text ends with."""
 
-    openers: Mapping[str, Read]
-    opener_at: Search
-    find: Search
+    openers: Mapping[str, _Read]
+    opener_at: _Search
+    find: _Search
     beginnings: frozenset[str]
 
 
@@ -261,7 +265,7 @@ def _add_text(text: str, pieces: list[Piece]) -> None:
 
 @cache
 def _delimiters(syntaxes: tuple[SyntaxName, ...]) -> _Delimiters:
-    markers = openers(syntaxes)
+    markers = {opener: _SYNTAXES[name].read for name in syntaxes for opener in _SYNTAXES[name].OPENERS}
     delimiters = (*markers, *FORGED_OPENERS, BLOCK_CLOSER)
     return _Delimiters(
         markers,
