@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 Resume = Literal["prefill", "message"]
-
-
+"""How a model continues after a block: its started answer is continued, or a message asks it to continue."""
 SyntaxName = Literal["bracket", "function_call", "mention"]
 
 
@@ -57,7 +56,7 @@ NoticeCode = Literal[
     "repetition",
 ]
 CalledBy = Literal["model", "auto", "client"]
-"""Who asked for a call: the model, or an attachment (`auto`). `client`: the model did, and the client runs it."""
+"""What made a call: the model, or an attachment (`auto`). `client`: the model did, and the client runs it."""
 Approval = Literal["asked", "approved", "declined", "expired"]
 """What a person decided about a call; `asked` stays where the turn ended before."""
 

@@ -1,4 +1,4 @@
-"""What goes to a model (messages), what comes back from it (chunks), and what is kept of it (parts)."""
+"""Messages to a model, chunks of its answer, and what is stored: calls, exchanges, conversations, items of memory."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ PassNumber = Annotated[int, Meta(ge=1 - 2**53, le=2**53 - 1)]
 """Counts the passes of a turn from 1. Those of a history that the client holds are negative."""
 
 Source = Literal["chat", "voice", "api"]
-"""How a message was said: typed, spoken, or sent by a program."""
+"""How a message was written: typed, spoken, or sent by a program."""
 
 
 _SIGNATURES = (
@@ -54,7 +54,7 @@ class Attachment:
 
     @property
     def kind(self) -> str:
-        """`image`, `pdf`, or the first word of the type; its content counts more than what the client calls it."""
+        """`image`, `pdf`, or the first word of the type; the content counts more than the client's type."""
         kind, _, rest = sniff(self.data, self.type).partition("/")
         return "pdf" if rest == "pdf" else kind
 
@@ -155,15 +155,14 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
         marker: as the model wrote it; empty where there is none to be shown.
         params: None when they could not be read.
         id: unique in the turn; for a client tool, in all turns.
-        by: who asked for it: the model, or an attachment (`auto`). `client`: the client runs it itself.
+        by: the model, or an attachment (`auto`). `client`: the client runs it itself.
         turn_pass: the number of the pass; 0 for a call of an attachment.
         code: why it failed; None with a block is a success.
-        text: what the scanner found wrong with the marker. A complete call has its words in the block alone.
+        text: what is wrong with the marker. The result or reason of a complete call is in its block.
         block: answers it in the transcript; empty until the call is complete.
-        approval: whether a person was asked, and what came of it.
-        preview: what the person read that it would do.
-        cached: whether an earlier call was answered so.
-        untrusted: whether the block may hold the words of strangers.
+        approval: a person's decision, if it needed one; `preview`, what the person read that it would do.
+        cached: whether the result is that of an earlier call.
+        untrusted: whether the block may hold untrusted content.
         began_ms: milliseconds from the beginning of the turn to the call.
         ms: how long it took, without the wait for an approval; None while it runs.
     """
@@ -233,7 +232,7 @@ class Exchange(msgspec.Struct, omit_defaults=True):
         outcome: a stop reason or the code of an error; `interrupted` where the server died; empty while it runs.
         tokens: what it takes of a prompt, as the model's server counted; 0 where it did not.
         recalled_ids: of the facts and memories that the model read with the question.
-        untrusted: whether the model had read words of strangers when the answer ended: blocks, files, recalled items.
+        untrusted: whether the model had read untrusted content when the answer ended: blocks, files, recalled items.
         automatic_calls: those that the files made, whose blocks are in the question.
         annotations: what only the user reads, in order; also `usage`, the times in milliseconds, and `error`.
     """
@@ -273,23 +272,23 @@ class Exchange(msgspec.Struct, omit_defaults=True):
 
 
 def new_message_id() -> str:
-    """An id of a question or an answer, that nobody guesses."""
+    """Return an ID of a question or an answer, which nobody can guess."""
     return f"m{secrets.token_hex(8)}"
 
 
 def new_turn_id() -> str:
-    """The same of a turn."""
+    """Return an ID of a turn."""
     return f"t{secrets.token_hex(8)}"
 
 
 def new_conversation_id() -> str:
-    """The same of a conversation."""
+    """Return an ID of a conversation."""
     return f"conv{secrets.token_hex(8)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClientToolCall:
-    """A call of a client's own tool, as the client tells of it."""
+    """A call of a client's own tool, in a history that the client holds."""
 
     call_id: str
     name: str
@@ -320,7 +319,7 @@ CLOCK_NOTE = r"\(Now: \w{1,20} \d{4}-\d\d-\d\d .{1,80}\)|It is \w{1,20} \d{4}-\d
 OWN_WORDS = "In the user's own words: "
 """The beginning of a memory of a conversation that quotes the user. No summary that a model writes begins so."""
 NOTE_OPENS = "(Recalled of earlier conversations, "
-"""How the line of a question begins that tells the model what is recalled for it; nobody else can write it."""
+"""The beginning of the line of a question that holds what is recalled for it; only Brain can write it."""
 
 
 class Conversation(msgspec.Struct, frozen=True):
@@ -330,7 +329,7 @@ class Conversation(msgspec.Struct, frozen=True):
         messages: the number of questions and answers in it.
         sources: how its messages were sent.
         running: whether a turn of it runs.
-        excerpt: where the words of a search are in it.
+        excerpt: a part of it that has words of a search.
     """
 
     id: str
@@ -376,8 +375,7 @@ class ChatMessage:
     Attributes:
         time: when it was asked, or its answer ended; None while that is written.
         text: the user's own words, or the visible answer.
-        parts: of an answer: texts, calls with their blocks (first those that files asked for), and what the user put
-            in, in their order.
+        parts: of an answer: the automatic calls, then texts, calls and messages sent meanwhile, in their order.
         outcome: of an answer, how it ended; empty while it is written.
     """
 
@@ -416,7 +414,7 @@ def chat_messages(exchange: Exchange) -> tuple[ChatMessage, ChatMessage]:
 
 
 class FormerText(msgspec.Struct, frozen=True):
-    """What a fact said before it was corrected."""
+    """A text of a fact before it was corrected."""
 
     text: str
     until: Time
@@ -430,8 +428,8 @@ class Item(msgspec.Struct, frozen=True):
         mutable: whether a model may correct or delete it.
         conversation_id, message_id: of the user's message that it quotes; None where the user wrote it by hand, or the
             conversation was deleted.
-        untrusted: whether it may have words of strangers.
-        former: what it said before, oldest first.
+        untrusted: whether it may hold untrusted content.
+        former: its earlier texts, oldest first.
     """
 
     id: str
@@ -454,7 +452,7 @@ class Item(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class IdleConversation:
-    """A conversation in which nothing happened for some time, with what its memory does not have yet.
+    """A conversation in which nothing happened for some time, and what its summary does not have yet.
 
     Attributes:
         exchanges: the newest of these, oldest first.
@@ -521,7 +519,7 @@ class Interaction:
     """A message of the user and the text of the answer.
 
     Attributes:
-        untrusted: whether the answer may have words of strangers.
+        untrusted: whether the answer may hold untrusted content.
     """
 
     conversation_id: str
@@ -546,7 +544,7 @@ class RecallResult:
 
     @property
     def untrusted(self) -> bool:
-        """Whether it may have words of strangers."""
+        """Whether it may hold untrusted content."""
         return any(item.untrusted for item in self.items)
 
 
@@ -562,7 +560,7 @@ class History(msgspec.Struct):
         question: the new exchange, or the one that the turn continues.
         trimmed: how many of the oldest exchanges are left out, if that changed with this question.
         after_idle: whether all are left out, because the conversation was idle for long.
-        untrusted: whether it may have words of strangers, although no block says so.
+        untrusted: whether it may hold untrusted content, although no block says so.
     """
 
     id: str
@@ -585,7 +583,7 @@ class History(msgspec.Struct):
 
 
 State = Literal["running", "waiting", "done", "error"]
-"""`waiting` is for somebody's approval."""
+"""`waiting`: for an approval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -606,7 +604,7 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class TurnReport:
-    """One turn; `wire` is the protocol of who asked."""
+    """One turn; `wire` is the protocol of the client."""
 
     turn_id: str
     conversation_id: str

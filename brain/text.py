@@ -32,14 +32,14 @@ _BLANK = regex.compile(rf"{_SHAPING}|(?! )[{_UNSEEN}\p{{Cs}}\p{{Z}}\u2800]|(?<={
 
 
 def strip_invisible(text: str) -> str:
-    """Returns the text without invisible characters and reversing characters; a space for each that separates words."""
+    """Return the text without invisible characters and reversing characters; a space for each that separates words."""
     if text.isascii() and text.isprintable():
         return text
     return _HIDDEN.sub(lambda hidden: hidden[1] or (" " if hidden[0].isspace() else ""), text)
 
 
 def escape_invisible(text: str) -> str:
-    """Returns the text with the numbers of characters that are invisible, reverse text or look like a space.
+    """Return the text with the numbers of characters that are invisible, reverse text or look like a space.
 
     Of marks on one character, those from the fourth on are shown as numbers, too.
     """
@@ -49,7 +49,7 @@ def escape_invisible(text: str) -> str:
 
 
 def join_surrogates(text: str) -> tuple[str, str]:
-    """Returns the text with pairs of surrogates joined and lone ones replaced by U+FFFD.
+    """Return the text with pairs of surrogates joined and lone ones replaced by U+FFFD.
 
     A high surrogate at the very end is returned apart: its partner may come with the next text.
     """
@@ -60,7 +60,7 @@ def join_surrogates(text: str) -> tuple[str, str]:
 
 
 def replace_surrogates(text: str) -> str:
-    """Returns a complete text with pairs of surrogates joined and lone ones replaced by U+FFFD."""
+    """Return a complete text with pairs of surrogates joined and lone ones replaced by U+FFFD."""
     whole, half = join_surrogates(text)
     return whole + "\ufffd" if half else whole
 
@@ -78,30 +78,30 @@ class TextBuffer:
         self._last = bytearray()
 
     def add(self, piece: str) -> None:
-        """Takes the next piece, in whole characters."""
+        """Append the next piece, in whole characters."""
         self._last += piece.encode()
         if len(self._last) >= BLOCK_BYTES:
             self._blocks.append(bytes(self._last))
             self._last.clear()
 
     def end(self) -> str:
-        """The last few characters of it."""
+        """Return its last few characters."""
         return b"".join([*self._blocks[-1:], self._last])[-64:].decode(errors="ignore")
 
     def whole(self) -> str:
-        """The text so far."""
+        """Return the text so far."""
         return b"".join([*self._blocks, self._last]).decode()
 
 
-BYTES_A_TOKEN = 4
+BYTES_PER_TOKEN = 4
 """For estimates only, where a server does not count: `bytes/4`."""
 
 
 def utf8_size(text: str) -> int:
-    """Returns the size of a text in UTF-8, in bytes."""
+    """Return the size of a text in UTF-8, in bytes."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def estimate_tokens(size_in_bytes: int) -> int:
-    """Estimates the tokens of a text of this size, where no server counts them."""
-    return -(-size_in_bytes // BYTES_A_TOKEN)
+    """Estimate the tokens of a text of this size, where no server counts them."""
+    return -(-size_in_bytes // BYTES_PER_TOKEN)

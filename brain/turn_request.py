@@ -1,4 +1,4 @@
-"""How a client wants a model to write. The same words for all protocols; each model says them in its own."""
+"""One request for a turn, the same for all protocols."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ class Sampling:
         max_tokens: of the whole answer, over all passes.
         effort: whether and how hard to think first: False, True, or a level such as `low`.
         format: what the answer must be: `json`, or a JSON Schema. A model that must write JSON can write no marker, so
-            nobody is offered to it.
-        keep_alive: how long an Ollama server keeps the model loaded behind the answer.
-        dialect: the protocol in which `more` is written; another kind of model is not told of it.
-        more: further fields of the request, as they came; of an Ollama client's, further options.
+            no specialist is offered to it.
+        keep_alive: how long an Ollama server keeps the model loaded after the answer.
+        dialect: the protocol in which `more` is written; only models of that protocol get it.
+        more: further fields of the request, unchanged; of an Ollama client's, further options.
     """
 
     max_tokens: int | None = None
@@ -45,7 +45,7 @@ UNSAID = Sampling()
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that the client brought, and runs itself; `parameters` is a JSON Schema. Untrusted, like all it says."""
+    """A tool that the client brings, and runs itself; `parameters` is a JSON Schema. All of it is untrusted."""
 
     name: str
     description: str = ""
@@ -54,22 +54,22 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """One request for a turn. Nothing in it is trusted but `user`, which the door checked.
+    """One request for a turn. Nothing in it is trusted but `user`, which the auth middleware checked.
 
     Attributes:
         attachments: new ones, numbered from 1 in this message; the conversation renumbers them.
         specialists: the only names that may be called; None allows all.
-        system: the client's own instructions, behind Brain's and the operator's.
-        call_seconds: how long the request wants a call to take at most; None leaves it to the specialist.
-        now: when it was asked, in the user's time zone; None tells the model of no time.
+        system: the client's own instructions, after Brain's and the operator's.
+        call_seconds: the client's time limit for a call; None leaves it to the specialist.
+        now: the time of the request, in the user's time zone; None tells the model no time.
         tools: the client's own; a call of one ends the turn, for the client to answer.
         must_call: whether one of the tools has to be called; a name says which.
         stop: texts at the first of which the answer ends, without it.
-        replaces: the id of the stored answer that this turn takes the place of, with all behind it.
+        replaces: the id of the stored answer that this turn replaces, with all after it.
         file_references: files of its question, which stand before the new ones.
         request_id: the client's own, by which the turn can be joined.
-        asks_person: whether somebody can be asked to approve a call; without, such a call is declined at once.
-        source: how the message was said; a spoken one is answered for the ear.
+        asks_person: whether a person can approve a call; otherwise such a call is declined at once.
+        source: how the message was written; a spoken one is answered for the ear.
         memory: whether facts and memories of the user are recalled for it.
         barge_in: whether it ends a turn of the same conversation that still runs.
     """

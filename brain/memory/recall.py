@@ -8,7 +8,7 @@ from brain.memory.terms import ONESELF, Wanted, content, telling, union, words
 from brain.memory.texts import MEMORY_LENGTH
 from brain.messages import Item
 from brain.prompts import templates
-from brain.text import BYTES_A_TOKEN, utf8_size
+from brain.text import BYTES_PER_TOKEN, utf8_size
 
 WORDS_MOST = 40
 """Of a question, the longest."""
@@ -107,7 +107,7 @@ class QuestionWords:
 
 def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]) -> list[Item]:
     """Those that fit into the budget: what belongs to the question, then facts about the user, newest first."""
-    room = tokens * BYTES_A_TOKEN - utf8_size(templates.recall_note([]))
+    room = tokens * BYTES_PER_TOKEN - utf8_size(templates.recall_note([]))
     between = utf8_size(templates.recall_note(["", ""])) - utf8_size(templates.recall_note([]))
     fill = int(room * FILL_SHARE)
     taken: dict[str, Item] = {}
@@ -141,4 +141,4 @@ def sentence(items: Sequence[Item]) -> str:
 
 def _most(tokens: int) -> int:
     """Bytes that one item may take of the budget."""
-    return int(tokens * BYTES_A_TOKEN * ITEM_SHARE)
+    return int(tokens * BYTES_PER_TOKEN * ITEM_SHARE)

@@ -14,7 +14,7 @@ from brain.memory.texts import BETWEEN
 from brain.messages import OWN_WORDS, Chunk, Exchange, IdleConversation, Item, Message
 from brain.models.embedder import EmbeddingModel
 from brain.prompts import templates
-from brain.text import BYTES_A_TOKEN, strip_invisible, utf8_size
+from brain.text import BYTES_PER_TOKEN, strip_invisible, utf8_size
 from brain.turn_request import UNSAID, Sampling
 
 SUMMARY_SECONDS = 60.0
@@ -94,7 +94,7 @@ def _extract(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
 
 
 async def _written(resting: IdleConversation, exchanges: Sequence[Exchange], model: Writer) -> str:
-    said = _said(exchanges, int((model.context_tokens or CONTEXT_UNKNOWN) * BYTES_A_TOKEN * CONTEXT_SHARE))
+    said = _said(exchanges, int((model.context_tokens or CONTEXT_UNKNOWN) * BYTES_PER_TOKEN * CONTEXT_SHARE))
     request = templates.summary_request(
         strip_invisible(resting.title), resting.memory.text if resting.memory else "", said
     )

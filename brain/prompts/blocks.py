@@ -7,7 +7,7 @@ import regex
 
 from brain.markers.neutralize import BLOCK_BYTES, neutralize
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
-from brain.text import BYTES_A_TOKEN, strip_invisible
+from brain.text import BYTES_PER_TOKEN, strip_invisible
 
 REASON_LENGTH = 400
 REMEDY_LENGTH = 300
@@ -29,7 +29,7 @@ _GRAPHEME = regex.compile(r"\X")
 
 def max_block_bytes(context_tokens: int | None) -> int:
     """Return the size limit of a block: a fifth of the model's context, if that is less than `BLOCK_BYTES`."""
-    return BLOCK_BYTES if context_tokens is None else min(BLOCK_BYTES, max(512, context_tokens * BYTES_A_TOKEN // 5))
+    return BLOCK_BYTES if context_tokens is None else min(BLOCK_BYTES, max(512, context_tokens * BYTES_PER_TOKEN // 5))
 
 
 def result_text(
