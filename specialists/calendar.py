@@ -1,12 +1,12 @@
-"""`calendar`, the user's events: listed, made, changed, removed, and the free time between them.
+"""`calendar`: lists, creates, changes and deletes the user's events, and finds free time.
 
-They are `.ics` files in a folder, as khal and vdirsyncer keep them, or on a CalDAV server.
+Events are `.ics` files in a folder, as for khal and vdirsyncer, or on a CalDAV server.
 """
 
 import asyncio
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,15 +21,15 @@ from specialists._calendar.actions import UserCalendars
 from specialists._calendar.caldav import CalDavStore
 from specialists._calendar.calendars import CalendarStore
 from specialists._calendar.draft import EventDraft
-from specialists._calendar.folder import FolderStore, folder_name, writable
+from specialists._calendar.folder import FolderStore, folder_name, is_writable
 from specialists._calendar.plan import Plan
 from specialists._calendar.request import CalendarRequest
 
 Short = Annotated[str, Meta(max_length=500)]
 Long = Annotated[str, Meta(max_length=8000)]
 _CHANGE_VERBS = {"create": "Created", "update": "Changed", "delete": "Deleted"}
-_SAVED_SECONDS = 1.0
-"""Of the time for a call, for writing the answer."""
+_RESERVED_SECONDS = 1.0
+"""Time of a call for writing the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +54,24 @@ class CalendarSettings:
 
 
 def missing(*, settings: CalendarSettings) -> str | None:
-    """What is not installed."""
+    """Return what is not installed, or None."""
     if settings.caldav_url and not importlib.util.find_spec("caldav"):
         return "the library for CalDAV is not installed: pip install 'brain-sse[calendar]'"
     return None
 
 
 async def health(*, settings: CalendarSettings) -> str | None:
-    """Whether the calendars can be reached, and the settings be understood."""
+    """Return what is wrong with the settings or the store, or None."""
     try:
-        free_time.hours_of(settings.hours)
+        free_time.parse_hours(settings.hours)
     except ValueError as problem:
         return f"hours {settings.hours!r}: {problem}"
-    if settings.caldav_url:
-        return await asyncio.to_thread(_server_health, settings)
-    folder = _root(settings)
-    return None if writable(folder) else "the calendar folder cannot be written; see the setting folder"
-
-
-def _server_health(settings: CalendarSettings) -> str | None:
+    if not settings.caldav_url:
+        writable = is_writable(_root(settings))
+        return None if writable else "the calendar folder cannot be written; see the setting folder"
     server = CalDavStore(settings.caldav_url, settings.caldav_user, settings.caldav_password, lambda: 10.0)
     try:
-        server.calendars(fresh=True)
+        await asyncio.to_thread(server.calendars, fresh=True)
     except Refused as refusal:
         return refusal.reason
     finally:
@@ -84,20 +80,20 @@ def _server_health(settings: CalendarSettings) -> str | None:
 
 
 def needs_approval(params: Mapping[str, Any]) -> bool:
-    """Whatever is lost or changes many days at once is asked about."""
+    """Return whether a call deletes events or changes a whole series."""
     action = params.get("action")
     return action == "delete" or (action == "update" and params.get("scope") == "series")
 
 
 def reads(params: Mapping[str, Any]) -> bool:
-    """What only looks is never asked about."""
+    """Return whether a call only reads."""
     return params.get("action", "list") in ("list", "free")
 
 
 def preview(
     params: Mapping[str, Any], *, context: Context, settings: CalendarSettings, now: datetime | None = None
 ) -> Result | None:
-    """What a change would do."""
+    """Return what a change would do."""
     if reads(params):
         return None
     request = CalendarRequest(**params)
@@ -105,7 +101,7 @@ def preview(
         with _open_calendars(context, settings, now, request.calendar) as calendars:
             return _plan(calendars, request, request.draft(calendars, context.message)).preview()
     except Refused:
-        if context.seconds_left < _SAVED_SECONDS:  # a server that is too slow for this: the call has more time
+        if context.seconds_left < _RESERVED_SECONDS:  # the server is too slow for a preview; the call has more time
             return None
         raise
 
@@ -115,7 +111,7 @@ def preview(
     approval=needs_approval,
     preview=preview,
     read_only=reads,
-    outside=False,  # but for results with events that others sent
+    outside=False,  # except for results with events that others sent
     timeout=20,
     settings=CalendarSettings,
     needs=missing,
@@ -159,45 +155,29 @@ def calendar(
 ) -> Result:
     """The user's calendar: events (default: the next 7 days), and when they are free.
 
-    `now` is for tests; else it is the time on the user's clocks.
+    `now` is for tests; the default is the time on the user's clocks.
     """
+    texts = title, location, description
     request = CalendarRequest(
-        action=action,
-        start=start,
-        end=end,
-        duration_minutes=duration_minutes,
-        title=title,
-        location=location,
-        description=description,
-        repeat=repeat,
-        event_id=event_id,
-        scope=scope,
-        occurrence=occurrence,
-        calendar=calendar,
-        query=query,
-        max_results=max_results,
+        action, start, end, duration_minutes, *texts, repeat, event_id, scope, occurrence, calendar, query, max_results
     )
     with _open_calendars(context, settings, now, calendar) as calendars:
         draft = request.draft(calendars, context.message)
+        if action == "list" and event_id:
+            return answers.show_event(calendars, event_id)
         if action == "list":
-            words = request.search_words(context.message)
-            return (
-                answers.show_event(calendars, event_id)
-                if event_id
-                else answers.list_events(calendars, draft, words, max_results)
-            )
+            return answers.list_events(calendars, draft, request.search_words(context.message), max_results)
         if action == "free":
             return answers.list_free_time(calendars, draft, settings.hours, max_results)
         plan = _plan(calendars, request, draft)
         plan.check(context.approved)
         entry = calendars.carry_out(plan)
-        return answers.report_change(
-            _CHANGE_VERBS[action], calendars, entry, conflicts=plan.after is not None and draft.changes_time
-        )
+        has_new_time = plan.after is not None and draft.changes_time
+        return answers.report_change(_CHANGE_VERBS[action], calendars, entry, conflicts=has_new_time)
 
 
 def _plan(calendars: UserCalendars, request: CalendarRequest, draft: EventDraft) -> Plan:
-    """What is to be changed."""
+    """Return the change that a call asks for."""
     if request.action == "create":
         if not draft.title or not draft.title.strip() or draft.start is None:
             raise Refused("create needs title and start")
@@ -212,13 +192,6 @@ def _plan(calendars: UserCalendars, request: CalendarRequest, draft: EventDraft)
     return calendars.change(request.event_id, when, request.scope, draft)
 
 
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return ZoneInfo("UTC")
-
-
 def _root(settings: CalendarSettings) -> Path:
     import platformdirs
 
@@ -229,33 +202,31 @@ def _root(settings: CalendarSettings) -> Path:
 def _open_calendars(
     context: Context, settings: CalendarSettings, now: datetime | None, calendar: str | None
 ) -> Iterator[UserCalendars]:
-    """The user's calendars, or the one that is named."""
-    clock = (now or datetime.now(UTC)).astimezone(_zone(context.time_zone))
-    if context.user is None:
+    """Open the user's calendars, and nobody else's."""
+    user = context.user
+    if user is None:
         raise Refused("the calendar needs a signed-in user")
+    try:
+        zone = ZoneInfo(context.time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        zone = ZoneInfo("UTC")
 
     def seconds_left() -> float:
-        return context.seconds_left - _SAVED_SECONDS
+        return context.seconds_left - _RESERVED_SECONDS
 
     mails = frozenset(mail.strip().casefold() for mail in settings.mails.split(",") if mail.strip())
-    with _open_store(context.user, settings, seconds_left) as store:
+    with ExitStack() as stack:
+        store: CalendarStore
+        if not settings.caldav_url:
+            store = FolderStore(_root(settings) / folder_name(user), seconds_left)
+        elif user == settings.caldav_for:
+            store = CalDavStore(settings.caldav_url, settings.caldav_user, settings.caldav_password, seconds_left)
+            stack.callback(store.close)
+        else:
+            raise Refused(
+                "the calendar account set up here belongs to another user; tell the user that there is none for them"
+            )
+        clock = (now or datetime.now(UTC)).astimezone(zone)
         yield UserCalendars(
-            store, context.user, context.conversation_id, clock, calendar, settings.default, mails, seconds_left
+            store, user, context.conversation_id, clock, calendar, settings.default, mails, seconds_left
         )
-
-
-@contextmanager
-def _open_store(user: str, settings: CalendarSettings, seconds_left: Callable[[], float]) -> Iterator[CalendarStore]:
-    """Where this user's calendars are, and nobody else's."""
-    if not settings.caldav_url:
-        yield FolderStore(_root(settings) / folder_name(user), seconds_left)
-        return
-    if user != settings.caldav_for:
-        raise Refused(
-            "the calendar account set up here belongs to another user; tell the user that there is none for them"
-        )
-    server = CalDavStore(settings.caldav_url, settings.caldav_user, settings.caldav_password, seconds_left)
-    try:
-        yield server
-    finally:
-        server.close()

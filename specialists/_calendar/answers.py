@@ -7,8 +7,8 @@ from specialists._calendar import free_time
 from specialists._calendar.actions import UserCalendars
 from specialists._calendar.draft import EventDraft
 from specialists._calendar.expand import Window
-from specialists._calendar.listing import Entry, iso_minutes, lines_of, one_line
-from specialists._calendar.times import Moment, at
+from specialists._calendar.listing import Entry, iso_minutes, one_line
+from specialists._calendar.zones import Moment, at
 
 DAYS = 7
 DAYS_SEARCHED = 365
@@ -17,8 +17,41 @@ FREE_MINUTES = 60
 CONFLICTS_SHOWN = 5
 
 
+def list_events(calendars: UserCalendars, draft: EventDraft, query: str | None, limit: int) -> Result:
+    """List the events of a window that contain the words of a query."""
+    words = (query or draft.title or "").casefold().split()
+    window = _window(calendars, draft, DAYS_SEARCHED if words else DAYS)
+    matching = [entry for entry in calendars.entries(window) if _matches(entry, words)]
+    shown = matching[:limit]
+    calendars.remember_shown(shown)
+
+    def advice_for_rest(shown: int) -> str:
+        if shown >= len(matching):
+            return ""
+        following = matching[shown]
+        first = max(window.start.timestamp(), matching[0].span[0].timestamp())
+        if following.span[0].timestamp() <= first:  # the same start would give the same events
+            return "ask again with a larger max_results, or query"
+        return f"ask again with start={iso_minutes(following.occurrence.start, window.zone)}"
+
+    about = f" with {one_line(' '.join(words), 60)!r}" if words else ""
+    count = f"{len(matching) or 'no'} event{'' if len(matching) == 1 else 's'}"
+    last = window.end - timedelta(seconds=1)
+    head = f"Calendar: {count}{about}, {window.start:%Y-%m-%d} to {last:%Y-%m-%d}, times in {calendars.zone.key}"
+    if advice := advice_for_rest(len(shown)):
+        calendars.notes.append(f"{len(matching) - len(shown)} more: {advice}.")
+    text = "\n".join([head, *(entry.line(has_calendar=calendars.has_several) for entry in shown), *calendars.notes])
+
+    def more(characters: int) -> str:
+        whole = text[:characters].count("\n") - 1
+        return advice_for_rest(min(max(whole, 0), len(shown)))
+
+    data = {"events": [entry.data() for entry in shown], "total": len(matching)}
+    return Result(text, _citations(shown), data, more, calendars.has_foreign_events(shown))
+
+
 def _window(calendars: UserCalendars, draft: EventDraft, days: int, *, from_now: bool = False) -> Window:
-    """From the start, or today, to the end; a day as end is the last one."""
+    """Return the window from the start, or today, to the end; a day as end is the last one."""
     first: Moment = draft.start or (calendars.now if from_now else calendars.now.date())
     start = at(first, calendars.zone)
     if draft.end is None:
@@ -35,107 +68,65 @@ def _window(calendars: UserCalendars, draft: EventDraft, days: int, *, from_now:
     return Window(start, end, calendars.zone)
 
 
-def list_events(calendars: UserCalendars, draft: EventDraft, query: str | None, limit: int) -> Result:
-    """The events in a window, with the words that are looked for."""
-    words = (query or draft.title or "").casefold().split()
-    window = _window(calendars, draft, DAYS_SEARCHED if words else DAYS)
-    matching = [entry for entry in calendars.entries(window) if _matches(entry, words)]
-    shown = matching[:limit]
-    calendars.remember_shown(shown)
-    last = window.end - timedelta(seconds=1)
-    about = f" with {one_line(' '.join(words), 60)!r}" if words else ""
-    head = f"{_event_count(matching)}{about}, {window.start:%Y-%m-%d} to {last:%Y-%m-%d}, times in {calendars.zone.key}"
-    advice = _advice_for_rest(matching, len(shown), window)
-    if advice:
-        calendars.notes.append(f"{len(matching) - len(shown)} more: {advice}.")
-    lines = [entry.line(has_calendar=calendars.has_several) for entry in shown]
-    text = "\n".join([f"Calendar: {head}", *lines, *calendars.notes])
-
-    def more(characters: int) -> str:
-        whole = text[:characters].count("\n") - 1
-        return _advice_for_rest(matching, min(max(whole, 0), len(shown)), window)
-
-    data = {"events": [entry.data() for entry in shown], "total": len(matching)}
-    return Result(text, _citations(calendars, shown), data, more, calendars.has_foreign_events(shown))
-
-
 def _matches(entry: Entry, words: list[str]) -> bool:
     event = entry.occurrence.event
     text = f"{event.title} {event.location} {event.description} {entry.resource.calendar.name}".casefold()
     return all(word in text for word in words)
 
 
-def _event_count(found: list[Entry]) -> str:
-    return f"{len(found) or 'no'} event{'' if len(found) == 1 else 's'}"
-
-
-def _advice_for_rest(found: list[Entry], shown: int, window: Window) -> str:
-    """What to ask for to get the entries behind those shown; nothing when all are."""
-    if shown >= len(found):
-        return ""
-    following = found[shown]
-    begins = following.span[0].timestamp()
-    if begins <= max(window.start.timestamp(), found[0].span[0].timestamp()):
-        return "ask again with a larger max_results, or query"
-    return f"ask again with start={iso_minutes(following.occurrence.start, window.zone)}"
-
-
-def _citations(calendars: UserCalendars, entries: list[Entry]) -> list[Citation]:
+def _citations(entries: list[Entry]) -> list[Citation]:
     names = dict.fromkeys(entry.resource.calendar.name for entry in entries)
     return [Citation(name, f"Calendar {name}") for name in names]
 
 
 def show_event(calendars: UserCalendars, event_id: str) -> Result:
-    """All that is known of one event."""
+    """Show all that is known of one event."""
     resource, uid = calendars.find(event_id)
-    events = resource.file.series[uid]
     window = Window(calendars.now, calendars.now + timedelta(days=DAYS_SEARCHED), calendars.zone)
     entry = calendars.next_of(resource, uid, window)
     calendars.remember_shown([entry])
     text = f"Calendar: one event, times in {calendars.zone.key}\n{entry.details(has_calendar=calendars.has_several)}"
-    changed = [e for e in events if e.recurrence_id is not None]
-    if changed:
-        text += f"\n{len(changed)} of its occurrences differ from the rest."
+    if changed := sum(event.recurrence_id is not None for event in entry.series):
+        text += f"\n{changed} of its occurrences differ from the rest."
     data = {"events": [entry.data()], "total": 1}
-    return Result(text, _citations(calendars, [entry]), data, outside=calendars.has_foreign_events([entry]))
+    return Result(text, _citations([entry]), data, outside=calendars.has_foreign_events([entry]))
 
 
 def report_change(verb: str, calendars: UserCalendars, entry: Entry, *, conflicts: bool = False) -> Result:
-    """What was done, and what else takes up that time."""
-    text = f"{verb}, times in {calendars.zone.key}:\n{entry.line(has_calendar=calendars.has_several)}"
+    """Report what was done, and what else takes up that time."""
     others = calendars.conflicts(entry) if conflicts else []
+    lines = [f"{verb}, times in {calendars.zone.key}:", entry.line(has_calendar=calendars.has_several)]
     if others:
-        more = f"\n- and {len(others) - CONFLICTS_SHOWN} more" if len(others) > CONFLICTS_SHOWN else ""
-        text += f"\nConflicts with:\n{lines_of(others[:CONFLICTS_SHOWN], has_calendar=calendars.has_several)}{more}"
+        lines += ["Conflicts with:", *(o.line(has_calendar=calendars.has_several) for o in others[:CONFLICTS_SHOWN])]
+    if len(others) > CONFLICTS_SHOWN:
+        lines.append(f"- and {len(others) - CONFLICTS_SHOWN} more")
     data = {"events": [entry.data()], "conflicts": [other.data() for other in others]}
-    return Result(text, _citations(calendars, [entry]), data, outside=calendars.has_foreign_events([entry, *others]))
+    outside = calendars.has_foreign_events([entry, *others])
+    return Result("\n".join(lines), _citations([entry]), data, outside=outside)
 
 
 def list_free_time(calendars: UserCalendars, draft: EventDraft, hours: str, limit: int) -> Result:
-    """When the user is free."""
-    minimum = timedelta(minutes=draft.minutes or FREE_MINUTES)
+    """List when the user is free."""
+    minutes = draft.minutes or FREE_MINUTES
     window = _window(calendars, draft, DAYS, from_now=True)
     if window.start.timestamp() < calendars.now.timestamp() < window.end.timestamp():
         window = Window(calendars.now, window.end, calendars.zone)
     try:
-        working = free_time.working(window, free_time.hours_of(hours))
+        working = free_time.working_times(window, free_time.parse_hours(hours))
     except ValueError as problem:
-        raise Refused(
-            "the setting hours cannot be read; tell the user that the operator has to look at it"
-        ) from problem
+        reason = "the setting hours cannot be read; tell the user that the operator has to look at it"
+        raise Refused(reason) from problem
     has_times = isinstance(draft.start, datetime) and isinstance(draft.end, datetime)
     is_one_span = has_times and window.start.date() == window.end.date()
     searched = [(window.start, window.end)] if is_one_span else list(working)
     busy = [entry.span for entry in calendars.busy(calendars.entries(window))]
-    found = list(free_time.free(searched, busy, minimum))
+    found = list(free_time.find_free(searched, busy, timedelta(minutes=minutes)))
     within = "" if is_one_span else f" within {hours}"
-    minutes = int(minimum.total_seconds() // 60)
     head = f"Calendar: free for at least {minutes} minutes{within}, times in {calendars.zone.key}"
     lines = [f"- {first:%Y-%m-%dT%H:%M} to {last:%Y-%m-%dT%H:%M}" for first, last in found[:limit]]
+    if not searched:
+        lines = ["- these are not working hours; give start and end with their times"]
     if len(found) > limit:
         calendars.notes.append(f"{len(found) - limit} more: ask again with start={found[limit][0]:%Y-%m-%dT%H:%M}.")
     data = {"free": [{"start": first.isoformat(), "end": last.isoformat()} for first, last in found[:limit]]}
-    none = (
-        "- nothing is free then" if searched else "- these are not working hours; give start and end with their times"
-    )
-    return Result("\n".join([head, *(lines or [none]), *calendars.notes]), data=data)
+    return Result("\n".join([head, *(lines or ["- nothing is free then"]), *calendars.notes]), data=data)

@@ -1,7 +1,7 @@
 """Calendars on a CalDAV server, through the library `caldav`.
 
-Only the operator's own server is spoken to: whatever address an answer or a redirect names, another origin is refused.
-Time and size of every answer are bounded, and nothing of the environment (proxies, netrc) is used.
+Requests go only to the operator's server; another origin in an answer or a redirect is refused. Time and size of each
+answer are bounded. Nothing of the environment (proxies, netrc) is used.
 """
 
 import threading
@@ -24,7 +24,7 @@ MAX_ANSWER = 8_000_000
 REQUEST_SECONDS = 10.0
 MAX_REDIRECTS = 3
 CALENDARS_SECONDS = 300.0
-"""For how long the list of calendars is remembered."""
+"""For how long the list of calendars is cached."""
 UNREACHABLE = "the calendar server cannot be reached; go on without it, or ask again later"
 _TOO_LARGE = "the calendar server's answer is too large; ask for a shorter time"
 _OTHER_ORIGIN = (
@@ -40,7 +40,7 @@ _CALENDAR_QUERY = (
     "</C:filter></C:calendar-query>"
 )
 _MARGIN = timedelta(days=1)
-"""Servers read days and floating times in zones of theirs."""
+"""Servers read days and floating times in zones of their own."""
 _file_cache = FileCache()
 _calendars: dict[str, tuple[float, list[Calendar]]] = {}
 _lock = threading.Lock()
@@ -50,8 +50,8 @@ class CalDavStore:
     """The calendars of one account.
 
     Args:
-        url: the operator's address of the server.
-        seconds_left: how long there is to wait for it.
+        url: URL of the server, set by the operator.
+        seconds_left: returns the time left for requests, in seconds.
     """
 
     def __init__(self, url: str, user: str, password: str, seconds_left: Callable[[], float]) -> None:
@@ -68,24 +68,24 @@ class CalDavStore:
         self._client.session = _SingleOriginSession(self._url, seconds_left)
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         self._client.close()
 
     def calendars(self, *, fresh: bool = False) -> list[Calendar]:
-        """The account's calendars, remembered for some minutes unless they are to be `fresh`."""
+        """Return the account's calendars; `fresh` bypasses the cache."""
         with _lock:
             until, found = _calendars.get(self.place, (0.0, []))
         if fresh or not found or time.monotonic() > until:
             with _refuse_errors():
-                found = sort_calendars([self._calendar(one) for one in self._client.get_calendars()])
+                found = []
+                for one in self._client.get_calendars():
+                    url = urljoin(self._url, str(one.url))
+                    last = unquote(urlsplit(url).path.rstrip("/").rpartition("/")[2])
+                    found.append(Calendar(url, " ".join(str(one.get_display_name() or last).split())[:60]))
+            found = sort_calendars(found)
             with _lock:
                 _calendars[self.place] = (time.monotonic() + CALENDARS_SECONDS, found)
         return found
-
-    def _calendar(self, found: Any) -> Calendar:
-        address = urljoin(self._url, str(found.url))
-        last = unquote(urlsplit(address).path.rstrip("/").rpartition("/")[2])
-        return Calendar(address, " ".join(str(found.get_display_name() or last).split())[:60])
 
     def make(self, name: str) -> Calendar:
         raise Refused("the calendar account has no calendar; the user must make one there first")
@@ -96,31 +96,27 @@ class CalDavStore:
         yield from self._query(calendar, f'<C:time-range start="{start}" end="{end}"/>')
 
     def find(self, calendar: Calendar, event_id: str) -> Iterator[Resource]:
-        found = list(self._by_id(calendar, event_id)) if is_event_id(event_id) else []
-        yield from found or self._by_uid(calendar, event_id)
+        found = list(self._find_by_id(calendar, event_id)) if is_event_id(event_id) else []
+        if not found:
+            matching = f'<C:text-match collation="i;octet">{escape(event_id[:500])}</C:text-match>'
+            by_uid = self._query(calendar, f'<C:prop-filter name="UID">{matching}</C:prop-filter>')
+            found = [resource for resource in by_uid if event_id in resource.file.series]
+        yield from found
 
-    def _by_uid(self, calendar: Calendar, uid: str) -> Iterator[Resource]:
-        matching = f'<C:text-match collation="i;octet">{escape(uid[:500])}</C:text-match>'
-        found = self._query(calendar, f'<C:prop-filter name="UID">{matching}</C:prop-filter>')
-        return (resource for resource in found if uid in resource.file.series)
-
-    def _by_id(self, calendar: Calendar, event_id: str) -> Iterator[Resource]:
+    def _find_by_id(self, calendar: Calendar, event_id: str) -> Iterator[Resource]:
         with _refuse_errors():
             listed = self._client.propfind(calendar.id, ["getetag"], depth=1)
             _check(listed)
             names = [self._name(calendar, found.href) for found in listed.parse_propfind()]
         for name in names:
             if name and file_id(calendar, name) == event_id[:8]:
-                yield from self._get(calendar, name)
-
-    def _get(self, calendar: Calendar, name: str) -> Iterator[Resource]:
-        with _refuse_errors():
-            answer = self._client.request(urljoin(calendar.id, name))
-            if answer.status == 404:
-                return
-            _check(answer)
-            etag, data = answer.headers.get("ETag"), answer.raw
-        yield from self._resource(calendar, name, etag, data)
+                with _refuse_errors():
+                    answer = self._client.request(urljoin(calendar.id, name))
+                    if answer.status == 404:
+                        continue
+                    _check(answer)
+                    etag, data = answer.headers.get("ETag"), answer.raw
+                yield from self._parse(calendar, name, etag, data)
 
     def _query(self, calendar: Calendar, component_filter: str) -> Iterator[Resource]:
         with _refuse_errors():
@@ -130,11 +126,9 @@ class CalDavStore:
         for one in found:
             name = self._name(calendar, one.href)
             if name and one.status == 200:
-                yield from self._resource(calendar, name, one.etag, one.calendar_data)
+                yield from self._parse(calendar, name, one.etag, one.calendar_data)
 
-    def _resource(
-        self, calendar: Calendar, name: str, etag: str | None, text: str | bytes | None
-    ) -> Iterator[Resource]:
+    def _parse(self, calendar: Calendar, name: str, etag: str | None, text: str | bytes | None) -> Iterator[Resource]:
         data = text.encode() if isinstance(text, str) else text or b""
         try:
             file = _file_cache.parse(data)
@@ -147,7 +141,7 @@ class CalDavStore:
                 self.unread.append(f"{file.unreadable} events of {calendar.name} are broken or too many")
 
     def _name(self, calendar: Calendar, href: str) -> str:
-        """The path of an entry that lies in the calendar; empty for what does not."""
+        """Return the path of an entry; empty if it does not lie in the calendar."""
         address = urlsplit(urljoin(calendar.id, quote(href, safe="/%:@!$&'()*+,;=~")))
         home = urlsplit(calendar.id)
         folder = home.path.rstrip("/")
@@ -188,7 +182,7 @@ def _check(answer: Any, *, writing: bool = False) -> None:
 
 @contextmanager
 def _refuse_errors() -> Iterator[None]:
-    """Turns what `caldav` and what is below it raise into refusals."""
+    """Turn the errors of `caldav` and its libraries into refusals."""
     import niquests
     from caldav.lib.error import AuthorizationError, DAVError, RateLimitError
     from lxml.etree import LxmlError
@@ -202,12 +196,12 @@ def _refuse_errors() -> Iterator[None]:
     except (niquests.exceptions.RequestException, OSError) as error:
         raise Refused(UNREACHABLE) from error
     except (DAVError, LxmlError, ValueError, AssertionError, AttributeError, KeyError, TypeError) as error:
-        # what `caldav` stumbles over in answers that are none
+        # raised by `caldav` for answers of other protocols
         raise Refused(_NO_CALDAV) from error
 
 
 class _SingleOriginSession:
-    """A session that speaks to one origin only, and reads no more and no longer than it may."""
+    """A session for one origin, with limits of time and size."""
 
     def __init__(self, url: str, seconds_left: Callable[[], float]) -> None:
         import niquests
@@ -221,7 +215,7 @@ class _SingleOriginSession:
         self._session.close()
 
     def request(self, method: str, url: str, **options: Any) -> Any:
-        """What `caldav` asks of a session; redirects keep method and body."""
+        """Send a request, as `caldav` calls it; redirects keep method and body."""
         for _ in range(MAX_REDIRECTS + 1):
             if _origin(url) != self._origin:
                 raise Refused(_OTHER_ORIGIN)
@@ -245,7 +239,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _read_body(response: Any, deadline: float) -> Any:
-    """The response with its body read, as far as its size and the time allow."""
+    """Return the response with its body read, within the limits."""
     pieces: list[bytes] = []
     size = 0
     for piece in response.iter_content(65_536):
@@ -254,6 +248,6 @@ def _read_body(response: Any, deadline: float) -> Any:
         if size > MAX_ANSWER or time.monotonic() > deadline:
             response.close()
             raise Refused(_TOO_LARGE if size > MAX_ANSWER else UNREACHABLE)
-    response._content = b"".join(pieces)  # where `niquests` keeps a body that was read
+    response._content = b"".join(pieces)  # where `niquests` stores a body
     response._content_consumed = True
     return response

@@ -1,4 +1,4 @@
-"""The requested state of an event, and how a file writes its times."""
+"""The requested state of an event, its new times, and the file of a new event."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -8,10 +8,9 @@ from brain import Refused
 from specialists._calendar import rules
 from specialists._calendar.ics_lines import escape, fold
 from specialists._calendar.listing import iso_minutes
-from specialists._calendar.times import Moment, at, day_of, vtimezone_lines
+from specialists._calendar.zones import Moment, at, day_of, vtimezone_lines
 
-MINUTES = 60
-"""How long an event takes of which nothing else is said."""
+DEFAULT_LENGTH = timedelta(minutes=60)
 DAY = timedelta(days=1)
 
 
@@ -28,10 +27,10 @@ class EventDraft:
     repeat: str | None = None
 
     @property
-    def texts(self) -> dict[str, str]:
-        """The properties that are texts."""
+    def texts(self) -> dict[str, list[str]]:
+        """The lines of the properties that are texts; none for an empty text."""
         texts = {"SUMMARY": self.title, "LOCATION": self.location, "DESCRIPTION": self.description}
-        return {name: text for name, text in texts.items() if text is not None}
+        return {name: [f"{name}:{escape(text)}"] if text else [] for name, text in texts.items() if text is not None}
 
     @property
     def changes_time(self) -> bool:
@@ -40,113 +39,26 @@ class EventDraft:
 
 @dataclass(frozen=True, slots=True)
 class TimeFormat:
-    """How an event writes its times: parameters, such as `;TZID=Europe/Berlin`, and the zone they stand for."""
+    """How an event writes its times: the parameters, such as `;TZID=Europe/Berlin`, and a time of that form."""
 
     params: str
     model: Moment
     utc: bool = False
 
-    def value(self, moment: Moment) -> str:
+    @property
+    def needs_vtimezone(self) -> bool:
+        return self.params.startswith(";TZID=")
+
+    def line(self, name: str, moment: Moment) -> str:
         if not isinstance(moment, datetime):
-            return f"{moment:%Y%m%d}"
-        if self.utc:
-            return f"{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"
-        return f"{moment:%Y%m%dT%H%M%S}"
-
-    def line(self, name: str, *moments: Moment) -> str:
-        return f"{name}{self.params}:{','.join(map(self.value, moments))}"
-
-
-def build_event_file(uid: str, draft: EventDraft, zone: ZoneInfo, now: datetime) -> bytes:
-    """The file of a new event.
-
-    Raises:
-        Refused: when its times or its rule make no sense.
-    """
-    first = draft.start
-    assert first is not None
-    if isinstance(draft.start, datetime) and draft.end is None and draft.minutes is None:
-        draft = replace(draft, minutes=MINUTES)
-    start, end = new_times(first, first, draft, zone)
-    time_format = time_format_for(zone, start)
-    rule = rule_lines(draft.repeat, start) if draft.repeat else []
-    texts = [f"{name}:{escape(text)}" for name, text in draft.texts.items() if text]
-    zone_lines = vtimezone_lines(zone.key, start.year, 20 if rule else 4) if needs_vtimezone(time_format) else ()
-    stamp = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
-    lines = [
-        *("BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//brain-sse//calendar//EN", *zone_lines),
-        *("BEGIN:VEVENT", f"UID:{uid}", f"DTSTAMP:{stamp}", f"CREATED:{stamp}"),
-        *(time_format.line("DTSTART", start), time_format.line("DTEND", end), *rule, *texts),
-        *("END:VEVENT", "END:VCALENDAR"),
-    ]
-    return b"".join(fold(line) for line in lines)
-
-
-def new_times(start: Moment, end: Moment, draft: EventDraft, zone: ZoneInfo) -> tuple[Moment, Moment]:
-    """The new start and end; who moves only the start keeps the duration.
-
-    Raises:
-        Refused: when the end is none.
-    """
-    first = _new_start(start, draft, zone)
-    has_time = isinstance(first, datetime)
-    if draft.minutes is not None and (draft.end is not None or not has_time):
-        raise Refused(
-            "give either end or duration_minutes" if has_time else "an event of whole days needs end, the last day"
-        )
-    if draft.end is not None:
-        if isinstance(draft.end, datetime) is not has_time:
-            expected = "a time, such as 2026-03-30T10:00" if has_time else "the last day, such as 2026-03-31"
-            raise Refused(f"end must be {expected}, as the start is {'a time' if has_time else 'a day'}")
-        last = draft.end if isinstance(draft.end, datetime) else draft.end + DAY
-    else:
-        last = add_duration(first, _new_length(start, end, has_time, draft.minutes, zone))
-    if at(last, zone) < at(first, zone) or (not has_time and last <= first):
-        given, start_text = iso_minutes(draft.end, zone), iso_minutes(first, zone)
-        raise Refused(f"the end, {given}, lies before the start, {start_text}; correct one of them")
-    return first, last
-
-
-def _new_start(start: Moment, draft: EventDraft, zone: ZoneInfo) -> Moment:
-    """A day alone moves what has a time to that day; two make whole days of it."""
-    new_start, last = draft.start, draft.end
-    if new_start is None:
-        return start
-    two_days = last is not None and not isinstance(last, datetime)
-    if isinstance(new_start, datetime) or not isinstance(start, datetime) or two_days:
-        return new_start
-    clock = at(start, zone).timetz()
-    return at(datetime.combine(new_start, clock), zone)
-
-
-def _new_length(start: Moment, end: Moment, has_time: bool, minutes: int | None, zone: ZoneInfo) -> timedelta:
-    if minutes is not None:
-        return timedelta(minutes=minutes)
-    if not isinstance(start, datetime):
-        return timedelta(minutes=MINUTES) if has_time else max(day_of(end) - day_of(start), DAY)
-    return at(end, zone).astimezone(UTC) - at(start, zone).astimezone(UTC)
-
-
-def add_duration(start: Moment, length: timedelta) -> Moment:
-    if not isinstance(start, datetime) or start.tzinfo is None:
-        return start + length
-    return (start.astimezone(UTC) + length).astimezone(start.tzinfo)
-
-
-def rule_lines(repeat: str, start: Moment) -> list[str]:
-    """The rule that is asked for, as it stands in a file; none for the word `none`."""
-    if repeat.strip().lower() == "none":
-        return []
-    try:
-        return [f"RRULE:{rules.parse_new_rule(repeat[:300], start)}"]
-    except rules.BadRule as problem:
-        raise Refused(
-            f"the repeat rule is not right: {problem}; give one such as FREQ=WEEKLY;BYDAY=MO;COUNT=10"
-        ) from None
+            value = f"{moment:%Y%m%d}"
+        else:
+            value = f"{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}" if self.utc else f"{moment:%Y%m%dT%H%M%S}"
+        return f"{name}{self.params}:{value}"
 
 
 def time_format_for(zone: ZoneInfo, moment: Moment) -> TimeFormat:
-    """The form for a user's zone."""
+    """Return the format for a user's zone."""
     if not isinstance(moment, datetime):
         return TimeFormat(";VALUE=DATE", moment)
     if zone.key in ("UTC", "Etc/UTC"):
@@ -154,5 +66,73 @@ def time_format_for(zone: ZoneInfo, moment: Moment) -> TimeFormat:
     return TimeFormat(f";TZID={zone.key}", moment)
 
 
-def needs_vtimezone(time_format: TimeFormat) -> bool:
-    return time_format.params.startswith(";TZID=")
+def build_event_file(uid: str, draft: EventDraft, zone: ZoneInfo, now: datetime) -> bytes:
+    """Return the file of a new event.
+
+    Raises:
+        Refused: if its times or its rule make no sense.
+    """
+    first = draft.start
+    assert first is not None
+    if isinstance(first, datetime) and draft.end is None and draft.minutes is None:
+        draft = replace(draft, minutes=int(DEFAULT_LENGTH.total_seconds() // 60))
+    start, end = new_times(first, first, draft, zone)
+    time_format = time_format_for(zone, start)
+    rule = rule_lines(draft.repeat, start) if draft.repeat else []
+    zone_lines = vtimezone_lines(zone.key, start.year, 20 if rule else 4) if time_format.needs_vtimezone else ()
+    stamp = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    lines = [
+        *("BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//brain-sse//calendar//EN", *zone_lines),
+        *("BEGIN:VEVENT", f"UID:{uid}", f"DTSTAMP:{stamp}", f"CREATED:{stamp}"),
+        *(time_format.line("DTSTART", start), time_format.line("DTEND", end), *rule),
+        *(line for texts in draft.texts.values() for line in texts),
+        *("END:VEVENT", "END:VCALENDAR"),
+    ]
+    return b"".join(fold(line) for line in lines)
+
+
+def new_times(start: Moment, end: Moment, draft: EventDraft, zone: ZoneInfo) -> tuple[Moment, Moment]:
+    """Return the new start and end of an event; a draft without end or length keeps the length.
+
+    Raises:
+        Refused: if the end does not fit.
+    """
+    first = start if draft.start is None else draft.start
+    has_last_day = draft.end is not None and not isinstance(draft.end, datetime)
+    if not isinstance(first, datetime) and isinstance(start, datetime) and not has_last_day:
+        first = at(datetime.combine(first, at(start, zone).timetz()), zone)  # a day alone keeps the time of day
+    has_time = isinstance(first, datetime)
+    if draft.minutes is not None and (draft.end is not None or not has_time):
+        reason = "give either end or duration_minutes" if has_time else "an event of whole days needs end, the last day"
+        raise Refused(reason)
+    if draft.end is not None:
+        if isinstance(draft.end, datetime) is not has_time:
+            expected = "a time, such as 2026-03-30T10:00" if has_time else "the last day, such as 2026-03-31"
+            raise Refused(f"end must be {expected}, as the start is {'a time' if has_time else 'a day'}")
+        last = draft.end if isinstance(draft.end, datetime) else draft.end + DAY
+    else:
+        if draft.minutes is not None:
+            length = timedelta(minutes=draft.minutes)
+        elif not isinstance(start, datetime):
+            length = DEFAULT_LENGTH if has_time else max(day_of(end) - day_of(start), DAY)
+        else:
+            length = at(end, zone).astimezone(UTC) - at(start, zone).astimezone(UTC)
+        if isinstance(first, datetime) and first.tzinfo is not None:
+            last = (first.astimezone(UTC) + length).astimezone(first.tzinfo)
+        else:
+            last = first + length
+    if at(last, zone) < at(first, zone) or (not has_time and last <= first):
+        given, earliest = iso_minutes(draft.end, zone), iso_minutes(first, zone)
+        raise Refused(f"the end, {given}, lies before the start, {earliest}; correct one of them")
+    return first, last
+
+
+def rule_lines(repeat: str, start: Moment) -> list[str]:
+    """Return the line of a repeat rule; no line for `none`."""
+    if repeat.strip().lower() == "none":
+        return []
+    try:
+        return [f"RRULE:{rules.parse_new_rule(repeat[:300], start)}"]
+    except rules.BadRule as problem:
+        example = "give one such as FREQ=WEEKLY;BYDAY=MO;COUNT=10"
+        raise Refused(f"the repeat rule is not right: {problem}; {example}") from None

@@ -1,17 +1,17 @@
-"""When events happen. Series are expanded by recurring-ical-events, each as far as it is bound to end."""
+"""Finds the occurrences of events in a window. recurring-ical-events follows the rules, as far as that is bounded."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from specialists._calendar.ics_read import Event, File
 from specialists._calendar.rules import MAX_OCCURRENCES, MAX_WORK, BadRule, Rule, parse_rule
-from specialists._calendar.times import Moment, at, day_of, end_of
+from specialists._calendar.zones import Moment, at, day_of, end_of
 
-_MAX_ONWARD = 100
+_MAX_RANGE_CHANGES = 100
 """Changes of all later occurrences; each is compared with each occurrence."""
 _NUMBER = "X-NUMBER"
 _MARGIN = timedelta(days=1)
@@ -19,7 +19,7 @@ _MARGIN = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time on a user's clocks; its end is outside of it."""
+    """A stretch of time on a user's clocks, without its end."""
 
     start: datetime
     end: datetime
@@ -28,7 +28,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One time that an event happens; `original` is when its series has it, None for what happens once."""
+    """One time of an event; `original` is its time in the series, None for an event that happens once."""
 
     event: Event
     start: Moment
@@ -40,6 +40,11 @@ class Occurrence:
         return not isinstance(self.start, datetime)
 
 
+def occurrence_of(event: Event) -> Occurrence:
+    """Return an event as it stands in its file."""
+    return Occurrence(event, event.start, event.end, event.recurrence_id)
+
+
 @dataclass(slots=True)
 class Expander:
     """Finds occurrences in a window. `left_out` names each series that it skips, with the reason."""
@@ -49,7 +54,7 @@ class Expander:
     left_out: list[str] = field(default_factory=list)
 
     def file_occurrences(self, file: File) -> Iterator[tuple[str, Occurrence]]:
-        """The occurrences of a file that touch the window, by UID."""
+        """Yield the occurrences of a file that touch the window, with their UIDs."""
         for uid, events in file.series.items():
             if self.seconds_left() <= 0:
                 self.left_out.append("what there was no time for: ask for one calendar, or a shorter time")
@@ -57,70 +62,62 @@ class Expander:
             yield from ((uid, occurrence) for occurrence in self.series_occurrences(events))
 
     def series_occurrences(self, events: Sequence[Event]) -> Iterator[Occurrence]:
-        """The occurrences of one event or series that touch the window."""
+        """Yield the occurrences of one event or series that touch the window."""
+        last = self.window.end + _MARGIN
         if len(events) == 1 and not events[0].repeats:
-            found = [Occurrence(events[0], events[0].start, events[0].end, events[0].recurrence_id)]
+            found = [occurrence_of(events[0])]
+        elif all(at(event.start, self.window.zone) > last and not event.extra_dates for event in events):
+            found = []  # without following the rules
         else:
-            found = [] if self._starts_after_window(events) else self._occurrences_or_once(events)
+            found = self._expand(events)
         return (occurrence for occurrence in found if touches(occurrence, self.window))
 
-    def _starts_after_window(self, events: Sequence[Event]) -> bool:
-        """Whether nothing of a series can be in the window yet, so that its rules need not be followed."""
-        last = self.window.end + _MARGIN
-        return all(at(e.start, self.window.zone) > last and not e.extra_dates for e in events)
-
-    def _occurrences_or_once(self, events: Sequence[Event]) -> list[Occurrence]:
+    def _expand(self, events: Sequence[Event]) -> list[Occurrence]:
+        title = repr(" ".join(events[0].title.split())[:40])
         try:
-            return self._expanded(events)
+            series = _Series(events)
+            work = sum(rule.work(start, self.window.end.date() + _MARGIN) for rule, start in series.rules)
+            if work > MAX_WORK or series.max_occurrences(self.window) > MAX_OCCURRENCES:
+                self.left_out.append(f"{title} repeats too often to be listed")
+                return []
+            return list(series.between(self.window))
         except BadRule as error:
-            why = f"a rule that cannot be followed ({error})"
-            self.left_out.append(f"{_quoted_title(events)} repeats by {why}, and is shown once")
-            return [Occurrence(event, event.start, event.end, event.recurrence_id) for event in events]
-
-    def _expanded(self, events: Sequence[Event]) -> list[Occurrence]:
-        series = Series(events)
-        if series.work(self.window.end.date()) > MAX_WORK or series.max_occurrences(self.window) > MAX_OCCURRENCES:
-            self.left_out.append(f"{_quoted_title(events)} repeats too often to be listed")
-            return []
-        return list(series.between(self.window))
+            self.left_out.append(f"{title} repeats by a rule that cannot be followed ({error}), and is shown once")
+            return [occurrence_of(event) for event in events]
 
 
-class Series:
-    """An event that repeats, with the occurrences that differ.
+class _Series:
+    """An event that repeats, with its changed occurrences.
 
     Args:
         events: all with one UID.
 
     Raises:
-        BadRule: when it has a rule that cannot be followed.
+        BadRule: if a rule cannot be followed.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
         import icalendar
         import recurring_ical_events
 
-        if sum(event.this_and_future for event in events) > _MAX_ONWARD:
+        if sum(event.this_and_future for event in events) > _MAX_RANGE_CHANGES:
             raise BadRule("it is changed too often")
+        self.rules: list[tuple[Rule, Moment]] = []
         self._events = {event.number: event for event in events}
         self._main = main_of(events)
-        self._rules: list[tuple[Rule, Moment]] = []
         calendar = icalendar.Calendar()
         for event in events:
             calendar.add_component(self._component(event))
         with _refuse_errors():
             self._query = recurring_ical_events.CalendarQuery(calendar)
 
-    def work(self, until: date) -> int:
-        """About how many steps it takes to follow its rules up to a day."""
-        return sum(rule.work(start, until + _MARGIN) for rule, start in self._rules)
-
     def max_occurrences(self, window: Window) -> int:
-        """How many of its occurrences touch a window at most; long ones do so from long before."""
+        """Return how many occurrences touch a window at most; long ones do so from long before."""
         longest = max((day_of(event.end) - day_of(event.start)).days for event in self._events.values())
-        return sum(rule.max_occurrences(longest + (window.end - window.start).days + 3) for rule, _ in self._rules)
+        return sum(rule.max_occurrences(longest + (window.end - window.start).days + 3) for rule, _ in self.rules)
 
     def between(self, window: Window) -> Iterator[Occurrence]:
-        """Its occurrences around a window."""
+        """Yield the occurrences around a window."""
         start, end = (moment.replace(tzinfo=None) for moment in (window.start - _MARGIN, window.end + _MARGIN))
         with _refuse_errors():
             found = self._query.between(start.replace(tzinfo=window.zone), end.replace(tzinfo=window.zone))
@@ -144,61 +141,48 @@ class Series:
         component["DTEND"] = vDDDTypes(event.end)
         component[_NUMBER] = str(event.number)
         if event.recurrence_id is not None:
-            component["RECURRENCE-ID"] = vDDDTypes(self._original_start(event.recurrence_id))
+            original, main = event.recurrence_id, self._main
+            if main is not None and isinstance(main.start, datetime) and not isinstance(original, datetime):
+                original = datetime.combine(original, main.start.timetz())  # some programs name only the day
+            component["RECURRENCE-ID"] = vDDDTypes(original)
             if event.this_and_future:
                 component["RECURRENCE-ID"].params["RANGE"] = "THISANDFUTURE"
             if not event.rules:
                 return component
-        component["RRULE"] = [icalendar.vRecur.from_ical(rule.text) for rule in self._parsed_rules(event)]
+        rules = [parse_rule(text, event.start) for text in event.rules]
+        self.rules += [(rule, event.start) for rule in rules]
+        component["RRULE"] = [icalendar.vRecur.from_ical(rule.text) for rule in rules]
         component["RDATE"] = vDDDLists(event.extra_dates)
         component["EXDATE"] = vDDDLists(event.excluded_dates)
         return component
-
-    def _parsed_rules(self, event: Event) -> list[Rule]:
-        rules = [parse_rule(text, event.start) for text in event.rules]
-        self._rules += [(rule, event.start) for rule in rules]
-        return rules
-
-    def _original_start(self, moment: Moment) -> Moment:
-        """The time of the series that an event stands for; some programs name only its day."""
-        main = self._main
-        if main is not None and isinstance(main.start, datetime) and not isinstance(moment, datetime):
-            return datetime.combine(moment, main.start.timetz())
-        return moment
 
 
 @contextmanager
 def _refuse_errors() -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # dateutil raises nearly anything for what makes no sense together
+    except Exception as error:  # dateutil raises nearly anything for values that contradict each other
         raise BadRule("it makes no sense") from error
 
 
 def main_of(events: Sequence[Event]) -> Event | None:
-    """The event that a series is made from; the newest version of it."""
+    """Return the newest version of the event that a series is made from."""
     return max((e for e in events if e.recurrence_id is None), key=lambda event: event.sequence, default=None)
 
 
-def _quoted_title(events: Sequence[Event]) -> str:
-    """A series in a note."""
-    return repr(" ".join(events[0].title.split())[:40])
-
-
 def local_difference(later: Moment, earlier: Moment) -> timedelta:
-    """How far apart two moments are, by their own clocks if they have the same."""
+    """Return the difference of two moments, by their own clocks if both have them."""
     if isinstance(later, datetime) and isinstance(earlier, datetime) and bool(later.tzinfo) == bool(earlier.tzinfo):
         return later - earlier
     return day_of(later) - day_of(earlier)
 
 
 def touches(occurrence: Occurrence, window: Window) -> bool:
-    """Whether it happens in the window; one that takes no time does so at its start."""
+    """Return whether an occurrence is in the window; one without length counts at its start."""
     event = occurrence.event
     if event.timestamps is not None and occurrence.start is event.start:
         first, last = event.timestamps
     else:
         first, last = (at(moment, window.zone).timestamp() for moment in (occurrence.start, occurrence.end))
-    if first >= last:
-        return window.start.timestamp() <= first < window.end.timestamp()
-    return first < window.end.timestamp() and window.start.timestamp() < last
+    start, end = window.start.timestamp(), window.end.timestamp()
+    return first < end and (start < last if first < last else start <= first)

@@ -17,6 +17,14 @@ from specialists._calendar.calendars import Calendar, Resource, VersionConflict,
 from specialists._calendar.expand import Window
 from specialists._calendar.ics_read import MAX_FILE, File, Unreadable, parse_file
 
+MAX_FILES = 20_000
+MAX_CALENDARS = 100
+LOCK_SECONDS = 2.0
+_LOCK = ".brain.lock"
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
+_MAX_NAME = 60
+_MAX_DIGESTS = 50_000
+
 
 class FileCache:
     """Least recently used cache of parsed files, keyed by a digest of their content.
@@ -37,20 +45,12 @@ class FileCache:
         """Return the parsed file; parse it only if it is not cached.
 
         Raises:
-            Unreadable: when it is too large, or no calendar.
+            Unreadable: if it is too large, or no calendar.
         """
         key = digest(data)
-        found = self.get(key)
-        return found or self._add(key, parse_file(data))
-
-    def get(self, key: bytes) -> File | None:
-        """Return the cached file with this digest, or None."""
-        with self._lock:
-            if key in self._files:
-                self._files.move_to_end(key)
-            return self._files.get(key)
-
-    def _add(self, key: bytes, file: File) -> File:
+        if found := self.get(key):
+            return found
+        file = parse_file(data)
         with self._lock:
             if key not in self._files:
                 self._size += len(file.data)
@@ -59,24 +59,22 @@ class FileCache:
                 self._size -= len(self._files.popitem(last=False)[1].data)
         return file
 
+    def get(self, key: bytes) -> File | None:
+        """Return the cached file with this digest, or None."""
+        with self._lock:
+            if key in self._files:
+                self._files.move_to_end(key)
+            return self._files.get(key)
+
 
 def digest(data: bytes) -> bytes:
     """Return the digest of a content, 16 bytes."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-MAX_FILES = 20_000
-MAX_CALENDARS = 100
-LOCK_SECONDS = 2.0
-UNWRITABLE = "the calendar folder cannot be written; tell the user that the operator has to look at it"
-_LOCK = ".brain.lock"
-_SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
-_MAX_NAME = 60
-_MAX_DIGESTS = 50_000
-
 _file_cache = FileCache()
 _digests: OrderedDict[tuple[str, int, int, int], bytes] = OrderedDict()
-"""The digest of a file's content, by its path, time, size and number."""
+"""The digest of a file's content, by its path, time of change, size and inode."""
 
 
 class FolderStore:
@@ -84,7 +82,7 @@ class FolderStore:
 
     Args:
         root: the user's folder.
-        seconds_left: how long there is to read.
+        seconds_left: returns the time left for reading, in seconds.
     """
 
     def __init__(self, root: Path, seconds_left: Callable[[], float]) -> None:
@@ -94,9 +92,9 @@ class FolderStore:
         self._seconds_left = seconds_left
 
     def calendars(self) -> list[Calendar]:
-        """The folders in the user's one, and that itself if files are right in it."""
+        """Return the folders in the user's folder, and that folder itself if it holds files."""
         entries = self._entries(self._root)
-        found = [Calendar(e.name, _display_name(Path(e.path)) or e.name) for e in entries if _is_calendar(e)]
+        found = [Calendar(e.name, _display_name(Path(e.path)) or e.name) for e in entries if _is_folder(e)]
         if any(entry.name.endswith(".ics") for entry in entries):
             found.append(Calendar(".", _display_name(self._root) or "main"))
         return sort_calendars(found[:MAX_CALENDARS])
@@ -110,7 +108,7 @@ class FolderStore:
         return Calendar(safe, name)
 
     def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
-        """All files: what they hold is known only when they are read, once."""
+        """Yield all files: only their content tells which events they hold."""
         yield from self._read(calendar, lambda name: True)
 
     def find(self, calendar: Calendar, event_id: str) -> Iterator[Resource]:
@@ -125,11 +123,18 @@ class FolderStore:
     def write(self, calendar: Calendar, name: str, data: bytes, version: str | None) -> str:
         path = self._path(calendar, name)
         with _refuse_write_errors(), _locked(self._root):
-            _compare(path, version)
+            _check_version(path, version)
             temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
             try:
-                _write_out(temporary, data, path if version else None)
-                _move_into_place(temporary, path, new=version is None)
+                with temporary.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                temporary.chmod(path.stat().st_mode & 0o777 if version else 0o600)
+                if version is None:
+                    _link_new(temporary, path)
+                else:
+                    os.replace(temporary, path)
             finally:
                 temporary.unlink(missing_ok=True)
         return digest(data).hex()
@@ -137,11 +142,11 @@ class FolderStore:
     def remove(self, calendar: Calendar, name: str, version: str) -> None:
         path = self._path(calendar, name)
         with _refuse_write_errors(), _locked(self._root):
-            _compare(path, version)
+            _check_version(path, version)
             path.unlink()
 
     def _path(self, calendar: Calendar, name: str) -> Path:
-        """Only names that a listing gave, or that we made, come here; a path in one would be our mistake."""
+        """Return the path of a file whose name came from a listing or from `name_of`."""
         assert Path(name).name == name
         assert calendar.id == "." or Path(calendar.id).name == calendar.id
         return self._root / calendar.id / name
@@ -153,9 +158,8 @@ class FolderStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise Refused(
-                "the calendar folder cannot be read; tell the user that the operator has to look at it"
-            ) from error
+            reason = "the calendar folder cannot be read; tell the user that the operator has to look at it"
+            raise Refused(reason) from error
 
     def _read(self, calendar: Calendar, includes: Callable[[str], bool]) -> Iterator[Resource]:
         entries = [e for e in self._entries(self._root / calendar.id) if e.name.endswith(".ics") and includes(e.name)]
@@ -165,15 +169,17 @@ class FolderStore:
             if self._seconds_left() <= 0:
                 self.unread.append(f"{len(entries) - number} files of {calendar.name}, for lack of time: ask again")
                 return
+            name = re.sub(r"[^\w.@+-]+", " ", entry.name).strip()
+            name = name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1] + "…"
             try:
                 resource = self._resource(calendar, entry)
-            except (Unreadable, OSError) as problem:
-                why = str(problem) if isinstance(problem, Unreadable) else "it cannot be opened"
-                self.unread.append(f"{display_file_name(entry.name)}: {why}")
+            except Unreadable as problem:
+                self.unread.append(f"{name}: {problem}")
+            except OSError:
+                self.unread.append(f"{name}: it cannot be opened")
             else:
                 yield resource
                 if count := resource.file.unreadable:
-                    name = display_file_name(entry.name)
                     self.unread.append(f"{name}: {count} of its events are broken or too many")
 
     def _resource(self, calendar: Calendar, entry: os.DirEntry[str]) -> Resource:
@@ -186,84 +192,63 @@ class FolderStore:
         if file is None:
             if status.st_size > MAX_FILE:
                 raise Unreadable(f"it is larger than {MAX_FILE // 1_000_000} MB")
-            file = _file_cache.parse(_content(Path(entry.path)))
+            file = _file_cache.parse(_read_plain(Path(entry.path)))
             key = digest(file.data)
-            _remember_digest(file_state, key)
+            # a second change right after the first could leave time and size as they are
+            if time.time_ns() - status.st_mtime_ns > 50_000_000:
+                _digests[file_state] = key
+                while len(_digests) > _MAX_DIGESTS:
+                    with suppress(KeyError):  # another thread was faster
+                        _digests.popitem(last=False)
         assert key is not None
         return Resource(calendar, entry.name, key.hex(), file)
 
 
-def _remember_digest(file_state: tuple[str, int, int, int], key: bytes) -> None:
-    """Unless it is so fresh that a second change could leave time and size as they are."""
-    if time.time_ns() - file_state[1] > 50_000_000:
-        _digests[file_state] = key
-        while len(_digests) > _MAX_DIGESTS:
-            with suppress(KeyError):  # another thread was faster
-                _digests.popitem(last=False)
-
-
 def folder_name(name: str) -> str:
-    """A name as that of a folder: two different names never give the same, in whatever case a system compares them."""
+    """Return a name as that of a folder; different names give different ones, also without regard to case."""
     safe = "".join(c if c in _SAFE else "".join(f"%{octet:02x}" for octet in c.encode()) for c in name)
     return safe if 0 < len(safe) <= _MAX_NAME else f"%{digest(name.encode()).hex()}"
 
 
-def display_file_name(name: str) -> str:
-    """A file's name in a sentence: one line, and none of its odd characters."""
-    clean = re.sub(r"[^\w.@+-]+", " ", name).strip()
-    return clean if len(clean) <= _MAX_NAME else clean[: _MAX_NAME - 1] + "…"
-
-
-def writable(folder: Path) -> bool:
-    """Whether files can be made in a folder, or it can be made."""
+def is_writable(folder: Path) -> bool:
+    """Return whether files can be made in a folder, or the folder can be made."""
     current = next(path for path in (folder, *folder.parents) if path.exists())
     return current.is_dir() and os.access(current, os.W_OK | os.X_OK)
 
 
-def _is_calendar(entry: os.DirEntry[str]) -> bool:
+def _is_folder(entry: os.DirEntry[str]) -> bool:
     with suppress(OSError):
         return entry.is_dir()
     return False
 
 
 def _display_name(folder: Path) -> str:
-    """What other programs call the calendar, if they say so."""
+    """Return the name that other programs give the calendar, or an empty text."""
     with suppress(OSError):
         path = folder / "displayname"
         status = path.stat(follow_symlinks=False)
         if S_ISREG(status.st_mode) and status.st_size <= 1000:
-            return " ".join(_content(path).decode("utf-8", "replace").split())[:_MAX_NAME]
+            return " ".join(_read_plain(path).decode("utf-8", "replace").split())[:_MAX_NAME]
     return ""
 
 
-def _content(path: Path) -> bytes:
+def _read_plain(path: Path) -> bytes:
+    """Read a file, but follow no link."""
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
         return file.read(MAX_FILE + 1)
 
 
-def _compare(path: Path, version: str | None) -> None:
+def _check_version(path: Path, version: str | None) -> None:
     try:
-        current = digest(_content(path)).hex()
+        current = digest(_read_plain(path)).hex()
     except FileNotFoundError:
         current = None
     if current != version:
         raise VersionConflict
 
 
-def _write_out(path: Path, data: bytes, model: Path | None) -> None:
-    """Writes a file that survives a crash, with the rights of the one that it replaces, else for its owner only."""
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    path.chmod(model.stat().st_mode & 0o777 if model is not None else 0o600)
-
-
-def _move_into_place(temporary: Path, path: Path, *, new: bool) -> None:
-    """Moves a file into its place; a new one never over another."""
-    if not new:
-        os.replace(temporary, path)
-        return
+def _link_new(temporary: Path, path: Path) -> None:
+    """Give a file its name, but never over another file."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -277,23 +262,24 @@ def _refuse_write_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Refused(UNWRITABLE) from error
+        reason = "the calendar folder cannot be written; tell the user that the operator has to look at it"
+        raise Refused(reason) from error
 
 
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    """Holds the one lock of a user's calendars, between threads and between processes."""
+    """Hold the one lock of a user's calendars, between threads and between processes."""
     with (root / _LOCK).open("ab") as file:
         end = time.monotonic() + LOCK_SECONDS
-        while not _lock(file.fileno()):
+        while not _try_lock(file.fileno()):
             if time.monotonic() > end:
                 raise Refused("the calendar is being written by others; ask again in a minute")
             time.sleep(0.01)
         yield
 
 
-def _lock(descriptor: int) -> bool:
-    """Takes the lock if it is free; closing the file lets go of it."""
+def _try_lock(descriptor: int) -> bool:
+    """Take the lock if it is free; closing the file releases it."""
     try:
         try:
             import fcntl

@@ -1,6 +1,5 @@
-"""The lines and blocks of an iCalendar file (RFC 5545, section 3.1), of which an edit changes only its own.
-
-Whatever other programs wrote, known or not, comes out byte for byte as it went in.
+"""Lines and components of an iCalendar file (RFC 5545, section 3.1). All lines that an edit does not change stay
+byte for byte.
 """
 
 import re
@@ -9,12 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MAX_DEPTH = 6
-FOLD_AT = 75
 MAX_LINE = 100_000
-"""Octets of a line that are looked at."""
+"""Octets of a line that are read."""
 _LINES_PER_SLICE = 256
-"""Lines after which other threads get their turn."""
-_BOM = b"\xef\xbb\xbf"
+"""Lines after which other threads may run."""
 _ESCAPE = re.compile(r"\\([\\;,nN])")
 
 
@@ -27,13 +24,12 @@ class Line:
 
     @property
     def name(self) -> str:
-        """The property's name, in capitals; a group before it, as in vCards, is dropped."""
         return name_of(self.text)
 
 
 @dataclass(slots=True)
 class Block:
-    """A component: its lines from BEGIN (`first`) to END (`last`), and the components in it."""
+    """A component: the numbers of its lines BEGIN (`first`) and END (`last`), and the components in it."""
 
     name: str
     first: int
@@ -42,23 +38,26 @@ class Block:
 
 
 def content_lines(data: bytes) -> list[Line]:
-    """The content lines of a file; an octet sequence that is no UTF-8 shows as a replacement character."""
+    """Return the content lines of a file; octets that are no UTF-8 show as replacement characters."""
     return [Line(b"".join(piece), _unfold(piece)) for piece in _folded_lines(data)]
 
 
 def texts(data: bytes) -> Iterator[str]:
-    """The same without what an edit needs, and no more of a line than is ever looked at."""
+    """Yield the texts of the content lines, about `MAX_LINE` octets of each."""
     for number, piece in enumerate(_folded_lines(data, MAX_LINE)):
         yield _unfold(piece)
         if number % _LINES_PER_SLICE == 0:
-            time.sleep(0)  # lets other threads go on: the loop has to
+            time.sleep(0)  # lets the event loop run
 
 
 def _folded_lines(data: bytes, max_bytes: int | None = None) -> Iterator[list[bytes]]:
-    """Each content line as the lines it is folded into, up to about `most` octets of it."""
+    """Yield each content line as its physical lines; not all at once, for a hostile file may have millions."""
     piece: list[bytes] = []
-    size = 0
-    for physical in _physical_lines(data):
+    size = start = 0
+    end_mark = b"\n" if b"\n" in data else b"\r"  # of old Macintosh programs
+    while start < len(data):
+        end = data.find(end_mark, start) + 1 or len(data)
+        physical, start = data[start:end], end
         if piece and physical[:1] in (b" ", b"\t"):
             if max_bytes is None or size < max_bytes:
                 piece.append(physical)
@@ -71,77 +70,59 @@ def _folded_lines(data: bytes, max_bytes: int | None = None) -> Iterator[list[by
         yield piece
 
 
-def _physical_lines(data: bytes) -> Iterator[bytes]:
-    """The lines as they are, with their ends; one by one, as a list of all would be huge for a hostile file."""
-    at = 0
-    last = b"\n" if b"\n" in data else b"\r"  # as programs of long ago wrote
-    while at < len(data):
-        end = data.find(last, at) + 1 or len(data)
-        yield data[at:end]
-        at = end
-
-
 def _unfold(piece: Sequence[bytes]) -> str:
-    """Folds may stand between the octets of one character, so they go before decoding."""
-    first = piece[0].rstrip(b"\r\n").removeprefix(_BOM)
+    """Join physical lines before decoding, for a fold may stand between the octets of one character."""
+    first = piece[0].rstrip(b"\r\n").removeprefix(b"\xef\xbb\xbf")
     return (first + b"".join(part[1:].rstrip(b"\r\n") for part in piece[1:])).decode("utf-8", "replace")
 
 
 def name_of(text: str) -> str:
-    """The name of a content line's property."""
-    return text[: _name_end(text)].upper()
-
-
-def _name_end(text: str) -> int:
-    ends = [end for end in (text.find(";"), text.find(":")) if end >= 0]
-    return min(ends) if ends else len(text)
+    """Return the name of a content line's property, in capitals."""
+    return text[: min((end for end in (text.find(";"), text.find(":")) if end >= 0), default=len(text))].upper()
 
 
 def blocks(lines: Iterable[str]) -> list[Block]:
-    """The components of a file, the outermost ones.
+    """Return the outermost components of a file.
 
-    Those that never end, or lie too deep, are left out, but not what is in them; a calendar that never does ends with
-    the file.
+    A component that never ends or lies too deep is left out, but not the components in it. A calendar that never ends
+    reaches to the end of the file.
     """
     top: list[Block] = []
     open_blocks: list[Block] = []
+
+    def siblings() -> list[Block]:
+        return open_blocks[-1].inner if open_blocks else top
+
+    def abandon() -> None:
+        inner = open_blocks.pop().inner
+        siblings().extend(inner)
+
     number = -1
     for number, text in enumerate(lines):
         head = text[:6].upper()
         if head == "BEGIN:":
             if len(open_blocks) == MAX_DEPTH:
-                _abandon(open_blocks, top)
+                abandon()
             open_blocks.append(Block(text[6:].strip().upper(), number))
-        elif head.startswith("END:") and open_blocks:
-            _close(text[4:].strip().upper(), number, open_blocks, top)
+        elif head.startswith("END:"):
+            name = text[4:].strip().upper()
+            if any(block.name == name for block in open_blocks):
+                while open_blocks[-1].name != name:
+                    abandon()
+                block = open_blocks.pop()
+                block.last = number
+                siblings().append(block)
     while open_blocks:
         if open_blocks[-1].name == "VCALENDAR":
             open_blocks[-1].last = number + 1
             top.append(open_blocks.pop())
         else:
-            _abandon(open_blocks, top)
+            abandon()
     return top
 
 
-def _close(name: str, number: int, open_blocks: list[Block], top: list[Block]) -> None:
-    """Ends the innermost component of this name, if one is open; those in it that are open never end."""
-    if all(block.name != name for block in open_blocks):
-        return
-    while open_blocks[-1].name != name:
-        _abandon(open_blocks, top)
-    block = open_blocks.pop()
-    block.last = number
-    (open_blocks[-1].inner if open_blocks else top).append(block)
-
-
-def _abandon(open_blocks: list[Block], top: list[Block]) -> None:
-    """Leaves the innermost component out, and its parts to the one around it."""
-    inner = open_blocks.pop().inner
-    (open_blocks[-1].inner if open_blocks else top).extend(inner)
-
-
 def components(tops: Sequence[Block], name: str) -> Iterator[Block]:
-    """The components of this name that stand in a calendar, or alone in the file."""
+    """Yield the components of this name that stand in a calendar, or alone in the file."""
     for top in tops:
         if top.name == name:
             yield top
@@ -150,31 +131,30 @@ def components(tops: Sequence[Block], name: str) -> Iterator[Block]:
 
 
 def own_properties(lines: Sequence[Line], block: Block) -> Iterator[Line]:
-    """A component's properties, without those of the components in it."""
-    at = block.first + 1
+    """Yield a component's properties, without those of the components in it."""
+    start = block.first + 1
     for inner in block.inner:
-        yield from lines[at : inner.first]
-        at = inner.last + 1
-    yield from lines[at : block.last]
+        yield from lines[start : inner.first]
+        start = inner.last + 1
+    yield from lines[start : block.last]
 
 
 Changes = Mapping[str, Sequence[str]]
-"""The new lines of a property by its name, unfolded; none of them deletes it."""
+"""The new lines of a property by its name, unfolded; no line deletes the property."""
 
 
 def changed_component(lines: Sequence[Line], block: Block, changes: Changes) -> bytes:
-    """A component with some properties changed; all else as it stands."""
+    """Return a component with some properties changed, and all else as it is."""
     end = line_end(lines)
+    existing = {line.name for line in own_properties(lines, block)}
     nested = {number for inner in block.inner for number in range(inner.first, inner.last + 1)}
-    existing = {lines[number].name for number in range(block.first + 1, block.last) if number not in nested}
-    added = [fold(text, end) for name, texts in changes.items() if name not in existing for text in texts]
     unwritten = dict(changes)
     body_end = min([inner.first for inner in block.inner], default=block.last)
     out = [lines[block.first].raw]
     for number in range(block.first + 1, block.last + 1):
         line = lines[number]
         if number == body_end:
-            out += added
+            out += [fold(text, end) for name, texts in changes.items() if name not in existing for text in texts]
         if number not in nested and line.name in changes:
             out += [fold(text, end) for text in unwritten.pop(line.name, ())]
         else:
@@ -183,33 +163,33 @@ def changed_component(lines: Sequence[Line], block: Block, changes: Changes) -> 
 
 
 def replace_lines(lines: Sequence[Line], pieces: Mapping[int, tuple[int, bytes]]) -> bytes:
-    """The file with stretches of lines replaced.
+    """Return the file with stretches of lines replaced.
 
     Args:
-        pieces: by the first line of a stretch, the line behind its last and what stands there instead.
+        pieces: the first line of each stretch, with the line after its last and the bytes that replace it.
     """
     out: list[bytes] = []
-    at = 0
-    for first, (end_line, piece) in sorted(pieces.items()):
-        out += [line.raw for line in lines[at:first]]
+    start = 0
+    for first, (end, piece) in sorted(pieces.items()):
+        out += [line.raw for line in lines[start:first]]
         out.append(piece)
-        at = end_line
-    return b"".join([*out, *(line.raw for line in lines[at:])])
+        start = end
+    return b"".join([*out, *(line.raw for line in lines[start:])])
 
 
 def line_end(lines: Sequence[Line]) -> bytes:
-    """How the lines of this file end."""
+    """Return the line end of a file."""
     raw = lines[0].raw if lines else b""
     return next((end for end in (b"\r\n", b"\n", b"\r") if raw.endswith(end)), b"\r\n")
 
 
 def fold(text: str, end: bytes = b"\r\n") -> bytes:
-    """A content line of at most 75 octets a row, cut between characters."""
+    """Return a content line in rows of at most 75 octets, cut between characters."""
     rows: list[bytes] = []
     row = b""
     for character in text:
         octets = character.encode("utf-8", "replace")
-        if len(row) + len(octets) > FOLD_AT:
+        if len(row) + len(octets) > 75:
             rows.append(row)
             row = b" "
         row += octets
@@ -217,11 +197,11 @@ def fold(text: str, end: bytes = b"\r\n") -> bytes:
 
 
 def unescape(value: str) -> str:
-    """A TEXT value as people read it."""
+    """Return a TEXT value as people read it."""
     return _ESCAPE.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
 
 
 def escape(text: str) -> str:
-    """A text as a TEXT value; other control characters than line ends and tabs are dropped."""
+    """Return a text as a TEXT value, without control characters other than line ends and tabs."""
     clean = "".join(c for c in text.replace("\r\n", "\n").replace("\r", "\n") if c in "\n\t" or c.isprintable())
     return re.sub(r"([\\;,])", r"\\\1", clean).replace("\n", "\\n")

@@ -1,22 +1,18 @@
 """A change to a calendar before it is made, and the preview that a person approves."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from zoneinfo import ZoneInfo
 
 from brain import Refused, Result
 from specialists._calendar.calendars import CONFLICT_REASON, Resource
 from specialists._calendar.expand import Expander, Window, main_of
-from specialists._calendar.ics_read import Event
-from specialists._calendar.listing import MAX_PLACE, Entry, format_when, one_line, title
+from specialists._calendar.listing import MAX_PLACE, Entry, one_line, title_of
 from specialists._calendar.rules import LAST_YEAR, BadRule, parse_rule
-from specialists._calendar.times import Moment, at
+from specialists._calendar.zones import at
 
 MAX_COUNT_WORK = 10_000
-"""Steps that it may take to count the occurrences of a series; far less than a second."""
-PLAN_DIFFERS = "it would now do something else than what was approved; ask again, with full dates"
+"""Steps for counting the occurrences of a series; they take far less than a second."""
 _MARGIN = timedelta(days=2)
 
 
@@ -26,9 +22,9 @@ class Plan:
 
     Attributes:
         before: the event as it is; None for a new one.
-        after: as it will be; None for one that is removed.
-        file: what its file will be; None where that is removed.
-        is_whole_event: whether all of a series is meant, not one occurrence.
+        after: the event as it will be; None for a removal.
+        file: the file as it will be; None if it is removed.
+        is_whole_event: False for one occurrence of a series.
     """
 
     before: Entry | None
@@ -38,56 +34,49 @@ class Plan:
 
     @property
     def version(self) -> str:
-        """Of the file that is changed."""
+        """Version of the file that is changed."""
         return self.before.resource.version if self.before else ""
 
     def preview(self) -> Result:
-        """What a person is told, with the state of the file in which it is true."""
+        """Return what a person reads, with the version of the file for which it is true."""
         entry = self.before or self.after
         assert entry is not None
-        verb, where = (
-            ("Change", "in") if self.before and self.after else ("Delete", "from") if self.before else ("Add", "to")
-        )
+        verb, where = ("Add", "to")
+        if self.before:
+            verb, where = ("Change", "in") if self.after else ("Delete", "from")
+        scope = "one event"
+        if entry.repeats:
+            scope = (
+                f"a whole series ({count_occurrences(entry)})" if self.is_whole_event else "one occurrence of a series"
+            )
         calendar = _quote(one_line(entry.resource.calendar.name, 40))
-        head = f"{verb} {self._scope(entry)} {where} calendar {calendar}, times in {entry.zone.key}:"
-        return Result("\n".join([head, _line(entry), *self._changes()]), data=self.version)
+        lines = [f"{verb} {scope} {where} calendar {calendar}, times in {entry.zone.key}:", _line(entry)]
+        if self.before and self.after:
+            lines.append(f"becomes {_line(self.after)}")
+            if self.before.occurrence.event.description != self.after.occurrence.event.description:
+                lines.append("with another description")
+            old_rule, new_rule = _rules(self.before), _rules(self.after)
+            if old_rule != new_rule and (self.is_whole_event or not old_rule):
+                lines.append(f"repeated by {new_rule}" if new_rule else "which is repeated no more")
+        return Result("\n".join(lines), data=self.version)
 
     def check(self, approved: Result | None) -> None:
-        """Looks whether this is what a person approved, if one did.
+        """Check that this is what a person approved, if one did.
 
         Raises:
-            Refused: when it is not.
+            Refused: if it is not.
         """
         if approved is None:
             return
         if approved.data != self.version:
             raise Refused(CONFLICT_REASON)
         if approved.text != self.preview().text:
-            raise Refused(PLAN_DIFFERS)
-
-    def _scope(self, entry: Entry) -> str:
-        if not entry.repeats:
-            return "one event"
-        return (
-            f"a whole series ({count_occurrences(_series(entry), entry.zone)})"
-            if self.is_whole_event
-            else "one occurrence of a series"
-        )
-
-    def _changes(self) -> list[str]:
-        if self.before is None or self.after is None:
-            return []
-        lines = [f"becomes {_line(self.after)}"]
-        if self.before.occurrence.event.description != self.after.occurrence.event.description:
-            lines.append("with another description")
-        old_rule, new_rule = _rules(self.before), _rules(self.after)
-        if old_rule != new_rule and (self.is_whole_event or not old_rule):
-            lines.append(f"repeated by {new_rule}" if new_rule else "which is repeated no more")
-        return lines
+            raise Refused("it would now do something else than what was approved; ask again, with full dates")
 
 
-def count_occurrences(events: Sequence[Event], zone: ZoneInfo) -> str:
-    """How often a series happens, in words."""
+def count_occurrences(entry: Entry) -> str:
+    """Return the number of occurrences of a series in words."""
+    events, zone = entry.series, entry.zone
     try:
         rules = [(event, parse_rule(text, event.start)) for event in events for text in event.rules]
     except BadRule:
@@ -96,7 +85,9 @@ def count_occurrences(events: Sequence[Event], zone: ZoneInfo) -> str:
         return "without end"
     if sum(rule.work(event.start, rule.last) for event, rule in rules) > MAX_COUNT_WORK:
         return "more occurrences than can be counted"
-    moments = [moment for event in events for moment in _moments(event)] + [rule.last for _, rule in rules]
+    moments = [rule.last for _, rule in rules]
+    for event in events:
+        moments += [event.start, *(extra[0] if isinstance(extra, tuple) else extra for extra in event.extra_dates)]
     times = [at(moment, zone) for moment in moments]
     expander = Expander(Window(min(times) - _MARGIN, max(times) + _MARGIN, zone))
     count = sum(1 for _ in expander.series_occurrences(events))
@@ -105,26 +96,17 @@ def count_occurrences(events: Sequence[Event], zone: ZoneInfo) -> str:
     return f"{count} occurrence{'' if count == 1 else 's'}"
 
 
-def _moments(event: Event) -> list[Moment]:
-    """When it happens besides its rules."""
-    return [event.start, *(extra[0] if isinstance(extra, tuple) else extra for extra in event.extra_dates)]
-
-
-def _series(entry: Entry) -> Sequence[Event]:
-    return entry.resource.file.series[entry.uid]
-
-
 def _rules(entry: Entry) -> str:
-    main = main_of(_series(entry))
+    main = main_of(entry.series)
     return one_line("; ".join(main.rules), 200) if main else ""
 
 
 def _line(entry: Entry) -> str:
     event = entry.occurrence.event
     place = f" @ {_quote(one_line(event.location, MAX_PLACE))}" if event.location else ""
-    return f"{format_when(entry.occurrence, entry.zone)} {_quote(title(event.title))}{place}"
+    return f"{entry.when()} {_quote(title_of(event))}{place}"
 
 
 def _quote(text: str) -> str:
-    """A stranger's words, of which one sees where they end."""
+    """Return a stranger's words with visible ends."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,112 @@
+"""Finds the occurrence of a series that a model names: by its start, or by the day or time to which it was moved."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from brain import Refused
+from specialists._calendar.draft import EventDraft
+from specialists._calendar.expand import Expander, Occurrence, Window, local_difference, main_of, occurrence_of
+from specialists._calendar.ics_read import Event
+from specialists._calendar.listing import iso_minutes
+from specialists._calendar.zones import Moment, at, day_of
+
+SEARCH_MARGIN = timedelta(days=40)
+"""Occurrences are searched this far before and after a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesOccurrences:
+    """The occurrences of one UID in the user's time zone."""
+
+    events: Sequence[Event]
+    zone: ZoneInfo
+
+    def resolve(self, start: Moment | None, scope: str | None, draft: EventDraft) -> Occurrence:
+        """Return the occurrence that a call names; for a whole series the one nearest to the new start."""
+        if scope is None:
+            raise Refused(
+                "the event repeats: ask the user which is meant, then use scope=this with occurrence=its start, "
+                "or scope=series"
+            )
+        if start is None and scope == "this":
+            raise Refused("give occurrence, the start of the one that is meant, as the list shows it")
+        if start is not None:
+            found = self.starting_at(start)
+            return found if scope == "this" or self._is_same_time(found.start, start) else _at_original_time(found)
+        main = main_of(self.events)
+        first = Occurrence(main, main.start, main.end, main.start) if main else None
+        if draft.start is not None:
+            target = at(draft.start, self.zone)
+            near = [_at_original_time(one) for one in self._occurrences_near(draft.start)]
+
+            def distance(one: Occurrence) -> tuple[int, float]:  # those of the same day first
+                begin = at(one.start, self.zone)
+                days = abs((begin.date() - target.date()).days)
+                return days, abs(begin.timestamp() - target.timestamp())
+
+            first = min(near, key=distance, default=first)
+        if first is None:
+            raise Refused("the series itself is not in this calendar, only changes to it; use scope=this")
+        return first
+
+    def starting_at(self, start: Moment) -> Occurrence:
+        """Return the occurrence that begins then, or began then before it was moved.
+
+        Raises:
+            Refused: if there is none.
+        """
+        near = [*self._changed_occurrences(), *self._occurrences_near(start)]
+        for one in near:
+            if self._is_same_time(one.original, start) or self._is_same_time(one.start, start):
+                return one
+        known = "list the events to see when it happens"
+        if near:
+            target = at(start, self.zone).timestamp()
+            nearest = min(near, key=lambda one: abs(at(one.start, self.zone).timestamp() - target))
+            known = f"the nearest is {iso_minutes(nearest.start, self.zone)}"
+        raise Refused(f"the event has no occurrence at {iso_minutes(start, self.zone)}; {known}")
+
+    def first(self, near: Moment | None = None) -> Occurrence:
+        """Return the first occurrence, or the first from a day on."""
+        first = occurrence_of(main_of(self.events) or self.events[0])
+        if near is None:
+            return first
+        return self.next(Window(at(day_of(near), self.zone), at(near, self.zone) + SEARCH_MARGIN, self.zone))
+
+    def next(self, window: Window) -> Occurrence:
+        """Return the first occurrence in a window, else the first of all."""
+        found = Expander(window).series_occurrences(self.events)
+        return min(found, key=lambda one: at(one.start, self.zone).timestamp(), default=self.first())
+
+    def changed_occurrence(self, original: Moment | None) -> Occurrence | None:
+        """Return the changed occurrence that began then before it was moved."""
+        changed = (
+            one for one in self._changed_occurrences() if original and self._is_same_time(one.original, original)
+        )
+        return next(changed, None)
+
+    def _changed_occurrences(self) -> list[Occurrence]:
+        return [occurrence_of(e) for e in self.events if e.recurrence_id and not e.this_and_future]
+
+    def _occurrences_near(self, moment: Moment) -> list[Occurrence]:
+        middle = at(moment, self.zone)
+        window = Window(middle - SEARCH_MARGIN, middle + SEARCH_MARGIN, self.zone)
+        return list(Expander(window).series_occurrences(self.events))
+
+    def _is_same_time(self, moment: Moment | None, expected: Moment) -> bool:
+        """Return whether a moment is an expected time, or on an expected day."""
+        if moment is None:
+            return False
+        if not isinstance(expected, datetime):
+            return at(moment, self.zone).date() == expected
+        return isinstance(moment, datetime) and at(moment, self.zone).timestamp() == at(expected, self.zone).timestamp()
+
+
+def _at_original_time(occurrence: Occurrence) -> Occurrence:
+    """Return an occurrence that was moved alone with its time in the series."""
+    original, event = occurrence.original, occurrence.event
+    if original is None or event.recurrence_id is None or event.this_and_future:
+        return occurrence
+    return replace(occurrence, start=original, end=original + local_difference(occurrence.end, occurrence.start))

@@ -1,0 +1,147 @@
+"""Time zones: those that calendar files name or describe, and the description of a zone for a new file."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+Moment = date | datetime
+"""A day or a time. A time without a zone is the same time of day everywhere (floating)."""
+FIRST_YEAR, LAST_YEAR = 1600, 2199
+"""Outside these years dates overflow when they are moved between zones."""
+_OTHER_YEARS = re.compile(r"INTERVAL=(?!0*1(?!\d))")
+_OFFSET = re.compile(r"\(?(?:GMT|UTC)\s?([+-])(\d\d?):?(\d\d)?\)?")
+_UTC_NAMES = frozenset({"utc", "z", "gmt", "tzone://microsoft/utc", "(utc) coordinated universal time"})
+
+
+def at(moment: Moment, zone: tzinfo) -> datetime:
+    """Return a moment on the clocks of `zone`; a day begins at midnight, a floating time is of that zone.
+
+    A time that a change of the clocks skips is read by the offset before it (RFC 5545, section 3.3.5).
+    """
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone)
+    return moment.astimezone(UTC).astimezone(zone)
+
+
+def end_of(start: Moment, end: Moment) -> Moment:
+    """Return the end; an event that begins in an hour that the clocks skip, and ends after it, keeps its length."""
+    if not isinstance(start, datetime) or not isinstance(end, datetime) or start.tzinfo is None:
+        return end
+    if end <= start or start.astimezone(UTC) < end.astimezone(UTC):
+        return end
+    return (start.astimezone(UTC) + (end - start)).astimezone(start.tzinfo)
+
+
+def as_kind_of(instant: datetime, model: Moment) -> Moment:
+    """Return an instant in the form of another moment: a day, floating, or in its zone."""
+    if not isinstance(model, datetime):
+        return instant.date()
+    if model.tzinfo is None:
+        return instant.replace(tzinfo=None)
+    return instant.astimezone(UTC).astimezone(model.tzinfo)
+
+
+def day_of(moment: Moment) -> date:
+    """Return the day of a moment on its own clocks."""
+    return moment.date() if isinstance(moment, datetime) else moment
+
+
+def local_time(moment: Moment) -> datetime:
+    """Return a moment as its own clocks show it, without a zone; a day begins at midnight."""
+    return moment.replace(tzinfo=None) if isinstance(moment, datetime) else datetime.combine(moment, time())
+
+
+def shifted(moment: Moment, shift: timedelta) -> Moment:
+    """Return a moment moved on its own clocks; a day moves by whole days."""
+    return moment + shift if isinstance(moment, datetime) else moment + timedelta(days=shift.days)
+
+
+@lru_cache(maxsize=512)
+def named_zone(name: str) -> tzinfo | None:
+    """Return the zone of a TZID: an IANA name, with or without a vendor's prefix, a name of Windows, or an offset."""
+    from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
+
+    bare = name.strip().strip('"').strip("/")
+    if bare.lower() in _UTC_NAMES:
+        return UTC
+    parts = bare.split("/")
+    names = ["/".join(parts[-count:]) for count in (len(parts), 3, 2) if count <= len(parts) <= 8]
+    for candidate in (*names, WINDOWS_TO_OLSON.get(bare, "")):
+        try:
+            return ZoneInfo(candidate)
+        except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder, or no name for a file, raises the latter
+            continue
+    offset = _OFFSET.fullmatch(bare)
+    if not offset:
+        return None
+    ahead = timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
+    return timezone(ahead if offset[1] == "+" else -ahead) if ahead < timedelta(hours=24) else None
+
+
+@lru_cache(maxsize=128)
+def zone_from_vtimezone(texts: tuple[str, ...]) -> tzinfo | None:
+    """Return the zone that the lines of a VTIMEZONE describe; None if they cannot be read.
+
+    Only rules of each year are read: others are in no zone, and would keep dateutil busy for ever.
+    """
+    import icalendar
+
+    rules = [text.upper() for text in texts if text[:5].upper() == "RRULE"]
+    if any("FREQ=YEARLY" not in rule or _OTHER_YEARS.search(rule) for rule in rules):
+        return None
+    try:
+        component: Any = icalendar.Timezone.from_ical("\r\n".join(texts) + "\r\n")
+        zone: tzinfo = component.to_tz(lookup_tzid=False)
+        zone.utcoffset(datetime(2026, 7, 1))
+    except Exception:  # noqa: BLE001 - icalendar and dateutil raise nearly anything for a stranger's zone
+        return None
+    return zone
+
+
+@lru_cache(maxsize=256)
+def vtimezone_lines(name: str, year: int, years: int = 20) -> tuple[str, ...]:
+    """Return the lines of a VTIMEZONE for an IANA zone, from the year before `year` on, for `years` years.
+
+    `icalendar.Timezone.from_tzid` writes the onset of summer time in the new offset; RFC 5545 requires the old one.
+    """
+    zone = ZoneInfo(name)
+    first = datetime(year - 1, 1, 1, tzinfo=UTC)
+    start = first.astimezone(zone)
+    changes: dict[tuple[timedelta, timedelta, str, bool], list[datetime]] = {}
+    before = first
+    for day in (first + timedelta(days=days) for days in range(1, 365 * years)):
+        after = day
+        if _offset(after, zone) != _offset(before, zone):
+            old, new = _offset(before, zone), _offset(after, zone)
+            while after - before > timedelta(minutes=1):  # search for the minute of the change
+                middle = before + timedelta(minutes=(after - before) // timedelta(minutes=2))
+                before, after = (middle, after) if _offset(middle, zone) == old else (before, middle)
+            local = after.astimezone(zone)
+            key = (old, new, local.tzname() or name, bool(local.dst()))
+            changes.setdefault(key, []).append((after + old).replace(tzinfo=None))
+        before = day
+    offset = _offset(first, zone)
+    baseline = _observance(offset, offset, start.tzname() or name, bool(start.dst()), [datetime(1970, 1, 1)])
+    later = [line for key, times in changes.items() for line in _observance(*key, times)]
+    return ("BEGIN:VTIMEZONE", f"TZID:{name}", *baseline, *later, "END:VTIMEZONE")
+
+
+def _offset(instant: datetime, zone: ZoneInfo) -> timedelta:
+    return instant.astimezone(zone).utcoffset() or timedelta()
+
+
+def _observance(old: timedelta, new: timedelta, name: str, summer: bool, times: Sequence[datetime]) -> list[str]:
+    kind = "DAYLIGHT" if summer else "STANDARD"
+    offsets = []
+    for offset in (old, new):
+        minutes = abs(offset) // timedelta(minutes=1)
+        offsets.append(f"{'-' if offset < timedelta() else '+'}{minutes // 60:02}{minutes % 60:02}")
+    lines = [f"BEGIN:{kind}", f"DTSTART:{times[0]:%Y%m%dT%H%M%S}"]
+    if len(times) > 1:
+        lines.append(f"RDATE:{','.join(f'{one:%Y%m%dT%H%M%S}' for one in times[1:])}")
+    return [*lines, f"TZOFFSETFROM:{offsets[0]}", f"TZOFFSETTO:{offsets[1]}", f"TZNAME:{name}", f"END:{kind}"]
