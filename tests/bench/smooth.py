@@ -16,10 +16,9 @@ from playwright.sync_api import CDPSession, Page, expect, sync_playwright
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from page.chat import Chat
+from page.markdown import PARTS, make_messages
 from page.network import running_network
 from page.server import PageServer, serve_page
-from page.test_answer import PARTS
-from page.test_conversations import make_messages
 from page.visitor import Visitor, prepare
 
 SPEED = 1000  # tokens per second: several per frame

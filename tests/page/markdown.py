@@ -40,6 +40,48 @@ LOAD = """async () => {
         return text.node;
     };
 }"""
+PARTS = (
+    "## A heading\n\n",
+    "Some words of a paragraph with **bold**, `code` and [a link](https://example.org) in it. It has *stress*, "
+    "and enough other words to fill a few lines, so that what follows would move if it were drawn too early. Then "
+    "comes `more code`, a second [link](https://example.org/two), and the end of it.",
+    "\n\n- one\n- two\n  - deeper\n- three\n\n",
+    "```python\nfor n in range(10):\n    print(n)  # again\n```\n\n",
+    "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\n",
+    "> A quotation.\n\n1. first\n2. second\n\n",
+)
+DOCUMENT = """\
+|name|price|
+|:-:|-:|
+|tea|7|
+
+- [x] boil
+- [ ] drink
+
+A fact[^1], see [the page][p], and the town [1], not [7].
+
+<details>
+<summary>More</summary>
+
+Hidden words.
+</details>
+
+It costs $5 and $10, and $x^2$ is
+
+$$
+x_1
+- y_1
+$$
+
+```py
+def tea() -> str:
+    return 'green'  # hot
+```
+
+[^1]: Its note.
+
+[p]: https://example.org/tea
+"""
 SOURCES = [
     {"id": "1", "title": "Bern", "url": "https://example.org/bern"},
     {"id": "PMID:7", "title": "A study", "url": "https://example.org/7"},
@@ -67,3 +109,14 @@ def render_open(chat: Chat, texts: Sequence[str]) -> list[str]:
     load(chat)
     found: list[str] = chat.page.evaluate("(texts) => texts.map((text) => htmlOf(writeParts([text]).node))", texts)
     return found
+
+
+def make_messages(n: int) -> list[dict[str, Any]]:
+    """A question and its answer, as the server sends them."""
+    time = "2026-11-21T13:30:58Z"
+    question = {"id": f"q{n}", "role": "user", "time": time, "files": [], "recalled": []}
+    answer = {"id": f"a{n}", "role": "assistant", "time": time, "state": "complete", "stop_reason": "complete"}
+    return [
+        {**question, "parts": [{"type": "text", "text": f"Question {n}?"}]},
+        {**answer, "parts": [{"type": "text", "text": f"Answer {n}.\n\n" + "".join(PARTS)}], "model": "player"},
+    ]

@@ -1,4 +1,4 @@
-"""What axe and a screen reader find, and everything that a person does without a mouse."""
+"""What axe finds, small windows and paper, and everything that a person does without a mouse."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +10,10 @@ from playwright.sync_api import expect
 from brain.events import Thinking
 from page.chat import Chat
 from page.server import PageServer, request
-from page.visitor import DARK, NEW, PHONE, Visitor
+from page.visitor import PHONE, Visitor
 
 pytestmark = pytest.mark.chromium
 
-SCHEMES = pytest.mark.parametrize("visitor", [NEW, DARK], ids=["light", "dark"], indirect=True)
 ANIMATIONS_END = """() => Promise.all(document.getAnimations()
     .filter((one) => one.effect.getTiming().iterations !== Infinity).map((one) => one.finished)).then(() => null)"""
 RUN_AXE = """async () => {
@@ -49,12 +48,14 @@ class Axe:
         self._source = Path(clients.folder, "node_modules", "axe-core", "axe.min.js").read_text("utf-8")
 
     def check(self, chat: Chat) -> None:
-        """Fails when a rule is broken. It looks when nothing moves any more."""
-        chat.page.evaluate(ANIMATIONS_END)
+        """Fails when a rule is broken in light or dark colours. It looks when nothing moves any more."""
         chat.page.evaluate(self._source)
-        found = chat.page.evaluate(RUN_AXE)
-        assert found["broken"] == []
-        assert "color-contrast" in found["passed"]
+        for scheme in ("light", "dark"):
+            chat.page.emulate_media(color_scheme=scheme)
+            chat.page.evaluate(ANIMATIONS_END)
+            found = chat.page.evaluate(RUN_AXE)
+            assert found["broken"] == [], scheme
+            assert "color-contrast" in found["passed"]
 
 
 @pytest.fixture
@@ -63,7 +64,6 @@ def axe(clients: Clients) -> Axe:
 
 
 @pytest.mark.node
-@SCHEMES
 def test_axe_in_a_conversation(chat: Chat, server: PageServer, axe: Axe) -> None:
     expect(chat.button("Where is Bern")).to_be_visible()
     axe.check(chat)  # empty
@@ -89,7 +89,6 @@ def test_axe_in_a_conversation(chat: Chat, server: PageServer, axe: Axe) -> None
 
 
 @pytest.mark.node
-@SCHEMES
 def test_axe_in_lists_menus_and_dialogs(chat: Chat, server: PageServer, axe: Axe) -> None:
     server.answer(chat, "tea?", "Boil water.")
     chat.attach({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"tea"})
@@ -115,7 +114,6 @@ def test_axe_in_lists_menus_and_dialogs(chat: Chat, server: PageServer, axe: Axe
 
 @pytest.mark.node
 @pytest.mark.parametrize("server", [{"KEYS": "s3cret:ann"}], indirect=True)
-@SCHEMES
 def test_axe_in_the_sign_in_dialog(server: PageServer, visitor: Visitor, axe: Axe) -> None:
     visitor.allow("401")
     chat = visitor.visit(server.url)
@@ -148,17 +146,14 @@ def test_axe_on_a_phone(chat: Chat, server: PageServer, axe: Axe) -> None:
 
 
 @pytest.mark.parametrize("visitor", [{"viewport": {"width": 320, "height": 256}}], indirect=True)
-def test_a_zoom_of_400_percent_leaves_room_to_read(chat: Chat, server: PageServer) -> None:
-    server.answer(chat, "tea?")
+def test_a_zoom_of_400_percent_leaves_room_and_paper_has_the_conversation_only(chat: Chat, server: PageServer) -> None:
+    server.answer(chat, "tea?", "\n\n".join(f"Line {n}." for n in range(200)))
     log = chat.log.bounding_box()
     assert log
     assert log["height"] > 140
     assert chat.page.evaluate("document.documentElement.scrollWidth") == 320
     expect(chat.button("Send")).to_be_in_viewport(ratio=1)
-
-
-def test_paper_has_the_conversation_and_nothing_else(chat: Chat, server: PageServer) -> None:
-    server.answer(chat, "tea?", "\n\n".join(f"Line {n}." for n in range(200)))
+    chat.page.set_viewport_size({"width": 1200, "height": 800})
     expect(chat.answer).to_contain_text("Line 199.")
     chat.page.emulate_media(media="print")
     for gone in (chat.history, chat.box, chat.button("New conversation"), chat.button("Copy").last):
@@ -185,6 +180,7 @@ FOCUSED_AREA = """() => {
     const right = Math.min(innerWidth, x + width + 6), bottom = Math.min(innerHeight, y + height + 6);
     return { x: left, y: top, width: right - left, height: bottom - top };
 }"""
+IS_IN_DIALOG = "document.activeElement === document.body || Boolean(document.activeElement.closest('dialog'))"
 TAB_STOPS = [
     *("Skip to the message", "New conversation", "Search conversations", "tea?", "Options for tea?"),
     *("Show or hide the conversations", "Model", "Specialists", "Memory", "Settings"),
@@ -251,24 +247,12 @@ def keyboard(chat: Chat) -> Keyboard:
     return Keyboard(chat)
 
 
-def ask(
-    chat: Chat, server: PageServer, keyboard: Keyboard, question: str = "tea?", answer: str = "Boil water."
-) -> None:
-    """A question with its answer, asked with the keyboard."""
-    expect(chat.box).to_be_focused()
-    keyboard.type(question)
-    keyboard.press("Enter")
-    server.model.write(answer)
-    server.model.end()
-    expect(chat.answer).to_contain_text(answer)
-    chat.wait_until_idle()
-    expect(chat.conversation(question)).to_be_visible()
-
-
 def test_each_tab_stop_is_visible_and_none_is_a_trap(chat: Chat, server: PageServer, keyboard: Keyboard) -> None:
     server.wiki_release.set()
-    server.model.write("[Page](https://example.org)\n\n```\ncode\n```\n\n", request("wiki", title="Bern"), " x")
-    ask(chat, server, keyboard)
+    code = "[Page](https://example.org)\n\n```\ncode\n```\n\n"
+    server.answer(chat, "tea?", code, request("wiki", title="Bern"), " x", "Boil water.")
+    expect(chat.conversation("tea?")).to_be_visible()
+    expect(chat.box).to_be_focused()
     assert list(keyboard.tab_stops()) == ["Attach", "Send"]  # after the box
     found = []
     for stop in keyboard.tab_stops():
@@ -288,22 +272,32 @@ def test_each_tab_stop_is_visible_and_none_is_a_trap(chat: Chat, server: PageSer
     expect(chat.box).to_have_value("te")
 
 
-def test_send_steer_stop_retry_edit_and_copy(chat: Chat, server: PageServer, keyboard: Keyboard) -> None:
+def test_a_turn_by_keyboard(chat: Chat, server: PageServer, keyboard: Keyboard) -> None:
+    expect(chat.box).to_be_focused()
     keyboard.type("one")
     keyboard.press("Shift+Enter")
     keyboard.type("line")
     keyboard.press("Enter")
     server.model.write("So far.\n")
     expect(chat.answer).to_contain_text("So far.")
+    assert server.model.questions() == ["one\nline"]
     expect(chat.box).to_be_focused()
     keyboard.type("shorter, please")
     keyboard.choose("Add to the answer")
     server.model.write("\n")
     expect(chat.answer).to_contain_text("shorter, please")
     expect(chat.box).to_be_focused()
+    server.model.write(request("burns", title="Emma"), request("burns", title="Ada"), " x")
+    expect(chat.button("Approve")).to_have_count(2)
+    keyboard.choose("Approve", "Shift+Tab")
+    expect(chat.button("Approve")).to_have_count(1)
+    chat.box.focus()
+    keyboard.choose("Decline", "Shift+Tab")
+    expect(chat.button("Approve")).to_have_count(0)
     server.model.write("Less.")
     expect(chat.answer).to_contain_text("Less.")
-    expect(chat.button("Stop")).to_be_enabled()
+    assert server.burned == ["Ada"]
+    chat.box.focus()
     keyboard.choose("Stop")
     chat.wait_until_idle()
     expect(chat.box).to_be_focused()
@@ -329,19 +323,32 @@ def test_send_steer_stop_retry_edit_and_copy(chat: Chat, server: PageServer, key
     expect(chat.questions).to_have_count(1)
 
 
-def test_a_dialog_keeps_the_focus_and_returns_it(chat: Chat, keyboard: Keyboard) -> None:
-    is_inside = "document.activeElement === document.body || Boolean(document.activeElement.closest('dialog'))"
+def test_lists_and_dialogs_by_keyboard(chat: Chat, server: PageServer, keyboard: Keyboard) -> None:
+    server.answer(chat, "tea?", "Boil water.")
+    expect(chat.conversation("tea?")).to_be_visible()
+    keyboard.choose("Options for tea?", "Shift+Tab")
+    keyboard.press("Enter")
+    keyboard.type("Tea")
+    keyboard.press("Enter")
+    expect(chat.conversation("Tea")).to_be_visible()
+    expect(chat.history.get_by_role("button", name="Options for Tea", exact=True)).to_be_focused()
     for name in ("Specialists", "Memory", "Settings"):
         chat.box.focus()
         keyboard.choose(name, "Shift+Tab")
-        expect(chat.dialog(name)).to_be_visible()
-        expect(chat.dialog(name).get_by_text("Loading…")).to_have_count(0)
+        dialog = chat.dialog(name)
+        expect(dialog).to_be_visible()
+        expect(dialog.get_by_text("Loading…")).to_have_count(0)
         for key in ["Tab"] * 15 + ["Shift+Tab"] * 15:
             keyboard.press(key)
-            assert chat.page.evaluate(is_inside), keyboard.focus
+            assert chat.page.evaluate(IS_IN_DIALOG), keyboard.focus
         keyboard.press("Escape")
-        expect(chat.dialog(name)).to_be_hidden()
+        expect(dialog).to_be_hidden()
         expect(chat.button(name)).to_be_focused()
         keyboard.press("Enter")
+        if name == "Memory":
+            keyboard.choose("Add a fact")
+            keyboard.type("I drink no coffee")
+            keyboard.choose("Add")
+            expect(dialog.get_by_role("listitem")).to_contain_text("I drink no coffee")
         keyboard.choose("Close", "Shift+Tab")
-        expect(chat.dialog(name)).to_be_hidden()
+        expect(dialog).to_be_hidden()

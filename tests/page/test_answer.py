@@ -10,8 +10,9 @@ from playwright.sync_api import Locator, expect
 from brain.errors import ModelError
 from brain.events import Thinking
 from page.chat import Chat
+from page.markdown import DOCUMENT, PARTS
 from page.server import PageServer, request
-from page.visitor import NEW, PHONE, Visitor
+from page.visitor import NEW, PHONE, STILL, Visitor
 
 pytestmark = pytest.mark.chromium
 
@@ -31,48 +32,17 @@ TEXT_OFFSET = """(paragraph) => {
     words.selectNodeContents(paragraph);
     return Math.round(words.getBoundingClientRect().left - paragraph.getBoundingClientRect().left);
 }"""
-PARTS = (
-    "## A heading\n\n",
-    "Some words of a paragraph with **bold**, `code` and [a link](https://example.org) in it. It has *stress*, "
-    "and enough other words to fill a few lines, so that what follows would move if it were drawn too early. Then "
-    "comes `more code`, a second [link](https://example.org/two), and the end of it.",
-    "\n\n- one\n- two\n  - deeper\n- three\n\n",
-    "```python\nfor n in range(10):\n    print(n)  # again\n```\n\n",
-    "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\n",
-    "> A quotation.\n\n1. first\n2. second\n\n",
-)
-DOCUMENT = """\
-|name|price|
-|:-:|-:|
-|tea|7|
-
-- [x] boil
-- [ ] drink
-
-A fact[^1], see [the page][p], and the town [1], not [7].
-
-<details>
-<summary>More</summary>
-
-Hidden words.
-</details>
-
-It costs $5 and $10, and $x^2$ is
-
-$$
-x_1
-- y_1
-$$
-
-```py
-def tea() -> str:
-    return 'green'  # hot
-```
-
-[^1]: Its note.
-
-[p]: https://example.org/tea
-"""
+SELECT = "it => getSelection().setBaseAndExtent(it.querySelector('p'), 0, [...it.querySelectorAll('p')].at(-1), 1)"
+COUNT_INTERVALS = """() => {
+    window.intervals = new Set();
+    const { setInterval, clearInterval } = window;
+    window.setInterval = (...given) => {
+        const id = setInterval(...given);
+        window.intervals.add(id);
+        return id;
+    };
+    window.clearInterval = (id) => (window.intervals.delete(id), clearInterval(id));
+}"""
 MARKERS = {
     request("clock"): "clock",
     "SPECIALIST_REQUEST[nobody]": "nobody",
@@ -88,63 +58,46 @@ def paragraphs(count: int) -> str:
 # while it is written
 
 
-def test_each_token_is_on_screen_before_the_next_is_written(chat: Chat, server: PageServer) -> None:
+def test_each_token_is_on_screen_before_the_next_and_no_marker_ever(chat: Chat, server: PageServer) -> None:
     answer = chat.ask("Where is Zürich?")
     tokens = ("In ", "the ", "**north**", " of ", "Swit", "zerland.", "\n\n- By", " a", " lake")
     for count, token in enumerate(tokens, 1):
         server.model.write(token)
         visible = re.sub(r"\W+", " ", "".join(tokens[:count])).split()
         expect(answer).to_contain_text(re.compile(r"\W*".join(visible)))
-    server.model.end()
-    chat.wait_until_idle()
     expect(answer.get_by_role("strong")).to_have_text("north")
-    expect(answer.get_by_role("listitem")).to_have_text("By a lake")
-
-
-@pytest.mark.parametrize(("marker", "name"), MARKERS.items(), ids=["call", "unknown", "other syntax"])
-def test_no_part_of_a_marker_is_ever_visible(chat: Chat, server: PageServer, marker: str, name: str) -> None:
-    answer = chat.ask()
     recording = chat.log.evaluate_handle(RECORD)
-    server.model.write("Before. ")
-    expect(answer).to_contain_text("Before.")
-    server.model.write_slowly(marker)
-    server.model.write(" dropped")
-    expect(chat.card(name)).to_be_visible()
+    for marker, name in MARKERS.items():
+        server.model.write("\n\nBefore. ")
+        server.model.write_slowly(marker)
+        server.model.write(" dropped")
+        expect(chat.card(name).last).to_be_visible()
     server.model.write("After.")
     server.model.end()
     chat.wait_until_idle()
-    expect(answer).to_contain_text("After.")
+    expect(answer.get_by_role("listitem")).to_have_text("By a lake")
     states = recording.evaluate("it => (it.observer.disconnect(), it.states)")
     assert len(states) > 5
-    assert [state for state in states if re.search(r"Before\.\s*[S<]|SP|REQUEST|[\[\]{}]", state)] == []
+    assert [state for state in states if re.search(r"Before\.\s*[S<]|SP|REQUEST|[\[\]{}]{2}|dropped", state)] == []
 
 
-def test_visible_text_does_not_jump(chat: Chat, server: PageServer) -> None:
+def test_visible_text_does_not_jump_and_a_selection_stays(chat: Chat, server: PageServer) -> None:
     answer = chat.ask()
     server.model.write("Start.\n\n")
     expect(answer).to_contain_text("Start.")
     shifts = chat.record_shifts()
     text = "".join(PARTS) * 4
-    server.model.write(*(text[at : at + 4] for at in range(0, len(text), 4)), "\n\nThe end.")
-    expect(answer).to_contain_text("The end.")
-    server.model.end()
-    chat.wait_until_idle()
-    assert sum(shifts()) < 0.02
-
-
-def test_a_selection_stays(chat: Chat, server: PageServer) -> None:
-    answer = chat.ask()
-    server.model.write(f"One **two** three.{paragraphs(60)}\n\nFour fi")
+    server.model.write(*(text[at : at + 4] for at in range(0, len(text), 4)), f"{paragraphs(60)}\n\nFour fi")
     expect(answer.get_by_role("paragraph").last).to_have_text("Four fi")
+    assert sum(shifts()) < 0.02
     chat.log.hover()
     chat.page.mouse.wheel(0, -100_000)
     first = answer.get_by_role("paragraph").first
     expect(first).to_be_in_viewport()
     place = first.bounding_box()
-    select = "it => getSelection().setBaseAndExtent(it.querySelector('p'), 0, [...it.querySelectorAll('p')].at(-1), 1)"
-    answer.evaluate(select)
+    answer.evaluate(SELECT)
     selected = chat.page.evaluate("getSelection().toString()")
-    assert selected.startswith("One two three.")
+    assert selected.startswith("Start.")
     server.model.write("ve", " **six**", ".\n\n", "# Seven\n\n", "- eight\n", "- nine\n\n", "end")
     expect(answer).to_contain_text("end")
     server.model.end()
@@ -163,18 +116,11 @@ def test_ten_thousand_tokens_are_complete(chat: Chat, server: PageServer) -> Non
     assert answer.inner_text().split("player")[0].split() == "".join(tokens).split()
 
 
-def test_thinking_is_folded(chat: Chat, server: PageServer) -> None:
-    answer = server.answer(chat, "hello", Thinking("hm, "), Thinking("let me see"), "A", "B")
-    expect(answer).to_contain_text("AB")
-    expect(answer.get_by_text("hm, let me see")).to_be_hidden()
-    answer.get_by_text("Thoughts", exact=True).click()
-    expect(answer.get_by_text("hm, let me see")).to_be_visible()
-
-
 @pytest.mark.parametrize("visitor", [NEW], indirect=True)
-def test_the_page_shows_what_it_waits_for(chat: Chat, server: PageServer) -> None:
+def test_the_page_shows_what_it_waits_for_and_leaves_no_timer_behind(chat: Chat, server: PageServer) -> None:
     chat.page.clock.install()
     chat.reload()
+    chat.page.evaluate(COUNT_INTERVALS)
     answer = chat.ask()
     waiting = "Waiting for the model…"
     expect(chat.page).to_have_url(re.compile("#/c/"))
@@ -189,10 +135,21 @@ def test_the_page_shows_what_it_waits_for(chat: Chat, server: PageServer) -> Non
     chat.page.clock.fast_forward(7000)
     expect(chat.card("wiki")).to_contain_text(re.compile(r"\d\.\d s"))
     expect(answer).not_to_contain_text(waiting)
+    assert chat.page.evaluate("window.intervals.size") > 0
+    chat.start_conversation()
+    assert chat.page.evaluate("window.intervals.size") == 0
     server.wiki_release.set()
     server.model.end()
-    chat.wait_until_idle()
-    expect(answer).not_to_contain_text(waiting)
+
+
+@pytest.mark.parametrize("visitor", [STILL], indirect=True)
+def test_with_reduced_motion_nothing_keeps_moving(chat: Chat, server: PageServer) -> None:
+    chat.ask()
+    server.model.write("So.", request("wiki", title="Bern"), " x")
+    expect(chat.card("wiki")).to_contain_text("page 2 of 4")
+    chat.button("Settings").click()
+    endless = "document.getAnimations().filter((one) => one.effect.getTiming().iterations === Infinity).length"
+    assert chat.page.evaluate(endless) == 0
 
 
 # where it stands
@@ -250,11 +207,19 @@ def test_the_conversation_follows_the_answer_only_from_its_end(chat: Chat, serve
 def test_markdown_as_a_person_sees_it(chat: Chat, server: PageServer) -> None:
     server.wiki_release.set()
     answer = chat.ask()
-    server.model.write(request("wiki", title="Bern"), " x")
-    expect(chat.card("wiki")).to_contain_text("2 sources")
+    server.model.write(request("wiki", title="Bern"), " x", request("wiki", title="Basel"), " x")
+    expect(chat.card("wiki").last).to_contain_text("2 sources")
+    server.model.write("<details>\n<summary>Open</summary>\n\nOne.")
+    answer.get_by_text("Open", exact=True).click()
+    server.model.write(" Two.")
+    expect(answer.get_by_text("One. Two.", exact=True)).to_be_visible()  # it stays open
+    server.model.write("\n</details>\n\nשלום עולם\n\n")
     server.model.write_slowly(DOCUMENT)
     server.model.end()
     chat.wait_until_idle()
+    expect(answer.get_by_text("One. Two.", exact=True)).to_be_visible()
+    right_to_left = answer.get_by_text("שלום", exact=False)
+    assert right_to_left.evaluate(TEXT_OFFSET) > 200
     for _ in range(2):
         expect(answer.get_by_role("cell", name="7", exact=True)).to_have_css("text-align", "right")
         expect(answer.get_by_role("cell", name="tea", exact=True)).to_have_css("text-align", "center")
@@ -270,6 +235,9 @@ def test_markdown_as_a_person_sees_it(chat: Chat, server: PageServer) -> None:
         expect(answer).to_contain_text("It costs $5 and $10, and")
         expect(answer.get_by_role("math")).to_have_count(2)
         expect(answer.locator(".hljs-keyword")).to_have_text(["def", "return"])
+        copied = chat.copy_answer()  # Markdown, with each source once
+        assert copied.endswith("\n\nSources:\n\n1. [Bern](https://example.org/bern)\n2. A book")
+        assert DOCUMENT.strip() in copied
         chat.reload()
     answer.get_by_role("button", name="Copy the code", exact=True).click()
     assert chat.clipboard() == "def tea() -> str:\n    return 'green'  # hot\n"
@@ -277,26 +245,6 @@ def test_markdown_as_a_person_sees_it(chat: Chat, server: PageServer) -> None:
     answer.get_by_role("button", name="1", exact=True).click()
     expect(answer.get_by_text("Its note.")).to_be_focused()
     expect(answer.get_by_text("Its note.")).to_be_in_viewport()
-
-
-def test_details_stay_open_while_their_text_is_written(chat: Chat, server: PageServer) -> None:
-    answer = chat.ask()
-    server.model.write("<details>\n<summary>More</summary>\n\nOne.")
-    answer.get_by_text("More", exact=True).click()
-    server.model.write(" Two.")
-    expect(answer.get_by_text("One. Two.", exact=True)).to_be_visible()
-    server.model.write("\n</details>\n\nEnd.")
-    server.model.end()
-    chat.wait_until_idle()
-    expect(answer.get_by_text("One. Two.", exact=True)).to_be_visible()
-
-
-def test_right_to_left_text_starts_at_the_right(chat: Chat, server: PageServer) -> None:
-    answer = server.answer(chat, "hello", "שלום עולם\n\nHello world\n")
-    expect(answer.get_by_role("paragraph")).to_have_count(2)
-    offsets = [one.evaluate(TEXT_OFFSET) for one in answer.get_by_role("paragraph").all()]
-    assert offsets[0] > 200
-    assert offsets[1] == 0
 
 
 @pytest.mark.parametrize("visitor", [PHONE], indirect=True)
@@ -315,19 +263,6 @@ def test_a_phone_shows_everything_without_scrolling_sideways(chat: Chat, server:
     expect(chat.button("Send")).to_be_in_viewport(ratio=1)
 
 
-def test_copy_returns_markdown_with_each_source_once(chat: Chat, server: PageServer) -> None:
-    server.wiki_release.set()
-    chat.ask()
-    server.model.write(request("wiki", title="Bern"), " x", request("wiki", title="Basel"), " x")
-    server.model.write("It is **there**.")
-    server.model.end()
-    chat.wait_until_idle()
-    copied = "It is **there**.\n\nSources:\n\n1. [Bern](https://example.org/bern)\n2. A book"
-    assert chat.copy_answer() == copied
-    chat.reload()
-    assert chat.copy_answer() == copied
-
-
 # when it is opened again
 
 
@@ -342,6 +277,7 @@ def test_an_answer_is_the_same_when_it_is_opened_again(chat: Chat, server: PageS
     server.wiki_release.set()
     chat.ask("Which libraries are there?")
     server.model.write(Thinking("Let me "), Thinking("see."), "I **look**.\n\n")
+    expect(chat.answer.get_by_text("Let me see.")).to_be_hidden()
     server.model.write(*(request("wiki", title=title) for title in ("Bern", "Bern")), request("breaks"), " x")
     expect(chat.card("breaks")).to_contain_text("breaks failed: ")
     server.model.write("They have one. ", Thinking("Burn it?"), "Now:\n\n", request("burns", title="Emma"), " x")
@@ -351,6 +287,8 @@ def test_an_answer_is_the_same_when_it_is_opened_again(chat: Chat, server: PageS
     server.model.write("One is left.")
     server.model.end()
     chat.wait_until_idle()
+    chat.answer.get_by_text("Thoughts", exact=True).first.click()
+    expect(chat.answer.get_by_text("Let me see.")).to_be_visible()
     written = all_text(chat)
     assert {"Recalled 1 fact: I like libraries", "Let me see.", "Burn it?", "look"} <= set(written)
     assert any(text.startswith("approved · ") for text in written)
@@ -360,17 +298,18 @@ def test_an_answer_is_the_same_when_it_is_opened_again(chat: Chat, server: PageS
     assert all_text(chat) == written
 
 
-@pytest.mark.parametrize("recoverable", [True, False])
-def test_a_failure_is_the_same_when_it_is_opened_again(chat: Chat, server: PageServer, recoverable: bool) -> None:
-    chat.ask()
-    server.model.write("Well, ", ModelError("model_failed", "It does not fit.", recoverable=recoverable))
-    chat.wait_until_idle()
-    written = all_text(chat)
-    assert written[:2] == ["Well,", "It does not fit."]
-    expect(chat.answer.get_by_role("button", name="Retry", exact=True)).to_have_count(int(recoverable))
-    chat.reload()
-    expect(chat.answer).to_contain_text("It does not fit.")
-    assert all_text(chat) == written
+def test_a_failure_is_the_same_when_it_is_opened_again(chat: Chat, server: PageServer) -> None:
+    for recoverable in (True, False):
+        chat.ask()
+        server.model.write("Well, ", ModelError("model_failed", "It does not fit.", recoverable=recoverable))
+        chat.wait_until_idle()
+        written = all_text(chat)
+        assert written[:2] == ["Well,", "It does not fit."]
+        expect(chat.answer.get_by_role("button", name="Retry", exact=True)).to_have_count(int(recoverable))
+        chat.reload()
+        expect(chat.answer).to_contain_text("It does not fit.")
+        assert all_text(chat) == written
+        chat.start_conversation()
 
 
 def test_markdown_is_plain_text_until_its_libraries_can_be_loaded(

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import httpx
 import pytest
@@ -10,13 +9,14 @@ from playwright.sync_api import Page, Route, expect
 
 from brain import Context, specialist
 from page.chat import Chat
+from page.markdown import make_messages
 from page.server import HOSTILE, PageServer
-from page.test_answer import PARTS
 from page.visitor import NEW, Visitor
 
 pytestmark = pytest.mark.chromium
 
 HIGHLIGHTED = "[...CSS.highlights.get('found') ?? []].map((range) => range.toString().toLowerCase())"
+TEA = "How do I make tea?"
 
 
 def ask_elsewhere(server: PageServer, question: str, answer: str = "Good day.", conversation: str | None = None) -> str:
@@ -29,24 +29,19 @@ def ask_elsewhere(server: PageServer, question: str, answer: str = "Good day.", 
     return found
 
 
-def make_messages(n: int) -> list[dict[str, Any]]:
-    """A question and its answer, as the server sends them."""
-    time = "2026-11-21T13:30:58Z"
-    question = {"id": f"q{n}", "role": "user", "time": time, "files": [], "recalled": []}
-    answer = {"id": f"a{n}", "role": "assistant", "time": time, "state": "complete", "stop_reason": "complete"}
-    return [
-        {**question, "parts": [{"type": "text", "text": f"Question {n}?"}]},
-        {**answer, "parts": [{"type": "text", "text": f"Answer {n}.\n\n" + "".join(PARTS)}], "model": "player"},
-    ]
-
-
-def test_conversations_are_opened_and_continued(chat: Chat, server: PageServer) -> None:
-    server.answer(chat, "How do I make tea?", "Boil water.")
+def test_conversations_are_opened_continued_renamed_and_deleted(
+    chat: Chat, server: PageServer, visitor: Visitor
+) -> None:
+    visitor.allow("404")
+    chat.page.goto(f"{server.url}/#/c/nothing")
+    expect(chat.log).to_contain_text("This conversation does not exist, or belongs to somebody else.")
+    chat.log.get_by_role("button", name="New conversation", exact=True).click()
+    server.answer(chat, TEA, "Boil water.")
     chat.start_conversation()
     chat.ask("And coffee?")
     server.model.write("Grind ")
     expect(chat.answer).to_contain_text("Grind")
-    chat.conversation("How do I make tea?").click()
+    chat.conversation(TEA).click()
     expect(chat.answer).to_contain_text("Boil water.")
     chat.wait_until_idle()
     server.model.write("beans.")
@@ -54,29 +49,19 @@ def test_conversations_are_opened_and_continued(chat: Chat, server: PageServer) 
     expect(chat.answer).to_contain_text("Grind beans.")
     server.model.end()
     chat.wait_until_idle()
-    chat.conversation("How do I make tea?").click()
+    chat.conversation(TEA).click()
     expect(chat.answer).to_contain_text("Boil water.")
     expect(chat.answers).to_have_count(1)
     server.answer(chat, "And then?", "Drink it.")
-    assert server.model.questions() == ["How do I make tea?", "And then?"]
+    assert server.model.questions() == [TEA, "And then?"]
     chat.page.go_back()
     expect(chat.answer).to_contain_text("Grind beans.")
-    chat.start_conversation()
-    chat.button("Where is Bern").click()
-    expect(chat.question).to_contain_text("Where is Bern")
-    server.model.end()
-    chat.wait_until_idle()
-    assert server.model.questions() == ["Where is Bern"]
-
-
-def test_rename_and_delete(chat: Chat, server: PageServer) -> None:
-    server.answer(chat, "How do I make tea?", "Boil water.")
-    chat.choose_option("How do I make tea?", "Rename")
-    field = chat.history.get_by_role("textbox", name="New title of How do I make tea?", exact=True)
+    chat.choose_option(TEA, "Rename")
+    field = chat.history.get_by_role("textbox", name=f"New title of {TEA}", exact=True)
     expect(field).to_be_focused()
     field.fill("Tea")
     field.press("Enter")
-    expect(chat.conversation("Tea")).to_be_visible()
+    chat.conversation("Tea").click()
     expect(chat.page.get_by_role("heading", level=1)).to_have_text("Tea")
     chat.reload()
     dialog = chat.dialog("Delete this conversation?")
@@ -89,24 +74,18 @@ def test_rename_and_delete(chat: Chat, server: PageServer) -> None:
     expect(chat.conversation("Tea")).to_have_count(0)
     expect(chat.questions).to_have_count(0)
     chat.reload()
-    expect(chat.history).to_contain_text("No conversations yet.")
-
-
-def test_a_conversation_that_does_not_exist(chat: Chat, server: PageServer, visitor: Visitor) -> None:
-    visitor.allow("404")
-    chat.page.goto(f"{server.url}/#/c/nothing")
-    expect(chat.log).to_contain_text("This conversation does not exist, or belongs to somebody else.")
+    expect(chat.history.get_by_role("link")).to_have_count(1)
 
 
 def test_search_opens_a_conversation_at_the_words_it_found(chat: Chat, server: PageServer) -> None:
     steps = "\n\n".join(f"Step {n}: wait." for n in range(60))
-    conversation = ask_elsewhere(server, "How do I make tea?", f"Boil **fresh** `water`.\n\n{steps}")
+    conversation = ask_elsewhere(server, TEA, f"Boil **fresh** `water`.\n\n{steps}")
     ask_elsewhere(server, "And then?", steps, conversation)
     ask_elsewhere(server, "And coffee?", "Grind beans.")
     ask_elsewhere(server, HOSTILE, "No.")
     chat.search("fresh wat")
     expect(chat.conversation("And coffee?")).to_be_hidden()
-    expect(chat.history).to_contain_text("How do I make tea? Boil fresh water. Step 0: wait.")
+    expect(chat.history).to_contain_text(f"{TEA} Boil fresh water. Step 0: wait.")
     chat.page.keyboard.press("Enter")  # opens the first
     found = chat.answers.first.get_by_text("fresh", exact=True)
     expect(found).to_have_js_property("tagName", "STRONG")

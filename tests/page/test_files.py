@@ -20,13 +20,14 @@ DROP = """(sizes) => {
     sizes.forEach((size, i) => data.items.add(new File([new Uint8Array(size)], `f${i}`)));
     document.dispatchEvent(new DragEvent("drop", { dataTransfer: data, cancelable: true }));
 }"""
+HOSTILE = "<img src=x onerror=hacked=1><b>bold"
 
 
 def make_file(name: str, kind: str = "text/plain", data: bytes = b"x") -> FilePayload:
     return FilePayload(name=name, mimeType=kind, buffer=data)
 
 
-def test_files_are_shown_sent_unchanged_and_cleared(chat: Chat, server: PageServer) -> None:
+def test_files_are_shown_and_sent_unchanged(chat: Chat, server: PageServer, tmp_path: Path) -> None:
     files = ("dot.png", "image/png", PNG), ("naïve notes.txt", "text/plain", "naïve".encode()), ("gone", "", b"-")
     chat.attach(*(make_file(*one) for one in files), make_file("empty", "", b""))
     items = chat.files.get_by_role("listitem")
@@ -43,6 +44,7 @@ def test_files_are_shown_sent_unchanged_and_cleared(chat: Chat, server: PageServ
     assert '1: "dot.png" (image/png), 2: "naïve notes.txt" (text/plain)' in question
     chat.card("reader").nth(1).get_by_text("reader", exact=True).click()
     expect(chat.card("reader").nth(1)).to_contain_text("2 naïve notes.txt text/plain 6")
+    server.model.write("Read.")
     server.model.end()
     chat.wait_until_idle()
     for _ in range(2):
@@ -50,35 +52,36 @@ def test_files_are_shown_sent_unchanged_and_cleared(chat: Chat, server: PageServ
         expect(chat.question).to_contain_text("naïve notes.txt")
         expect(chat.question.get_by_role("img", name="dot.png")).to_have_js_property("naturalWidth", 1)
         chat.reload()
-
-
-def test_names_of_files_are_text_and_stay_the_same(chat: Chat, server: PageServer) -> None:
-    hostile = "<img src=x onerror=hacked=1><b>bold"
-    names = ["a/b.txt", "c:\\d.txt", "e\tf\u202e  g.txt", f"{'h' * 250}.txt", "i/", hostile]
-    chat.drop(*((name, "text/plain", "x") for name in names[:5]))
-    chat.paste((hostile, "image/png", "x"))
-    expect(chat.files.get_by_text(hostile)).to_be_visible()
-    server.answer(chat, "read them", "Read.")
-    for _ in range(2):
-        shown = chat.question.get_by_role("listitem").locator(".name")
-        expect(shown.filter(has_not_text="bold")).to_have_text(["b.txt", "d.txt", "e f g.txt", "h" * 200, "file"])
-        expect(chat.question.get_by_role("img", name=hostile, exact=True)).to_be_attached()
-        expect(chat.question.locator("b")).to_have_count(0)
-        chat.reload()
-    assert chat.page.evaluate("window.hacked") is None
-
-
-def test_a_file_that_is_gone_stops_the_message(chat: Chat, server: PageServer, tmp_path: Path) -> None:
     path = tmp_path / "gone.txt"
     path.write_text("here")
     chat.attach(path)
-    expect(chat.files.get_by_role("listitem")).to_have_count(1)
+    expect(items).to_have_count(1)
     path.unlink()
     chat.box.fill("read it")
     chat.box.press("Enter")
     expect(chat.alert).to_contain_text("gone.txt cannot be read: it was moved or changed. Attach it again.")
     expect(chat.box).to_have_value("read it")
-    assert server.model.asked == []
+    assert len(server.model.asked) == 1
+    chat.reload()
+    expect(chat.box).to_have_value("read it")
+    expect(chat.alert).to_have_text("gone.txt has to be attached again: the page was reloaded.")
+    chat.attach(make_file("a.txt"))
+    expect(chat.alert).to_have_text([])
+
+
+def test_names_of_files_are_text_and_stay_the_same(chat: Chat, server: PageServer) -> None:
+    names = ["a/b.txt", "c:\\d.txt", "e\tf\u202e  g.txt", f"{'h' * 250}.txt", "i/", HOSTILE]
+    chat.drop(*((name, "text/plain", "x") for name in names[:5]))
+    chat.paste((HOSTILE, "image/png", "x"))
+    expect(chat.files.get_by_text(HOSTILE)).to_be_visible()
+    server.answer(chat, "read them", "Read.")
+    for _ in range(2):
+        shown = chat.question.get_by_role("listitem").locator(".name")
+        expect(shown.filter(has_not_text="bold")).to_have_text(["b.txt", "d.txt", "e f g.txt", "h" * 200, "file"])
+        expect(chat.question.get_by_role("img", name=HOSTILE, exact=True)).to_be_attached()
+        expect(chat.question.locator("b")).to_have_count(0)
+        chat.reload()
+    assert chat.page.evaluate("window.hacked") is None
 
 
 def test_limits_of_files(chat: Chat, server: PageServer) -> None:
@@ -119,32 +122,19 @@ def drag(chat: Chat, x: float, y: float, data: object) -> None:
         devtools.send("Input.dispatchDragEvent", {"type": kind, "x": x, "y": y, "data": data})
 
 
-@pytest.mark.parametrize("is_paste", [True, False], ids=["paste", "drop"])
-def test_text_that_is_too_long_is_attached_instead(chat: Chat, is_paste: bool) -> None:
+def test_text_that_is_too_long_is_attached_instead(chat: Chat) -> None:
     """Six million characters in the box would freeze the browser."""
     chat.box.fill("look: ")
+    items = chat.files.get_by_role("listitem")
     for text, value in (("word " * 1_200_000, "look: "), ("this", "look: this")):
-        if is_paste:
-            chat.page.evaluate("(text) => navigator.clipboard.writeText(text)", text)
-            chat.box.press("Control+v")
-        else:
-            box = chat.box.bounding_box()
-            assert box
-            data = {"items": [{"mimeType": "text/plain", "data": text}], "dragOperationsMask": 1}
-            drag(chat, box["x"] + box["width"] - 20, box["y"] + 15, data)
-        expect(chat.files.get_by_role("listitem")).to_contain_text("5.7 MiB")
+        chat.page.evaluate("(text) => navigator.clipboard.writeText(text)", text)
+        chat.box.press("Control+v")
+        expect(items).to_contain_text("pasted.txt")
+        expect(items).to_contain_text("5.7 MiB")
         expect(chat.box).to_have_value(value)
-    expect(chat.files.get_by_role("listitem")).to_contain_text("pasted.txt")
-
-
-def test_a_reload_loses_files_and_says_so(chat: Chat) -> None:
-    chat.attach(make_file("a.txt"), make_file("b.txt"))
-    chat.box.fill("read them")
-    chat.reload()
-    expect(chat.box).to_have_value("read them")
-    expect(chat.alert).to_have_text("a.txt and b.txt have to be attached again: the page was reloaded.")
-    chat.attach(make_file("a.txt"))
-    expect(chat.alert).to_have_text([])
-    chat.button("Remove a.txt").click()
-    chat.reload()
-    expect(chat.alert).to_have_text([])
+    box = chat.box.bounding_box()
+    assert box
+    data = {"items": [{"mimeType": "text/plain", "data": "word " * 1_200_000}], "dragOperationsMask": 1}
+    drag(chat, box["x"] + box["width"] - 20, box["y"] + 15, data)
+    expect(items).to_have_count(2)
+    expect(chat.box).to_have_value("look: this")

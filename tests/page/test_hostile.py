@@ -19,30 +19,22 @@ AWAY = "https://evil.example"
 PAYLOADS = (
     HOSTILE,
     "<script>hacked=1</script>",
-    "<svg/onload=hacked=1>",
     f"<svg><image href={AWAY}/a.png /></svg>",
     "<iframe srcdoc='<script>parent.hacked=1</script>'></iframe>",
-    "<a href='javascript:hacked=1' autofocus onfocus=hacked=1>one</a>",
     "[two](javascript:hacked=1) [three](JaVaScRiPt:hacked=1) [four](java&#10;script:hacked=1)",
-    "[five](data:text/html,<script>hacked=1</script>) [six](vbscript:hacked=1) [seven](file:///etc/passwd)",
-    "[eight]\n\n[eight]: javascript:hacked=1",
-    "<javascript:hacked=1>",
     f"![nine]({AWAY}/b.png) ![ten](//evil.example/c.png) ![eleven](data:image/svg+xml,<svg/onload=hacked=1>)",
-    f"[![twelve]({AWAY}/d.png)]({AWAY})",
     f"<img src={AWAY}/e.png><picture><source srcset={AWAY}/f.png></picture><video autoplay src={AWAY}/g.mp4></video>",
     f"<style>@import '{AWAY}/h.css'; * {{ display: none }}</style>",
-    f"<div style='position: fixed; inset: 0; background: url({AWAY}/i.png)'>thirteen</div>",
     f"<link rel=stylesheet href={AWAY}/j.css><base href={AWAY}/><meta http-equiv=refresh content='0;url={AWAY}'>",
     f"<form action={AWAY}><input autofocus onfocus=hacked=1><button popovertarget=history>fourteen</button></form>",
-    "<details open ontoggle=hacked=1>fifteen</details>",
-    "<p id=box name=title class=call>sixteen</p>",
     "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=1 onerror=hacked=1&gt;'>",
     '```"><img/src=x/onerror=hacked=1>\n</code></pre><script>hacked=1</script>\n```',
-    "|<img src=x onerror=hacked=1>|\n|-|\n|`</code><script>hacked=1</script>`|",
     "# <img src=x onerror=hacked=1>\n\n> <script>hacked=1</script>\n\n- <b>bold</b>",
-    "<!-- --!><img src=x onerror=hacked=1> -->",
+    "<details open ontoggle=hacked=1>fifteen</details>",
+    "<p id=box name=title class=call>sixteen</p>",
     "end",
 )
+"""Each reaches the page token by token; `test_markdown` has many more, as complete texts."""
 UNEXPECTED = (
     "img, picture, video, audio, source, iframe, object, embed, script, style, link, meta, base, form, input, b, math, "
     "svg:not(.icon), [id], [name], [style]:not(.asked), [onerror], [onload], [onfocus], [ontoggle], [popovertarget], "
@@ -97,9 +89,7 @@ def test_an_answer_written_token_by_token(other_hosts: list[str], chat: Chat, se
     chat.reload()
     expect(chat.answer.get_by_role("heading")).to_have_text("<img src=x onerror=hacked=1>")
     check_harmless(chat, other_hosts)
-
-
-def test_thoughts_and_additions(other_hosts: list[str], chat: Chat, server: PageServer) -> None:
+    chat.start_conversation()
     answer = chat.ask(HOSTILE)
     server.model.write(Thinking(HOSTILE), "So far.\n")
     expect(answer).to_contain_text("So far.")
@@ -115,17 +105,8 @@ def test_thoughts_and_additions(other_hosts: list[str], chat: Chat, server: Page
 
 CALL = {"call_id": "c1", "name": HOSTILE, "params": {HOSTILE: HOSTILE}}
 EXPIRY = {"expires_at": "2999-01-01T00:00:00Z"}
-CITED = [
-    {"id": HOSTILE, "title": HOSTILE, "url": url}
-    for url in (
-        "javascript:hacked=1",
-        f"data:text/html,{HOSTILE}",
-        "file:///etc/passwd",
-        "//evil.example",
-        "https://[",
-        AWAY,
-    )
-]
+URLS = "javascript:hacked=1", f"data:text/html,{HOSTILE}", "file:///etc/passwd", "//evil.example", "https://[", AWAY
+CITED = [{"id": HOSTILE, "title": HOSTILE, "url": url} for url in URLS]
 EVENTS: Sequence[tuple[str, Mapping[str, Any]]] = (
     ("turn_start", {"turn_id": "t1", "conversation_id": "c1", "model": HOSTILE}),
     ("thinking", {"text": HOSTILE}),
@@ -164,14 +145,8 @@ def test_names_of_models_specialists_and_conversations(
     one = {**one, "origin": HOSTILE}
     specialists = [{**one, "available": True}, {**one, "available": False, "unavailable_reason": HOSTILE}]
     time = "2026-11-21T13:30:58Z"
-    heading = {
-        "id": HOSTILE,
-        "title": HOSTILE,
-        "created": time,
-        "updated": time,
-        "sources": [HOSTILE],
-        "found": HOSTILE,
-    }
+    heading: dict[str, Any] = {"id": HOSTILE, "title": HOSTILE, "created": time, "updated": time}
+    heading |= {"sources": [HOSTILE], "found": HOSTILE}
     model = {"name": HOSTILE, "stand_in": True, "default": True}
     context = visitor.context
     context.route("**/v1/conversations?*", lambda route: route.fulfill(json={"conversations": [heading], "next": None}))
@@ -205,9 +180,6 @@ def test_invisible_characters_are_visible_before_approval(chat: Chat, server: Pa
     numbers = "".join(f"\\u{{{ord(character):x}}}" for character in INVISIBLE)
     expect(shown).to_contain_text(f'"title": "a{numbers}z"')
     expect(chat.card("burns").get_by_text("title:").first).to_contain_text(f'"a{numbers}z"')  # in short
-    chat.decline("burns")
-    server.model.end()
-    chat.wait_until_idle()
 
 
 ATTEMPTS = {
@@ -226,13 +198,6 @@ LATER = """() => new Promise((resolve) => setTimeout(() => {
 }))"""  # what a debugger runs at once is let through
 
 
-def test_the_browser_refuses_text_as_code(chat: Chat, visitor: Visitor) -> None:
-    visitor.allow("violates", "Content Security Policy", "Trusted")
-    load(chat)
-    assert {attempt: chat.page.evaluate(LATER % attempt) for attempt in ATTEMPTS} == ATTEMPTS
-    assert chat.page.evaluate("window.hacked") is None
-
-
 RECORD_VIOLATIONS = """() => {
     window.violations = [];
     addEventListener("securitypolicyviolation", ({ effectiveDirective }) => window.violations.push(effectiveDirective));
@@ -244,8 +209,10 @@ LOADS = {
 }
 
 
-def test_the_browser_runs_nothing_inline_and_asks_no_other_host(chat: Chat, visitor: Visitor) -> None:
+def test_the_browser_refuses_text_as_code_inline_code_and_other_hosts(chat: Chat, visitor: Visitor) -> None:
     visitor.allow("violates", "Content Security Policy", "Trusted")
+    load(chat)
+    assert {attempt: chat.page.evaluate(LATER % attempt) for attempt in ATTEMPTS} == ATTEMPTS
     chat.page.evaluate(RECORD_VIOLATIONS)
     for attempt in LOADS.values():
         chat.page.evaluate(f"new Promise({attempt}).then(() => null)")

@@ -13,7 +13,6 @@ from specialists.memory import memory
 pytestmark = pytest.mark.chromium
 
 PROTECT = "Protected: only you may change or delete it"
-EMPTY = "Nothing is remembered yet."
 FACT = "I drink no coffee"
 RECALLED = f"Recalled 1 fact: {FACT}"
 SAVE = (request("memory", operation="save_fact", text=FACT), " x")
@@ -35,27 +34,40 @@ def add_fact(dialog: Locator, text: str, is_protected: bool = False) -> Locator:
     return item
 
 
-def test_a_fact_leads_to_the_conversation_it_is_from(chat: Chat, server: PageServer) -> None:
+def test_a_fact_of_an_answer_leads_to_it_and_a_protected_one_is_kept(chat: Chat, server: PageServer) -> None:
     server.add(memory)
     server.answer(chat, f"Remember that {FACT}", *SAVE, "Noted.")
     chat.start_conversation()
     dialog = open_memory(chat)
-    expect(dialog.get_by_role("listitem")).to_contain_text(FACT)
+    item = dialog.get_by_role("listitem")
+    expect(item).to_contain_text(FACT)
     dialog.get_by_role("link", name="where it was said", exact=True).click()
     expect(dialog).to_be_hidden()
     expect(chat.question).to_contain_text(f"Remember that {FACT}")
     expect(chat.answer).to_contain_text("Noted.")
+    open_memory(chat)
+    item.get_by_role("button", name="Edit", exact=True).click()
+    dialog.get_by_role("checkbox", name=PROTECT, exact=True).check()
+    dialog.get_by_role("textbox", name="Text", exact=True).fill(f"{FACT} at night")
+    dialog.get_by_role("button", name="Save", exact=True).click()
+    expect(item).to_contain_text("Protected")
+    chat.page.keyboard.press("Escape")
+    server.answer(chat, f"Forget that {FACT}", request("memory", operation="forget", text="coffee"), " x", "No.")
+    expect(chat.card("memory").last).to_contain_text("memory was not run:")
+    expect(chat.button("Approve")).to_have_count(0)
+    expect(open_memory(chat).get_by_role("listitem")).to_contain_text(f"{FACT} at night")
 
 
 def test_facts_are_searched_edited_and_deleted(chat: Chat, server: PageServer) -> None:
     dialog = open_memory(chat)
-    expect(dialog).to_contain_text(EMPTY)
+    expect(dialog).to_contain_text("Nothing is remembered yet.")
     item = add_fact(dialog, FACT)
-    add_fact(dialog, "My sister lives in Bergen")
+    add_fact(dialog, HOSTILE)
     search = dialog.get_by_role("searchbox", name="Search facts and memories", exact=True)
-    search.fill("sister")
+    search.fill("bold")
     expect(dialog.get_by_role("listitem")).to_have_count(1)
-    expect(dialog.get_by_role("listitem")).to_contain_text("Bergen")
+    expect(dialog.get_by_role("listitem")).to_contain_text(HOSTILE)
+    assert chat.page.locator("dialog img, dialog b").count() == 0
     search.fill("nowhere")
     expect(dialog.get_by_role("status")).to_have_text("Nothing was found.")
     search.fill("")
@@ -76,25 +88,7 @@ def test_facts_are_searched_edited_and_deleted(chat: Chat, server: PageServer) -
     question.get_by_role("button", name="Delete", exact=True).click()
     expect(dialog.get_by_role("listitem")).to_have_count(1)
     chat.page.keyboard.press("Escape")
-    answer = server.answer(chat, "Coffee or tea?", "Yes.")
-    expect(answer).to_contain_text("Recalled 1 fact: My sister lives in Bergen")  # facts about the user always are
-
-
-def test_a_protected_fact_is_changed_by_its_user_only(chat: Chat, server: PageServer) -> None:
-    server.add(memory)
-    dialog = open_memory(chat)
-    item = add_fact(dialog, FACT, is_protected=True)
-    expect(item).to_contain_text("Protected")
-    chat.page.keyboard.press("Escape")
-    server.answer(chat, f"Forget that {FACT}", request("memory", operation="forget", text="coffee"), " x", "No.")
-    expect(chat.card("memory")).to_contain_text("memory was not run:")
-    expect(chat.button("Approve")).to_have_count(0)
-    open_memory(chat)
-    item.get_by_role("button", name="Edit", exact=True).click()
-    expect(dialog.get_by_role("checkbox", name=PROTECT, exact=True)).to_be_checked()
-    dialog.get_by_role("textbox", name="Text", exact=True).fill(f"{FACT} at night")
-    dialog.get_by_role("button", name="Save", exact=True).click()
-    expect(dialog.get_by_role("listitem").filter(has_text=f"{FACT} at night")).to_contain_text("Protected")
+    expect(server.answer(chat, "Coffee or tea?", "Yes.")).not_to_contain_text("no tea")
 
 
 def test_more_facts_are_loaded_on_demand(chat: Chat, server: PageServer, visitor: Visitor) -> None:
@@ -157,11 +151,3 @@ def test_memory_is_switched_off_for_a_window_and_for_all(chat: Chat, server: Pag
     dialog = open_memory(other)
     expect(dialog.get_by_role("switch", name="Use memory in answers", exact=True)).not_to_be_checked()
     expect(dialog.get_by_role("switch", name="Not in this window", exact=True)).to_be_disabled()
-
-
-def test_a_fact_is_text(chat: Chat) -> None:
-    dialog = open_memory(chat)
-    add_fact(dialog, HOSTILE).get_by_role("button", name="Delete", exact=True).click()
-    expect(chat.dialog("Delete this fact?")).to_contain_text(HOSTILE)
-    assert chat.page.locator("dialog img, dialog b").count() == 0
-    assert chat.page.evaluate("window.hacked") is None

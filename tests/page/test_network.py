@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from brain.messages import Exchange, Text
-from page.chat import Chat
+from page.chat import SET_HIDDEN, Chat
 from page.server import PageServer, request
 from page.visitor import NEW, Visitor
 
@@ -28,12 +28,13 @@ def counted(chat: Chat) -> str:
     return " ".join(re.findall(r"\b(?:one|two|three|four)\b", chat.answer.inner_text()))
 
 
-# a lost connection
-
-
 def test_a_lost_connection_loses_nothing(chat: Chat, server: PageServer, visitor: Visitor) -> None:
     visitor.allow("net::")
+    server.network.cut()
     chat.ask("count")
+    expect(chat.page.get_by_text("The server could not be reached; trying again…")).to_be_visible()
+    server.network.restore()
+    assert server.model.open.wait(60)
     count(chat, server, "one")
     server.network.cut()
     server.model.write("two ", "three ")
@@ -49,56 +50,39 @@ def test_a_lost_connection_loses_nothing(chat: Chat, server: PageServer, visitor
     expect(chat.button("Send")).to_be_visible(timeout=PATIENCE)
     assert counted(chat) == "one two three four"
     assert len(server.model.asked) == 1
-
-
-@pytest.mark.parametrize("visitor", [NEW], indirect=True)
-def test_a_machine_that_slept_reconnects(chat: Chat, server: PageServer) -> None:
-    chat.page.clock.install()
-    chat.reload()
-    chat.ask("count")
-    count(chat, server, "one")
-    server.network.lose_connections()
-    chat.page.clock.fast_forward(60_000)
-    count(chat, server, "two", "three")
-    server.model.end()
-    chat.wait_until_idle()
-    assert counted(chat) == "one two three"
-
-
-def test_a_question_that_did_not_reach_the_server_is_sent_again(
-    chat: Chat, server: PageServer, visitor: Visitor
-) -> None:
-    visitor.allow("net::")
-    server.network.cut()
-    chat.ask("count")
-    expect(chat.page.get_by_text("The server could not be reached; trying again…")).to_be_visible()
-    server.network.restore()
-    assert server.model.open.wait(60)
-    count(chat, server, "one")
-    server.model.end()
-    chat.wait_until_idle()
-    assert len(server.model.asked) == 1
     expect(chat.questions).to_have_count(1)
 
 
 @pytest.mark.parametrize("visitor", [NEW], indirect=True)
-def test_the_page_says_that_the_server_is_away_until_it_is_back(
+def test_time_passes_while_a_machine_sleeps_a_tab_is_hidden_or_the_server_is_away(
     chat: Chat, server: PageServer, visitor: Visitor
 ) -> None:
     visitor.allow("net::")
-    chat.page.clock.install()
+    clock = chat.page.clock
+    clock.install()
+    chat.reload()
+    chat.ask("count")
+    count(chat, server, "one")
+    server.network.lose_connections()
+    clock.fast_forward(60_000)  # it slept
+    count(chat, server, "two")
+    chat.page.evaluate(SET_HIDDEN, True)
+    clock.fast_forward(10_000)
+    server.model.write("three ")
+    server.model.end()
+    server.wait_until_quiet()
+    chat.show()
+    chat.wait_until_idle()
+    assert counted(chat) == "one two three"
     server.network.cut()
     chat.box.fill("count")
     chat.box.press("Enter")
     away = chat.log.get_by_text("The server could not be reached.", exact=True)
     while not away.is_visible():  # it tries a few times
-        chat.page.clock.fast_forward(4000)
+        clock.fast_forward(4000)
     server.network.restore()
     while away.is_visible():  # the list looks for news from time to time
-        chat.page.clock.fast_forward(10_000)
-
-
-# a reload, and a server that no longer has the events
+        clock.fast_forward(10_000)
 
 
 def test_a_reload_continues_the_answer(chat: Chat, server: PageServer) -> None:
@@ -127,7 +111,7 @@ def test_a_reload_continues_the_answer(chat: Chat, server: PageServer) -> None:
         chat.reload()
 
 
-def test_a_turn_that_the_server_forgot_is_read_from_the_store(chat: Chat, server: PageServer, visitor: Visitor) -> None:
+def test_an_answer_without_events_is_read_from_the_store(chat: Chat, server: PageServer, visitor: Visitor) -> None:
     visitor.allow("net::", "410", "404")
     chat.ask("count")
     count(chat, server, "one")
@@ -140,34 +124,14 @@ def test_a_turn_that_the_server_forgot_is_read_from_the_store(chat: Chat, server
     expect(chat.button("Send")).to_be_visible(timeout=PATIENCE)
     assert counted(chat) == "one two three"
     expect(chat.answers).to_have_count(1)
-
-
-def test_an_answer_of_another_process_appears_when_it_is_complete(chat: Chat, server: PageServer) -> None:
-    server.answer(chat, "count", "one")
     record = server.begin_elsewhere(Exchange("(read)", message="and on", question_id="q2"))
     chat.reload()
     expect(chat.question).to_contain_text("and on")
     expect(chat.answer).to_contain_text(WAITING)
-    ended = Exchange("(read)", [Text("two", 1)], answer_id="a2", outcome="complete")
+    ended = Exchange("(read)", [Text("four", 1)], answer_id="a2", outcome="complete")
     server.brain.on_loop(server.store.end(record, ended))
-    expect(chat.answer).to_contain_text("two", timeout=PATIENCE)
+    expect(chat.answer).to_contain_text("four", timeout=PATIENCE)
     expect(chat.answers).to_have_count(2)
-
-
-# other tabs
-
-
-@pytest.mark.parametrize("visitor", [NEW], indirect=True)
-def test_a_hidden_tab_continues_when_it_is_shown(chat: Chat, server: PageServer) -> None:
-    chat.ask("count")
-    count(chat, server, "one")
-    chat.hide()
-    server.model.write("two ")
-    server.model.end()
-    server.wait_until_quiet()
-    chat.show()
-    chat.wait_until_idle()
-    assert counted(chat) == "one two"
 
 
 @pytest.mark.parametrize("visitor", [NEW], indirect=True)
@@ -183,14 +147,14 @@ def test_answers_in_six_tabs_do_not_block_another(
         expect(tab.page).to_have_url(re.compile("#/c/"))
         if are_hidden:
             tab.hide()
-    front = visitor.open(server.url) if are_hidden else tabs.pop()
     if are_hidden:
+        front = visitor.open(server.url)
         front.ask()
         expect(front.page).to_have_url(re.compile("#/c/"))
-    for tab in (front, *tabs):
+        tabs.insert(0, front)
+    for tab in tabs if are_hidden else tabs[::-1]:
         tab.bring_to_front()
-        if are_hidden:
-            tab.show()
+        tab.show()
         tab.stop()
         tab.wait_until_idle()
     server.wait_until_quiet()
@@ -213,11 +177,9 @@ def test_two_tabs_show_one_answer_while_it_is_written(chat: Chat, server: PageSe
         expect(tab.questions.nth(1)).to_contain_text("and on")
         expect(tab.answers.nth(1)).to_contain_text("three")
         tab.wait_until_idle()
+    chat.bring_to_front()
     server.answer(chat, "and then", "four")
     for tab in (chat, other):
         expect(tab.answers.last).to_contain_text("four")
-        assert [re.findall("one|two|three|four", text) for text in tab.answers.all_inner_texts()] == [
-            ["one", "two"],
-            ["three"],
-            ["four"],
-        ]
+        texts = [re.findall("one|two|three|four", text) for text in tab.answers.all_inner_texts()]
+        assert texts == [["one", "two"], ["three"], ["four"]]

@@ -8,14 +8,14 @@ from playwright.sync_api import Browser, Locator, expect
 from page.chat import Chat
 from page.network import Network
 from page.server import PageServer
-from page.visitor import DARK, NEW, PHONE, Visitor
+from page.visitor import NEW, PHONE, Visitor
 
 pytestmark = pytest.mark.chromium
 
 KEYS = pytest.mark.parametrize("server", [{"KEYS": "s3cret:ann,0ther:bob"}], indirect=True)
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 FIRST_PAINT = "requestAnimationFrame(() => { window.first = getComputedStyle(document.body).backgroundColor; });"
-LIGHT_BACKGROUND, DARK_BACKGROUND = "rgb(251, 250, 248)", "rgb(22, 23, 25)"
+LIGHT, DARK = "rgb(251, 250, 248)", "rgb(22, 23, 25)"
 
 
 # signing in
@@ -32,7 +32,7 @@ def sign_in(chat: Chat, key: str) -> None:
     chat.wait_until_ready()
 
 
-def is_blank(chat: Chat) -> None:
+def check_blank(chat: Chat) -> None:
     """Fails when anything of another person is left."""
     expect(chat.page.locator("body")).not_to_contain_text("secret")
     expect(chat.box).to_have_value("")
@@ -40,8 +40,8 @@ def is_blank(chat: Chat) -> None:
 
 
 @KEYS
-def test_sign_in_once_in_all_tabs(server: PageServer, visitor: Visitor) -> None:
-    visitor.allow("401")
+def test_a_person_signs_in_once_in_all_tabs(server: PageServer, visitor: Visitor) -> None:
+    visitor.allow("401", "404")
     chat = visitor.visit(server.url)
     dialog = sign_in_dialog(chat)
     key = dialog.get_by_label("Key", exact=True)
@@ -60,39 +60,33 @@ def test_sign_in_once_in_all_tabs(server: PageServer, visitor: Visitor) -> None:
     other.box.fill("another draft")
     stored = chat.page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
     assert "s3cret" not in stored
+    chat.bring_to_front()
     chat.button("Settings").click()
     settings = chat.dialog("Settings")
     expect(settings).to_contain_text("Signed in as ann")
     settings.get_by_role("button", name="Sign out", exact=True).click()
     for tab in (chat, other):
         expect(sign_in_dialog(tab)).to_be_visible()
-        is_blank(tab)
+        check_blank(tab)
     assert chat.page.evaluate("sessionStorage.getItem('other')") == "stays"
     sign_in(chat, "0ther")
     expect(sign_in_dialog(other)).to_be_hidden()
     for tab in (chat, other):
         tab.wait_until_ready()
         expect(tab.history).to_contain_text("No conversations yet.")
-        is_blank(tab)
+        check_blank(tab)
+    server.answer(chat, "Bob's words")
+    chat.box.fill("a draft of Bob's")
+    visitor.context.request.post(f"{server.url}/v1/session", data={"key": "s3cret"})  # no tab learns of it
+    chat.show()  # after the machine slept
+    expect(chat.conversation("My secret")).to_be_visible()
+    expect(chat.page.locator("body")).not_to_contain_text("Bob")
+    expect(chat.box).to_have_value("")
 
 
 @KEYS
-def test_a_tab_that_slept_is_not_shown_to_another_person(server: PageServer, visitor: Visitor) -> None:
-    visitor.allow("401", "404")  # the conversation is not theirs
-    chat = visitor.visit(server.url)
-    sign_in(chat, "s3cret")
-    server.answer(chat, "My secret")
-    chat.box.fill("a draft")
-    visitor.context.request.post(f"{server.url}/v1/session", data={"key": "0ther"})  # no tab learns of it
-    chat.show()
-    is_blank(chat)
-    chat.wait_until_ready()
-    expect(chat.history).to_contain_text("No conversations yet.")
-
-
-@KEYS
-def test_a_message_waits_for_the_key_or_returns_to_the_box(server: PageServer, visitor: Visitor) -> None:
-    visitor.allow("401")
+def test_a_lost_session_loses_neither_message_nor_answer(server: PageServer, visitor: Visitor) -> None:
+    visitor.allow("401", "net::")
     chat = visitor.visit(server.url)
     expect(sign_in_dialog(chat)).to_be_visible()
     chat.page.keyboard.press("Escape")
@@ -102,8 +96,16 @@ def test_a_message_waits_for_the_key_or_returns_to_the_box(server: PageServer, v
     chat.box.press("Enter")
     sign_in(chat, "s3cret")
     assert server.model.questions() == ["first"]
-    server.model.write("Yes.")
+    server.model.write("One ")
+    expect(chat.answer).to_contain_text("One")
+    visitor.context.clear_cookies()
+    server.network.cut()
+    server.network.restore()
+    expect(sign_in_dialog(chat)).to_be_visible(timeout=60_000)  # in the middle of the answer
+    server.model.write("two.")
     server.model.end()
+    sign_in(chat, "s3cret")
+    expect(chat.answer).to_contain_text("One two.", timeout=60_000)
     chat.wait_until_idle()
     visitor.context.clear_cookies()
     chat.ask("second")
@@ -120,33 +122,20 @@ def test_a_message_waits_for_the_key_or_returns_to_the_box(server: PageServer, v
     expect(chat.questions).to_have_count(2)
 
 
-def test_messages_of_other_pages_on_the_host_do_no_harm(chat: Chat, server: PageServer, visitor: Visitor) -> None:
-    other = visitor.open(server.url)
-    for message in ("null", "7", "'text'", "[]", "{ user: 7 }"):
-        other.page.evaluate(f"new BroadcastChannel('brain ' + location.pathname).postMessage({message})")
-    server.answer(chat)
-
-
 # settings
 
 
-@pytest.mark.parametrize(
-    ("visitor", "name", "first", "then"),
-    [(NEW, "Dark", LIGHT_BACKGROUND, DARK_BACKGROUND), (DARK, "Light", DARK_BACKGROUND, LIGHT_BACKGROUND)],
-    ids=["dark", "light"],
-    indirect=["visitor"],
-)
-def test_colours_stay_from_the_first_paint(chat: Chat, name: str, first: str, then: str) -> None:
-    assert chat.page.evaluate(BACKGROUND) == first
-    choose(chat, name)
-    assert chat.page.evaluate(BACKGROUND) == then
+@pytest.mark.parametrize("visitor", [NEW], indirect=True)
+def test_colours_stay_from_the_first_paint(chat: Chat) -> None:
     chat.page.add_init_script(FIRST_PAINT)
-    chat.reload()
-    assert chat.page.evaluate("window.first") == then
-    choose(chat, "As the system")
-    for scheme, background in (("dark", DARK_BACKGROUND), ("light", LIGHT_BACKGROUND)):
+    for scheme, name, before, after in (("light", "Dark", LIGHT, DARK), ("dark", "Light", DARK, LIGHT)):
         chat.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        assert chat.page.evaluate(BACKGROUND) == background
+        choose(chat, "As the system")
+        assert chat.page.evaluate(BACKGROUND) == before
+        choose(chat, name)
+        assert chat.page.evaluate(BACKGROUND) == after
+        chat.reload()
+        assert chat.page.evaluate("window.first") == after
 
 
 def choose(chat: Chat, name: str) -> None:
@@ -162,14 +151,11 @@ def test_a_touch_screen_has_no_shortcuts(chat: Chat) -> None:
     expect(chat.dialog("Settings")).not_to_contain_text("Ctrl")
 
 
-def test_a_demo_model_says_that_it_is_one(chat: Chat, server: PageServer) -> None:
+def test_models_and_specialists_say_what_they_are(chat: Chat, server: PageServer, visitor: Visitor) -> None:
     server.model.is_demo = True
     chat.reload()
     expect(chat.page.get_by_role("main")).to_contain_text("No language model is connected")
     expect(server.answer(chat, "hello", "Hello.")).to_contain_text("(demo model)")
-
-
-def test_specialists_are_listed_and_switched_off(chat: Chat, server: PageServer) -> None:
     chat.button("Specialists").click()
     dialog = chat.dialog("Specialists")
     rows = dialog.get_by_role("listitem")
@@ -178,14 +164,14 @@ def test_specialists_are_listed_and_switched_off(chat: Chat, server: PageServer)
     expect(dialog.get_by_role("switch", name="moon", exact=True)).to_be_disabled()
     dialog.get_by_role("switch", name="wiki", exact=True).uncheck()
     chat.page.keyboard.press("Escape")
-    server.answer(chat, "hello", 'SPECIALIST_REQUEST[wiki:{"title":"Bern"}]', " x", "No.")
+    server.answer(chat, "hello again", 'SPECIALIST_REQUEST[wiki:{"title":"Bern"}]', " x", "No.")
     expect(chat.card("wiki")).to_contain_text("wiki was not run:")
     chat.reload()
     chat.page.get_by_role("button", name=re.compile("^Specialists")).click()
     expect(dialog.get_by_role("switch", name="wiki", exact=True)).not_to_be_checked()
 
 
-# browsers with less
+# browsers with less, hosts with more
 
 
 def test_the_page_says_that_it_needs_javascript(browser: Browser, server: PageServer, network: Network) -> None:
@@ -198,10 +184,12 @@ def test_the_page_says_that_it_needs_javascript(browser: Browser, server: PageSe
 
 
 @pytest.mark.parametrize("visitor", [NEW], indirect=True)
-def test_the_page_works_without_storage(server: PageServer, visitor: Visitor) -> None:
+def test_the_page_works_without_storage_and_beside_other_pages(server: PageServer, visitor: Visitor) -> None:
     forbidden = "{ get() { throw new DOMException('no', 'SecurityError'); } }"
     for storage in ("localStorage", "sessionStorage"):
         visitor.context.add_init_script(f"Object.defineProperty(window, '{storage}', {forbidden});")
-    chat = visitor.open(server.url)
-    server.answer(chat, "hello", "Good day.")
-    expect(chat.answer).to_contain_text("Good day.")
+    chat, other = visitor.open(server.url), visitor.open(server.url)
+    for message in ("null", "7", "'text'", "[]", "{ user: 7 }"):
+        other.page.evaluate(f"new BroadcastChannel('brain ' + location.pathname).postMessage({message})")
+    chat.bring_to_front()
+    expect(server.answer(chat, "hello", "Good day.")).to_contain_text("Good day.")

@@ -1,4 +1,4 @@
-"""What a person does with a message: stop its answer, add to it, retry it, edit it; and what Brain says beside it."""
+"""What a person does with a message: stop its answer, add to it, retry it, edit it."""
 
 import json
 import re
@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from brain.messages import Exchange
 from page.chat import Chat
 from page.server import HOSTILE, PageServer, request
 from page.visitor import Visitor
@@ -19,12 +18,17 @@ WAYS_TO_STOP: tuple[Callable[[Chat], None], ...] = (
     lambda chat: chat.box.press("Escape"),
     lambda chat: chat.log.press("Escape"),
 )
+BUSY = "Brain is already writing an answer here"
 
 
-# stop
-
-
-def test_stop_keeps_what_was_written(chat: Chat, server: PageServer) -> None:
+def test_an_answer_is_stopped_at_any_moment(chat: Chat, server: PageServer) -> None:
+    chat.box.fill("question 0")
+    chat.button("Send").dblclick()  # the second click does not stop it
+    expect(chat.button("Stop")).to_be_enabled()
+    assert server.model.questions() == ["question 0"]
+    chat.stop()  # before the first token
+    chat.wait_until_idle()
+    expect(chat.answer).to_contain_text("Stopped.")
     for count, stop in enumerate(WAYS_TO_STOP, 1):
         answer = chat.ask(f"question {count}")
         server.model.write(f"so far {count}")
@@ -36,19 +40,7 @@ def test_stop_keeps_what_was_written(chat: Chat, server: PageServer) -> None:
     chat.reload()
     expect(chat.answer).to_contain_text("so far 3")
     expect(chat.answer).to_contain_text("Stopped.")
-    server.answer(chat, "go on", "and on")
-    expect(chat.answer).to_contain_text("and on")
-    assert server.model.questions() == ["question 1", "question 2", "question 3", "go on"]
-
-
-def test_stop_before_the_first_token_and_during_a_call(chat: Chat, server: PageServer) -> None:
-    answer = chat.ask()
-    assert server.model.questions() == ["hello"]
-    chat.stop()
-    chat.wait_until_idle()
-    expect(answer).to_contain_text("Stopped.")
-    server.wait_until_quiet()
-    chat.ask("again")
+    chat.ask("question 4")
     server.model.write("so far ", request("wiki", title="Bern"))
     expect(chat.card("wiki")).to_contain_text("page 2 of 4")
     chat.stop()
@@ -56,53 +48,32 @@ def test_stop_before_the_first_token_and_during_a_call(chat: Chat, server: PageS
     expect(chat.card("wiki").get_by_role("progressbar")).to_be_hidden()
     server.wiki_release.set()
     server.wait_until_quiet()
+    assert server.model.questions()[1:] == [f"question {n}" for n in (2, 3, 4)]
 
 
-def test_a_double_click_on_send_stops_nothing(chat: Chat, server: PageServer) -> None:
-    chat.box.fill("hello")
-    chat.button("Send").dblclick()
-    expect(chat.button("Stop")).to_be_enabled()
-    assert server.model.questions() == ["hello"]
-    server.model.write("all of it")
-    server.model.end()
-    chat.wait_until_idle()
-    expect(chat.answer).to_contain_text("all of it")
-    expect(chat.answer).not_to_contain_text("Stopped.")
-
-
-@pytest.mark.parametrize("before", [0, 1], ids=["new", "existing"])
-def test_a_message_that_is_stopped_on_its_way_is_shown_as_stopped(chat: Chat, server: PageServer, before: int) -> None:
-    for _ in range(before):
-        server.answer(chat, "first")
-    server.network.hold()
-    chat.ask("hello there")
-    chat.box.press("Escape")
-    expect(chat.button("Stop")).to_be_disabled()
-    server.network.restore()
-    chat.wait_until_idle()
-    expect(chat.answer).to_contain_text("Stopped.")
-    server.wait_until_quiet()
+def test_a_message_is_stopped_on_its_way(chat: Chat, server: PageServer, visitor: Visitor) -> None:
+    visitor.allow("ERR_")
+    for count, message in enumerate(("hello there", "hello again"), 1):
+        server.network.hold()
+        chat.ask(message)
+        chat.box.press("Escape")
+        expect(chat.button("Stop")).to_be_disabled()
+        server.network.restore()
+        chat.wait_until_idle()
+        expect(chat.answers).to_have_count(count)
+        expect(chat.answer).to_contain_text("Stopped.")
+        server.wait_until_quiet()
     chat.reload()
-    expect(chat.questions).to_have_count(before + 1)
-    expect(chat.question).to_contain_text("hello there")
+    expect(chat.questions).to_have_count(2)
     expect(chat.answer).to_contain_text("Stopped.")
     expect(chat.history.get_by_role("link")).to_have_count(1)
-
-
-def test_a_message_that_is_stopped_while_the_server_is_away_returns_to_the_box(
-    chat: Chat, server: PageServer, visitor: Visitor
-) -> None:
-    visitor.allow("ERR_")
     server.network.cut()
-    chat.ask("hello")
+    chat.ask("is anybody there?")
     expect(chat.page.get_by_text("The server could not be reached; trying again…")).to_be_visible()
     chat.box.press("Escape")
-    expect(chat.box).to_have_value("hello")
+    expect(chat.box).to_have_value("is anybody there?")
     expect(chat.alert.filter(has_text="The server could not be reached.")).to_be_visible()
-    assert server.model.asked == []
-
-
-# add to an answer
+    expect(chat.questions).to_have_count(2)
 
 
 def test_an_addition_is_visible_until_brain_reads_it_and_stays_there(chat: Chat, server: PageServer) -> None:
@@ -122,9 +93,7 @@ def test_an_addition_is_visible_until_brain_reads_it_and_stays_there(chat: Chat,
     for _ in range(2):
         expect(chat.answer).to_contain_text("After.")
         expect(chat.answer.get_by_text("shorter, please")).to_have_count(1)
-        text = chat.answer.inner_text()
-        assert text.index("Before") < text.index("shorter, please") < text.index("After.")
-        expect(chat.answer).to_contain_text("You, meanwhile")
+        assert re.search(r"(?s)Before.*You, meanwhile.*shorter, please.*After\.", chat.answer.inner_text())
         chat.reload()
 
 
@@ -145,10 +114,7 @@ def test_an_addition_returns_to_the_box_when_the_turn_is_gone(chat: Chat, server
     expect(answer).not_to_contain_text("shorter, please")
 
 
-# retry and edit
-
-
-def test_retry_replaces_the_answer(chat: Chat, server: PageServer) -> None:
+def test_an_answer_is_replaced_by_retry_and_edit(chat: Chat, server: PageServer) -> None:
     chat.ask("once")
     server.model.write("half an ")
     expect(chat.answer).to_contain_text("half an")
@@ -166,17 +132,11 @@ def test_retry_replaces_the_answer(chat: Chat, server: PageServer) -> None:
     server.model.end()
     chat.wait_until_idle()
     expect(chat.answer).to_contain_text("all of it")
-    expect(chat.answers).to_have_count(1)
-    expect(chat.questions).to_have_count(1)
-
-
-def test_an_answer_stays_when_its_replacement_fails(chat: Chat, server: PageServer) -> None:
-    server.answer(chat, "once", "all of it")
     chat.edit_question()
     chat.box.fill("twice")
     chat.box.press("Enter")
     expect(chat.answer).not_to_contain_text("all of it")
-    server.model.fail()
+    server.model.fail()  # the previous answer comes back, and the message to the box
     expect(chat.answer).to_contain_text("all of it")
     expect(chat.question).to_contain_text("once")
     expect(chat.alert.filter(has_text="Something went wrong")).to_be_visible()
@@ -186,24 +146,16 @@ def test_an_answer_stays_when_its_replacement_fails(chat: Chat, server: PageServ
     server.model.end()
     expect(chat.answer).to_contain_text("more of it")
     chat.wait_until_idle()
-    expect(chat.questions).to_have_count(1)
-
-
-def test_edit_replaces_the_question_and_everything_after_it(chat: Chat, server: PageServer) -> None:
-    server.answer(chat, "one", "first")
     server.answer(chat, "two", "second")
-    edit, edited = (
-        chat.questions.first.get_by_role("button", name="Edit", exact=True),
-        chat.log.locator("[aria-current]"),
-    )
+    edit = chat.questions.first.get_by_role("button", name="Edit", exact=True)
+    edited = chat.log.locator("[aria-current]")
     edit.click()
-    expect(chat.box).to_have_value("one")
-    expect(edited).to_have_text(re.compile("^one"))
+    expect(chat.box).to_have_value("twice")
+    expect(edited).to_have_text(re.compile("^twice"))
     chat.box.press("Escape")
     expect(edited).to_have_count(0)
     edit.click()
-    expect(edited).to_have_count(1)
-    server.answer(chat, "uno", "primo")
+    server.answer(chat, "uno", "primo")  # replaces everything after it
     expect(edited).to_have_count(0)
     expect(chat.answer).to_contain_text("primo")
     assert server.model.questions() == ["uno"]
@@ -212,42 +164,18 @@ def test_edit_replaces_the_question_and_everything_after_it(chat: Chat, server: 
     expect(chat.question).to_contain_text("uno")
 
 
-# refused
-
-
 def test_a_refused_message_says_why_and_returns_to_the_box(chat: Chat, server: PageServer, visitor: Visitor) -> None:
-    visitor.allow("409", "400")
-    server.answer(chat, "hello", "once")
-    record = server.begin_elsewhere(Exchange(""))
-    chat.box.fill("again")
-    chat.box.press("Enter")
-    expect(chat.log).to_contain_text("Brain is already writing an answer here")
-    expect(chat.box).to_have_value("again")
-    server.brain.on_loop(server.store.drop(record))
-    error = {"code": "bad_request", "message": f"No such model {HOSTILE}", "field": "model"}
-    chat.page.route("**/v1/turns", lambda route: route.fulfill(status=400, json={"error": error}))
-    chat.box.press("Enter")
-    expect(chat.log).to_contain_text(f"No such model {HOSTILE}")
-    expect(chat.log.locator("img, b")).to_have_count(0)
-    expect(chat.box).to_have_value("again")
-    chat.page.unroute("**/v1/turns")
-    chat.box.press("Enter")
-    server.model.write("twice")
-    server.model.end()
-    expect(chat.answer).to_contain_text("twice")
-
-
-def test_the_second_person_to_ask_waits_for_the_first_answer(chat: Chat, server: PageServer, visitor: Visitor) -> None:
-    visitor.allow("409", "503")
+    visitor.allow("409", "400", "503")
     server.answer(chat, "one")
     other = visitor.open(chat.page.url)
     expect(other.questions).to_have_count(1)
     other.page.evaluate("BroadcastChannel.prototype.postMessage = () => {}")
     other.ask("two")
     expect(other.button("Stop")).to_be_visible()
+    chat.bring_to_front()
     chat.box.fill("three")
     chat.box.press("Enter")
-    expect(chat.log).to_contain_text("Brain is already writing an answer here")
+    expect(chat.log).to_contain_text(BUSY)
     expect(chat.question).to_contain_text("two")
     expect(chat.box).to_have_value("three")
     server.model.write("second")
@@ -255,24 +183,29 @@ def test_the_second_person_to_ask_waits_for_the_first_answer(chat: Chat, server:
     for tab in (chat, other):
         tab.wait_until_idle()
         expect(tab.answer).to_contain_text("second")
-    expect(chat.log).not_to_contain_text("Brain is already writing an answer here")
-
-
-# what Brain says beside an answer
+    expect(chat.log).not_to_contain_text(BUSY)
+    error = {"code": "bad_request", "message": f"No such model {HOSTILE}", "field": "model"}
+    chat.page.route("**/v1/turns", lambda route: route.fulfill(status=400, json={"error": error}))
+    chat.box.press("Enter")
+    expect(chat.log).to_contain_text(f"No such model {HOSTILE}")
+    expect(chat.log.locator("img, b")).to_have_count(0)
+    expect(chat.box).to_have_value("three")
+    chat.page.unroute("**/v1/turns")
+    chat.box.press("Enter")
+    server.model.write("third")
+    server.model.end()
+    expect(chat.answer).to_contain_text("third")
 
 
 @pytest.mark.parametrize("server", [{"WINDOW_MESSAGES": 1}], indirect=True)
-def test_the_answer_says_how_many_messages_were_left_out(chat: Chat, server: PageServer) -> None:
+def test_brain_says_what_it_left_out_and_that_its_server_stops(chat: Chat, server: PageServer) -> None:
     for question in ("one", "two", "three"):
         server.answer(chat, question, f"An answer to {question}")
     expect(chat.answer).to_contain_text("The oldest 2 questions and answers no longer fit and were left out.")
-
-
-def test_a_server_that_stops_says_so(chat: Chat) -> None:
     error = {"code": "shutdown", "message": "The server is shutting down.", "recoverable": True}
     frame = f"event: error\ndata: {json.dumps(error)}\nid: t.1\n\n"
     headers = {"Content-Type": "text/event-stream"}
     chat.page.route("**/v1/turns/*/events*", lambda route: route.fulfill(headers=headers, body=frame))
-    chat.ask()
+    chat.ask("four")
     expect(chat.answer).to_contain_text("The server stopped while this was being written.")
     chat.wait_until_idle()
