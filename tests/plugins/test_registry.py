@@ -128,13 +128,6 @@ def needs_fridge(*args: Any, fridge: Fridge) -> None:
     """Does it."""
 
 
-@pytest.mark.parametrize("option", ["needs", "health", "lifespan", "forget", "preview"])
-def test_a_parameter_that_nothing_provides(option: str) -> None:
-    options: Any = {option: needs_fridge, "approval": "always"}
-    with pytest.raises(RegistrationError, match=rf"^specialist a from here: {option}: nothing provides fridge \(Fri"):
-        Registry().add(specialist(name="a", **options)(text), "here")
-
-
 def test_parameters_that_the_program_provides() -> None:
     @specialist
     def cook(*, fridge: Fridge, context: Context, freezer: Fridge | None = None, clock: type | None = None) -> str:
@@ -143,6 +136,10 @@ def test_parameters_that_the_program_provides() -> None:
 
     with pytest.raises(RegistrationError, match=r"^specialist cook from the program: nothing provides fridge \(Fri"):
         Registry().add(cook)
+    for option in ("needs", "health", "lifespan", "forget", "preview"):
+        options: Any = {option: needs_fridge, "approval": "always"}
+        with pytest.raises(RegistrationError, match=rf"^specialist a from here: {option}: nothing provides fridge"):
+            Registry().add(specialist(name="a", **options)(text), "here")
     fridge = Fridge()
     registry = Registry(provide=[fridge])
     registry.add(cook)
@@ -153,16 +150,15 @@ def test_parameters_that_the_program_provides() -> None:
 # what a specialist needs
 
 
-def broken() -> str | None:
-    raise ImportError("/secret/path")
+def test_a_function_may_say_what_is_missing() -> None:
+    def broken() -> str | None:
+        raise ImportError("/secret/path")
 
-
-@pytest.mark.parametrize(
-    ("needs", "reason"),
-    [(lambda: None, None), (lambda: "no camera", "no camera"), (broken, "what it needs could not be checked")],
-)
-def test_a_function_may_say_what_is_missing(needs: Any, reason: str | None) -> None:
-    assert registry_of("photo", needs=needs)["photo"].unavailable_reason == reason
+    reasons = [
+        registry_of("photo", needs=needs)["photo"].unavailable_reason
+        for needs in (lambda: None, lambda: "no camera", broken)
+    ]
+    assert reasons == [None, "no camera", "what it needs could not be checked"]
 
 
 # settings
