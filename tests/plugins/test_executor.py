@@ -63,9 +63,11 @@ def test_kinds_of_functions() -> None:
         async def __call__(self, params: Any) -> str:
             return "done"
 
-    for handler in (coroutine, lambda params: "done", AsyncCallable()):
+    plain: list[Any] = [coroutine, lambda params: "done", AsyncCallable()]
+    for handler in plain:
         assert run(handler) == (Answer("done"), [])
-    for handler in (async_generator, generator, lambda params: async_generator(params)):
+    generators: list[Any] = [async_generator, generator, lambda params: async_generator(params)]
+    for handler in generators:
         assert run(handler) == (Answer("done"), [Progress("half", 0.5)])
     assert run(lambda params: iter(()))[0] == FAILED
 

@@ -18,7 +18,7 @@ from brain.cli.terminal.prompt import Prompt, Words, confirm
 from brain.errors import BadRequest, BrainError, StoreError
 from brain.messages import ConversationPage
 from brain.plugins.registry import Registry
-from brain.protocols.native.request import MESSAGE_LENGTH
+from brain.protocols.native import MESSAGE_LENGTH
 from brain.runtime.engine import Engine
 from brain.settings import LOCAL_USER, Settings
 from brain.text import replace_surrogates

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from brain.errors import BadRequest
 from brain.messages import Attachment
 from brain.protocols.attachments import ATTACHMENT_BYTES, MAX_ATTACHMENTS, make_attachment, too_many_attachments
-from brain.protocols.native.request import ID, MESSAGE_LENGTH
+from brain.protocols.native import ID, MESSAGE_LENGTH
 from brain.settings import LOCAL_USER, Settings
 from brain.turn_request import TurnRequest
 

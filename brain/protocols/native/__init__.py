@@ -1,5 +1,6 @@
 """Brain's own protocol: turns (`request`, `encoder`), and stored data (`queries`, `resources`)."""
 
+from brain.protocols.client_messages import MESSAGE_LENGTH
 from brain.protocols.native.encoder import (
     EVENT_NAMES,
     HEARTBEAT,
@@ -9,15 +10,14 @@ from brain.protocols.native.encoder import (
     text_of_tokens,
 )
 from brain.protocols.native.request import (
-    ID,
     MAX_FILE_ID,
-    MESSAGE_LENGTH,
     parse,
     parse_approval,
     parse_event_id,
     parse_form,
     parse_steering,
 )
+from brain.protocols.turn_options import ID
 
 __all__ = [
     "EVENT_NAMES",

@@ -11,21 +11,10 @@ from brain.errors import BadRequest
 from brain.messages import Attachment, FileReference
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, make_attachment, too_many_attachments
 from brain.protocols.bodies import ABSENT, as_bad_request, check_keys, decode, describe_decode_error, invalid, too_large
-from brain.protocols.client_messages import MESSAGE_LENGTH, check_length
-from brain.protocols.turn_options import ID, LimitsBody, TurnOptions, build_request, check_id, parse_syntax
+from brain.protocols.client_messages import check_length
+from brain.protocols.turn_options import LimitsBody, TurnOptions, build_request, check_id, parse_syntax
 from brain.settings import Settings
 from brain.turn_request import TurnRequest
-
-__all__ = [
-    "ID",
-    "MAX_FILE_ID",
-    "MESSAGE_LENGTH",
-    "parse",
-    "parse_approval",
-    "parse_event_id",
-    "parse_form",
-    "parse_steering",
-]
 
 MAX_FILE_ID = 999_999_999
 MAX_NAMES = 100
@@ -127,12 +116,26 @@ def _build_request(
     message = _check_message(body.message if body.message is not None else body.prompt or "")
     if len(body.attachments) + len(files) > MAX_ATTACHMENTS:  # before any is decoded
         raise too_many_attachments()
-    attachments = [_parse_attachment(item, n) for n, item in enumerate(body.attachments) if item.id is None]
+    attachments: list[Attachment] = []
+    references: dict[int, FileReference] = {}
+    for n, item in enumerate(body.attachments):
+        place = f"attachments[{n}]"
+        if item.id is not None:
+            references[item.id] = _parse_reference(item, f"{place}.id", body.replace_from, references)
+            continue
+        name = item.name or ""
+        if item.data is not None and item.text is None:
+            attachments.append(decode_attachment(name, item.type, item.data, f"{place}.data"))
+        elif item.text is not None and item.data is None:
+            text = item.text.encode(errors="replace")
+            attachments.append(make_attachment(name, item.type or "text/plain", text, f"{place}.text"))
+        else:
+            raise BadRequest(f"{place}: give either data (base64) or text.", f"{place}.data")
     return build_request(
         body, user, settings, models,
         message=message,
         attachments=tuple(replace(file, id=n) for n, file in enumerate([*attachments, *files], 1)),
-        file_references=_parse_reused_files(body),
+        file_references=tuple(references.values()),
         conversation_id=check_id(body.conversation_id, "conversation_id"),
         request_id=check_id(body.request_id, "request_id"),
         replaces=check_id(body.replace_from, "replace_from"),
@@ -144,39 +147,24 @@ def _build_request(
     )  # fmt: skip
 
 
+def _parse_reference(
+    item: AttachmentBody, field: str, replaced: str | None, references: Mapping[int, FileReference]
+) -> FileReference:
+    """A file of the question that is replaced, which the new one has, too."""
+    assert item.id is not None
+    if replaced is None:
+        raise invalid(field, "names a file of the replaced question; send replace_from, or the data")
+    if (item.name, item.type, item.data, item.text) != (None, "", None, None):
+        raise BadRequest(f"{field}: send the id of a file alone, or the file with a name.", field)
+    if item.id in references or not 1 <= item.id <= MAX_FILE_ID:
+        raise invalid(field, "must be the id of a file of the replaced question, each once")
+    return FileReference(item.id, field)
+
+
 def _check_message(message: str) -> str:
     if not message.strip():
         raise invalid("message", "is missing or empty")
     return check_length(message, "message")
-
-
-def _parse_attachment(item: AttachmentBody, n: int) -> Attachment:
-    field = f"attachments[{n}]"
-    assert item.name is not None
-    if (item.data is None) == (item.text is None):
-        raise BadRequest(f"{field}: give either data (base64) or text.", f"{field}.data")
-    if item.data is not None:
-        return decode_attachment(item.name, item.type, item.data, f"{field}.data")
-    assert item.text is not None
-    data = item.text.encode(errors="replace")
-    return make_attachment(item.name, item.type or "text/plain", data, f"{field}.text")
-
-
-def _parse_reused_files(body: TurnBody) -> tuple[FileReference, ...]:
-    """The files of the question that is replaced, which the new one has, too."""
-    files: dict[int, FileReference] = {}
-    for n, item in enumerate(body.attachments):
-        if item.id is None:
-            continue
-        field = f"attachments[{n}].id"
-        if body.replace_from is None:
-            raise invalid(field, "names a file of the replaced question; send replace_from, or the data")
-        if (item.name, item.type, item.data, item.text) != (None, "", None, None):
-            raise BadRequest(f"{field}: send the id of a file alone, or the file with a name.", field)
-        if item.id in files or not 1 <= item.id <= MAX_FILE_ID:
-            raise invalid(field, "must be the id of a file of the replaced question, each once")
-        files[item.id] = FileReference(item.id, field)
-    return tuple(files.values())
 
 
 class SteerBody(msgspec.Struct, forbid_unknown_fields=True):
