@@ -110,8 +110,8 @@ async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[Sp
         if error.code != "model_unreachable":
             reason = f"what answers at {url} is no Ollama that can be used: {error.message}"
     if name is not None:
-        found = msgspec.structs.replace(row, name=f"ollama:{name}", kind="ollama", model=name)
-        return await _open_remote(found, "; ".join((f"found on Ollama at {url}", *row.notes)))
+        ollama_row = msgspec.structs.replace(row, name=f"ollama:{name}", kind="ollama", model=name)
+        return await _open_remote(ollama_row, "; ".join((f"found on Ollama at {url}", *row.notes)))
     reason = "; ".join((reason, *row.notes))
     hosted = settings.hosted_row
     if hosted is not None:

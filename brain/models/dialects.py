@@ -95,6 +95,6 @@ def resume_fields(request: Mapping[str, Any], dialect: Dialect) -> dict[str, Any
     """Return the request with the fields by which a server continues the assistant's message."""
     fields = dict(request)
     for name, value in dialect.resume_request.items():
-        given = fields.get(name)
-        fields[name] = {**given, **value} if isinstance(given, dict) and isinstance(value, Mapping) else value
+        existing = fields.get(name)
+        fields[name] = {**existing, **value} if isinstance(existing, dict) and isinstance(value, Mapping) else value
     return fields

@@ -127,12 +127,12 @@ class Embedder:
         """Return the embedding of a question; None when it does not come in time."""
         if not self.is_usable or self.check is None:
             return None
-        asked_at = time.monotonic()
+        started_at = time.monotonic()
         try:
             async with asyncio.timeout(QUERY_SECONDS):
                 vectors = await _embed(self._model, [text[:MAX_LENGTH]], self.check.size)
         except TimeoutError:
-            if asked_at >= self._late_at:  # questions asked at the same time count once: a busy moment
+            if started_at >= self._late_at:  # questions asked at the same time count once: a busy moment
                 self._late, self._late_at = self._late + 1, time.monotonic()
                 if self._late >= MAX_LATE:
                     self._late = 0

@@ -94,10 +94,10 @@ class Ollama(Remote):
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         try:
             async with ollama_client(self._url, self._headers) as server:
-                made = await _translate(server.embed(self._embedding_model, list(texts)))
+                response = await _translate(server.embed(self._embedding_model, list(texts)))
         except ModelError:
             raise Refused("the model server has no embeddings for this model") from None
-        return [list(vector) for vector in made.embeddings]
+        return [list(vector) for vector in response.embeddings]
 
     async def _identify(self) -> str:
         details = await _show(self._http, self._model)

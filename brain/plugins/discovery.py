@@ -47,10 +47,10 @@ class Source:
             return [loaded]
         values = vars(loaded).values() if isinstance(loaded, ModuleType) else loaded
         values = values if isinstance(values, Iterable) else ()
-        found = list(dict.fromkeys(value for value in values if isinstance(value, Specialist)))
-        if not found:
+        specialists = list(dict.fromkeys(value for value in values if isinstance(value, Specialist)))
+        if not specialists:
             raise RegistrationError("there is no specialist in it; decorate a function with @specialist")
-        return found
+        return specialists
 
 
 def find_sources(folder: Path | None) -> Iterator[Source]:

@@ -179,8 +179,8 @@ async def execute(
     invoking = _invoke(specialist, arguments, inject(specialist.injected, dependencies), report)
     task = asyncio.create_task(invoking, name=f"{TASK_NAME}{specialist.name}")
     try:
-        while not task.done() and (left := min(hard_end, idle_end) - now()) > 0:
-            await asyncio.wait({task}, timeout=left)
+        while not task.done() and (remaining := min(hard_end, idle_end) - now()) > 0:
+            await asyncio.wait({task}, timeout=remaining)
         is_late = not task.done()
     finally:
         has_ended = True

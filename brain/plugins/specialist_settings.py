@@ -68,18 +68,18 @@ def read_settings(specialist: Specialist[..., Any], settings: Settings) -> Any:
         return None
     if not isinstance(kind, type) or not is_dataclass(kind):
         raise RegistrationError(f"specialist {name}: its settings must be a dataclass")
-    given = settings.specialist_options(name)
+    options = settings.specialist_options(name)
     known = {field.name for field in fields(kind)}
     if unknown := set(settings.specialist_settings.get(name, ())) - known:
         log.warning("specialist %s has no setting %s", name, ", ".join(sorted(unknown)))
     hints = get_type_hints(kind)
     try:
-        values = {key: _parse(value, hints[key]) for key, value in given.items() if key in known}
+        values = {key: _parse(value, hints[key]) for key, value in options.items() if key in known}
         return msgspec.convert(values, kind, strict=False)
     except (msgspec.ValidationError, TypeError) as error:
         problem, _, path = str(error).partition(" - at `$.")
         key = path.partition(".")[0].partition("[")[0].removesuffix("`")
-        if key not in given:
+        if key not in options:
             raise RegistrationError(f"specialist {name}: its settings: {error}") from None
         if problem.startswith("Invalid enum value"):
             rule = f"it must be one of {', '.join(map(str, get_args(hints.get(key))))}"
@@ -90,7 +90,7 @@ def read_settings(specialist: Specialist[..., Any], settings: Settings) -> Any:
             rule = problem
         variable = environ_name(name, key)
         where = variable if variable in settings.specialist_environ else f"{key} in [specialists.{name}]"
-        value = "(not shown)" if rule == "it must be text" else repr(given[key])  # a text may be an API key
+        value = "(not shown)" if rule == "it must be text" else repr(options[key])  # a text may be an API key
         message = f"specialist {name}: its settings: {where}={value} is not allowed: {rule}"
         raise RegistrationError(message) from None
 

@@ -26,14 +26,14 @@ class _Draft:
     """An exchange while its messages are read.
 
     Attributes:
-        behind: instructions between the question and the answer.
+        after: instructions between the question and the answer.
         is_from_user: whether the user wrote the question.
     """
 
     before: list[Message] = field(default_factory=list)
     question: str = ""
     attachments: list[Attachment] = field(default_factory=list)
-    behind: list[Message] = field(default_factory=list)
+    after: list[Message] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
     is_from_user: bool = True
 
@@ -100,7 +100,7 @@ class ClientHistory:
         files = [templates.attachments_note(draft.attachments)] if draft.attachments else []
         question = "\n\n".join(filter(None, [*files, neutralize(draft.question, self._tokens)]))
         own_words = draft.question if draft.is_from_user else ""
-        return Exchange(question, draft.parts, tuple(draft.before), tuple(draft.behind), message=own_words)
+        return Exchange(question, draft.parts, tuple(draft.before), tuple(draft.after), message=own_words)
 
     def _add_instructions(self, text: str) -> None:
         """Instructions at the beginning join the system message; all others stay in their places."""
@@ -112,7 +112,7 @@ class ClientHistory:
         elif self._drafts[-1].is_blank:
             self._drafts[-1].before.append(message)
         else:
-            self._drafts[-1].behind.append(message)
+            self._drafts[-1].after.append(message)
 
     def _add_answer(self, message: ClientMessage) -> None:
         draft = self._current_exchange()

@@ -87,9 +87,9 @@ def select_newest(
         if tokens < 0:
             break
         selected.insert(0, exchange)
-    left_out = len(exchanges) - len(selected)
+    dropped = len(exchanges) - len(selected)
     step = STEP if len(selected) >= 2 * STEP else 2 if len(selected) >= STEP else 1
-    return selected[-(offset + left_out) % step :] if left_out else selected  # begins at a multiple of the step
+    return selected[-(offset + dropped) % step :] if dropped else selected  # begins at a multiple of the step
 
 
 def count_tokens(exchange: Exchange) -> int:

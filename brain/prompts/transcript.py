@@ -38,10 +38,10 @@ class Transcript:
 
     def shorten(self) -> int:
         """Leave out the older half of the earlier exchanges, once. Return how many these are."""
-        left_out = (len(self._earlier) + 1) // 2 if self._is_whole else 0
-        self._earlier = self._earlier[left_out:]
+        dropped = (len(self._earlier) + 1) // 2 if self._is_whole else 0
+        self._earlier = self._earlier[dropped:]
         self._is_whole = False
-        return left_out
+        return dropped
 
 
 def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list[Message]:
@@ -60,19 +60,19 @@ def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list
 def _exchange_messages(exchange: Exchange, resume: Resume) -> list[Message]:
     """A message of the user during the answer cuts the answer in two."""
     question = [Message("user", exchange.question)] if exchange.question else []
-    found = [*exchange.messages_before, *question, *exchange.messages_after]
+    result = [*exchange.messages_before, *question, *exchange.messages_after]
     for is_steer, group in groupby(exchange.parts, key=lambda part: isinstance(part, Steer)):
         parts = list(group)
         if is_steer:
-            found += [Message("user", _model_text(part)) for part in parts]
+            result += [Message("user", _model_text(part)) for part in parts]
         elif resume == "prefill":
             content = answer_text(parts)
-            found += [Message("assistant", content)] if content else []
+            result += [Message("assistant", content)] if content else []
         else:
             for text, results in _passes(parts):
-                found += [Message("assistant", text)] if text else []
-                found += [Message("user", f"{results}\n\n{templates.CONTINUE}")] if results else []
-    return found
+                result += [Message("assistant", text)] if text else []
+                result += [Message("user", f"{results}\n\n{templates.CONTINUE}")] if results else []
+    return result
 
 
 def answer_text(parts: Sequence[Part]) -> str:
@@ -82,12 +82,12 @@ def answer_text(parts: Sequence[Part]) -> str:
 
 def _passes(parts: Sequence[Part]) -> list[tuple[str, str]]:
     """For each pass: its text with markers, and its blocks with a blank line between them."""
-    found = []
+    passes = []
     for _, group in groupby(parts, key=lambda part: part.turn_pass):
         pass_parts = list(group)
         text = "".join(map(_model_text, pass_parts))
-        found.append((text, "\n\n".join(part.block for part in pass_parts if isinstance(part, Call))))
-    return found
+        passes.append((text, "\n\n".join(part.block for part in pass_parts if isinstance(part, Call))))
+    return passes
 
 
 def _model_text(part: Part) -> str:

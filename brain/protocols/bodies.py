@@ -66,13 +66,13 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 def decode_object(data: msgspec.Raw, max_bytes: int, place: str) -> dict[str, Any]:
     """Decode a field that may hold any JSON object; one that is absent or null is empty."""
-    value = decode_any(data, max_bytes, place) if is_given(data) else {}
+    value = decode_any(data, max_bytes, place) if is_present(data) else {}
     if not isinstance(value, dict):
         raise invalid(place, "must be an object")
     return value
 
 
-def is_given(data: msgspec.Raw) -> bool:
+def is_present(data: msgspec.Raw) -> bool:
     """Whether a field is present and not null."""
     return bytes(data) not in (b"", b"null")
 
@@ -109,8 +109,8 @@ _KEY_DECODER = json.JSONDecoder(object_pairs_hook=_check_pairs, parse_int=_ignor
 def as_bad_request(error: msgspec.ValidationError, place: str = "") -> BadRequest:
     """Return the same error in a sentence that names the field within `place`."""
     sentence, inner = str(error), ""
-    if found := _PATH.search(sentence):
-        sentence, inner = sentence[: found.start()], found["path"]
+    if match := _PATH.search(sentence):
+        sentence, inner = sentence[: match.start()], match["path"]
     if missing := re.search(r"missing required field `([^`]*)`", sentence):
         inner, sentence = f"{inner}.{missing[1]}", "This field is missing"
     elif unknown := re.search(r"unknown field `([^`]*)`", sentence):

@@ -111,15 +111,15 @@ def format_params(params: Mapping[str, Any], max_length: int) -> tuple[str, bool
     if len(whole) <= max_length:
         return whole, False
     names, values = [*map(_visible_json, params)], [*map(_visible_json, params.values())]
-    room, left = max_length - 1 - sum(len(name) + 2 for name in names), len(values)
+    room, remaining = max_length - 1 - sum(len(name) + 2 for name in names), len(values)
     length = max(map(len, values), default=0)
     for value in sorted(values, key=len):  # short values leave their share to longer ones
-        share = room // left
+        share = room // remaining
         if len(value) > share:
             length = max(MIN_VALUE_LENGTH, share)
             break
         room -= len(value)
-        left -= 1
+        remaining -= 1
     values = [value if len(value) <= length else f"{value[: length - 1]}…" for value in values]
     text = "{" + ",".join(f"{name}:{value}" for name, value in zip(names, values, strict=True)) + "}"
     return (text if len(text) <= max_length else f"{text[:max_length]}…"), True

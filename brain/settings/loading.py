@@ -34,7 +34,7 @@ def read(
     Raises:
         SettingsError: naming the setting, its value and what is allowed.
     """
-    given: dict[str, tuple[str, Any]] = {}  # by key: where it was set, and its value
+    entries: dict[str, tuple[str, Any]] = {}  # by key: where it was set, and its value
     specialist_settings: Mapping[str, Any] = {}
     if config is not None:
         table = _read_toml(config)
@@ -43,30 +43,30 @@ def read(
             isinstance(t, dict) for t in specialist_settings.values()
         ):
             raise SettingsError(f"specialists in {config.name}: must hold tables, such as [specialists.web].")
-        given |= {key.upper(): (f"{key} in {config.name}", value) for key, value in table.items()}
+        entries |= {key.upper(): (f"{key} in {config.name}", value) for key, value in table.items()}
     specialist_environ = {key: value for key, value in environ.items() if key.startswith(SPECIALIST_PREFIX)}
-    given |= {
+    entries |= {
         key.removeprefix(PREFIX): (key, value)
         for key, value in environ.items()
         if key.startswith(PREFIX) and key not in specialist_environ
     }
     command_line = {key: (f"--{key.lower()}", value) for key, value in (overrides or {}).items()}
     if environ.get("PORT") and PREFIX + "PORT" not in environ and "PORT" not in command_line:
-        given = {"HOST": ("HOST", "0.0.0.0"), **given, "PORT": ("PORT", environ["PORT"])}
-    given |= command_line
+        entries = {"HOST": ("HOST", "0.0.0.0"), **entries, "PORT": ("PORT", environ["PORT"])}
+    entries |= command_line
     values = {}
-    for key, (source, value) in given.items():
+    for key, (source, value) in entries.items():
         if key not in KEYS:
             known = f"{', '.join(KEYS)} (in the environment with {PREFIX})"
             raise SettingsError(f"{source} is not a setting. Known: {known}.")
         values[KEYS[key].name] = _parse(key, source, value)
-    values |= _resolve_models(values, given, environ if variables is None else variables)
+    values |= _resolve_models(values, entries, environ if variables is None else variables)
     values.setdefault("time_zone", machine_time_zone())
     return Settings(
         **values,
         specialist_settings=specialist_settings,
         specialist_environ=specialist_environ,
-        unprefixed=tuple(key for key in KEYS if key in environ and key not in COMMON_NAMES and key not in given),
+        unprefixed=tuple(key for key in KEYS if key in environ and key not in COMMON_NAMES and key not in entries),
         standard={key: environ[key].strip() for key in models.STANDARD if environ.get(key, "").strip()},
     )
 
@@ -109,7 +109,7 @@ def _not_allowed(key: str, source: str, value: Any, detail: str = "") -> Setting
 
 
 def _resolve_models(
-    values: Mapping[str, Any], given: Mapping[str, tuple[str, Any]], variables: Mapping[str, str]
+    values: Mapping[str, Any], entries: Mapping[str, tuple[str, Any]], variables: Mapping[str, str]
 ) -> dict[str, Any]:
     """Read the table of models and choose the offered ones; MODEL and EMBEDDINGS must name known models."""
     rows = models.read_rows(values.get("models", {}), variables)
@@ -119,8 +119,8 @@ def _resolve_models(
     known = f" MODELS has: {', '.join(kinds)}." if kinds else ""
     for name in names:
         if ":" not in name and name not in (*kinds, "auto", "builtin"):
-            raise _not_allowed("MODEL", *given["MODEL"], known)
+            raise _not_allowed("MODEL", *entries["MODEL"], known)
     if embeddings is not None and ":" not in embeddings and kinds.get(embeddings) not in models.REMOTE_KINDS:
-        raise _not_allowed("EMBEDDINGS", *given["EMBEDDINGS"], known)
+        raise _not_allowed("EMBEDDINGS", *entries["EMBEDDINGS"], known)
     names = names or tuple(name for name in kinds if name != embeddings) or ("auto",)
     return {"models": rows, "model": names}

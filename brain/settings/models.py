@@ -190,7 +190,7 @@ _ANY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 def _parse_ollama_host(variable: str, host: str) -> str:
     """Return the URL that OLLAMA_HOST names: a host, a port, both, or a URL."""
-    scheme, given, rest = host.strip().rpartition("://")
+    scheme, separator, rest = host.strip().rpartition("://")
     scheme = scheme or "http"
     place, slash, path = rest.partition("/")
     match = re.fullmatch(r"(?P<name>\[[^\]]*\]|[^:]*)(?::(?P<port>\d+))?", place)
@@ -199,5 +199,5 @@ def _parse_ollama_host(variable: str, host: str) -> str:
     if match is None:
         raise SettingsError(f"OLLAMA_HOST={parsers.show(host)} is not allowed. Allowed: a host, `host:port` or a URL.")
     name = _ANY_ADDRESS.get(match["name"], match["name"])
-    port = match["port"] or ("11434" if not given else "")
+    port = match["port"] or ("11434" if not separator else "")
     return _parse_url(variable, f"{scheme}://{name}{':' if port else ''}{port}{slash}{path}")

@@ -262,10 +262,10 @@ def keys(value: Any) -> tuple[tuple[str, str], ...]:
 
 def users(value: Any) -> Mapping[str, Mapping[str, Any]]:
     """The table of users; `SettingsError` names the place of a bad value in it."""
-    found = table(value)
-    if not all(name and name.isprintable() for name in found):
+    rights_by_user = table(value)
+    if not all(name and name.isprintable() for name in rights_by_user):
         raise ValueError
-    return {name: fields(f"users.{name}", rights, _RIGHTS) for name, rights in found.items()}
+    return {name: fields(f"users.{name}", rights, _RIGHTS) for name, rights in rights_by_user.items()}
 
 
 def table(value: Any) -> Mapping[str, Any]:
@@ -276,12 +276,12 @@ def table(value: Any) -> Mapping[str, Any]:
         TableError: when a key stands twice, or it is no table.
     """
     try:
-        found = json.loads(value, object_pairs_hook=_reject_duplicates) if isinstance(value, str) else value
+        parsed = json.loads(value, object_pairs_hook=_reject_duplicates) if isinstance(value, str) else value
     except RecursionError:
         raise TableError("It is nested too deeply.") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise TableError("It is no table.")
-    return found
+    return parsed
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -292,7 +292,7 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def fields(place: str, given: Any, known: Mapping[str, Field]) -> dict[str, Any]:
+def fields(place: str, values: Any, known: Mapping[str, Field]) -> dict[str, Any]:
     """The values of a table's fields.
 
     Args:
@@ -302,14 +302,14 @@ def fields(place: str, given: Any, known: Mapping[str, Field]) -> dict[str, Any]
         SettingsError: naming the field, its value and what is allowed.
     """
     names = ", ".join(known)
-    if not isinstance(given, dict):
+    if not isinstance(values, dict):
         raise SettingsError(f"{place}: must be a table with any of: {names}.")
-    for name in given:
+    for name in values:
         if name not in known:
             close = get_close_matches(name, known, 1)
             hint = f" Did you mean `{close[0]}`?" if close else ""
             raise SettingsError(f"{place}.{name} is not a setting.{hint} Known: {names}.")
-    return {name: _field(f"{place}.{name}", value, known[name]) for name, value in given.items()}
+    return {name: _field(f"{place}.{name}", value, known[name]) for name, value in values.items()}
 
 
 def _field(place: str, value: Any, known: Field) -> Any:

@@ -98,8 +98,8 @@ def parse_tool(body: ToolBody, place: str) -> Tool:
     if not 0 < len(body.name) <= ID_LENGTH:
         raise invalid(f"{place}.name", f"must be 1 to {ID_LENGTH} characters long")
     description = check_length(body.description, f"{place}.description", TOOL_BYTES)
-    given = bytes(body.parameters)
-    parameters = decode_any(body.parameters, TOOL_BYTES, f"{place}.parameters") if given else None
+    raw = bytes(body.parameters)
+    parameters = decode_any(body.parameters, TOOL_BYTES, f"{place}.parameters") if raw else None
     return Tool(body.name, description, parameters if isinstance(parameters, dict) else {})
 
 
@@ -120,10 +120,10 @@ def _parse_answer(body: AnswerBody, place: str) -> InterruptAnswer:
         if not isinstance(payload, bool):
             raise BadRequest(f'{place} must be {{"approved": true}} or {{"approved": false}}.', place)
         approve = payload
-    found = _INTERRUPT_ID.fullmatch(body.interrupt_id)
-    if found is None:
+    match = _INTERRUPT_ID.fullmatch(body.interrupt_id)
+    if match is None:
         return InterruptAnswer(body.interrupt_id, "", "", 0, approve)
-    return InterruptAnswer(body.interrupt_id, found["turn"], found["call"], int(found["after"]), approve)
+    return InterruptAnswer(body.interrupt_id, match["turn"], match["call"], int(match["after"]), approve)
 
 
 def messages_since(messages: Sequence[ClientMessage], call_ids: Set[str]) -> list[str]:

@@ -69,7 +69,7 @@ def _parse_decisions(message: MessageBody, place: str) -> Iterator[Decision]:
         field = f"{place}.parts[{n}].approval"
         if part.approval.approved is None:
             raise invalid(f"{field}.approved", "is missing")
-        found = _APPROVAL_ID.fullmatch(part.approval.id)
-        if found is None:
+        match = _APPROVAL_ID.fullmatch(part.approval.id)
+        if match is None:
             raise invalid(f"{field}.id", "is not an approval ID of this server")
-        yield Decision(found["turn"], found["call"], part.approval.approved)
+        yield Decision(match["turn"], match["call"], part.approval.approved)

@@ -195,8 +195,8 @@ def parse_event_id(event_id: str) -> tuple[str, int]:
     Raises:
         BadRequest: `gone`, when it is not an event ID.
     """
-    found = _EVENT_ID.fullmatch(event_id)
-    if found is None:
+    match = _EVENT_ID.fullmatch(event_id)
+    if match is None:
         message = "Last-Event-ID names no event that is available; send the request again without it."
         raise BadRequest(message, "last-event-id", code="gone", status=410)
-    return found["turn"], int(found["number"])
+    return match["turn"], int(match["number"])

@@ -167,11 +167,11 @@ def _details(exchange: Exchange) -> dict[str, Any]:
 
 def _annotate(parts: Sequence[Part], annotations: Sequence[Annotation]) -> Iterator[Part | Annotation]:
     """The parts of an answer with the annotations in their places; a text with one inside becomes two."""
-    left = deque(sorted(annotations, key=lambda annotation: (annotation.position, annotation.offset)))
+    remaining = deque(sorted(annotations, key=lambda annotation: (annotation.position, annotation.offset)))
     for n, part in enumerate(parts):
         end = 0
-        while left and left[0].position <= n:
-            annotation = left.popleft()
+        while remaining and remaining[0].position <= n:
+            annotation = remaining.popleft()
             if isinstance(part, Text) and part.text[end : annotation.offset]:
                 yield Text(part.text[end : annotation.offset], part.turn_pass)
                 end = annotation.offset
@@ -180,7 +180,7 @@ def _annotate(parts: Sequence[Part], annotations: Sequence[Annotation]) -> Itera
             yield part
         elif part.text[end:]:
             yield Text(part.text[end:], part.turn_pass)
-    yield from left
+    yield from remaining
 
 
 def _part(part: Part | Annotation, block_content: BlockContent) -> dict[str, Any]:

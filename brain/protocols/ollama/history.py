@@ -6,7 +6,7 @@ import msgspec
 
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
-from brain.protocols.bodies import decode_object, invalid, is_given
+from brain.protocols.bodies import decode_object, invalid, is_present
 from brain.protocols.client_messages import check_count, check_length, collect_messages, decode_messages
 from brain.protocols.ollama.schema import CallBody, MessageBody
 
@@ -20,7 +20,7 @@ def parse_messages(data: msgspec.Raw) -> list[ClientMessage]:
 
     Calls without an ID get one. A result answers the call that it names, else the first open call of its name.
     """
-    return collect_messages(_parse_messages(data)) if is_given(data) else []
+    return collect_messages(_parse_messages(data)) if is_present(data) else []
 
 
 def _parse_messages(data: msgspec.Raw) -> Iterator[ClientMessage]:

@@ -12,7 +12,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
-from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_given
+from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_present
 from brain.protocols.client_messages import check_length, check_value_count, newest_question
 from brain.protocols.ollama.history import parse_images, parse_messages
 from brain.protocols.ollama.schema import ChatBody, GenerateBody, OllamaBody, OptionsBody, ShowBody
@@ -149,7 +149,7 @@ def _build_request(
         len(body.keep_alive) > _DURATION_LENGTH or not _DURATION.fullmatch(body.keep_alive)
     ):
         raise invalid("keep_alive", "must be a number of seconds, or a duration such as 5m")
-    answer_format = decode_any(body.format, SCHEMA_BYTES, "format") if is_given(body.format) else None
+    answer_format = decode_any(body.format, SCHEMA_BYTES, "format") if is_present(body.format) else None
     if answer_format not in (None, "", "json") and not isinstance(answer_format, dict):
         raise invalid("format", "must be json or a JSON Schema")
     options, unknown = _parse_model_options(body.options)

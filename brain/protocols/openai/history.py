@@ -8,7 +8,7 @@ import msgspec
 from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
-from brain.protocols.bodies import decode_any, invalid, is_given
+from brain.protocols.bodies import decode_any, invalid, is_present
 from brain.protocols.client_messages import (
     MESSAGE_LENGTH,
     check_count,
@@ -42,7 +42,7 @@ def _parse_message(body: MessageBody, place: str) -> ClientMessage:
         case "user":
             return ClientMessage("user", text, files)
         case "assistant":
-            if is_given(body.function_call):
+            if is_present(body.function_call):
                 raise invalid(f"{place}.function_call", "is no longer known; use tool_calls")
             place = f"{place}.tool_calls"
             check_count(body.tool_calls, MAX_CALLS, place)
@@ -111,7 +111,7 @@ def _parse_call(body: CallBody, place: str) -> ClientToolCall:
     if body.type != "function":
         raise invalid(f"{place}.type", "must be function")
     params: Mapping[str, Any] = {}
-    if is_given(body.function.arguments):
+    if is_present(body.function.arguments):
         value = decode_any(body.function.arguments, MESSAGE_LENGTH, f"{place}.function.arguments")
         if isinstance(value, str):
             params = parse_arguments(value, MESSAGE_LENGTH)

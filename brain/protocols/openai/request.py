@@ -11,7 +11,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
-from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_given, too_large
+from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_present, too_large
 from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question
 from brain.protocols.openai.history import parse_messages
 from brain.protocols.openai.schema import ChoiceBody, CompletionBody, FormatBody, OptionsBody
@@ -71,7 +71,7 @@ def parse(
     model = find_model(body.model, models)
     for field, (allowed, reason) in _UNSUPPORTED.items():
         value = getattr(body, field)
-        if (is_given(value) if isinstance(value, msgspec.Raw) else value) not in allowed:
+        if (is_present(value) if isinstance(value, msgspec.Raw) else value) not in allowed:
             raise BadRequest(f"{field}: {reason}.", field)
     max_field = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
     max_tokens: int | None = getattr(body, max_field)
@@ -119,7 +119,7 @@ def _parse_format(
 ) -> tuple[Literal["json"] | Mapping[str, Any] | None, Mapping[str, Any]]:
     """The format, and the field as sent: a server of this protocol needs its name and strictness, too."""
     place = "response_format"
-    if not is_given(data):
+    if not is_present(data):
         return None, {}
     value = decode_any(data, FORMAT_BYTES, place)
     try:
@@ -165,7 +165,7 @@ def _parse_tools(body: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
         if choice.function.name not in tools:
             raise invalid("tool_choice", "names a tool that is not among tools")
         return offered, choice.function.name
-    mode = decode(body.tool_choice, str, "tool_choice") if is_given(body.tool_choice) else "auto"
+    mode = decode(body.tool_choice, str, "tool_choice") if is_present(body.tool_choice) else "auto"
     if mode == "required" and not tools:
         raise invalid("tool_choice", "is required, but there are no tools")
     if mode not in ("none", "auto", "required"):
