@@ -3,16 +3,14 @@
 import socket
 import sys
 from asyncio import AbstractEventLoop, Protocol, Task
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from brain.errors import BadRequest
 from brain.server.responses import error_response
-
-T = TypeVar("T")
 
 BURST = 1_000
 """Turns that a calm server accepts at once, however many it can start per second. One core starts them in 2.5 s."""
@@ -175,7 +173,7 @@ class Admission:
         self._allowed = min(self._per_second * 2 * elapsed, self._allowed + self._per_second * elapsed)
 
 
-class ConnectionLimits(Generic[T]):
+class ConnectionLimits:
     """Counts connections, in total and per address.
 
     Args:
@@ -191,17 +189,16 @@ class ConnectionLimits(Generic[T]):
     def __init__(self, limit: int, limit_per_address: int) -> None:
         self.limit = limit
         self.limit_per_address = limit_per_address
-        self.idle: dict[T, None] = {}
-        self.rejected: set[T] = set()
+        self.idle: dict[Any, None] = {}
+        self.rejected: set[Any] = set()
         self.open_count = 0
-        self._per_address: dict[str, int] = {}
+        self._per_address: Counter[str] = Counter()
 
     def acquire(self, address: str) -> bool:
         """Count one more connection of an address; False when it has reached its limit."""
-        count = self._per_address.get(address, 0)
-        if count >= self.limit_per_address:
+        if self._per_address[address] >= self.limit_per_address:
             return False
-        self._per_address[address] = count + 1
+        self._per_address[address] += 1
         return True
 
     def release(self, address: str) -> None:
@@ -230,7 +227,7 @@ class Acceptor:
         self.unread: list[socket.socket] = []
         self._rejected: deque[tuple[float, socket.socket, bytes]] = deque()
         self._is_closing = False
-        self._handing_over: set[Task[Any]] = set()
+        self._tasks: set[Task[Any]] = set()
 
     @property
     def backlog(self) -> int:
@@ -268,8 +265,8 @@ class Acceptor:
                 continue
             capacity -= bool(path)
             task = loop.create_task(loop.connect_accepted_socket(make_protocol, connection))
-            self._handing_over.add(task)
-            task.add_done_callback(self._handed_over)
+            self._tasks.add(task)
+            task.add_done_callback(self._on_connected)
         return count
 
     def _accept_new(self) -> Iterator[socket.socket]:
@@ -280,10 +277,10 @@ class Acceptor:
                     connection.setblocking(False)
                     yield connection
 
-    def _handed_over(self, task: Task[Any]) -> None:
-        self._handing_over.discard(task)
+    def _on_connected(self, task: Task[Any]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # its client left
+            task.exception()  # read, so that asyncio does not log that the client left
 
     def answer_rejected(self, now: float) -> None:
         """Answer some of the requests that were rejected a while ago."""

@@ -80,9 +80,9 @@ class Reader:
 
     def __init__(self, run: AnyRun, encoder: Encoder | None = None, after: int = 0, *, owns_run: bool = False) -> None:
         self.encoder = encoder
-        self._owns_run = owns_run
         self.write: Callable[[bytes], bool] | None = None
         self._run = run
+        self._owns_run = owns_run
         self._loop = asyncio.get_running_loop()
         self.sent_at = self._loop.time()
         self.opened: asyncio.Future[Error | None] = self._loop.create_future()
@@ -119,20 +119,19 @@ class Reader:
         except Exception:  # a fault in one protocol must not end the run, which may have other readers
             log.exception("turn %s: its events could not be encoded", self._run.id)
             data, self._is_lost = b"", True
-        waiter = self._waiter
-        is_waiting = waiter is not None and not waiter.done()  # else earlier events are still to be sent
+        waiter = self._waiter if self._waiter is not None and not self._waiter.done() else None
         self._last = self._run.log.last
-        if is_waiting and self.write is not None and not self.is_over and self.write(data):
+        # without a waiter, earlier events are still to be sent
+        if waiter is not None and self.write is not None and not self.is_over and self.write(data):
             self._given = self._sent = self._last
             self.sent_at = self._loop.time()
             return
         self._pending.append(data)
         self._pending_bytes += len(data)
-        if self._pending_bytes > self._pending_limit:
+        if self._is_lost or self._pending_bytes > self._pending_limit:
             self._is_lost = True
-        if self._is_lost:
             self._pending.clear()
-        if waiter is not None and not waiter.done():
+        if waiter is not None:
             waiter.set_result(None)
 
     def __aiter__(self) -> "Reader":
@@ -154,7 +153,7 @@ class Reader:
         while count < len(self._pending) and size < CHUNK_BYTES:
             size += len(self._pending[count])
             count += 1
-        data = self._pending[0] if count == 1 else b"".join(self._pending[:count])
+        data = b"".join(self._pending[:count])
         del self._pending[:count]
         self._pending_bytes -= size
         if not self._pending:
@@ -208,7 +207,6 @@ class EventStreamResponse:
         self._refusal = refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream until the run, or its client, ends."""
         self._count_streams(1)
         try:
             if self._refusal is not None and not await self._send_refusal(self._refusal, scope, receive, send):
@@ -233,9 +231,9 @@ class EventStreamResponse:
         """Wait until the model answers, or send the error of the turn; whether the stream is to be sent."""
         opened = self._reader.opened
         leaving = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
-        waiting: set[asyncio.Future[Any]] = {opened, leaving}
+        futures: set[asyncio.Future[Any]] = {opened, leaving}
         try:
-            await asyncio.wait(waiting, timeout=self._heartbeat, return_when="FIRST_COMPLETED")
+            await asyncio.wait(futures, timeout=self._heartbeat, return_when="FIRST_COMPLETED")
             if leaving.done():
                 return False
         finally:

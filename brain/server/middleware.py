@@ -44,7 +44,7 @@ class OriginMiddleware:
         self._origins = frozenset(settings.origins)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Pass an allowed request on; no frame of this stays on the stack."""
+        # no frame of this stays on the stack
         error = self._check(scope) if _is_guarded(scope) else None
         return (self._app if error is None else error_response(error, scope))(scope, receive, send)
 
@@ -116,7 +116,6 @@ class CorsMiddleware(CORSMiddleware):
         )
 
     def preflight_response(self, request_headers: Headers) -> Response:
-        """The inherited response with the headers of every response."""
         response = super().preflight_response(request_headers)
         response.headers.update(SAFE_HEADERS)
         return response
@@ -130,7 +129,6 @@ class AuthMiddleware:
         self._keys = keys
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Pass an authenticated request on; no frame of this stays on the stack."""
         if _is_guarded(scope) and not (request_path(scope) == SESSION_PATH and scope["method"] in ("POST", "DELETE")):
             try:
                 scope[USER] = self._authenticate(scope) if self._keys else LOCAL_USER

@@ -45,7 +45,6 @@ class UserRateLimits:
         self._sweep_at = 0.0
 
     def __len__(self) -> int:
-        """How many users have a bucket."""
         return len(self._buckets)
 
     def acquire(self, user: str | None, now: float) -> None:
@@ -112,7 +111,6 @@ class LoginRateLimit:
         self._windows: dict[str, _Window] = {}
 
     def __len__(self) -> int:
-        """How many addresses are counted."""
         return len(self._windows)
 
     def count(self, address: str, now: float) -> int | None:
@@ -139,7 +137,6 @@ def whole_seconds(seconds: float) -> int:
 
 
 def rate_limited(message: str, retry_after: int) -> BadRequest:
-    """The error 429."""
     return BadRequest(message, code="rate_limited", status=429, retry_after=retry_after)
 
 

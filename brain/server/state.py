@@ -4,8 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
-from typing import Any
 
 from brain.errors import StoreError
 from brain.plugins.registry import Registry
@@ -42,7 +40,7 @@ class ServerState:
         self.rate_limits = UserRateLimits(settings.rights)
         self.telemetry = Telemetry(settings, registry)
         self.admission = Admission()
-        self.connections: ConnectionLimits[Any] = ConnectionLimits(connection_limit(), settings.connections_per_address)
+        self.connections = ConnectionLimits(connection_limit(), settings.connections_per_address)
         self.acceptor = Acceptor(())
         self.make_protocol: Callable[[], asyncio.Protocol] | None = None
 
@@ -54,12 +52,18 @@ class ServerState:
             BrainError: the settings do not let the server start.
         """
         loop = asyncio.get_running_loop()
+
+        def report_blocked(blocked: Blocked) -> None:  # called in the thread of the watchdog
+            self.telemetry.metrics.count_block(blocked.specialist)
+            if blocked.specialist != UNKNOWN:
+                asyncio.run_coroutine_threadsafe(self._store_blocked(blocked), loop)
+
         async with AsyncExitStack() as stack:
             self.telemetry.open()
             stack.push_async_callback(self.telemetry.close)
             await self.engine.open()
             stack.push_async_callback(self.engine.close)
-            stack.enter_context(Watchdog(self.engine.registry, partial(self._report_blocked, loop)))
+            stack.enter_context(Watchdog(self.engine.registry, report_blocked))
             stopping = asyncio.create_task(self._stop_turns(), name="stop turns at shutdown")
             stack.callback(stopping.cancel)
             self._timer = loop.call_later(FIRST_MEASURE_SECONDS, lambda: self._schedule_measurement(loop.time()))
@@ -80,26 +84,14 @@ class ServerState:
         admission.measure(now, elapsed, elapsed - MEASURE_SECONDS, self.acceptor.backlog)
         self.telemetry.metrics.set_lag(admission.lag)
         if was_overloaded != admission.is_overloaded:
-            log.warning(
-                "%s (lag %.2f s, turns that start %d, that run %d)",
-                "no longer overloaded"
-                if was_overloaded
-                else "overloaded: turns beyond what can start soon are answered 503",
-                admission.lag,
-                len(admission.pending),
-                len(self.engine.turns.running),
-            )
+            state = "no longer overloaded" if was_overloaded else "overloaded: turns that cannot start soon get 503"
+            counts = len(admission.pending), len(self.engine.turns.running)
+            log.warning("%s (lag %.2f s, turns that start %d, that run %d)", state, admission.lag, *counts)
         if (admission.is_overloaded or self.acceptor.unread) and self.make_protocol is not None:
             for _ in range(self.acceptor.accept(loop, self.make_protocol, admission.capacity)):
                 self.telemetry.metrics.count_rejection("overload")
         self.acceptor.answer_rejected(now)
         self._schedule_measurement(now)
-
-    def _report_blocked(self, loop: asyncio.AbstractEventLoop, blocked: Blocked) -> None:
-        """Runs in the thread of the watchdog."""
-        self.telemetry.metrics.count_block(blocked.specialist)
-        if blocked.specialist != UNKNOWN:
-            asyncio.run_coroutine_threadsafe(self._store_blocked(blocked), loop)
 
     async def _store_blocked(self, blocked: Blocked) -> None:
         """Store it for `brain check`."""

@@ -71,7 +71,6 @@ class Protocol(HttpToolsProtocol):
     # calls by asyncio, the parser and uvicorn
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        """Count the connection, or wait for its request to reject it."""
         super().connection_made(transport)
         connections = self._state.connections
         if self.client is not None and not self._is_from_proxy():
@@ -89,12 +88,11 @@ class Protocol(HttpToolsProtocol):
             self._await_head(REJECTED_HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell all requests of the connection."""
         self._head_arrived()
         for cycle in self._cycles:
             cycle.disconnected = True
             cycle.message_event.set()
-            self._end_start(cycle)
+            _end_start(cycle)
         self._cycles.clear()
         self._release_address()
         connections = self._state.connections
@@ -116,11 +114,7 @@ class Protocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def on_headers_complete(self) -> None:
-        """Pass a request on, or reject it.
-
-        Raises:
-            _StopParsing: to the parser.
-        """
+        """Pass a request on, or reject it."""
         is_large = len(self.headers) > MAX_HEADERS or (
             self._buffered > HEAD_BYTES
             and len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES
@@ -141,7 +135,6 @@ class Protocol(HttpToolsProtocol):
         self._passed_on()
 
     def on_body(self, body: bytes) -> None:
-        """Pass a piece of a body on."""
         if not self._is_rejecting:
             super().on_body(body)
             self._passed_on()
@@ -159,7 +152,7 @@ class Protocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The first request is answered."""
         for cycle in self._cycles[:1]:
-            self._end_start(cycle)
+            _end_start(cycle)
         del self._cycles[:1]
         self._buffered = 0
         super().on_response_complete()
@@ -178,11 +171,12 @@ class Protocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """The server stops."""
         super().shutdown()
-        self.loop.call_later(DRAIN_SECONDS, self._abort_if_stuck)
 
-    def _abort_if_stuck(self) -> None:
-        if self.transport.get_write_buffer_size() or (self._cycles and self._cycles[0].more_body):
-            self.transport.abort()
+        def abort_if_stuck() -> None:
+            if self.transport.get_write_buffer_size() or (self._cycles and self._cycles[0].more_body):
+                self.transport.abort()
+
+        self.loop.call_later(DRAIN_SECONDS, abort_if_stuck)
 
     # heads
 
@@ -207,11 +201,6 @@ class Protocol(HttpToolsProtocol):
         elif not self.transport.is_closing():
             self.transport.write(_TOO_LARGE)
             self.transport.close()
-
-    def _end_start(self, cycle: RequestResponseCycle) -> None:
-        scope: Any = cycle.scope
-        if PENDING_START in scope:
-            scope[PENDING_START].end()
 
     # connection limits
 
@@ -243,27 +232,25 @@ class Protocol(HttpToolsProtocol):
         if oldest is None:
             self._reached = "connections"
             return
-        log.warning(
-            "%d connections are open, the limit: the one that waited longest for a request is closed",
-            connections.limit,
-        )
+        log.warning("%d connections are open, the limit: the longest idle one is closed", connections.limit)
         oldest._head_arrived()
         oldest.transport.abort()
 
     def _reason_to_reject(self) -> Reason | None:
-        if self._reached is None and self._is_from_proxy():
+        if self._reached is not None:
+            return self._reached
+        if self._is_from_proxy():
             forwarded = b", ".join(value for name, value in self.headers if name == b"x-forwarded-for")
             host = self._proxies.get_trusted_client_address(forwarded.decode("latin-1"))[0] if forwarded else ""
             if host:
                 self._count_address(host)
                 reason, self._reached = self._reached, None  # the limit rejects the request, not the proxy's connection
                 return reason
-        has_capacity = self._state.admission.capacity > 0
-        if self._reached is None and not has_capacity and starts_turn(self.parser.get_method(), self.url):
+        if self._state.admission.capacity < 1 and starts_turn(self.parser.get_method(), self.url):
             names = {name for name, _ in self.headers}
             if b"last-event-id" not in names and b"origin" not in names:  # as `Acceptor` does it
                 return "overload"
-        return self._reached
+        return None
 
     def _reject(self, reason: Reason) -> None:
         """Answer 503 without the application, and close; drop what else the client sends."""
@@ -277,3 +264,9 @@ class Protocol(HttpToolsProtocol):
             self.transport.close()
 
         self._timer = self.loop.call_later(REJECT_SECONDS if reason == "overload" else 0.0, send)
+
+
+def _end_start(cycle: RequestResponseCycle) -> None:
+    scope: Any = cycle.scope
+    if PENDING_START in scope:
+        scope[PENDING_START].end()

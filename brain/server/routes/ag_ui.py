@@ -27,11 +27,8 @@ _STREAM_HEADERS = {
 
 async def run_agent(request: Request) -> ASGIApp:
     """`POST /ag-ui/run`: one run of the protocol."""
-    engine, user = engine_of(request), user_of(request)
     body = await read_json(request)
-    turn_request, messages, options = await parse_json(
-        body, lambda: parse(body, user, engine.settings, engine.model_names())
-    )
+    turn_request, messages, options = await parse_json(request, body, parse)
     try:
         resumed = await _resume(request, messages, options)
     except BadRequest as error:  # the protocol expects this error within a run
@@ -39,7 +36,7 @@ async def run_agent(request: Request) -> ASGIApp:
     if resumed is not None:
         return resumed
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
-    await wait_if_ending(await engine.turns.find_newest(options.conversation_id, user))
+    await wait_if_ending(await engine_of(request).turns.find_newest(options.conversation_id, user_of(request)))
     run = await begin_run(request, turn_request, "ag_ui", history=history, unread_seconds=0.0)
     return start_and_stream(request, run, ag_ui.Encoder(options, run.id, run.report().model))
 
@@ -51,30 +48,31 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
         BadRequest: the thread waits for other answers, or no longer accepts these.
     """
     turns, user = engine_of(request).turns, user_of(request)
-    given = parse_resume(options.resume)
-    run = await turns.find(given[0].turn_id, user) if given else None
+    answers = parse_resume(options.resume)
+    run = await turns.find(answers[0].turn_id, user) if answers else None
     if run is None or run.conversation_id != options.conversation_id:
         newest = await turns.find_newest(options.conversation_id, user)
         if newest is not None and not newest.has_ended:
             report = await newest.control(Show())
             await newest.catch_up()
-            waiting = [call.id for call in report.calls if call.approval == "asked"]
-            ids = ", ".join(f"{newest.id}.{call_id}.{newest.log.last}" for call_id in waiting)
+            open_calls = [call.id for call in report.calls if call.approval == "asked"]
+            ids = ", ".join(f"{newest.id}.{call_id}.{newest.log.last}" for call_id in open_calls)
             if report.state == "waiting":
                 raise _interrupted(f"This thread waits for an approval; send resume with an entry for each of: {ids}.")
-        if any(answer.approve is not None for answer in given):
-            raise _unknown(given[0])
+        if any(answer.approve is not None for answer in answers):
+            raise _unknown(answers[0])
         return None
     report = await run.control(Show())
-    await run.catch_up(given[0].after)
-    seen = run.log.events(until=given[0].after)
-    _check_answers(report, seen, given)
+    await run.catch_up(answers[0].after)
+    seen = run.log.events(until=answers[0].after)
+    _check_answers(report, seen, answers)
     known = {f"{run.id}.{event.call_id}" for event in seen if isinstance(event, (ApprovalRequired, *_DECIDED))}
     message = "\n\n".join(messages_since(messages, known))
     if len(message) > MESSAGE_LENGTH:
         problem = f"The new messages have {len(message):,} characters; the limit is {MESSAGE_LENGTH:,}."
         raise BadRequest(problem, "messages", code="too_large", status=413)
-    undecided = [answer for answer in given if _approval(report, answer.call_id) == "asked"]
+    approvals = {call.id: call.approval for call in report.calls}
+    undecided = [answer for answer in answers if approvals.get(answer.call_id) == "asked"]
     if undecided and message:  # the same request again changes nothing
         await run.control(Steer(message))
     for answer in undecided:
@@ -82,35 +80,32 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
     return stream(request, run, ag_ui.Encoder(options, run.id, report.model, len(seen), known), len(seen))
 
 
-def _check_answers(report: TurnReport, seen: Sequence[Event], given: Sequence[InterruptAnswer]) -> None:
+def _check_answers(report: TurnReport, seen: Sequence[Event], answers: Sequence[InterruptAnswer]) -> None:
     """Check that the answers are for open interrupts of this run, agree with earlier ones, and leave none open.
 
     Args:
         seen: the events that the client has received.
     """
-    asked = {event.call_id for event in seen if isinstance(event, ApprovalRequired)}
-    asked -= {event.call_id for event in seen if isinstance(event, _DECIDED)}
-    for answer in given:
-        if answer.turn_id != report.turn_id or answer.after != len(seen) or answer.call_id not in asked:
+    interrupts = {event.call_id for event in seen if isinstance(event, ApprovalRequired)}
+    interrupts -= {event.call_id for event in seen if isinstance(event, _DECIDED)}
+    approvals = {call.id: call.approval for call in report.calls}
+    for answer in answers:
+        if answer.turn_id != report.turn_id or answer.after != len(seen) or answer.call_id not in interrupts:
             raise _unknown(answer)
-        approval = _approval(report, answer.call_id)
+        approval = approvals.get(answer.call_id)
         # the same answer may be sent again, and an expired interrupt may be cancelled
-        same = {None: ("declined", "expired"), True: ("approved",), False: ("declined",)}[answer.approve]
-        if approval == "expired" and approval not in same:
+        accepted = {None: ("declined", "expired"), True: ("approved",), False: ("declined",)}[answer.approve]
+        if approval == "asked" or approval in accepted:
+            continue
+        if approval == "expired":
             message = f"The time to approve {answer.interrupt_id} is over; send it as cancelled to continue."
             raise BadRequest(message, "resume", code="gone", status=410)
-        if approval != "asked" and approval not in same:
-            message = f"{answer.interrupt_id} was {approval} already."
-            raise BadRequest(message, "resume", code="decided", status=409)
-    missing = asked - {answer.call_id for answer in given}
-    still_open = [call_id for call_id in sorted(missing) if _approval(report, call_id) == "asked"]
-    ids = [f"{report.turn_id}.{call_id}.{len(seen)}" for call_id in still_open]
-    if ids:
-        raise _interrupted(f"resume must answer every open interrupt; missing: {', '.join(ids)}.")
-
-
-def _approval(report: TurnReport, call_id: str) -> str | None:
-    return next((call.approval for call in report.calls if call.id == call_id), None)
+        raise BadRequest(f"{answer.interrupt_id} was {approval} already.", "resume", code="decided", status=409)
+    unanswered = interrupts - {answer.call_id for answer in answers}
+    still_open = [call_id for call_id in sorted(unanswered) if approvals.get(call_id) == "asked"]
+    if still_open:
+        ids = ", ".join(f"{report.turn_id}.{call_id}.{len(seen)}" for call_id in still_open)
+        raise _interrupted(f"resume must answer every open interrupt; missing: {ids}.")
 
 
 def _interrupted(message: str) -> BadRequest:

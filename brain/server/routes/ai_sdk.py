@@ -11,51 +11,37 @@ from starlette.types import ASGIApp
 from brain.errors import BadRequest
 from brain.messages import TurnReport
 from brain.protocols import ai_sdk
+from brain.protocols.ai_sdk import RequestOptions
 from brain.runtime.commands import Decide, Show
 from brain.runtime.run import AnyRun
 from brain.server.responses import NO_STORE_HEADERS
+from brain.server.routes import runs
 from brain.server.routes.requests import engine_of, parse_json, read_json, user_of
-from brain.server.routes.runs import (
-    begin_run,
-    gone,
-    not_found,
-    prepare_history,
-    start_and_stream,
-    stream,
-    wait_if_ending,
-)
 
-_decode_options = msgspec.json.Decoder(ai_sdk.RequestOptions).decode
+_decode_options = msgspec.json.Decoder(RequestOptions).decode
 
 
 async def chat(request: Request) -> ASGIApp:
     """`POST /ai-sdk/chat`: one turn, or the rest of one."""
-    engine, user = engine_of(request), user_of(request)
     body = await read_json(request)
-    turn_request, messages, options = await parse_json(
-        body, lambda: ai_sdk.parse(body, user, engine.settings, engine.model_names())
-    )
+    turn_request, messages, options = await parse_json(request, body, ai_sdk.parse)
     if options.decisions:
         return await _continue(request, turn_request.conversation_id, options)
-    turn_request, history = await prepare_history(request, turn_request, messages, len(body))
+    turn_request, history = await runs.prepare_history(request, turn_request, messages, len(body))
     if turn_request.conversation_id is not None:
-        earlier = await engine.turns.find_newest(turn_request.conversation_id, user)
-        earlier_options = _options_of(earlier)
-        if (
-            earlier is not None
-            and earlier_options is not None
-            and earlier_options.sdk_version > 5
-            and not earlier.has_ended
-        ):
-            report = await earlier.control(Show())
-            if report.state == "waiting":
-                earlier.stop()  # the chat has continued without the approval
-        await wait_if_ending(earlier)
-    unread_seconds = None if options.resumable else 0.0
-    text = msgspec.json.encode(options).decode()
-    run = await begin_run(request, turn_request, "ai_sdk", history=history, unread_seconds=unread_seconds, options=text)
+        earlier = await engine_of(request).turns.find_newest(turn_request.conversation_id, user_of(request))
+        await _stop_if_waiting(earlier)
+        await runs.wait_if_ending(earlier)
+    run = await runs.begin_run(
+        request,
+        turn_request,
+        "ai_sdk",
+        history=history,
+        unread_seconds=None if options.resumable else 0.0,
+        options=msgspec.json.encode(options).decode(),
+    )
     owns_run = options.sdk_version == 5 and not options.resumable
-    return start_and_stream(request, run, _encoder(run, options, run.report()), owns_run=owns_run)
+    return runs.start_and_stream(request, run, _encoder(run, options, run.report()), owns_run=owns_run)
 
 
 async def reconnect(request: Request) -> ASGIApp:
@@ -70,14 +56,14 @@ async def reconnect(request: Request) -> ASGIApp:
     if run.has_ended and run.left_at >= run.log.last:  # old clients would show a second copy beside the first
         return nothing
     try:
-        return stream(request, run, _encoder(run, options, await run.control(Show())))
+        return runs.stream(request, run, _encoder(run, options, await run.control(Show())))
     except BadRequest as error:
         if error.status != 410:
             raise
         return nothing  # the turn was too long to keep its beginning
 
 
-async def _continue(request: Request, conversation_id: str | None, options: ai_sdk.RequestOptions) -> ASGIApp:
+async def _continue(request: Request, conversation_id: str | None, options: RequestOptions) -> ASGIApp:
     """The part of a turn after the decisions of a person.
 
     Raises:
@@ -86,26 +72,34 @@ async def _continue(request: Request, conversation_id: str | None, options: ai_s
     run = await engine_of(request).turns.find(options.decisions[-1].turn_id, user_of(request))
     first_options = _options_of(run)
     if run is None or first_options is None or conversation_id not in (None, run.conversation_id):
-        raise gone("Nothing waits for this approval any more; send the message again.")
+        raise runs.gone("Nothing waits for this approval any more; send the message again.")
     report = await run.control(Show())
-    asked = {call.id for call in report.calls if call.approval is not None}
     decisions = {one.call_id: one.approve for one in options.decisions if one.turn_id == run.id}
-    if not asked.issuperset(decisions):
-        raise not_found("This turn asked for no approval of this call.")
+    if not decisions.keys() <= {call.id for call in report.calls if call.approval is not None}:
+        raise runs.not_found("This turn asked for no approval of this call.")
     for call_id, approve in decisions.items():
         with suppress(BadRequest):  # expired or decided already: the stream shows the outcome
             await run.control(Decide(call_id, approve))
     await run.catch_up()
     encoder = _encoder(run, first_options, report)
     encoder.skip(run.log.events(), decisions)
-    return stream(request, run, encoder, encoder.event_count)
+    return runs.stream(request, run, encoder, encoder.event_count)
 
 
-def _options_of(run: AnyRun | None) -> ai_sdk.RequestOptions | None:
+async def _stop_if_waiting(run: AnyRun | None) -> None:
+    """Stop an earlier turn of a chat that has continued without the approval that the turn waits for."""
+    options = _options_of(run)
+    if run is None or options is None or options.sdk_version <= 5 or run.has_ended:
+        return
+    if (await run.control(Show())).state == "waiting":
+        run.stop()
+
+
+def _options_of(run: AnyRun | None) -> RequestOptions | None:
     """The options of the request that started a run; None for a run of another protocol."""
     return _decode_options(run.options) if run is not None and run.options else None
 
 
-def _encoder(run: AnyRun, options: ai_sdk.RequestOptions, report: TurnReport) -> ai_sdk.Encoder:
+def _encoder(run: AnyRun, options: RequestOptions, report: TurnReport) -> ai_sdk.Encoder:
     message_id = None if options.continues else report.message_id
     return ai_sdk.Encoder(options.sdk_version, message_id, run.is_waiting_for)

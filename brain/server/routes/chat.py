@@ -5,7 +5,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from brain.protocols import native
-from brain.server.routes.requests import engine_of, parse_query, read_turn_request, user_of
+from brain.server.routes.requests import engine_of, parse_fields, query_fields, read_turn_request, user_of
 from brain.server.routes.runs import begin_run, gone, resume_stream, start_and_stream, stream
 
 UNREAD_SECONDS = 30.0
@@ -26,10 +26,10 @@ async def stream_turn(request: Request) -> ASGIApp:
         if run is None:
             raise gone("This turn is no longer available; start a new one without Last-Event-ID.", LAST_EVENT_ID)
         return await resume_stream(request, run, number)
-    owns_run = request.method == "POST"
-    turn_request = await read_turn_request(request) if owns_run else parse_query(request)
+    is_post = request.method == "POST"
+    turn_request = await read_turn_request(request) if is_post else parse_fields(request, query_fields(request), [])
     run, new = await engine_of(request).turns.begin_once(
         turn_request,
-        lambda: begin_run(request, turn_request, "native", unread_seconds=None if owns_run else UNREAD_SECONDS),
+        lambda: begin_run(request, turn_request, "native", unread_seconds=None if is_post else UNREAD_SECONDS),
     )
-    return stream(request, run) if new is None else start_and_stream(request, new, owns_run=owns_run)
+    return stream(request, run) if new is None else start_and_stream(request, new, owns_run=is_post)

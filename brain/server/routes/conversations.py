@@ -27,7 +27,7 @@ async def list_conversations(request: Request) -> Response:
     """`GET /v1/conversations`: the newest, or those that contain words."""
     options = queries.parse_conversations_query(query_fields(request))
     found = await engine_of(request).store.conversations(
-        user_of(request) or "", words=options.words, before=options.before, limit=options.limit + 1
+        user_of(request), words=options.words, before=options.before, limit=options.limit + 1
     )
     return ApiResponse(resources.encode_conversations(found, options.limit))
 
@@ -39,7 +39,7 @@ class ConversationEndpoint(HTTPEndpoint):
         """Show its newest messages, or those before a message."""
         options = queries.parse_messages_query(query_fields(request))
         engine, user, conversation_id = engine_of(request), user_of(request), _conversation_id(request)
-        page = await engine.store.conversation(user or "", conversation_id, before=options.before, limit=options.limit)
+        page = await engine.store.conversation(user, conversation_id, before=options.before, limit=options.limit)
         if page is None:
             raise not_found(NO_CONVERSATION)
         run = await engine.turns.find_newest(conversation_id, user)
@@ -52,14 +52,14 @@ class ConversationEndpoint(HTTPEndpoint):
         """Rename it."""
         conversation_id = _conversation_id(request)
         title = queries.parse_title(await read_json(request, queries.SMALL_BODY_BYTES))
-        renamed = await engine_of(request).store.rename(user_of(request) or "", conversation_id, title)
+        renamed = await engine_of(request).store.rename(user_of(request), conversation_id, title)
         if renamed is None:
             raise not_found(NO_CONVERSATION)
         return ApiResponse(resources.encode_conversation(renamed))
 
     async def delete(self, request: Request) -> Response:
         """Delete it everywhere, after stopping its turn."""
-        if not await engine_of(request).delete(user_of(request) or "", _conversation_id(request)):
+        if not await engine_of(request).delete(user_of(request), _conversation_id(request)):
             raise not_found(NO_CONVERSATION)
         return Response(status_code=204, headers=NO_STORE_HEADERS)
 
@@ -71,9 +71,9 @@ async def file(request: Request) -> Response:
     again.
     """
     conversation_id, number = _conversation_id(request), str(request.path_params["number"])
-    is_number = number.isascii() and number.isdecimal() and len(number) <= FILE_DIGITS
-    store = engine_of(request).store
-    found = await store.file(user_of(request) or "", conversation_id, int(number)) if is_number else None
+    found = None
+    if number.isascii() and number.isdecimal() and len(number) <= FILE_DIGITS:
+        found = await engine_of(request).store.file(user_of(request), conversation_id, int(number))
     if found is None:
         raise not_found("This file does not exist.")
     content_type = sniff(found.data, "")  # not what the client called it

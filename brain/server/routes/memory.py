@@ -17,7 +17,7 @@ class Items(HTTPEndpoint):
     async def get(self, request: Request) -> Response:
         """List them, and whether they are recalled."""
         options = queries.parse_memory_query(query_fields(request))
-        store, user = engine_of(request).store, user_of(request) or ""
+        store, user = engine_of(request).store, user_of(request)
         found = await store.items(
             user,
             kind=options.kind,
@@ -32,14 +32,14 @@ class Items(HTTPEndpoint):
         """Add a fact, unless the same one is stored."""
         fact = queries.parse_fact(await read_json(request, queries.SMALL_BODY_BYTES))
         edits = engine_of(request).memory.edits
-        item = await edits.write(user_of(request) or "", fact.text, fact.category, mutable=fact.mutable)
+        item = await edits.write(user_of(request), fact.text, fact.category, mutable=fact.mutable)
         url = f"{request.scope.get('root_path', '')}/v1/memory/{item.id}"
         return ApiResponse(resources.encode_item(item), 201, {"Location": url})
 
     async def patch(self, request: Request) -> Response:
         """Switch recall on or off."""
         is_on = queries.parse_recall(await read_json(request, queries.SMALL_BODY_BYTES))
-        await engine_of(request).memory.edits.set_recall(user_of(request) or "", is_on)
+        await engine_of(request).memory.edits.set_recall(user_of(request), is_on)
         return ApiResponse(resources.encode_recall(is_on))
 
 
@@ -48,7 +48,7 @@ class Item(HTTPEndpoint):
 
     async def get(self, request: Request) -> Response:
         """Show it."""
-        found = await engine_of(request).store.item(user_of(request) or "", _item_id(request))
+        found = await engine_of(request).store.item(user_of(request), _item_id(request))
         if found is None:
             raise _not_found()
         return ApiResponse(resources.encode_item(found))
@@ -58,13 +58,13 @@ class Item(HTTPEndpoint):
         item_id = _item_id(request)
         change = queries.parse_change(await read_json(request, queries.SMALL_BODY_BYTES))
         changed = await engine_of(request).memory.edits.change(
-            user_of(request) or "", item_id, text=change.text, category=change.category, mutable=change.mutable
+            user_of(request), item_id, text=change.text, category=change.category, mutable=change.mutable
         )
         return ApiResponse(resources.encode_item(changed))
 
     async def delete(self, request: Request) -> Response:
         """Delete it."""
-        if not await engine_of(request).memory.edits.delete(user_of(request) or "", _item_id(request)):
+        if not await engine_of(request).memory.edits.delete(user_of(request), _item_id(request)):
             raise _not_found()
         return Response(status_code=204, headers=NO_STORE_HEADERS)
 

@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Callable, Set
 from importlib.metadata import version as version_of
 
 from starlette.requests import Request
@@ -10,21 +9,17 @@ from starlette.types import ASGIApp
 
 from brain.messages import ClientMessage
 from brain.protocols import ollama
-from brain.protocols.inline_results import InlineText
 from brain.protocols.ollama import models
 from brain.protocols.ollama.models import ModelInfo
 from brain.protocols.ollama.request import DEFAULT_NAME, RequestOptions, parse_chat, parse_generate, parse_show
 from brain.runtime.engine import Engine
 from brain.server.responses import ApiResponse
-from brain.server.routes.requests import engine_of, limit_body, parse_json, user_of
-from brain.server.routes.runs import begin_run, collect_events, prepare_history, start_and_stream
-from brain.settings import Settings
+from brain.server.routes.requests import Parse, engine_of, limit_body, parse_json
+from brain.server.routes.runs import begin_run, collect_events, inline_results, prepare_history, start_and_stream
 from brain.turn_request import TurnRequest
 
 IMAGE_READERS = ("vision", "ocr")
 """Specialists that turn images into text for a model that sees none."""
-
-Parse = Callable[[bytes, str | None, Settings, Set[str]], tuple[TurnRequest, list[ClientMessage], RequestOptions]]
 
 
 async def chat(request: Request) -> ASGIApp:
@@ -37,18 +32,17 @@ async def generate(request: Request) -> ASGIApp:
     return await _answer(request, parse_generate, generate=True)
 
 
-async def _answer(request: Request, parse: Parse, *, generate: bool = False) -> ASGIApp:
-    engine, user = engine_of(request), user_of(request)
-    settings = engine.settings
+async def _answer(
+    request: Request, parse: Parse[tuple[TurnRequest, list[ClientMessage], RequestOptions]], *, generate: bool = False
+) -> ASGIApp:
     body = await limit_body(request).body()
-    turn_request, messages, options = await parse_json(body, lambda: parse(body, user, settings, engine.model_names()))
+    turn_request, messages, options = await parse_json(request, body, parse)
     if options.load is not None:
         encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=lambda _: "")
         return ApiResponse(encoder.load_response(options.load))
-    turns_url = f"{request.base_url}v1/turns"
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
     run = await begin_run(request, turn_request, "ollama", history=history, replayable=False)
-    results = InlineText(settings.show_results, f"{turns_url}/{run.id}", has_keys=bool(settings.keys))
+    results = inline_results(request, run)
     encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=results)
     if options.stream:
         return start_and_stream(request, run, encoder, owns_run=True, refusal=encoder.encode_failure)
@@ -58,19 +52,19 @@ async def _answer(request: Request, parse: Parse, *, generate: bool = False) -> 
 
 async def tags(request: Request) -> ASGIApp:
     """`GET /api/tags`: the models on offer."""
-    return ApiResponse(models.tags(_offered(engine_of(request)), _installed_at()))
+    return ApiResponse(models.tags(_model_infos(engine_of(request)), _installed_at()))
 
 
 async def ps(request: Request) -> ASGIApp:
     """`GET /api/ps`: the loaded models, which are all of them."""
-    return ApiResponse(models.ps(_offered(engine_of(request))))
+    return ApiResponse(models.ps(_model_infos(engine_of(request))))
 
 
 async def show(request: Request) -> ASGIApp:
     """`POST /api/show`: one model."""
     engine = engine_of(request)
-    called, name = parse_show(await limit_body(request).body(), engine.model_names())
-    return ApiResponse(models.show(_offer(engine, called, name), _installed_at()))
+    shown_name, name = parse_show(await limit_body(request).body(), engine.model_names())
+    return ApiResponse(models.show(_model_info(engine, shown_name, name), _installed_at()))
 
 
 async def version(request: Request) -> ASGIApp:
@@ -78,15 +72,16 @@ async def version(request: Request) -> ASGIApp:
     return ApiResponse({"version": models.VERSION, "brain": version_of("brain-sse")})
 
 
-def _offered(engine: Engine) -> list[ModelInfo]:
+def _model_infos(engine: Engine) -> list[ModelInfo]:
     """The default model, and all models by their names."""
-    return [_offer(engine, DEFAULT_NAME, None), *(_offer(engine, name, name) for name in sorted(engine.model_names()))]
+    named = [_model_info(engine, name, name) for name in sorted(engine.model_names())]
+    return [_model_info(engine, DEFAULT_NAME, None), *named]
 
 
-def _offer(engine: Engine, called: str, name: str | None) -> ModelInfo:
+def _model_info(engine: Engine, shown_name: str, name: str | None) -> ModelInfo:
     model = engine.find_model(name)
     reads_images = any(specialist.name in IMAGE_READERS for specialist in engine.registry.usable())
-    return ModelInfo(called, model.sees_images or reads_images, model.context_tokens)
+    return ModelInfo(shown_name, model.sees_images or reads_images, model.context_tokens)
 
 
 def _installed_at() -> int:

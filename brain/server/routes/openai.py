@@ -1,16 +1,16 @@
 """OpenAI's protocol: chat completions and models. Its clients need only another base URL."""
 
 import time
+from functools import partial
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from brain.protocols import openai
-from brain.protocols.inline_results import InlineText
 from brain.protocols.openai.request import find_model, parse
 from brain.server.responses import ApiResponse
-from brain.server.routes.requests import engine_of, parse_json, read_json, user_of
-from brain.server.routes.runs import begin_run, collect_events, prepare_history, start_and_stream
+from brain.server.routes.requests import engine_of, parse_json, read_json
+from brain.server.routes.runs import begin_run, collect_events, inline_results, prepare_history, start_and_stream
 
 CONVERSATION_ID = "x-conversation-id"
 _started = int(time.time())
@@ -18,18 +18,14 @@ _started = int(time.time())
 
 async def complete(request: Request) -> ASGIApp:
     """`POST /v1/chat/completions`: one turn, streamed or whole."""
-    engine, user = engine_of(request), user_of(request)
-    settings = engine.settings
     body = await read_json(request)
     conversation_id = request.headers.get(CONVERSATION_ID)
-    turn_request, messages, options = await parse_json(
-        body, lambda: parse(body, user, settings, engine.model_names(), conversation_id)
-    )
+    parsed = await parse_json(request, body, partial(parse, conversation_id=conversation_id))
+    turn_request, messages, options = parsed
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
     run = await begin_run(request, turn_request, "openai", history=history, replayable=False)
-    results = InlineText(settings.show_results, f"{request.base_url}v1/turns/{run.id}", has_keys=bool(settings.keys))
     headers = [(CONVERSATION_ID.encode(), run.conversation_id.encode())] if conversation_id else []
-    encoder = openai.Encoder(run.id, int(time.time()), options, results, headers)
+    encoder = openai.Encoder(run.id, int(time.time()), options, inline_results(request, run), headers)
     if options.stream:
         return start_and_stream(request, run, encoder, owns_run=True, refusal=openai.encode_failure)
     status, answer = encoder.encode_response(await collect_events(request, run))

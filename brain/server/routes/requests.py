@@ -1,7 +1,7 @@
 """What the routes share to read a request: the server's state, the user, and a body within limits."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from brain.protocols.bodies import BODY_BYTES, check_keys
 from brain.runtime.engine import Engine
 from brain.server.middleware import USER
 from brain.server.state import ServerState
+from brain.settings import Settings
 from brain.turn_request import TurnRequest
 
 BODY_SECONDS = 20.0
@@ -31,6 +32,8 @@ FORM_FIELDS = 50
 _large_bodies = ThreadPoolExecutor(1, "large bodies")
 
 T = TypeVar("T")
+Parse = Callable[[bytes, str | None, Settings, Set[str]], T]
+"""Parses a body; the other arguments are the user, the settings, and the names of the models."""
 
 
 class Endpoint:
@@ -43,32 +46,24 @@ class Endpoint:
         self._respond = respond
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         response = await self._respond(Request(scope, receive))
         await response(scope, receive, send)
 
 
 def state_of(request: Request) -> ServerState:
-    """The state of the server."""
     state = request.app.state.brain
     assert isinstance(state, ServerState)
     return state
 
 
 def engine_of(request: Request) -> Engine:
-    """The engine of the server."""
     return state_of(request).engine
 
 
-def user_of(request: Request) -> str | None:
+def user_of(request: Request) -> str:
     """The user whom the middleware authenticated."""
-    user: str | None = request.scope[USER]
+    user: str = request.scope[USER]
     return user
-
-
-def media_type(request: Request) -> str:
-    """The media type of the body, in lower case."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def query_fields(request: Request) -> dict[str, str]:
@@ -85,20 +80,23 @@ async def read_json(request: Request, limit: int = BODY_BYTES) -> bytes:
     Raises:
         BadRequest: `unsupported_media_type`, `too_large`, or 408 for a body that arrives too slowly.
     """
-    if media_type(request) != "application/json":
+    if _media_type(request) != "application/json":
         raise _unsupported("Send application/json (curl: -H 'content-type: application/json').")
     return await limit_body(request, limit).body()
 
 
-async def parse_json(body: bytes, parse: Callable[[], T]) -> T:
-    """What `parse` makes of a body, in which no object may have a key twice; in a thread for a large body."""
+async def parse_json(request: Request, body: bytes, parse: Parse[T]) -> T:
+    """What `parse` makes of a body, in which no object may have a key twice."""
+    engine, user = engine_of(request), user_of(request)
 
-    def checked() -> T:
-        parsed = parse()  # first, since it bounds the size of what is checked
+    def parse_and_check() -> T:
+        parsed = parse(
+            body, user, engine.settings, engine.model_names()
+        )  # first: it bounds the size of what is checked
         check_keys(body, "")
         return parsed
 
-    return await compute(len(body), checked)
+    return await compute(len(body), parse_and_check)
 
 
 async def compute(size: int, function: Callable[[], T]) -> T:
@@ -117,41 +115,37 @@ def limit_body(request: Request, limit: int = BODY_BYTES) -> Request:
     Raises:
         BadRequest: at once for a `Content-Length` over the limit, else while the body is read.
     """
+    size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
+    too_large = BadRequest(f"The body may be {size} large.", code="too_large", status=413)
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit:
-        raise _too_large(limit)
-    clock = asyncio.get_running_loop().time
-    received, began = 0, clock()
+        raise too_large
+    started, received = asyncio.get_running_loop().time(), 0
 
     async def receive() -> Message:
         nonlocal received
         try:
-            async with asyncio.timeout_at(began + BODY_SECONDS + received / BODY_BYTES_PER_SECOND):
+            async with asyncio.timeout_at(started + BODY_SECONDS + received / BODY_BYTES_PER_SECOND):
                 message = await request.receive()
         except TimeoutError:
             raise BadRequest("The body arrives too slowly.", status=408) from None
         received += len(message.get("body", b""))
         if received > limit:
-            raise _too_large(limit)
+            raise too_large
         return message
 
     return Request(request.scope, receive)
 
 
 async def read_turn_request(request: Request) -> TurnRequest:
-    """The turn that a native request asks for, as JSON or multipart.
-
-    Raises:
-        BadRequest: the request is wrong.
-    """
-    engine, user = engine_of(request), user_of(request)
-    if media_type(request) != "multipart/form-data":
-        if media_type(request) != "application/json":
-            raise _unsupported(
-                "Send application/json (curl: -H 'content-type: application/json') or multipart/form-data (curl: -F)."
-            )
-        body = await read_json(request)
-        return await parse_json(body, lambda: native.parse(body, user, engine.settings, engine.model_names()))
+    """The turn that a native POST request asks for, as JSON or multipart."""
+    kind = _media_type(request)
+    if kind == "application/json":
+        return await parse_json(request, await read_json(request), native.parse)
+    if kind != "multipart/form-data":
+        raise _unsupported(
+            "Send application/json (curl: -H 'content-type: application/json') or multipart/form-data (curl: -F)."
+        )
     _, options = parse_options_header(request.headers["content-type"])
     if options.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):
         # Starlette would decode with any of Python's codecs: `punycode` takes minutes
@@ -173,13 +167,17 @@ async def read_turn_request(request: Request) -> TurnRequest:
         if error.detail.startswith("Too many files"):
             raise too_many_attachments() from None
         raise
-    return native.parse_form(_unique(texts), attachments, user, engine.settings, engine.model_names())
+    return parse_fields(request, _unique(texts), attachments)
 
 
-def parse_query(request: Request) -> TurnRequest:
-    """The turn that a native GET request asks for."""
+def parse_fields(request: Request, fields: dict[str, str], attachments: list[Attachment]) -> TurnRequest:
+    """The turn that a native request asks for by the fields of a form or of its query."""
     engine = engine_of(request)
-    return native.parse_form(query_fields(request), [], user_of(request), engine.settings, engine.model_names())
+    return native.parse_form(fields, attachments, user_of(request), engine.settings, engine.model_names())
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _unique(items: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -193,8 +191,3 @@ def _unique(items: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def _unsupported(message: str) -> BadRequest:
     return BadRequest(message, "content-type", code="unsupported_media_type", status=415)
-
-
-def _too_large(limit: int) -> BadRequest:
-    size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
-    return BadRequest(f"The body may be {size} large.", code="too_large", status=413)

@@ -15,6 +15,7 @@ from brain.markers.template_tokens import find_control_tokens
 from brain.messages import ClientMessage, History, TurnReport, new_conversation_id
 from brain.prompts import context_window
 from brain.prompts.client_history import ClientHistory
+from brain.protocols.inline_results import InlineText
 from brain.runtime.engine import narrow_request
 from brain.runtime.run import AnyRun, Run
 from brain.server.admission import PENDING_START, PendingStart, unavailable
@@ -98,6 +99,12 @@ async def prepare_history(
     return await compute(size, prepare)
 
 
+def inline_results(request: Request, run: Run) -> InlineText:
+    """What a protocol without events for calls shows of them."""
+    settings = engine_of(request).settings
+    return InlineText(settings.show_results, f"{request.base_url}v1/turns/{run.id}", has_keys=bool(settings.keys))
+
+
 def stream(request: Request, run: AnyRun, encoder: Encoder | None = None, after: int = 0) -> EventStreamResponse:
     """A response that streams a run to one more reader, from after event `after`.
 
@@ -139,11 +146,7 @@ def _stream(request: Request, reader: Reader, refusal: Refusal | None = None) ->
 
 
 async def resume_stream(request: Request, run: AnyRun, after: int) -> ASGIApp:
-    """The native stream after an event that the client has. After the last event, an EventSource must not reconnect.
-
-    Raises:
-        BadRequest: as `stream`.
-    """
+    """The native stream after an event that the client has. After the last event, an EventSource must not reconnect."""
     await run.catch_up(after)
     if run.has_ended and after == run.log.last and request.method == "GET":
         return Response(status_code=204, headers=NO_STORE_HEADERS)
@@ -166,11 +169,9 @@ async def collect_events(request: Request, run: Run) -> list[Event]:
     """
     leaving = asyncio.create_task(wait_for_disconnect(request.receive), name="disconnect")
     leaving.add_done_callback(lambda _: run.stop())
-    collected: list[Event] = []
     try:
         async with aclosing(run.events()) as batches:
-            async for events in batches:
-                collected += events
+            collected = [event async for events in batches for event in events]
         if leaving.done():
             raise ClientDisconnect
         return collected
@@ -180,10 +181,8 @@ async def collect_events(request: Request, run: Run) -> list[Event]:
 
 
 def not_found(message: str = "This turn does not exist, or is no longer available.") -> BadRequest:
-    """The error 404."""
     return BadRequest(message, code="not_found", status=404)
 
 
 def gone(message: str, field: str | None = None) -> BadRequest:
-    """The error 410."""
     return BadRequest(message, field, code="gone", status=410)
