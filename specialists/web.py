@@ -17,7 +17,7 @@ TEXT_MOST = 200_000
 """Characters of a page in one result, of which the block shows a part."""
 QUERY_LENGTH = 500
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
-_ADDRESS = re.compile(r"https?://[^\s<>\"'`]{4,2000}")
+_URL = re.compile(r"https?://[^\s<>\"'`]{4,2000}")
 
 
 @specialist(
@@ -61,12 +61,12 @@ async def web(
     query, url = (query or "").strip(), (url or "").strip()
     if query and url:
         raise Refused("give either query, to search, or url, to read a page, not both")
-    if not url and _ADDRESS.fullmatch(query):
+    if not url and _URL.fullmatch(query):
         query, url = "", query
     if not query and not url:
         query, url = _from_message(context.message)
     if url:
-        yield Progress(f"fetching {_host(url)}")
+        yield Progress(f"fetching {_host_of(url)}")
         yield _show_page(*await read(url, context, links=links), section or "", offset)
     else:
         request = Query(query[:QUERY_LENGTH], max_results, since)
@@ -75,26 +75,25 @@ async def web(
 
 
 def _from_message(message: str) -> tuple[str, str]:
-    """What a call without parameters means: the address in the user's message, else the message itself."""
-    found = _ADDRESS.search(message)
-    if found:
-        return "", found[0].rstrip(".,;:!?)]}")
+    """The query and URL of a call without parameters: the URL in the user's message, else the message itself."""
+    if url := _URL.search(message):
+        return "", url[0].rstrip(".,;:!?)]}")
     if not message.strip():
         raise Refused("give query, words to search for, or url, the page to read")
     return one_line(message, QUERY_LENGTH), ""
 
 
 def _list_results(query: str, found: SearchResults, label: str, troubles: Sequence[str]) -> Result:
-    head = f"🌐 WEB SEARCH RESULTS for '{one_line(query, 200)}' ({label})"
-    notes = [f"({'; '.join(troubles)})"] if troubles else []
+    blocks = [f"🌐 WEB SEARCH RESULTS for '{one_line(query, 200)}' ({label})"]
+    blocks += [f"({'; '.join(troubles)})"] if troubles else []
     if not found.hits:
-        return Result("\n\n".join([head, *notes, "Nothing was found; try fewer or other words.", *found.hints]))
-    listed = []
+        return Result("\n\n".join([*blocks, "Nothing was found; try fewer or other words.", *found.hints]))
+    blocks += found.hints
     for number, hit in enumerate(found.hits, 1):
-        dated = f" ({hit.date})" if hit.date else ""
-        listed.append("\n".join(filter(None, (f"{number}. {hit.title}{dated}", hit.url, hit.snippet))))
+        date = f" ({hit.date})" if hit.date else ""
+        blocks.append("\n".join(filter(None, (f"{number}. {hit.title}{date}", hit.url, hit.snippet))))
     return Result(
-        "\n\n".join([head, *notes, *found.hints, *listed, "To read one whole, ask again with its url."]),
+        "\n\n".join([*blocks, "To read one whole, ask again with its url."]),
         citations=[Citation(str(number), hit.title, hit.url) for number, hit in enumerate(found.hits, 1)],
         data=found,
     )
@@ -105,9 +104,17 @@ def _show_page(url: str, article: Article, section: str, offset: int) -> Result:
     if offset >= len(text):
         raise Refused(f"the page has only {len(text)} characters; ask again with a smaller offset")
     begin = _find_section(text, section.strip(), offset) if section.strip() else offset
-    started = f", from character {begin}" if begin else ""
-    paid = "\n(The page says that its text is not free; this may be only the beginning.)" if article.paid else ""
-    head = f"{_page_heading(url, article)}{started}{paid}\n\n"
+    host = _host_of(url)
+    origin = [url, f"by {article.author}" if article.author else ""]
+    if article.site.lower() not in f"{host}\n{article.author}\n{article.title}".lower():
+        origin.append(article.site)
+    head = f"🌐 WEB PAGE '{article.title or host}' ({host}{f', {article.date}' if article.date else ''})\n"
+    head += " · ".join(filter(None, origin))
+    if begin:
+        head += f", from character {begin}"
+    if article.paid:
+        head += "\n(The page says that its text is not free; this may be only the beginning.)"
+    head += "\n\n"
     return Result(
         head + text[begin : begin + TEXT_MOST],
         citations=[Citation(url, article.title or url, url)],
@@ -119,24 +126,14 @@ def _show_page(url: str, article: Article, section: str, offset: int) -> Result:
 def _find_section(text: str, words: str, offset: int) -> int:
     """Where the first heading, else the first line, with these words begins."""
     headings = list(_HEADING.finditer(text, offset))
-    found = next((one for one in headings if words.lower() in one[1].lower()), None)
+    found = next((heading for heading in headings if words.lower() in heading[1].lower()), None)
     found = found or re.compile(re.escape(words), re.IGNORECASE).search(text, offset)
     if found:
         return text.rfind("\n", 0, found.start()) + 1
-    there = "; ".join(one[1][:80] for one in headings[:20])
-    known = f"headings: {there}" if there else "it has no headings; go on by offset"
-    raise Refused(f"the page has no {one_line(words, 80)!r} after character {offset}; {known}"[:400])
+    titles = "; ".join(heading[1][:80] for heading in headings[:20])
+    hint = f"headings: {titles}" if titles else "it has no headings; go on by offset"
+    raise Refused(f"the page has no {one_line(words, 80)!r} after character {offset}; {hint}"[:400])
 
 
-def _host(url: str) -> str:
+def _host_of(url: str) -> str:
     return url.rpartition("://")[2].partition("/")[0].rpartition("@")[2].removeprefix("www.")[:100]
-
-
-def _page_heading(url: str, article: Article) -> str:
-    host = _host(url)
-    dated = f", {article.date}" if article.date else ""
-    by = [f"by {article.author}"] if article.author else []
-    shown = f"{host}\n{article.author}\n{article.title}".lower()
-    of = [article.site] if article.site and article.site.lower() not in shown else []
-    first = f"🌐 WEB PAGE '{article.title or host}' ({host}{dated})"
-    return "\n".join([first, " · ".join([url, *by, *of])])

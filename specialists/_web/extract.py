@@ -19,7 +19,7 @@ from specialists._web.feeds import read_feed
 SHORT = 250
 """Characters below which no article was found."""
 DISCUSSED_SHARE = 0.3
-"""Of a page whose article is a smaller part of it, the comments are the matter, if they are what the rest is."""
+"""If the article is a smaller part of the page and the comments are the rest, the comments are the text."""
 DISCUSSION_MOST = 500_000
 REFRESH_SECONDS_MOST = 10
 _REFRESH = re.compile(r"\s*(\d{1,4})[\d.]*\s*[;,]\s*url\s*=\s*['\"]?([^'\"\s]{1,2000})", re.IGNORECASE)
@@ -48,10 +48,10 @@ _TIMES_MOST = 3
 
 @dataclass(frozen=True, slots=True)
 class Article:
-    """What a page says. Facts that it does not give are empty; `date` is ISO.
+    """The text and facts of a page. Facts that it does not give are empty; `date` is ISO.
 
     Attributes:
-        scripted: whether scripts would put the text there.
+        scripted: whether scripts would make the text.
         paid: whether it says that its text is only for those who pay.
         refresh: the URL to which the page sends its reader at once.
     """
@@ -71,13 +71,13 @@ def answer(words: Any, data: bytes, _: Report) -> tuple[dict[str, Any], bytes]:
 
     Args:
         words: `way` (`feed`, `html`; for what is too much for that, `plain` and `stripped`), the page's `url`, and
-            whether `links` are wanted.
+            whether to keep its `links`.
     """
     return asdict(read(words["way"], data.decode("utf-8", "replace"), words["url"], links=words["links"])), b""
 
 
 def read(way: str, text: str, url: str, *, links: bool) -> Article:
-    """What a page says, read in one of the ways."""
+    """A page, read in one of the ways."""
     if way == "feed" and (feed := read_feed(text)):
         return Article(title=feed[0], text=tidy(feed[1]))
     if way in ("feed", "stripped") or is_hostile(text):
@@ -162,7 +162,7 @@ def _pick(blocks: Sequence[Block], article: str) -> Iterator[Block]:
 
 
 def _is_heading(block: Block) -> bool:
-    """Whether it is a heading, or a bold line."""
+    """A bold line counts as one."""
     return block.kind == "heading" or re.fullmatch(r"\*\*[^*\n]{1,100}\*\*", block.text) is not None
 
 
@@ -194,7 +194,7 @@ def _find_date(tree: Any, url: str, json_ld: Sequence[str]) -> str:
 
     It is what the page says of itself, never a date in its text.
     """
-    for candidate in _date_candidates(tree, url, json_ld):
+    for candidate in _find_iso_dates(tree, url, json_ld):
         if found := _ISO.match(candidate):
             with suppress(ValueError):
                 return date(int(found[1]), int(found[2]), int(found[3])).isoformat()
@@ -211,7 +211,7 @@ def _find_date(tree: Any, url: str, json_ld: Sequence[str]) -> str:
     return ""
 
 
-def _date_candidates(tree: Any, url: str, json_ld: Sequence[str]) -> Iterator[str]:
+def _find_iso_dates(tree: Any, url: str, json_ld: Sequence[str]) -> Iterator[str]:
     metas: dict[str, str] = {}
     for node in tree.css("meta[content]"):
         names = (node.attributes.get(key) for key in ("property", "name", "itemprop"))

@@ -16,19 +16,21 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,1000}>")
 
 
 def read_feed(text: str) -> tuple[str, str] | None:
-    """The title of a feed, and its items as a list, as far as it is XML; None when it is none, and names no item."""
-    title, items, whole = "", list[str](), False
-    with suppress(ElementTree.ParseError):
+    """The title of a feed, and its items as a list, as far as it is XML; None when it is not, and has no item."""
+    title, items = "", list[str]()
+    try:
         for element in _elements(text):
-            tag = _name(element)
-            if tag == "title" and not title and not items:
-                title = _plain(element.text)
-            if tag in ("item", "entry"):
-                items.append("\n".join(_lines(element)))
-            if len(items) == ITEMS_MOST:
-                break
-        whole = True
-    return (title, "\n\n".join(items)) if whole or items else None
+            name = _local_name(element)
+            if name == "title" and not title and not items:
+                title = _plain_text(element)
+            elif name in ("item", "entry"):
+                items.append(_show_item(element))
+                if len(items) == ITEMS_MOST:
+                    break
+    except ElementTree.ParseError:
+        if not items:
+            return None
+    return title, "\n\n".join(items)
 
 
 def _elements(text: str) -> Iterator[ElementTree.Element]:
@@ -40,36 +42,34 @@ def _elements(text: str) -> Iterator[ElementTree.Element]:
     parser.close()
 
 
-def _lines(item: ElementTree.Element) -> Iterator[str]:
-    parts = {_name(one): one for one in reversed(item)}
-    dated = next((parts[name].text for name in ("pubDate", "published", "updated", "date") if name in parts), "")
-    found = _date(dated or "")
-    yield f"- {_text_of(parts, 'title') or '(untitled)'}{f' ({found})' if found else ''}"
+def _show_item(item: ElementTree.Element) -> str:
+    parts = {_local_name(part): part for part in reversed(item)}
+
+    def first(*names: str) -> str:
+        return next(filter(None, (_plain_text(parts[name]) for name in names if name in parts)), "")
+
+    date = first("pubDate", "published", "updated", "date")
+    if re.match(r"\d{4}-\d\d-\d\d", date):
+        date = date[:10]
+    elif date:
+        with suppress(ValueError, TypeError):
+            date = parsedate_to_datetime(date).date().isoformat()
+    lines = [f"- {first('title') or '(untitled)'}"]
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", date):
+        lines[0] += f" ({date})"
     link = parts.get("link")
-    address = (link.get("href") or link.text or "").strip() if link is not None else ""
-    if address.startswith(("http://", "https://")):
-        yield f"  {address[:500]}"
-    summary = _text_of(parts, "description") or _text_of(parts, "summary") or _text_of(parts, "content")
-    if summary:
-        yield f"  {summary}"
+    url = (link.get("href") or link.text or "").strip() if link is not None else ""
+    if url.startswith(("http://", "https://")):
+        lines.append(f"  {url[:500]}")
+    if summary := first("description", "summary", "content"):
+        lines.append(f"  {summary}")
+    return "\n".join(lines)
 
 
-def _text_of(parts: dict[str, ElementTree.Element], name: str) -> str:
-    return _plain(parts[name].text) if name in parts else ""
+def _plain_text(element: ElementTree.Element) -> str:
+    text = unescape((element.text or "")[:5000])
+    return one_line(unescape(_TAG.sub(" ", text)), SUMMARY_LENGTH)
 
 
-def _plain(text: str | None) -> str:
-    return one_line(unescape(_TAG.sub(" ", unescape((text or "")[:5000]))), SUMMARY_LENGTH)
-
-
-def _date(text: str) -> str:
-    if re.match(r"\d{4}-\d\d-\d\d", text.strip()):
-        return text.strip()[:10]
-    with suppress(ValueError, TypeError):
-        return parsedate_to_datetime(text).date().isoformat()
-    return ""
-
-
-def _name(element: ElementTree.Element) -> str:
-    """Without the namespace."""
+def _local_name(element: ElementTree.Element) -> str:
     return str(element.tag).rpartition("}")[2]

@@ -1,4 +1,4 @@
-"""Reads one page of the web, of whatever kind; an address goes in, an article comes out."""
+"""Fetches one page of the web, of whatever kind, and reads it as an article."""
 
 import asyncio
 import re
@@ -13,7 +13,7 @@ from specialists._kit.html import TEXT_MOST
 from specialists._kit.isolated import Ended, Limits, run_isolated
 from specialists._kit.text import guess_encoding, one_line, tidy
 from specialists._pictures import reader
-from specialists._web.extract import Article
+from specialists._web.extract import SHORT, Article
 
 TYPES = (
     "text/*", "application/xhtml+xml", "application/pdf", "application/json", "application/ld+json",
@@ -24,12 +24,12 @@ FETCH_SECONDS = 10.0
 HTML_MOST = 2_000_000
 """Characters of HTML that are read; trafilatura takes up to ten seconds for so many."""
 ANSWERING_SECONDS = 0.5
-"""Before the call is given up, to say why."""
+"""Left for the reason when the time of the call is short."""
 WAYS = {"feed": 3, "html": 8, "plain": 3, "stripped": 2}
 """Ways to read a page, with seconds of CPU time for each; when one does not work, those after it are tried."""
-_CUT = "(The page is too long to be read whole; it was read up to here.)"
 REFRESHES_MOST = 2
 PDF_PAGES_MOST = 100
+_CUT = "(The page is too long to be read whole; it was read up to here.)"
 _SAMPLE = 20_000
 """Characters by which an encoding is judged."""
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
@@ -40,24 +40,23 @@ _SCHEMELESS = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?:[/?#].*)?", re.IG
 
 
 async def read(url: str, context: Context, *, links: bool) -> tuple[str, Article]:
-    """Where a page was found, behind all redirects, and what it says.
+    """The final URL of a page, after all redirects, and its article.
 
     Raises:
         Refused: when it cannot be fetched or read, or holds no text.
     """
     url = f"https://{url}" if _SCHEMELESS.fullmatch(url) else url
     for _ in range(REFRESHES_MOST + 1):
-        page = await context.fetch(
-            url, types=TYPES, most=PAGE_BYTES_MOST, seconds=min(FETCH_SECONDS, context.seconds_left)
-        )
+        seconds = min(FETCH_SECONDS, context.seconds_left)
+        page = await context.fetch(url, types=TYPES, most=PAGE_BYTES_MOST, seconds=seconds)
         article = await _read_page(page.good(), context.seconds_left - ANSWERING_SECONDS, links=links)
-        if not article.refresh or len(article.text) >= 250 or article.refresh == page.url:
+        if not article.refresh or len(article.text) >= SHORT or article.refresh == page.url:
             break
         url = article.refresh
     if article.scripted:
-        raise Refused(f"{_host(page)} makes this page by scripts, which are not run; try another source")
+        raise Refused(f"{_host_of(page)} makes this page by scripts, which are not run; try another source")
     if not article.text.strip():
-        raise Refused(f"the page at {_host(page)} holds no text that can be read; try another source")
+        raise Refused(f"the page at {_host_of(page)} holds no text that can be read; try another source")
     return page.url, article
 
 
@@ -69,11 +68,14 @@ async def _read_page(page: Page, seconds: float, *, links: bool) -> Article:
         return await _run_reader("feed", text, page, seconds, links=links)
     if page.type in _HTML or (page.type in _FEEDS and _XHTML.match(text)):
         return await _run_reader("html", text, page, seconds, links=links)
-    return await asyncio.to_thread(_read_text, page, text)
+    if "json" in page.type:  # a value per line, so that it can be cut well
+        with suppress(msgspec.DecodeError, RecursionError, ValueError):
+            text = (await asyncio.to_thread(msgspec.json.format, page.body, indent=1)).decode("utf-8", "replace")
+    return Article(title=_name_of(page), text=await asyncio.to_thread(tidy, text[:TEXT_MOST]))
 
 
 async def _run_reader(first: str, text: str, page: Page, seconds: float, *, links: bool) -> Article:
-    """What a child process makes of it; what it makes in a simpler way of a page that was too much for it."""
+    """The article that a child process reads; in a simpler way if a page was too much for the first."""
     data, end = text[:HTML_MOST].encode("utf-8", "replace"), time.monotonic() + seconds
     for way in list(WAYS)[list(WAYS).index(first) :]:
         request, left = {"way": way, "url": page.url, "links": links}, end - time.monotonic()
@@ -81,7 +83,7 @@ async def _run_reader(first: str, text: str, page: Page, seconds: float, *, link
             fields = await run_isolated("_web.extract", request, data, limits=Limits(WAYS[way]), seconds=left)
             article = msgspec.convert(fields, Article)
             return article if len(text) <= HTML_MOST else replace(article, text=f"{article.text}\n\n{_CUT}")
-    raise Refused(f"the page at {_host(page)} could not be read in time; try another source")
+    raise Refused(f"the page at {_host_of(page)} could not be read in time; try another source")
 
 
 def decode(page: Page) -> str:
@@ -94,35 +96,24 @@ def decode(page: Page) -> str:
     return page.body.decode(guess_encoding(page.body), "replace")
 
 
-def _read_text(page: Page, text: str) -> Article:
-    """A text as it is; JSON with a value a line, so that it can be cut well."""
-    if "json" in page.type:
-        try:
-            text = msgspec.json.format(page.body, indent=1).decode("utf-8", "replace")
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            text = decode(page)
-    return Article(title=_name(page), text=tidy(text[:TEXT_MOST]))
-
-
 async def _read_pdf(page: Page, seconds: float) -> Article:
     """The text layer of a PDF, page by page."""
-    name = _name(page)
-    fields = await reader.pages(page.body, name=name, wanted=range(1, PDF_PAGES_MOST + 1), seconds=seconds)
-    there = range(1, min(fields.count, PDF_PAGES_MOST) + 1)
-    texts = {number: fields.texts.get(number) for number in there}
+    name = _name_of(page)
+    pdf = await reader.pages(page.body, name=name, wanted=range(1, PDF_PAGES_MOST + 1), seconds=seconds)
+    texts = {number: pdf.texts.get(number) for number in range(1, min(pdf.count, PDF_PAGES_MOST) + 1)}
     if not any(text and text.strip() for text in texts.values()):
         raise Refused(f"the PDF '{name}' is a scan without text; ask the user to attach it, so that ocr can read it")
-    pages = [f"## Page {number} of {fields.count}\n\n{text or '(not readable)'}" for number, text in texts.items()]
-    if fields.count > len(there):
-        pages.append(f"(Only the first {len(there)} pages are given.)")
+    pages = [f"## Page {number} of {pdf.count}\n\n{text or '(not readable)'}" for number, text in texts.items()]
+    if pdf.count > len(texts):
+        pages.append(f"(Only the first {len(texts)} pages are given.)")
     return Article(title=name, text=tidy("\n\n".join(pages)[:TEXT_MOST]))
 
 
-def _name(page: Page) -> str:
-    """The last part of an address that is a name."""
+def _name_of(page: Page) -> str:
+    """The last part of the URL's path, or its host."""
     path = page.url.partition("://")[2].partition("?")[0].rstrip("/")
     return one_line(path.rpartition("/")[2] or path, 100)
 
 
-def _host(page: Page) -> str:
+def _host_of(page: Page) -> str:
     return page.url.partition("://")[2].partition("/")[0][:100]
