@@ -1,4 +1,4 @@
-"""`wiki`, pages of Wikipedia, other MediaWikis and offline files: found, introduced, read by section."""
+"""`wiki` searches Wikipedia, other MediaWikis and offline files, and reads their pages by section."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -10,32 +10,34 @@ from msgspec import Meta
 
 from brain import Context, Progress, Refused, Result, specialist
 from specialists._kit.text import content_words
-from specialists._wiki import answer, zim
+from specialists._wiki import answer
 from specialists._wiki.api import Api, ApiError
-from specialists._wiki.article import Article, Hit, Page, Section, Source
+from specialists._wiki.article import Hit, Page, Source
 from specialists._wiki.mediawiki import MediaWiki
 from specialists._wiki.names import OfflineWiki, OnlineWiki, WikiSettings, choose_wiki, find_problem, zim_files
+from specialists._wiki.zim import Zim
 
 HITS_TRIED = 3
 WORDS_LENGTH = 300
-"""Of what is looked for; Wikipedia's search takes no more."""
-_OF_WIKIS = frozenset({
+"""Of a query; Wikipedia's search takes no more."""
+_WIKI_WORDS = frozenset({
     "article", "articles", "define", "describe", "encyclopedia", "entry", "explain", "find", "give", "look", "page",
     "please", "read", "say", "says", "search", "section", "show", "tell", "up", "were", "wiki", "wikipedia",
 })  # fmt: skip
-"""Words of questions to an encyclopedia which its pages need not have."""
-_ADDRESS = re.compile(r"https?://(?P<language>[\w-]{2,15})(?:\.m)?\.wikipedia\.org/wiki/(?P<title>[^?]+)(?:\?.*)?")
+"""Words of questions to an encyclopedia that its pages need not have."""
+_URL = re.compile(r"https?://(?P<language>[\w-]{2,15})(?:\.m)?\.wikipedia\.org/wiki/(?P<title>[^?]+)(?:\?.*)?")
 
 
 async def _health(*, settings: WikiSettings, context: Context) -> str | None:
     """Whether the default wiki answers and the offline ones can be read."""
-    wikis = [choose_wiki(name, None, settings) for name in (settings.default, *zim_files(settings))]
-    for wiki in wikis:
-        trouble = await (
-            zim.Zim(wiki).find_problem() if isinstance(wiki, OfflineWiki) else _find_problem(wiki, settings, context)
-        )
-        if trouble:
-            return trouble
+    for name in (settings.default, *zim_files(settings)):
+        wiki = choose_wiki(name, None, settings)
+        if isinstance(wiki, OfflineWiki):
+            problem = await Zim(wiki).find_problem()
+        else:
+            problem = await _find_problem(wiki, settings, context)
+        if problem:
+            return problem
     return None
 
 
@@ -84,82 +86,74 @@ async def wiki(
     context: Context,
 ) -> AsyncIterator[Progress | Result]:
     """Encyclopedia: looks up a subject in Wikipedia or another wiki; gives a page's introduction, or a section."""
-    if address := _ADDRESS.fullmatch((page or query or "").strip()):
-        page, language = unquote(address["title"]), address["language"]
-    source = _source(wiki, language, settings, context)
+    if url := _URL.fullmatch((page or query or "").strip()):
+        page, language = unquote(url["title"]), url["language"]
+    source = _open_source(wiki, language, settings, context)
     yield Progress(f"asking {source.label}")
     where = "".join(f', {key}="{value}"' for key, value in (("wiki", wiki), ("language", language)) if value)
     title, _, anchor = _one_line((page or "").replace("_", " ")).partition("#")
     section_name = ("" if section is None else str(section).strip()) or anchor or None
-    words = _one_line(query or "")
     if title:
         found = await source.page(title)
         if found is None:
             raise answer.no_page(source.label, title, await source.nearest(title))
         yield await _read(source, replace(found, where=where), section_name, offset)
         return
+    words = _one_line(query or "")
     if not words:
         raise Refused("say what to look for: query for a search, or page for the exact title of a page")
-    best, others = await _search(source, words, verbatim=words == _one_line(context.message))
+    best, others = await _search(source, words, is_verbatim=words == _one_line(context.message))
     best = replace(best, where=where)
     if section_name is not None or offset is not None or best.fragment:
         yield await _read(source, best, section_name, offset)
+        return
+    article = await source.introduction(best)
+    if article.disambiguation and article.choices:
+        yield answer.show_choices(source.label, best, article)
     else:
-        yield await _introduce(source, best, others)
+        yield answer.show_hit(source.label, best, article, others)
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())[:WORDS_LENGTH]
 
 
-def _source(name: str | None, language: str | None, settings: WikiSettings, context: Context) -> Source:
-    found = choose_wiki(name, language, settings)
-    if isinstance(found, OfflineWiki):
-        return zim.Zim(found)
-    home = None if found.trusted else found.api.replace("/w/api.php", "/wiki/")
-    return MediaWiki(found.label, Api(found, context, settings.contact, [*zim_files(settings)]), home)
+def _open_source(name: str | None, language: str | None, settings: WikiSettings, context: Context) -> Source:
+    wiki = choose_wiki(name, language, settings)
+    if isinstance(wiki, OfflineWiki):
+        return Zim(wiki)
+    home = None if wiki.trusted else wiki.api.replace("/w/api.php", "/wiki/")
+    return MediaWiki(wiki.label, Api(wiki, context, settings.contact, [*zim_files(settings)]), home)
 
 
-async def _search(source: Source, words: str, *, verbatim: bool) -> tuple[Page, Sequence[Hit]]:
+async def _search(source: Source, words: str, *, is_verbatim: bool) -> tuple[Page, Sequence[Hit]]:
     """The best page and the others: the one of exactly this title, else the first one found.
 
-    What a user said word for word is rather searched by what it is about.
+    The user's own sentence is searched again by its subject, and so is a query without hits.
     """
     found = await source.search(words)
     subject = _subject_of(words)
-    if found.page is None and subject != words and (verbatim or not found.hits):
+    if found.page is None and subject != words and (is_verbatim or not found.hits):
         again = await source.search(subject)
         found = again if again.page or again.hits else found
-    best = found.page or await _first_existing(
-        source, sorted(found.hits, key=lambda hit: hit.title.casefold() != words.casefold())
-    )
+    best = found.page
+    if best is None:
+        hits = sorted(found.hits, key=lambda hit: hit.title.casefold() != words.casefold())
+        for hit in hits[:HITS_TRIED]:  # an index may hold pages that were deleted
+            if best := await source.page(hit.title):
+                break
     if best is None:
         near = [found.suggestion] if found.suggestion else []
-        raise answer.nothing(source.label, words, [*near, *await source.nearest(words)])
-    return best, [hit for hit in found.hits if hit.title != best.title]
-
-
-async def _first_existing(source: Source, hits: Sequence[Hit]) -> Page | None:
-    """The first page that exists; an index may know some that were deleted."""
-    for hit in hits[:HITS_TRIED]:
-        if page := await source.page(hit.title):
-            return page
-    return None
-
-
-async def _introduce(source: Source, page: Page, others: Sequence[Hit]) -> Result:
-    """The best page of a search; what it may mean when it only lists others."""
-    article = await source.introduction(page)
-    if article.disambiguation and article.choices:
-        return answer.choices(source.label, page, article)
-    return answer.search_result(source.label, page, article, others)
+        raise answer.no_hit(source.label, words, [*near, *await source.nearest(words)])
+    title = best.title
+    return best, [hit for hit in found.hits if hit.title != title]
 
 
 def _subject_of(words: str) -> str:
-    """A question as words to look for; signs such as those of `C#` are kept."""
-    telling_words = set(content_words(words)) - _OF_WIKIS or set(content_words(words))
-    shown = (word.rstrip(",;:?!") for word in words.split() if telling_words.intersection(content_words(word)))
-    return " ".join(shown).rstrip(".")
+    """A question as words to search for; signs such as those of `C#` stay."""
+    subject = set(content_words(words)) - _WIKI_WORDS or set(content_words(words))
+    chosen = (word.rstrip(",;:?!") for word in words.split() if subject.intersection(content_words(word)))
+    return " ".join(chosen).rstrip(".")
 
 
 async def _read(source: Source, page: Page, section_name: str | None, offset: int | None) -> Result:
@@ -170,20 +164,18 @@ async def _read(source: Source, page: Page, section_name: str | None, offset: in
         raise answer.no_section(page, article, section_name)
     if section_name is None and offset is None:
         if article.disambiguation and article.choices:
-            return answer.choices(source.label, page, article)
+            return answer.show_choices(source.label, page, article)
         section = article.find(page.fragment) if page.fragment else None
         if section is None:
-            return answer.page_result(source.label, page, article)
-    return answer.passage_result(
-        source.label, page, await _text(source, page, article, section), section, max(0, offset or 0)
-    )
-
-
-async def _text(source: Source, page: Page, article: Article, section: Section | None) -> str:
+            return answer.show_page(source.label, page, article)
     if section is None:
         if not article.whole:
             raise answer.too_long(page, article)
-        return article.text
-    if not section.level:
-        return article.introduction
-    return article.below(section) if article.whole else (await source.section(page, article, section.index)).text
+        text = article.text
+    elif not section.level:
+        text = article.introduction
+    elif article.whole:
+        text = article.below(section)
+    else:
+        text = (await source.section(page, article, section.index)).text
+    return answer.show_text(source.label, page, text, section, max(0, offset or 0))

@@ -1,4 +1,4 @@
-"""How a page, its beginning, one of its sections or a choice of pages is told to a model."""
+"""Results and refusals of `wiki`: a page, its introduction, one of its sections, or a choice of pages."""
 
 import json
 import re
@@ -7,99 +7,106 @@ from collections.abc import Callable, Sequence
 from brain import Citation, Refused, Result
 from specialists._wiki.article import Article, Hit, Page, Section
 
-FOUND_LENGTH = 1500
+SEARCH_LENGTH = 1500
 """Characters of the introduction in the answer to a search."""
-BEGINNING_LENGTH = 3000
-"""Of the introduction of a page that was asked for. A page no longer than this is given as a whole."""
+PAGE_LENGTH = 3000
+"""Of the introduction of a page. A page no longer than this is given as a whole."""
 TEXT_MOST = 200_000
 SECTIONS_SHOWN = 60
 CHOICES_SHOWN = 40
 OTHERS_SHOWN = 5
+LIST_LENGTH = 250
+"""Characters of a list in a refusal."""
 _SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]?(?=\s)|[。！？]|\n")
 
 
-def search_result(label: str, page: Page, article: Article, others: Sequence[Hit]) -> Result:
-    """What a search found: the beginning of the best page, and others."""
-    introduction = shorten(article.introduction or article.text, FOUND_LENGTH)
-    parts = [introduction, list_sections(article.sections[1:]), f"To read on, ask with {_page_parameter(page)}."]
-    lines = [f"- {hit.title}: {hit.line}" if hit.line else f"- {hit.title}" for hit in others[:OTHERS_SHOWN]]
-    if lines:
-        parts.append("\n".join(["Other pages found:", *lines]))
-    return _result(label, page, "\n\n".join(filter(None, parts)))
+def show_hit(label: str, page: Page, article: Article, others: Sequence[Hit]) -> Result:
+    """The introduction of the best page of a search, and other pages."""
+    introduction = _shorten(article.introduction or article.text, SEARCH_LENGTH)
+    blocks = [introduction, _offer_sections(article), f"To read on, ask with {_parameters(page)}."]
+    if others:
+        lines = [f"- {hit.title}: {hit.line}" if hit.line else f"- {hit.title}" for hit in others[:OTHERS_SHOWN]]
+        blocks.append("\n".join(["Other pages found:", *lines]))
+    return _make_result(label, page, "\n\n".join(filter(None, blocks)))
 
 
-def page_result(label: str, page: Page, article: Article) -> Result:
-    """The introduction of a page and what else there is; all of it when it is short."""
-    if article.whole and len(article.text) <= BEGINNING_LENGTH:
-        return _result(label, page, article.text or "(The page is empty.)")
-    parts = [shorten(article.introduction, BEGINNING_LENGTH), list_sections(article.sections[1:])]
+def show_page(label: str, page: Page, article: Article) -> Result:
+    """The introduction of a page and its sections; all of it when it is short."""
+    if article.whole and len(article.text) <= PAGE_LENGTH:
+        return _make_result(label, page, article.text or "(The page is empty.)")
+    blocks = [_shorten(article.introduction, PAGE_LENGTH), _offer_sections(article)]
     if article.whole:
-        parts.append(f"The whole text has {len(article.text):,} characters; it begins with offset=0.")
-    return _result(label, page, "\n\n".join(filter(None, parts)))
+        blocks.append(f"The whole text has {len(article.text):,} characters; it begins with offset=0.")
+    return _make_result(label, page, "\n\n".join(filter(None, blocks)))
 
 
-def passage_result(label: str, page: Page, text: str, section: Section | None, offset: int) -> Result:
+def show_text(label: str, page: Page, text: str, section: Section | None, offset: int) -> Result:
     """The text of a page or of one of its sections from an offset on."""
     if len(text) > TEXT_MOST:
         text = f"{text[:TEXT_MOST]} …\n\n(There is more than can be read on; ask for a section by its name.)"
     text = text or "(There is no text.)"
     if offset and offset >= len(text):
         raise Refused(f"that text has only {len(text)} characters; ask with a smaller offset")
-    heading = f"(From character {offset} of {len(text)}.)\n\n" if offset else ""
-    where = f"{_page_parameter(page)}, " + (f'section="{section.number or 0}", ' if section else "")
-    head = len(_head(label, page)) + len(heading)
-    return _result(
-        label, page, heading + text[offset:], lambda shown: f"ask with {where}offset={offset + max(0, shown - head)}"
+    note = f"(From character {offset} of {len(text)}.)\n\n" if offset else ""
+    parameters = _parameters(page) + (f', section="{section.number or 0}"' if section else "")
+    head = len(_make_head(label, page)) + len(note)
+    return _make_result(
+        label,
+        page,
+        note + text[offset:],
+        lambda shown: f"ask with {parameters}, offset={offset + max(0, shown - head)}",
     )
 
 
-def choices(label: str, page: Page, article: Article) -> Result:
+def show_choices(label: str, page: Page, article: Article) -> Result:
     """The pages that a title may mean."""
     lines: dict[str, str] = {}
     for title, line in article.choices:
         if title != page.title:
             lines.setdefault(title, f"- {line}" if line.startswith(title) else f"- {title}: {line}")
-    one = f"page= one of these{page.where}"
-    parts = f"This title may mean several things. Ask again with {one}, or ask the user which is meant:"
-    return _result(label, page, "\n".join([parts, *list(lines.values())[:CHOICES_SHOWN]]))
-
-
-def list_sections(sections: Sequence[Section]) -> str:
-    """The sections there are; only the upper ones if they are many."""
-    if len(sections) > SECTIONS_SHOWN:
-        sections = [section for section in sections if "." not in section.number][:SECTIONS_SHOWN]
-    listed = "; ".join(f"{section.number} {section.title}".strip() for section in sections)
-    return f"Sections (ask with section=): {listed}" if listed else ""
+    head = f"This title may mean several things. Ask again with page= one of these{page.where}, or ask the user which "
+    return _make_result(label, page, "\n".join([head + "is meant:", *list(lines.values())[:CHOICES_SHOWN]]))
 
 
 def no_section(page: Page, article: Article, name: str) -> Refused:
-    """Says which ones there are, as far as there is room."""
-    listed = "; ".join(f"{section.number} {section.title}".strip() for section in article.sections[1:])
-    known = f"there are: {_shorten_list(listed, 250)}" if listed else "it has none; leave the section out"
-    return Refused(f"'{page.title[:60]}' has no section '{name[:40]}'; {known}")
+    sections = _list_sections(article.sections[1:])
+    hint = f"there are: {_cut_list(sections)}" if sections else "it has none; leave the section out"
+    return Refused(f"'{page.title[:60]}' has no section '{name[:40]}'; {hint}")
 
 
 def too_long(page: Page, article: Article) -> Refused:
     """For a page that can be had in sections only."""
-    known = _shorten_list(
-        "; ".join(f"{section.number} {section.title}".strip() for section in article.sections[1:]), 250
-    )
-    return Refused(f"'{page.title[:60]}' is too long to be read as a whole; ask for a section: {known}")
+    sections = _cut_list(_list_sections(article.sections[1:]))
+    return Refused(f"'{page.title[:60]}' is too long to be read as a whole; ask for a section: {sections}")
 
 
 def no_page(label: str, title: str, nearest: Sequence[str]) -> Refused:
-    """Says which titles come near."""
-    near = f"; nearest: {_shorten_list(', '.join(nearest), 250)}" if nearest else "; search with query and other words"
-    return Refused(f"{label} has no page '{title[:80]}'{near}")
+    hint = f"nearest: {_cut_list(', '.join(nearest))}" if nearest else "search with query and other words"
+    return Refused(f"{label} has no page '{title[:80]}'; {hint}")
 
 
-def nothing(label: str, query: str, nearest: Sequence[str]) -> Refused:
-    """Says what to try instead."""
-    near = f"; did you mean: {_shorten_list(', '.join(nearest), 250)}?" if nearest else ""
-    return Refused(f"{label} has nothing about '{query[:80]}'{near or '; try fewer or other words'}")
+def no_hit(label: str, query: str, nearest: Sequence[str]) -> Refused:
+    hint = f"did you mean: {_cut_list(', '.join(nearest))}?" if nearest else "try fewer or other words"
+    return Refused(f"{label} has nothing about '{query[:80]}'; {hint}")
 
 
-def shorten(text: str, most: int) -> str:
+def _offer_sections(article: Article) -> str:
+    """The sections of an article; only the upper ones if they are many."""
+    sections = article.sections[1:]
+    if len(sections) > SECTIONS_SHOWN:
+        sections = [section for section in sections if "." not in section.number][:SECTIONS_SHOWN]
+    return f"Sections (ask with section=): {_list_sections(sections)}" if sections else ""
+
+
+def _list_sections(sections: Sequence[Section]) -> str:
+    return "; ".join(f"{section.number} {section.title}".strip() for section in sections)
+
+
+def _cut_list(listed: str) -> str:
+    return listed if len(listed) <= LIST_LENGTH else listed[:LIST_LENGTH].rpartition(",")[0] + " …"
+
+
+def _shorten(text: str, most: int) -> str:
     """At the end of the last sentence in the second half, else at a word."""
     if len(text) <= most:
         return text
@@ -107,33 +114,26 @@ def shorten(text: str, most: int) -> str:
     return f"{text[: ends[-1]].rstrip() if ends else text[:most].rpartition(' ')[0] or text[:most]} …"
 
 
-def _page_parameter(page: Page) -> str:
-    """By what a model asks for it again."""
-    return f"page={_quote(page.title)}{page.where}"
+def _parameters(page: Page) -> str:
+    """The parameters of a call that asks for this page again."""
+    return f"page={json.dumps(page.title, ensure_ascii=False)}{page.where}"
 
 
-def _result(label: str, page: Page, body: str, more: Callable[[int], str] | None = None) -> Result:
-    citation = Citation(page.title, f"{page.title}, {label}{_version(page)}", page.url)
-    return Result(f"{_head(label, page)}{body}", citations=(citation,), more=more)
+def _make_result(label: str, page: Page, body: str, more: Callable[[int], str] | None = None) -> Result:
+    citation = Citation(page.title, f"{page.title}, {label}{_version_of(page)}", page.url)
+    return Result(f"{_make_head(label, page)}{body}", citations=(citation,), more=more)
 
 
-def _version(page: Page) -> str:
+def _make_head(label: str, page: Page) -> str:
+    source = f"Source: {page.url}" if page.url else "Version" if _version_of(page) else ""
+    facts = [
+        f"{source}{_version_of(page)}." if source else "",
+        f"Text: {page.licence}." if page.licence else "",
+        f"Redirected from '{page.redirected_from}'." if page.redirected_from else "",
+    ]
+    return "\n".join(filter(None, (f"📚 {label} '{page.title}'", " ".join(filter(None, facts))))) + "\n\n"
+
+
+def _version_of(page: Page) -> str:
     revision = f", revision {page.revision}" if page.revision else ""
     return f"{revision} of {page.date}" if page.date else revision
-
-
-def _head(label: str, page: Page) -> str:
-    source = f"Source: {page.url}" if page.url else "Version" if _version(page) else ""
-    parts = [f"{source}{_version(page)}." if source else ""]
-    parts.append(f"Text: {page.licence}." if page.licence else "")
-    parts.append(f"Redirected from '{page.redirected_from}'." if page.redirected_from else "")
-    return "\n".join(filter(None, (f"📚 {label} '{page.title}'", " ".join(filter(None, parts))))) + "\n\n"
-
-
-def _quote(title: str) -> str:
-    """As it has to stand in the parameters of a call."""
-    return json.dumps(title, ensure_ascii=False)
-
-
-def _shorten_list(listed: str, most: int) -> str:
-    return listed if len(listed) <= most else listed[:most].rpartition(",")[0] + " …"

@@ -1,6 +1,6 @@
 """One MediaWiki through its Action API, https://www.mediawiki.org/wiki/API:Action_API.
 
-What comes from it is a stranger's: any of it may be missing, or of the older of the API's two formats.
+Its answers are a stranger's: anything in them may be missing, or of the older of the API's two formats.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from typing import Any
 
-from brain import Context, Page, Refused
+from brain import Context, Refused
 from specialists._wiki.names import OnlineWiki
 
 WAITS_MOST = 2
@@ -23,9 +23,8 @@ BYTES_MOST = 4 * 1024 * 1024
 SECONDS = 10.0
 SPARE_SECONDS = 1.5
 """Left for putting an answer together."""
-
-_LATER = frozenset({429, 502, 503, 504})
-_LATER_CODES = frozenset({"cirrussearch-too-busy-error", "maxlag", "ratelimited"})
+_BUSY = frozenset({429, 502, 503, 504})
+_BUSY_CODES = frozenset({"cirrussearch-too-busy-error", "maxlag", "ratelimited"})
 _CODE = re.compile(r"[A-Za-z0-9_-]{1,50}")
 
 Json = Mapping[str, Any]
@@ -36,7 +35,7 @@ class TryLater(Refused):
 
 
 class ApiError(Exception):
-    """The API said no; `code` is its word for why."""
+    """An error of the API, with its code."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -54,18 +53,29 @@ class Api:
     def __init__(self, wiki: OnlineWiki, context: Context, contact: str, offline: Sequence[str] = ()) -> None:
         self._wiki = wiki
         self._context = context
-        self._instead = f'ask with wiki="{offline[0]}", which is offline' if offline else "name another wiki"
+        instead = f'ask with wiki="{offline[0]}", which is offline' if offline else "name another wiki"
+        self._advice = f"go on without it, or {instead}"
         self._agent = f"brain-sse/{version('brain-sse')} ({contact or 'reads single pages for its users'})"
 
     async def query(self, **params: str | int) -> Json:
-        """What `action=query` answers, all batches of it in one; raises `ApiError`."""
+        """The answer to `action=query`, all batches of it in one; raises `ApiError`."""
         found: dict[str, Any] = {}
         continuation: Json = {}
         for _ in range(BATCHES_MOST):
             answer = await self.request(action="query", **{**params, **continuation})
-            _merge(found, mapping_of(mapping_of(answer).get("query")))
-            value = mapping_of(mapping_of(answer).get("continue"))
-            continuation = {key: value for key, value in value.items() if isinstance(value, str | int)}
+            batch = as_mapping(as_mapping(answer).get("query"))
+            pages = as_objects(found.get("pages"))
+            for page in as_objects(batch.get("pages")):
+                known = next((one for one in pages if one.get("title") == page.get("title")), None)
+                if isinstance(known, dict):
+                    known |= {key: value for key, value in page.items() if key not in known}
+                else:
+                    pages.append(page)
+            found |= {key: value for key, value in batch.items() if key not in found}
+            if pages:
+                found["pages"] = pages
+            following = as_mapping(as_mapping(answer).get("continue"))
+            continuation = {key: value for key, value in following.items() if isinstance(value, str | int)}
             if not continuation or "batchcomplete" in answer:
                 break
         return found
@@ -80,37 +90,16 @@ class Api:
             answer, delay = await self._request_once(params)
         if delay is None:
             return answer
-        value = f"wait {delay:.0f} seconds" if delay > 1 else "come back later"
+        when = f"wait {delay:.0f} seconds" if delay > 1 else "come back later"
         raise TryLater(
-            f"{self._name} is busy and asks to {value}; go on without it, or tell the user to try again later"
+            f"{self._wiki.label} is busy and asks to {when}; go on without it, or tell the user to try again later"
         )
 
     async def _request_once(self, params: Mapping[str, str | int]) -> tuple[Any, float | None]:
-        """An answer, and in how many seconds to ask again if that was none."""
-        page = await self._fetch(params)
-        pause = _parse_retry_after(page.headers.get("retry-after", ""))
-        if page.status in _LATER:
-            return {}, pause
-        if page.status != 200:
-            raise Refused(self._describe_status(page.status))
+        """An answer, and in how many seconds to ask again if the wiki is busy."""
+        label = self._wiki.label
         try:
-            answer = page.json()
-        except Refused:
-            answer = None
-        if isinstance(answer, list):  # as `opensearch` does
-            return answer, None
-        if not isinstance(answer, dict):
-            raise Refused(f"{self._name} did not answer with data; go on without it, or {self._instead}")
-        code = _error_code(answer)
-        if code in _LATER_CODES:
-            return {}, pause
-        if code is not None:
-            raise ApiError(code if isinstance(code, str) and _CODE.fullmatch(code) else "unknown")
-        return answer, None
-
-    async def _fetch(self, params: Mapping[str, str | int]) -> Page:
-        try:
-            return await self._context.fetch(
+            page = await self._context.fetch(
                 self._wiki.api,
                 params={"format": "json", "formatversion": 2, **params},
                 headers={"User-Agent": self._agent},
@@ -119,64 +108,57 @@ class Api:
                 seconds=max(0.1, min(SECONDS, self._seconds_left)),
                 trusted=self._wiki.api if self._wiki.trusted else None,
             )
-        except Refused:  # its words name the address, which may be one of the operator's own network
+        except Refused:  # its reason names the address, which may be one of the operator's own network
             raise Refused(
-                f"{self._name} could not be read: not reachable, too slow or too much at once; "
-                f"go on without it, or {self._instead}"
+                f"{label} could not be read: not reachable, too slow or too much at once; {self._advice}"
             ) from None
-
-    def _describe_status(self, status: int) -> str:
-        if status in (401, 403):
-            return f"{self._name} does not let programs read it; go on without it, or {self._instead}"
-        if status in (404, 410):
-            return f"{self._name} has no API where it is looked for; the operator must correct the address"
-        return f"{self._name} has trouble of its own (status {status}); go on without it, or ask the user to try later"
-
-    @property
-    def _name(self) -> str:
-        return self._wiki.label
+        delay = _parse_retry_after(page.headers.get("retry-after", ""))
+        if page.status in _BUSY:
+            return {}, delay
+        if page.status in (401, 403):
+            raise Refused(f"{label} does not let programs read it; {self._advice}")
+        if page.status in (404, 410):
+            raise Refused(f"{label} has no API where it is looked for; the operator must correct the address")
+        if page.status != 200:
+            reason = f"has trouble of its own (status {page.status})"
+            raise Refused(f"{label} {reason}; go on without it, or ask the user to try later")
+        try:
+            answer = page.json()
+        except Refused:
+            answer = None
+        if isinstance(answer, list):  # as `opensearch` does
+            return answer, None
+        if not isinstance(answer, dict):
+            raise Refused(f"{label} did not answer with data; {self._advice}")
+        errors = answer.get("errors")  # of newer formats
+        error = errors[0] if isinstance(errors, list) and errors else answer.get("error")
+        code = as_mapping(error).get("code")
+        if code in _BUSY_CODES:
+            return {}, delay
+        if code is not None:
+            raise ApiError(code if isinstance(code, str) and _CODE.fullmatch(code) else "unknown")
+        return answer, None
 
     @property
     def _seconds_left(self) -> float:
         return self._context.seconds_left - SPARE_SECONDS
 
 
-def mapping_of(value: Any) -> Json:
+def as_mapping(value: Any) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def objects_of(value: Any) -> list[Json]:
+def as_objects(value: Any) -> list[Json]:
     """The objects of a list, or, as the older format has them, of a mapping."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [item for item in items if isinstance(item, dict)]
 
 
-def text_of(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A text, which the older format wraps."""
     if isinstance(value, dict):
         value = value.get("*")
     return value if isinstance(value, str) else ""
-
-
-def _merge(found: dict[str, Any], more: Json) -> None:
-    """Adds a batch: pages are completed, other things kept as they came first."""
-    pages = objects_of(found.get("pages"))
-    for page in objects_of(more.get("pages")):
-        known = next((one for one in pages if one.get("title") == page.get("title")), None)
-        if isinstance(known, dict):
-            known |= {key: value for key, value in page.items() if key not in known}
-        else:
-            pages.append(page)
-    found |= {key: value for key, value in more.items() if key not in found}
-    if pages:
-        found["pages"] = pages
-
-
-def _error_code(answer: dict[str, Any]) -> Any:
-    """The code of what went wrong: in `error`, or in `errors`, as newer formats have it."""
-    several = answer.get("errors")
-    first = several[0] if isinstance(several, list) and several else answer.get("error")
-    return mapping_of(first).get("code")
 
 
 def _parse_retry_after(value: str) -> float:

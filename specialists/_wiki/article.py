@@ -1,16 +1,17 @@
-"""What a wiki answers: its pages, and each page's introduction, facts, and sections by number and name."""
+"""Pages of wikis, and articles: the introduction, facts, and sections of a page by number and name."""
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Protocol
 
 from brain import Refused
 from specialists._kit.isolated import Ended, Limits, run_isolated
 
 SECONDS = 6.0
-"""For the HTML of a page; time is left for its beginning alone when all of it takes longer."""
+"""For the HTML of a page; then time is left to read only its beginning."""
 LIMITS = Limits(cpu_seconds=4)
 """A page of 3 MB takes 0.3 s."""
 _PLAIN_HEADING = re.compile(r"^(={2,6})[ \t]*(\S[^\n]{0,300}?)[ \t]*\1[ \t]*$", re.MULTILINE)
@@ -21,7 +22,7 @@ _MAY_MEAN = re.compile(
     r"\bkan verwijzen naar)[^\n.]{0,60}:(?:\s|$)",
     re.IGNORECASE,
 )
-"""How pages begin that only list others, where nothing else marks them."""
+"""The beginning of a page that only lists others, where nothing else marks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Page:
         fragment: the section a redirect points to.
         introduction: plain text, when the wiki gives it without the page.
         licence: of the text, in the wiki's words.
-        where: the parameters besides its title by which a model asks for it again, such as `, wiki="own"`.
+        where: the parameters of a call for it besides its title, such as `, wiki="own"`.
     """
 
     title: str
@@ -60,7 +61,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found: the page of exactly that title, if there is one, and others; or words to try instead."""
+    """The results of a search: the page of exactly that title, if there is one, and others; or words to try instead."""
 
     page: Page | None = None
     hits: Sequence[Hit] = field(default_factory=tuple)
@@ -84,15 +85,20 @@ class Section:
     text: str
     index: str = ""
 
+    @property
+    def markdown(self) -> str:
+        heading = f"{'#' * self.level} {self.title}" if self.level else ""
+        return "\n\n".join(filter(None, (heading, self.text)))
+
 
 @dataclass(frozen=True, slots=True)
 class Article:
-    """What a page says.
+    """The text of a page.
 
     Attributes:
-        sections: the first is the introduction; those that say nothing are left out.
-        facts: lines of its box of facts.
-        choices: for a disambiguation page, titles and what is said of them.
+        sections: the first is the introduction; empty ones are left out.
+        facts: lines of its infobox.
+        choices: for a disambiguation page, titles with their lines.
         whole: whether the sections hold their texts.
     """
 
@@ -109,23 +115,16 @@ class Article:
 
     @property
     def text(self) -> str:
-        """All of it."""
-        return "\n\n".join(filter(None, (self.introduction, *map(_section_markdown, self.sections[1:]))))
+        return "\n\n".join(filter(None, (self.introduction, *(section.markdown for section in self.sections[1:]))))
 
     def below(self, section: Section) -> str:
         """A section with those within it."""
-        return "\n\n".join(map(_section_markdown, self.within(section)))
-
-    def within(self, section: Section) -> Iterator[Section]:
-        """A section and those within it."""
-        yield section
-        for later in self.sections[self.sections.index(section) + 1 :]:
-            if later.level <= section.level:
-                return
-            yield later
+        later = self.sections[self.sections.index(section) + 1 :]
+        inner = takewhile(lambda one: one.level > section.level, later)
+        return "\n\n".join(one.markdown for one in (section, *inner))
 
     def find(self, name_or_number: str) -> Section | None:
-        """The section of a name, an anchor or a number; of a beginning of a name, if nothing fits better."""
+        """The section of a name, an anchor or a number, else one whose name begins so."""
         name, sections = _normalize(name_or_number), self.sections[1:]
         for section in sections:
             if name in (_normalize(section.title), _normalize(section.anchor)):
@@ -143,7 +142,7 @@ class Source(Protocol):
 
     @property
     def label(self) -> str:
-        """What it is called in answers."""
+        """Its name in answers."""
 
     async def search(self, query: str) -> Found:
         """Looks for a title and for words."""
@@ -155,7 +154,7 @@ class Source(Protocol):
         """At most five titles like one that does not exist."""
 
     async def article(self, page: Page) -> Article:
-        """What the page says."""
+        """The article of a page."""
 
     async def introduction(self, page: Page) -> Article:
         """The same, or as much of it as its introduction needs."""
@@ -165,82 +164,73 @@ class Source(Protocol):
 
 
 async def read(html: str) -> Article:
-    """A page's HTML as an article, read in a process that ends with this call."""
+    """The article of a page's HTML, read in a process that ends with this call."""
     try:
-        reading = await run_isolated(
-            "_wiki.page", None, html.encode("utf-8", "replace"), limits=LIMITS, seconds=SECONDS
-        )
+        found = await run_isolated("_wiki.page", None, html.encode("utf-8", "replace"), limits=LIMITS, seconds=SECONDS)
     except Ended as error:
         raise Refused("this page is built in a way that cannot be read in time; try another page") from error
-    return await asyncio.to_thread(article_from_blocks, reading)
+    return await asyncio.to_thread(article_from_blocks, found)
 
 
-def article_from_blocks(reading: Mapping[str, Any]) -> Article:
-    """An article of what the process said."""
+def article_from_blocks(found: Mapping[str, Any]) -> Article:
+    """An article of the answer of `_wiki.page`."""
     parts: list[tuple[int, str, str, list[str]]] = [(0, "", "", [])]
-    for block in reading["blocks"]:
+    for block in found["blocks"]:
         if block["level"] == 1 and len(parts) == 1 and not parts[0][3]:
             continue  # the page's own title
         if block["level"]:
             parts.append((block["level"], block["text"], block["anchor"], []))
         else:
             parts[-1][3].append(block["text"])
-    headed = [(level, title, anchor, "\n\n".join(texts)) for level, title, anchor, texts in parts]
-    choices = tuple((title, line) for title, line in reading["choices"])
-    marked = reading["disambiguation"] or _lists_others(headed[0][3])
-    return Article(_drop_empty(_number_sections(headed)), tuple(reading["facts"]), choices, marked)
+    sections = _number_sections([(level, title, anchor, "\n\n".join(texts)) for level, title, anchor, texts in parts])
+    choices = tuple((title, line) for title, line in found["choices"])
+    return Article(sections, tuple(found["facts"]), choices, found["disambiguation"] or _lists_others(sections))
 
 
 def article_from_extract(extract: str, *, disambiguation: bool = False) -> Article:
     """An article of a wiki's own plain text, with headings such as `== History ==`."""
     pieces = _PLAIN_HEADING.split(extract)
-    headed = [(0, "", "", pieces[0].strip())]
+    parts = [(0, "", "", pieces[0].strip())]
     for marks, title, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
-        headed.append((len(marks), title, title.replace(" ", "_"), re.sub(r"\n\s*\n", "\n\n", text.strip())))
-    lists_others = disambiguation or _lists_others(headed[0][3])
-    lines = [line.strip() for *_, text in headed for line in text.splitlines() if line.strip()]
-    return Article(
-        _drop_empty(_number_sections(headed)),
-        choices=tuple((line, line) for line in lines[1:]) if lists_others else (),
-        disambiguation=lists_others,
-    )
+        parts.append((len(marks), title, title.replace(" ", "_"), re.sub(r"\n\s*\n", "\n\n", text.strip())))
+    sections = _number_sections(parts)
+    disambiguation = disambiguation or _lists_others(sections)
+    lines = [line.strip() for *_, text in parts for line in text.splitlines() if line.strip()]
+    choices = tuple((line, line) for line in lines[1:]) if disambiguation else ()
+    return Article(sections, choices=choices, disambiguation=disambiguation)
 
 
 def article_from_contents(introduction: Article, entries: Sequence[Mapping[str, Any]]) -> Article:
-    """An article of which only the introduction was fetched, and a list of its sections."""
-    found = [_parse_entry(entry) for entry in entries]
-    first = introduction.sections[0]
-    return Article((first, *found), introduction.facts, introduction.choices, introduction.disambiguation, whole=False)
+    """An article of which only the introduction was fetched, and a wiki's own list of its sections."""
+    sections = [introduction.sections[0]]
+    for entry in entries:
+        level, number, title, anchor, index = (
+            " ".join(re.sub(r"<[^<>]{0,500}>", "", str(entry.get(key, ""))).split())[:200]  # titles may hold HTML
+            for key in ("level", "number", "line", "anchor", "index")
+        )
+        sections.append(Section(int(level) if re.fullmatch("[1-6]", level) else 2, number, title, anchor, "", index))
+    return replace(introduction, sections=tuple(sections), whole=False)
 
 
-def _parse_entry(entry: Mapping[str, Any]) -> Section:
-    """A section of a wiki's own list, whose titles may hold HTML."""
-    level, number, title, anchor, index = (
-        " ".join(re.sub(r"<[^<>]{0,500}>", "", str(entry.get(key, ""))).split())[:200]
-        for key in ("level", "number", "line", "anchor", "index")
-    )
-    return Section(int(level) if re.fullmatch("[1-6]", level) else 2, number, title, anchor, "", index)
+def _number_sections(parts: Sequence[tuple[int, str, str, str]]) -> tuple[Section, ...]:
+    """Sections with the numbers of a table of contents, whatever levels of headings a page jumps over.
 
-
-def _number_sections(parts: Sequence[tuple[int, str, str, str]]) -> Iterator[Section]:
-    """Sections with the numbers of a table of contents, whatever levels of headings a page jumps over."""
-    open_levels: list[int] = []
+    Those that say nothing are left out, such as those of notes, which are not read.
+    """
+    levels: list[int] = []
     counts: list[int] = []
+    sections: list[Section] = []
     for level, title, anchor, text in parts:
         if level:
-            while open_levels and open_levels[-1] >= level:
-                open_levels.pop()
-            counts = [*counts[: len(open_levels) + 1], *[0] * (len(open_levels) + 1 - len(counts))]
-            counts[len(open_levels)] += 1
-            open_levels.append(level)
-        yield Section(level, ".".join(map(str, counts[: len(open_levels)])), title, anchor, text)
-
-
-def _drop_empty(sections: Iterator[Section]) -> tuple[Section, ...]:
-    """Without the sections that say nothing, such as those of notes, which are not read."""
+            while levels and levels[-1] >= level:
+                levels.pop()
+            counts = [*counts[: len(levels) + 1], *[0] * (len(levels) + 1 - len(counts))]
+            counts[len(levels)] += 1
+            levels.append(level)
+        sections.append(Section(level, ".".join(map(str, counts[: len(levels)])), title, anchor, text))
     filled: list[Section] = []
-    below = 7  # the level up to which the next sections above have something to say
-    for section in reversed(list(sections)):
+    below = 7  # the level of the last section that is not empty, up to which those above it are not
+    for section in reversed(sections):
         if section.text or section.level < below < 7 or not section.level:
             filled.append(section)
             below = section.level
@@ -249,13 +239,8 @@ def _drop_empty(sections: Iterator[Section]) -> tuple[Section, ...]:
     return tuple(reversed(filled))
 
 
-def _section_markdown(section: Section) -> str:
-    heading = f"{'#' * section.level} {section.title}" if section.level else ""
-    return "\n\n".join(filter(None, (heading, section.text)))
-
-
-def _lists_others(introduction: str) -> bool:
-    return _MAY_MEAN.search(introduction[:400]) is not None
+def _lists_others(sections: Sequence[Section]) -> bool:
+    return _MAY_MEAN.search(sections[0].text[:400]) is not None
 
 
 def _normalize(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from brain import Refused
-from specialists._wiki.api import Api, ApiError, Json, TryLater, mapping_of, objects_of, text_of
+from specialists._wiki.api import Api, ApiError, Json, TryLater, as_mapping, as_objects, as_text
 from specialists._wiki.article import Article, Found, Hit, Page, article_from_contents, article_from_extract, read
 
 HITS = 6
@@ -21,13 +21,13 @@ _NO_PAGE = frozenset({"missingtitle", "invalidtitle", "nosuchpageid", "pagecanno
 _MARKUP = re.compile(
     r"<ref[^<>]{0,200}>[^<>]{0,300}</ref>|<[^<>]{0,300}>|'{2,5}|\[\[(?:[^\[\]|]{0,200}\|)?|\]\]|\{\{[^{}]{0,300}\}\}"
 )
-_CHOOSING = re.compile(
+_DISAMBIGUATION = re.compile(
     r"(?:all |article |all article )?disambig|.*?(?:begriffsklärung|homonymi|d[eé]sambigua|disambigua|doorverwijs|"
     r"förgrening|ujednoznaczn|неоднозначн|багатозначн|rozcestník|消歧义|消歧義|曖昧さ回避|동음이의|توضيح)",
     re.IGNORECASE,
 )
-"""What the categories of disambiguation pages are called where no extension marks them."""
-_CHOOSING_TITLE = re.compile(
+"""Names of the categories of disambiguation pages, where no extension marks them."""
+_DISAMBIGUATION_TITLE = re.compile(
     r"\((?:disambiguation|begriffsklärung|homonymie|desambiguación|disambigua|doorverwijspagina|значения)\)$",
     re.IGNORECASE,
 )
@@ -40,39 +40,35 @@ class MediaWiki:
     """One MediaWiki.
 
     Args:
-        label: what it is called in answers.
-        home: what its pages' addresses begin with, if that is known without asking.
+        label: its name in answers.
+        home: the beginning of its pages' URLs, if that is known without a request.
     """
 
     def __init__(self, label: str, api: Api, home: str | None = None) -> None:
-        self._label = label
+        self.label = label
         self._api = api
         self._home = home
-
-    @property
-    def label(self) -> str:
-        return self._label
 
     async def search(self, query: str) -> Found:
         """One request for both: the page of exactly this title, and a search of the texts."""
         words: Params = {"list": "search", "srsearch": query, "srwhat": "text", "srlimit": HITS, "srinfo": "suggestion"}
-        answer = await self._query(**(_page_query(query) if is_title(query) else {}), **words)
+        answer = await self._query(**(_page_params(query) if is_title(query) else {}), **words)
         if "search" not in answer:
             answer = {**await self._query(**words), **answer}
         found = [
             Hit(_clean_title(hit.get("title")), _clean_snippet(hit.get("snippet")))
-            for hit in objects_of(answer.get("search"))
+            for hit in as_objects(answer.get("search"))
         ]
-        suggestion = _clean_title(mapping_of(answer.get("searchinfo")).get("suggestion"))
-        return Found(self._page(answer), [hit for hit in found if hit.title], suggestion)
+        suggestion = _clean_title(as_mapping(answer.get("searchinfo")).get("suggestion"))
+        return Found(self._make_page(answer), [hit for hit in found if hit.title], suggestion)
 
     async def page(self, title: str) -> Page | None:
         if not is_title(title):
             return None
-        answer = await self._query(**_page_query(title))
-        if objects_of(answer.get("interwiki")):
+        answer = await self._query(**_page_params(title))
+        if as_objects(answer.get("interwiki")):
             raise Refused(f"'{title[:80]}' leads to another wiki; leave out the prefix, and name its language or wiki")
-        return self._page(answer)
+        return self._make_page(answer)
 
     async def nearest(self, title: str) -> list[str]:
         for beginning in dict.fromkeys((title[:80], title[: max(2, len(title[:80]) // 2)])):
@@ -85,9 +81,9 @@ class MediaWiki:
     async def article(self, page: Page) -> Article:
         """All of a page; if that is too much at once, its introduction and list of sections; else plain text."""
         reason: Refused | None = None
-        for way in (self._read_whole, self._read_introduction, self._read_extract):
+        for read_article in (self._read_whole, self._read_introduction, self._read_extract):
             try:
-                return await way(page)
+                return await read_article(page)
             except TryLater:
                 raise
             except Refused as refusal:
@@ -108,24 +104,23 @@ class MediaWiki:
     async def _read_introduction(self, page: Page) -> Article:
         introduction = await self._parse(page, "text|categories|properties", section="0")
         answer = await self._request(action="parse", page=page.title, prop="sections")
-        return article_from_contents(
-            introduction, objects_of(mapping_of(mapping_of(answer).get("parse")).get("sections"))
-        )
+        sections = as_mapping(as_mapping(answer).get("parse")).get("sections")
+        return article_from_contents(introduction, as_objects(sections))
 
     async def _read_extract(self, page: Page) -> Article:
         answer = await self._query(titles=page.title, prop="extracts", explaintext=1, exsectionformat="wiki")
-        text = next((text_of(one.get("extract")) for one in objects_of(answer.get("pages"))), "")
+        text = next((as_text(one.get("extract")) for one in as_objects(answer.get("pages"))), "")
         if not text:
-            raise Refused(f"{self._label} gives no text for '{page.title[:80]}'; try another page")
+            raise Refused(f"{self.label} gives no text for '{page.title[:80]}'; try another page")
         return article_from_extract(text, disambiguation=page.disambiguation)
 
     async def _parse(self, page: Page, prop: str, **more: str) -> Article:
         fixed = {"disableeditsection": 1, "disabletoc": 1, "disablelimitreport": 1}
         answer = await self._request(action="parse", page=page.title, prop=prop, **fixed, **more)
-        parsed = mapping_of(mapping_of(answer).get("parse"))
-        text = text_of(parsed.get("text"))
+        parsed = as_mapping(as_mapping(answer).get("parse"))
+        text = as_text(parsed.get("text"))
         if not text:
-            raise Refused(f"{self._label} gives no text for '{page.title[:80]}'; try another page")
+            raise Refused(f"{self.label} gives no text for '{page.title[:80]}'; try another page")
         article = await read(text)
         chosen_from = page.disambiguation or _is_disambiguation(page.title, parsed)
         return replace(article, disambiguation=article.disambiguation or chosen_from)
@@ -145,37 +140,35 @@ class MediaWiki:
             raise self._refuse(error) from None
 
     def _refuse(self, error: ApiError) -> Refused:
-        return Refused(f"{self._label} could not answer that ({error.code}); try other words or another page")
+        return Refused(f"{self.label} could not answer that ({error.code}); try other words or another page")
 
-    def _page(self, answer: Json) -> Page | None:
-        """The page that a query was about, if it exists."""
-        found = next(iter(objects_of(answer.get("pages"))), None)
+    def _make_page(self, answer: Json) -> Page | None:
+        """The page of a query, if it exists."""
+        found = next(iter(as_objects(answer.get("pages"))), None)
         if found is not None and "special" in found:
-            raise Refused(f"'{text_of(found.get('title'))[:80]}' is no page with a text; ask for another page")
-        if found is None or {"missing", "invalid"} & found.keys() or not _clean_title(found.get("title")):
+            raise Refused(f"'{as_text(found.get('title'))[:80]}' is no page with a text; ask for another page")
+        title = _clean_title(found.get("title")) if found is not None else ""
+        if found is None or {"missing", "invalid"} & found.keys() or not title:
             return None
-        led = objects_of(answer.get("redirects"))
-        latest = next(iter(objects_of(found.get("revisions"))), {})
+        redirects = as_objects(answer.get("redirects"))
+        latest = next(iter(as_objects(found.get("revisions"))), {})
         revision = latest.get("revid") or found.get("lastrevid")
-        title = _clean_title(found.get("title"))
+        url = as_text(found.get("canonicalurl")) or as_text(found.get("fullurl"))
+        if url.startswith("//"):
+            url = f"https:{url}"
+        if not url and self._home is not None:
+            url = self._home + quote(title.replace(" ", "_"), safe="/:(),")
         return Page(
             title=title,
-            url=self._url(title, text_of(found.get("canonicalurl")) or text_of(found.get("fullurl"))),
+            url=url or None,
             revision=revision if isinstance(revision, int) else None,
-            date=text_of(latest.get("timestamp"))[:10],
-            redirected_from=_clean_title(led[0].get("from")) if led else None,
-            fragment=text_of(led[-1].get("tofragment")) or None if led else None,
-            introduction=text_of(found.get("extract")).partition("\n==")[0].strip(),
-            disambiguation="disambiguation" in mapping_of(found.get("pageprops")) or _is_disambiguation(title, found),
-            licence=" ".join(text_of(mapping_of(answer.get("rightsinfo")).get("text")).split())[:80],
+            date=as_text(latest.get("timestamp"))[:10],
+            redirected_from=_clean_title(redirects[0].get("from")) if redirects else None,
+            fragment=as_text(redirects[-1].get("tofragment")) or None if redirects else None,
+            introduction=as_text(found.get("extract")).partition("\n==")[0].strip(),
+            disambiguation="disambiguation" in as_mapping(found.get("pageprops")) or _is_disambiguation(title, found),
+            licence=" ".join(as_text(as_mapping(answer.get("rightsinfo")).get("text")).split())[:80],
         )
-
-    def _url(self, title: str, answer: str) -> str | None:
-        if answer.startswith("//"):
-            answer = f"https:{answer}"
-        if answer or self._home is None:
-            return answer or None
-        return self._home + quote(title.replace(" ", "_"), safe="/:(),")
 
 
 def is_title(text: str) -> bool:
@@ -192,7 +185,7 @@ def nearest_titles(title: str, names: Sequence[str]) -> list[str]:
     return sorted(dict.fromkeys(names), key=likeness, reverse=True)[:NEAREST]
 
 
-def _page_query(title: str) -> Params:
+def _page_params(title: str) -> Params:
     return {
         "titles": title,
         "redirects": 1,
@@ -212,26 +205,26 @@ def _page_query(title: str) -> Params:
 
 
 def _clean_title(title: Any) -> str:
-    return " ".join(text_of(title).split())[:300]
+    return " ".join(as_text(title).split())[:300]
 
 
 def _clean_snippet(snippet: Any) -> str:
-    """What a search shows of a page, without mark-up."""
-    words = " ".join(html.unescape(_MARKUP.sub("", html.unescape(_MARKUP.sub("", text_of(snippet)[:2000])))).split())
+    """The lines of a page in a search, without mark-up."""
+    words = " ".join(html.unescape(_MARKUP.sub("", html.unescape(_MARKUP.sub("", as_text(snippet)[:2000])))).split())
     if words.startswith("#"):  # a redirect, whose text is only where it leads
         return ""
     return words if len(words) <= LINE_LENGTH else words[:LINE_LENGTH].rpartition(" ")[0] + " …"
 
 
 def _is_disambiguation(title: str, answer: Json) -> bool:
-    """Whether a page is of those that only list others, by what a query or a parse tells of it."""
+    """Whether a page only lists others, by the answer to a query or a parse."""
     properties = answer.get("properties")
-    names = [text_of(one.get("name")) for one in objects_of(properties)] + [*mapping_of(properties)]
+    names = [as_text(one.get("name")) for one in as_objects(properties)] + [*as_mapping(properties)]
     categories = [
-        text_of(one.get("title") or one.get("category") or one) for one in objects_of(answer.get("categories"))
+        as_text(one.get("title") or one.get("category") or one) for one in as_objects(answer.get("categories"))
     ]
     return (
-        _CHOOSING_TITLE.search(title) is not None
+        _DISAMBIGUATION_TITLE.search(title) is not None
         or "disambiguation" in names
-        or any(_CHOOSING.match(name.partition(":")[2] or name) for name in categories)
+        or any(_DISAMBIGUATION.match(name.partition(":")[2] or name) for name in categories)
     )

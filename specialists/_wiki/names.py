@@ -1,4 +1,4 @@
-"""Which wikis there are: Wikipedia in its languages, the operator's by name, offline files."""
+"""The wikis that a call can name: Wikipedia in its languages, the operator's by name, offline files."""
 
 import re
 from collections.abc import Mapping
@@ -41,12 +41,11 @@ LANGUAGES = frozenset({
 _NAME = re.compile(r"[\w][\w .-]{0,59}")
 _ADDRESS = re.compile(r"https?://[^\s/@]+(?:/\S*)?")
 _WIKIPEDIA_HOST = re.compile(r"(?:([\w-]{2,15})\.)?wikipedia\.org")
-_BAD_WIKIS = "its setting WIKIS is wrong: it must hold names of wikis with the addresses of their api.php"
 
 
 @dataclass(frozen=True)
 class WikiSettings:
-    """What the operator sets."""
+    """The settings of `wiki`."""
 
     language: Annotated[str, Meta(description="code of the Wikipedia that is asked when a call names no language")] = (
         "en"
@@ -85,11 +84,11 @@ class OfflineWiki:
 
 
 def find_problem(*, settings: WikiSettings) -> str | None:
-    """What is wrong with the settings, in a sentence."""
+    """The setting that is wrong, if there is one."""
     try:
         apis = api_addresses(settings)
     except ValueError:
-        return _BAD_WIKIS
+        return "its setting WIKIS is wrong: it must hold names of wikis with the addresses of their api.php"
     if settings.language not in LANGUAGES:
         return "its setting LANGUAGE is wrong: it must be the code of a Wikipedia, such as en"
     if settings.default.casefold() not in {*apis, *zim_files(settings)}:
@@ -98,15 +97,13 @@ def find_problem(*, settings: WikiSettings) -> str | None:
 
 
 def api_addresses(settings: WikiSettings) -> Mapping[str, str]:
-    """Addresses of APIs by name. Raises ValueError when the setting is no such thing."""
-    found = {name.casefold(): address for name, address in settings.wikis.items()}
-    if not all(map(_NAME.fullmatch, found)) or not all(map(_ADDRESS.fullmatch, found.values())):
-        raise ValueError
-    return {WIKIPEDIA: WIKIPEDIA_API} | {name: _api(address) for name, address in found.items()}
-
-
-def _api(address: str) -> str:
-    return address if address.endswith(".php") else address.rstrip("/") + "/api.php"
+    """Addresses of APIs by name. Raises ValueError for other settings."""
+    found = {WIKIPEDIA: WIKIPEDIA_API}
+    for name, address in settings.wikis.items():
+        if not _NAME.fullmatch(name.casefold()) or not _ADDRESS.fullmatch(address):
+            raise ValueError(name)
+        found[name.casefold()] = address if address.endswith(".php") else address.rstrip("/") + "/api.php"
+    return found
 
 
 def zim_files(settings: WikiSettings) -> Mapping[str, Path]:
@@ -116,27 +113,21 @@ def zim_files(settings: WikiSettings) -> Mapping[str, Path]:
 
 
 def choose_wiki(wiki: str | None, language: str | None, settings: WikiSettings) -> OnlineWiki | OfflineWiki:
-    """The wiki that a call means; raises `Refused` with the names there are."""
+    """The wiki of a call; raises `Refused` with the names of wikis, or for an unknown language."""
     apis, files = api_addresses(settings), zim_files(settings)
     name = (wiki or settings.default).strip().casefold()
     if match := _WIKIPEDIA_HOST.fullmatch(name):
         name, language = WIKIPEDIA, language or match[1]
-    if name in apis:
-        code = _code(language or settings.language)
-        several = "{language}" in apis[name]
-        label = f"{name.upper()} ({code})" if several else name.upper()
-        return OnlineWiki(label, apis[name].replace("{language}", code), apis[name] != WIKIPEDIA_API)
-    if name in files:
+    if name in files and name not in apis:
         return OfflineWiki(f"{files[name].stem} (offline)", files[name])
-    raise Refused(f"there is no wiki named '{(wiki or '')[:60]}'; there are: {', '.join([*apis, *files])[:250]}")
-
-
-def _code(language: str) -> str:
-    """The code of a Wikipedia; `pt-BR` is that of `pt`."""
-    code = language.strip().lower().replace("_", "-")
-    for found in (code, code.partition("-")[0]):
-        if found in LANGUAGES:
-            return found
-    raise Refused(
-        f"there is no Wikipedia in '{language[:40]}'; a language goes by its code, such as en, de, zh or simple"
-    )
+    if name not in apis:
+        raise Refused(f"there is no wiki named '{(wiki or '')[:60]}'; there are: {', '.join([*apis, *files])[:250]}")
+    language = (language or settings.language).strip()
+    code = language.lower().replace("_", "-")
+    code = code if code in LANGUAGES else code.partition("-")[0]  # `pt-BR` is that of `pt`
+    if code not in LANGUAGES:
+        raise Refused(
+            f"there is no Wikipedia in '{language[:40]}'; a language goes by its code, such as en, de, zh or simple"
+        )
+    label = f"{name.upper()} ({code})" if "{language}" in apis[name] else name.upper()
+    return OnlineWiki(label, apis[name].replace("{language}", code), apis[name] != WIKIPEDIA_API)

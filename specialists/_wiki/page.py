@@ -1,6 +1,6 @@
 """Reads the HTML of one wiki page in a child process, which can be killed: some HTML takes for ever, or all memory.
 
-The text is that of `_kit.html`; here is what wikis have besides it, and the box of facts. Imports nothing of Brain.
+`_kit.html` makes the text; here are the rules of wikis, and the infobox. Imports nothing of Brain.
 """
 
 import re
@@ -13,7 +13,7 @@ from specialists._kit.html import Rules, convert, flatten
 from specialists._kit.text import strip_invisible, tidy
 
 HEADINGS_MOST = 5000
-"""The caller reads the answer in one go, while nothing else runs."""
+"""The caller reads all of the answer at once, while nothing else runs."""
 CHOICES_MOST = 60
 ROWS_MOST = 400
 FACTS_MOST = 60
@@ -30,8 +30,8 @@ SKIPPED_CLASSES = frozenset({
 SKIPPED_IDS = frozenset({"coordinates", "toc", "mw-navigation", "footer", "siteSub", "contentSub"})
 NOTE_CLASSES = frozenset({"hatnote", "dablink", "rellink", "homonymie", "bandeau-niveau-detail"})
 """Of notes on other pages, which are skipped before the first heading."""
-_FACT_BOXES = ("infobox", "sinottico", "taxobox")
-"""What the class or id of a box of facts holds, in English, Italian and others."""
+_INFOBOXES = ("infobox", "sinottico", "taxobox")
+"""Parts of the class or id of an infobox, in English, Italian and other languages."""
 _SPECIAL_PAGE = re.compile(
     r"(?:Special|Spezial|Spécial|Especial|Speciale|Speciaal|Служебная|Спеціальна|特別|特殊|특수|خاص):"
 )
@@ -42,15 +42,15 @@ Attributes = Mapping[str, str | None]
 
 
 def answer(_: Any, data: bytes, __: Report) -> tuple[dict[str, Any], bytes]:
-    """What the HTML says, in UTF-8."""
+    """The content of HTML in UTF-8, see `read`."""
     return read(data.decode("utf-8", "replace")), b""
 
 
 def read(html: str) -> dict[str, Any]:
-    """What a page says, ready for JSON.
+    """The content of a page, ready for JSON.
 
     Returns:
-        `blocks`, each a heading (`level`, `text`, `anchor`) or a text (`level` 0); `facts`, the box of facts;
+        `blocks`, each a heading (`level`, `text`, `anchor`) or a text (`level` 0); `facts`, the infobox;
         `choices`, the first links of list items with their lines; `disambiguation`.
     """
     from selectolax.lexbor import LexborHTMLParser
@@ -63,10 +63,10 @@ def read(html: str) -> dict[str, Any]:
         has_heading = has_heading or node.tag in ("h1", "h2", "h3", "h4", "h5", "h6")
         if not attributes:
             return False
-        if _is_fact_box(node, attributes):
+        if _is_infobox(node, attributes):
             boxes.append(node)
             return True
-        return _is_furniture(node, attributes) or (not has_heading and bool(NOTE_CLASSES & _classes(attributes)))
+        return _is_no_text(node, attributes) or (not has_heading and bool(NOTE_CLASSES & _classes(attributes)))
 
     tree = LexborHTMLParser(html)
     found = convert(tree.body, Rules(SKIPPED_TAGS, is_skipped, has_emphasis=False)) if tree.body is not None else []
@@ -100,20 +100,20 @@ def _classes(attributes: Attributes) -> frozenset[str]:
     return frozenset((attributes.get("class") or "").lower().split())
 
 
-def _is_furniture(node: Any, attributes: Attributes) -> bool:
+def _is_no_text(node: Any, attributes: Attributes) -> bool:
     """Whether an element is navigation, a picture or a reference."""
     return (attributes.get("id") or "") in SKIPPED_IDS or bool(SKIPPED_CLASSES & _classes(attributes))
 
 
-def _is_fact_box(node: Any, attributes: Attributes) -> bool:
+def _is_infobox(node: Any, attributes: Attributes) -> bool:
     if "portable-infobox" in _classes(attributes):
         return True
     names = f"{attributes.get('class') or ''} {attributes.get('id') or ''}".lower()
-    return node.tag in ("table", "div") and any(box in names for box in _FACT_BOXES)
+    return node.tag in ("table", "div") and any(box in names for box in _INFOBOXES)
 
 
 def _read_facts(box: Any) -> list[str]:
-    """A box of facts, a line each; the headings of groups keep their place, unless their group is empty."""
+    """The lines of an infobox; the headings of groups keep their place, unless their group is empty."""
     lines = [*(_read_portable(box) if "portable-infobox" in _classes(box.attributes) else _read_rows(box)), ("", "")]
     return [
         f"- {label}: {value}" if value else f"{label}:"
@@ -128,7 +128,7 @@ def _read_rows(table: Any) -> Iterator[tuple[str, str]]:
         row for part in table.iter() for row in (part.iter() if part.tag in ("tbody", "thead", "tfoot") else [part])
     ]
     for number, row in enumerate(rows[:ROWS_MOST]):
-        if row.tag != "tr" or _is_furniture(row, row.attributes) or "none" in (row.attributes.get("style") or ""):
+        if row.tag != "tr" or _is_no_text(row, row.attributes) or "none" in (row.attributes.get("style") or ""):
             continue
         cells = [cell for cell in row.iter() if cell.tag in ("td", "th")]
         texts = [_text_of(cell) for cell in cells]
@@ -139,7 +139,7 @@ def _read_rows(table: Any) -> Iterator[tuple[str, str]]:
 
 
 def _read_portable(box: Any) -> Iterator[tuple[str, str]]:
-    """Fandom's."""
+    """Label and value of each line of an infobox of Fandom."""
     for node in box.css(".pi-header, .pi-data")[:ROWS_MOST]:
         label, value = node.css_first(".pi-data-label"), node.css_first(".pi-data-value")
         if "pi-data" not in _classes(node.attributes):
@@ -149,6 +149,6 @@ def _read_portable(box: Any) -> Iterator[tuple[str, str]]:
 
 
 def _text_of(node: Any) -> str:
-    rules = Rules(SKIPPED_TAGS, _is_furniture, has_emphasis=False)
+    rules = Rules(SKIPPED_TAGS, _is_no_text, has_emphasis=False)
     line = " ".join(strip_invisible(flatten(convert(node, rules))).split())
     return line if len(line) <= FACT_LENGTH else line[: FACT_LENGTH - 1] + "…"

@@ -11,25 +11,21 @@ from specialists._wiki.names import OfflineWiki
 
 SECONDS = 12.0
 LIMITS = Limits(memory=None)
-MISSING = "offline wikis need an extra, which the operator can add: pip install 'brain-sse[wiki-offline]'"
 
 
 class Zim:
     """One ZIM file."""
 
     def __init__(self, wiki: OfflineWiki) -> None:
-        self._wiki = wiki
-
-    @property
-    def label(self) -> str:
-        return self._wiki.label
+        self.label = wiki.label
+        self._path = str(wiki.path)
 
     async def search(self, query: str) -> Found:
         answer = await self._run("search", query)
-        return Found(_page(answer["page"]), [Hit(title) for title in answer["hits"]])
+        return Found(_make_page(answer["page"]), [Hit(title) for title in answer["hits"]])
 
     async def page(self, title: str) -> Page | None:
-        return _page(await self._run("page", title))
+        return _make_page(await self._run("page", title))
 
     async def nearest(self, title: str) -> list[str]:
         return nearest_titles(title, await self._run("nearest", title))
@@ -40,8 +36,7 @@ class Zim:
             raise Refused(f"'{page.title[:80]}' is too large to be read; try another page")
         return await read(html)
 
-    async def introduction(self, page: Page) -> Article:
-        return await self.article(page)
+    introduction = article
 
     async def section(self, page: Page, article: Article, index: str) -> Article:
         raise AssertionError("its articles are whole")
@@ -56,21 +51,18 @@ class Zim:
 
     async def _run(self, action: str, term: str) -> Any:
         if importlib.util.find_spec("libzim") is None:
-            raise Refused(MISSING)
-        request = [action, str(self._wiki.path), term]
+            raise Refused(
+                "offline wikis need an extra, which the operator can add: pip install 'brain-sse[wiki-offline]'"
+            )
         try:
-            return await run_isolated("_wiki.archive", request, limits=LIMITS, seconds=SECONDS)
+            return await run_isolated("_wiki.archive", [action, self._path, term], limits=LIMITS, seconds=SECONDS)
         except Ended as error:
             reason = f"{self.label} cannot be read; go on without it, its file is missing or damaged"
             raise Refused(reason) from error
 
 
-def _page(answer: dict[str, str] | None) -> Page | None:
-    if answer is None:
+def _make_page(fields: dict[str, str] | None) -> Page | None:
+    if fields is None:
         return None
-    return Page(
-        answer["title"],
-        date=answer["date"][:10],
-        redirected_from=answer["redirected_from"] or None,
-        licence=answer["licence"][:80],
-    )
+    redirected_from, licence = fields["redirected_from"] or None, fields["licence"][:80]
+    return Page(fields["title"], date=fields["date"][:10], redirected_from=redirected_from, licence=licence)
