@@ -1,8 +1,8 @@
-"""`docs` finds the passages of Brain's own documentation that answer a question."""
+"""`docs` finds passages in Brain's own documentation that answer a question."""
 
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,9 @@ from specialists._kit.passages import make_anchor, split_passages, split_section
 from specialists._kit.text import content_words
 
 PASSAGES_GIVEN = 3
+QUERY_SHOWN = 200
+OF_SPECIALISTS = "specialists/"
+"""The beginning of the names of the specialists' own pages."""
 _WEIGHTS = "12.0, 4.0, 1.0"
 """Of a passage's own heading, those above it and its text."""
 
@@ -37,11 +40,6 @@ class Passage:
         return f"{self.page}#{make_anchor(self.heading[-1])}"
 
 
-_SHOWN = 200
-OF_SPECIALISTS = "specialists/"
-"""With which the names of the specialists' own pages begin."""
-
-
 class Handbook:
     """Full text search over Markdown pages.
 
@@ -52,7 +50,9 @@ class Handbook:
     def __init__(self, pages: Mapping[str, str]) -> None:
         import sqlite3
 
-        self.titles = [_title(name, text) for name, text in pages.items()]
+        self.titles = [
+            next((heading[-1] for heading, _ in split_sections(text) if heading), name) for name, text in pages.items()
+        ]
         self.passages = [passage for name, text in pages.items() for passage in passages(name, text)]
         self._lock = threading.Lock()
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
@@ -66,29 +66,63 @@ class Handbook:
     def search(self, query: str, section: str | None = None) -> list[Passage]:
         """The passages that fit best, those of one page or heading if a section is named.
 
-        Those whose own heading says all that is asked about go first, so a page's introduction before its sections;
-        then those that have all the words. The pages of specialists give way to the others, unless they are named.
+        Those whose own heading has all the words go first, so a page's introduction before its sections; then those
+        that have all the words. The pages of specialists give way to the others, unless they are named.
         """
         words = content_words(query)
         if not words:
             return []
-        headed, all_of, any_of = (
-            " AND ".join(f'own : "{w}"' for w in words),
-            " AND ".join(f'"{w}"' for w in words),
-            " OR ".join(f'"{w}"' for w in words),
+
+        def is_other_specialist(passage: Passage) -> bool:
+            return passage.page.startswith(OF_SPECIALISTS) and passage.page.rpartition("/")[2] not in words
+
+        matches = (
+            " AND ".join(f'own : "{word}"' for word in words),
+            " AND ".join(f'"{word}"' for word in words),
+            " OR ".join(f'"{word}"' for word in words),
         )
-        ranked = f"SELECT rowid FROM passage WHERE passage MATCH ? ORDER BY bm25(passage, {_WEIGHTS})"
-        with self._lock:
-            tiers = [[n for (n,) in self._index.execute(ranked, (match,))] for match in (headed, all_of, any_of)]
-        numbers = [
-            n for tier in tiers for n in sorted(tier, key=lambda n: _is_other_specialist(self.passages[n], words))
-        ]
-        found = [self.passages[number] for number in dict.fromkeys(numbers)]
-        return [passage for passage in found if section is None or _is_in_section(passage, section)][:PASSAGES_GIVEN]
+        found: dict[Passage, None] = {}
+        for match in matches:
+            with self._lock:
+                rows = self._index.execute(
+                    f"SELECT rowid FROM passage WHERE passage MATCH ? ORDER BY bm25(passage, {_WEIGHTS})", (match,)
+                ).fetchall()
+            found |= dict.fromkeys(sorted((self.passages[number] for (number,) in rows), key=is_other_specialist))
+        return [one for one in found if section is None or _is_in_section(one, section)][:PASSAGES_GIVEN]
+
+
+def passages(page: str, text: str) -> Iterator[Passage]:
+    """The sections of a Markdown page, long ones in pieces, with a line per paragraph."""
+    for heading, body in split_sections(text):
+        for passage in split_passages(unwrap(body)):
+            yield Passage(page, heading or (page,), passage)
+
+
+def _is_in_section(passage: Passage, section: str) -> bool:
+    name = section.strip().lower().removesuffix(".md")
+    page = passage.page.lower()
+    return name in (page, page.removeprefix(OF_SPECIALISTS)) or any(name in title.lower() for title in passage.heading)
+
+
+@cache
+def _handbook() -> Handbook:
+    pages = {}
+    for file in find_pages(Path(__file__).parent):
+        folder = OF_SPECIALISTS if file.parent.name == "specialists" else ""
+        pages[folder + file.stem] = file.read_text(encoding="utf-8")
+    return Handbook(pages)
+
+
+def find_pages(package: Path) -> list[Path]:
+    """Brain's pages: inside the package when it was built, beside it in a clone; those of the specialists last."""
+    folder, readme = package / "handbook", list[Path]()
+    if not folder.is_dir():
+        folder, readme = package.parent / "docs", [*package.parent.glob("README.md")]
+    return [*readme, *sorted(folder.glob("*.md")), *sorted(folder.glob("specialists/*.md"))]
 
 
 def health() -> str | None:
-    """Says so when the pages are not where they belong."""
+    """Whether the pages are where they belong."""
     return None if _handbook().titles else "its pages are missing; install Brain anew"
 
 
@@ -123,60 +157,15 @@ def docs(
 
 
 def answer_query(handbook: Handbook, query: str, section: str | None) -> Result:
-    """The passages found, numbered and cited; what pages there are when there is none."""
+    """The passages that fit, numbered and cited; the list of pages when there is none."""
     found = handbook.search(query, section)
     if not found:
         where = f" in the section {section!r}" if section else ""
         pages = "\n".join(f"- {title}" for title in handbook.titles)
-        return Result(f"Nothing in Brain's documentation{where} matches {query[:_SHOWN]!r}. Its pages are:\n{pages}")
-    numbered = [f"[{number}] {passage.title}\n\n{passage.text}" for number, passage in enumerate(found, 1)]
-    text = "\n\n".join([f"📖 BRAIN'S DOCUMENTATION on {query[:_SHOWN]!r}", *numbered])
-    return Result(
-        text, citations=tuple({passage.id: Citation(passage.id, passage.title) for passage in found}.values())
-    )
-
-
-def passages(page: str, text: str) -> Iterator[Passage]:
-    """The sections of a Markdown page, long ones in pieces, their paragraphs one line each."""
-    for heading, body in split_sections(text):
-        for piece in split_passages(unwrap(body)):
-            yield Passage(page, heading or (page,), piece)
-
-
-def _title(page: str, text: str) -> str:
-    """A page's first heading, else its name."""
-    return next((heading[-1] for heading, _ in split_sections(text) if heading), page)
-
-
-def _is_in_section(passage: Passage, section: str) -> bool:
-    sought = section.strip().lower().removesuffix(".md")
-    names = (passage.page.lower(), passage.page.lower().removeprefix(OF_SPECIALISTS))
-    return sought in names or any(sought in title.lower() for title in passage.heading)
-
-
-def _is_other_specialist(passage: Passage, words: Sequence[str]) -> bool:
-    """Whether it is of a specialist that nobody asked about."""
-    page = passage.page
-    return page.startswith(OF_SPECIALISTS) and page.removeprefix(OF_SPECIALISTS) not in words
-
-
-@cache
-def _handbook() -> Handbook:
-    return Handbook({_name(file): file.read_text(encoding="utf-8") for file in find_pages(Path(__file__).parent)})
-
-
-def _name(file: Path) -> str:
-    return f"{OF_SPECIALISTS if file.parent.name == 'specialists' else ''}{file.stem}"
-
-
-def find_pages(package: Path) -> list[Path]:
-    """Brain's pages: inside the package when it was built, beside it in a clone; those of the specialists last."""
-    folder = package / "handbook"
-    if folder.is_dir():
-        return [*sorted(folder.glob("*.md")), *sorted(folder.glob("specialists/*.md"))]
-    folder = package.parent / "docs"
-    return [
-        *package.parent.glob("README.md"),
-        *sorted(folder.glob("*.md")),
-        *sorted(folder.glob("specialists/*.md")),
-    ]
+        return Result(
+            f"Nothing in Brain's documentation{where} matches {query[:QUERY_SHOWN]!r}. Its pages are:\n{pages}"
+        )
+    blocks = [f"📖 BRAIN'S DOCUMENTATION on {query[:QUERY_SHOWN]!r}"]
+    blocks += [f"[{number}] {passage.title}\n\n{passage.text}" for number, passage in enumerate(found, 1)]
+    citations = {passage.id: Citation(passage.id, passage.title) for passage in found}
+    return Result("\n\n".join(blocks), citations=tuple(citations.values()))

@@ -3,9 +3,9 @@ Brain, and nothing that takes long.
 
     python -m specialists._kit.child MODULE LIMITS
 
-MODULE has a function `answer(words, data, tell)`, which returns the answer to one request; `tell` sends steps before
-it. A message is some words, as JSON, and the bytes they are about. Requests come in on stdin and answers go out on
-stdout until stdin ends: then nobody waits for an answer any more.
+MODULE has a function `answer(words, data, report)`, which returns the answer to one request; `report` sends steps
+before it. A message is some words, as JSON, and the bytes they are about. Requests come in on stdin and answers go out
+on stdout until stdin ends: then nobody waits for an answer any more.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 MEMORY_MOST = 3 << 30
-"""Bytes of address space that no child gets beyond, nor the processes it starts itself."""
+"""Bytes of address space, also of the processes that a child starts itself."""
 DATA_MOST = 1 << 30
 """Bytes that a process without a limit of address space may take for itself."""
 RESTART_MEMORY = 800_000_000
@@ -43,7 +43,10 @@ Answer = Callable[[Any, bytes, Report], tuple[Any, Payload]]
 def main() -> None:
     """Serves until stdin ends, or the process is worn out."""
     module, limits = sys.argv[1], json.loads(sys.argv[2])
-    out = _own_stdout()
+    out = os.fdopen(os.dup(1), "wb", buffering=0)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)  # libraries that print do not disturb the messages
+    os.close(nothing)
     confine(memory=limits["memory"], network=limits["network"], nice=limits["nice"])
     requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
     woken, wakeup = socket.socketpair()
@@ -57,8 +60,12 @@ def main() -> None:
             woken.recv(1)
             words, data = requests.get()
             limit_cpu(limits["cpu_seconds"])
-            write(out, *_answer_safely(answer, words, bytes(data), lambda step: write(out, step, is_last=False)))
-            del data
+            try:
+                reply = answer(words, bytes(data), lambda step: write(out, step, is_last=False))
+            except Exception:  # noqa: BLE001 - whatever it is, it is reported, and the next request is served
+                reply = {"broken": traceback.format_exc()}, b""
+            write(out, *reply)
+            del data, reply
             if _resident() > RESTART_MEMORY:
                 break
     finally:
@@ -68,15 +75,8 @@ def main() -> None:
         os._exit(0)  # at once: the other thread waits for stdin
 
 
-def _answer_safely(answer: Answer, words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
-    try:
-        return answer(words, data, report)
-    except Exception:  # noqa: BLE001 - whatever it is, it is reported, and the next request is served
-        return {"broken": traceback.format_exc()}, b""
-
-
 def confine(*, memory: int | None, network: bool, nice: int) -> None:
-    """Limits what this process may take and reach, as far as the system can.
+    """Limits the memory, network and rights of this process, as far as the system can.
 
     Args:
         memory: bytes of address space; None for a process that maps large files, of which only its own data count.
@@ -103,13 +103,13 @@ def confine(*, memory: int | None, network: bool, nice: int) -> None:
 
 
 def limit_cpu(seconds: float) -> None:
-    """Lets the system end this process, by SIGPROF, once it has computed for so long from now."""
+    """Makes the system end this process, by SIGPROF, after so many seconds of CPU time from now."""
     with contextlib.suppress(AttributeError):  # of Windows, which knows no such timer
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def write(stream: IO[bytes], words: Any, data: Payload = b"", *, is_last: bool = True) -> None:
-    """Sends one message: whether it is the last one of its request, two lengths, the words as JSON, and the bytes."""
+    """Sends a message: whether it is the last one of its request, two lengths, the words as JSON, and the bytes."""
     text = json.dumps(words).encode()
     for piece in (_FRAME.pack(is_last, len(text), len(data)) + text, data):
         rest = memoryview(piece)
@@ -118,19 +118,19 @@ def write(stream: IO[bytes], words: Any, data: Payload = b"", *, is_last: bool =
 
 
 def read(stream: IO[bytes]) -> tuple[bool, Message]:
-    """Takes one message, and whether it is the last one of its request.
+    """Reads a message, and whether it is the last one of its request.
 
     Raises:
         EOFError: when the other side has ended.
-        ValueError: for what is no message.
+        ValueError: when it is no message.
     """
-    is_last, words, data = _FRAME.unpack(_exactly(stream, _FRAME.size))
+    is_last, words, data = _FRAME.unpack(_read_exactly(stream, _FRAME.size))
     if max(words, data) > MESSAGE_MOST:
         raise ValueError("a message is too long")
-    return is_last, (json.loads(_exactly(stream, words)), _exactly(stream, data))
+    return is_last, (json.loads(_read_exactly(stream, words)), _read_exactly(stream, data))
 
 
-def _exactly(stream: IO[bytes], size: int) -> bytearray:
+def _read_exactly(stream: IO[bytes], size: int) -> bytearray:
     """So many bytes, copied once: copying 36 MB holds the interpreter for long."""
     data = bytearray(size)
     rest = memoryview(data)
@@ -163,17 +163,8 @@ def _has_own_group() -> bool:
     return hasattr(os, "killpg") and os.getpgrp() == os.getpid()
 
 
-def _own_stdout() -> IO[bytes]:
-    """What stdout was; libraries that print from now on print to nobody."""
-    own = os.fdopen(os.dup(1), "wb", buffering=0)
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)
-    os.close(nothing)
-    return own
-
-
 def _resident() -> int:
-    """Bytes of memory, 0 where the system does not tell."""
+    """Bytes of memory, 0 where the system does not report them."""
     with contextlib.suppress(OSError), open("/proc/self/statm", encoding="ascii") as pages:
         return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

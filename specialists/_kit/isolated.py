@@ -1,8 +1,8 @@
 """The one way to start a child process, for whatever may hang, swell or crash on a stranger's bytes.
 
-A child knows nothing of the environment but what a program needs, so no key and no proxy. It gets limits of memory and
-CPU time, no network unless it must have one, and ends with all that it runs: when its call is given up, or the server
-is gone. `child` is the program that it runs.
+A child gets only the variables of the environment that a program needs, so no key and no proxy. It gets limits of
+memory and CPU time, no network unless it must have one, and ends with all that it runs: when its call is abandoned, or
+the server is gone. `child` is the program that it runs.
 
 - `IsolatedProcess` stays, warm, and answers one request after the other; one queue serves all event loops.
 - `run_isolated` starts a process for one request.
@@ -18,7 +18,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from types import TracebackType
@@ -44,7 +43,7 @@ _FRUGAL_ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "2",
     "MALLOC_MMAP_THRESHOLD_": "1000000",
 }
-"""One core is the server's own. What a page took goes back to the system after it: 0.25 GB stay instead of 0.7."""
+"""One core is the server's own. The memory of a page goes back to the system after it: 0.25 GB stay instead of 0.7."""
 
 BROKEN = (OSError, EOFError, ValueError, RecursionError, MemoryError)
 """Raised by reading from a process that ended, or that sends no messages."""
@@ -80,12 +79,12 @@ class IsolatedProcess:
 
     Args:
         module: of `specialists`; its function `answer` is what the process runs.
-        warm: whether the process stays for further requests, and a second one tries what ended it; else it ends with
-            its request.
+        warm: whether the process stays for further requests, and a second one retries a request that ended it; else
+            it ends with its request.
     """
 
     def __init__(self, module: str, limits: Limits, *, warm: bool = True) -> None:
-        self._module, self._limits, self._warm = module, limits, warm
+        self._command, self._warm = _make_command(module, limits), warm
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._worker: threading.Thread | None = None
@@ -102,7 +101,7 @@ class IsolatedProcess:
         """Queues a request: some words, as JSON, and the bytes they are about. To be used in a `with` block.
 
         Args:
-            tell: called on the event loop with each step before the answer.
+            report: called on the event loop with each step before the answer.
         """
         job = Job(self, words, data, report)
         with self._lock:
@@ -113,11 +112,11 @@ class IsolatedProcess:
         return job
 
     def cancel(self, job: "Job") -> None:
-        """Takes a request back; ends the process if it is at work on it. Does not wait for that."""
+        """Cancels a request; ends the process if it serves it. Does not wait for that."""
         with self._lock:
             job.is_cancelled = True
             if self._process and self._serving is job:
-                _end_process(self._process) if self._warm else _kill(self._process)
+                _end_process(self._process) if self._warm else _kill(self._process, own_group=True)
 
     def end(self) -> None:
         """Ends the process; a later request starts another."""
@@ -128,6 +127,7 @@ class IsolatedProcess:
         self._jobs.put(None)
 
     def _work(self) -> None:
+        """Serves requests in a thread until the process was idle for long enough."""
         while True:
             try:
                 job = self._jobs.get(timeout=IDLE_SECONDS if self._warm and self._process else 0)
@@ -165,9 +165,7 @@ class IsolatedProcess:
         with self._lock:
             if job.is_cancelled:
                 raise EOFError
-            if self._process is None:
-                self._process = _start(_command(self._module, self._limits), own_group=True)
-            process = self._process
+            process = self._process = self._process or _start(self._command, own_group=True)
         assert process.stdin
         assert process.stdout
         write(process.stdin, job.words, job.data)
@@ -184,7 +182,7 @@ class IsolatedProcess:
 
 
 class Job:
-    """One request, from the queue to its answer. Leaving its `with` block gives up what is not done."""
+    """One request, from the queue to its answer. Leaving its `with` block cancels it if it is not done."""
 
     def __init__(self, owner: IsolatedProcess, words: Any, data: Payload, report: Callable[[Any], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -218,7 +216,7 @@ class Job:
         """The answer, None if it takes longer than so many seconds.
 
         Raises:
-            Ended: when it ended, and so did the other ones that tried.
+            Ended: when the process ended, and so did the one that retried.
         """
         return self.done.result() if await _is_settled(self.done, seconds) else None
 
@@ -235,11 +233,19 @@ class Job:
             self._loop.call_soon_threadsafe(lambda: None if self.is_cancelled else function(value))
 
 
+async def _is_settled(future: asyncio.Future[Any], seconds: float) -> bool:
+    await asyncio.wait({future}, timeout=max(0.0, seconds))
+    return future.done()
+
+
+_places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
 async def run_isolated(module: str, words: Any, data: bytes = b"", *, limits: Limits, seconds: float) -> Any:
     """The answer of a new process to one request.
 
     Args:
-        seconds: how long its answer is waited for, besides its limit of CPU time.
+        seconds: time limit for its answer, besides its limit of CPU time.
 
     Raises:
         Ended: when it takes too long, breaks or ends.
@@ -252,16 +258,13 @@ async def run_isolated(module: str, words: Any, data: bytes = b"", *, limits: Li
     return _check_answer(answer)[0]
 
 
-_places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
-
-
 def messages(module: str, words: Any, data: Payload, limits: Limits) -> Iterator[Message]:
-    """All that a process answers to one request. It belongs to the group of the process that calls this.
+    """All messages of a process in answer to one request. It belongs to the group of the process that calls this.
 
     Raises:
         Ended: when it breaks, or ends before its last message.
     """
-    process = _start(_command(module, limits), own_group=False)
+    process = _start(_make_command(module, limits), own_group=False)
     assert process.stdin
     assert process.stdout
     is_last = False
@@ -271,9 +274,9 @@ def messages(module: str, words: Any, data: Payload, limits: Limits) -> Iterator
             is_last, message = read(process.stdout)
             yield _check_answer(message)
     except BROKEN as error:
-        raise _reap_process(process, error) from error
+        raise _reap_process(process, error, own_group=False) from error
     finally:
-        _reap_process(process)
+        _reap_process(process, own_group=False)
 
 
 def _check_answer(message: Message) -> Message:
@@ -296,11 +299,11 @@ def run_program(command: Sequence[str], data: bytes = b"", *, cpu_seconds: float
             resource.prlimit(process.pid, resource.RLIMIT_CPU, (most, most + 1))
         return process.communicate(data)[0]
     finally:
-        _reap_process(process)
+        _reap_process(process, own_group=False)
 
 
 def children_seconds() -> float:
-    """The CPU time that ended children of this process have taken; 0 where the system does not tell."""
+    """The CPU time of the ended children of this process; 0 where the system does not count it."""
     with contextlib.suppress(ImportError):
         import resource
 
@@ -309,57 +312,47 @@ def children_seconds() -> float:
     return 0.0
 
 
-def _command(module: str, limits: Limits) -> list[str]:
+def _make_command(module: str, limits: Limits) -> list[str]:
     return [sys.executable, "-P", "-m", "specialists._kit.child", f"specialists.{module}", json.dumps(asdict(limits))]
 
 
 def _start(command: Sequence[str], *, own_group: bool) -> subprocess.Popen[bytes]:
     """A process; in a group of its own it ends with all that it runs, and no Ctrl-C of a terminal reaches it."""
+    path = os.pathsep.join(folder for folder in sys.path if folder)
+    environment = {name: os.environ[name] for name in ALLOWED if name in os.environ} | _FRUGAL_ENVIRONMENT
+    environment |= {"PYTHONPATH": path, "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     group: dict[str, Any] = {"process_group": 0} if own_group and hasattr(os, "killpg") else {}
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, env=_environment(), bufsize=0, **group)
-
-
-def _environment() -> dict[str, str]:
-    path = os.pathsep.join(folder for folder in sys.path if folder)
-    own = {"PYTHONPATH": path, "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    return {name: os.environ[name] for name in ALLOWED if name in os.environ} | _FRUGAL_ENVIRONMENT | own
-
-
-async def _is_settled(future: asyncio.Future[Any], seconds: float) -> bool:
-    await asyncio.wait({future}, timeout=max(0.0, seconds))
-    return future.done()
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing, env=environment, bufsize=0, **group)
 
 
 def _end_process(process: subprocess.Popen[bytes]) -> None:
-    """Ends the process without waiting for it; it is asked first, for it may have to end another one."""
+    """Ends a process without waiting for it; it gets a moment to end another one."""
+
+    def kill() -> None:
+        if process.returncode is None:  # else it was waited for, and its number may be another's
+            _kill(process, own_group=True)
+
     with contextlib.suppress(OSError):
         process.terminate()
-    threading.Thread(target=_kill_soon, args=(process,), name="brain-child-end", daemon=True).start()
+    timer = threading.Timer(ENDING_SECONDS, kill)
+    timer.daemon = True
+    timer.start()
 
 
-def _kill_soon(process: subprocess.Popen[bytes]) -> None:
-    time.sleep(ENDING_SECONDS)
-    if process.returncode is None:  # else it was waited for, and its number may be another's
-        _kill(process)
-
-
-def _kill(process: subprocess.Popen[bytes], *, own_group: bool = True) -> None:
-    """The process, if it is still there, and its group."""
-    with contextlib.suppress(OSError):
+def _kill(process: subprocess.Popen[bytes], *, own_group: bool) -> None:
+    with contextlib.suppress(OSError):  # it is gone
         if own_group and hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
 
 
-def _reap_process(
-    process: subprocess.Popen[bytes], error: Exception | None = None, *, own_group: bool = False
-) -> Ended:
+def _reap_process(process: subprocess.Popen[bytes], error: Exception | None = None, *, own_group: bool) -> Ended:
     """Ends what is left of a process and waits for it, so that nothing stays in the system's table; why it ended."""
     if process.returncode is None:
         _kill(process, own_group=own_group)
-    with contextlib.suppress(OSError, ValueError):  # what was still to be written
+    with contextlib.suppress(OSError, ValueError):  # of what was still to be written
         process.communicate()
     computed_too_long = process.returncode is not None and -process.returncode == getattr(signal, "SIGPROF", None)
     return (OutOfTime if computed_too_long else Ended)(str(error))
