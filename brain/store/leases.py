@@ -9,7 +9,7 @@ from functools import partial
 from brain.errors import StoreError
 from brain.messages import History
 from brain.store import turns
-from brain.store.connection import Database
+from brain.store.database import Database
 from brain.store.turns import Lease
 
 PROLONG_SECONDS = 2.0

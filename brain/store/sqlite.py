@@ -31,7 +31,7 @@ from brain.messages import (
     Query,
 )
 from brain.store import conversations, exchanges, hidden, idle, items, server_data, transfer, turns, users, vectors
-from brain.store.connection import Database
+from brain.store.database import Database
 from brain.store.leases import Leases
 from brain.store.rows import SECOND, micros, moment
 from brain.store.turn_log import NewTurn, TurnLog
@@ -146,7 +146,7 @@ class SQLite:
             lease=self._leases.lease,
             turn=turn if self.turn_log is not None else None,
         )
-        beginning = self._database.writing(file, durable=False)
+        beginning = self._database.submit(file, durable=False)
         try:
             history, earlier_files = await asyncio.shield(beginning)
             self._leases.hold(history)
@@ -200,7 +200,7 @@ class SQLite:
         return await self._database.read(
             lambda db: conversations.list_conversations(db, user, words, before, limit, self._now()),
             user=user,
-            aside=True,
+            is_search=True,
         )
 
     async def conversation(
@@ -218,7 +218,7 @@ class SQLite:
     async def file(self, user: str, conversation_id: str, number: int) -> Attachment | None:
         """A file of one of them, by its id."""
         return await self._database.read(
-            lambda db: conversations.file(db, user, conversation_id, number), user=user, aside=True
+            lambda db: conversations.file(db, user, conversation_id, number), user=user, is_search=True
         )
 
     async def rename(self, user: str, conversation_id: str, title: str) -> Conversation | None:
@@ -282,7 +282,7 @@ class SQLite:
             before: the id of the last one of the page before.
         """
         return await self._database.read(
-            lambda db: items.listed(db, user, kind, category, words, before, limit), user=user, aside=bool(words)
+            lambda db: items.listed(db, user, kind, category, words, before, limit), user=user, is_search=bool(words)
         )
 
     async def item(self, user: str, item_id: str) -> Item | None:
@@ -317,7 +317,7 @@ class SQLite:
 
     async def without_vector(self, model: str, limit: int) -> list[tuple[str, Item]]:
         """Some of any user that have no vector of this model, each with its user."""
-        return await self._database.read(lambda db: vectors.lacking(db, model, limit), aside=True)
+        return await self._database.read(lambda db: vectors.lacking(db, model, limit), is_search=True)
 
     async def embed(self, model: str, embedded: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
         """Gives them their vectors: user, id, the text that was embedded, vector; not if the text changed meanwhile."""
@@ -344,7 +344,7 @@ class SQLite:
 
     async def data_version(self) -> int:
         """A number that is another one as soon as another process has written anything."""
-        return await self._database.outside(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
+        return await self._database.run_outside(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
 
     async def is_recall_on(self, user: str) -> bool:
         """Whether the user lets Brain recall; so it is until they say otherwise."""
@@ -358,7 +358,7 @@ class SQLite:
 
     async def count(self, user: str) -> Counts:
         """How much the user stores."""
-        return await self._database.read(lambda db: users.count(db, users.find(db, user)), user=user, aside=True)
+        return await self._database.read(lambda db: users.count(db, users.find(db, user)), user=user, is_search=True)
 
     async def export(self, user: str) -> AsyncGenerator[dict[str, Any], None]:
         """All of the user as records for JSON, in one consistent state; `import_user` reads them."""
@@ -382,7 +382,7 @@ class SQLite:
             incoming = transfer.Import(user, spooled, sanitizer)
             staged = await self._database.write(lambda db: incoming.begin(db, self._now()), durable=False)
             try:
-                await self._database.in_turns(lambda db: incoming.take(db, self._now()))
+                await self._database.write_in_steps(lambda db: incoming.take(db, self._now()))
                 counts = await self._database.write(lambda db: incoming.end(db, self._now()))
             except asyncio.CancelledError:
                 await self._database.write(lambda db: hidden.abandon(db, staged), durable=False)
@@ -418,7 +418,7 @@ class SQLite:
 
     async def users(self) -> list[str]:
         """Those of whom anything is kept."""
-        return await self._database.read(users.names, aside=True)
+        return await self._database.read(users.names, is_search=True)
 
     def _now(self) -> int:
         return round(self._clock() * SECOND)

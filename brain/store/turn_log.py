@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from brain.errors import BadRequest
 from brain.messages import Exchange, Text
 from brain.store import connection, rows
-from brain.store.connection import Database
+from brain.store.database import Database
 from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 
@@ -146,7 +146,7 @@ class TurnLog:
     def open(self) -> None:
         """Open the connection that `version` uses."""
         assert self._database.path is not None
-        self._watcher = connection.for_reading(self._database.path, self._closing)
+        self._watcher = connection.open_reader(self._database.path, self._closing)
         self._watcher.execute("PRAGMA busy_timeout = 0")
 
     def close(self) -> None:

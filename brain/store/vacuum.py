@@ -16,7 +16,8 @@ from functools import partial
 
 from brain.errors import StoreError
 from brain.store import hidden
-from brain.store.connection import BUSY_SECONDS, Database
+from brain.store.connection import BUSY_SECONDS
+from brain.store.database import Database
 
 log = logging.getLogger("brain")
 
@@ -58,7 +59,7 @@ class Vacuum:
         Raises:
             StoreError: when it cannot be removed now.
         """
-        return await self._database.in_turns(partial(hidden.remove_some, user=user), until=until)
+        return await self._database.write_in_steps(partial(hidden.remove_some, user=user), until=until)
 
     async def sweep(self, most: float = math.inf) -> None:
         """Removes what is left of hidden users, and in indexes and log, if anything is.
@@ -85,7 +86,7 @@ class Vacuum:
         for user in await self._database.read(lambda db: hidden.dead(db, self._now())):
             await self.remove(user)
         await self._merge(math.inf)
-        await self._database.outside(_write_anew)
+        await self._database.run_outside(_write_anew)
         if not await self._empty(SCRUB_PATIENCE_SECONDS):
             raise StoreError("Somebody reads what is kept; try again.", "the log is in use")
 
@@ -100,7 +101,7 @@ class Vacuum:
         return True
 
     async def _empty(self, patience: float) -> bool:
-        return await self._database.outside(partial(_emptied, patience=patience))
+        return await self._database.run_outside(partial(_emptied, patience=patience))
 
 
 def _removed(db: sqlite3.Connection) -> int | None:

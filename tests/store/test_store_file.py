@@ -16,7 +16,7 @@ from stores import NOON, TOMORROW, Clock, add_turn, answer, fact, question, read
 from brain.errors import BadRequest, StoreError
 from brain.messages import Query
 from brain.store import connection, open_store, schema
-from brain.store.connection import Database
+from brain.store.database import Database
 from brain.store.rows import LATEST, micros
 from brain.store.sqlite import SQLite
 
@@ -208,14 +208,14 @@ async def test_on_a_full_disk_nothing_is_written_by_halves(path: Path, caplog: p
 
     async with store_at(path) as store:
         history = await store.begin("ada", "c", question("One"), ())
-        await store._database.outside(limit(1))  # no more than there are
+        await store._database.run_outside(limit(1))  # no more than there are
         assert await store.find_problem() is None
         with pytest.raises(StoreError, match="no room"):
             await store.end(history, answer("x" * 500_000))
         assert await read_turns(store, "ada", "c") == [("One", "", "")]
         for _ in range(2):
             assert await store.find_problem() == "There is no room left to keep this."
-        await store._database.outside(limit(100_000))
+        await store._database.run_outside(limit(100_000))
         assert await store.find_problem() is None
         await store.end(history, answer("1"))
         assert await read_turns(store, "ada", "c") == [("One", "1", "complete")]
@@ -307,15 +307,15 @@ class Blocker:
         self._may_end.set()
 
 
-@pytest.mark.parametrize("aside", [False, True])
-async def test_a_user_who_reads_much_does_not_keep_others_waiting(file_store: SQLite, aside: bool) -> None:
+@pytest.mark.parametrize("long", [False, True])
+async def test_a_user_who_reads_much_does_not_keep_others_waiting(file_store: SQLite, long: bool) -> None:
     order, blocker, database = list[str](), Blocker(), file_store._database
 
     def note(user: str) -> Callable[[sqlite3.Connection], None]:
         return lambda db: order.append(user)
 
-    holding = await blocker.hold(lambda: database.read(blocker, aside=aside))
-    reads = asyncio.gather(*(database.read(note(user), user=user, aside=aside) for user in ["eve"] * 5 + ["ann"]))
+    holding = await blocker.hold(lambda: database.read(blocker, is_search=long))
+    reads = asyncio.gather(*(database.read(note(user), user=user, is_search=long) for user in ["eve"] * 5 + ["ann"]))
     await asyncio.sleep(0)
     blocker.release()
     await asyncio.gather(holding, reads)
@@ -344,13 +344,13 @@ READS_OF_USERS: list[Callable[[SQLite], Awaitable[object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("aside", "reads"), [(True, READS_OF_TURNS), (False, READS_OF_USERS)], ids=["turns", "users"])
+@pytest.mark.parametrize(("long", "reads"), [(True, READS_OF_TURNS), (False, READS_OF_USERS)], ids=["turns", "users"])
 async def test_turns_do_not_wait_for_searches_and_exports(
-    file_store: SQLite, aside: bool, reads: list[Callable[[SQLite], Awaitable[object]]]
+    file_store: SQLite, long: bool, reads: list[Callable[[SQLite], Awaitable[object]]]
 ) -> None:
     blocker = Blocker()
     await add_turn(file_store, "ada", "c", "I like jazz")
-    holding = await blocker.hold(lambda: file_store._database.read(blocker, aside=aside))
+    holding = await blocker.hold(lambda: file_store._database.read(blocker, is_search=long))
     for read in reads:
         await read(file_store)
     assert not holding.done()
@@ -373,9 +373,9 @@ async def test_what_waits_together_is_committed_together_and_undone_apart(tmp_pa
     database = Database(tmp_path / "brain.db")
     await database.open(lambda db: None)
     database._connections[0].set_trace_callback(statements.append)
-    holding = await blocker.hold(lambda: database.writing(blocker))
-    waiting = [database.writing(add(name)) for name in ("a", "undone", "b")]
-    waiting.append(database.writing(add("c"), alone=True))
+    holding = await blocker.hold(lambda: database.submit(blocker))
+    waiting = [database.submit(add(name)) for name in ("a", "undone", "b")]
+    waiting.append(database.submit(add("c"), alone=True))
     blocker.release()
     assert await holding
     first, failed, *others = await asyncio.gather(*waiting, return_exceptions=True)

@@ -276,7 +276,7 @@ async def test_a_question_whose_caller_leaves_is_dropped(
         await asyncio.sleep(0)
         beginning.cancel()
         if is_read_only:
-            await store._database.outside(lambda db: db.execute("PRAGMA query_only = ON"))
+            await store._database.run_outside(lambda db: db.execute("PRAGMA query_only = ON"))
     with pytest.raises(asyncio.CancelledError):
         await beginning
     assert ("could not be removed" in caplog.text) == is_read_only

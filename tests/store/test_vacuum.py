@@ -102,9 +102,9 @@ async def test_replaced_words_are_removed_too(path: Path, change: Callable[[SQLi
 
 async def test_a_sweep_writes_nothing_where_nothing_was_deleted(file_store: SQLite) -> None:
     async def changes_of_a_sweep() -> int:
-        before = await file_store._database.outside(lambda db: db.total_changes)
+        before = await file_store._database.run_outside(lambda db: db.total_changes)
         await file_store._vacuum.sweep()
-        return await file_store._database.outside(lambda db: db.total_changes) - before
+        return await file_store._database.run_outside(lambda db: db.total_changes) - before
 
     await fill(file_store)
     assert await changes_of_a_sweep() == 0
@@ -142,13 +142,13 @@ async def test_a_file_that_is_read_cannot_be_scrubbed(path: Path, monkeypatch: p
     async with store_at(path) as store:
         await fill(store)
         await store.forget("ada")
-        assert await store._database.outside(lambda db: db.execute(free_pages).fetchone()[0]) > 0
+        assert await store._database.run_outside(lambda db: db.execute(free_pages).fetchone()[0]) > 0
         with reader(path), pytest.raises(StoreError, match="try again"):
             await store.scrub()
         assert traces(path) > 0
         await store.scrub()
         assert (traces(path), traces(path, b"ada")) == (0, 0)
-        assert await store._database.outside(lambda db: db.execute(free_pages).fetchone()[0]) == 0
+        assert await store._database.run_outside(lambda db: db.execute(free_pages).fetchone()[0]) == 0
         assert len(await store.conversations("eve", words="trombon")) == 5
     async with store_at(None) as store:
         await store.scrub()

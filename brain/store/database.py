@@ -1,0 +1,386 @@
+"""A database that one thread writes and two read. Whatever waits for the writing thread is committed together."""
+
+import asyncio
+import logging
+import math
+import os
+import shutil
+import sqlite3
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+from brain.errors import StoreError
+from brain.store import connection
+from brain.store.connection import DAMAGE, MIB, REMEDIES, SENTENCES, as_store_errors, code_of, transaction
+
+FREE_BYTES_LEAST = MIB
+"""With less room on its disk, a file counts as full."""
+PROBE_BYTES = 65_536
+PROBE_SECONDS = 5.0
+PROBE_PERIOD_SECONDS = 1.0
+MIN_BUSY_PAUSE, MAX_BUSY_PAUSE = 0.0003, 0.02
+"""Seconds between two attempts to write while another process does: longer and longer."""
+MAX_STEP_PAUSE = 0.1
+"""Seconds between two steps of one piece of work, at most."""
+MAX_GROUP = 64
+"""Pieces of work in one transaction."""
+MAX_READS = 2
+"""Reads of one user that wait for a thread at a time."""
+
+_UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+_WRITES, _READS, _SEARCHES = range(3)
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+log = logging.getLogger("brain")
+
+
+class _Write(NamedTuple):
+    """A piece of work that waits for the writing thread; the arguments of `submit`, and when its patience ends."""
+
+    work: Work[Any]
+    is_durable: bool
+    is_alone: bool
+    until: float
+    future: "asyncio.Future[Any]"
+
+
+class _Undone(Exception):
+    """SQLite undid the whole transaction, as it does when the disk is full."""
+
+
+class Database:
+    """A file, or a database in memory; opened once and closed once.
+
+    Args:
+        path: None for memory; what is in it ends with `close`.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._threads = [ThreadPoolExecutor(1, f"brain-store-{name}") for name in ("writes", "reads", "searches")]
+        self._connections: list[sqlite3.Connection] = []  # one for each thread; in memory only the first
+        self._reads: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
+        self._waiting: deque[_Write] = deque()
+        self._closing = ExitStack()
+        self._patience_ends = math.inf
+        self._file: os.stat_result | None = None
+        self._wal: int | None = None
+        self._is_damaged = False
+        self._is_unwritable = False
+        self._probed_at = -math.inf
+
+    async def open(self, take_over: Work[None]) -> None:
+        """Open it, with its tables up to date.
+
+        Args:
+            take_over: is done when no other process uses the file.
+
+        Raises:
+            StoreError: with the path, and what to do.
+        """
+        await self._run(_WRITES, partial(self._open, take_over))
+
+    async def close(self) -> None:
+        """Close it when the work that was submitted is done."""
+        for thread in (_READS, _SEARCHES):
+            await self._run(thread, lambda: None)
+        await self._run(_WRITES, self._closing.close)
+        for executor in self._threads:
+            executor.shutdown()
+
+    def limit_waiting(self, seconds: float) -> None:
+        """From now on, wait no longer than this for another process that writes."""
+        self._patience_ends = min(self._patience_ends, time.monotonic() + seconds)
+
+    def submit(self, work: Work[T], *, durable: bool = True, alone: bool = False) -> "asyncio.Future[T]":
+        """Have something written, whether or not anybody waits for it.
+
+        Everything that waits is done in one transaction, each in a savepoint of its own, so that turns which end
+        together share one commit.
+
+        Args:
+            durable: whether it is on the disk at the end, as far as the disk can be believed. Otherwise it outlives
+                this process in any case, but not the machine.
+            alone: whether it needs a transaction of its own, since it cannot be done again.
+        """
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        until = time.monotonic() + connection.BUSY_SECONDS
+        self._waiting.append(_Write(work, durable, alone, until, future))
+        self._threads[_WRITES].submit(self._write_waiting)
+        return future
+
+    async def write(self, work: Work[T], *, durable: bool = True) -> T:
+        """The same, waited for.
+
+        Raises:
+            StoreError: when it cannot be written. Nothing has changed then.
+        """
+        return await asyncio.shield(self.submit(work, durable=durable))
+
+    async def write_in_steps(self, step: Work[bool], *, until: float = math.inf) -> bool:
+        """Write in small transactions, between which others write for as long as a step takes.
+
+        Args:
+            step: is repeated while it returns true.
+            until: no step begins after this time, by `time.monotonic`.
+
+        Returns:
+            Whether the last step was done.
+
+        Raises:
+            StoreError: when a step cannot be written. The steps before it stay.
+        """
+        has_more = True
+        while has_more and (started := time.monotonic()) < until:
+            writing = self.submit(step, durable=False, alone=True)
+            try:
+                has_more = await asyncio.shield(writing)
+            except asyncio.CancelledError:
+                await asyncio.wait({writing})  # what it works with may be closed next
+                raise
+            if has_more:
+                await asyncio.sleep(min(time.monotonic() - started, MAX_STEP_PAUSE))
+        return not has_more
+
+    async def read(self, work: Work[T], *, user: str | None = None, is_search: bool = False) -> T:
+        """Look something up, in one consistent state.
+
+        Args:
+            user: for whom; others come before the third of a user's reads that wait.
+            is_search: whether it may take long, so that no turn must wait for it.
+
+        Raises:
+            StoreError: when it cannot be read.
+        """
+        thread = min(_SEARCHES if is_search else _READS, len(self._connections) - 1)
+        db = self._connections[thread]
+
+        def read() -> T:
+            with as_store_errors(), self._noting(), transaction(db, "BEGIN"):
+                return work(db)
+
+        shared = nullcontext() if user is None else self._reads.setdefault((user, thread), asyncio.Semaphore(MAX_READS))
+        async with shared:
+            return await self._run(thread, read)
+
+    async def walk(self, begin: Callable[[sqlite3.Connection], Iterator[T]]) -> AsyncGenerator[T, None]:
+        """Go through what an iterator finds, in one consistent state, while others write and read."""
+        if self.path is None:
+            for one in await self.read(lambda db: list(begin(db))):
+                yield one
+            return
+        found, thread = _walk(self.path, begin), ThreadPoolExecutor(1, "brain-store-walks")
+        try:
+            while (one := await _run_in(thread, partial(next, found, None))) is not None:
+                yield one
+        finally:
+            thread.submit(found.close)  # after what it may be doing
+            thread.shutdown(wait=False)
+
+    async def run_outside(self, work: Work[T]) -> T:
+        """Do in the writing thread what needs to be outside of a transaction."""
+
+        def run() -> T:
+            with as_store_errors(), self._noting(writes=True):
+                self._connections[_WRITES].execute(f"PRAGMA busy_timeout = {round(connection.BUSY_SECONDS * 1000)}")
+                return work(self._connections[_WRITES])
+
+        return await asyncio.shield(self._run(_WRITES, run))
+
+    def check_place(self) -> None:
+        """Check whether the file is still where it was opened: what is written to a deleted one is lost.
+
+        Raises:
+            StoreError: when it is not.
+        """
+        if self.path is None or self._file is None:
+            return
+        try:
+            is_there = os.path.samestat(self.path.stat(), self._file)
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise StoreError("What is kept was deleted or moved while it was in use; restart Brain.")
+
+    async def find_problem(self) -> str | None:
+        """Why the file cannot be read or written, in a sentence without its place; None if it can.
+
+        A write that failed is tried again with some pages, since a small one may find room where a larger one does not.
+        """
+        if self.path is None:
+            return None
+        try:
+            self.check_place()
+            if self._is_damaged:
+                return SENTENCES[sqlite3.SQLITE_CORRUPT]
+            if shutil.disk_usage(self.path.parent).free < FREE_BYTES_LEAST:
+                return SENTENCES[sqlite3.SQLITE_FULL]
+            if self._is_unwritable or time.monotonic() - self._probed_at >= PROBE_PERIOD_SECONDS:
+                self._probed_at = time.monotonic()
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await self.write(_write_pages if self._is_unwritable else _write_page, durable=False)
+        except StoreError as error:
+            return error.message
+        except OSError:
+            return SENTENCES[sqlite3.SQLITE_IOERR]
+        except TimeoutError:  # other work is before it, which may succeed
+            return SENTENCES[sqlite3.SQLITE_IOERR] if self._is_unwritable else None
+        return None
+
+    def _open(self, take_over: Work[None]) -> None:
+        with ExitStack() as stack:
+            self._connections = [connection.open_writer(self.path, stack, take_over)]
+            if self.path is not None:
+                self._connections += [connection.open_reader(self.path, stack) for _ in (_READS, _SEARCHES)]
+                self._file = self.path.stat()
+                self._wal = _open_wal(self.path, stack)
+            self._closing = stack.pop_all()
+
+    def _run(self, thread: int, function: Callable[[], T]) -> "asyncio.Future[T]":
+        return _run_in(self._threads[thread], function)
+
+    @contextmanager
+    def _noting(self, *, writes: bool = False) -> Iterator[None]:
+        """Log the first error which shows that the file is damaged or cannot be written, and remember it."""
+        try:
+            yield
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            code = code_of(error) if self.path is not None else sqlite3.SQLITE_OK
+            if code in DAMAGE and not self._is_damaged:
+                self._is_damaged = True
+                log.error("%s %s", self.path, REMEDIES[sqlite3.SQLITE_CORRUPT])  # noqa: TRY400
+            elif writes and code in _UNWRITABLE and not self._is_unwritable:
+                self._is_unwritable = True
+                log.error("%s %s", self.path, REMEDIES[code])  # noqa: TRY400
+            raise
+        if writes and self._is_unwritable:
+            self._is_unwritable = False
+            log.info("%s can be written again", self.path)
+
+    def _write_waiting(self) -> None:
+        """Write what waits, and give everybody the outcome. There is one call for each piece that was submitted."""
+        group: list[_Write] = []
+        while self._waiting and len(group) < MAX_GROUP:
+            if group and (group[0].is_alone or self._waiting[0].is_alone):
+                break
+            group.append(self._waiting.popleft())
+        if group:
+            outcomes = self._write(group)
+            group[0].future.get_loop().call_soon_threadsafe(_deliver, group, outcomes)
+
+    def _write(self, group: Sequence[_Write]) -> Sequence[Any]:
+        """What each returned or raised. If one of them undoes the whole group, each is done by itself."""
+        try:
+            with as_store_errors(), self._noting(writes=True):
+                db = self._connections[_WRITES]
+                self.check_place()
+                is_durable = any(one.is_durable for one in group)
+                db.execute(f"PRAGMA synchronous = {'FULL' if is_durable and self._wal is None else 'NORMAL'}")
+                self._begin(db, max(one.until for one in group))
+                with transaction(db, begin=None):
+                    if len(group) == 1:
+                        outcomes = [group[0].work(db)]
+                    else:
+                        outcomes = [_write_in_savepoint(db, one.work) for one in group]
+                if is_durable and self._wal is not None:
+                    _sync(self._wal)
+                return outcomes
+        except _Undone:
+            return [outcome for one in group for outcome in self._write([one])]
+        except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
+            return [error] * len(group)
+
+    def _begin(self, db: sqlite3.Connection, until: float) -> None:
+        """Begin to write, waiting until then for another process that does."""
+        db.execute("PRAGMA busy_timeout = 0")  # SQLite's own waits grow to 100 ms, and others write for few
+        pause = MIN_BUSY_PAUSE
+        while True:
+            try:
+                db.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= min(until, self._patience_ends):
+                    raise
+            else:
+                return
+            time.sleep(pause)
+            pause = min(pause * 1.2, MAX_BUSY_PAUSE)
+
+
+def _write_in_savepoint(db: sqlite3.Connection, work: Work[Any]) -> Any:
+    """What a piece of work returns, or the error by which it is undone."""
+    db.execute("SAVEPOINT work")
+    try:
+        with as_store_errors():
+            outcome = work(db)
+    except Exception as error:
+        if not db.in_transaction:
+            raise _Undone from error
+        db.execute("ROLLBACK TO work")
+        outcome = error
+    db.execute("RELEASE work")
+    return outcome
+
+
+def _deliver(group: Sequence[_Write], outcomes: Sequence[Any]) -> None:
+    for one, outcome in zip(group, outcomes, strict=True):
+        if one.future.cancelled():
+            continue
+        if isinstance(outcome, BaseException):
+            one.future.set_exception(outcome)
+        else:
+            one.future.set_result(outcome)
+
+
+def _run_in(thread: ThreadPoolExecutor, function: Callable[[], T]) -> "asyncio.Future[T]":
+    return asyncio.get_running_loop().run_in_executor(thread, function)
+
+
+def _walk(path: Path, begin: Callable[[sqlite3.Connection], Iterator[T]]) -> Generator[T]:
+    with as_store_errors(), closing(connection.connect(path)) as db, transaction(db, "BEGIN"):
+        yield from begin(db)
+
+
+def _open_wal(path: Path, stack: ExitStack) -> int | None:
+    """The write-ahead log, for `_sync`; None where only SQLite can have it.
+
+    SQLite synchronizes it, too, but holds the lock for writing meanwhile, so that other processes wait for the disk.
+    """
+    if sys.platform == "win32":
+        return None
+    try:
+        wal = os.open(f"{path}-wal", os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    stack.callback(os.close, wal)
+    return wal
+
+
+def _sync(wal: int) -> None:
+    try:
+        getattr(os, "fdatasync", os.fsync)(wal)
+    except OSError as error:
+        failure = sqlite3.OperationalError(str(error))
+        failure.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        failure.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+        raise failure from None
+
+
+def _write_page(db: sqlite3.Connection) -> None:
+    ((version,),) = db.execute("PRAGMA user_version")
+    db.execute(f"PRAGMA user_version = {version}")
+
+
+def _write_pages(db: sqlite3.Connection) -> None:
+    db.execute("CREATE TABLE probe (room BLOB)")
+    db.execute("INSERT INTO probe VALUES (zeroblob(?))", (PROBE_BYTES,))
+    db.execute("DROP TABLE probe")
