@@ -36,6 +36,7 @@ T = TypeVar("T")
 ITS_OWN = (
     "serve",
     "_stop_turns",
+    "_index_forever",
     "prolong_forever",
     "_write_forever",
     "_poll_forever",

@@ -217,7 +217,7 @@ class Persistence:
         return self._do(lease.key, lease.drop() if exchange is None else lease.store(exchange))
 
     def _do(self, key: Key, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-        task = asyncio.create_task(work, name="keep")
+        task = asyncio.create_task(work, name="store")
         tasks = self._keeping.setdefault(key, set())
         tasks.add(task)
 

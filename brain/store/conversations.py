@@ -21,8 +21,8 @@ NEWEST_SEARCHED = 200
 """which are so many."""
 
 _SHOWN = (
-    "AND NOT EXISTS (SELECT 1 FROM exchange r INDEXED BY exchange_running WHERE r.key > exchange.key AND r.key <= ? "
-    "AND r.outcome = '' AND r.until > ? AND exchange.key >= r.replaces)"
+    f"AND NOT EXISTS (SELECT 1 FROM {exchanges.RUNNING} AND e.key > exchange.key AND e.key <= ? "
+    "AND e.until > ? AND exchange.key >= e.replaces)"
 )
 """An exchange that a running turn is to replace is not shown."""
 
@@ -188,7 +188,7 @@ def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns
         return None
     if turns.is_running(db, row[0], lease):
         raise turns.busy()
-    turn_log.forget(db, user, conversation_id)
+    turn_log.forget(db, user, row[0])
     return hidden.hide_conversation(db, row[0])
 
 
@@ -202,8 +202,8 @@ def delete_user(db: sqlite3.Connection, user: str, lease: turns.Lease) -> tuple[
     if number is None:
         return Counts(), None
     query = (
-        "SELECT DISTINCT c.key FROM conversation c JOIN exchange e INDEXED BY exchange_running "
-        f"ON {exchanges.RUNS} WHERE c.user = ?"
+        "SELECT c.key FROM conversation c WHERE c.user = ? AND EXISTS "
+        f"(SELECT 1 FROM {exchanges.RUNNING} AND {exchanges.IN_CONVERSATION})"
     )
     for (conversation,) in db.execute(query, (number,)).fetchall():
         if turns.is_running(db, conversation, lease):
@@ -251,10 +251,7 @@ def _place(db: sqlite3.Connection, user: int, conversation_id: str) -> tuple[int
 
 def _conversation(db: sqlite3.Connection, row: Sequence[Any], now: int, words: Sequence[str]) -> Conversation:
     key, conversation_id, title, created, updated, messages, sources, hit = row
-    query = (
-        "SELECT max(started) FROM exchange INDEXED BY exchange_running "
-        "WHERE key BETWEEN ? AND ? AND outcome = '' AND until > ?"
-    )
+    query = f"SELECT max(e.started) FROM {exchanges.RUNNING} AND e.key BETWEEN ? AND ? AND e.until > ?"
     ((started,),) = db.execute(query, (*exchanges.span(key), now))
     return Conversation(
         conversation_id,

@@ -19,9 +19,13 @@ SHORT_BYTES = 2048
 SOURCES: Mapping[Source, int] = {"chat": 1, "voice": 2, "api": 4}
 """The bits of a conversation's sources."""
 
-RUNS = f"e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES} AND e.outcome = ''"
-"""Whether an exchange `e` of a conversation `c` runs."""
+RUNNING = "exchange e INDEXED BY exchange_unindexed WHERE e.unindexed = 1 AND e.outcome = ''"
+"""The exchanges `e` that run."""
+IN_CONVERSATION = f"e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}"
+"""Whether an exchange `e` is one of a conversation `c`."""
+INDEXED_AT_ONCE = 64
 
+_UNINDEXED = f"SELECT {rows.EXCHANGE} FROM exchange INDEXED BY exchange_unindexed WHERE unindexed = 1 AND outcome <> ''"
 _NOTE = re.compile(rf"^{re.escape(NOTE_OPENS)}.*\n*", re.MULTILINE)
 
 
@@ -100,6 +104,24 @@ def index(db: sqlite3.Connection, key: int, exchange: Exchange, user: int) -> No
     """
     terms = " ".join(search_terms.indexed(owner(user), text) for text in (exchange.message, exchange.answer))
     db.execute("INSERT OR REPLACE INTO exchange_words (rowid, words) VALUES (?, ?)", (key, terms))
+
+
+def has_unindexed(db: sqlite3.Connection) -> bool:
+    """Whether an exchange has ended whose words are not in the index."""
+    return db.execute(f"{_UNINDEXED} LIMIT 1").fetchone() is not None
+
+
+def index_some(db: sqlite3.Connection) -> bool:
+    """Index the words of exchanges that have ended; whether there are more.
+
+    This is done for many turns at once, since each time writes some pages of the index.
+    """
+    found = db.execute(f"{_UNINDEXED} LIMIT ?", (INDEXED_AT_ONCE,)).fetchall()
+    for row in found:
+        for exchange in rows.readable(rows.read_exchange, [row]):
+            index(db, row[0], exchange, user_of(db, row[0] >> EXCHANGES))
+        db.execute("UPDATE exchange SET unindexed = 0 WHERE key = ?", row[:1])
+    return len(found) == INDEXED_AT_ONCE
 
 
 def remove(db: sqlite3.Connection, key: int) -> None:

@@ -21,12 +21,12 @@ def claim(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: b
     Args:
         alone: whether there are none while a turn runs, in whatever process.
     """
-    runs = "e.outcome = ''" if alone else exchanges.RUNS
+    where = "" if alone else f"AND {exchanges.IN_CONVERSATION} "
     found = db.execute(
         "SELECT c.key, c.user, u.name, c.id, c.title, c.summarised_to, c.memory "
         "FROM conversation c JOIN user u ON u.key = c.user "
         "WHERE c.unsummarised = 1 AND u.hidden = 0 AND c.updated < ? AND c.claimed <= ? AND NOT EXISTS "
-        f"(SELECT 1 FROM exchange e INDEXED BY exchange_running WHERE {runs} AND e.until > ?) "
+        f"(SELECT 1 FROM {exchanges.RUNNING} {where}AND e.until > ?) "
         "ORDER BY c.updated DESC, c.key DESC LIMIT ?",
         (before, now, now, limit),
     ).fetchall()

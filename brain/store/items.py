@@ -31,7 +31,7 @@ ALIKE_SHARE = 0.5
 _NEWEST = "ORDER BY i.created DESC, i.key DESC"
 
 
-def listed(
+def list_items(
     db: sqlite3.Connection,
     user: str,
     kind: Kind | None,
@@ -50,7 +50,7 @@ def listed(
         return []
     if text:
         kinds = KINDS if kind is None else (kind,)
-        ranked = [item for item, _ in by_words(db, user, text, kinds, RANKED_MOST)]
+        ranked = [item for item, _ in search(db, user, text, kinds, RANKED_MOST)]
         fitting = [item for item in ranked if category in (None, item.category)]
         ids = [item.id for item in fitting]
         start = 0 if before is None else _index_in(ids, before) + 1
@@ -65,7 +65,7 @@ def listed(
     return list(islice(rows.readable(rows.read_item, found), limit))
 
 
-def one(db: sqlite3.Connection, user: str, item_id: str) -> Item | None:
+def find(db: sqlite3.Connection, user: str, item_id: str) -> Item | None:
     """The item of this id."""
     row = db.execute(
         f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND i.id = ?", (users.find(db, user), item_id)
@@ -136,9 +136,7 @@ def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
     return db.execute("DELETE FROM item WHERE user = ? AND id = ?", (number, item_id)).rowcount > 0
 
 
-def by_words(
-    db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], limit: int
-) -> list[tuple[Item, float]]:
+def search(db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
     """Those in which any word of a text stands, best first, by BM25 among the items of this user alone.
 
     FTS5's own `bm25` would count the items of all users, and takes words for worthless that stand in most of a few.

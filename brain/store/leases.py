@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 
 from brain.errors import StoreError
-from brain.messages import History
 from brain.store import turns
 from brain.store.database import Database
 from brain.store.turns import Lease
@@ -38,14 +37,6 @@ class Leases:
     def lease(self) -> Lease:
         """A lease that begins now."""
         return Lease(self.owner, self._now(), frozenset(self.keys))
-
-    def hold(self, history: History) -> None:
-        """Prolong the lease of a turn that began."""
-        self.keys.add(history.key)
-
-    def release(self, history: History) -> None:
-        """The turn ended."""
-        self.keys.discard(history.key)
 
     async def prolong_forever(self) -> None:
         """Prolong the leases until cancelled."""

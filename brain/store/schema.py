@@ -323,6 +323,57 @@ _EXCHANGE = (
 A turn changes few pages: no index has a message id, since the exchanges of a conversation lie side by side.
 """
 
+_FEWER_PAGES = (
+    """CREATE TABLE new_turn (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        user TEXT NOT NULL,
+        conversation TEXT NOT NULL,
+        request TEXT,
+        owner TEXT NOT NULL,
+        until INTEGER NOT NULL,
+        started INTEGER NOT NULL,
+        ended INTEGER,
+        exchange INTEGER,
+        snapshot_last INTEGER NOT NULL DEFAULT 0,
+        left_at INTEGER NOT NULL DEFAULT 0,
+        options TEXT NOT NULL,
+        is_replayable INTEGER NOT NULL,
+        report TEXT NOT NULL DEFAULT ''
+    ) STRICT""",
+    """INSERT INTO new_turn (id, user, conversation, request, owner, until, started, ended, exchange, snapshot_last,
+        left_at, options, is_replayable, report)
+        SELECT id, user, conversation, request, owner, until, began, ended, exchange, noted, seen, options, replayable,
+            report FROM turn ORDER BY began""",
+    """CREATE TABLE new_turn_log (
+        key INTEGER PRIMARY KEY,
+        last INTEGER NOT NULL,
+        frames BLOB NOT NULL,
+        text TEXT NOT NULL
+    ) STRICT""",
+    """INSERT INTO new_turn_log SELECT t.key << 32 | l.first, l.last, l.frames, l.text
+        FROM turn_log l JOIN new_turn t ON t.id = l.turn""",
+    "DROP TABLE turn_log",
+    "DROP TABLE turn",
+    "ALTER TABLE new_turn RENAME TO turn",
+    "ALTER TABLE new_turn_log RENAME TO turn_log",
+    "CREATE INDEX turn_running ON turn (key) WHERE ended IS NULL",
+    "CREATE UNIQUE INDEX turn_request ON turn (user, request) WHERE request IS NOT NULL",
+    """CREATE TRIGGER turn_removed AFTER DELETE ON turn BEGIN
+        DELETE FROM turn_log WHERE key > old.key << 32 AND key < (old.key + 1) << 32;
+    END""",
+    "ALTER TABLE exchange ADD COLUMN turn INTEGER",
+    "UPDATE exchange SET turn = t.key FROM turn t WHERE t.exchange = exchange.key",
+    "ALTER TABLE exchange ADD COLUMN unindexed INTEGER NOT NULL DEFAULT 0",
+    "UPDATE exchange SET unindexed = 1 WHERE outcome = ''",
+    "DROP INDEX exchange_running",
+    "CREATE INDEX exchange_unindexed ON exchange (key) WHERE unindexed = 1",
+)
+"""A turn writes each page seldom: its rows go to the ends of tables, and its words to the index with those of others.
+
+`unindexed` is set while an exchange runs, and until its words are in the index.
+"""
+
 MIGRATIONS: Sequence[Sequence[str]] = (
     (*_TABLES, *_INDEXES, *_TRIGGERS),
     _ABOUT,
@@ -332,6 +383,7 @@ MIGRATIONS: Sequence[Sequence[str]] = (
     _USED,
     _TURNS,
     _EXCHANGE,
+    _FEWER_PAGES,
 )
 """The statements that make the next version of each version; an empty file has version 0."""
 

@@ -1,4 +1,4 @@
-"""The store in SQLite: a file, or memory for tests and for those who want nothing kept."""
+"""The store in SQLite: a file, or memory for tests and for those who want nothing stored."""
 
 import asyncio
 import logging
@@ -36,23 +36,24 @@ from brain.store.leases import Leases
 from brain.store.rows import SECOND, micros, moment
 from brain.store.turn_log import NewTurn, TurnLog
 from brain.store.vacuum import Vacuum
-from brain.store.vectors import Sketches
-
-log = logging.getLogger("brain")
 
 CLOSING_SECONDS = 2.0
 HURRY_SECONDS = 5.0
-"""For traces of what was deleted; another process goes on with those that are left."""
+"""How long closing waits for another process that writes."""
+INDEX_SECONDS = 5.0
+"""How often the words of the answers since then are added to the index; a search does it, too."""
+
+log = logging.getLogger("brain")
 
 
 class SQLite:
     """Conversations, facts and memories of all users. Nothing of one is ever read, counted or searched for another.
 
     Several processes may use one file. All methods raise `StoreError` when it cannot be read or written, and
-    `BadRequest` when it is not possible for another reason that the client can mend.
+    `BadRequest` for what the client can correct.
 
     Args:
-        path: None for memory, where the longest unused conversations make room.
+        path: None for memory, where the conversations not used for longest make room.
         clock: seconds since 1970.
 
     Attributes:
@@ -63,35 +64,35 @@ class SQLite:
         self._database = Database(path)
         self._clock = clock
         self._leases = Leases(self._database, self._now)
-        self._sketches = Sketches()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._signs = vectors.SignCache()
         self._vacuum = Vacuum(self._database, self._now)
         self._tasks: list[asyncio.Task[None]] = []
+        self._dropping: set[asyncio.Task[None]] = set()
         self.turn_log = (
             None if path is None else TurnLog(self._database, self._leases.owner, self._now, turns.interrupt)
         )
 
     async def open(self) -> None:
-        """Opens it.
+        """Open it.
 
         Raises:
-            StoreError: naming the file and what to do, for whoever runs the server.
+            StoreError: with the path of the file, and what to do.
         """
         await self._database.open(_take_over)
         if self.turn_log is not None:
             self.turn_log.open()
-        self._tasks.append(asyncio.create_task(self._leases.prolong_forever(), name="leases"))
+        work = [self._leases.prolong_forever(), self._index_forever()]
         if self._database.path is not None:
-            self._tasks.append(asyncio.create_task(self._vacuum.sweep_forever(), name="leftovers"))
+            work.append(self._vacuum.sweep_forever())
+        self._tasks = [asyncio.create_task(one, name="maintenance") for one in work]
 
     async def close(self) -> None:
-        """Closes it when all that was begun is done, or can wait no longer for another process that writes."""
+        """Close it when all that has begun is done, or has waited too long for another process that writes."""
         self.limit_waiting(HURRY_SECONDS)
         for task in self._tasks:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-        await asyncio.gather(*self._leaving)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._dropping)
         if self._tasks and self._database.path is not None:
             await self._vacuum.sweep(CLOSING_SECONDS)
         self._tasks.clear()
@@ -100,12 +101,16 @@ class SQLite:
         await self._database.close()
 
     def limit_waiting(self, seconds: float) -> None:
-        """Lets nothing wait any longer than so many seconds for another process that writes: this one is to end."""
+        """From now on, wait no longer than this for another process that writes: this one is to end."""
         self._database.limit_waiting(seconds)
 
     async def find_problem(self) -> str | None:
-        """Why nothing can be read or written any more, in a sentence without the place of the file."""
+        """Why nothing can be read or written, in a sentence without the place of the file; None if it can."""
         return await self._database.find_problem()
+
+    async def data_version(self) -> int:
+        """A number that is another one as soon as another process has written anything."""
+        return await self._database.run_outside(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
 
     # turns
 
@@ -124,7 +129,7 @@ class SQLite:
         """Write a question, and lease its conversation for the turn that answers it, until `end` or `drop`.
 
         Args:
-            replaces: the id of a message: its exchange, and all after it, are deleted when this one ends with an
+            replaces: the ID of a message: its exchange, and all after it, are deleted when this one ends with an
                 answer. The turn continues from the exchanges before it.
             references: files of the replaced question that this one has, too, before the new ones.
             recent: how many of the earlier exchanges are returned.
@@ -134,7 +139,7 @@ class SQLite:
             BadRequest: `busy` while another turn of the conversation runs, in whatever process; `not_found` where there
                 is nothing to replace; `too_large`; naming a file reference that does not exist.
         """
-        file = partial(
+        work = partial(
             turns.begin,
             user=user,
             conversation_id=conversation_id,
@@ -146,23 +151,35 @@ class SQLite:
             lease=self._leases.lease,
             turn=turn if self.turn_log is not None else None,
         )
-        beginning = self._database.submit(file, durable=False)
+        beginning = self._database.submit(work, durable=False)
         try:
             history, earlier_files = await asyncio.shield(beginning)
-            self._leases.hold(history)
+            self._leases.keys.add(history.key)
             if earlier_files:
                 history.attachments = await self._database.read(partial(turns.attachments, files=earlier_files))
         except (asyncio.CancelledError, StoreError):
-            self._abandon(beginning)
+            dropping = asyncio.create_task(self._drop_late(beginning), name="drop")
+            self._dropping.add(dropping)
+            dropping.add_done_callback(self._dropping.discard)
             raise
         return history
+
+    async def _drop_late(self, beginning: "asyncio.Future[tuple[History, Sequence[int]]]") -> None:
+        try:
+            history, _ = await beginning
+        except (BadRequest, StoreError):
+            return
+        try:
+            await self.drop(history)
+        except StoreError as error:
+            log.warning("a question whose turn did not begin could not be removed: %s", error)
 
     async def end(self, history: History, exchange: Exchange) -> None:
         """Write the answer, as far as it came; where it was to replace others and none came, they stay.
 
         It may be called again, with more of the same. What the user sent stays as it began.
         """
-        self._leases.release(history)
+        self._leases.keys.discard(history.key)
         question = history.question
         assert question is not None
         ended = msgspec.structs.replace(
@@ -179,7 +196,7 @@ class SQLite:
 
     async def drop(self, history: History) -> None:
         """Delete a question whose turn could not begin."""
-        self._leases.release(history)
+        self._leases.keys.discard(history.key)
         await self._database.write(lambda db: exchanges.remove(db, history.key))
 
     async def history(self, user: str, conversation_id: str, recent: int) -> History:
@@ -194,59 +211,65 @@ class SQLite:
         """The user's conversations, newest first.
 
         Args:
-            words: what shall stand in the title or in one message and its answer; the last one may be begun only.
-            before: the id of the last one of the page before.
+            words: have to be in the title or in one message and its answer; the last one may be a prefix.
+            before: the ID of the last conversation of the page before.
         """
-        return await self._database.read(
-            lambda db: conversations.list_conversations(db, user, words, before, limit, self._now()),
-            user=user,
-            is_search=True,
-        )
+        if words:
+            with suppress(StoreError):  # a file that cannot be written can be searched
+                await self._index_words()
+        work = partial(conversations.list_conversations, user=user, text=words, before=before, limit=limit)
+        return await self._database.read(partial(work, now=self._now()), user=user, is_search=True)
+
+    async def _index_forever(self) -> None:
+        while True:
+            await asyncio.sleep(INDEX_SECONDS)
+            try:
+                await self._index_words()
+            except StoreError as error:
+                log.warning("the store cannot index answers: %s", error)
+
+    async def _index_words(self) -> None:
+        if await self._database.read(exchanges.has_unindexed, is_search=True):
+            await self._database.write_in_steps(exchanges.index_some)
 
     async def conversation(
         self, user: str, conversation_id: str, *, before: str | None = None, limit: int = 50
     ) -> ConversationPage | None:
-        """One of them, with its newest exchanges.
+        """A conversation, with its newest exchanges.
 
         Args:
-            before: the id of a question, before which they stand.
+            before: the ID of a question; exchanges before it are returned.
         """
-        return await self._database.read(
-            lambda db: conversations.read_page(db, user, conversation_id, before, limit, self._now()), user=user
-        )
+        work = partial(conversations.read_page, user=user, conversation_id=conversation_id, before=before, limit=limit)
+        return await self._database.read(partial(work, now=self._now()), user=user)
 
     async def file(self, user: str, conversation_id: str, number: int) -> Attachment | None:
-        """A file of one of them, by its id."""
-        return await self._database.read(
-            lambda db: conversations.file(db, user, conversation_id, number), user=user, is_search=True
-        )
+        """A file of a conversation, by its ID."""
+        work = partial(conversations.file, user=user, conversation_id=conversation_id, number=number)
+        return await self._database.read(work, user=user, is_search=True)
 
     async def rename(self, user: str, conversation_id: str, title: str) -> Conversation | None:
-        """Gives one of them a title, which stays."""
-        return await self._database.write(
-            lambda db: conversations.rename(db, user, conversation_id, title, self._now())
-        )
+        """Give a conversation a title, which stays."""
+        now = self._now()
+        return await self._database.write(lambda db: conversations.rename(db, user, conversation_id, title, now))
 
     async def delete(self, user: str, conversation_id: str) -> bool:
-        """Removes one of them, with its files and its memory. Facts stay, and lose where they were said.
+        """Delete a conversation, with its files and its memory; whether there was one. Facts stay.
 
         Nobody finds it from the first moment; a long one is removed in small transactions.
 
         Raises:
             BadRequest: `busy`, while a turn of it runs.
         """
-        deleted = await self._database.write(
-            lambda db: conversations.delete(db, user, conversation_id, self._leases.lease)
-        )
-        if deleted is not None:
-            await self._remove_hidden(deleted)
-        return deleted is not None
+        work = partial(conversations.delete, user=user, conversation_id=conversation_id, lease=self._leases.lease)
+        hidden_user = await self._database.write(work)
+        if hidden_user is not None:
+            await self._remove_hidden(hidden_user)
+        return hidden_user is not None
 
     async def recent(self, user: str, limit: int) -> list[Interaction]:
-        """What was said last in any conversation, newest first."""
+        """The newest messages and answers of all the user's conversations, newest first."""
         return await self._database.read(lambda db: conversations.recent(db, user, limit), user=user)
-
-    # idle conversations
 
     async def claim_idle(self, before: datetime, limit: int, *, alone: bool = False) -> list[IdleConversation]:
         """Conversations in which nothing happened since `before`, and whose memories lack an exchange; newest first.
@@ -256,13 +279,12 @@ class SQLite:
         Args:
             alone: whether there are none while a turn runs, in whatever process.
         """
-        return await self._database.write(
-            lambda db: idle.claim(db, micros(before), limit, self._now(), alone=alone), durable=False
-        )
+        work = partial(idle.claim, before=micros(before), limit=limit, now=self._now(), alone=alone)
+        return await self._database.write(work, durable=False)
 
-    async def set_memory(self, one: IdleConversation, item: Item | None) -> None:
-        """Store the memory of one of them in the place of the earlier one; None if it is not worth one."""
-        await self._database.write(lambda db: idle.set_memory(db, one, item))
+    async def set_memory(self, idle_conversation: IdleConversation, item: Item | None) -> None:
+        """Store the memory of a conversation instead of the earlier one; None if it is not worth one."""
+        await self._database.write(lambda db: idle.set_memory(db, idle_conversation, item))
 
     # facts and memories
 
@@ -276,59 +298,60 @@ class SQLite:
         before: str | None = None,
         limit: int = 50,
     ) -> list[Item]:
-        """The user's facts and memories, newest first; those in which any of the words stand, best first.
+        """The user's facts and memories, newest first; with words, those that have any of them, best first.
 
         Args:
-            before: the id of the last one of the page before.
+            before: the ID of the last item of the page before.
         """
-        return await self._database.read(
-            lambda db: items.listed(db, user, kind, category, words, before, limit), user=user, is_search=bool(words)
-        )
+        work = partial(items.list_items, user=user, kind=kind, category=category, text=words)
+        return await self._database.read(partial(work, before=before, limit=limit), user=user, is_search=bool(words))
 
     async def item(self, user: str, item_id: str) -> Item | None:
-        """The one of this id."""
-        return await self._database.read(lambda db: items.one(db, user, item_id), user=user)
+        """An item, by its ID."""
+        return await self._database.read(lambda db: items.find(db, user, item_id), user=user)
 
     async def memory_of(self, user: str, conversation_id: str) -> Item | None:
-        """What sums up one of the user's conversations."""
+        """The memory of a conversation."""
         return await self._database.read(lambda db: items.memory_of(db, user, conversation_id), user=user)
 
     async def put(self, user: str, item: Item) -> None:
-        """Writes one, in the place of the user's own of the same id if there is one."""
+        """Write an item, instead of the user's item with the same ID if there is one."""
         await self._database.write(lambda db: items.put(db, user, item))
 
     async def erase(self, user: str, item_id: str) -> bool:
-        """Removes one."""
+        """Delete an item; whether there was one."""
         return await self._database.write(lambda db: items.erase(db, user, item_id))
 
     async def search_words(
         self, user: str, words: str, *, kinds: Sequence[Kind], limit: int
     ) -> list[tuple[Item, float]]:
-        """Those in which any of the words stand, best first; the more, rarer words in a shorter text, the higher."""
-        return await self._database.read(lambda db: items.by_words(db, user, words, kinds, limit), user=user)
+        """Items that have any of the words, best first, with scores: rare words and short texts count more."""
+        return await self._database.read(lambda db: items.search(db, user, words, kinds, limit), user=user)
 
     async def search_vectors(
         self, user: str, query: Query, *, kinds: Sequence[Kind], limit: int
     ) -> list[tuple[Item, float]]:
-        """Those whose vectors are nearest, best first, with their cosines."""
+        """Items whose vectors are nearest, best first, with their cosines."""
         return await self._database.read(
-            lambda db: vectors.by_meaning(db, self._sketches, user, query, kinds, limit), user=user
+            lambda db: vectors.search(db, self._signs, user, query, kinds, limit), user=user
         )
 
     async def without_vector(self, model: str, limit: int) -> list[tuple[str, Item]]:
-        """Some of any user that have no vector of this model, each with its user."""
+        """Some items of any user that have no vector of this model, each with its user."""
         return await self._database.read(lambda db: vectors.lacking(db, model, limit), is_search=True)
 
     async def embed(self, model: str, embedded: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
-        """Gives them their vectors: user, id, the text that was embedded, vector; not if the text changed meanwhile."""
-        await self._database.write(lambda db: vectors.embed(db, model, embedded), durable=False)
+        """Store vectors: user, item ID, the text that was embedded, vector. One whose text has changed is left out."""
+        await self._database.write(lambda db: vectors.write(db, model, embedded), durable=False)
+
+    # data of no user
 
     async def exam(self, name: str) -> str | None:
-        """How the vectors of a model did in an exam, as `set_exam` kept it."""
+        """The result of an embedding check, as `set_exam` stored it."""
         return await self._database.read(lambda db: server_data.exam(db, name))
 
     async def set_exam(self, name: str, result: str) -> None:
-        """Keeps it; of no user."""
+        """Store the result of an embedding check."""
         await self._database.write(lambda db: server_data.set_exam(db, name, result), durable=False)
 
     async def blocked(self) -> Sequence[tuple[str, datetime, int, str]]:
@@ -337,28 +360,27 @@ class SQLite:
         return [(name, moment(last), times, place) for name, times, last, place in rows]
 
     async def add_blocked(self, specialist: str, place: str) -> None:
-        """Counts that a specialist blocked the event loop; of no user."""
-        await self._database.write(
-            lambda db: server_data.add_blocked(db, specialist, place, self._now()), durable=False
-        )
+        """Count that a specialist blocked the event loop."""
+        now = self._now()
+        await self._database.write(lambda db: server_data.add_blocked(db, specialist, place, now), durable=False)
 
-    async def data_version(self) -> int:
-        """A number that is another one as soon as another process has written anything."""
-        return await self._database.run_outside(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
+    # the whole of a user
+
+    async def users(self) -> list[str]:
+        """The users who store anything."""
+        return await self._database.read(users.names, is_search=True)
+
+    async def count(self, user: str) -> Counts:
+        """How much the user stores."""
+        return await self._database.read(lambda db: users.count(db, users.find(db, user)), user=user, is_search=True)
 
     async def is_recall_on(self, user: str) -> bool:
         """Whether the user lets Brain recall; so it is until they say otherwise."""
         return await self._database.read(lambda db: users.recalls(db, user), user=user)
 
     async def set_recall(self, user: str, on: bool) -> None:
-        """Notes whether they do."""
+        """Note whether the user lets Brain recall."""
         await self._database.write(lambda db: users.set_recalls(db, user, on))
-
-    # the whole of a user
-
-    async def count(self, user: str) -> Counts:
-        """How much the user stores."""
-        return await self._database.read(lambda db: users.count(db, users.find(db, user)), user=user, is_search=True)
 
     async def export(self, user: str) -> AsyncGenerator[dict[str, Any], None]:
         """All of the user as records for JSON, in one consistent state; `import_user` reads them."""
@@ -371,7 +393,7 @@ class SQLite:
     async def import_user(
         self, user: str, records: AsyncIterable[Any] | Iterable[Any], sanitizer: transfer.Sanitizer
     ) -> Counts:
-        """Takes in the records of an export, all or none; what is there already, by its id, is left as it is.
+        """Import the records of an export, all or none; what exists already, by its ID, is left as it is.
 
         Raises:
             BadRequest: naming the record and its field.
@@ -379,46 +401,41 @@ class SQLite:
         with SpooledTemporaryFile(transfer.IN_MEMORY_MOST) as spooled:
             await transfer.spool(records, spooled)
             spooled.seek(0)
-            incoming = transfer.Import(user, spooled, sanitizer)
-            staged = await self._database.write(lambda db: incoming.begin(db, self._now()), durable=False)
+            new = transfer.Import(user, spooled, sanitizer)
+            hidden_user = await self._database.write(lambda db: new.begin(db, self._now()), durable=False)
             try:
-                await self._database.write_in_steps(lambda db: incoming.take(db, self._now()))
-                counts = await self._database.write(lambda db: incoming.end(db, self._now()))
+                await self._database.write_in_steps(lambda db: new.take(db, self._now()))
+                counts = await self._database.write(lambda db: new.end(db, self._now()))
             except asyncio.CancelledError:
-                await self._database.write(lambda db: hidden.abandon(db, staged), durable=False)
+                await self._database.write(lambda db: hidden.abandon(db, hidden_user), durable=False)
                 raise
             except Exception:
-                await self._remove_hidden(staged)
+                await self._remove_hidden(hidden_user)
                 raise
-        await self._remove_hidden(staged)
+        await self._remove_hidden(hidden_user)
         return counts
 
     async def forget(self, user: str) -> Counts:
-        """Removes all of the user. Traces may stay in the file until `scrub`.
+        """Delete all of the user. Traces may stay in the file until `scrub`.
 
         Raises:
             BadRequest: `busy`, while a turn of theirs runs.
             StoreError: when it cannot be removed; nobody sees it any more, and the rest is removed later.
         """
-        counts, hidden_user = await self._database.write(
-            lambda db: conversations.delete_user(db, user, self._leases.lease)
-        )
+        work = partial(conversations.delete_user, user=user, lease=self._leases.lease)
+        counts, hidden_user = await self._database.write(work)
         if hidden_user is not None:
             await self._vacuum.remove(hidden_user)
         return counts
 
     async def scrub(self) -> None:
-        """Removes the traces of all that was deleted. For as long as the file is written anew, nobody else can write.
+        """Remove the traces of all that was deleted. While the file is written anew, nobody else can write.
 
         Raises:
             StoreError: when some are left, for want of room or because others use the file.
         """
         if self._database.path is not None:
             await self._vacuum.scrub()
-
-    async def users(self) -> list[str]:
-        """Those of whom anything is kept."""
-        return await self._database.read(users.names, is_search=True)
 
     def _now(self) -> int:
         return round(self._clock() * SECOND)
@@ -429,24 +446,8 @@ class SQLite:
         except StoreError as error:
             log.warning("some rows that nobody sees any more are removed later: %s", error)
 
-    def _abandon(self, beginning: "asyncio.Future[tuple[History, Sequence[int]]]") -> None:
-        """Drop a question whose caller was cancelled meanwhile, or whose history could not be read."""
-        leaving = asyncio.create_task(self._drop_late(beginning), name="leaving")
-        self._leaving.add(leaving)
-        leaving.add_done_callback(self._leaving.discard)
-
-    async def _drop_late(self, beginning: "asyncio.Future[tuple[History, Sequence[int]]]") -> None:
-        try:
-            history, _ = await beginning
-        except (BadRequest, StoreError):
-            return
-        try:
-            await self.drop(history)
-        except StoreError as error:
-            log.warning("a question whose turn did not begin could not be removed: %s", error)
-
 
 def _take_over(db: sqlite3.Connection) -> None:
-    """Ends what processes left that are gone: no other one has the file open."""
+    """End what processes left that are gone: no other one has the file open."""
     turns.interrupt_all(db)
     hidden.abandon_all(db)

@@ -3,6 +3,9 @@
 The process that runs a turn owns its row, prolongs the row's lease, and adds the newest events a few times per second.
 Other processes read them, and leave commands, which the owner answers. When the owner is gone and its lease is over,
 another process ends the turn. What was answered until then is part of its exchange, see `text_after_snapshot`.
+
+A row of the log has the number of its turn and that of its first event in its key, so that new events of all turns lie
+side by side at the end of the table.
 """
 
 import sqlite3
@@ -16,13 +19,17 @@ from brain.messages import Exchange, Text
 from brain.store import connection, rows
 from brain.store.database import Database
 from brain.store.rows import SECOND
-from brain.store.schema import EXCHANGES
 
 LEASE = 15 * SECOND
 COMMAND_LIFE = 60 * SECOND
 """After so long a command that was left by a process is deleted, whether or not it was answered."""
 
-_COLUMNS = "id, user, conversation, request, options, replayable, owner, began, ended, seen, report"
+_COLUMNS = (
+    "t.id, t.user, t.conversation, t.request, t.options, t.is_replayable, t.owner, t.started, t.ended, t.left_at, "
+    "t.report"
+)
+_OVER = "ended < ?1 AND key < coalesce((SELECT key FROM turn WHERE started >= ?1 ORDER BY key LIMIT 1), 1 << 62)"
+"""Whether a turn ended before a time; turns that began after it are not looked at."""
 
 
 class RequestTaken(BadRequest):
@@ -62,7 +69,7 @@ class StoredTurn(NamedTuple):
     options: str
     is_replayable: bool
     owner: str
-    began: int
+    started: int
     ended: int | None
     left_at: int
     report: str
@@ -174,18 +181,24 @@ class TurnLog:
 
     async def find(self, turn_id: str) -> StoredTurn | None:
         """A turn by its ID."""
-        return await self._one("id = ?", turn_id)
+        return await self._find("turn t WHERE t.id = ?", turn_id)
 
     async def requested(self, user: str | None, request_id: str) -> StoredTurn | None:
         """The turn that a user began with this request ID."""
-        return await self._one("user = ? AND request = ?", user or "", request_id)
+        return await self._find("turn t WHERE t.user = ? AND t.request = ?", user or "", request_id)
 
     async def newest(self, user: str | None, conversation_id: str) -> StoredTurn | None:
-        """The newest turn of a conversation."""
-        return await self._one("conversation = ? AND user = ? ORDER BY began DESC LIMIT 1", conversation_id, user or "")
+        """The turn of the newest exchange of a conversation."""
+        return await self._find(
+            "turn t JOIN exchange e ON e.turn = t.key AND e.key = t.exchange WHERE e.key = (SELECT max(x.key) "
+            "FROM user u JOIN conversation c ON c.user = u.key JOIN exchange x "
+            "ON x.key BETWEEN c.key << 32 AND (c.key + 1) << 32 WHERE u.name = ? AND c.id = ?)",
+            user or "",
+            conversation_id,
+        )
 
-    async def _one(self, condition: str, *values: str) -> StoredTurn | None:
-        query = f"SELECT {_COLUMNS} FROM turn WHERE {condition}"
+    async def _find(self, source: str, *values: str) -> StoredTurn | None:
+        query = f"SELECT {_COLUMNS} FROM {source}"
         row = await self._database.read(lambda db: db.execute(query, values).fetchone())
         return None if row is None else _stored_turn(row)
 
@@ -213,12 +226,12 @@ class TurnLog:
 
     async def leave(self, turn_id: str, left_at: int) -> None:
         """Note how much of a turn of another process a reader had received."""
-        query = "UPDATE turn SET seen = max(seen, ?) WHERE id = ?"
+        query = "UPDATE turn SET left_at = max(left_at, ?) WHERE id = ?"
         await self._database.write(lambda db: db.execute(query, (left_at, turn_id)) and None, durable=False)
 
     async def prolong(self) -> None:
         """Say that the turns of this process still run; and cut leases that are too long, see `lapsed`."""
-        query = "UPDATE turn SET until = ? WHERE ended IS NULL AND (owner = ? OR until > ?)"
+        query = "UPDATE turn INDEXED BY turn_running SET until = ? WHERE ended IS NULL AND (owner = ? OR until > ?)"
         until = self._now() + LEASE
         await self._database.write(lambda db: db.execute(query, (until, self._owner, until)) and None, durable=False)
 
@@ -248,40 +261,43 @@ class TurnLog:
         """Delete turns that ended so long ago, whoever ran them, and old commands."""
         now = self._now()
         before = now - round(seconds * SECOND)
-        query = "SELECT EXISTS (SELECT 1 FROM turn WHERE ended < ?) OR EXISTS (SELECT 1 FROM turn_command WHERE at < ?)"
+        query = f"SELECT EXISTS (SELECT 1 FROM turn WHERE {_OVER}) OR EXISTS (SELECT 1 FROM turn_command WHERE at < ?2)"
         values = before, now - COMMAND_LIFE
         if (await self._database.read(lambda db: db.execute(query, values).fetchone()))[0]:
             await self._database.write(partial(_sweep, values=values), durable=False)
 
 
-def begin(db: sqlite3.Connection, turn: NewTurn, owner: str, now: int) -> None:
-    """Note a turn that begins, in the transaction that stores its question.
+def begin(db: sqlite3.Connection, turn: NewTurn, owner: str, now: int) -> int:
+    """Note a turn that begins, in the transaction that stores its question; returns its key.
 
     Raises:
         RequestTaken: when the user began another turn with the same request ID.
     """
     try:
-        db.execute(
-            "INSERT INTO turn (id, user, conversation, request, options, replayable, owner, began, until) "
+        row = db.execute(
+            "INSERT INTO turn (id, user, conversation, request, options, is_replayable, owner, started, until) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (turn.id, turn.user or "", *turn[2:], owner, now, now + LEASE),
         )
     except sqlite3.IntegrityError:
         message = "A turn with this request_id begins at the same moment; try again."
         raise RequestTaken(message, "request_id", code="busy", status=409) from None
+    assert row.lastrowid is not None
+    return row.lastrowid
 
 
-def hold(db: sqlite3.Connection, turn_id: str, exchange: int) -> None:
-    """Note which exchange a turn answers."""
-    db.execute("UPDATE turn SET exchange = ? WHERE id = ?", (exchange, turn_id))
+def set_exchange(db: sqlite3.Connection, turn: int, exchange: int) -> None:
+    """Note which exchange a turn answers; the exchange has the key of the turn."""
+    db.execute("UPDATE turn SET exchange = ? WHERE key = ?", (exchange, turn))
 
 
 def text_after_snapshot(db: sqlite3.Connection, exchange: int) -> str:
     """The text that the log has beyond what stands in an exchange."""
     found = db.execute(
-        "SELECT l.text FROM conversation c JOIN turn t ON t.conversation = c.id AND t.exchange = ? "
-        "JOIN turn_log l ON l.turn = t.id AND l.first > t.noted WHERE c.key = ? ORDER BY l.first",
-        (exchange, exchange >> EXCHANGES),
+        "SELECT l.text FROM exchange e JOIN turn t ON t.key = e.turn AND t.exchange = e.key "
+        "JOIN turn_log l ON l.key > (t.key << 32 | t.snapshot_last) AND l.key < (t.key + 1) << 32 "
+        "WHERE e.key = ? ORDER BY l.key",
+        (exchange,),
     )
     return "".join(text for (text,) in found)
 
@@ -297,12 +313,13 @@ def add_text(exchange: Exchange, text: str) -> None:
         exchange.parts.append(Text(text, 1 if last is None else last.turn_pass + 1))
 
 
-def forget(db: sqlite3.Connection, user: str, conversation_id: str | None = None) -> None:
-    """Delete the turns of a user, or those of one conversation."""
-    if conversation_id is None:
+def forget(db: sqlite3.Connection, user: str, conversation: int | None = None) -> None:
+    """Delete the turns of a user, or those of one conversation by its key."""
+    if conversation is None:
         db.execute("DELETE FROM turn WHERE user = ?", (user,))
     else:
-        db.execute("DELETE FROM turn WHERE conversation = ? AND user = ?", (conversation_id, user))
+        in_conversation = "SELECT turn FROM exchange WHERE key BETWEEN ?2 << 32 AND (?2 + 1) << 32"
+        db.execute(f"DELETE FROM turn WHERE user = ?1 AND key IN ({in_conversation})", (user, conversation))
 
 
 def forget_all(db: sqlite3.Connection) -> None:
@@ -320,32 +337,31 @@ def _write(
     db: sqlite3.Connection, owner: str, now: int, progress: Sequence[Progress], forgotten: Sequence[str]
 ) -> None:
     for one in progress:
-        if one.exchange is None and one.frames is not None and one.frames.first == 1:
-            begin(db, one.turn, owner, now)  # others were noted with their exchange, and may be deleted by now
-    db.executemany(
-        "INSERT INTO turn_log (turn, first, last, frames, text) SELECT id, ?, ?, ?, ? FROM turn "
-        "WHERE id = ? AND owner = ?",
-        [(*one.frames, one.text, one.turn.id, owner) for one in progress if one.frames is not None],
-    )
-    for one in progress:
-        if one.snapshot is not None and one.exchange is not None:
-            _note(db, one.exchange, one.snapshot, owner)
-        last = None if one.frames is None or one.snapshot is None else one.frames.last
+        frames, snapshot = one.frames, one.snapshot if one.exchange is not None else None
+        row = db.execute("SELECT key FROM turn WHERE id = ? AND owner = ?", (one.turn.id, owner)).fetchone()
+        if row is not None:
+            key = row[0]
+        elif one.exchange is None and frames is not None and frames.first == 1:
+            key = begin(db, one.turn, owner, now)
+        else:
+            continue  # it was deleted, or another process ended it
+        if frames is not None:
+            values = key << 32 | frames.first, frames.last, frames.data, one.text
+            db.execute("INSERT INTO turn_log (key, last, frames, text) VALUES (?, ?, ?, ?)", values)
+        if snapshot is not None:
+            query = "UPDATE exchange SET data = ? WHERE key = ? AND owner = ? AND outcome = ''"
+            db.execute(query, (rows.encode(snapshot), one.exchange, owner))
+        last = None if frames is None or snapshot is None else frames.last
         if one.has_ended or one.report or last is not None or one.left_at:
             db.execute(
-                "UPDATE turn SET noted = coalesce(?, noted), seen = max(seen, ?), ended = coalesce(ended, ?), "
-                "report = CASE WHEN ? <> '' THEN ? ELSE report END WHERE id = ? AND owner = ?",
-                (last, one.left_at, now if one.has_ended else None, one.report, one.report, one.turn.id, owner),
+                "UPDATE turn SET snapshot_last = coalesce(?, snapshot_last), left_at = max(left_at, ?), "
+                "ended = coalesce(ended, ?), report = coalesce(nullif(?, ''), report) WHERE key = ?",
+                (last, one.left_at, now if one.has_ended else None, one.report, key),
             )
         if one.keep_from > 1:
-            db.execute("DELETE FROM turn_log WHERE turn = ? AND last < ?", (one.turn.id, one.keep_from))
+            query = "DELETE FROM turn_log WHERE key BETWEEN ?1 << 32 AND ?1 << 32 | ?2 AND last < ?2"
+            db.execute(query, (key, one.keep_from))
     db.executemany("DELETE FROM turn WHERE id = ?", [(turn_id,) for turn_id in forgotten])
-
-
-def _note(db: sqlite3.Connection, key: int, exchange: Exchange, owner: str) -> None:
-    """Write how far an answer is: what there is of it, with later text from the log, if it gets no further."""
-    query = "UPDATE exchange SET data = ? WHERE key = ? AND owner = ? AND outcome = ''"
-    db.execute(query, (rows.encode(exchange), key, owner))
 
 
 def _news(
@@ -363,13 +379,16 @@ def _news(
             answers[key] = row[0]
     is_running = "SELECT 1 FROM turn WHERE id = ? AND ended IS NULL"
     over = [turn_id for turn_id in followed if db.execute(is_running, (turn_id,)).fetchone() is None]
-    frames = {turn_id: found for turn_id, last in followed.items() if (found := _frames(db, turn_id, last))}
+    query = (
+        "SELECT l.key & 0xFFFFFFFF, l.last, l.frames FROM turn t JOIN turn_log l "
+        "ON l.key > (t.key << 32 | ?) AND l.key < (t.key + 1) << 32 WHERE t.id = ? ORDER BY l.key"
+    )
+    frames = {
+        turn_id: [Frames(*row) for row in found]
+        for turn_id, last in followed.items()
+        if (found := db.execute(query, (last, turn_id)).fetchall())
+    }
     return News([Command(*row) for row in commands], frames, answers, over)
-
-
-def _frames(db: sqlite3.Connection, turn_id: str, after: int) -> Sequence[Frames]:
-    query = "SELECT first, last, frames FROM turn_log WHERE turn = ? AND first > ? ORDER BY first"
-    return [Frames(*row) for row in db.execute(query, (turn_id, after))]
 
 
 def _ask(db: sqlite3.Connection, row: Sequence[Any]) -> int:
@@ -378,12 +397,14 @@ def _ask(db: sqlite3.Connection, row: Sequence[Any]) -> int:
 
 
 def _lapsed(db: sqlite3.Connection, now: int, owner: str) -> tuple[Sequence[tuple[StoredTurn, int]], bool]:
+    last = "SELECT coalesce(max(l.last), 0) FROM turn_log l WHERE l.key BETWEEN t.key << 32 AND (t.key + 1) << 32"
     found = db.execute(
-        f"SELECT {_COLUMNS}, (SELECT coalesce(max(last), 0) FROM turn_log WHERE turn = id) FROM turn "
-        "WHERE ended IS NULL AND owner <> ? AND until < ?",
+        f"SELECT {_COLUMNS}, ({last}) FROM turn t INDEXED BY turn_running "
+        "WHERE t.ended IS NULL AND t.owner <> ? AND t.until < ?",
         (owner, now),
     ).fetchall()
-    too_long = db.execute("SELECT 1 FROM turn WHERE ended IS NULL AND until > ? LIMIT 1", (now + LEASE,)).fetchone()
+    query = "SELECT 1 FROM turn INDEXED BY turn_running WHERE ended IS NULL AND until > ? LIMIT 1"
+    too_long = db.execute(query, (now + LEASE,)).fetchone()
     return [(_stored_turn(row), last) for *row, last in found], too_long is not None
 
 
@@ -393,11 +414,11 @@ def _end_lapsed(db: sqlite3.Connection, turn: StoredTurn, frames: Frames, report
         (owner, now, report, turn.id, turn.owner, now),
     )
     if ended.rowcount:
-        query = "INSERT INTO turn_log (turn, first, last, frames, text) VALUES (?, ?, ?, ?, '')"
-        db.execute(query, (turn.id, *frames))
+        query = "INSERT INTO turn_log (key, last, frames, text) SELECT key << 32 | ?, ?, ?, '' FROM turn WHERE id = ?"
+        db.execute(query, (*frames, turn.id))
     return ended.rowcount > 0
 
 
 def _sweep(db: sqlite3.Connection, values: Sequence[int]) -> None:
-    db.execute("DELETE FROM turn WHERE ended < ?", values[:1])
+    db.execute(f"DELETE FROM turn WHERE {_OVER}", values[:1])
     db.execute("DELETE FROM turn_command WHERE at < ?", values[1:])

@@ -59,8 +59,8 @@ def begin(
     Raises:
         BadRequest: `busy`, `not_found` (what is to be replaced), `too_large`, or naming a file reference.
     """
-    if turn is not None:  # first: of two requests with one ID, the later one joins the turn of the earlier one
-        turn_log.begin(db, turn, lease.owner, lease.now)
+    # first: of two requests with one ID, the later one joins the turn of the earlier one
+    turn_key = None if turn is None else turn_log.begin(db, turn, lease.owner, lease.now)
     conversation = _lease(db, user, conversation_id, lease)
     named, replaced = (None, None) if replaces is None else _find_message(db, conversation, replaces)
     is_first = not exchanges.has_any(db, conversation)
@@ -68,9 +68,10 @@ def begin(
     attached = renumber(tuple(files), after=0 if is_first else _last_file(db, conversation))
     question.files = tuple(file.id for file in attached)
     question.started = lease.time if question.started is None else question.started
-    key = exchanges.add(db, conversation, question, attached, replaces=replaced, until=lease.until, owner=lease.owner)
-    if turn is not None:
-        turn_log.hold(db, turn.id, key)
+    held = {"replaces": replaced, "until": lease.until, "owner": lease.owner, "turn": turn_key, "unindexed": True}
+    key = exchanges.add(db, conversation, question, attached, **held)
+    if turn_key is not None:
+        turn_log.set_exchange(db, turn_key, key)
     for file in attached:
         exchanges.add_file(db, conversation, key, file)
     exchanges.use(db, conversation)
@@ -115,11 +116,11 @@ def _read_history(db: sqlite3.Connection, conversation: int, history: History, b
 
 def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
     """Write how a question was answered. What was deleted meanwhile stays deleted."""
-    query = "SELECT replaces, user FROM exchange e JOIN conversation c ON c.key = e.key >> 32 WHERE e.key = ?"
+    query = "SELECT replaces, user, outcome FROM exchange e JOIN conversation c ON c.key = e.key >> 32 WHERE e.key = ?"
     row = db.execute(query, (key,)).fetchone()
     if row is None:
         return
-    conversation, (replaced, user) = key >> EXCHANGES, row
+    conversation, (replaced, user, outcome) = key >> EXCHANGES, row
     if replaced is not None:
         query = "SELECT 1 FROM exchange WHERE key >= ? AND key < ? AND in_history = 1 LIMIT 1"
         if not exchange.parts and db.execute(query, (replaced, key)).fetchone() is not None:
@@ -130,8 +131,9 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
     there = "SELECT 1 FROM item WHERE user = ? AND id = ?"
     if any(db.execute(there, (user, item_id)).fetchone() is None for item_id in exchange.recalled_ids):
         exchanges.remove_recalled(exchange)  # this very turn deleted it
-    exchanges.write(db, key, exchange, until=None, owner=None, replaces=None)
-    exchanges.index(db, key, exchange, user)
+    # an exchange that runs is unindexed already: a column that is assigned is written to its index in any case
+    ended = {"unindexed": True} if outcome else {}
+    exchanges.write(db, key, exchange, until=None, owner=None, replaces=None, **ended)
     exchanges.settle(db, conversation)
     exchanges.use(db, conversation)
     if replaced is not None:
@@ -146,20 +148,21 @@ def prolong(db: sqlite3.Connection, lease: Lease) -> None:
         "UPDATE exchange SET until = ? WHERE key = ? AND owner = ? AND outcome = ''",
         [(lease.until, key, lease.owner) for key in lease.running],
     )
-    query = "UPDATE exchange INDEXED BY exchange_running SET until = ? WHERE outcome = '' AND until > ?"
+    query = (
+        "UPDATE exchange INDEXED BY exchange_unindexed SET until = ? WHERE unindexed = 1 AND outcome = '' AND until > ?"
+    )
     db.execute(query, (lease.until, lease.until))
 
 
 def any_too_long(db: sqlite3.Connection, lease: Lease) -> bool:
     """Whether a lease ends later than one that begins now."""
-    query = "SELECT 1 FROM exchange INDEXED BY exchange_running WHERE outcome = '' AND until > ? LIMIT 1"
+    query = f"SELECT 1 FROM {exchanges.RUNNING} AND e.until > ? LIMIT 1"
     return db.execute(query, (lease.until,)).fetchone() is not None
 
 
 def interrupt_all(db: sqlite3.Connection) -> None:
     """Mark all that run as interrupted."""
-    query = "SELECT key FROM exchange INDEXED BY exchange_running WHERE outcome = ''"
-    for (key,) in db.execute(query).fetchall():
+    for (key,) in db.execute(f"SELECT e.key FROM {exchanges.RUNNING}").fetchall():
         interrupt(db, key)
     turn_log.forget_all(db)
 
@@ -170,7 +173,7 @@ def is_running(db: sqlite3.Connection, conversation: int, lease: Lease) -> bool:
     Args:
         lease: of the caller.
     """
-    query = "SELECT key, until FROM exchange INDEXED BY exchange_running WHERE key BETWEEN ? AND ? AND outcome = ''"
+    query = f"SELECT e.key, e.until FROM {exchanges.RUNNING} AND e.key BETWEEN ? AND ?"
     for key, until in db.execute(query, exchanges.span(conversation)).fetchall():
         if key in lease.running or until > lease.now:
             return True
@@ -231,6 +234,5 @@ def interrupt(db: sqlite3.Connection, key: int) -> None:
         turn_log.add_text(exchange, turn_log.text_after_snapshot(db, key))
         exchange.outcome = "interrupted"
         exchanges.write(db, key, exchange, until=None, owner=None)
-        exchanges.index(db, key, exchange, exchanges.user_of(db, key >> EXCHANGES))
     db.execute("UPDATE exchange SET outcome = 'interrupted', until = NULL, owner = NULL WHERE key = ?", (key,))
     exchanges.settle(db, key >> EXCHANGES)

@@ -135,7 +135,7 @@ def _delete_oldest(db: sqlite3.Connection, conversation: int | None, user: int) 
     """Delete one conversation of a user; false when all are in use."""
     query = (
         "SELECT key FROM conversation c WHERE key IS NOT ? AND user = ? AND NOT EXISTS "
-        f"(SELECT 1 FROM exchange e INDEXED BY exchange_running WHERE {exchanges.RUNS}) ORDER BY used, key LIMIT 1"
+        f"(SELECT 1 FROM {exchanges.RUNNING} AND {exchanges.IN_CONVERSATION}) ORDER BY used, key LIMIT 1"
     )
     oldest = db.execute(query, (conversation, user)).fetchone()
     if oldest is not None:

@@ -21,7 +21,7 @@ Signs = Mapping[str, Mapping[int, int]]
 """For each kind, the signs of its items' vectors: numbers alone, in which Python looks for no garbage."""
 
 
-class Sketches:
+class SignCache:
     """The signs of users' vectors, kept ready until any of their items changes. Used by one thread."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Sketches:
         return kept[1]
 
 
-def by_meaning(
-    db: sqlite3.Connection, sketches: Sketches, user: str, query: Query, kinds: Collection[Kind], limit: int
+def search(
+    db: sqlite3.Connection, cache: SignCache, user: str, query: Query, kinds: Collection[Kind], limit: int
 ) -> list[tuple[Item, float]]:
     """The items of a user whose vectors are nearest, best first, with their cosines."""
     number = users.find(db, user)
@@ -49,7 +49,7 @@ def by_meaning(
         return []
     wanted = _normalised(query.vector)
     signs = int.from_bytes(_signs(wanted), "little")
-    kept = sketches.of(db, number, query.model)
+    kept = cache.of(db, number, query.model)
     apart = (((other ^ signs).bit_count(), key) for kind in kinds for key, other in kept.get(kind, {}).items())
     keys = [key for _, key in nsmallest(max(limit, RESCORED), apart)]
     marks = ", ".join("?" * len(keys))
@@ -84,7 +84,7 @@ def _owned(row: Sequence[Any]) -> tuple[str, Item]:
     return row[0], rows.read_item(row[1:])
 
 
-def embed(db: sqlite3.Connection, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
+def write(db: sqlite3.Connection, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
     """Gives items their vectors: user, id, the text that was embedded, vector; not where that changed meanwhile."""
     for user, item_id, text, vector in vectors:
         row = db.execute(

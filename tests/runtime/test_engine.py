@@ -239,8 +239,8 @@ def test_who_leaves_while_it_begins_leaves_no_trace() -> None:
             beginning.cancel()
             await asyncio.wait({beginning})
             if beginning.cancelled():
-                if late := {task for task in asyncio.all_tasks() if task.get_name() in ("leaving", "keep")}:
-                    await asyncio.wait(late)  # what was begun for nobody is taken back
+                if late := {task for task in asyncio.all_tasks() if task.get_name() in ("drop", "store")}:
+                    await asyncio.wait(late)  # what began for nobody is dropped
                 await house.said("Two?", f"c{delay}")
                 assert await house.kept(f"c{delay}") == [("Two?", "Yes.", "complete")]
             else:

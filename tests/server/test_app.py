@@ -341,7 +341,7 @@ def test_on_a_full_disk_turns_stream_to_their_end_and_the_server_is_not_ready(tm
 
         def limit(pages: int) -> None:
             database = server.engine.store._database
-            server.on_loop(database.outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()))
+            server.on_loop(database.run_outside(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").close()))
 
         release = asyncio.Event()
         server.play(Player(["So ", release, prose(300_000)]))

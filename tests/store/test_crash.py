@@ -91,7 +91,7 @@ def check_file(path: Path) -> None:
             "(SELECT coalesce(sum(bytes), 0) FROM item WHERE user = u.key) "
             "UNION ALL SELECT rowid FROM exchange_words WHERE rowid NOT IN (SELECT key FROM exchange) "
             "AND rowid NOT IN (SELECT key << 32 FROM conversation) "
-            "UNION ALL SELECT key FROM exchange WHERE key NOT IN (SELECT rowid FROM exchange_words) "
+            "UNION ALL SELECT key FROM exchange WHERE NOT unindexed AND key NOT IN (SELECT rowid FROM exchange_words) "
             "UNION ALL SELECT key FROM item WHERE key NOT IN (SELECT rowid FROM item_words)"
         ).fetchall()
         assert wrong == []
