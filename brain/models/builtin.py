@@ -114,7 +114,12 @@ class Builtin(TextOnlyModel):
         self.name = name
         self.resume: Resume = "prefill"
         self._specialists = {specialist.name: specialist for specialist in specialists}
-        self._examples = _index(specialists)
+        self._examples = sqlite3.connect(":memory:", check_same_thread=False)
+        self._examples.execute(
+            "CREATE VIRTUAL TABLE examples USING fts5(name UNINDEXED, text, tokenize = 'porter unicode61')"
+        )
+        rows = [(one.name, text) for one in specialists for text in (*one.examples, f"{one.name} {one.description}")]
+        self._examples.executemany("INSERT INTO examples VALUES (?, ?)", rows)
         self._by_example = {_normalize(example): one.name for one in reversed(specialists) for example in one.examples}
 
     async def stream(
@@ -170,7 +175,9 @@ class Builtin(TextOnlyModel):
         words = [word.lower() for word in _WORD.findall(question)][:MAX_WORDS]
         common = _COMMON_WORDS - _LOOKING_WORDS if with_files else _COMMON_WORDS
         rare_words = [
-            word for word in words if word not in common and not word.isdecimal() and not _is_single_letter(word)
+            word
+            for word in words
+            if word not in common and not word.isdecimal() and not (len(word) == 1 and word.isascii())  # as of what's
         ]
         if rare_words or not with_files:
             return self._find_similar(rare_words, allowed)
@@ -202,14 +209,6 @@ class Builtin(TextOnlyModel):
         most = max(1, min(int(caps["calls"]), int(caps["each"]))) if caps else len(files)
         calls = [{**values, "image_id": number} for number in files[:most]] if several else [values]
         return [f"SPECIALIST_REQUEST[{name}:{json.dumps(call, ensure_ascii=False)}]" for call in calls]
-
-
-def _index(specialists: Sequence[SpecialistInfo]) -> sqlite3.Connection:
-    database = sqlite3.connect(":memory:", check_same_thread=False)
-    database.execute("CREATE VIRTUAL TABLE examples USING fts5(name UNINDEXED, text, tokenize = 'porter unicode61')")
-    rows = [(s.name, text) for s in specialists for text in (*s.examples, f"{s.name} {s.description}")]
-    database.executemany("INSERT INTO examples VALUES (?, ?)", rows)
-    return database
 
 
 def _fill_parameters(parameters: Mapping[str, Any], question: str) -> dict[str, Any]:
@@ -272,11 +271,6 @@ def _find_text(name: str, question: str) -> str:
 def _normalize(question: str) -> str:
     """The words of a question, however it is written."""
     return " ".join(word.lower() for word in _WORD.findall(question))
-
-
-def _is_single_letter(word: str) -> bool:
-    """What an apostrophe leaves: the `s` of `what's`."""
-    return len(word) == 1 and word.isascii()
 
 
 def _parse_notes(message: str) -> _Notes:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -162,7 +162,9 @@ class Reply:
                 self._frame.learn(item, parts[0])
         self._add_texts(texts, chunks)
         if len(chunks) > 1:
-            chunks.sort(key=_is_usage)  # a turn needs the reason of the end before the usage
+            chunks.sort(
+                key=lambda chunk: isinstance(chunk, PassUsage)
+            )  # a turn needs the reason of the end before the usage
         return chunks
 
     def _add_texts(self, texts: list[str], chunks: list[Chunk]) -> None:
@@ -214,10 +216,6 @@ class Reply:
         self.is_over, self.error = True, error
 
 
-def _is_usage(chunk: Chunk) -> bool:
-    return isinstance(chunk, PassUsage)
-
-
 Answer = tuple[Reads, str]
 """The body of a response, and its content type."""
 
@@ -265,22 +263,15 @@ async def stream_chunks(request: Callable[[], Awaitable[Answer]], reply: Reply) 
 
 def _steps(chunks: list[Chunk]) -> list[Chunk]:
     """The same chunks, with long texts cut into steps."""
-    return chunks if all(map(_is_short, chunks)) else [step for chunk in chunks for step in _cut(chunk)]
-
-
-def _is_short(chunk: Chunk) -> bool:
-    text = chunk.text if isinstance(chunk, Thinking) else chunk
-    return not isinstance(text, str) or len(text) <= STEP_LENGTH
-
-
-def _cut(chunk: Chunk) -> Iterator[Chunk]:
-    if not isinstance(chunk, str | Thinking):
-        yield chunk
-        return
-    text = chunk if isinstance(chunk, str) else chunk.text
-    for start in range(0, len(text), STEP_LENGTH):
-        step = text[start : start + STEP_LENGTH]
-        yield step if isinstance(chunk, str) else Thinking(step)
+    steps: list[Chunk] = []
+    for chunk in chunks:
+        text = chunk.text if isinstance(chunk, Thinking) else chunk
+        if not isinstance(text, str) or len(text) <= STEP_LENGTH:
+            steps.append(chunk)
+            continue
+        cuts = (text[start : start + STEP_LENGTH] for start in range(0, len(text), STEP_LENGTH))
+        steps += map(Thinking, cuts) if isinstance(chunk, Thinking) else cuts
+    return steps
 
 
 async def open_answer(response: httpx.Response, *, is_resumed: bool) -> Answer:

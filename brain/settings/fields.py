@@ -354,11 +354,6 @@ class Settings:
             return "openai"
         return "ollama" if kinds & {"auto", "ollama"} else (self.embeddings or "").partition(":")[0]
 
-    @property
-    def _names_rows_only(self) -> bool:
-        rows = {row.name for row in self.models}
-        return rows.issuperset((*self.model, self.embeddings or self.model[0]))
-
     def rights(self, user: str | None) -> Rights:
         """Return what a user may do: as USERS says, else what all may."""
         own = (self.users or {}).get(user or "", {})
@@ -380,7 +375,8 @@ class Settings:
         known = {user for _, user in self.keys} if self.keys else {LOCAL_USER}
         short = dict.fromkeys(user for key, user in self.keys if len(key) < KEY_LENGTH)  # each once, in their order
         others = "model_url", "model_key", "model_resume", "model_sees_images", "model_embeddings"
-        unused = [name.upper() for name in others if self._names_rows_only and getattr(self, name) is not None]
+        names_rows_only = {row.name for row in self.models}.issuperset((*self.model, self.embeddings or self.model[0]))
+        unused = [name.upper() for name in others if names_rows_only and getattr(self, name) is not None]
         return [
             *(f"Not used: {name}, as all models are of MODELS" for name in unused),
             *(f"Not read: {name}, which is called {PREFIX}{name} here" for name in self.unprefixed),

@@ -114,14 +114,11 @@ def _row(name: str, fields: Any, variables: Mapping[str, str]) -> ModelRow:
     if "key_env" in values:
         if "key" in values:
             raise SettingsError(f"{place}: set `key` or `key_env`, not both.")
-        values["key"] = _look_up_key(place, values.pop("key_env"), variables)
+        variable = values.pop("key_env")
+        if not variables.get(variable, "").strip():
+            raise SettingsError(f"{place}.key_env: the environment variable {variable} is not set.")
+        values["key"] = _parse_key(f"{place}.key_env: the value of {variable}", variables[variable])
     return ModelRow(name=name, kind=kind, model=model, **values)
-
-
-def _look_up_key(place: str, variable: str, variables: Mapping[str, str]) -> str:
-    if not variables.get(variable, "").strip():
-        raise SettingsError(f"{place}.key_env: the environment variable {variable} is not set.")
-    return _parse_key(f"{place}.key_env: the value of {variable}", variables[variable])
 
 
 def complete_row(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:

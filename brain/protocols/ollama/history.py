@@ -8,7 +8,7 @@ from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
 from brain.protocols.bodies import decode_object, invalid, is_present
 from brain.protocols.client_messages import check_count, check_length, collect_messages, decode_messages
-from brain.protocols.ollama.schema import CallBody, MessageBody
+from brain.protocols.ollama.schema import MessageBody
 
 MAX_CALLS = 128
 """In one message."""
@@ -35,23 +35,20 @@ def _parse_messages(data: msgspec.Raw) -> Iterator[ClientMessage]:
             case "assistant":
                 place = f"{place}.tool_calls"
                 check_count(body.tool_calls, MAX_CALLS, place)
-                calls = [
-                    _parse_call(call, f"call_{n}_{i}", f"{place}[{i}]") for i, call in enumerate(body.tool_calls or ())
-                ]
+                calls = []
+                for i, call in enumerate(body.tool_calls or ()):
+                    field = f"{place}[{i}].function.arguments"
+                    arguments = decode_object(call.function.arguments, ARGUMENTS_BYTES, field)
+                    calls.append(ClientToolCall(call.id or f"call_{n}_{i}", call.function.name, arguments))
                 open_calls = calls or open_calls
                 yield ClientMessage("assistant", text, calls=tuple(calls))
             case "tool":
-                call = next((call for call in open_calls if _answers(body, call)), None)
-                if call is not None:
-                    open_calls.remove(call)
-                yield ClientMessage("tool", text, call_id=call.call_id if call else body.tool_call_id or "")
+                answered = next((call for call in open_calls if _answers(body, call)), None)
+                if answered is not None:
+                    open_calls.remove(answered)
+                yield ClientMessage("tool", text, call_id=answered.call_id if answered else body.tool_call_id or "")
             case _:
                 raise invalid(f"{place}.role", "must be system, user, assistant or tool")
-
-
-def _parse_call(body: CallBody, default_id: str, place: str) -> ClientToolCall:
-    arguments = decode_object(body.function.arguments, ARGUMENTS_BYTES, f"{place}.function.arguments")
-    return ClientToolCall(body.id or default_id, body.function.name, arguments)
 
 
 def _answers(body: MessageBody, call: ClientToolCall) -> bool:
