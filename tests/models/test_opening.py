@@ -15,7 +15,7 @@ from servers import OllamaServer, OpenAIServer, models
 from serving import Process
 
 from brain.models import check_model, connect_models
-from brain.settings import Settings, read
+from brain.settings import read
 
 LLAMA_CPP = models("m", owned_by="llamacpp") | {"GET /props": (200, {"default_generation_settings": {"n_ctx": 2048}})}
 SHOWN = {"POST /api/show": (200, {"capabilities": ["completion"], "model_info": {"llama.context_length": 4096}})}
@@ -102,8 +102,8 @@ def test_a_key_reaches_its_own_server_only(
 
 async def opened(environ: Mapping[str, str]) -> list[tuple[str, str, str | None, str | None]]:
     """Name, reason and problem of the offered models, and the result of a probe."""
-    async with connect_models(read(environ), ()) as found:
-        return [(e.model.name, e.reason, e.problem, await check_model(e.model)) for e in found.offered]
+    async with connect_models(read(environ), ()) as models:
+        return [(e.model.name, e.reason, e.problem, await check_model(e.model)) for e in models.offered]
 
 
 def test_auto_uses_ollama_host() -> None:
@@ -111,59 +111,48 @@ def test_auto_uses_ollama_host() -> None:
     answers = SHOWN | {"GET /api/version": (200, {}), "GET /api/ps": listed, "GET /api/tags": listed}
     with in_thread(OllamaServer(answers=answers)) as server:
         ((name, reason, *problems),) = asyncio.run(opened({"BRAIN_MODEL": "auto", "OLLAMA_HOST": server.url}))
-        start = f"found on Ollama at {server.url}; OLLAMA_HOST names its server, {server.url}; Ollama server, "
         assert (name, problems) == ("ollama:m", [None, None])
-        assert reason.startswith(start)
+        assert "OLLAMA_HOST" in reason
 
 
 @pytest.mark.parametrize(
-    ("named", "name", "part"),
-    [
-        ({"OPENAI_MODEL": "m"}, "openai:m", "; OPENAI_API_KEY is its key, sent to 127.0.0.1 only; vLLM server"),
-        (
-            {"BRAIN_MODELS": '{"mine": {"is": "openai:m"}}'},
-            "mine",
-            "; OPENAI_API_KEY is its key, sent to 127.0.0.1 onl",
-        ),
-        ({}, "builtin", "; OPENAI_API_KEY is not used, as no model is named for it: "),
-    ],
+    ("named", "name"),
+    [({"OPENAI_MODEL": "m"}, "openai:m"), ({"BRAIN_MODELS": '{"mine": {"is": "openai:m"}}'}, "mine"), ({}, "builtin")],
 )
-def test_auto_without_ollama_uses_the_openai_api(
-    servers: dict[str, Server], named: dict[str, str], name: str, part: str
-) -> None:
+def test_auto_without_ollama_uses_the_openai_api(servers: dict[str, Server], named: dict[str, str], name: str) -> None:
     environ = {"OPENAI_API_KEY": "sk-open", "OPENAI_BASE_URL": servers["open"].url, "OLLAMA_HOST": "127.0.0.1:1"}
     ((found, reason, *_),) = asyncio.run(opened({"BRAIN_MODEL": "auto", **environ, **named}))
     assert found == name
-    assert reason.startswith("no Ollama answered at http://127.0.0.1:1 within 250 ms; OLLAMA_HOST names its server, ")
-    assert part in reason
+    assert reason.startswith("no Ollama answered at http://127.0.0.1:1 within 250 ms")
+    assert "OPENAI_API_KEY" in reason
+    assert "sk-open" not in reason
     assert bool(servers["open"].asked) == bool(named)
 
 
-def test_servers_that_are_away_are_a_problem_and_no_error(servers: dict[str, Server]) -> None:
-    environ = {
-        "BRAIN_MODEL": "ollama:m,builtin,openai:m",
-        "OLLAMA_HOST": "127.0.0.1:1",
-        "OPENAI_BASE_URL": "http://127.0.0.1:1",
-    }
-    away = "The model server cannot be reached."
+def test_servers_that_are_away_are_a_problem_and_no_error() -> None:
+    url = "http://127.0.0.1:1"
+    environ = {"BRAIN_MODEL": "ollama:m,builtin,openai:m", "OLLAMA_HOST": url, "OPENAI_BASE_URL": url}
+    away = ["The model server cannot be reached."] * 2
     found = asyncio.run(opened(environ))
-    assert [(name, *problems) for name, _, *problems in found] == [
-        ("ollama:m", away, away),
-        ("builtin", None, None),
-        ("openai:m", away, away),
-    ]
+    expected = [("ollama:m", away), ("builtin", [None, None]), ("openai:m", away)]
+    assert [(name, problems) for name, _, *problems in found] == expected
 
 
-def test_embeddings_come_from_their_own_server(servers: dict[str, Server], table: dict[str, Any]) -> None:
-    environ = {"BRAIN_MODELS": json.dumps(table), "BRAIN_MODEL": "big,builtin", "OPEN_KEY": "x"}
-    settings = read(environ)
+@pytest.mark.parametrize(
+    ("model", "embeddings", "expected"),
+    [(("big", "builtin"), "vec", [[[1.0, 0.5]]] * 2), (("vec", "builtin"), "vec", [[[1.0, 0.5]]] * 2),
+     (("big", "builtin"), None, ["Refused"] * 2)],
+)  # fmt: skip
+def test_embeddings_come_from_their_own_server(
+    servers: dict[str, Server], table: dict[str, Any], model: tuple[str, ...], embeddings: str | None, expected: Any
+) -> None:
+    settings = read({"BRAIN_MODELS": json.dumps(table), "OPEN_KEY": "x"})
 
-    async def embed(settings: Settings) -> list[Any]:
-        async with connect_models(settings, ()) as found:
-            return await asyncio.gather(*(e.model.embed(["a"]) for e in found.offered), return_exceptions=True)
+    async def embed() -> list[Any]:
+        async with connect_models(replace(settings, model=model, embeddings=embeddings), ()) as models:
+            requests = (entry.model.embed(["a"]) for entry in models.offered)
+            found = await asyncio.gather(*requests, return_exceptions=True)
+            return [type(one).__name__ if isinstance(one, BaseException) else one for one in found]
 
-    assert asyncio.run(embed(replace(settings, embeddings="vec"))) == [[[1.0, 0.5]], [[1.0, 0.5]]]
-    assert "POST /v1/embeddings" not in servers["big"].lines
-    assert [type(one).__name__ for one in asyncio.run(embed(settings))] == ["Refused", "Refused"]
-    assert "POST /v1/embeddings" in servers["big"].lines
-    assert asyncio.run(embed(replace(settings, model=("vec", "builtin"), embeddings="vec"))) == [[[1.0, 0.5]]] * 2
+    assert asyncio.run(embed()) == expected
+    assert ("POST /v1/embeddings" in servers["big"].lines) == (embeddings is None)
