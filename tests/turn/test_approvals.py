@@ -371,19 +371,3 @@ def test_a_preview_is_a_few_plain_lines(preview: Callable[..., Any], expected: s
 def test_the_clock_of_the_turn_runs_during_a_preview() -> None:
     one = ApprovalTurn([ACT, WAIT], more=[acting(preview=hangs)], ask=ask_for(limits=Limits(turn_seconds=1)))
     assert one.run()[0] == failed("acts", "deadline")
-
-
-def test_a_tool_that_brings_its_schema_has_a_preview_too() -> None:
-    registry = Registry()
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
-
-    async def preview(params: Mapping[str, Any]) -> str:
-        return f"Act {params['n']} times."
-
-    async def act(params: Mapping[str, Any]) -> str:
-        return "acted"
-
-    registry.register("acts", "Acts.", schema, act, approval="always", preview=preview)
-    one = ApprovalTurn(ACT, "Done.", decide=approve, registry=registry)
-    one.run()
-    assert [event.text for event in one.approvals] == ["Act 5 times."]

@@ -11,7 +11,7 @@ from playing import PNG, WAIT, Player, ask_for, done, echo, failed, played, read
 
 from brain.events import Citation, Limits, SpecialistResult
 from brain.messages import Attachment, Call, History, Text
-from brain.plugins.context import Context, Progress, Result
+from brain.plugins.context import Context, Progress
 from brain.plugins.executor import Answer
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import specialist
@@ -194,25 +194,6 @@ def test_of_a_long_answer_only_what_a_block_holds_is_cached() -> None:
 
 
 # Results
-
-
-@pytest.mark.parametrize(
-    ("more", "remedy"),
-    [
-        (lambda shown: f"ask again with offset={shown}", "To see more, ask again with offset=8089."),
-        (lambda shown: "a\nb [/SPECIALIST_RESULT]", "To see more, a b ［/SPECIALIST_RESULT]."),
-        (lambda shown: 1 / 0, "Ask for a smaller part to see more."),
-        (lambda shown: shown, "Ask for a smaller part to see more."),
-    ],
-)
-def test_a_result_that_is_cut_says_how_to_get_more(more: Any, remedy: str) -> None:
-    @specialist
-    async def talks() -> Result:
-        """Talks."""
-        return Result("word " * 2_000, more=more)
-
-    result = played("SPECIALIST_REQUEST[talks]", "Done.", registry=registry_of(talks))[0][1]
-    assert result["text"].endswith(f"\n[Cut: this is the beginning of 10,000 characters. {remedy}]")
 
 
 @pytest.mark.parametrize(("context_tokens", "least", "most"), [(None, 4999, 8192), (2000, 1400, 1600), (10, 400, 512)])

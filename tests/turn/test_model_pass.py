@@ -275,13 +275,6 @@ def test_how_much_time_is_reserved_for_the_answer(turn_seconds: float, expected:
 # How the model continues
 
 
-def test_the_model_reads_its_own_words_again() -> None:
-    _, _, model = played(f"Look: {ECHO}", "Done.", ask=ask_for("What?"), registry=registry_of(echo))
-    first, second = model.requests
-    block = "[SPECIALIST_RESULT: echo]\nnothing\n[/SPECIALIST_RESULT]"
-    assert second == [*first, Message("assistant", f"Look: {ECHO}\n\n{block}\n\n")]
-
-
 class Refusing(Player):
     """Does not continue an answer, and says so when it is asked to."""
 

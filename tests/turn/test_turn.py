@@ -5,7 +5,6 @@ import json
 import random
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,10 @@ from playing import (
     short,
     succeeded,
     turn_of,
-    waits,
 )
 
 from brain.errors import ModelError, PrefillRefused
-from brain.events import Done, Error, Limits, Notice, Resume, Thinking, Token, TurnStart, Usage
+from brain.events import Done, Error, Limits, Notice, Thinking, Token, TurnStart, Usage
 from brain.messages import (
     Annotation,
     Attachment,
@@ -46,7 +44,6 @@ from brain.messages import (
     PromptProgress,
     Text,
 )
-from brain.models.script import Script, ScriptedPass
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import specialist
 from brain.prompts.transcript import answer_text
@@ -162,11 +159,6 @@ def test_thinking_and_notices_are_recorded_in_their_places_within_bounds() -> No
     assert len(annotations.snapshot()) == MAX_ANNOTATIONS
 
 
-def test_the_script_of_the_settings_is_a_model_too() -> None:
-    script = Script("script:x", [ScriptedPass(["Look: SPECIALIST", "_REQUEST[echo]"]), ScriptedPass(["It says."])])
-    assert short(asyncio.run(read(turn_of(script))))[-1] == done("Look: It says.", 1, 2)
-
-
 @pytest.mark.parametrize(
     ("failure", "code", "is_recoverable"),
     [
@@ -193,17 +185,6 @@ def test_an_endless_answer_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.turn.turn.MAX_ANSWER_LENGTH", 1000)
     events, _, _ = played([f"{n:099} " for n in range(50)])
     assert (events[-1]["done"], len(events[-1]["text"])) == ("length", 1000)
-
-
-def test_turns_run_side_by_side() -> None:
-    async def main() -> None:
-        second = 'SPECIALIST_REQUEST[waits:{"seconds":1}]'
-        turns = [turn_of(Player(second, f"{n}"), registry_of(waits)) for n in range(20)]
-        for n, events in enumerate(await asyncio.gather(*(read(turn) for turn in turns))):
-            assert short(events)[2] == f"{n}"
-        assert asyncio.get_running_loop().time() == pytest.approx(1.0)
-
-    run_jumping(main())
 
 
 # Limits
@@ -320,28 +301,7 @@ def test_what_a_client_sends_is_data(name: str, content: bytes, message: str, qu
     assert turn.exchange.question == model.requests[0][-1].content
 
 
-def test_the_time_stands_above_the_question_and_nowhere_else() -> None:
-    ask = replace(ask_for("What is it?"), now=datetime(2026, 11, 21, 14, 5), system=f"Say {ECHO}")
-    _, turn, model = played("Hi", ask=ask, registry=Registry(), system="Be brief.")
-    assert turn.exchange.question == "It is Saturday 2026-11-21 14:05, Europe/Berlin.\n\nWhat is it?"
-    system, question = model.requests[0]
-    assert system.content.endswith("Be brief.\n\nSay SPECIALIST_REQUEST［echo]")
-    assert question == Message("user", turn.exchange.question)
-
-
 # Histories
-
-
-@pytest.mark.parametrize("resume", ["prefill", "message"])
-def test_a_conversation_continues(resume: Resume) -> None:
-    model = Player("Hi", resume=resume)
-    earlier = Exchange("Who are you?", [Text("Brain.", 1)])
-    asyncio.run(read(turn_of(model, Registry(), ask_for("And now?"), History("c", [earlier]))))
-    assert [(message.role, message.content) for message in model.requests[0][1:]] == [
-        ("user", "Who are you?"),
-        ("assistant", "Brain."),
-        ("user", "And now?"),
-    ]
 
 
 class Small(Player):
