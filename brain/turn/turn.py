@@ -183,8 +183,8 @@ class Turn:
         assert task is not None
         cancellations = task.cancelling()
         start = TurnStart(self.id, self._history.id, self._model.name, "mono", self._request.limits)
-        found = map(self._annotations.add_notice, notices.history_notices(self._history))
-        emit((start, *([notices.DEMO] if self._model.is_demo else []), *found))
+        history_notices = map(self._annotations.add_notice, notices.history_notices(self._history))
+        emit((start, *([notices.DEMO] if self._model.is_demo else []), *history_notices))
         deadline = self.approvals.deadline = Deadline(
             self._request.limits, self.stop, silence=self._silence, first_token=self._first_token
         )
@@ -250,27 +250,27 @@ class Turn:
             while self._inbox:
                 emit(self._inject(is_followed=True))
             is_last = self._policy.is_last_pass
-            one = self._pass = self._next_pass(context)
+            current = self._pass = self._next_pass(context)
             try:
-                await one.run()
+                await current.run()
             finally:
                 try:
-                    await one.close("deadline" if self._stop_reason == "deadline" else "cancelled")
+                    await current.close("deadline" if self._stop_reason == "deadline" else "cancelled")
                 finally:
                     self._pass = None
-                    self._record(one)
-            calls, tool = one.calls, one.unknown_tool
+                    self._record(current)
+            calls, tool = current.calls, current.unknown_tool
             if tool is not None:
                 emit((self._annotations.add_notice(notices.unknown_tool(tool)),))
             is_client_call = calls is not None and calls.has_client_call
-            is_followed = calls is not None and not (one.is_stopped or is_client_call or is_last or self._room <= 0)
+            is_followed = calls is not None and not (current.is_stopped or is_client_call or is_last or self._room <= 0)
             if is_followed and self._tokens_left() == 0:
                 is_followed, self._finish = False, "length"
             elif calls is None and tool is not None and not has_retried:
                 is_followed = has_retried = True
             if not is_followed and not self._inbox:
                 break
-        is_explained = one.is_stopped or is_client_call
+        is_explained = current.is_stopped or is_client_call
         if self._final_reason() == "complete" and not is_explained and not self._visible_text().strip():
             raise notices.empty_answer(tool)
 
@@ -313,14 +313,14 @@ class Turn:
             sampling=sampling,
         )
 
-    def _record(self, one: ModelPass) -> None:
+    def _record(self, ended: ModelPass) -> None:
         """Add what a pass brought to the exchange, however it ended."""
         prompt_bytes = utf8_size(self.exchange.question) + utf8_size(answer_text(self.exchange.parts))
-        parts = one.parts()
+        parts = ended.parts()
         self.exchange.parts += parts
-        self._finish = one.finish
-        self._room -= one.text_length
-        self._accounting.end_pass(one.began, one.first_text, one.finish)
+        self._finish = ended.finish
+        self._room -= ended.text_length
+        self._accounting.end_pass(ended.began, ended.first_text, ended.finish)
         block_bytes = sum(utf8_size(part.block) for part in parts if isinstance(part, Call))
         self.exchange.tokens = self._accounting.count_exchange(prompt_bytes, block_bytes)
 
@@ -394,11 +394,11 @@ class Turn:
 
     def report(self, wire: str) -> TurnReport:
         """Return what happened so far; `wire` is the protocol of the client."""
-        last, accounting, one = self.last, self._accounting, self._pass
+        last, accounting, current = self.last, self._accounting, self._pass
         state: State = "waiting" if self.is_waiting else "running"
         if last is not None:
             state = "error" if isinstance(last, Error) else "done"
-        running = [] if one is None else [accounting.report_pass(one.began, one.first_text)]
+        running = [] if current is None else [accounting.report_pass(current.began, current.first_text)]
         first_token_ms = accounting.first_token_ms
         if first_token_ms is None and running:
             first_token_ms = running[0].first_token_ms
