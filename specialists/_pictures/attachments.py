@@ -1,4 +1,4 @@
-"""Which attachment is meant, and how its name is shown."""
+"""Finds the attachment that a call names, and shows its name."""
 
 import re
 
@@ -8,10 +8,10 @@ _NAME_LENGTH = 80
 
 
 def pick_attachment(context: Context, image_id: int | None) -> Attachment:
-    """The image or PDF with this id, or the newest one.
+    """Return the image or PDF with this id, or the newest one.
 
     Raises:
-        Refused: when there is none, naming those that there are.
+        Refused: if there is none, naming the others.
     """
     pictures = {attachment.id: attachment for attachment in context.attachments if attachment.kind in ("image", "pdf")}
     if not pictures:
@@ -26,7 +26,7 @@ def pick_attachment(context: Context, image_id: int | None) -> Attachment:
 
 
 def display_name(name: str) -> str:
-    """A file's name as it may stand in a text: no folders, one line, cut to size."""
+    """Return a file's name without folders, as one short line."""
     last = re.split(r"[\\/]", name)[-1]
     line = " ".join("".join(c if c.isprintable() else " " for c in last).split())
     return (line if len(line) <= _NAME_LENGTH else line[: _NAME_LENGTH - 1] + "…") or "unnamed"

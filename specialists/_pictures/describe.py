@@ -1,9 +1,11 @@
-"""What can be measured in an image without a model that sees. Each function takes an image, gives a line."""
+"""Looks at one picture in a child process: its measures, its codes, and a copy for a model that sees images."""
 
 import colorsys
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
+
+from specialists._pictures.images import Document, crop_region, encode, to_upright
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 Code = tuple[str, str, tuple[float, float]]
 Kind = Literal["photo", "screenshot or document", "drawing or diagram", "one plain colour"]
 
+SHOWN_SIDE = 1568
+"""Pixels per side of the copy for a model; more only costs tokens."""
 COLOURS_NAMED = 5
 CODES_NAMED = 10
 _MIN_SHARE = 0.01
@@ -33,16 +37,58 @@ _OWN_NAMES = {"orange": "brown", "dark orange": "dark brown", "light orange": "b
 _GREY_SPREAD = 0.11
 _VIVID = 0.75
 _BROWNISH = 0.4
-_BRIGHTNESS = ((0.25, "dark"), (0.45, "rather dark"), (0.65, "medium"), (0.85, "bright"), (math.inf, "very bright"))
-_SHARPNESS = ((20.0, "blurred or without detail"), (100.0, "soft"), (500.0, "sharp"), (math.inf, "very sharp"))
+_BRIGHTNESS_WORDS = (
+    (0.25, "dark"),
+    (0.45, "rather dark"),
+    (0.65, "medium"),
+    (0.85, "bright"),
+    (math.inf, "very bright"),
+)
+_SHARPNESS_WORDS = ((20.0, "blurred or without detail"), (100.0, "soft"), (500.0, "sharp"), (math.inf, "very sharp"))
 
 _MAKE, _MODEL, _TAKEN, _POSITION = 0x010F, 0x0110, 0x9003, 0x8825
 _EXPOSURE, _APERTURE, _SENSITIVITY, _FOCAL_LENGTH, _LENS = 0x829A, 0x829D, 0x8827, 0x920A, 0xA434
 _CAMERA_PART = 0x8769
+_ORIENTATION = 0x0112
+_LYING = (5, 6, 7, 8)
+"""Orientations of EXIF that exchange width and height."""
 
 
-def colours(image: "Image") -> str:
-    """The dominant colours by name, code and share of the area."""
+def look(
+    data: bytes, *, name: str, pdf: bool, page: int, region: Sequence[float] | None, show: bool, pdf_seconds: float
+) -> tuple[dict[str, Any], bytes]:
+    """Return lines about one picture, and with `show` an encoded copy instead of the measures.
+
+    Args:
+        page: page of a PDF or TIFF.
+        region: left, top, right and bottom of the part to look at, from 0 to 1.
+    """
+    document = Document(data, name, pdf, pdf_seconds)
+    count = document.count() if pdf or page > 1 else page
+    document.check(page, count)
+    notes: list[str] = []
+    if pdf:
+        file, pixels = f"File: PDF, page {page} of {count}", crop_region(document.image(page), region)
+    else:
+        with document.open(page) as image:
+            size, frames = image.size, getattr(image, "n_frames", 1)
+            which = f", {'the first' if page == 1 else f'number {page}'} of {frames} frames" if frames > 1 else ""
+            kind = f"mode {image.mode}{which}"
+            pixels = to_upright(image, region)  # first, for it shrinks the image; reading the notes of a PNG decodes it
+            exif = image.getexif()
+            width, height = reversed(size) if exif.get(_ORIENTATION, 1) in _LYING else size
+            file, notes = f"File: {image.format}, {width} × {height} pixels, {kind}", _camera(exif)
+    codes = _codes(pixels)
+    if show:
+        pixels.thumbnail((SHOWN_SIDE, SHOWN_SIDE))
+        return {"lines": [file, *codes]}, encode(pixels)
+    guess = _kind(pixels, from_camera=any(line.startswith("Camera: ") for line in notes))
+    measures = [file, f"Kind: {guess} (a guess)", _colours(pixels), _brightness(pixels), _sharpness(pixels)]
+    return {"lines": [*measures, *notes, *(codes or ["Codes: none found"])]}, b""
+
+
+def _colours(image: "Image") -> str:
+    """Return the dominant colours by name, code and share of the area."""
     from PIL.Image import Quantize
 
     small = image.resize((min(image.width, _SAMPLE), min(image.height, _SAMPLE)))
@@ -58,16 +104,16 @@ def colours(image: "Image") -> str:
     return f"Dominant colours: {', '.join(named)}"
 
 
-def brightness(image: "Image") -> str:
-    """The mean luminance, 0 % is black."""
+def _brightness(image: "Image") -> str:
+    """Return the mean luminance; 0 % is black."""
     from PIL import ImageStat
 
     mean = ImageStat.Stat(image.convert("L")).mean[0] / 255
-    return f"Brightness: {mean:.0%} ({_label(mean, _BRIGHTNESS)})"
+    return f"Brightness: {mean:.0%} ({_label(mean, _BRIGHTNESS_WORDS)})"
 
 
-def sharpness(image: "Image") -> str:
-    """The variance of the Laplacian, taken on at most 1024 pixels a side so that sizes compare."""
+def _sharpness(image: "Image") -> str:
+    """Return the variance of the Laplacian, on at most 1024 pixels per side so that sizes compare."""
     from PIL import ImageFilter, ImageStat
 
     grey = image.convert("L")
@@ -75,11 +121,11 @@ def sharpness(image: "Image") -> str:
     edges = grey.filter(ImageFilter.Kernel((3, 3), (0, 1, 0, 1, -4, 1, 0, 1, 0), scale=1, offset=128))
     inner = edges.crop((1, 1, edges.width - 1, edges.height - 1)) if min(edges.size) > 2 else None
     variance = ImageStat.Stat(inner).var[0] if inner else 0.0  # the filter leaves the margin as it was
-    return f"Sharpness: {variance:.0f}, the variance of the Laplacian ({_label(variance, _SHARPNESS)})"
+    return f"Sharpness: {variance:.0f}, the variance of the Laplacian ({_label(variance, _SHARPNESS_WORDS)})"
 
 
-def kind(image: "Image", *, from_camera: bool) -> Kind:
-    """A guess from how much of the image is flat and how its colours are spread."""
+def _kind(image: "Image", *, from_camera: bool) -> Kind:
+    """Guess the kind of an image from its flat areas and the spread of its colours."""
     from PIL.Image import Resampling
 
     if from_camera:
@@ -94,8 +140,8 @@ def kind(image: "Image", *, from_camera: bool) -> Kind:
     return "screenshot or document" if paper or len(counts) > _MAX_INKS else "drawing or diagram"
 
 
-def codes(image: "Image") -> list[str]:
-    """The bar codes and QR codes in the image, with where they are and what they say."""
+def _codes(image: "Image") -> list[str]:
+    """Return the bar codes and QR codes in an image, with their places and texts."""
     from PIL import ImageOps
 
     grey = image.convert("L")
@@ -105,39 +151,35 @@ def codes(image: "Image") -> list[str]:
         *_decode_slanted(grey),
         *_decode_codes(ImageOps.invert(grey), bars=True),
     ]
-    found = sorted({code[:2]: code for code in reversed(found)}.values(), key=_reading_order)
-    lines = [f"{kind} {place(*middle)}: {_line(text, _CODE_LENGTH)}" for kind, text, middle in found[:CODES_NAMED]]
+    found = sorted(
+        {code[:2]: code for code in reversed(found)}.values(),
+        key=lambda code: (round(code[2][1] * 8), code[2][0]),  # in reading order
+    )
+    lines = []
+    for kind, text, (across, down) in found[:CODES_NAMED]:
+        row = "top" if down < 1 / 3 else "bottom" if down > 2 / 3 else ""
+        column = "left" if across < 1 / 3 else "right" if across > 2 / 3 else ""
+        lines.append(f"{kind} at the {f'{row} {column}'.strip() or 'center'}: {_line(text, _CODE_LENGTH)}")
     left_out = len(found) - CODES_NAMED
     return [*lines, f"Codes: {left_out} more; look at parts of the image for them"] if left_out > 0 else lines
 
 
-def place(across: float, down: float) -> str:
-    """Where in an image a point is, in words; from 0 to 1."""
-    row = "top" if down < 1 / 3 else "bottom" if down > 2 / 3 else ""
-    column = "left" if across < 1 / 3 else "right" if across > 2 / 3 else ""
-    return f"at the {f'{row} {column}'.strip() or 'center'}"
-
-
 def _decode_codes(grey: "Image", *, bars: bool = False) -> list[Code]:
-    """Each code, or each of bars only, with its kind, its text and its middle, from 0 to 1."""
+    """Return each code, or each bar code, with its kind, its text and its middle from 0 to 1."""
     import zxingcpp
 
     kinds = zxingcpp.BarcodeFormats([zxingcpp.BarcodeFormat.AllLinear] if bars else [])
     found = []
     for code in zxingcpp.read_barcodes(grey, kinds):
-        corners = (
-            code.position.top_left,
-            code.position.top_right,
-            code.position.bottom_left,
-            code.position.bottom_right,
-        )
+        at = code.position
+        corners = (at.top_left, at.top_right, at.bottom_left, at.bottom_right)
         across, down = sum(c.x for c in corners) / 4 / grey.width, sum(c.y for c in corners) / 4 / grey.height
         found.append((str(code.format), code.text, (across, down)))
     return found
 
 
 def _decode_slanted(grey: "Image") -> list[Code]:
-    """Codes of bars that no row or column of the pixels runs through."""
+    """Return the bar codes that no row or column of pixels runs through."""
     grey = grey.copy()
     grey.thumbnail((_CODE_SIDE, _CODE_SIDE))
     rotate = grey.rotate(45, expand=True, fillcolor=255)
@@ -148,13 +190,8 @@ def _decode_slanted(grey: "Image") -> list[Code]:
     return found
 
 
-def _reading_order(code: Code) -> tuple[int, float]:
-    across, down = code[2]
-    return round(down * 8), across
-
-
 def _sharpen_for_codes(grey: "Image") -> "Image":
-    """For codes that are small, faint or blurred: full contrast, larger, sharper."""
+    """Return an image with more contrast, larger and sharper, for small, faint or blurred codes."""
     from PIL import ImageFilter, ImageOps
     from PIL.Image import Resampling
 
@@ -164,12 +201,8 @@ def _sharpen_for_codes(grey: "Image") -> "Image":
     return clear.filter(ImageFilter.UnsharpMask(6, 300, 0)).filter(ImageFilter.UnsharpMask(4, 300, 0))
 
 
-def camera(exif: Any) -> list[str]:
-    """What the camera noted, but never where: only that a position was there.
-
-    Args:
-        exif: Pillow's, of the image as it came.
-    """
+def _camera(exif: Any) -> list[str]:
+    """Return the notes of the camera, but never the position, only that there was one."""
     part = exif.get_ifd(_CAMERA_PART)
     body = " ".join(_tag(exif, tag) for tag in (_MAKE, _MODEL)).strip()
     known = {"Taken": _tag(part, _TAKEN), "Camera": body, "Lens": _tag(part, _LENS), "Exposure": _exposure(part)}
@@ -190,7 +223,7 @@ def _exposure(part: Mapping[int, Any]) -> str:
 
 
 def _number(part: Mapping[int, Any], tag: int) -> float | None:
-    """A number above 0 that makes sense; cameras and forgers write 0/0 too."""
+    """Return a finite number above 0; some cameras write 0/0."""
     try:
         value = float(part[tag])
     except (KeyError, TypeError, ValueError, ZeroDivisionError):
@@ -219,7 +252,7 @@ def _colour_name(red: int, green: int, blue: int) -> str:
 
 
 def _flat_share(image: "Image") -> float:
-    """The share of pixels that are like their left neighbour."""
+    """Return the share of pixels that equal their left neighbour."""
     from PIL import ImageChops
 
     if image.width < 2:

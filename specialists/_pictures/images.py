@@ -1,8 +1,6 @@
-"""Opens images and PDFs. The bytes are a stranger's: every decoder here is fenced in, PDFium in a process of
-its own. It runs in the process of `engine`, one file after the other.
+"""Opens a stranger's images and PDFs in a child process; PDFium runs in another one, which can be killed.
 
-What comes out is an upright RGB image on a ground its text can be seen on, or `Unreadable` with a reason that names the
-file.
+Returns upright RGB images on a ground on which text is visible, or raises `Unreadable` with a reason for people.
 """
 
 import hashlib
@@ -25,9 +23,9 @@ MAX_DECODED_BYTES = 150_000_000
 """A page of A4 at 600 dpi in colour takes 140 million."""
 MAX_SIDE = 4000
 PDF_SECONDS = 15.0
-"""Of CPU time, to open a PDF and take its text, or to draw a page."""
+"""CPU time to open a PDF and take its text, or to draw a page."""
 GARBLED = 0.1
-"""The share of letters that are none from which a text layer is none."""
+"""Share of codes without letters from which a text layer is not used."""
 _LIGHT = 170
 
 Region = Sequence[float] | None
@@ -35,12 +33,12 @@ Region = Sequence[float] | None
 
 
 class Unreadable(Exception):
-    """Why a file, or a page of it, is not read: a reason for the model."""
+    """A file or page that cannot be read, with the reason."""
 
 
 @dataclass
 class Document:
-    """A file as pages, counted from 1. Everything raises `Unreadable` for one that cannot be read."""
+    """A file as pages, counted from 1. All methods raise `Unreadable` for a file that cannot be read."""
 
     data: bytes
     name: str
@@ -51,37 +49,42 @@ class Document:
         self._problem: str | None = None
 
     def count(self) -> int:
-        """How many pages there are; an animation is one page."""
+        """Return the number of pages; an animation is one page."""
         if self.pdf:
             return self._of_pdf("text")[0]
         with self.open() as image:
             return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
 
     def texts(self, pages: Sequence[int], *, stamps: bool) -> tuple[int, list[str | None], str | None]:
-        """Of a PDF, the number of pages, the text layers of those of `pages` that were read in time, None for a damaged
-        one, and why the others were not. Without `stamps`, a scan with a line of text on it has none, and neither has
-        a page whose text is no text.
+        """Take the text layers of a PDF.
+
+        Args:
+            stamps: whether a line of text on a scan, or text without letters, counts as a layer.
+
+        Returns:
+            The number of pages; the layers of those `pages` that were read in time, None for a damaged page; and why
+            others are missing.
         """
         count, rest = self._of_pdf("text", *pages)
-        texts = [_layer(page, stamps=stamps) for page, _ in rest]
+        texts = [text_layer(page, stamps=stamps) for page, _ in rest]
         missing = len(texts) < sum(1 <= page <= count for page in pages)
         return count, texts, (self._problem or unreadable_reason(self.name)) if missing else None
 
     def image(self, page: int, region: Region = None) -> "Image":
-        """The page, or a region of it, as an upright RGB image."""
+        """Return the page, or a region of it, as an upright RGB image."""
         if self.pdf:
             return crop_region(self._rendered(page), region)
         with self.open(page) as image:
             return to_upright(image, region)
 
     def check(self, page: int, count: int) -> None:
-        """Raises for a page that is not there."""
+        """Raise for a page that does not exist."""
         if not 1 <= page <= count:
             raise Unreadable(f"'{self.name}' has no page {page}; it has {count} page{'s' * (count > 1)}")
 
     @contextmanager
     def open(self, page: int = 1) -> Iterator["Image"]:
-        """An image of which only the header is read. `upright`, inside the block, decodes it."""
+        """Open an image, but read only its header. `to_upright`, inside the block, decodes it."""
         from PIL import Image
 
         with _translate_errors(self.name), Image.open(BytesIO(self.data), formats=FORMATS) as image:
@@ -98,40 +101,40 @@ class Document:
         size, pixels = rest[0]
         return Image.frombytes("RGB", (size["width"], size["height"]), bytes(pixels), "raw", "RGB", size["stride"])
 
-    def _of_pdf(self, wanted: str, *pages: int) -> tuple[int, list[Message]]:
-        """The number of pages, and what the process said of those that are wanted, until it was done or ended."""
-        told = list[Message]()
+    def _of_pdf(self, wanted: str, *numbers: int) -> tuple[int, list[Message]]:
+        """Return the number of pages, and the messages about those `numbers` until the process was done or ended."""
+        answers = list[Message]()
         try:
-            for message in messages("_pictures.pdf", [wanted, *pages], self.data, Limits(self.seconds)):
-                told.append(message)
+            for message in messages("_pictures.pdf", [wanted, *numbers], self.data, Limits(self.seconds)):
+                answers.append(message)
         except OutOfTime:
             self._problem = too_slow_reason(self.name)
         except Ended:
             self._problem = unreadable_reason(self.name)
-        count = told[0][0] if told else None
+        count = answers[0][0] if answers else None
         if count == "encrypted":
             raise Unreadable(f"'{self.name}' is encrypted; ask the user for a copy without a password")
         if not isinstance(count, int):
             raise Unreadable(self._problem or unreadable_reason(self.name))
-        return count, [message for message in told[1:] if message[0] != "end"]
+        return count, [message for message in answers[1:] if message[0] != "end"]
 
 
 def pages(
     data: bytes, *, name: str, pdf: bool, pages: Sequence[int], stamps: bool, pdf_seconds: float
 ) -> tuple[dict[str, Any], bytes]:
-    """Answers with how many pages a file has, the text layers of a PDF, and what tells it from other files."""
+    """Return the number of pages of a file, the text layers of a PDF, and a digest."""
     document = Document(data, name, pdf, pdf_seconds)
     count, texts, late = document.texts(pages, stamps=stamps) if pdf else (document.count(), [], None)
     return {"count": count, "texts": texts, "late": late, "digest": hashlib.blake2b(data).hexdigest()}, b""
 
 
 def to_upright(image: "Image", region: Region = None) -> "Image":
-    """An RGB copy, turned as its camera was held, at most `SIDE_MOST` pixels a side; the image itself shrinks too.
+    """Return an upright RGB copy with at most `MAX_SIDE` pixels per side; the image itself shrinks too.
 
     A region is taken out of the image at its full size, if that fits.
 
     Raises:
-        DecompressionBombError: when decoding it takes too much memory.
+        DecompressionBombError: if decoding takes too much memory.
     """
     from PIL import Image, ImageOps
 
@@ -148,7 +151,7 @@ def to_upright(image: "Image", region: Region = None) -> "Image":
 
 
 def crop_region(image: "Image", region: Region) -> "Image":
-    """The part of an image that a region names, at least one pixel."""
+    """Return a part of an image, at least one pixel."""
     if not region:
         return image
     left, top = int(region[0] * image.width), int(region[1] * image.height)
@@ -180,7 +183,7 @@ def _eight_bit(image: "Image") -> "Image":
 
 
 def _opaque(image: "Image") -> "Image":
-    """On white; on black when what can be seen is itself nearly white."""
+    """Return an image without transparency: on white, or on black if its visible part is nearly white."""
     from PIL import Image, ImageStat
 
     if not image.has_transparency_data:
@@ -196,7 +199,7 @@ def _opaque(image: "Image") -> "Image":
 
 @contextmanager
 def _translate_errors(name: str) -> Iterator[None]:
-    """Turns whatever a decoder stumbles over into a refusal; hostile bytes make them raise nearly anything."""
+    """Turn all errors of decoders into `Unreadable`; hostile bytes make them raise nearly anything."""
     from PIL import Image
 
     try:
@@ -204,13 +207,15 @@ def _translate_errors(name: str) -> Iterator[None]:
     except Unreadable:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
-        raise Unreadable(_too_large(name)) from error
+        megabytes = MAX_DECODED_BYTES // 1_000_000
+        reason = f"'{name}' takes more than {megabytes} MB to be opened; ask the user for a smaller copy"
+        raise Unreadable(reason) from error
     except Exception as error:
         raise Unreadable(unreadable_reason(name)) from error
 
 
-def _layer(page: dict[str, Any] | None, *, stamps: bool) -> str | None:
-    """The text of a page as its maker wrote it down, unless it has a table, whose cells would run together."""
+def text_layer(page: dict[str, Any] | None, *, stamps: bool) -> str | None:
+    """Return the text of a page in the order of the file, or laid out if it has a table; None for a damaged page."""
     if page is None:
         return None
     if (page["scanned"] or _is_garbled(page["text"])) and not stamps:
@@ -220,20 +225,16 @@ def _layer(page: dict[str, Any] | None, *, stamps: bool) -> str | None:
 
 
 def _is_garbled(text: str) -> bool:
-    """Whether it is made of codes that only the fonts of its file turn into letters."""
+    """Return whether a text consists of codes that only the fonts of its file turn into letters."""
     codes = sum(c == "\ufffd" or unicodedata.category(c) in ("Cn", "Co", "Cc") for c in text if not c.isspace())
     return codes > GARBLED * len(text)
 
 
 def unreadable_reason(name: str) -> str:
-    """What is said of a damaged file."""
+    """Return the reason for a damaged file."""
     return f"'{name}' cannot be read: it is damaged, or none of {', '.join(FORMATS)} and PDF"
 
 
 def too_slow_reason(name: str) -> str:
-    """What is said of a file that would take too much computing."""
+    """Return the reason for a file that takes too much computing."""
     return f"'{name}' takes too long to be read; ask the user for a simpler or smaller copy, or for single pages"
-
-
-def _too_large(name: str) -> str:
-    return f"'{name}' takes more than {MAX_DECODED_BYTES // 1_000_000} MB to be opened; ask the user for a smaller copy"

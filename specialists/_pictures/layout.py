@@ -1,7 +1,7 @@
-"""The order in which the pieces of a page are read: rows, paragraphs, columns, and tables as Markdown.
+"""Arranges the pieces of a page in reading order: rows, paragraphs, columns, and tables as Markdown.
 
-What makes a column is a gutter: a strip that stays free of text through several rows. Columns of whole lines are prose
-and read one after the other; columns of words and numbers are a table.
+A gutter, a strip without text through several rows, separates columns. Columns of whole lines are prose and are read
+one after the other; columns of words and numbers are a table.
 """
 
 import unicodedata
@@ -11,16 +11,16 @@ from itertools import pairwise
 from statistics import median
 
 GUTTER = 1.0
-"""The least width of a gutter, in heights of a line."""
+"""Least width of a gutter, in heights of a line."""
 HAIRLINE = 0.15
-"""What parts two columns of a table in which other rows keep a gutter: numbers reach up to the next heading."""
+"""Least gap between two columns of a table in which other rows have a gutter, in heights of a line."""
 PARAGRAPH = 2.0
-"""From middle to middle of two rows, in heights of a line."""
+"""Distance of two rows in different paragraphs, from middle to middle, in heights of a line."""
 BREAK = 1.8
-"""What ends a table: so many times the usual step from row to row."""
+"""Distance that ends a table, in usual distances of its rows."""
 PROSE_LETTERS = 20
 RULE = "| --- |"
-"""What every table has."""
+"""Text that every table contains."""
 _PROSE_COLUMNS = 3
 _SAME_ROW = 0.35
 _WRAPPED = 0.75
@@ -28,12 +28,12 @@ _APART = "   "
 _MIN_LETTERS = 8
 _MIN_LINES = 5
 _ONE_WIDTH = 0.06
-"""By which lines of one font may differ as they are measured; those of prose do so by 0.12 and more."""
+"""Largest difference of letter widths in a monospaced font; that of prose is at least 0.12."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some words that stand together, and where: in pixels from the left and the top."""
+    """Words that stand together, and their place in pixels from the left and the top."""
 
     text: str
     left: float
@@ -55,20 +55,17 @@ Span = tuple[float, float]
 
 
 def is_rtl(text: str) -> bool:
-    """Whether there are letters that are written from right to left."""
+    """Return whether a text has letters that are written from right to left."""
     return any(unicodedata.bidirectional(char) in ("R", "AL") for char in text if char > "\u0590")
 
 
 def lay_out(pieces: Sequence[Piece]) -> str:
-    """The text of a page, or of one column of it."""
+    """Return the text of a page, or of one column of it."""
     pieces = [piece for piece in pieces if piece.text]
     if not pieces:
         return ""
-    height, left, letter = (
-        median(piece.height for piece in pieces),
-        min(piece.left for piece in pieces),
-        _letter(pieces),
-    )
+    height, left = median(piece.height for piece in pieces), min(piece.left for piece in pieces)
+    letter = _letter_width(pieces)
     text = ""
     above: Row = []
     for block, spans in _blocks(_rows(pieces), height):
@@ -82,15 +79,15 @@ def lay_out(pieces: Sequence[Piece]) -> str:
     return text
 
 
-def _letter(pieces: Sequence[Piece]) -> float:
-    """How wide the letters of a program are, that its lines keep their indents; 0 unless all are of one width."""
+def _letter_width(pieces: Sequence[Piece]) -> float:
+    """Return the width of the letters of a monospaced page, whose lines keep their indents; else 0."""
     widths = [(piece.right - piece.left) / len(piece.text) for piece in pieces if len(piece.text) >= _MIN_LETTERS]
     same = len(widths) >= _MIN_LINES and max(widths) - min(widths) < _ONE_WIDTH * median(widths)
     return median(widths) if same else 0.0
 
 
 def join_pieces(words: Sequence[Piece]) -> list[Piece]:
-    """The same, those that follow each other in a line together, as long as no gutter is between them."""
+    """Join words that follow each other in a line without a gutter between them."""
     pieces = [word for word in words[:1] if word.text]
     for word in (word for word in words[1:] if word.text):
         before = pieces[-1] if pieces else None
@@ -115,7 +112,7 @@ def _join(one: Piece, other: Piece) -> Piece:
 
 
 def _rows(pieces: Sequence[Piece]) -> list[Row]:
-    """Rows from top to bottom, each from left to right."""
+    """Return rows from top to bottom, each from left to right."""
     rows: list[Row] = []
     for piece in sorted(pieces, key=lambda piece: piece.middle):
         row = rows[-1] if rows else []
@@ -141,7 +138,7 @@ def _middle(row: Row) -> float:
 
 
 def _blocks(rows: Sequence[Row], height: float) -> Iterator[tuple[list[Row], list[Span]]]:
-    """Rows that share their gutters, with the columns between these; a row by itself has one column."""
+    """Yield rows that share their gutters, with the columns between these; a single row has no columns."""
     start = 0
     while start < len(rows):
         block, spans = _columned(rows[start:], GUTTER * height)
@@ -150,12 +147,12 @@ def _blocks(rows: Sequence[Row], height: float) -> Iterator[tuple[list[Row], lis
 
 
 def _columned(rows: Sequence[Row], gutter: float) -> tuple[list[Row], list[Span]]:
-    """As many of the rows as keep a gutter free, and their columns; none unless two rows have several."""
-    spans = _merged([(piece.left, piece.right) for piece in rows[0]], gutter)
+    """Return the first rows that share a gutter, and their columns; no columns unless two rows have several."""
+    spans = _merge_spans([(piece.left, piece.right) for piece in rows[0]], gutter)
     block, steps = [rows[0]], list[float]()
     for above, row in pairwise(rows):
         step = _middle(row) - _middle(above)
-        wider = _merged([*spans, *((piece.left, piece.right) for piece in row)], gutter)
+        wider = _merge_spans([*spans, *((piece.left, piece.right) for piece in row)], gutter)
         if len(wider) < 2 or (steps and step > BREAK * max(median(steps), 1.5 * row[0].height)):
             break
         spans = wider
@@ -171,7 +168,7 @@ def _columned(rows: Sequence[Row], gutter: float) -> tuple[list[Row], list[Span]
 
 
 def _side_by_side(block: Sequence[Row], spans: Sequence[Span]) -> bool:
-    """Whether lines of one column stand beside those of another, unlike the two sides of a conversation."""
+    """Return whether lines of one column stand beside those of another, unlike the two sides of a chat."""
     beside = sum(len(_columns(row, spans)) > 1 for row in block)
     beside += sum(
         row[0].top < above[0].bottom and _columns(row, spans) != _columns(above, spans)
@@ -180,8 +177,8 @@ def _side_by_side(block: Sequence[Row], spans: Sequence[Span]) -> bool:
     return beside > 1
 
 
-def _merged(spans: Sequence[Span], gutter: float) -> list[Span]:
-    """The strips that have text, where less than a gutter between two does not part them."""
+def _merge_spans(spans: Sequence[Span], gutter: float) -> list[Span]:
+    """Merge strips of text that have less than a gutter between them."""
     merged: list[Span] = []
     for left, right in sorted(spans):
         if merged and left - merged[-1][1] < gutter:
@@ -211,7 +208,7 @@ def _block(block: Sequence[Row], spans: Sequence[Span], height: float) -> str:
 
 
 def _is_prose(block: Sequence[Row], spans: Sequence[Span]) -> bool:
-    """Whether every column is made of lines that fill it."""
+    """Return whether every column consists of lines that fill it."""
     if len(block) < 3 or not 1 < len(spans) <= _PROSE_COLUMNS:
         return False
     for number, (left, right) in enumerate(spans):
@@ -223,7 +220,7 @@ def _is_prose(block: Sequence[Row], spans: Sequence[Span]) -> bool:
 
 
 def _line(row: Row) -> str:
-    """The pieces of a row; those far apart stay apart."""
+    """Join the pieces of a row; distant ones stay apart."""
     if sum(len(piece.text) for piece in row if is_rtl(piece.text)) * 2 > sum(len(piece.text) for piece in row):
         return " ".join(piece.text for piece in reversed(row))
     text = row[0].text
@@ -232,8 +229,8 @@ def _line(row: Row) -> str:
     return text
 
 
-def _folded(block: Sequence[Row], spans: Sequence[Span], gutter: float) -> list[Span]:
-    """Neighbours that no row keeps apart are one column: a heading and numbers that stand right of it."""
+def _merge_columns(block: Sequence[Row], spans: Sequence[Span], gutter: float) -> list[Span]:
+    """Merge neighbour columns that no row separates, such as a heading and the numbers to its right."""
     folded = [spans[0]]
     for span in spans[1:]:
         apart = any(
@@ -249,14 +246,14 @@ def _folded(block: Sequence[Row], spans: Sequence[Span], gutter: float) -> list[
 
 def _table(block: Sequence[Row], height: float) -> str:
     reached = [(piece.left, piece.right) for row in block for piece in row]
-    spans = _folded(block, _merged(reached, HAIRLINE * height), GUTTER * height)
+    spans = _merge_columns(block, _merge_spans(reached, HAIRLINE * height), GUTTER * height)
     table = _cells(block, spans)
     table.insert(1, ["---"] * len(spans))
     return "\n".join("| " + " | ".join(cells) + " |" for cells in table)
 
 
 def _cells(block: Sequence[Row], spans: Sequence[Span]) -> list[list[str]]:
-    """The rows of a table. A row without its first cell that follows close is the rest of the one above."""
+    """Return the rows of a table. A close row without a first cell continues the row above."""
     steps = [_middle(row) - _middle(above) for above, row in pairwise(block)]
     usual = median([step for step, row in zip(steps, block[1:], strict=True) if _column(row[0], spans) == 0] or steps)
     table: list[list[str]] = []
@@ -264,7 +261,7 @@ def _cells(block: Sequence[Row], spans: Sequence[Span]) -> list[list[str]]:
         cells = [""] * len(spans)
         for piece in row:
             number = _column(piece, spans)
-            cells[number] = f"{cells[number]} {_escaped(piece.text)}".strip()
+            cells[number] = f"{cells[number]} {_escape(piece.text)}".strip()
         if table and not cells[0] and step < _WRAPPED * usual:
             table[-1] = [f"{above} {cell}".strip() for above, cell in zip(table[-1], cells, strict=True)]
         else:
@@ -272,5 +269,5 @@ def _cells(block: Sequence[Row], spans: Sequence[Span]) -> list[list[str]]:
     return table
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|")

@@ -1,8 +1,8 @@
-"""Reads one page with the engines that are installed. It runs in the process of `engine`.
+"""Reads one page with the installed engines, in a child process.
 
-RapidOCR goes first where it is installed: it is as fast as Tesseract, reads tables, photographs and accents that
-Tesseract loses without a doubt, and needs no language named. Tesseract reads the languages that RapidOCR does not know,
-and has a try at what it was not sure of.
+RapidOCR goes first: it is as fast as Tesseract, reads tables, photographs and accents that Tesseract loses without
+lower confidence, and needs no language. Tesseract reads the languages that RapidOCR does not know, and pages of which
+RapidOCR was not sure.
 """
 
 from collections.abc import Callable
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from specialists._pictures import rapidocr, tesseract
 from specialists._pictures.images import Document, Region, Unreadable
+from specialists._pictures.languages import RAPIDOCR, TESSERACT_CODES, guess_language, iso_code, tesseract_code
 from specialists._pictures.result import Engines, Reading
-from specialists._pictures.tesseract import RAPIDOCR, TESSERACT_CODES, guess_language, iso_code, tesseract_code
 from specialists._pictures.turning import pose, rotate
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 CLEAN = 0.92
-"""Mean confidence from which a text is taken as it is, and no other engine asked."""
+"""Mean confidence from which no other engine is tried."""
 _SMALL = 1000
 _MIN_SIDE = 8
 _SIDE_PADDED = 64
@@ -39,22 +39,22 @@ def read(
     engines: dict[str, Any],
     pdf_seconds: float,
 ) -> tuple[dict[str, Any], bytes]:
-    """Answers with the text of one page.
+    """Return the text of one page.
 
     Args:
-        language: `auto`; or two letters, with or without a region; or Tesseract's own code.
+        language: `auto`, two letters with or without a region, or a code of Tesseract.
     """
     installed = Engines(**engines)
     candidates = _engines_for(language, installed)
     image = Document(data, name, pdf, pdf_seconds).image(page, region)
     if min(image.size) < _MIN_SIDE:
         return asdict(Reading("", "", 0.0)), b""
-    leveled = _leveled(enhance_image(image) if enhance else image, installed)
+    leveled = _level(_enhance(image) if enhance else image, installed)
     return asdict(_best_reading(leveled, language, candidates, installed)), b""
 
 
 def _engines_for(language: str, installed: Engines) -> list[Engine]:
-    """The engines that read a language, best first."""
+    """Return the engines that read a language, best first."""
     of_tesseract = tesseract.languages(installed.tesseract) - {"osd"}
     of_rapidocr = RAPIDOCR if installed.rapidocr else frozenset[str]()
     auto = language == "auto"
@@ -79,9 +79,10 @@ def _best_reading(image: "Image", language: str, candidates: list[Engine], insta
             if TESSERACT_CODES[unread_language] in tesseract.languages(installed.tesseract):
                 reading = tesseract.read(image, unread_language, installed)
             else:
-                reading = replace(
-                    reading, confidence=min(reading.confidence, CLEAN - 0.01), note=_accent_note(unread_language)
-                )
+                code = TESSERACT_CODES[unread_language]
+                note = f"this seems to be '{unread_language}', whose accents may be wrong: "
+                note += f"the operator can install tesseract-ocr-{code}"
+                reading = replace(reading, confidence=min(reading.confidence, CLEAN - 0.01), note=note)
         readings.append(reading)
         if reading.confidence >= CLEAN:
             break
@@ -89,27 +90,30 @@ def _best_reading(image: "Image", language: str, candidates: list[Engine], insta
 
 
 def _language_not_read(reading: Reading, language: str, installed: Engines) -> str | None:
-    """The language of a text that was read for others, so that it may lack its accents."""
+    """Return the language of a text if it was read for other languages, so that its accents may be missing."""
     found = guess_language(reading.text) if language == "auto" else None
     read_for = tesseract.codes(language, tesseract.languages(installed.tesseract))
     return found if found and TESSERACT_CODES[found] not in read_for else None
 
 
-def _accent_note(language: str) -> str:
-    code = TESSERACT_CODES[language]
-    return f"this seems to be '{language}', whose accents may be wrong: the operator can install tesseract-ocr-{code}"
+def _level(image: "Image", installed: Engines) -> "Image":
+    """Return an image with level lines, and with a margin in the colour of its corner if it is too narrow."""
+    from PIL import Image
 
-
-def _leveled(image: "Image", installed: Engines) -> "Image":
-    """With its lines level, as far as that can be told, and with a margin if it is narrow."""
     lean, sideways = pose(image)
     if sideways and installed.rapidocr:
         sideways = rapidocr.lies_on_its_side(image)
-    return _pad(rotate(rotate(image, -90 if sideways else 0), lean))
+    image = rotate(rotate(image, -90 if sideways else 0), lean)
+    if min(image.size) >= _SIDE_PADDED:
+        return image
+    size = (max(image.width, _SIDE_PADDED), max(image.height, _SIDE_PADDED))
+    ground = Image.new(image.mode, size, image.getpixel((0, 0)))
+    ground.paste(image, ((size[0] - image.width) // 2, (size[1] - image.height) // 2))
+    return ground
 
 
-def enhance_image(image: "Image") -> "Image":
-    """Grey, of full contrast, without specks, sharper, and twice the size if small."""
+def _enhance(image: "Image") -> "Image":
+    """Return a grey image of full contrast, without specks, sharper, and twice the size if it is small."""
     from PIL import ImageFilter, ImageOps
     from PIL.Image import Resampling
 
@@ -120,20 +124,8 @@ def enhance_image(image: "Image") -> "Image":
 
 
 def _remove_specks(grey: "Image") -> "Image":
-    """No pixel darker or lighter than all around it; unlike a median, this spares strokes one pixel wide."""
+    """Remove pixels that are darker or lighter than all around; unlike a median, this keeps thin strokes."""
     from PIL import ImageChops, ImageFilter
 
     second_darkest, second_lightest = (grey.filter(ImageFilter.RankFilter(3, rank)) for rank in (1, 7))
     return ImageChops.darker(ImageChops.lighter(grey, second_darkest), second_lightest)
-
-
-def _pad(image: "Image") -> "Image":
-    """Strips too narrow for the engines get a margin in the colour of their corner."""
-    from PIL import Image
-
-    if min(image.size) >= _SIDE_PADDED:
-        return image
-    size = (max(image.width, _SIDE_PADDED), max(image.height, _SIDE_PADDED))
-    ground = Image.new(image.mode, size, image.getpixel((0, 0)))
-    ground.paste(image, ((size[0] - image.width) // 2, (size[1] - image.height) // 2))
-    return ground

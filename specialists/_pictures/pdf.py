@@ -11,33 +11,31 @@ from specialists._pictures.layout import is_rtl
 MAX_SIDE = 4000
 MAX_PIXELS = 12_000_000
 MAX_TEXT = 50_000
-"""Characters a page."""
+"""Characters per page."""
 MAX_PICTURES = 2000
 MAX_WORDS = 10_000
 MAX_STAMP = 200
-"""Characters that a scanner, or whoever filed the scan, writes on a page."""
+"""Characters that a scanner or a clerk adds to a scanned page."""
 DPI = 150
 _AROUND = 4
-"""So many characters before and behind a gap say whether letters are spaced widely there."""
+"""Characters before and after a gap that show whether letters are spaced widely there."""
 _MOST = 0.6
 _SAME_LINE = 0.3
-"""How much of the lower of two heights lines have in common."""
+"""Share of the lower of two heights that characters of one line have in common."""
 _APART = 1.0
-"""The width of a gap, in heights of a line, that is no letter-spacing."""
+"""Width of a gap, in heights of a line, that is no letter-spacing."""
 _HYPHEN = "\x02"
-"""What PDFium makes of a hyphen at the end of a line, and of the end."""
+"""PDFium's character for a hyphen at the end of a line."""
 _POINTS_PER_INCH = 72
 
 
 def answer(words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
-    """What is in pages of a PDF.
-
-    It tells first the number of pages, or `encrypted`.
+    """Answer a request about a PDF. The first report is the number of pages, or `encrypted`.
 
     Args:
-        words: `text` and numbers of pages: for each it tells the text, where the pieces of it stand, and whether it is
-            but a stamp on a scan; None for a damaged one. Or `image` and a number: it returns width, height and stride
-            with the pixels as RGB.
+        words: `text` and page numbers: reports for each page the text, its pieces with their places, and whether it is
+            only a stamp on a scan; None for a damaged page. Or `image` and a page number: returns width, height and
+            stride, with the pixels as RGB.
     """
     import pypdfium2
 
@@ -79,7 +77,7 @@ class Glyph(NamedTuple):
     """A character and its box, in points from the left and the bottom.
 
     Attributes:
-        space: what stands before it: a space of the file's own, one that PDFium takes the gap for, or none.
+        space: `own` after a space in the file, `guessed` after one that PDFium inserted, else empty.
     """
 
     char: str
@@ -95,7 +93,7 @@ class Glyph(NamedTuple):
 
 
 def _glyphs(layer: Any) -> list[Glyph]:
-    """The characters of a page that can be seen, in the order of the file."""
+    """Return the visible characters of a page in the order of the file."""
     import pypdfium2.raw as pdfium
 
     found, space, box = list[Glyph](), "", pdfium.FS_RECTF()
@@ -113,7 +111,7 @@ def _glyphs(layer: Any) -> list[Glyph]:
 
 
 def _words(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
-    """Characters that stand side by side without a space.
+    """Group characters that stand side by side without a space.
 
     A producer that places each character by itself makes PDFium guess spaces where letters are only spaced widely, and
     objects of text begin and end within words. So a guessed space counts unless most gaps around it are as wide.
@@ -135,7 +133,7 @@ def _words(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
 
 
 def _follows(word: Sequence[Glyph], glyph: Glyph) -> bool:
-    """Whether a character stands right of a word, or left of one that is written that way."""
+    """Return whether a character follows a word, to the right or, in some scripts, to the left."""
     before = word[-1]
     height = max(before.height, glyph.height)
     if min(before.top, glyph.top) - max(before.bottom, glyph.bottom) <= _SAME_LINE * min(before.height, glyph.height):
@@ -147,12 +145,15 @@ def _follows(word: Sequence[Glyph], glyph: Glyph) -> bool:
 
 
 def _gap(one: Glyph, other: Glyph) -> float:
-    """Between two characters, those of different lines far apart."""
+    """Return the horizontal gap between two characters."""
     return max(other.left - one.right, one.left - other.right)
 
 
-def _spelled(word: Sequence[Glyph]) -> str:
-    """A word as it is read; files have those written from right to left in either order, but numbers in their own."""
+def _spell(word: Sequence[Glyph]) -> str:
+    """Return a word in reading order.
+
+    Files have words from right to left in either order, but numbers in their own.
+    """
     if not any(is_rtl(glyph.char) for glyph in word):
         return "".join(glyph.char for glyph in word)
     leftward = sorted(word, key=lambda glyph: -glyph.left)
@@ -163,10 +164,10 @@ def _spelled(word: Sequence[Glyph]) -> str:
 
 
 def _pieces(words: Sequence[Sequence[Glyph]], height: float) -> list[tuple[str, float, float, float, float]]:
-    """Each word with its left, right, top and bottom, from the top."""
+    """Return each word with its left, right, top and bottom, measured from the top."""
     return [
         (
-            _spelled(word),
+            _spell(word),
             min(glyph.left for glyph in word),
             max(glyph.right for glyph in word),
             height - max(glyph.top for glyph in word),
@@ -177,8 +178,8 @@ def _pieces(words: Sequence[Sequence[Glyph]], height: float) -> list[tuple[str, 
 
 
 def _flowing(words: Sequence[Sequence[Glyph]]) -> str:
-    """The words in the order of the file, those of a line of text in a line."""
-    return "\n".join(" ".join(_spelled(word) for word in line) for line in _lines(words))[:MAX_TEXT]
+    """Return the words in the order of the file, line by line."""
+    return "\n".join(" ".join(_spell(word) for word in line) for line in _lines(words))[:MAX_TEXT]
 
 
 def _may_be_leftward(word: Sequence[Glyph]) -> bool:
@@ -209,7 +210,7 @@ def _lines(words: Sequence[Sequence[Glyph]]) -> Iterator[list[Sequence[Glyph]]]:
 
 
 def _is_picture(page: Any) -> bool:
-    """Whether a picture takes most of the page."""
+    """Return whether a picture covers most of the page."""
     import pypdfium2
 
     pictures = page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE], max_depth=2)

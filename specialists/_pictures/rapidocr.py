@@ -1,4 +1,4 @@
-"""Reads with RapidOCR's bundled models, whatever the language."""
+"""Reads pages with RapidOCR and its bundled model."""
 
 import math
 import re
@@ -15,38 +15,38 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SIDE = 1920
-"""Pixels on which lines are looked for: fewer lose the small print of a large screen, more take time and memory."""
+"""Pixels per side for finding lines: fewer lose the small print of a large screen, more take time and memory."""
 _MIN_LETTERS = 0.5
-"""In a square of a line's height; Latin ones come to about two, Chinese ones to one."""
+"""Letters per square of a line's height; Latin text has about two, Chinese text one."""
 _GREEK = re.compile(r"[\u0370-\u03ff\s]")
 
 
 def read(image: "Image", _wanted: str, _installed: Engines) -> Reading:
-    """Reads a page whose lines are level, whichever way is up."""
+    """Read a page whose lines are level, whichever way is up."""
     image = image.convert("RGB")
     result = _read_all(image)
     if _are_tall(result.boxes):
         image = image.rotate(90, expand=True)
         result = _read_all(image)
-    reading = _of_result(result)
+    reading = _parse_result(result)
     if not reading.text or reading.confidence >= LOW_CONFIDENCE:
         return reading
-    other = _of_result(_read_all(image.rotate(180)))
+    other = _parse_result(_read_all(image.rotate(180)))
     return max(reading, other, key=lambda reading: reading.worth)
 
 
 def lies_on_its_side(image: "Image") -> bool:
-    """Whether the lines of a page run down or up; to find them takes a fifth of the time that reading them does."""
+    """Return whether the lines of a page run down or up. This takes a fifth of the time of reading."""
     return _are_tall(_engine()(image.convert("RGB"), use_rec=False).boxes)
 
 
 def _read_all(image: "Image") -> Any:
-    return _engine()(image, use_rec=True)  # it remembers what it was told the last time
+    return _engine()(image, use_rec=True)  # or it would use the setting of the last call
 
 
 @cache
 def _engine() -> Any:
-    """The one engine of the process."""
+    """Return the one engine of the process."""
     import cv2
     from rapidocr import RapidOCR
 
@@ -63,27 +63,24 @@ def _engine() -> Any:
     )
 
 
-def _of_result(result: Any) -> Reading:
+def _parse_result(result: Any) -> Reading:
     if result.boxes is None:
         return Reading("", "RapidOCR", 1.0)  # it finds lines in any letters: where there is none, there is no text
     scores = result.scores or ()
-    pieces = _straightened(result.boxes, result.txts) if scores else []
+    pieces = _straighten(result.boxes, result.txts) if scores else []
     text = lay_out(pieces)
     return Reading(text, "RapidOCR", sum(scores) / len(scores) * known(pieces) if text else 0.0)
 
 
 def known(pieces: Sequence[Piece]) -> float:
-    """About what share of the letters the model knows: it leaves out others, and is sure of the rest.
-
-    Of Greek it knows what formulas need.
-    """
+    """Estimate the share of letters that the model knows. It leaves out others, and of Greek knows only formulas."""
     room = sum((piece.right - piece.left) / max(piece.height, 1.0) for piece in pieces)
     known = _GREEK.sub("", "".join(piece.text for piece in pieces))
     return min(1.0, len(known) / (_MIN_LETTERS * room or 1.0))
 
 
-def _straightened(boxes: Any, texts: Sequence[str]) -> list[Piece]:
-    """The lines found, their corners turned back by the slope that most of them have."""
+def _straighten(boxes: Any, texts: Sequence[str]) -> list[Piece]:
+    """Return the lines found, turned back by their usual slope."""
     slopes = [math.atan2(box[1][1] - box[0][1], box[1][0] - box[0][0]) for box in boxes]
     sine, cosine = math.sin(-median(slopes)), math.cos(-median(slopes))
     pieces = []
@@ -95,11 +92,8 @@ def _straightened(boxes: Any, texts: Sequence[str]) -> list[Piece]:
 
 
 def _are_tall(boxes: Any) -> bool:
-    """Whether most of the lines found are taller than wide."""
+    """Return whether most of the lines found are taller than wide."""
     if boxes is None:
         return False
-    return sum(_extent(box, 1) > _extent(box, 0) for box in boxes) * 2 > len(boxes)
-
-
-def _extent(box: Any, axis: int) -> float:
-    return float(box[:, axis].max() - box[:, axis].min())
+    extents = [box.max(axis=0) - box.min(axis=0) for box in boxes]
+    return sum(bool(height > width) for width, height in extents) * 2 > len(boxes)

@@ -1,4 +1,4 @@
-"""What an OCR engine makes of a page."""
+"""The text of a page, and the engines that are installed."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ LOW_CONFIDENCE = 0.85
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What an engine read; `confidence` is its own mean, from 0 to 1; `note` says what may be wrong with it."""
+    """The text that an engine read, with its mean confidence from 0 to 1, and a note about likely mistakes."""
 
     text: str
     engine: str
@@ -17,13 +17,13 @@ class Reading:
 
     @property
     def worth(self) -> float:
-        """To compare readings of one page: much text, and more so if it is sure."""
+        """A measure to compare readings of one page, from confidence and length."""
         return self.confidence**2 * len(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """What is installed: the program of Tesseract, and whether RapidOCR is there; how long Tesseract may take."""
+    """Path of Tesseract, whether RapidOCR is installed, and the CPU time of Tesseract for one page, in seconds."""
 
     tesseract: str | None
     rapidocr: bool

@@ -1,4 +1,4 @@
-"""How a page lies: by what angle its lines lean, and whether they run from top to bottom."""
+"""Measures how a page lies, by the angle of its lines, and turns it."""
 
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -7,27 +7,25 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SIDE = 700
-"""Pixels a side on which it is measured."""
+"""Pixels per side for measuring."""
 MAX_LEAN = 12.0
 MIN_LEAN = 0.4
 """Degrees; a smaller lean does no harm."""
 SIDEWAYS = 1.6
-"""How much sharper the lines must be along the other axis."""
+"""Factor by which the lines must be sharper along the other axis."""
 _GAIN = 1.2
 _GRAIN = 24
 
 
 class Pose(NamedTuple):
-    """Degrees by which a page is to be turned, counterclockwise, for its lines to be level; and whether they seem to
-    run from top to bottom, so that a quarter turn is missing too.
-    """
+    """The counterclockwise turn in degrees that levels the lines of a page, and whether they run from top to bottom."""
 
     lean: float
     sideways: bool
 
 
 def pose(image: "Image") -> Pose:
-    """How the lines of a page lie. Text makes stripes: their edges are sharpest when they are level."""
+    """Return how the lines of a page lie. Text makes stripes, whose edges are sharpest when they are level."""
     from PIL import ImageOps
 
     grey = ImageOps.autocontrast(ImageOps.grayscale(image))
@@ -40,7 +38,7 @@ def pose(image: "Image") -> Pose:
 
 
 def rotate(image: "Image", degrees: float) -> "Image":
-    """Turned counterclockwise on a ground in the colour of its corner; none of it is cut off."""
+    """Turn an image counterclockwise, on a larger ground in the colour of its corner."""
     from PIL.Image import Resampling
 
     if degrees % 90 == 0:
@@ -49,7 +47,7 @@ def rotate(image: "Image", degrees: float) -> "Image":
 
 
 def _ink(grey: "Image") -> "Image":
-    """White where it differs from its surroundings, so that shadows, borders and grain make no stripes."""
+    """Return an image that is white where a page differs from its surroundings, so that shadows make no stripes."""
     from PIL import ImageChops, ImageFilter
 
     ink = ImageChops.difference(grey, grey.filter(ImageFilter.BoxBlur(8))).point(lambda value: value * (value > _GRAIN))
@@ -57,7 +55,7 @@ def _ink(grey: "Image") -> "Image":
 
 
 def _best_angle(ink: "Image") -> tuple[float, float]:
-    """The angle at which the stripes are sharpest, and how sharp."""
+    """Return the angle at which the stripes are sharpest, and their sharpness."""
     best, sharpest = 0.0, _sharpness(ink, 0.0) * _GAIN
     for step, span in ((2.0, MAX_LEAN), (0.5, 1.5), (0.125, 0.375)):
         middle = best
@@ -70,7 +68,7 @@ def _best_angle(ink: "Image") -> tuple[float, float]:
 
 
 def _sharpness(ink: "Image", angle: float) -> float:
-    """How much the rows of an image differ from their neighbours in the ink they hold."""
+    """Return how much neighbour rows of an image differ in their ink."""
     from PIL.Image import Resampling
 
     level = ink.rotate(angle, Resampling.BILINEAR, expand=True).convert("F")

@@ -1,20 +1,20 @@
-"""What a child process does with files of images and pages. It imports nothing of Brain."""
+"""Answers the requests of `reader` in a child process. It imports nothing of Brain."""
 
 from collections.abc import Callable
 from typing import Any
 
 from specialists._kit.child import Payload, Report
-from specialists._pictures import images, looking, ocr
+from specialists._pictures import describe, images, ocr
 
 _FUNCTIONS: dict[str, Callable[..., tuple[Any, Payload]]] = {
     "pages": images.pages,
     "read": ocr.read,
-    "look": looking.look,
+    "look": describe.look,
 }
 
 
 def answer(words: Any, data: bytes, _: Report) -> tuple[Any, Payload]:
-    """What the function returns that a request names, or what was wrong with the file."""
+    """Return the result of the function that a request names, or why the file cannot be read."""
     try:
         return _FUNCTIONS[words.pop("do")](data, **words)
     except images.Unreadable as error:

@@ -1,4 +1,4 @@
-"""PDFs as Chromium prints them, whose characters are placed one by one: their words are those of the page."""
+"""PDFs that Chromium prints, with each character placed by itself: their words are those of the page."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ import pytest
 from page.chromium import CHROMIUM_ARGS
 
 from specialists._pictures import pdf
-from specialists._pictures.images import _layer
+from specialists._pictures.images import text_layer
 
 pytestmark = pytest.mark.chromium
 
@@ -49,7 +49,7 @@ PAGES = {
 }
 
 
-def printed(body: str, folder: Path) -> bytes:
+def print_pdf(body: str, folder: Path) -> bytes:
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("chromium is not installed")
@@ -67,8 +67,8 @@ def words(text: str) -> list[str]:
 
 @pytest.mark.parametrize("body", PAGES.values(), ids=PAGES)
 def test_the_words_of_a_page_are_those_of_its_pdf(body: str, tmp_path: Path) -> None:
-    told: list[Any] = []
-    pdf.answer(["text", 1], printed(body, tmp_path), told.append)
+    steps: list[Any] = []
+    pdf.answer(["text", 1], print_pdf(body, tmp_path), steps.append)
     expected = words(re.sub(r"<[^>]*>", " ", re.sub(r"</?(?:b|i|span|sup|sub)\b[^>]*>", "", body)))
-    assert words(told[1]["text"]) == expected
-    assert Counter(words(_layer(told[1], stamps=True) or "")) == Counter(expected)
+    assert words(steps[1]["text"]) == expected
+    assert Counter(words(text_layer(steps[1], stamps=True) or "")) == Counter(expected)

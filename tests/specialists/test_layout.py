@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from specialists._pictures.languages import guess_language, iso_code, tesseract_code
 from specialists._pictures.layout import Piece, join_pieces, lay_out
-from specialists._pictures.tesseract import guess_language, iso_code, tesseract_code
 
 WIDTH, HEIGHT, STEP = 12, 24, 40
 
