@@ -1,4 +1,4 @@
-"""`vision`, what an attached image shows: by the model's own eyes where it has some, else by measurement."""
+"""`vision`: describes attached images with a model that sees images, or measures them."""
 
 import base64
 import re
@@ -12,8 +12,8 @@ from specialists._pictures import reader
 from specialists._pictures.attachments import display_name, pick_attachment
 
 MAX_IMAGES = 4
-ANSWERING_SECONDS = 0.5
-"""Before the call is given up, for what was found to be given."""
+RESERVED_SECONDS = 0.5
+"""Time of a call for returning what was found."""
 ONLY_FACTS = "These are measured facts; no vision model is connected, so nothing here says what the image depicts."
 
 _QUESTIONS = {
@@ -43,7 +43,7 @@ _WHITE = base64.b64decode(
 
 
 async def health() -> None:
-    """Has a picture looked at; raises `Refused`, or what was raised there, when that cannot be done."""
+    """Look at a small picture; raise `Refused`, or the error of the process, if that fails."""
     await reader.request_look(_WHITE, {"do": "look", "name": "a test", "page": 1, "region": None, "show": False})
 
 
@@ -110,41 +110,53 @@ async def vision(
 async def _analyse(
     context: Context, attachment: Attachment, page: int, subject: str, region: Sequence[float] | None
 ) -> list[str]:
-    name, seeing = display_name(attachment.name), context.model.sees_images
-    words: dict[str, Any] = {"do": "look", "name": name, "page": page, "region": region, "show": seeing}
-    found, image = await reader.request_look(attachment.data, words, context.seconds_left - ANSWERING_SECONDS)
-    lines = [found["lines"][0] + _part(region), *found["lines"][1:]]
-    if not seeing:
-        return [*lines, *await _text(context, attachment, name, page, region), "", ONLY_FACTS]
-    seen = await context.model.describe(bytes(image), question(subject))
-    return [seen.strip() or "The model gave no description.", "", *lines]
+    """Return the lines about one image: the model's description, or measures and text."""
+    name, data, sees_images = display_name(attachment.name), attachment.data, context.model.sees_images
+    words: dict[str, Any] = {"do": "look", "name": name, "page": page, "region": region, "show": sees_images}
+    found, image = await reader.request_look(data, words, context.seconds_left - RESERVED_SECONDS)
+    file, *lines = found["lines"]
+    if region:
+        left, top, right, bottom = (f"{side:.0%}" for side in region)
+        file += f"; looked at: {left} to {right} across, {top} to {bottom} down"
+    if sees_images:
+        description = await context.model.describe(bytes(image), question(subject))
+        return [description.strip() or "The model gave no description.", "", file, *lines]
+    seconds = context.seconds_left - RESERVED_SECONDS
+    try:
+        reading = await reader.page_text(data, name=name, page=page, region=region, seconds=seconds)
+    except Refused as refusal:
+        text = [f"Text: not read, {refusal.reason}"]
+    else:
+        text = [f"Text, read by {reading.engine} (confidence {reading.confidence:.0%}):", reading.text]
+        text = text if reading.text else ["Text: none found"]
+    return [file, *lines, *text, "", ONLY_FACTS]
 
 
 def question(subject: str) -> str:
-    """What a model that sees is asked."""
+    """Return the question for a model that sees images."""
     asked = _QUESTIONS.get(subject.strip().lower(), f"Describe the image with regard to: {subject.strip()}.")
     return _FRAME.format(asked)
 
 
 def parse_focus(focus: str) -> tuple[str, tuple[float, ...] | None]:
-    """What to look for, and the part of the image to look at: left, top, right and bottom, from 0 to 1.
+    """Return the subject, and the part of the image: left, top, right and bottom, from 0 to 1.
 
-    The part stands alone, before a colon, or behind the last comma: `top left: the label`, `text, bottom right`.
+    The part stands alone, before a colon, or after the last comma: `top left: the label`, `text, bottom right`.
     """
     focus = focus.strip(" :") or "content_description"
-    before, _, behind = focus.partition(":")
+    before, _, after = focus.partition(":")
     if region := parse_region(before):
-        return behind.strip() or "content_description", region
-    before, _, behind = focus.rpartition(",")
-    region = parse_region(behind)
+        return after.strip() or "content_description", region
+    before, _, after = focus.rpartition(",")
+    region = parse_region(after)
     return (before.strip(), region) if region and before.strip() else (focus, None)
 
 
 def parse_region(words: str) -> tuple[float, ...] | None:
-    """The part of an image that is named, if nothing else is: `bottom right`, `left half`, `10,20,50,60`.
+    """Return the part of an image that some words name, such as `bottom right`, `left half` or `10,20,50,60`.
 
     Raises:
-        Refused: for numbers that name none.
+        Refused: for impossible numbers.
     """
     words = words.strip().lower().removeprefix("the ")
     found = _REGION.fullmatch(words)
@@ -161,23 +173,3 @@ def parse_region(words: str) -> tuple[float, ...] | None:
         return (_MIDDLE[0], _MIDDLE[0], _MIDDLE[1], _MIDDLE[1])
     across, down = _COLUMNS.get(found["column"] or "", (0.0, 1.0)), _ROWS.get(found["row"] or "", (0.0, 1.0))
     return None if across == down == (0.0, 1.0) else (across[0], down[0], across[1], down[1])
-
-
-def _part(region: Sequence[float] | None) -> str:
-    if not region:
-        return ""
-    left, top, right, bottom = (f"{side:.0%}" for side in region)
-    return f"; looked at: {left} to {right} across, {top} to {bottom} down"
-
-
-async def _text(
-    context: Context, attachment: Attachment, name: str, page: int, region: Sequence[float] | None
-) -> list[str]:
-    seconds = context.seconds_left - ANSWERING_SECONDS
-    try:
-        reading = await reader.page_text(attachment.data, name=name, page=page, region=region, seconds=seconds)
-    except Refused as refusal:
-        return [f"Text: not read, {refusal.reason}"]
-    if not reading.text:
-        return ["Text: none found"]
-    return [f"Text, read by {reading.engine} (confidence {reading.confidence:.0%}):", reading.text]
