@@ -146,7 +146,7 @@ def test_an_answer_that_continues_a_message_has_no_id() -> None:
         ([ev.Token("Hel"), ev.Error("model_failed", "It failed.", True)],
          "start-step text-start text-delta text-end finish-step error"),
         ([WAITS, done("cancelled")],
-         "start-step call tool-output-error finish-step start-step finish-step abort"),
+         "start-step call tool-output-error finish-step start-step finish-step message-metadata abort"),
     ],
 )  # fmt: skip
 def test_steps_end_when_all_calls_have_outputs(events: list[ev.Event], expected: str) -> None:
@@ -180,7 +180,7 @@ def test_version_5_has_approvals_in_a_part_and_reads_on() -> None:
     rows: list[tuple[list[ev.Event], str, str]] = [
         ([ASKED, SENDS, SENT, done()], "approved", answered),
         ([ASKED, DECLINED], "declined", "call tool-output-error"),
-        ([ASKED, done("cancelled")], "declined", "finish-step abort"),
+        ([ASKED, done("cancelled")], "declined", "finish-step message-metadata abort"),
     ]
     for events, state, rest in rows:
         found = frames(*events)

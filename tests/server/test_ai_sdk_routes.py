@@ -219,7 +219,15 @@ def test_a_chat_that_continues_without_the_approval_ends_the_turn(server: Server
     assert text_of(chat(server, user("Write!"), user("Forget it."), id="left")) == "Fine."
     assert len(player.asked) == 1
     late = chat(server, decision(approval_id), id="left")
-    assert types(late) == ["start", "tool-output-error", "message-metadata", "start-step", "finish-step", "abort"]
+    assert types(late) == [
+        "start",
+        "tool-output-error",
+        "message-metadata",
+        "start-step",
+        "finish-step",
+        "message-metadata",
+        "abort",
+    ]
     assert written == []
 
 

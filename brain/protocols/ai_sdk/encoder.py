@@ -277,8 +277,8 @@ class Encoder:
         return b"".join([*frames, self._finish_step()])
 
     def _encode_finish(self, event: Done) -> bytes:
-        if event.stop_reason == "cancelled":
-            return _ABORT
+        if event.stop_reason == "cancelled":  # clients of 5.0 take in the step that was opened last with metadata only
+            return _frame(type="message-metadata", messageMetadata={"stop_reason": event.stop_reason}) + _ABORT
         reason = _FINISH_REASONS.get(event.stop_reason, "stop")
         finish_reason = {} if self._version == 5 else {"finishReason": reason}  # 5.0.92 was the first to accept it
         return _frame(type="finish", **finish_reason, messageMetadata={"stop_reason": event.stop_reason})
