@@ -21,7 +21,6 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +35,8 @@ NODE_ROOT = Path(WHEEL.origin or "").parent if WHEEL else Path()
 NODE = NODE_ROOT / ("node.exe" if os.name == "nt" else "bin/node")
 NPM = NODE_ROOT / ("node_modules" if os.name == "nt" else "lib/node_modules") / "npm/bin/npm-cli.js"
 NPM_SECONDS = 300.0
+LINE_SECONDS = 50.0
+"""A script that writes nothing for so long hangs."""
 NPM_FLAGS = (
     "--no-package-lock",
     "--no-audit",
@@ -51,42 +52,37 @@ _installed = pytest.StashKey["Path | str"]()
 
 
 class Script:
-    """A script that runs; what it writes is kept as it comes."""
+    """A script that runs."""
 
     def __init__(self, command: list[str], cwd: Path) -> None:
         env = {name: value for name, value in os.environ.items() if name != "NODE_OPTIONS"}
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, cwd=cwd, env=env, stdin=pipe, stdout=pipe, stderr=pipe)
-        self._lines: queue.Queue[tuple[float, str] | None] = queue.Queue()
+        self._lines: queue.Queue[str | None] = queue.Queue()
         self._stderr = b""
         self._readers = [threading.Thread(target=read) for read in (self._read_lines, self._read_errors)]
         for reader in self._readers:
             reader.start()
-        self.at = 0.0
-        """When the line came that was taken last, as `time.monotonic` tells it."""
 
     def _read_lines(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self._lines.put((time.monotonic(), line.decode().rstrip("\n")))
+            self._lines.put(line.decode().rstrip("\n"))
         self._lines.put(None)
 
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
         self._stderr = self._process.stderr.read()
 
-    def line(self, seconds: float = 20) -> str:
+    def line(self) -> str:
         """The next line of its standard output; fails with its standard error when it ended instead."""
-        found = self._next(seconds)
+        found = self._next()
         assert found is not None, f"the script ended: {self._end()[1]}"
         return found
 
-    def rest(self, seconds: float = 20) -> list[str]:
+    def rest(self) -> list[str]:
         """All lines until it ends by itself, without an error."""
-        end = time.monotonic() + seconds
-        lines = []
-        while (line := self._next(end - time.monotonic())) is not None:
-            lines.append(line)
+        lines = list(iter(self._next, None))
         code, stderr = self._end()
         assert code == 0, f"exit code {code}: {stderr}"
         return lines
@@ -105,16 +101,14 @@ class Script:
             assert stream is not None
             stream.close()
 
-    def _next(self, seconds: float) -> str | None:
+    def _next(self) -> str | None:
         try:
-            found = self._lines.get(timeout=max(0.0, seconds))
+            found = self._lines.get(timeout=LINE_SECONDS)
         except queue.Empty:
             raise AssertionError(f"the script wrote no line in time; it runs: {self._process.poll() is None}") from None
         if found is None:
             self._lines.put(None)
-            return None
-        self.at, line = found
-        return line
+        return found
 
     def _end(self) -> tuple[int, str]:
         code = self._process.wait(10)
@@ -138,10 +132,10 @@ class Clients:
         finally:
             script.kill()
 
-    def run(self, name: str, *arguments: str, seconds: float = 20) -> list[str]:
+    def run(self, name: str, *arguments: str) -> list[str]:
         """The lines that a script writes until it ends."""
         with self.running(name, *arguments) as script:
-            return script.rest(seconds)
+            return script.rest()
 
 
 @pytest.fixture(scope="session")

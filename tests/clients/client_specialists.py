@@ -1,6 +1,7 @@
 """What the tests of real clients share: specialists, and a server that has them."""
 
 import asyncio
+import base64
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 from serving import Server, brain_served
 
 from brain import Citation, Context, Progress, Registry, Result, specialist
+from brain.plugins.specialist import Specialist
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+PNG_BASE64 = base64.b64encode(PNG).decode()
 WEATHER = 'SPECIALIST_REQUEST[weather:{"city":"Rome"}]'
 BREAKS = "SPECIALIST_REQUEST[breaks]"
 NAP = "SPECIALIST_REQUEST[nap]"
@@ -52,10 +55,11 @@ async def vision(*, context: Context) -> str:
 
 
 @contextmanager
-def serve(**settings: object) -> Iterator[Server]:
-    """Brain with these specialists; no task may be left at the end."""
+def serve(*more: Specialist[..., Any], **settings: object) -> Iterator[Server]:
+    """Brain with these specialists and more; no task may be left at the end."""
     registry = Registry()
-    for one in (weather, breaks, nap, letter, vision):
+    specialists: list[Specialist[..., Any]] = [weather, breaks, nap, letter, vision, *more]
+    for one in specialists:
         registry.add(one)
     SENT.clear()
     with brain_served(registry, **settings) as server:

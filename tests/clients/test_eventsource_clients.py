@@ -3,11 +3,11 @@
 Between them and Brain stands a proxy that cuts connections, as a bad network does.
 """
 
+import asyncio
 import itertools
 import json
 import shutil
 import subprocess
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
@@ -15,13 +15,13 @@ from typing import Any
 
 import httpx
 import pytest
+from client_specialists import BREAKS, WEATHER, serve
 from cutting import Cut, Cutter, cutting
 from eventsource import Message, read
 from nodes import Clients
 from playwright.sync_api import sync_playwright
-from serving import Player, Server, brain_served
+from serving import Player, Server
 
-from brain import Registry, specialist
 from brain.errors import ModelError
 from brain.messages import Chunk
 from brain.messages import Message as Asked
@@ -29,31 +29,16 @@ from brain.turn_request import UNSAID, Sampling
 
 CHROMIUM = shutil.which("chromium")
 CURL = shutil.which("curl")
-RETRY_SECONDS = 2.0
 END = b"\r\n0\r\n\r\n"
 """What ends an answer, behind the last event."""
-CALLS = (
-    ["I ask. ", 'SPECIALIST_REQUEST[weather:{"city":"Zürich"}]', "SPECIALIST_REQUEST[breaks]"],
-    ["Grüße ", 0.05, "😀 ", 0.05, "from ", 0.05, "Zürich."],
-)
 TALKS: Mapping[str, Sequence[Sequence[Any]]] = {
-    "calls": CALLS,
-    "error": (["Half ", 0.02, ModelError("model_failed", "The model failed.")],),
-    "cancel": (["One ", 60.0],),
-    "abort": (["One ", 60.0],),
+    "calls": (["I ask. ", WEATHER, BREAKS], ["Grüße ", "😀 ", "from ", "Rome."]),
+    "error": (["Half ", ModelError("model_failed", "The model failed.")],),
+    "waits": (["I ask. ", WEATHER, BREAKS], ["Grüße ", asyncio.Event]),
+    "cancel": (["One ", asyncio.Event],),
+    "abort": (["One ", asyncio.Event],),
 }
-
-
-@specialist
-async def weather(city: str) -> str:
-    """Weather for a city."""
-    return f"Sunny in {city}."
-
-
-@specialist
-async def breaks() -> str:
-    """Fails."""
-    raise RuntimeError("the password is swordfish")
+"""What the model plays for a message; at `asyncio.Event` it waits for ever."""
 
 
 class Talker(Player):
@@ -69,7 +54,8 @@ class Talker(Player):
     ) -> AsyncGenerator[Chunk, None]:
         question = next(message.content for message in reversed(messages) if message.role == "user")
         word = question.rpartition("\n")[2]
-        player = Player(*TALKS[word.rstrip("0123456789")])
+        talk = TALKS[word.rstrip("0123456789")]
+        player = Player(*([item() if item is asyncio.Event else item for item in one] for one in talk))
         self.players.append(player)
         if not turn_pass:
             self.turns[word] += 1
@@ -86,8 +72,8 @@ class Stage:
         self.model = model
         self.cutter = cutter
 
-    def told(self, turn_id: str) -> list[Message]:
-        """What a turn told, to a reader that nobody cuts off."""
+    def events_of(self, turn_id: str) -> list[Message]:
+        """The events of a turn, for a reader that nobody cuts off."""
         return read(
             httpx.get(f"{self.brain.url}/v1/turns/{turn_id}/events", trust_env=False).raise_for_status().content
         )
@@ -98,19 +84,15 @@ class Stage:
 
 @contextmanager
 def staged(cuts: Mapping[str, Sequence[Cut]]) -> Iterator[Stage]:
-    registry = Registry()
-    registry.add(weather)
-    registry.add(breaks)
-    with brain_served(registry) as brain:
+    with serve() as brain:
         model = Talker()
         brain.play(model)
         with cutting(brain.port, cuts) as cutter:
             yield Stage(brain, model, cutter)
-        assert brain.left() == []
 
 
-class Heard:
-    """What a client said that it heard."""
+class Received:
+    """What a client reported that it received."""
 
     def __init__(self, lines: Sequence[Mapping[str, Any]]) -> None:
         self._lines = lines
@@ -127,13 +109,13 @@ IN_QUERY, IN_HEADER = "request_id=turn-{}&", "x-turn: turn-{}."
 """How a request says which turn it is about."""
 
 
-def judge(stage: Stage, heard: Heard, asked: Mapping[str, int], mark: str) -> None:
-    """Whether each turn was heard whole, nothing twice, and started once; `asked` are its requests, in all."""
-    assert {turn: stage.requests(mark.format(turn)) for turn in asked} == asked
-    for turn in asked:
-        events = heard.of(turn)
+def judge(stage: Stage, received: Received, requests: Mapping[str, int], mark: str) -> None:
+    """Whether each turn was received whole, nothing twice, and started once; `requests` are counted by turn."""
+    assert {turn: stage.requests(mark.format(turn)) for turn in requests} == requests
+    for turn in requests:
+        events = received.of(turn)
         turn_id = events[0].last_event_id.partition(".")[0]
-        assert events == stage.told(turn_id)
+        assert events == stage.events_of(turn_id)
         assert [event.last_event_id for event in events] == [f"{turn_id}.{n}" for n in range(1, len(events) + 1)]
         assert stage.model.turns[turn] == 1
 
@@ -147,15 +129,15 @@ def ends_well(events: Sequence[Message]) -> bool:
     (result,) = data_of(events, "specialist_result")
     (error,) = data_of(events, "specialist_error")
     (done,) = data_of(events, "done")
-    assert result["text"] == "Sunny in Zürich."
+    assert result["text"] == "Sunny in Rome."
     assert error["code"] == "failed"
     assert done["stop_reason"] == "complete"
-    assert done["text"] == "I ask. Grüße 😀 from Zürich."
+    assert done["text"] == "I ask. Grüße 😀 from Rome."
     assert "".join(one["text"] for one in data_of(events, "token")) == done["text"]
     return True
 
 
-def came_back(turn: str) -> int:
+def count_requests(turn: str) -> int:
     """How many requests an EventSource makes: the first, one behind each cut, and a last one, which 204 answers."""
     cuts = PLACES.get(turn, [])
     return 2 + len(cuts) - (END in cuts)
@@ -190,12 +172,12 @@ def test_eventsource_in_node(clients: Clients) -> None:
     turns = ["calls", *PLACES, "error", "cancel"]
     with staged({IN_QUERY.format(turn): cuts for turn, cuts in PLACES.items()}) as stage:
         asked = json.dumps({turn: query(turn) for turn in turns})
-        heard = Heard([json.loads(line) for line in clients.run("eventsource.mjs", stage.cutter.url, asked)])
-        judge(stage, heard, {turn: came_back(turn) for turn in turns}, IN_QUERY)
-        assert {turn: heard.closed(turn) for turn in turns} == {turn: [204] for turn in turns}
-        assert all(ends_well(heard.of(turn)) for turn in turns if turn.startswith("calls"))
-        assert [reason(heard.of(turn)) for turn in ("error", "error1")] == ["model_failed"] * 2
-        assert [reason(heard.of(turn)) for turn in ("cancel", "cancel1")] == ["cancelled"] * 2
+        received = Received([json.loads(line) for line in clients.run("eventsource.mjs", stage.cutter.url, asked)])
+        judge(stage, received, {turn: count_requests(turn) for turn in turns}, IN_QUERY)
+        assert {turn: received.closed(turn) for turn in turns} == {turn: [204] for turn in turns}
+        assert all(ends_well(received.of(turn)) for turn in turns if turn.startswith("calls"))
+        assert [reason(received.of(turn)) for turn in ("error", "error1")] == ["model_failed"] * 2
+        assert [reason(received.of(turn)) for turn in ("cancel", "cancel1")] == ["cancelled"] * 2
 
 
 IN_PAGE = """
@@ -244,23 +226,22 @@ def test_eventsource_in_chromium() -> None:
         try:
             page = browser.new_page()
             page.goto(stage.cutter.url)
-            heard = Heard(page.evaluate(IN_PAGE, [{turn: query(turn) for turn in turns}, names]))
-            time.sleep(RETRY_SECONDS + 0.3)  # nothing comes back any more
+            received = Received(page.evaluate(IN_PAGE, [{turn: query(turn) for turn in turns}, names]))
         finally:
             browser.close()
-        judge(stage, heard, {turn: came_back(turn) for turn in turns}, IN_QUERY)
-        assert {turn: heard.closed(turn) for turn in turns} == {turn: [204] for turn in turns}
-        assert all(ends_well(heard.of(turn)) for turn in turns if turn.startswith("calls"))
-        assert [reason(heard.of(turn)) for turn in ("error", "cancel1")] == ["model_failed", "cancelled"]
+        judge(stage, received, {turn: count_requests(turn) for turn in turns}, IN_QUERY)
+        assert {turn: received.closed(turn) for turn in turns} == {turn: [204] for turn in turns}
+        assert all(ends_well(received.of(turn)) for turn in turns if turn.startswith("calls"))
+        assert [reason(received.of(turn)) for turn in ("error", "cancel1")] == ["model_failed", "cancelled"]
 
 
 # fetch-event-source, which posts, and comes back by itself
 
 POSTED: dict[str, list[Cut]] = {
-    "calls1": [0],
-    "calls2": [250, 200],
-    "calls3": [420],
-    "calls4": [560],
+    "waits1": [0],
+    "waits2": [250, 200],
+    "waits3": [420],
+    "waits4": [560],
     "calls5": [END],
     "abort": [],
 }
@@ -272,16 +253,16 @@ def test_fetch_event_source(clients: Clients) -> None:
     with staged({IN_HEADER.format(turn): cuts for turn, cuts in POSTED.items()}) as stage:
         asked = json.dumps({turn: {"message": turn, "request_id": f"turn-{turn}"} for turn in turns})
         lines = clients.run("fetch_event_source.mjs", stage.cutter.url, asked)
-        heard = Heard([json.loads(line) for line in lines])
-        assert {turn: heard.closed(turn) for turn in turns} == {turn: [0] for turn in turns}
-        judge(stage, heard, {turn: 1 + len(POSTED.get(turn, [])) for turn in turns if turn != "abort"}, IN_HEADER)
-        cut = ["calls1", "calls2", "calls3", "calls4"]
-        assert [reason(heard.of(turn)) for turn in cut] == ["cancelled"] * 4  # their readers had left
-        assert all(ends_well(heard.of(turn)) for turn in ("calls", "calls5"))
-        assert [reason(heard.of(turn)) for turn in ("error", "cancel")] == ["model_failed", "cancelled"]
-        abandoned = heard.of("abort")
+        received = Received([json.loads(line) for line in lines])
+        assert {turn: received.closed(turn) for turn in turns} == {turn: [0] for turn in turns}
+        judge(stage, received, {turn: 1 + len(POSTED.get(turn, [])) for turn in turns if turn != "abort"}, IN_HEADER)
+        cut = ["waits1", "waits2", "waits3", "waits4"]
+        assert [reason(received.of(turn)) for turn in cut] == ["cancelled"] * 4  # their readers had left
+        assert all(ends_well(received.of(turn)) for turn in ("calls", "calls5"))
+        assert [reason(received.of(turn)) for turn in ("error", "cancel")] == ["model_failed", "cancelled"]
+        abandoned = received.of("abort")
         assert [event.type for event in abandoned] == ["turn_start", "token"]
-        assert reason(stage.told(abandoned[0].last_event_id.partition(".")[0])) == "cancelled"
+        assert reason(stage.events_of(abandoned[0].last_event_id.partition(".")[0])) == "cancelled"
         assert all(player.closed for player in stage.model.players)
 
 
@@ -310,13 +291,13 @@ def test_curl() -> None:
 
         code, body = curl("-G", "-H", "x-turn: calls1", "--data-urlencode", "message=calls1", chat)
         assert code == 18  # cut off
-        heard = read(body)
+        received = read(body)
         for expected in (18, 0):
-            code, body = curl("-G", "-H", "x-turn: calls1", "-H", f"last-event-id: {heard[-1].last_event_id}", chat)
+            code, body = curl("-G", "-H", "x-turn: calls1", "-H", f"last-event-id: {received[-1].last_event_id}", chat)
             assert code == expected
-            heard += read(body)
-        assert (heard, ends_well(heard)) == (stage.told(heard[0].last_event_id.partition(".")[0]), True)
-        last = curl("-G", "-w", "%{http_code}", "-H", f"last-event-id: {heard[-1].last_event_id}", chat)
+            received += read(body)
+        assert (received, ends_well(received)) == (stage.events_of(received[0].last_event_id.partition(".")[0]), True)
+        last = curl("-G", "-w", "%{http_code}", "-H", f"last-event-id: {received[-1].last_event_id}", chat)
         assert last == (0, b"204")
 
         code, body = curl(*JSON, '{"message": "cancel"}', turns)

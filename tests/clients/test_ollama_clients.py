@@ -1,7 +1,6 @@
 """Ollama's own clients, with nothing changed but the address: the one for Python, the one for JavaScript, and curl."""
 
 import asyncio
-import base64
 import json
 import re
 import shlex
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 from answering import Cut, Pass, ThinkerRun, in_thread
-from client_specialists import BREAKS, LETTER, NAP, PNG, WEATHER, prompt, serve
+from client_specialists import BREAKS, LETTER, NAP, PNG, PNG_BASE64, WEATHER, prompt, serve
 from nodes import Clients, Script
 from ollama import AsyncClient, Client, ResponseError
 from servers import OllamaServer
@@ -127,7 +126,7 @@ def client(brain: Server) -> Iterator[Client]:
 FAILS = ModelError("model_failed", "The model failed.")
 LOOKED = Outcome("Let me look. Sun\u2028ny.", "stop")
 LOOKS = [["Let me look. ", WEATHER, BREAKS], ["Sun\u2028", "ny."]]
-TALKS: dict[str, tuple[str, Any, Any, Outcome, Outcome]] = {
+TALKS: dict[str, Any] = {
     "chat": ("chat", LOOKS, {"messages": HI}, LOOKED, LOOKED),
     "generate": ("generate", LOOKS, {"prompt": "Hi"}, LOOKED, LOOKED),
     "its own tool": (
@@ -255,9 +254,9 @@ def test_pictures(brain: Server, client: Client, request: pytest.FixtureRequest,
     if way == "generate":
         client.generate("brain", "What is it?", images=[PNG])
     else:
-        picture: Any = PNG if way == "chat" else base64.b64encode(PNG).decode()
-        first = {"role": "user", "content": "What is it?", "images": [picture]}
-        history = [first, {"role": "assistant", "content": "A line."}, {**first, "content": "And this?"}]
+        picture: Any = PNG if way == "chat" else PNG_BASE64
+        first: Any = {"role": "user", "content": "What is it?", "images": [picture]}
+        history: list[Any] = [first, {"role": "assistant", "content": "A line."}, {**first, "content": "And this?"}]
         if way == "chat":
             client.chat("brain", history)
         else:

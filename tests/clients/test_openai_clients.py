@@ -1,7 +1,6 @@
 """OpenAI's clients, with nothing changed but the base URL: for Python, for JavaScript, LangChain, the command llm."""
 
 import asyncio
-import base64
 import json
 import os
 import re
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import openai
 import pytest
 from answering import Cut, Pass, ThinkerRun, in_thread
-from client_specialists import BREAKS, LETTER, NAP, PNG, WEATHER, prompt, serve
+from client_specialists import BREAKS, LETTER, NAP, PNG_BASE64, WEATHER, prompt, serve
 from langchain_openai import ChatOpenAI
 from nodes import Clients, Script
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
@@ -155,7 +154,7 @@ def text_of(chunks: Iterable[Any]) -> str:
 
 FAILS = ModelError("model_failed", "The model failed in the middle of its answer.")
 LOOKED = "Let me look. Sun\u2028ny."
-TALKS: dict[str, tuple[Any, Any, Outcome, Outcome]] = {
+TALKS: dict[str, Any] = {
     "text": ([["Good ", "mor", "ning."]], {}, *[Outcome("Good morning.", "stop")] * 2),
     "calls": ([["Let me look. ", WEATHER, BREAKS], ["Sun\u2028", "ny."]], {}, *[Outcome(LOOKED, "stop")] * 2),
     "its own tool": (
@@ -312,7 +311,7 @@ def test_the_client_keeps_the_conversation(brain: Server, client: OpenAI) -> Non
 
 def test_options_instructions_and_pictures_reach_the_model(brain: Server, client: OpenAI) -> None:
     brain.play(player := Player(["one END two"]))
-    url = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+    url = f"data:image/png;base64,{PNG_BASE64}"
     picture = {"type": "image_url", "image_url": {"url": url}}
     messages: list[Any] = [
         {"role": "developer", "content": "Be kind."},
