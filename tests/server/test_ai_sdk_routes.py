@@ -137,14 +137,6 @@ def test_errors_are_plain_text(server: Server) -> None:
         assert (answer.status_code, answer.headers["content-type"]) == (status, "text/plain; charset=utf-8")
 
 
-def test_a_chat_has_one_turn_at_a_time(server: Server) -> None:
-    server.play(Player(["One ", asyncio.Event()]))
-    with reading(server, "One", id="busy"):
-        assert chat(server, id="busy").status_code == 409
-    server.play(Player(["Two."]))
-    assert text_of(chat(server, id="busy")) == "Two."
-
-
 # Approvals
 
 
@@ -189,13 +181,6 @@ def test_every_stream_ends_when_only_approvals_are_left(server: Server) -> None:
     third = chat(server, decision(bob, approved=False))
     assert "tool-output-denied" in types(third)
     assert text_of(third) == "Done."
-
-
-def test_a_call_that_was_decided_by_another_route(server: Server) -> None:
-    server.play(Player([WRITES % "Ann"], ["Done."]))
-    (approval_id,) = approval_ids(chat(server))
-    approve(server, approval_id)
-    assert outputs(chat(server, decision(approval_id))) == ["written to Ann"]
 
 
 def test_expired_approvals() -> None:

@@ -13,7 +13,7 @@ import pytest
 from playing import registry_of
 from serving import Answer, Player, Process, Server, brain_served, client_of, post, problem, script, streaming
 
-from brain import Citation, Context, Result, specialist
+from brain import Citation, Result, specialist
 
 PICTURE = b"\x89PNG\r\n\x1a\n and more"
 
@@ -24,15 +24,9 @@ async def recipe(of: str) -> Result:
     return Result(f"{of}: boil water.", [Citation("1", "Cookbook")])
 
 
-@specialist(activates_on=["pdf"])
-async def leaflet(*, context: Context) -> Result:
-    """Reads leaflets."""
-    return Result(f"Steep {context.attachments[0].name}.", [Citation("1", "Leaflet")])
-
-
 @pytest.fixture(scope="module")
 def running() -> Iterator[Server]:
-    with brain_served(registry_of(recipe, leaflet)) as server:
+    with brain_served(registry_of(recipe)) as server:
         yield server
 
 
@@ -97,17 +91,6 @@ def test_a_conversation_has_calls_files_and_thoughts(server: Server, client: htt
     assert "A plan." not in str(player.asked), "no model reads thoughts"
 
 
-def test_results_of_attachments_are_shown_and_read_once(server: Server, client: httpx.Client) -> None:
-    server.play(player := Player(["Hello."], ["Bye."]))
-    send(server, "Read it", attachments=[{"name": "a.pdf", "type": "application/pdf", "data": "JVBERi0="}])
-    answer = show(client)["messages"][1]
-    assert [(part["type"], part.get("name")) for part in answer["parts"]] == [("call", "leaflet"), ("text", None)]
-    block = "[SPECIALIST_RESULT: leaflet]\nSteep a.pdf.\n[/SPECIALIST_RESULT]"
-    assert (answer["parts"][0]["block"], answer["citations"]) == (block, [{"id": "1", "title": "Leaflet"}])
-    send(server, "And now?")
-    assert [message.content.count(block) for message in player.asked[1]] == [0, 1, 0, 0]
-
-
 def test_conversations_are_listed_newest_first_in_pages_and_by_words(server: Server, client: httpx.Client) -> None:
     for n in range(5):
         send(server, f"Question {n} about {'tea' if n % 2 else 'coffee'}", f"c{n}")
@@ -117,24 +100,13 @@ def test_conversations_are_listed_newest_first_in_pages_and_by_words(server: Ser
     assert ids(client, limit=3, before="c4") == ["c3", "c2", "c0"]
     assert (ids(client, q="tea"), ids(client, q="nothing of this")) == (["c1", "c3"], [])
     assert client.get("/v1/conversations?q=coff").json()["conversations"][0]["found"].startswith("Question 4 about")
-    assert problem(client.get("/v1/conversations?before=c9"))[:2] == (400, "bad_request")
-
-
-def test_messages_are_shown_from_the_end(server: Server, client: httpx.Client) -> None:
-    for n in range(3):
-        send(server, f"Question {n}?")
+    send(server, "Third?", "c1")
     newest = show(client, limit=2)
-    assert texts(newest) == ["Question 1?", "Hello.", "Question 2?", "Hello."]
-    first = show(client, limit=2, before=newest["earlier"])
-    assert (texts(first), first["earlier"]) == (["Question 0?", "Hello."], None)
-    assert problem(client.get("/v1/conversations/c1?before=m0123"))[:2] == (400, "bad_request")
-
-
-def test_a_failed_answer_is_shown_without_its_error_text(server: Server, client: httpx.Client) -> None:
-    server.play(Player([RuntimeError("the password is swordfish")]))
-    assert send(server, "Hi?").last["code"] == "internal"
-    assert texts(show(client)) == ["Hi?", "[error]"]
-    assert "swordfish" not in client.get("/v1/conversations/c1").text
+    assert texts(newest) == ["And more tea?", "Hello.", "Third?", "Hello."]
+    earlier = show(client, limit=2, before=newest["earlier"])
+    assert (texts(earlier), earlier["earlier"]) == (["Question 1 about tea", "Hello."], None)
+    for path in ("/v1/conversations?before=c9", "/v1/conversations/c1?before=m0123"):
+        assert problem(client.get(path))[:2] == (400, "bad_request")
 
 
 def test_a_conversation_is_renamed(server: Server, client: httpx.Client) -> None:

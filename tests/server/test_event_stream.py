@@ -164,22 +164,6 @@ class Stage:
 
 
 @BOTH
-@jumping
-async def test_a_whole_stream(direct: bool) -> None:
-    stage, client = Stage("Hel", "lo"), Client()
-    await (await stage.started(client, direct=direct))
-    assert await stage.ended() == "complete"
-    assert client.sent[0]["status"] == 200
-    assert client.headers[b"content-type"] == b"text/event-stream; charset=utf-8"
-    assert client.headers[b"cache-control"] == b"no-cache, no-transform"
-    assert client.headers[b"x-accel-buffering"] == b"no"
-    assert client.names == ["turn_start", "token", "token", "usage", "done"]
-    assert (client.numbers, client.is_complete) == ([1, 2, 3, 4, 5], True)
-    assert client.frames == stage.frames
-    assert stage.run.left_at == 5
-
-
-@BOTH
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
 @jumping
 async def test_a_reader_joins_in_the_middle(after: int, direct: bool) -> None:
@@ -467,25 +451,6 @@ async def test_an_encoder_that_fails_ends_its_stream_only() -> None:
     await asyncio.gather(response, following)
     assert await stage.ended() == "complete"
     assert (client.frames, other.frames) == (b"aa", stage.frames)
-
-
-@pytest.mark.parametrize("count", [1, 2, 3])
-@jumping
-async def test_where_a_reader_left(count: int) -> None:
-    gates = [asyncio.Event() for _ in range(3)]
-    stage, client = Stage(gates[0], "a", gates[1], "b", gates[2], "c"), Client()
-    response = await stage.started(client)
-    for gate in gates[: count - 1]:
-        gate.set()
-    await client.until(lambda: len(client.names) == count)
-    client.reads.clear()
-    for gate in gates:
-        gate.set()
-    await stage.run.wait_ended()
-    client.left.set()
-    await response
-    assert await stage.ended() == "complete"
-    assert (client.numbers, stage.run.left_at) == (list(range(1, count + 1)), count)
 
 
 @jumping

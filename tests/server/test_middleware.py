@@ -84,35 +84,18 @@ def routes(server: Server) -> list[tuple[str, str]]:
 # Hosts and origins
 
 
-@pytest.mark.parametrize(
-    ("host", "expected"),
-    [
-        (b"localhost:8000", 200),
-        (b"LocalHost", 200),
-        (b"localhost.:8000", 200),
-        (b"dot.example", 200),
-        (b"[0:0:0:0:0:0:0:1]:8000", 200),
-        (b"[FE80::1]:8000", 200),
-        (b"evil.example:8000", 403),
-        (b"127.0.0.1.evil.example", 403),
-        (b"localhost..", 403),
-        (b".", 403),
-        (b"", 403),
-        (b"localhost:", 403),
-        (b"localhost:123456", 403),
-        (b"localhost:8000@evil.example", 403),
-        (b"localhost, evil.example", 403),
-        (b"localhost%00.evil.example", 403),
-        (b"[::1%25lo]", 403),
-        (b"[:::::]", 403),
-        (b"::1", 403),
-        (b"\xff\xfe", 403),
-        (b"localhost\r\nHost: evil.example", 403),
-        (b"evil.example\r\nX-Forwarded-Host: localhost", 403),
-    ],
-)
-def test_hosts(local: Server, host: bytes, expected: int) -> None:
-    assert status(local, b"GET /v1/specialists HTTP/1.1\r\nHost: %b\r\n\r\n" % host) == expected
+HOSTS = [
+    *("localhost:8000", "LocalHost", "localhost.:8000", "dot.example", "[0:0:0:0:0:0:0:1]:8000", "[FE80::1]:8000"),
+    *("", ".", "localhost..", "localhost:", "localhost:123456", "localhost%00.evil.example", "localhost, evil.example"),
+    *("evil.example:8000", "127.0.0.1.evil.example", "localhost:8000@evil.example", "::1", "[:::::]", "[::1%25lo]"),
+    *("\xff\xfe", "localhost\r\nHost: evil.example", "evil.example\r\nX-Forwarded-Host: localhost"),
+]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_first_six_hosts_are_known(local: Server, host: str) -> None:
+    request = f"GET /v1/specialists HTTP/1.1\r\nHost: {host}\r\n\r\n"
+    assert status(local, request.encode("latin-1")) == (200 if host in HOSTS[:6] else 403)
 
 
 @pytest.mark.parametrize(
@@ -217,22 +200,6 @@ def test_strange_authorization_is_never_a_failure() -> None:
             request = b"GET /v1/specialists HTTP/1.1\r\nHost: localhost\r\nAuthorization: %b\r\n\r\n" % value
             assert status(server, request) in (400, 401, 429), value
         assert ask(server, authorization="Bearer a-key").status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("path", "form"),
-    [
-        ("/v1/turns", {"error": ["code", "field", "message"]}),
-        ("/v1/chat/completions", {"error": ["code", "message", "param", "type"]}),
-        ("/api/chat", {"error": []}),
-        ("/ag-ui/run", {"code": [], "message": [], "type": []}),
-    ],
-)
-def test_errors_have_the_form_of_their_protocol(guarded: Server, path: str, form: dict[str, list[str]]) -> None:
-    answer = ask(guarded, path, "POST")
-    assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
-    found = {name: sorted(value) if isinstance(value, dict) else [] for name, value in answer.json().items()}
-    assert found == form
 
 
 def test_only_health_the_page_and_signing_in_are_open(guarded: Server) -> None:

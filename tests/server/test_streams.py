@@ -24,7 +24,6 @@ TRICKS = (
     'a\r\nb\rc\u2028d\x85e\x00f\x7fg"h\\i😀\ufeff\n\ndata: [DONE]\n\nevent: done\nid: 7\nretry: 1\ndata: {}\n\n: x\n\n'
 )
 """What would end a line, a frame or a stream outside of a JSON string."""
-CUBE = {"type": "function", "function": {"name": "cube", "parameters": {"type": "object"}}}
 
 
 class Thinker(Player):
@@ -196,14 +195,6 @@ def test_every_byte_of_a_completion(server: Server, turn: Callable[[], Player], 
     if usage and b'"error"' not in body:
         assert [chunk["usage"] is None for chunk in chunks] == [*[True] * (len(chunks) - 1), False]
         assert chunks[-1]["choices"] == []
-
-
-def test_a_client_tool_in_a_completion(server: Server) -> None:
-    chunks = chunks_of(complete(server, Player(["I count. ", 'SPECIALIST_REQUEST[cube:{"n":3}]']), tools=[CUBE]))
-    assert text_of(chunks) == "I count. "
-    (call,) = [call for chunk in chunks for call in chunk["choices"][0]["delta"].get("tool_calls", ())]
-    assert (call["index"], call["type"], call["function"]) == (0, "function", {"name": "cube", "arguments": '{"n":3}'})
-    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
 @EVERY_TURN

@@ -149,16 +149,6 @@ def test_one_worker_is_the_process_itself(tmp_path: Path) -> None:
         assert callers[brain.process.pid].spared > 10_000
 
 
-def test_the_settings_file_reaches_the_workers(tmp_path: Path) -> None:
-    (tmp_path / "specialists").mkdir()
-    (tmp_path / "specialists" / "some.py").write_text(SPECIALISTS)
-    config = tmp_path / "brain.toml"
-    model = script(tmp_path, *WHO)
-    config.write_text(f'model = "{model}"\nworkers = 2\ncalls = 3\nspecialists_folder = "{tmp_path}/specialists"\n')
-    with Process("serve", "--config", str(config), "--port", "0") as brain, a_caller_each(brain.url()) as callers:
-        assert all('"limits":{"calls":3,' in caller.text for caller in callers.values())
-
-
 def test_the_automatic_model_is_found_once_for_all_workers() -> None:
     empty = {f"GET /api/{path}": (200, {"models": [], "version": "0.33.0"}) for path in ("version", "ps", "tags")}
     with in_thread(OllamaServer(answers=empty)) as server:
