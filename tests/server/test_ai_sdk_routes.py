@@ -27,15 +27,9 @@ async def writes(to: str) -> str:
     return f"written to {to}"
 
 
-@specialist
-async def reads() -> str:
-    """Reads a letter."""
-    return "read"
-
-
 @pytest.fixture(scope="module")
 def running() -> Iterator[Server]:
-    with brain_served(registry_of(writes, reads), KEYS="anns:ann,bobs:bob") as server:
+    with brain_served(registry_of(writes), KEYS="anns:ann,bobs:bob") as server:
         yield server
 
 
@@ -75,13 +69,6 @@ def reading(server: Server, until: str, **more: Any) -> Iterator[str]:
         yield found
 
 
-def approve(server: Server, approval_id: str) -> None:
-    """Approve a call by the native route."""
-    turn_id, _, call_id = approval_id.partition(".")
-    path = f"/v1/turns/{turn_id}/approvals/{call_id}"
-    assert request(server, "POST", path, json={"approve": True}).is_success
-
-
 def parts(response: httpx.Response) -> list[dict[str, Any]]:
     assert response.status_code == 200, response.text
     frames = [frame for frame in response.text.split("\n\n") if frame.startswith("data: {")]
@@ -106,10 +93,6 @@ def decision(*ids: str, approved: bool = True) -> dict[str, Any]:
 
 def text_of(response: httpx.Response) -> str:
     return "".join(part["delta"] for part in parts(response) if part["type"] == "text-delta")
-
-
-def outputs(response: httpx.Response) -> list[str]:
-    return [part["output"] for part in parts(response) if part["type"] == "tool-output-available"]
 
 
 def test_a_turn_has_the_id_of_the_chat(server: Server) -> None:
@@ -169,20 +152,6 @@ def test_the_same_decision_again_streams_the_same_and_runs_nothing_twice(server:
     assert written == ["Ann"]
 
 
-def test_every_stream_ends_when_only_approvals_are_left(server: Server) -> None:
-    server.play(Player(["SPECIALIST_REQUEST[reads]" + WRITES % "Ann" + WRITES % "Bob"], ["Done."]))
-    first = chat(server)
-    assert outputs(first) == ["read"]
-    assert parts(first)[-1] == {"type": "finish", "finishReason": "tool-calls"}
-    ann, bob = approval_ids(first)
-    second = chat(server, decision(ann))
-    assert (outputs(second), approval_ids(second)) == (["written to Ann"], [])
-    assert parts(second)[-1] == {"type": "finish", "finishReason": "tool-calls"}
-    third = chat(server, decision(bob, approved=False))
-    assert "tool-output-denied" in types(third)
-    assert text_of(third) == "Done."
-
-
 def test_expired_approvals() -> None:
     with brain_served(registry_of(writes), KEYS="anns:ann", APPROVAL_SECONDS=0.01) as server:
         server.play(Player([WRITES % "Ann"], ["Then not."]))
@@ -240,20 +209,6 @@ def test_a_turn_that_waits_for_an_approval_is_read_again(server: Server) -> None
     reloaded = reconnect(server, "page")
     assert reloaded.text == first.text
     assert text_of(chat(server, decision(*approval_ids(reloaded)), id="page")) == "Done."
-
-
-def test_a_turn_whose_call_was_decided_meanwhile_is_read_to_its_end(server: Server) -> None:
-    gate = asyncio.Event()
-    server.play(Player([WRITES % "Ann"], ["Do", gate, "ne."]))
-    (approval_id,) = approval_ids(chat(server, id="meanwhile", resumable=True, sdk_version=7))
-    approve(server, approval_id)
-    server.release(gate)
-    whole = reconnect(server, "meanwhile")
-    assert types(whole) == [
-        "start", "start-step", "tool-input-available", "tool-approval-request", "tool-approval-response",
-        "tool-output-available", "finish-step", "start-step", "message-metadata", "finish-step", "finish",
-    ]  # fmt: skip
-    assert text_of(whole) == "Done."
 
 
 def test_nothing_to_reconnect_to(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,7 @@
 
 import asyncio
 import json
-import shutil
 import socket
-import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -103,18 +101,6 @@ id: TURN.7
 
 """.encode()
     )
-
-
-@pytest.mark.curl
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_curl_sends_json_and_forms(tmp_path: Path, server: Server) -> None:
-    (tmp_path / "scan.png").write_bytes(PNG)
-    server.play(Player(["SPECIALIST_REQUEST[length]"], ["Read."]))
-    command = ["curl", "-sN", "--max-time", "50", f"{server.url}/v1/chat/stream"]
-    form = [*command, "-F", "message=what is it", "-F", f"file=@{tmp_path / 'scan.png'}"]
-    assert '"text":"1 scan.png image/png 28"' in subprocess.run(form, capture_output=True, text=True, check=True).stdout
-    body = [*command, "-H", f"content-type: {JSON}", "-d", '{"message": "hi"}']
-    assert subprocess.run(body, capture_output=True, text=True, check=True).stdout.count("event: done\n") == 1
 
 
 # Failures

@@ -1,4 +1,4 @@
-"""Streams as they leave a real port, byte by byte, judged by strict parsers: Brain's own, OpenAI's and Ollama's."""
+"""Streams as they leave a real port, byte by byte, judged by strict parsers: Brain's own, and OpenAI's."""
 
 import asyncio
 import json
@@ -195,20 +195,3 @@ def test_every_byte_of_a_completion(server: Server, turn: Callable[[], Player], 
     if usage and b'"error"' not in body:
         assert [chunk["usage"] is None for chunk in chunks] == [*[True] * (len(chunks) - 1), False]
         assert chunks[-1]["choices"] == []
-
-
-@EVERY_TURN
-@pytest.mark.parametrize("path", ["chat", "generate"])
-def test_every_line_for_ollamas_clients(server: Server, turn: Callable[[], Player], path: str) -> None:
-    server.play(turn())
-    with client_of(server) as client:
-        body = {"model": "brain", "messages": [{"role": "user", "content": "Hi"}], "prompt": "Hi"}
-        answer = client.post(f"/api/{path}", json=body)
-    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/x-ndjson")
-    text = answer.content.decode()
-    assert text.splitlines(keepends=True) == [f"{line}\n" for line in text.split("\n")[:-1]]
-    *lines, last = [json.loads(line) for line in text.splitlines()]
-    content = {"message"} if path == "chat" else {"response"}
-    assert all(set(line) - {"thinking"} == {"model", "created_at", "done"} | content for line in lines)
-    assert not any(line["done"] for line in lines)
-    assert set(last) == {"error"} or (last["done"], last["done_reason"]) == (True, "stop")
