@@ -77,9 +77,9 @@ class Server(uvicorn.Server):
         self.ready.set()
 
     def on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(5)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
 
-    def left(self, seconds: float = 5.0) -> list[str]:
+    def left(self, seconds: float = 20.0) -> list[str]:
         """The tasks of turns and requests that have not ended after this time."""
 
         async def names() -> list[str]:

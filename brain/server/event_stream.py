@@ -85,7 +85,7 @@ class Reader:
         self._owns_run = owns_run
         self._loop = asyncio.get_running_loop()
         self.sent_at = self._loop.time()
-        self.opened: asyncio.Future[Error | None] = self._loop.create_future()
+        self.model_answered: asyncio.Future[Error | None] = self._loop.create_future()
         self._pending: list[bytes] = []
         if after or run.log.last:
             if encoder is None:
@@ -95,7 +95,7 @@ class Reader:
         self._pending_bytes = sum(map(len, self._pending))
         self._pending_limit = self._pending_bytes + PENDING_BYTES
         # the numbers of the last events that this stream has, that it gave to the server, and that the server has sent
-        self._last, self._given, self._sent = run.log.last, after, after
+        self._last_encoded, self._last_given, self._last_sent = run.log.last, after, after
         self._is_lost = False
         self.is_interrupted = False
         self._waiter: asyncio.Future[None] | None = None
@@ -109,21 +109,21 @@ class Reader:
     def _notify(self, events: Sequence[Event], frames: bytes) -> None:
         if self._is_lost or (self.encoder is not None and self.encoder.closed):
             return
-        if not self.opened.done():
+        if not self.model_answered.done():
             if isinstance(events[-1], Error):
-                self.opened.set_result(events[-1])
+                self.model_answered.set_result(events[-1])
             elif not all(isinstance(event, OPENING) for event in events):
-                self.opened.set_result(None)
+                self.model_answered.set_result(None)
         try:
             data = frames if self.encoder is None else self.encoder.encode(events)
         except Exception:  # a fault in one protocol must not end the run, which may have other readers
             log.exception("turn %s: its events could not be encoded", self._run.id)
             data, self._is_lost = b"", True
         waiter = self._waiter if self._waiter is not None and not self._waiter.done() else None
-        self._last = self._run.log.last
+        self._last_encoded = self._run.log.last
         # without a waiter, earlier events are still to be sent
         if waiter is not None and self.write is not None and not self.is_over and self.write(data):
-            self._given = self._sent = self._last
+            self._last_given = self._last_sent = self._last_encoded
             self.sent_at = self._loop.time()
             return
         self._pending.append(data)
@@ -138,7 +138,7 @@ class Reader:
         return self
 
     async def __anext__(self) -> bytes:
-        self._sent = self._given
+        self._last_sent = self._last_given
         while not self._pending:
             if self.is_over:
                 raise StopAsyncIteration
@@ -157,7 +157,7 @@ class Reader:
         del self._pending[:count]
         self._pending_bytes -= size
         if not self._pending:
-            self._given = self._last
+            self._last_given = self._last_encoded
         self.sent_at = self._loop.time()
         return data
 
@@ -172,12 +172,12 @@ class Reader:
         if data:
             self._pending.insert(0, data)
             self._pending_bytes += len(data)
-            self._given = self._sent
+            self._last_given = self._last_sent
 
     def close(self) -> None:
         """Leave the run."""
         self._unsubscribe()
-        self._run.left_at = self._sent
+        self._run.left_at = self._last_sent
         if self._owns_run:
             self._run.stop()
         self._run.leave(comes_back=self.encoder is not None and self.encoder.closed)
@@ -229,9 +229,9 @@ class EventStreamResponse:
 
     async def _send_refusal(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> bool:
         """Wait until the model answers, or send the error of the turn; whether the stream is to be sent."""
-        opened = self._reader.opened
+        answered = self._reader.model_answered
         leaving = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
-        futures: set[asyncio.Future[Any]] = {opened, leaving}
+        futures: set[asyncio.Future[Any]] = {answered, leaving}
         try:
             await asyncio.wait(futures, timeout=self._heartbeat, return_when="FIRST_COMPLETED")
             if leaving.done():
@@ -239,7 +239,7 @@ class EventStreamResponse:
         finally:
             leaving.cancel()
         await asyncio.wait({leaving})
-        if not opened.done() or (error := opened.result()) is None:
+        if not answered.done() or (error := answered.result()) is None:
             return True
         status, body = refusal(error)
         await Response(body, status, {**_HEADERS, "Content-Type": "application/json"})(scope, receive, send)

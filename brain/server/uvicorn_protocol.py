@@ -63,7 +63,7 @@ class Protocol(HttpToolsProtocol):
             app = app.app
         self._state: ServerState = app.state.brain
         self._address: str | None = None  # the address that counts this connection
-        self._reached: Reason | None = None  # the limit that rejects this connection
+        self._limit_reached: Reason | None = None  # the limit that rejects this connection
         self._is_rejecting = False
         if self._state.make_protocol is None:
             self._state.make_protocol = partial(type(self), *args, **kwargs)
@@ -75,20 +75,20 @@ class Protocol(HttpToolsProtocol):
         connections = self._state.connections
         if self.client is not None and not self._is_from_proxy():
             self._count_address(self.client[0])
-        if self._reached is None and connections.open_count >= connections.limit:
-            self._make_room()
-        if self._reached is None:
+        if self._limit_reached is None and connections.open_count >= connections.limit:
+            self._close_idle_connection()
+        if self._limit_reached is None:
             connections.open_count += 1
             self._state.telemetry.metrics.set_connections(connections.open_count)
-            self._await_head(HEAD_SECONDS)
+            self._start_head_timer(HEAD_SECONDS)
         elif len(connections.rejected) >= MAX_REJECTED:
             transport.abort()
         else:
             connections.rejected.add(self)
-            self._await_head(REJECTED_HEAD_SECONDS)
+            self._start_head_timer(REJECTED_HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_arrived()
+        self._stop_head_timer()
         for cycle in self._cycles:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -97,7 +97,7 @@ class Protocol(HttpToolsProtocol):
         self._release_address()
         connections = self._state.connections
         connections.rejected.discard(self)
-        if self._reached is None:
+        if self._limit_reached is None:
             connections.open_count -= 1
             self._state.telemetry.metrics.set_connections(connections.open_count)
         super().connection_lost(exc)
@@ -122,8 +122,8 @@ class Protocol(HttpToolsProtocol):
         if is_large or len(self._cycles) > MAX_PIPELINED:
             self._reject_head()
             raise _StopParsing
-        self._head_arrived()
-        if not self._cycles and (reason := self._reason_to_reject()):
+        self._stop_head_timer()
+        if not self._cycles and (reason := self._find_rejection()):
             self._reject(reason)
             return
         before = self.cycle
@@ -132,12 +132,12 @@ class Protocol(HttpToolsProtocol):
             self._cycles.append(self.cycle)
             extensions: dict[str, Any] = {WRITE_EXTENSION: partial(write_chunk, self.cycle)}
             self.scope["extensions"] = extensions
-        self._passed_on()
+        self._reset_buffered()
 
     def on_body(self, body: bytes) -> None:
         if not self._is_rejecting:
             super().on_body(body)
-            self._passed_on()
+            self._reset_buffered()
 
     def on_message_complete(self) -> None:
         """Count a turn that the request starts, if there is capacity; else the application rejects it."""
@@ -159,7 +159,7 @@ class Protocol(HttpToolsProtocol):
         if not self._cycles and not self.transport.is_closing():
             if self._is_from_proxy():
                 self._release_address()
-            self._await_head(HEAD_SECONDS)
+            self._start_head_timer(HEAD_SECONDS)
 
     def send_400_response(self, msg: str) -> None:
         """Answer invalid HTTP, unless it was rejected already."""
@@ -180,18 +180,18 @@ class Protocol(HttpToolsProtocol):
 
     # heads
 
-    def _await_head(self, seconds: float) -> None:
-        if self._reached is None:
+    def _start_head_timer(self, seconds: float) -> None:
+        if self._limit_reached is None:
             self._state.connections.idle[self] = None
         self._timer = self.loop.call_later(seconds, self.transport.close)
 
-    def _head_arrived(self) -> None:
+    def _stop_head_timer(self) -> None:
         self._state.connections.idle.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _passed_on(self) -> None:
+    def _reset_buffered(self) -> None:
         if len(self._cycles) < 2:
             self._buffered = 0
 
@@ -214,7 +214,7 @@ class Protocol(HttpToolsProtocol):
         if connections.acquire(address):
             self._address = address
         else:
-            self._reached = "address"
+            self._limit_reached = "address"
             self._state.telemetry.metrics.count_rejection("address")
             limit = connections.limit_per_address
             log.warning("%s has %d open connections, the limit (CONNECTIONS_PER_ADDRESS)", address, limit)
@@ -224,27 +224,30 @@ class Protocol(HttpToolsProtocol):
             self._state.connections.release(self._address)
             self._address = None
 
-    def _make_room(self) -> None:
+    def _close_idle_connection(self) -> None:
         """Close the connection that has waited longest for a request; if none waits, reject this one."""
         connections = self._state.connections
         self._state.telemetry.metrics.count_rejection("connections")
         oldest = next(iter(connections.idle), None)
         if oldest is None:
-            self._reached = "connections"
+            self._limit_reached = "connections"
             return
         log.warning("%d connections are open, the limit: the longest idle one is closed", connections.limit)
-        oldest._head_arrived()
+        oldest._stop_head_timer()
         oldest.transport.abort()
 
-    def _reason_to_reject(self) -> Reason | None:
-        if self._reached is not None:
-            return self._reached
+    def _find_rejection(self) -> Reason | None:
+        if self._limit_reached is not None:
+            return self._limit_reached
         if self._is_from_proxy():
             forwarded = b", ".join(value for name, value in self.headers if name == b"x-forwarded-for")
             host = self._proxies.get_trusted_client_address(forwarded.decode("latin-1"))[0] if forwarded else ""
             if host:
                 self._count_address(host)
-                reason, self._reached = self._reached, None  # the limit rejects the request, not the proxy's connection
+                reason, self._limit_reached = (
+                    self._limit_reached,
+                    None,
+                )  # the limit rejects the request, not the proxy's connection
                 return reason
         if self._state.admission.capacity < 1 and starts_turn(self.parser.get_method(), self.url):
             names = {name for name, _ in self.headers}

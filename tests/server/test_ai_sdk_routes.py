@@ -120,6 +120,12 @@ def test_errors_are_plain_text(server: Server) -> None:
         assert (answer.status_code, answer.headers["content-type"]) == (status, "text/plain; charset=utf-8")
 
 
+def test_a_chat_has_one_turn_at_a_time(server: Server) -> None:
+    server.play(Player(["One ", asyncio.Event()]))
+    with reading(server, "One", id="busy"):
+        assert chat(server, id="busy").status_code == 409
+
+
 # Approvals
 
 

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 
 import pytest
-from serving import Player, Server, brain_served, client_of
+from playing import registry_of
+from serving import Player, Server, brain_served, client_of, post
 
-from brain.server import admission, uvicorn_protocol
+from brain import specialist
+from brain.server import admission, state, uvicorn_protocol
+from brain.server.admission import Acceptor
 from brain.server.uvicorn_protocol import HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED
 
 OPEN_HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
@@ -280,6 +283,52 @@ def test_an_overloaded_server_rejects_new_turns_and_nothing_else(monkeypatch: py
         server.release(release)
         assert "event: done" in client.get(f"/v1/turns/{turn}/events").text
     assert server.state.connections.open_count == 0
+
+
+def test_an_overload_is_measured_and_connections_are_then_accepted_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "FIRST_MEASURE_SECONDS", 0.0)
+    monkeypatch.setattr(state, "MEASURE_SECONDS", 0.01)
+    monkeypatch.setattr(admission, "LAG_SECONDS", -1.0)
+    monkeypatch.setattr(admission, "CALM_LAG_SECONDS", -1.0)
+    with brain_served() as server:
+
+        async def wait_overloaded(expected: bool) -> None:
+            while server.state.admission.is_overloaded is not expected:  # noqa: ASYNC110 - there is no event for it
+                await asyncio.sleep(0)
+
+        server.on_loop(wait_overloaded(True))
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setblocking(False)
+            with closing(socket.create_connection(listening.getsockname(), 50)) as connection:
+                connection.sendall(LAST_HEALTH)
+                server.state.acceptor = Acceptor([listening])
+                with connect(server, LAST_HEALTH) as other:  # by which the server learns how connections are made
+                    assert rest(other).startswith(OK)
+                assert rest(connection).startswith(OK)
+        monkeypatch.setattr(admission, "LAG_SECONDS", 1e9)
+        monkeypatch.setattr(admission, "CALM_LAG_SECONDS", 1e9)
+        monkeypatch.setattr(admission, "CALM_SECONDS", 0.0)
+        server.on_loop(wait_overloaded(False))
+
+
+def test_a_specialist_that_blocks_the_loop_is_counted_and_stored() -> None:
+    @specialist(timeout=50)
+    async def stuck() -> str:
+        """Blocks the event loop until that is counted."""
+        while b'brain_loop_blocked_total{specialist="stuck"} 1.0' not in brain.state.telemetry.metrics.expose("")[0]:
+            pass
+        return "free"
+
+    with brain_served(registry_of(stuck)) as brain:
+        brain.play(Player(["SPECIALIST_REQUEST[stuck]"], ["Done."]))
+        assert post(brain.url, json={"message": "hi"}).names[-1] == "done"
+
+        async def wait_stored() -> str:
+            while not (stored := await brain.engine.store.blocked()):
+                pass
+            return stored[0][0]
+
+        assert brain.on_loop(wait_stored()) == "stuck"
 
 
 def test_the_limit_on_open_files_is_raised() -> None:
