@@ -1,105 +1,109 @@
-"""What was read of the users who are here, cached as long as nobody changed anything.
+"""What was read of the users of the last minutes, for as long as nobody changed it.
 
-What this process does is told here at once. What other processes do, the store knows, and is asked.
+What this process changes is reported here. Whether other processes wrote anything, the store knows.
 """
 
 import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
 
-from brain.memory.items import MemoryStore
 from brain.messages import Interaction
+from brain.store.sqlite import SQLite
 
 HOT_SECONDS = 60.0
 UNSEEN_SECONDS = 1.0
-"""How long what other processes changed may go unseen."""
+"""How long a change by another process may go unseen."""
 ASKED_SECONDS = 0.05
-"""How long the store may take to say whether they did; one that is busy is read instead."""
+"""How long the store may take to say whether others wrote; a busy one is read instead."""
+KEPT = 20
+"""Interactions of a user that are cached,"""
+USERS_MOST = 1_000
+BYTES_MOST = 32 * 1024 * 1024
+TEXT_LENGTH = 8_000
+"""and characters of each message and answer; a block could not show more."""
+_OBJECT_BYTES = 300
 
 T = TypeVar("T")
 
 
-class Others:
-    """Whether other processes changed anything, asked once in a while."""
+class OtherProcesses:
+    """Whether other processes wrote anything; the store is asked once in a while."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: SQLite) -> None:
         self._store = store
-        self._wrote = 0
+        self._version = 0
         self._until = 0.0
 
-    async def wrote(self) -> int | None:
+    async def version(self) -> int | None:
         """A number that is another one when they did; None when the store cannot tell at once."""
-        asked = time.monotonic()
-        if asked >= self._until:
+        asked_at = time.monotonic()
+        if asked_at >= self._until:
             try:
                 async with asyncio.timeout(ASKED_SECONDS):
-                    self._wrote = await self._store.data_version()
+                    self._version = await self._store.data_version()
             except TimeoutError:
                 return None
-            self._until = asked + UNSEEN_SECONDS
-        return self._wrote
+            self._until = asked_at + UNSEEN_SECONDS
+        return self._version
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry(Generic[T]):
+class _Entry(NamedTuple, Generic[T]):
     value: T
-    wrote: int
+    version: int
     until: float
     size: int
 
 
 class UserCache(Generic[T]):
-    """One value a user, read when it is first needed; those of the users who were here last.
+    """One value per user, read when it is first needed; the least recently used ones are dropped.
 
     Args:
         read: reads it from the store.
-        users, most: how many are cached, and how large they may be together by `size`.
+        users, size: how many are cached, and how large they may be together by `size_of`.
     """
 
     def __init__(
         self,
-        others: Others,
+        others: OtherProcesses,
         read: Callable[[str], Awaitable[T]],
         users: int,
-        most: int = 0,
-        size: Callable[[T], int] = lambda value: 0,
+        size: int,
+        size_of: Callable[[T], int],
     ) -> None:
-        self._others = others
-        self._read = read
-        self._users, self._most, self._size = users, most, size
+        self._others, self._read, self._users, self._size, self._size_of = others, read, users, size, size_of
         self._entries: OrderedDict[str, _Entry[T]] = OrderedDict()
         self._total = 0
         self._changes = 0
 
-    async def of(self, user: str) -> T:
-        """The user's, as it is now."""
-        wrote = await self._others.wrote()
+    async def get(self, user: str) -> T:
+        """The user's value, as it is now."""
+        version = await self._others.version()
         entry = self._entries.get(user)
-        if entry is not None and entry.wrote == wrote and time.monotonic() < entry.until:
+        if entry is not None and entry.version == version and time.monotonic() < entry.until:
             self._entries.move_to_end(user)
             return entry.value
         while True:
             changes = self._changes
             value = await self._read(user)
-            if changes == self._changes:
-                break  # else it may be old already
-        if wrote is not None:
-            self._set(user, _Entry(value, wrote, time.monotonic() + HOT_SECONDS, self._size(value)))
+            if changes == self._changes:  # else it may be old already
+                break
+        if version is not None:
+            self._set(user, _Entry(value, version, time.monotonic() + HOT_SECONDS, self._size_of(value)))
         return value
 
     def change(self, user: str, changed: Callable[[T], T]) -> None:
-        """It was changed, in this way."""
+        """Report that a user's value changed, and how."""
         self._changes += 1
         entry = self._entries.get(user)
         if entry is not None:
             value = changed(entry.value)
-            self._set(user, _Entry(value, entry.wrote, entry.until, self._size(value)))
+            self._set(user, entry._replace(value=value, size=self._size_of(value)))
 
     def forget(self, user: str) -> None:
-        """It was changed, and is read anew the next time."""
+        """Report that a user's value changed; it is read anew the next time."""
         self._changes += 1
         self._drop(user)
 
@@ -107,7 +111,7 @@ class UserCache(Generic[T]):
         self._drop(user)
         self._entries[user] = entry
         self._total += entry.size
-        while len(self._entries) > self._users or self._total > self._most:
+        while len(self._entries) > self._users or self._total > self._size:
             self._drop(next(iter(self._entries)))
 
     def _drop(self, user: str) -> None:
@@ -115,48 +119,39 @@ class UserCache(Generic[T]):
         self._total -= entry.size if entry is not None else 0
 
 
-KEPT = 20
-"""Interactions of a user."""
-USERS_MOST = 1_000
-BYTES_MOST = 32 * 1024 * 1024
-TEXT_LENGTH = 8_000
-"""Of what was said, and of the answer; a block could not show more."""
-_OBJECT_BYTES = 300
+class RecentInteractions:
+    """The newest interactions of the most recent users, newest first."""
 
-
-class Recent:
-    """The newest interactions of the users who were here last, newest first."""
-
-    def __init__(self, store: MemoryStore, others: Others) -> None:
+    def __init__(self, store: SQLite, others: OtherProcesses) -> None:
         self._store = store
-        self._cache = UserCache(others, self._read, USERS_MOST, BYTES_MOST, _size)
+        self._cache = UserCache(others, self._read, USERS_MOST, BYTES_MOST, _size_of)
 
-    async def of(self, user: str) -> Sequence[Interaction]:
-        """What was said last, newest first."""
-        return await self._cache.of(user)
+    async def get(self, user: str) -> Sequence[Interaction]:
+        """The user's newest interactions."""
+        return await self._cache.get(user)
 
     def add(self, user: str, interaction: Interaction) -> None:
-        """Something was said, and is in the store."""
-        short = _short(interaction)
-        self._cache.change(user, lambda newest: _with(newest, short))
+        """Report an interaction that is in the store."""
+        new = _shorten(interaction)
+
+        def add(newest: Sequence[Interaction]) -> Sequence[Interaction]:
+            place = new.conversation_id, new.started  # it may have been read from the store at the same moment
+            others = [one for one in newest if (one.conversation_id, one.started) != place]
+            return sorted([new, *others], key=lambda one: one.started, reverse=True)[:KEPT]
+
+        self._cache.change(user, add)
 
     def forget(self, user: str) -> None:
-        """Reads those of a user anew, the next time."""
+        """Read those of a user anew, the next time."""
         self._cache.forget(user)
 
     async def _read(self, user: str) -> Sequence[Interaction]:
-        return [_short(interaction) for interaction in await self._store.recent(user, KEPT)]
+        return [_shorten(one) for one in await self._store.recent(user, KEPT)]
 
 
-def _with(newest: Sequence[Interaction], one: Interaction) -> Sequence[Interaction]:
-    """One more, unless it was read from the store in the same moment."""
-    others = [other for other in newest if (other.conversation_id, other.started) != (one.conversation_id, one.started)]
-    return sorted([one, *others], key=lambda interaction: interaction.started, reverse=True)[:KEPT]
-
-
-def _short(interaction: Interaction) -> Interaction:
+def _shorten(interaction: Interaction) -> Interaction:
     return replace(interaction, message=interaction.message[:TEXT_LENGTH], answer=interaction.answer[:TEXT_LENGTH])
 
 
-def _size(newest: Sequence[Interaction]) -> int:
+def _size_of(newest: Sequence[Interaction]) -> int:
     return sum(_OBJECT_BYTES + 4 * (len(one.message) + len(one.answer)) for one in newest)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import regex
 
-from brain.memory.terms import Wanted, content, union, words
+from brain.memory.terms import WordMatcher, content_words, words
 from brain.memory.texts import one_line
 
 SHARED, OF = 2, 3
@@ -71,21 +71,21 @@ def find_quotes(messages: Sequence[UserMessage], text: str, most: int) -> list[Q
     Returns:
         The quotes as the user wrote them, oldest first; none where the user did not say the text.
     """
-    parts = [found for sentence in _SENTENCE.findall(text) if (found := content(sentence))]
-    wanted = Wanted(list(dict.fromkeys(word for part in parts for word in part)))
+    parts = [found for sentence in _SENTENCE.findall(text) if (found := content_words(sentence))]
+    matcher = WordMatcher([word for part in parts for word in part])
     quotes = list(_sentences(messages, most))[-SENTENCES_READ:]
     scored = [
-        (union(map(wanted.of, words(quote.text))), _QUESTION.search(quote.text) is None, place)
+        (matcher.match_any(words(quote.text)), _QUESTION.search(quote.text) is None, place)
         for place, quote in enumerate(quotes)
     ]
 
-    def best(part: int) -> int | None:
+    def find_best(part: int) -> int | None:
         shared, _, place = max(scored, key=lambda one: ((one[0] & part).bit_count(), *one[1:]), default=(0, True, 0))
         return place if OF * (shared & part).bit_count() >= SHARED * part.bit_count() else None
 
-    places = {best(wanted.all(part)) for part in parts}
+    places = {find_best(matcher.bits(part)) for part in parts}
     if None in places:
-        places = {best(wanted.all(wanted.words))}
+        places = {find_best(matcher.bits())}
     return [quotes[place] for place in sorted(place for place in places if place is not None)]
 
 

@@ -4,31 +4,31 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from brain.memory.terms import ONESELF, Wanted, content, telling, union, words
+from brain.memory.terms import FIRST_PERSON, WordMatcher, content_words, significant_words, words
 from brain.memory.texts import MEMORY_LENGTH
 from brain.messages import Item
 from brain.prompts import templates
 from brain.text import BYTES_PER_TOKEN, utf8_size
 
 WORDS_MOST = 40
-"""Of a question, the longest."""
+"""Words of a question that are looked for, the longest."""
 ITEM_WORDS_MOST = 200
 LETTERS_MOST = 12_000
-"""Of all items that have a word of the question, best first: more than are ever told."""
+"""Characters that are read of items with a word of the question, best first: more than are ever recalled."""
 LONG = 12
-"""Telling words of a question from which on a single one says little."""
+"""From so many significant words of a question on, two in common are not enough."""
 FEW = 2
-"""Telling words of a question up to which one in common is enough, however long the text is."""
+"""Up to so many, one in common is enough, however long the text is."""
 SHARE = 9
-"""One word of three, in a text of three, says enough."""
+"""One word of three, in a text of three, is enough."""
 WORDS_WEIGHT = 0.5
 """Of the item that has most of a question's words; the nearest in meaning has about 1."""
 FILL_SHARE = 0.5
 """The part of the budget for what matters without sharing a word, such as what somebody does not eat."""
 ITEM_SHARE = 0.5
 """The part of the budget that one item may take; a longer one is cut."""
-SAID_LENGTH = 240
-"""Of the sentence for the user."""
+SENTENCE_LENGTH = 240
+"""Characters of the sentence for the user."""
 _PLURALS = {"fact": "facts", "memory": "memories", "summary": "summaries"}
 
 
@@ -53,7 +53,7 @@ class Found:
         object.__setattr__(self, "items", items)
 
 
-def ranked(found: Found, question: "QuestionWords | None" = None) -> list[Item]:
+def rank(found: Found, question: "QuestionWords | None" = None) -> list[Item]:
     """The items that belong to a question, best first. Meaning weighs more than words: it finds other wordings.
 
     Args:
@@ -83,62 +83,72 @@ def _matching(by_words: Sequence[tuple[Item, float]], question: "QuestionWords")
 
 
 class QuestionWords:
-    """The words of a question that tell what it is about."""
+    """The words of a question that say what it is about."""
 
     def __init__(self, question: str) -> None:
-        said = telling(question) or (content(question) if ONESELF.intersection(words(question)) else ())
-        longest = set(sorted(said, key=len, reverse=True)[:WORDS_MOST])
-        self._telling = [word for word in said if word in longest]
-        self._wanted = Wanted(self._telling)
+        found = significant_words(question)
+        if not found and FIRST_PERSON.intersection(words(question)):
+            found = content_words(question)
+        longest = set(sorted(found, key=len, reverse=True)[:WORDS_MOST])
+        self._words = [word for word in found if word in longest]
+        self._matcher = WordMatcher(self._words)
 
     @property
     def words(self) -> str:
         """What to look for."""
-        return " ".join(self._telling)
+        return " ".join(self._words)
 
     def matches(self, item: Item) -> bool:
         """Whether an item has enough of them: several, or a good part of those of both."""
-        there, asked = content(item.text[:MEMORY_LENGTH])[:ITEM_WORDS_MOST], len(self._telling)
-        common = union(map(self._wanted.of, there)).bit_count()
-        if common >= (2 if asked <= LONG else 3) or SHARE * common**2 >= asked * len(there):
+        found, asked = content_words(item.text[:MEMORY_LENGTH])[:ITEM_WORDS_MOST], len(self._words)
+        common = self._matcher.match_any(found).bit_count()
+        if common >= (2 if asked <= LONG else 3) or SHARE * common**2 >= asked * len(found):
             return common > 0
         return common > 0 and asked <= FEW
 
 
-def chosen(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]) -> list[Item]:
-    """Those that fit into the budget: what belongs to the question, then facts about the user, newest first."""
+def choose(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]) -> list[Item]:
+    """Choose what fits into the budget: what belongs to the question, then facts about the user, newest first.
+
+    Args:
+        present: IDs of items and of messages that the model reads anyway.
+    """
     room = tokens * BYTES_PER_TOKEN - utf8_size(templates.recall_note([]))
-    between = utf8_size(templates.recall_note(["", ""])) - utf8_size(templates.recall_note([]))
+    separator = utf8_size(templates.recall_note(["", ""])) - utf8_size(templates.recall_note([]))
     fill = int(room * FILL_SHARE)
-    taken: dict[str, Item] = {}
-    for item, of_fill in (*((item, False) for item in relevant), *((item, True) for item in about_user)):
-        cost = utf8_size(templates.memory_line(item, _most(tokens))) + (between if taken else 0)
-        known = item.id in taken or item.id in present or item.message_id in present
-        if known or cost > (min(room, fill) if of_fill else room):
+    chosen: dict[str, Item] = {}
+    for item, is_fill in (*((item, False) for item in relevant), *((item, True) for item in about_user)):
+        cost = utf8_size(templates.memory_line(item, _max_bytes(tokens))) + (separator if chosen else 0)
+        is_known = item.id in chosen or item.id in present or item.message_id in present
+        if is_known or cost > (min(room, fill) if is_fill else room):
             continue
-        taken[item.id] = item
+        chosen[item.id] = item
         room -= cost
-        fill -= cost if of_fill else 0
-    return list(taken.values())
+        fill -= cost if is_fill else 0
+    return list(chosen.values())
 
 
-def note(items: Sequence[Item], tokens: int) -> str:
+def format_note(items: Sequence[Item], tokens: int) -> str:
     """What the model reads of them, newest first: of facts that contradict each other, the first one is the newest."""
     newest_first = sorted(items, key=lambda item: item.updated, reverse=True)
-    return templates.recall_note([templates.memory_line(item, _most(tokens)) for item in newest_first]) if items else ""
+    return (
+        templates.recall_note([templates.memory_line(item, _max_bytes(tokens)) for item in newest_first])
+        if items
+        else ""
+    )
 
 
-def sentence(items: Sequence[Item]) -> str:
+def format_sentence(items: Sequence[Item]) -> str:
     """What the user reads of them. A summary that a model wrote is counted as such, and never as a fact."""
     if not items:
         return ""
     kinds = Counter("summary" if item.is_summary else item.kind for item in items)
     *first, last = [f"{count} {kind if count == 1 else _PLURALS[kind]}" for kind, count in sorted(kinds.items())]
     text = "; ".join(item.text for item in items)
-    shown = text if len(text) <= SAID_LENGTH else text[: SAID_LENGTH - 1].rstrip() + "…"
+    shown = text if len(text) <= SENTENCE_LENGTH else text[: SENTENCE_LENGTH - 1].rstrip() + "…"
     return f"Recalled {', '.join(first)}{' and ' if first else ''}{last}: {shown}"
 
 
-def _most(tokens: int) -> int:
+def _max_bytes(tokens: int) -> int:
     """Bytes that one item may take of the budget."""
     return int(tokens * BYTES_PER_TOKEN * ITEM_SHARE)

@@ -1,7 +1,7 @@
-"""What a conversation that rests leaves to the memory: a summary that the model writes, or an extract."""
+"""The memory of an idle conversation: a summary that a model writes, or the user's own words."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from typing import Protocol
@@ -9,7 +9,7 @@ from typing import Protocol
 from brain.errors import ModelError
 from brain.markers.neutralize import neutralize
 from brain.markers.scanner import Scanner
-from brain.memory.terms import content
+from brain.memory.terms import content_words
 from brain.memory.texts import BETWEEN
 from brain.messages import OWN_WORDS, Chunk, Exchange, IdleConversation, Item, Message
 from brain.models.embedder import EmbeddingModel
@@ -25,7 +25,7 @@ CONTEXT_UNKNOWN = 4096
 CONTEXT_SHARE = 0.5
 MESSAGE_LENGTH = 2000
 LEAST_WORDS = 3
-"""Of a conversation that is worth a memory."""
+"""A conversation in which the user wrote fewer content words leaves no memory."""
 QUOTE_LENGTH = 200
 
 
@@ -46,119 +46,86 @@ class Writer(EmbeddingModel, Protocol):
     ) -> AsyncGenerator[Chunk, None]: ...
 
 
-async def memory_of(resting: IdleConversation, model: Writer | None, item_id: str, now: datetime) -> Item | None:
-    """What is kept of a conversation, with what was kept of it before; None when it is not worth it.
+async def make_memory(idle: IdleConversation, model: Writer | None, item_id: str, now: datetime) -> Item | None:
+    """Make the memory of a conversation, with what its earlier memory has; None if it is not worth one.
 
     Args:
-        model: who writes; without one the user's own words are kept.
+        model: writes the summary; without one, the user's own words are stored.
         item_id: of the earlier memory, if there is one.
 
     Raises:
         ModelError: when the model gave no summary.
         TimeoutError: when it took too long.
     """
-    earlier = resting.memory
-    if not says_enough(resting):
+    earlier = idle.memory
+    if not is_worth_memory(idle):
         return earlier
-    exchanges = [exchange for exchange in resting.exchanges if exchange.message.strip()]
-    text = _extract(exchanges, earlier) if model is None else await _written(resting, exchanges, model)
+    exchanges = [exchange for exchange in idle.exchanges if exchange.message.strip()]
     return Item(
         id=item_id,
         kind="memory",
-        text=text,
+        text=_quote(exchanges, earlier) if model is None else await _summarise(idle, exchanges, model),
         created=earlier.created if earlier else now,
         updated=now,
-        conversation_id=resting.conversation_id,
-        untrusted=(earlier is not None and earlier.untrusted)
-        or any(exchange.untrusted for exchange in resting.exchanges),
+        conversation_id=idle.conversation_id,
+        untrusted=(earlier is not None and earlier.untrusted) or any(one.untrusted for one in idle.exchanges),
     )
 
 
-def says_enough(resting: IdleConversation) -> bool:
-    """Whether a conversation is worth a memory."""
-    return len({word for exchange in resting.exchanges for word in content(exchange.message)}) >= LEAST_WORDS
+def is_worth_memory(idle: IdleConversation) -> bool:
+    """Whether the user wrote enough."""
+    return len({word for exchange in idle.exchanges for word in content_words(exchange.message)}) >= LEAST_WORDS
 
 
-def _extract(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
-    """The user's own words, the newest that there is room for; behind an earlier summary they are not called so."""
+def _quote(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
+    """The user's newest words that there is room for. After an earlier summary they are not called the user's own."""
     opening = "" if earlier and earlier.is_summary else OWN_WORDS
-    quotes = [neutralize(_shortened(exchange.message, QUOTE_LENGTH)) for exchange in exchanges]
-    before = earlier.text.removeprefix(opening).split(BETWEEN) if earlier else []
-    kept, room = list[str](), SUMMARY_LENGTH - len(opening)
-    for quote in reversed([*before, *quotes]):
+    quotes = earlier.text.removeprefix(opening).split(BETWEEN) if earlier else []
+    quotes += [neutralize(_shorten(exchange.message, QUOTE_LENGTH)) for exchange in exchanges]
+    newest, room = list[str](), SUMMARY_LENGTH - len(opening)
+    for quote in reversed(quotes):
         room -= len(quote) + len(BETWEEN)
         if room < 0:
             break
-        kept.insert(0, quote)
-    return opening + BETWEEN.join(kept)
+        newest.insert(0, quote)
+    return opening + BETWEEN.join(newest)
 
 
-async def _written(resting: IdleConversation, exchanges: Sequence[Exchange], model: Writer) -> str:
-    said = _said(exchanges, int((model.context_tokens or CONTEXT_UNKNOWN) * BYTES_PER_TOKEN * CONTEXT_SHARE))
-    request = templates.summary_request(
-        strip_invisible(resting.title), resting.memory.text if resting.memory else "", said
-    )
-    messages = [Message("system", templates.SUMMARY), Message("user", request)]
-    async with asyncio.timeout(SUMMARY_SECONDS):
-        text = await _answer(model.stream(messages, 0, Sampling(max_tokens=SUMMARY_TOKENS)))
-    if not text:
-        raise ModelError("model_failed", "The model wrote no summary.")
-    return text
-
-
-def _said(exchanges: Sequence[Exchange], room: int) -> list[tuple[str, str]]:
-    """What user and assistant said, without calls and blocks: the newest that there is room for."""
-    found = list[tuple[str, str]]()
+async def _summarise(idle: IdleConversation, exchanges: Sequence[Exchange], model: Writer) -> str:
+    room = int((model.context_tokens or CONTEXT_UNKNOWN) * BYTES_PER_TOKEN * CONTEXT_SHARE)
+    read = list[tuple[str, str]]()  # the newest messages and answers, without calls and blocks
     for exchange in reversed(exchanges):
         pair = [("User", exchange.message), ("Assistant", exchange.answer)]
-        pair = [(who, _shortened(text, MESSAGE_LENGTH)) for who, text in pair if text.strip()]
+        pair = [(speaker, _shorten(text, MESSAGE_LENGTH)) for speaker, text in pair if text.strip()]
         room -= sum(utf8_size(text) for _, text in pair)
-        if room < 0 and found:
+        if room < 0 and read:
             break
-        found = pair + found
-    return found
-
-
-async def _answer(stream: AsyncGenerator[Chunk, None]) -> str:
-    """The text of an answer, in one harmless line, without what was thought first; it does not claim to quote."""
-    scanner, text = Scanner(()), ""
-    async with aclosing(stream) as chunks:
+        read = pair + read
+    request = templates.summary_request(strip_invisible(idle.title), idle.memory.text if idle.memory else "", read)
+    messages = [Message("system", templates.SUMMARY), Message("user", request)]
+    scanner, text = Scanner(()), ""  # which drops what a model thinks first
+    async with (
+        asyncio.timeout(SUMMARY_SECONDS),
+        aclosing(model.stream(messages, 0, Sampling(max_tokens=SUMMARY_TOKENS))) as chunks,
+    ):
         async for chunk in chunks:
             if isinstance(chunk, str):
                 text += "".join(piece for piece in scanner.feed(chunk) if isinstance(piece, str))
             if len(text) > 2 * SUMMARY_LENGTH:
                 break
     text += "".join(piece for piece in scanner.close() if isinstance(piece, str))
-    summary = neutralize(_shortened(text, SUMMARY_LENGTH))
-    while summary.startswith(OWN_WORDS):
+    summary = neutralize(_shorten(text, SUMMARY_LENGTH))
+    while summary.startswith(OWN_WORDS):  # no summary claims to quote
         summary = summary.removeprefix(OWN_WORDS)
+    if not summary:
+        raise ModelError("model_failed", "The model wrote no summary.")
     return summary
 
 
-def _shortened(text: str, most: int) -> str:
+def _shorten(text: str, length: int) -> str:
     """The beginning of a text in one line, up to the end of a word."""
-    line = " ".join(strip_invisible(text[: 4 * most]).split())
-    if len(line) <= most:
+    line = " ".join(strip_invisible(text[: 4 * length]).split())
+    if len(line) <= length:
         return line
-    cut = line[: most - 2]
+    cut = line[: length - 2]
     return f"{cut.rpartition(' ')[0] or cut} …"
-
-
-class Pauses:
-    """When to try again what failed: later each time."""
-
-    def __init__(self, first: float, most: float, clock: Callable[[], float]) -> None:
-        self._first, self._most, self._clock = first, most, clock
-        self._failures = 0
-        self._until = 0.0
-
-    @property
-    def over(self) -> bool:
-        return self._clock() >= self._until
-
-    def failed(self) -> None:
-        self._until = self._clock() + min(self._most, self._first * 2**self._failures)
-        self._failures = min(self._failures + 1, 20)
-
-    def went_well(self) -> None:
-        self._failures = 0

@@ -1,10 +1,8 @@
-"""The words of a text, folded, so that two texts can be compared in any script."""
+"""The words of a text, folded, so that texts can be compared in any script."""
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
-from operator import or_
+from collections.abc import Iterable, Sequence
 
 import regex
 
@@ -37,7 +35,7 @@ STOP = _set(
     "soy tengo tiene el los las unos unas del en con por para que yo mi su sus lo le se usuario usuaria"
 )
 """Function words, pronouns and negations, which do not tell what a text is about: of ten languages, most of English."""
-LIGHT = _set(
+COMMON = _set(
     "live lives living short shorter form sentence sentences important last once wrong schreiben geschrieben uber "
     "like likes liked love loves loved hate hates prefer prefers want wants wanted need needs know knows think "
     "thinks say says said tell told make makes made use uses used give take come see look find feel call called try "
@@ -53,14 +51,14 @@ LIGHT = _set(
     "next once twice zwei drei vier funf sechs sieben acht neun zehn erste zweite dritte letzte nachste"
 )
 """Words that two texts may share although they are about different things."""
-ONESELF = _set("i me my we our us mine ich mich mir mein meine meinen wir uns unser 我 私 僕 俺 나 저 내")
-"""Words of the person who asks."""
+FIRST_PERSON = _set("i me my we our us mine ich mich mir mein meine meinen wir uns unser 我 私 僕 俺 나 저 내")
+"""Words for the person who asks."""
 
 _MARKS = regex.compile(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+")
-_HIDDEN = regex.compile(r"[\p{Cf}\p{Cc}]")
-_OWNED = regex.compile(r"(?<=\p{L})['’‘ʼ](?:s|m|re|ve)\b")
-_SHORT = {"d": " would", "ll": " will"}
-_SHORTENED = regex.compile(r"(?<=\p{L})['’‘ʼ](d|ll)\b")
+_INVISIBLE = regex.compile(r"[\p{Cf}\p{Cc}]")
+_POSSESSIVE = regex.compile(r"(?<=\p{L})['’‘ʼ](?:s|m|re|ve)\b")
+_CONTRACTIONS = {"d": " would", "ll": " will"}
+_CONTRACTED = regex.compile(r"(?<=\p{L})['’‘ʼ](d|ll)\b")
 _NOT = regex.compile(r"(?<=\p{L})n['’‘ʼ]t\b")
 _WORD = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]"  # no spaces between words: each character is one
@@ -72,7 +70,7 @@ _WORD = regex.compile(
 )
 _WORD_ASCII = re.compile(r"(?:(?<!\w)-(?=\d))?[a-z0-9]+(?:(?:[.@:]|(?<=\d)[,/-](?=\d))[a-z0-9]+)*[+#]*|[%$]", re.ASCII)
 """The same, faster, for text without other letters."""
-_HIDDEN_ASCII = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]+")
+_INVISIBLE_ASCII = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]+")
 _APOSTROPHE = re.compile(r"['’‘ʼ]")
 _ORDINAL = regex.compile(r"^(\d+)(?:st|nd|rd|th)$")
 _FILLERS = regex.compile(
@@ -83,7 +81,7 @@ _ENDINGS = frozenset(["", "s", "es", "e", "ed", "d", "ing", "y", "ies", "ied", "
 _LONG_ENDINGS = _ENDINGS | frozenset(
     ["n", "en", "er", "em", "et", "t", "st", "te", "ten", "es", "ens", "ern", "ian", "c"]
 )
-_GROWS = 200
+_FOLDED_GROWTH = 200
 """Characters by which a text may be longer when it is folded: there are signs that become eighteen letters."""
 _LONG = 4
 _ENDING_LENGTH = 1 + max(map(len, _LONG_ENDINGS))
@@ -91,107 +89,77 @@ _ENDING_LENGTH = 1 + max(map(len, _LONG_ENDINGS))
 
 
 def words(text: str) -> tuple[str, ...]:
-    """All words of a text in their order, folded: case, accents, widths, ordinals and short forms."""
+    """All words of a text in their order, folded: case, accents, widths, ordinals and contractions."""
     if text.isascii():
-        return _words(_HIDDEN_ASCII.sub("", text.lower()))
-    text = unicodedata.normalize("NFKC", text)[: len(text) + _GROWS].casefold()
-    text = _HIDDEN.sub(lambda hidden: " " if hidden[0].isspace() else "", text)
-    text = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", text)))
-    return _words(_FILLERS.sub(" ", text))
-
-
-def _words(text: str) -> tuple[str, ...]:
+        text = _INVISIBLE_ASCII.sub("", text.lower())
+    else:
+        text = unicodedata.normalize("NFKC", text)[: len(text) + _FOLDED_GROWTH].casefold()
+        text = _INVISIBLE.sub(lambda found: " " if found[0].isspace() else "", text)
+        text = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", text)))
+        text = _FILLERS.sub(" ", text)
     if _APOSTROPHE.search(text):
-        text = _NOT.sub(" not", _SHORTENED.sub(lambda short: _SHORT[short[1]], _OWNED.sub("", text)))
+        text = _CONTRACTED.sub(lambda found: _CONTRACTIONS[found[1]], _POSSESSIVE.sub("", text))
+        text = _NOT.sub(" not", text)
     found = (_WORD_ASCII if text.isascii() else _WORD).findall(text)
     return tuple(_ORDINAL.sub(r"\1", word) if word[0].isdigit() else word for word in found)
 
 
-def content(text: str) -> tuple[str, ...]:
-    """The content words, each once: all but function words, pronouns and negations."""
+def content_words(text: str) -> tuple[str, ...]:
+    """The words of a text, each once, without function words, pronouns and negations."""
     return tuple(dict.fromkeys(word for word in words(text) if word not in STOP))
 
 
-def telling(text: str) -> tuple[str, ...]:
-    """The same without words that say little by themselves."""
-    return tuple(word for word in content(text) if word not in LIGHT)
+def significant_words(text: str) -> tuple[str, ...]:
+    """The same without words that texts about different things may share."""
+    return tuple(word for word in content_words(text) if word not in COMMON)
 
 
-def stems(word: str) -> list[str]:
-    """What a word may begin with so that the rest is only an ending; the word itself, where it is short or has signs.
+class WordMatcher:
+    """Compares words with some that are looked for, whatever their endings; a set of these is the bits of a number.
 
-    Few of each word: words are compared by looking these up, and never each with each.
+    No word is compared with every other one: its possible stems are looked up, once for each different word.
     """
+
+    def __init__(self, wanted: Sequence[str]) -> None:
+        self._bits = {word: 1 << n for n, word in enumerate(dict.fromkeys(wanted))}
+        self._by_stem: dict[str, int] = {}
+        for word, bit in self._bits.items():
+            for stem in _stems(word):
+                self._by_stem[stem] = self._by_stem.get(stem, 0) | bit
+        self._matches: dict[str, int] = {}
+
+    def match(self, word: str) -> int:
+        """Which of the wanted words a word is a form of."""
+        found = self._matches.get(word)
+        if found is None:
+            found = 0
+            for stem in _stems(word) if word not in STOP else ():
+                found |= self._by_stem.get(stem, 0)
+            self._matches[word] = found
+        return found
+
+    def match_any(self, words: Iterable[str]) -> int:
+        """Which of the wanted words any of these are forms of."""
+        found = 0
+        for word in words:
+            found |= self.match(word)
+        return found
+
+    def bits(self, wanted: Iterable[str] | None = None) -> int:
+        """Some of the wanted words as a set; all of them by default."""
+        return sum(self._bits[word] for word in (self._bits if wanted is None else wanted))
+
+
+def _stems(word: str) -> list[str]:
+    """What a word may begin with so that the rest is only an ending; the word itself if it is short or has signs."""
     length = len(word)
     if length < _LONG or not word.isalpha():
         return [word]
-    return [word, *(word[:n] for n in range(max(_LONG - 1, length - _ENDING_LENGTH), length) if _ends(word, n))]
-
-
-def _ends(word: str, begun: int) -> bool:
-    """Whether only an ending comes behind the beginning, but for a letter that is doubled: `preferred`."""
-    ending = word[begun:]
-    ending = ending[1:] if len(ending) > 1 and ending[0] == word[begun - 1] else ending
-    return ending in (_LONG_ENDINGS if begun >= _LONG else _ENDINGS)
-
-
-class Known:
-    """Words that are there, to be looked up by how they begin."""
-
-    def __init__(self, found: Iterable[str]) -> None:
-        self._begun: dict[str, list[str]] = {}
-        for word in dict.fromkeys(found):
-            for stem in stems(word):
-                self._begun.setdefault(stem, []).append(word)
-
-    def like(self, word: str) -> set[str]:
-        """Those that are like a word."""
-        return set().union(*self._found(word))
-
-    def _found(self, word: str) -> Iterator[Sequence[str]]:
-        """The words of each of its stems; that there are any is seen sooner than that it is a stem."""
-        if (found := self._begun.get(word)) is not None:
-            yield found
-        if len(word) >= _LONG and word.isalpha():
-            for n in range(max(_LONG - 1, len(word) - _ENDING_LENGTH), len(word)):
-                if (found := self._begun.get(word[:n])) is not None and _ends(word, n):
-                    yield found
-
-
-class Wanted:
-    """Words that are looked for among others; a set of them is a number's bits.
-
-    Nothing is compared with everything: a word is looked up once, whoever says it how often.
-
-    Attributes:
-        heard: by each of them, what was found that is like it.
-    """
-
-    def __init__(self, found: Sequence[str]) -> None:
-        self.words = found
-        self.heard = {word: set[str]() for word in self.words}
-        self._known = Known(self.words)
-        self._bits = {word: 1 << n for n, word in enumerate(self.words)}
-        self._seen: dict[str, int] = {}
-
-    def of(self, word: str) -> int:
-        """Which ones a word is."""
-        found = self._seen.get(word)
-        if found is None:
-            like = self._known.like(word) if word not in STOP else ()
-            for one in like:
-                self.heard[one].add(word)
-            found = self._seen[word] = self.all(like)
-        return found
-
-    def all(self, words: Iterable[str]) -> int:
-        """These, of the wanted ones."""
-        return sum(self._bits[word] for word in words)
-
-    def lacking(self, found: int) -> list[str]:
-        """The others."""
-        return [word for word, bit in self._bits.items() if not found & bit]
-
-
-def union(found: Iterable[int]) -> int:
-    return reduce(or_, found, 0)
+    stems = [word]
+    for begun in range(max(_LONG - 1, length - _ENDING_LENGTH), length):
+        ending = word[begun:]
+        if len(ending) > 1 and ending[0] == word[begun - 1]:  # a doubled letter, as in `preferred`
+            ending = ending[1:]
+        if ending in (_LONG_ENDINGS if begun >= _LONG else _ENDINGS):
+            stems.append(word[:begun])
+    return stems

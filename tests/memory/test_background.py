@@ -14,8 +14,9 @@ from stores import NOON, Clock
 
 from brain.errors import ModelError
 from brain.memory import Memory
-from brain.memory.summaries import SUMMARY_LENGTH, Pauses, memory_of
-from brain.memory.terms import content
+from brain.memory.background import Pauses
+from brain.memory.summaries import SUMMARY_LENGTH, make_memory
+from brain.memory.terms import content_words
 from brain.messages import OWN_WORDS, Call, Chunk, Exchange, Finish, IdleConversation, Item, Message, Text
 from brain.models.builtin import Builtin
 from brain.models.embedder import _PAIRS, grade_embeddings
@@ -91,7 +92,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def are_embedded(memory: Memory, store: SQLite) -> bool:
-    embedder = memory._items.meaning
+    embedder = memory._items.embedder
     assert embedder is not None
     return embedder.check is not None and not await store.without_vector(embedder.check.key, 1)
 
@@ -224,14 +225,14 @@ async def test_the_result_of_a_check_serves_later_processes_until_theirs(
             await until(lambda model=model: any(len(one) == 16 for one in model.requests))  # type: ignore[misc]
     later, background = start(Toy(blind=True), Idle())  # another model has the name by now
     async with background:
-        embedder = later._items.meaning
+        embedder = later._items.embedder
         assert embedder is not None
         await until(lambda: embedder.is_checked)
         assert await recalled(later, "Any pill?") == []
 
 
 def test_the_check_needs_meaning_and_names_a_model_whatever_the_rounding() -> None:
-    assert [set(content(question)) & set(content(answer)) for question, answer in _PAIRS] == [set()] * 8
+    assert [set(content_words(question)) & set(content_words(answer)) for question, answer in _PAIRS] == [set()] * 8
     rows = [[float((n * 7 + place * 3) % 11) for place in range(8)] for n in range(16)]
     noisy = [[number + 1e-4 * place for place, number in enumerate(row)] for row in rows]
     assert grade_embeddings("m", rows).key == grade_embeddings("m", noisy).key
@@ -345,7 +346,7 @@ async def test_what_strangers_wrote_makes_a_summary_untrusted() -> None:
         assert "summary written by a model on 2026-03-01, in parts of strangers: " in found.note
     exchange = Exchange("q", message="and a lunch for Nora on Sunday")
     earlier = Item("m1", "memory", "Of a page.", NOON, NOON, untrusted=True)
-    item = await memory_of(IdleConversation("ada", "c1", "", [exchange], earlier, 1), Toy(), "m1", NOON)
+    item = await make_memory(IdleConversation("ada", "c1", "", [exchange], earlier, 1), Toy(), "m1", NOON)
     assert item is not None
     assert (item.id, item.untrusted) == ("m1", True)
 
@@ -353,7 +354,7 @@ async def test_what_strangers_wrote_makes_a_summary_untrusted() -> None:
 async def test_no_summary_claims_to_be_the_users_own_words() -> None:
     async def make(model: Toy | None, earlier: Item | None = None) -> tuple[Item, bool]:
         exchange = Exchange("q", [Text("ok", 1)], message="and a\u202e lunch for\U000e0041 Nora on Sunday")
-        item = await memory_of(IdleConversation("ada", "c1", "", [exchange], earlier, 1), model, "m1", NOON)
+        item = await make_memory(IdleConversation("ada", "c1", "", [exchange], earlier, 1), model, "m1", NOON)
         assert item is not None
         return item, item.is_summary
 
@@ -473,9 +474,9 @@ def test_pauses_grow_and_begin_anew_after_a_success() -> None:
     pauses, waits = Pauses(60, 300, lambda: next(clock)), []
     for n in range(6):
         if n == 5:
-            pauses.went_well()
-        pauses.failed()
-        waits.append(next(n for n in range(1, 1000) if pauses.over))
+            pauses.note_success()
+        pauses.note_failure()
+        waits.append(next(n for n in range(1, 1000) if pauses.is_over))
     assert waits == [60, 120, 240, 300, 300, 60]
 
 

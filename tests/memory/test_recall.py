@@ -10,7 +10,7 @@ from stores import NOON, Clock
 
 from brain.memory import Memory
 from brain.memory.items import CANDIDATES, QUESTION_LENGTH
-from brain.memory.recall import LETTERS_MOST, WORDS_MOST, Found, QuestionWords, chosen, note, ranked
+from brain.memory.recall import LETTERS_MOST, WORDS_MOST, Found, QuestionWords, choose, format_note, rank
 from brain.messages import OWN_WORDS, Item, RecallResult
 from brain.prompts.templates import memory_line
 
@@ -181,7 +181,7 @@ def test_labels_and_order_of_a_note() -> None:
         Item("f2", "fact", "I moved to Oslo", NOON, NOON + 2 * day),
         Item("m2", "memory", f"{OWN_WORDS}I paint", NOON, NOON + day),
     ]
-    assert note(items, 1000).partition("instruction: ")[2] == (
+    assert format_note(items, 1000).partition("instruction: ")[2] == (
         'fact of 2026-03-03: "I moved to Oslo"; '
         'memory of 2026-03-02: "In the user\'s own words: I paint"; '
         'fact of 2026-03-01: "I live in Bergen"; '
@@ -223,7 +223,7 @@ async def test_a_note_keeps_to_its_budget(memory: Memory) -> None:
         assert len((await small.recall("bob", "Which aunt sings?")).items) > len(about.items) > 1
     for tokens in (50, 100, 400, 1000):
         items = [item("tea", f"m{n}") for n in range(500)]
-        text = note(chosen(items, [], tokens, ()), tokens)
+        text = format_note(choose(items, [], tokens, ()), tokens)
         assert 4 * tokens - len(f"; {memory_line(items[0], 100)}") < len(text.encode()) <= 4 * tokens
 
 
@@ -239,9 +239,9 @@ def found_by_words(*found: str) -> Found:
 
 def test_only_the_best_of_long_items_are_read() -> None:
     long, asked = "Nora sings. " * 83, QuestionWords("When does Nora sing?")
-    assert len(ranked(found_by_words(*[long] * CANDIDATES), asked)) == LETTERS_MOST // len(long) < CANDIDATES
-    assert len(ranked(found_by_words(*["Nora sings."] * CANDIDATES), asked)) == CANDIDATES
-    assert ranked(found_by_words("x" * 10_000 + " Nora sings."), asked) == []
+    assert len(rank(found_by_words(*[long] * CANDIDATES), asked)) == LETTERS_MOST // len(long) < CANDIDATES
+    assert len(rank(found_by_words(*["Nora sings."] * CANDIDATES), asked)) == CANDIDATES
+    assert rank(found_by_words("x" * 10_000 + " Nora sings."), asked) == []
 
 
 ALIKE = " ".join(f"lik{a}{b}{c}" for a in "abcdefghij" for b in "abcdefghij" for c in "abcdefghijklmno")
@@ -254,4 +254,4 @@ def test_no_question_takes_long(repeated: str) -> None:
     for length in (500, 1_000, 10_000):
         candidates = found_by_words(*(text[n : n + length] for n in range(CANDIDATES)))
         for _ in range(5):
-            ranked(candidates, QuestionWords(text[:QUESTION_LENGTH]))
+            rank(candidates, QuestionWords(text[:QUESTION_LENGTH]))

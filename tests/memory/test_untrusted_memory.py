@@ -11,7 +11,7 @@ from serving import Player
 from brain import Result, specialist
 from brain.events import SpecialistError
 from brain.library.thinker import Thinker
-from brain.memory.summaries import memory_of
+from brain.memory.summaries import make_memory
 from brain.models import ModelEntry
 from brain.plugins.registry import Registry
 from brain.settings import LOCAL_USER
@@ -63,7 +63,7 @@ class Chats:
         for idle in await store.claim_idle(now + timedelta(hours=1), 9):
             if idle.conversation_id == conversation_id:
                 writer: Any = Player([summary])
-                item = await memory_of(idle, writer, f"of{conversation_id}", now)
+                item = await make_memory(idle, writer, f"of{conversation_id}", now)
                 await store.set_memory(idle, item)
                 self.thinker._engine.memory.invalidate(LOCAL_USER)
                 return
