@@ -1,4 +1,4 @@
-"""`pubmed`, the biomedical literature: a query goes in, articles with their abstracts come out."""
+"""`pubmed`: searches biomedical articles, and reads their abstracts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -10,15 +10,18 @@ from zoneinfo import ZoneInfo
 from msgspec import Meta
 
 from brain import Citation, Context, Page, Progress, Refused, Result, specialist
-from specialists._pubmed.articles import Article, articles, format_article, format_summary, shorten
-from specialists._pubmed.eutils import UNREADABLE, Eutils, Found, PubmedSettings
-from specialists._pubmed.query import MESSAGE_LENGTH, Period, content_words, period, pmids_named_in, pmids_of, query_of
+from specialists._pubmed.articles import Article, articles
+from specialists._pubmed.dates import Period, period
+from specialists._pubmed.eutils import Eutils, Found, PubmedSettings
+from specialists._pubmed.query import MESSAGE_LENGTH, content_words, pmids_named_in, pmids_of, query_of
+from specialists._pubmed.records import UNREADABLE
+from specialists._pubmed.text import format_article, format_summary, shorten
 
 TEXT_LENGTH = 200_000
 _SHOWN_QUERY = 200
 _TRANSLATION = 300
 _MAX_FIRST = 9998
-"""PubMed gives no article behind this one (NCBI, E-utilities in depth: ESearch)."""
+"""PubMed gives no article after this one (NCBI, E-utilities in depth: ESearch)."""
 
 ArticleType = Literal[
     "review",
@@ -31,11 +34,11 @@ ArticleType = Literal[
     "guideline",
 ]
 _TAGGED = {"case report": "case reports"}
-"""Where PubMed's name of a publication type is another one."""
+"""PubMed's names of publication types that differ."""
 
 
 async def health(*, context: Context, settings: PubmedSettings) -> str | None:
-    """What is wrong with the way to PubMed."""
+    """Return why PubMed cannot be used, or None."""
     try:
         async for step in Eutils(context, settings).about():
             if isinstance(step, Page) and "einforesult" not in step.text:
@@ -86,8 +89,8 @@ async def pubmed(
 ) -> AsyncIterator[Progress | Result]:
     """Searches PubMed for biomedical articles, with abstracts.
 
-    When the query is the user's message as it is, it looks for what that is about: PubMed wants all words of a query in
-    an article. `today` is for tests; else the user's day counts.
+    If the query is the user's whole message, it searches only what that is about: PubMed wants all words of a query in
+    an article. `today` is for tests; the default is the user's day.
     """
     eutils = Eutils(context, settings)
     query, pmids = query or "", str(pmid or "").strip()
@@ -107,7 +110,7 @@ async def pubmed(
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What is looked for; of what is found, `first` are left out and `most` shown."""
+    """A search; `first` articles are skipped, and `most` shown."""
 
     query: str
     when: Period | None
@@ -118,7 +121,7 @@ class _Search:
 
     @property
     def term(self) -> str:
-        """As PubMed takes it; what the model wrote stays as it is."""
+        """The query with the types as PubMed takes it; the model's words stay as they are."""
         tagged = " OR ".join(f'"{_TAGGED.get(kind, kind)}"[pt]' for kind in self.types)
         return f"({self.query}) AND ({tagged})" if tagged else self.query
 
@@ -160,7 +163,7 @@ async def _read_articles(eutils: Eutils, pmids: Sequence[str], offset: int) -> A
 
 
 def _records(page: Page, pmids: Sequence[str]) -> list[Article]:
-    """The articles of these numbers that PubMed gave, in their order."""
+    """Return the articles with these numbers that PubMed gave, in their order."""
     found, is_whole = articles(page.body)
     known = {article.pmid: article for article in found}
     if not known and not is_whole:
@@ -169,7 +172,7 @@ def _records(page: Page, pmids: Sequence[str]) -> list[Article]:
 
 
 def _list_result(search: _Search, found: Found, pmids: Sequence[str], page: Page) -> Result:
-    """Works in a thread: articles may have thousands of authors."""
+    """Build the result. It runs in a thread, for articles may have thousands of authors."""
     records = _records(page, pmids)
     if not records:
         raise Refused(UNREADABLE)
@@ -228,7 +231,7 @@ def _citations(records: Sequence[Article]) -> list[Citation]:
 
 
 def _query_notes(search: _Search, found: Found) -> list[str]:
-    """How PubMed took the query, and what of it was of no use."""
+    """Return how PubMed understood the query, and what it could not use."""
     translation = found.translation
     lines = (
         [f"Understood as: {shorten(translation, _TRANSLATION)}"] if translation and translation != search.query else []

@@ -1,1 +1,5 @@
-"""The parts of `pubmed`: what is asked, how often, of whom, and articles as text."""
+"""Modules of the specialist `pubmed`.
+
+- Requests: `query` and `dates` parse parameters, `eutils` sends requests to NCBI, `rate_limit` holds them back.
+- Answers: `records` parses the XML, `articles` reads articles from it, `text` writes them for a model.
+"""

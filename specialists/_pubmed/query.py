@@ -1,171 +1,8 @@
-"""What `pubmed` understands of dates: a phrase such as `last 5 years` goes in, two days come out."""
+"""Parses the queries of `pubmed`: words, PMIDs, and the user's message."""
 
 import re
-from calendar import monthrange
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import date, timedelta
 
 from brain import Refused
-
-PHRASE_LENGTH = 80
-EARLIEST = date(1700, 1, 1)
-"""Nothing in PubMed is older."""
-FORMS = "'2024', '2019-2023', 'since 2020', 'last 5 years', 'last 6 months' or '2024-01-15 to 2024-06-30'"
-
-_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
-           "november", "december")  # fmt: skip
-_NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-_UNITS = {"y": 12, "yr": 12, "year": 12, "decade": 120, "quarter": 3, "mo": 1, "month": 1}
-"""In months; days and weeks have no such length."""
-_DASHES = str.maketrans({**dict.fromkeys("‐‑‒–—−", "-"), **dict.fromkeys("_'\"‘’“”`", " ")})
-_FILLER = re.compile(r"(?:(?:published|in|during|within|over|of|for|the|year|years|between)\b:?\s*)+(?=.)")
-_RECENT = re.compile(
-    r"(?:(?:from|in|within|over|during|for)\s+)?(?:the\s+)?(?:(?P<word>last|past|previous|this|current)[\s-]+)?"
-    r"(?:(?P<count>\d{1,4}|[a-z]+)[\s-]*)?(?P<unit>day|week|month|mo|quarter|year|yr|y|decade)(?P<many>s?)"
-)
-_BOUND = re.compile(r"(?P<word>since|from|after|until|till|up to|to|through|before|>=|<=|>|<)\s*(?P<point>.+)")
-_OPEN = re.compile(r"(?P<point>.+?)\s*(?:-|\+|onwards?|and later|or later|and after)")
-_BETWEEN = re.compile(r"\s*(?:\b(?:to|and|until|till|through)\b|\.{2,3}|[-:/])\s*")
-_ISO = re.compile(r"([12]\d{3})(?:([-/.])(0?[1-9]|1[0-2])(?:\2(0?[1-9]|[12]\d|3[01]))?)?")
-_NAMED = re.compile(r"(?:(\d{1,2})\.?\s+)?([a-z]{3,9})\.?(?:\s+(\d{1,2}))?,?\s+([12]\d{3})")
-_NAMED_LAST = re.compile(r"([12]\d{3})\s+([a-z]{3,9})\.?(?:\s+(\d{1,2}))?")
-_QUARTER = re.compile(r"(?:q([1-4])\s*([12]\d{3})|([12]\d{3})\s*-?q([1-4]))")
-_DECADE = re.compile(r"([12]\d{2}0)s")
-
-
-@dataclass(frozen=True, slots=True)
-class Period:
-    """From the first to the last day, both included; None where it is open."""
-
-    start: date | None
-    end: date | None
-
-    def __str__(self) -> str:
-        if self.start is None or self.end is None:
-            return f"since {self.start}" if self.start else f"until {self.end}"
-        return f"{self.start} to {self.end}"
-
-
-def period(phrase: str, today: date) -> Period | None:
-    """The days that a phrase means, None for all of them.
-
-    `last 5 years` ends today, and so does `last year`, which is twelve months: the same words mean the same.
-
-    Raises:
-        Refused: when it cannot be read; nothing is guessed.
-    """
-    text = " ".join(phrase.translate(_DASHES).casefold().split()).strip(" .,;")
-    if text in ("all", "any", "all time", "any time", "all years"):
-        return None
-    if len(phrase) <= PHRASE_LENGTH and text:
-        for form in (text, _FILLER.sub("", text, count=1) if _FILLER.match(text) else text):
-            found = _recent(form, today) or _point(form, today) or _bounded(form, today) or _range(form, today)
-            if found:
-                return found
-    shown = phrase[:40] + ("…" if len(phrase) > 40 else "")
-    raise Refused(f"date_range '{shown}' cannot be read; write {FORMS}")
-
-
-def _recent(text: str, today: date) -> Period | None:
-    """Counted back from today, or this year and the like."""
-    match = _RECENT.fullmatch(text)
-    if match is None:
-        return None
-    word, count, unit = match["word"], match["count"], match["unit"]
-    if count == "calendar" or (count is None and word in ("previous", "this", "current")):
-        return _calendar(word, unit, today)
-    number = _number(count) if count else 1
-    if not number or not (word or count) or (match["many"] and not count):
-        return None
-    if unit in ("day", "week"):
-        return Period(max(EARLIEST, today - timedelta(number * (7 if unit == "week" else 1))), today)
-    return Period(_months_before(today, number * _UNITS[unit]), today)
-
-
-def _number(word: str) -> int:
-    return int(word) if word.isdecimal() else _NUMBERS.index(word) + 1 if word in _NUMBERS else 0
-
-
-def _calendar(word: str | None, unit: str, today: date) -> Period | None:
-    """This or the previous year or month as the calendar has it."""
-    if unit not in ("year", "month"):
-        return None
-    first = today.replace(day=1) if unit == "month" else today.replace(month=1, day=1)
-    if word in ("this", "current"):
-        return Period(first, today)
-    last = first - timedelta(1)
-    return Period(last.replace(day=1) if unit == "month" else last.replace(month=1, day=1), last)
-
-
-def _months_before(day: date, months: int) -> date:
-    year, month = divmod(day.year * 12 + day.month - 1 - months, 12)
-    if year < EARLIEST.year:
-        return EARLIEST
-    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
-
-
-def _bounded(text: str, today: date) -> Period | None:
-    """Open at one end."""
-    later = _OPEN.fullmatch(text)
-    if later and (point := _point(later["point"], today)):
-        return Period(point.start, None)
-    match = _BOUND.fullmatch(text)
-    point = _point(match["point"], today) if match else None
-    if match is None or point is None or point.start is None or point.end is None:
-        return None
-    match match["word"]:
-        case "since" | "from" | ">=":
-            return Period(point.start, None)
-        case "after" | ">":
-            return Period(point.end + timedelta(1), None)
-        case "before" | "<":
-            return Period(None, point.start - timedelta(1))
-        case _:
-            return Period(None, point.end)
-
-
-def _range(text: str, today: date) -> Period | None:
-    """Two dates with something between them, in either order."""
-    text = re.sub(r"^(?:from|between)\s+", "", text)
-    for between in _BETWEEN.finditer(text):
-        points = _point(text[: between.start()], today), _point(text[between.end() :], today)
-        days = [day for point in points if point for day in (point.start, point.end) if day]
-        if len(days) == 4:
-            return Period(min(days), max(days))
-    return None
-
-
-def _point(text: str, today: date) -> Period | None:
-    """A day, a month, a quarter, a year or a decade."""
-    if text in ("today", "now", "present", "date", "current"):
-        return Period(today, today)
-    for year, month, day, months in _readings(text):
-        try:
-            first = date(year, month or 1, day or 1)
-        except ValueError:
-            return None
-        return Period(first, first if day else _months_before(first, -months) - timedelta(1))
-    return None
-
-
-def _readings(text: str) -> Iterator[tuple[int, int, int, int]]:
-    """Year, month and day, 0 where there is none, and how many months it is when there is no day."""
-    if match := _ISO.fullmatch(text):
-        yield int(match[1]), int(match[3] or 0), int(match[4] or 0), 1 if match[3] else 12
-    if match := _DECADE.fullmatch(text):
-        yield int(match[1]), 0, 0, 120
-    if match := _QUARTER.fullmatch(text):
-        yield int(match[2] or match[3]), int(match[1] or match[4]) * 3 - 2, 0, 3
-    if (match := _NAMED.fullmatch(text)) and (month := _month(match[2])) and not (match[1] and match[3]):
-        yield int(match[4]), month, int(match[1] or match[3] or 0), 1
-    if (match := _NAMED_LAST.fullmatch(text)) and (month := _month(match[2])):
-        yield int(match[1]), month, int(match[3] or 0), 1
-
-
-def _month(name: str) -> int:
-    return next((number for number, month in enumerate(_MONTHS, 1) if month.startswith(name)), 0)
-
 
 MAX_READ = 10
 QUERY_LENGTH = 4000
@@ -189,11 +26,11 @@ _ASKING = frozenset({
     "pubmed", "recent", "say", "says", "search", "show", "some", "studies", "study", "tell", "that", "the",
     "there", "to", "up", "was", "were", "what", "which", "who", "with", "you",
 })  # fmt: skip
-"""Words of questions, which PubMed would look for in articles."""
+"""Words of questions that PubMed would look for in articles."""
 
 
 def query_of(query: str) -> str:
-    """On one line, without characters that cannot be printed."""
+    """Return a query on one line, without invisible characters."""
     text = " ".join("".join(char if char.isprintable() else " " for char in query.translate(_QUOTES)).split())
     if not re.search(r"\w", text):
         raise Refused("say in query what to look for, or in pmid which article to read")
@@ -203,7 +40,7 @@ def query_of(query: str) -> str:
 
 
 def content_words(message: str) -> tuple[str, str | None]:
-    """What a message is about, without the words of asking, and the years it names; one in PubMed's syntax stays."""
+    """Return the words that a message is about, and the years that it names. PubMed's own syntax stays as it is."""
     if _SYNTAX.search(message):
         return message, None
     years = _YEARS.search(message)
@@ -214,11 +51,12 @@ def content_words(message: str) -> tuple[str, str | None]:
 
 
 def pmids_named_in(query: str) -> str:
-    """The PMIDs that a question in plain words names, empty when there are none."""
+    """Return the PMIDs that a question in plain words names, separated by commas."""
     return "" if _SYNTAX.search(query) else ",".join(_NAMED_FIELD.findall(query)[:MAX_READ])
 
 
 def pmids_of(text: str) -> list[str]:
+    """Return the PMIDs in a parameter, each once."""
     found = []
     for word in re.sub(r"(?i)\bpmids?\b:?", " ", text[:1000]).replace(",", " ").replace(";", " ").split():
         match = _PMID.fullmatch(word)

@@ -9,7 +9,8 @@ import pytest
 from eutils import DOCTYPE, article_set, record
 
 from brain import Refused
-from specialists._pubmed.articles import Article, Notice, articles, format_article, format_summary, shorten
+from specialists._pubmed.articles import Article, Notice, articles
+from specialists._pubmed.text import format_article, format_summary, shorten
 
 BOOK = """<PubmedBookArticle><BookDocument><PMID Version="1">28613779</PMID><ArticleIdList>
 <ArticleId IdType="bookaccession">NBK430685</ArticleId></ArticleIdList><Book><Publisher>

@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 
 from brain import Refused
-from specialists._pubmed.query import period
+from specialists._pubmed.dates import period
 
 TODAY = date(2026, 11, 21)
 

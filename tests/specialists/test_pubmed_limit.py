@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from specialists._pubmed.eutils import RateLimit, shared_limit
+from specialists._pubmed.rate_limit import RateLimit, shared_limit
 
 
 class Requests:
