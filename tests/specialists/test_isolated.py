@@ -5,23 +5,20 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing, closing, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
-from specialist_calls import INVOICE, context, file, nested_pdf, text_pdf, written
+from specialist_calls import INVOICE, file, nested_pdf, text_pdf, written
 
-from brain import Context, Progress, Refused
-from brain.plugins.executor import Answer, Failure, Outcome, execute, prepare
+from brain import Refused
 from specialists._kit import isolated
 from specialists._kit.child import read, write
 from specialists._kit.isolated import ALLOWED, Ended, IsolatedProcess, Limits, OutOfTime, run_isolated
 from specialists._knowledge.index import Index
 from specialists._knowledge.worker import Job, run_worker
 from specialists._pictures import reader
-from specialists.ocr import ocr
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, and waits for pidfds")
 
@@ -127,11 +124,6 @@ def test_a_request_that_computes_for_too_long_is_not_tried_twice() -> None:
     asyncio.run(main())
 
 
-def test_a_child_without_its_module_has_ended() -> None:
-    with pytest.raises(Ended):
-        asyncio.run(run_isolated("_kit.no_such_module", None, limits=Limits(), seconds=TIMEOUT))
-
-
 # the reader of pictures, which stays and serves all calls
 
 
@@ -140,7 +132,11 @@ class Engine:
 
     def __init__(self, folder: Path) -> None:
         self._slow = folder / "slow"
-        self._started, self._released = (self._make_pipe(folder / name) for name in ("started", "released"))
+        for name in ("started", "released"):
+            os.mkfifo(folder / name)
+        self._started, self._released = (
+            os.open(folder / name, os.O_RDWR | os.O_NONBLOCK) for name in ("started", "released")
+        )
         program = folder / "tesseract"
         program.write_text(
             '#!/bin/sh\n[ "$1" = --list-langs ] && printf "list\\neng\\n" && exit\n'
@@ -148,11 +144,6 @@ class Engine:
             'printf "head\\n5\\t1\\t1\\t1\\t1\\t1\\t10\\t10\\t80\\t20\\t95\\tDone\\n"\n'
         )
         program.chmod(0o755)
-
-    @staticmethod
-    def _make_pipe(path: Path) -> int:
-        os.mkfifo(path)
-        return os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
     def close(self) -> None:
         os.close(self._started)
@@ -216,16 +207,10 @@ def reader_pid() -> int:
     return reader.reader.pid
 
 
-def call_ocr(report: Callable[[Progress], Any] = print) -> Awaitable[Outcome]:
-    arguments = prepare(ocr, {})
-    assert not isinstance(arguments, Failure)
-    return execute(ocr, arguments, {Context: context(("a.png", PAGE))}, report, timeout=TIMEOUT)
-
-
 def test_a_cancelled_turn_leaves_nothing_running_and_the_next_one_is_answered(engine: Engine) -> None:
     async def main() -> None:
         engine.be_slow()
-        turn = asyncio.ensure_future(call_ocr())
+        turn = asyncio.create_task(reader.page_text(PAGE))
         pids = [await engine.start(), reader_pid()]
         turn.cancel()
         await until_ended(*pids)
@@ -237,7 +222,9 @@ def test_a_cancelled_turn_leaves_nothing_running_and_the_next_one_is_answered(en
     asyncio.run(main())
 
 
-def test_a_call_that_is_cancelled_in_the_queue_does_not_disturb_the_one_before(engine: Engine) -> None:
+def test_a_call_that_waits_in_the_queue_is_cancelled_or_refused_without_disturbing_the_one_before(
+    engine: Engine,
+) -> None:
     async def main() -> None:
         engine.be_slow()
         first = asyncio.create_task(reader.page_text(PAGE))
@@ -246,7 +233,8 @@ def test_a_call_that_is_cancelled_in_the_queue_does_not_disturb_the_one_before(e
         second = asyncio.create_task(reader.page_text(PAGE))
         await asyncio.sleep(0)
         second.cancel()
-        await asyncio.wait({second})
+        with pytest.raises(Refused, match=r"^the OCR engine is busy with other documents"):
+            await reader.page_text(PAGE, seconds=0.05)
         engine.release()
         assert (await first).text == "Done"
         assert reader_pid() == pid
@@ -291,29 +279,6 @@ def test_a_process_that_hangs_is_ended(engine: Engine) -> None:
             await reader.page_text(PAGE, name="a.png", seconds=0.1)
         await until_ended(pid)
         assert (await reader.page_text(PAGE)).text == "Done"
-
-    asyncio.run(main())
-
-
-def test_a_page_behind_another_one_waits_says_so_and_is_refused_in_time(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def main() -> None:
-        monkeypatch.setattr("specialists.ocr.TOLD_SECONDS", 0.02)
-        engine.be_slow()
-        said: asyncio.Queue[str] = asyncio.Queue()
-        first = asyncio.ensure_future(call_ocr(lambda progress: said.put_nowait(progress.text)))
-        await engine.start()
-        while not (await said.get()).startswith("page 1 is being read, for "):
-            pass
-        with pytest.raises(Refused, match=r"^the OCR engine is busy with other documents"):
-            await reader.page_text(PAGE, seconds=0.05)
-        second = asyncio.ensure_future(call_ocr(lambda progress: said.put_nowait(progress.text)))
-        while await said.get() != "page 1 waits for the OCR engine, which reads other documents":
-            pass
-        engine.release()
-        assert isinstance(await first, Answer)
-        assert isinstance(await second, Answer)
 
     asyncio.run(main())
 
@@ -372,18 +337,6 @@ def test_the_processes_end_when_the_server_is_killed(engine: Engine) -> None:
         await until_ended(*pids)
 
     asyncio.run(main())
-
-
-def test_what_opens_foreign_files_is_not_in_the_server() -> None:
-    code = (
-        "import asyncio, sys\n"
-        "from specialists._pictures import reader\n"
-        f"print(asyncio.run(reader.pages({PAGE!r}, name='a.png')).count, *sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    count, *modules = done.stdout.split()
-    assert count == "1"
-    assert {"PIL", "numpy", "cv2", "zxingcpp", "pypdfium2", "rapidocr", "onnxruntime"}.isdisjoint(modules)
 
 
 def test_a_hostile_pdf_or_an_error_takes_no_process_with_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
