@@ -3,13 +3,12 @@
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from handbook_questions import SYNONYMS
+from web_site import Text, site
 
 PLACE = {word: place for place, group in enumerate(SYNONYMS) for word in group.split()}
 OTHERS = 50
@@ -49,28 +48,13 @@ def embedding() -> Iterator[Embedding]:
     """Serves until the block ends."""
     state = Embedding()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            texts = json.loads(self.rfile.read(int(self.headers["content-length"])))["input"]
-            state.requests.append(texts)
-            bad = state.is_broken or any(len(text) > state.longest for text in texts)
-            vectors = [] if bad else [{"embedding": state.vector(text)} for text in texts]
-            body = json.dumps({"error": {"message": "no"}} if bad else {"data": vectors}).encode()
-            self.send_response(500 if bad else 200)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(_: str, body: bytes) -> Text:
+        texts = json.loads(body)["input"]
+        state.requests.append(texts)
+        if state.is_broken or any(len(text) > state.longest for text in texts):
+            return Text('{"error": {"message": "no"}}', "application/json", 500)
+        return Text(json.dumps({"data": [{"embedding": state.vector(text)} for text in texts]}), "application/json")
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    state.url = f"http://127.0.0.1:{server.server_port}/v1"
-    try:
+    with site(answer) as server:
+        state.url = f"{server.url}/v1"
         yield state
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -48,64 +48,34 @@ def html(content: str, head: str = "") -> str:
     return f"<!doctype html><html><head>{head}</head><body><article><p>{LONG}</p>{content}</article></body></html>"
 
 
-@pytest.mark.parametrize(
-    ("name", "title", "date", "pieces", "noise"),
-    [
-        (
-            "news",
-            "Harbour bridge reopens after four years",
-            "2026-03-01",
-            [
-                "struck its southern pier in thick fog.",
-                "\n## What it cost\n",
-                "Cost of the repair in million crowns\n\n| Part | Planned | Final |\n|---|---|---|\n| Found",
-            ],
-            ["cookies", "812 partners", "pageview", "display: block", "win a cruise", "Privacy", "Sport"],
-        ),
-        (
-            "blog",
-            "Counting words without a map",
-            "2025-11-18",
-            [
-                "```\ndef distinct(words):\n    seen = set()\n    for word in words:\n",
-                "1. its size does not depend on the stream,\n2. two sketches can be merged,\n3. the answer",
-                "**9 GB** on my machine",
-                '`{"distinct": 48211}`',
-                "> An approximate answer",
-            ],
-            [],
-        ),
-        (
-            "docs",
-            "connect() — Ferry 4.2 documentation",
-            "",
-            [
-                '```\nimport ferry\n\nwith ferry.connect("ferry://localhost:7000") as link:\n    link.send',
-                "| E101 | Fog | the harbour answered too late \\| or not at all |",
-                "](https://ferry.example/docs/listen.html)",
-            ],
-            ["Quick search"],
-        ),
-        (
-            "listing",
-            "Downloads",
-            "",  # dates in a table are not that of the page
-            [
-                "# Downloads\n\n| Version | Released | Files |\n|---|---|---|\n| 4.2.1 | 2026-02-11 |",
-                "[source](https://ferry.example/dl/ferry-4.2.1.tar.gz)",
-            ],
-            [],
-        ),
-    ],
-)
-def test_an_article_has_its_facts_and_structure_without_what_is_around_it(
-    name: str, title: str, date: str, pieces: list[str], noise: list[str], parser: str
-) -> None:
+EXAMPLES = {
+    "news": ("Harbour bridge reopens after four years", "2026-03-01", [
+        "struck its southern pier in thick fog.", "\n## What it cost\n",
+        "Cost of the repair in million crowns\n\n| Part | Planned | Final |\n|---|---|---|\n| Found",
+    ]),
+    "blog": ("Counting words without a map", "2025-11-18", [
+        "```\ndef distinct(words):\n    seen = set()\n    for word in words:\n", "**9 GB** on my machine",
+        "1. its size does not depend on the stream,\n2. two sketches can be merged,", "> An approximate answer",
+    ]),
+    "docs": ("connect() — Ferry 4.2 documentation", "", [
+        '```\nimport ferry\n\nwith ferry.connect("ferry://localhost:7000") as link:\n    link.send',
+        "| E101 | Fog | the harbour answered too late \\| or not at all |", "](https://ferry.example/docs/listen.html)",
+    ]),
+    "listing": ("Downloads", "", [
+        "# Downloads\n\n| Version | Released | Files |\n|---|---|---|\n| 4.2.1 | 2026-02-11 |",
+        "[source](https://ferry.example/dl/ferry-4.2.1.tar.gz)",
+    ]),
+}  # fmt: skip
+NOISE = ["cookies", "812 partners", "pageview", "display: block", "win a cruise", "Privacy", "Sport", "Quick search"]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_article_has_its_facts_and_structure_without_what_is_around_it(name: str, parser: str) -> None:
+    title, date, pieces = EXAMPLES[name]
     found = example(name, links=True)
-    assert found.title.startswith(title)
-    assert found.date == date
+    assert (found.title[: len(title)], found.date) == (title, date)
     assert [piece for piece in pieces if piece not in found.text] == []
-    assert [piece for piece in noise if piece in found.text] == []
+    assert [piece for piece in NOISE if piece in found.text] == []
 
 
 @pytest.mark.parametrize("name", ["news", "blog", "docs", "listing"])
@@ -122,17 +92,6 @@ def test_where_the_comments_are_the_matter_they_are_kept() -> None:
     comments = "".join(row.format(n=n) for n in range(20))
     page = f"<html><body><table><tr><td>Ask: which knot?</td></tr></table><table>{comments}</table></body></html>"
     assert "Knot 7 holds best" in text_of(page)
-
-
-def test_a_page_without_an_article_is_given_whole() -> None:
-    text = text_of("""<html><head><title>Reversing</title></head><body><h1>How to reverse a list?</h1>
-    <div class="question"><div class="s-prose js-post-body"><p>How do I reverse a list, without changing it?</p>
-    <pre><code>a = [1, 2, 3]</code></pre></div><div class="user-info">asked by bob on the first of January</div></div>
-    <div id="answers"><h2>1 Answer</h2><div class="answer"><div class="s-prose js-post-body"><p>Use slicing, which makes
-    a new list:</p><pre><code>b = a[::-1]</code></pre><p>It takes linear time.</p></div>
-    <div class="user-info">answered by alice</div></div></div></body></html>""")
-    assert text.startswith("# How to reverse a list?\n\nHow do I reverse a list, without changing it?\n\n```\na = [1,")
-    assert "It takes linear time." in text
 
 
 def test_a_page_that_is_laid_out_by_a_table_is_read(parser: str) -> None:
@@ -158,11 +117,6 @@ def test_a_page_that_is_laid_out_by_a_table_is_read(parser: str) -> None:
 @pytest.mark.parametrize("after", ["", f"<p>{LONG}</p>"])
 def test_code_is_kept_whatever_it_stands_in(box: str, after: str, parser: str) -> None:
     assert "```\na = 1\n\nb = [a]*2\n```" in text_of(html(box.format("a = 1\n\nb = [a]*2") + after))
-
-
-def test_formulas_and_footnotes_of_an_article_are_kept(parser: str) -> None:
-    page = html(f"<p>So <math alttext='E=mc^2'><mi>E</mi></math> holds.<sup><a href=#n>1</a></sup> {LONG}</p>")
-    assert "So $E=mc^2$ holds.[1] This" in text_of(page)
 
 
 def test_a_page_of_scripts_is_recognized(parser: str) -> None:
@@ -205,31 +159,23 @@ def test_a_page_may_send_its_reader_on(content: str, refresh: str) -> None:
     assert read("html", page, URL, links=False).refresh == refresh
 
 
-BOMB = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
+RSS = """<?xml version="1.0"?><rss version="2.0"><channel><title>News</title><item><title>Bridge &amp; ferry</title>
+<link>https://h.example/1</link><pubDate>Sun, 01 Mar 2026 07:45:00 +0100</pubDate><description>
+&lt;p&gt;It &lt;b&gt;opens&lt;/b&gt;&lt;/p&gt;</description></item><item><title>Older</title></item></channel></rss>"""
+ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><title>Notes</title><entry><title>First</title><link
+href="https://n.example/1"/><published>2026-03-01T10:00:00Z</published><summary>About it</summary></entry></feed>"""
+ENTITIES = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 10))
+BOMB = f'<!DOCTYPE rss [<!ENTITY e0 "ha">{ENTITIES}]><rss><channel><title>&e9;</title></channel></rss>'
 
 
 @pytest.mark.parametrize(
     ("feed", "title", "text"),
     [
-        (
-            '<?xml version="1.0"?><rss version="2.0"><channel><title>News</title><item>'
-            "<title>Bridge &amp; ferry</title><link>https://h.example/1</link>"
-            "<pubDate>Sun, 01 Mar 2026 07:45:00 +0100</pubDate><description>"
-            "&lt;p&gt;It &lt;b&gt;opens&lt;/b&gt;&lt;/p&gt;</description></item><item><title>Older</title></item>"
-            "</channel></rss>",
-            "News",
-            "- Bridge & ferry (2026-03-01)\n  https://h.example/1\n  It opens\n\n- Older",
-        ),
-        (
-            '<feed xmlns="http://www.w3.org/2005/Atom"><title>Notes</title><entry><title>First</title>'
-            '<link href="https://n.example/1"/><published>2026-03-01T10:00:00Z</published><summary>About it</summary>'
-            "</entry></feed>",
-            "Notes",
-            "- First (2026-03-01)\n  https://n.example/1\n  About it",
-        ),
+        (RSS, "News", "- Bridge & ferry (2026-03-01)\n  https://h.example/1\n  It opens\n\n- Older"),
+        (ATOM, "Notes", "- First (2026-03-01)\n  https://n.example/1\n  About it"),
         ("<rss><channel><title>News</title><item><title>One</title></item><item><title>cut", "News", "- One"),
         ("<rss><channel><title>a</title>text &nbsp; <b>x", "", "text \xa0 x"),
-        (f'<!DOCTYPE rss [<!ENTITY e0 "ha">{BOMB}]><rss><channel><title>&e9;</title></channel></rss>', "", "]>"),
+        (BOMB, "", "]>"),
         (f"<rss><channel>{'<item><title>I</title></item>' * 1500}", "I", "\n\n".join(["- I"] * 200)),
     ],
     ids=["rss", "atom", "cut off", "no xml", "bomb", "endless"],
@@ -302,54 +248,27 @@ def test_a_section_is_where_reading_begins(served: Site) -> None:
     assert "has no 'Setup' after character 60" in refuse(served, page, section="Setup", offset=60)
 
 
-def test_a_page_that_is_not_free_says_so(served: Site) -> None:
-    data = '<script type="application/ld+json">{"@type":"NewsArticle","isAccessibleForFree":"False"}</script>'
-    head, _, _ = read_page(served, html("", data)).partition("\n\n")
-    assert "its text is not free" in head
-
-
-def test_a_url_in_the_message_is_read_when_the_call_has_none(served: Site) -> None:
-    served.serve({"/news": NEWS})
-    text = answer(web, {}, at(served, message=f"Summarise {served.url}/news."))
-    assert text.startswith("🌐 WEB PAGE 'Harbour bridge")
+FEED = "<rss><channel><title>Harbour</title><item><title>Bridge</title></item>"
+LETTER = text_pdf("Dear reader", "Yours truly")
 
 
 @pytest.mark.parametrize(
-    ("path", "page", "title", "body"),
+    ("path", "type", "content", "title", "text"),
     [
-        (
-            "/notes.txt",
-            Text("line one\n\n\n\n\nline <b>two</b>  \r\n", "text/plain"),
-            "notes.txt",
-            "line one\n\nline <b>two</b>",
-        ),
-        (
-            "/data.json",
-            Text('{"a":[1,2],"b":{"c":"ü"}}', "application/json"),
-            "data.json",
-            '{\n "a": [\n  1,\n  2\n ],\n "b": {\n  "c": "ü"\n }\n}',
-        ),
-        ("/a.json", Text("[" * 300_000, "application/json"), "a.json", "[" * 200_000),
-        ("/b.json", Text("{broken", "application/json"), "b.json", "{broken"),
-        ("/c.json", Text('"\\ud800"', "application/json"), "c.json", '"\\ud800"'),
-        (
-            "/feed",
-            Text("<rss><channel><title>Harbour</title><item><title>Bridge</title></item>", "application/rss+xml"),
-            "Harbour",
-            "- Bridge",
-        ),
-        ("/map.xml", Text("<sitemap>x</sitemap>", "application/xml"), "map.xml", "<sitemap>x</sitemap>"),
-        (
-            "/letters/a.pdf",
-            Text(text_pdf("Dear reader", "Yours truly"), "application/pdf"),
-            "a.pdf",
-            "## Page 1 of 2\n\nDear reader\n\n## Page 2 of 2\n\nYours truly",
-        ),
+        ("/notes.txt", "text/plain", "one\n\n\n\n\ntwo <b>\n", "notes.txt", "one\n\ntwo <b>"),
+        ("/a.json", "application/json", '{"a":[1],"b":"ü"}', "a.json", '{\n "a": [\n  1\n ],\n "b": "ü"\n}'),
+        ("/b.json", "application/json", "[" * 300_000, "b.json", "[" * 200_000),
+        ("/c.json", "application/json", "{broken", "c.json", "{broken"),
+        ("/feed", "application/rss+xml", FEED, "Harbour", "- Bridge"),
+        ("/map.xml", "application/xml", "<sitemap>x</sitemap>", "map.xml", "<sitemap>x</sitemap>"),
+        ("/a.pdf", "", LETTER, "a.pdf", "## Page 1 of 2\n\nDear reader\n\n## Page 2 of 2\n\nYours truly"),
     ],
 )
-def test_each_kind_of_page_is_read_in_its_way(served: Site, path: str, page: Text, title: str, body: str) -> None:
-    text = read_page(served, page, path)
-    assert text == f"🌐 WEB PAGE '{title}' (127.0.0.1:{served.port})\n{served.url}{path}\n\n{body}"
+def test_each_kind_of_page_is_read_in_its_way(
+    served: Site, path: str, type: str, content: str | bytes, title: str, text: str
+) -> None:
+    page = read_page(served, Text(content, type or "application/pdf"), path)
+    assert page == f"🌐 WEB PAGE '{title}' (127.0.0.1:{served.port})\n{served.url}{path}\n\n{text}"
 
 
 @pytest.mark.parametrize(
@@ -385,11 +304,6 @@ def test_a_page_that_cannot_be_read_is_refused_with_the_reason(served: Site, pag
 def test_pages_come_in_their_encoding(encoding: str, charset: str | None, meta: str, words: str) -> None:
     body = html(f"<p>{words}.</p>", meta).encode(encoding)
     assert words in decode(Page("https://example.org/", 200, "text/html", {}, body, charset))
-
-
-def test_one_broken_byte_does_not_change_the_encoding() -> None:
-    body = html("<p>Grüße aus Łódź.</p>").encode() + b"<p>\xff</p>"
-    assert "Grüße aus Łódź" in decode(Page("https://example.org/", 200, "text/html", {}, body))
 
 
 # where URLs lead

@@ -335,27 +335,6 @@ ENGINES = {
     "/none": Text('{"hits": []}', "application/json"),
     "/blocked": Text("captcha", status=429),
 }
-SEARX = """
-general: {{debug: false, instance_name: test, contact_url: false, enable_stats: false}}
-brand: {{git_url: "", git_branch: "", issue_url: "", docs_url: "", public_instances: "", wiki_url: "", twitter_url: ""}}
-search: {{safe_search: 0, autocomplete: "", default_lang: "", ban_time_on_fail: 0, max_ban_time_on_fail: 0,
-         prefer_configured_language: false}}
-server: {{port: {port}, bind_address: 127.0.0.1, secret_key: only-for-tests, base_url: false, image_proxy: false,
-         http_protocol_version: "1.0", method: GET, default_http_headers: {{}}}}
-ui: {{static_path: /usr/share/python3-searx/static, templates_path: /usr/share/python3-searx/templates,
-     default_theme: oscar, default_locale: "", theme_args: {{oscar_style: logicodev}}}}
-outgoing: {{request_timeout: 2.0, useragent_suffix: "", pool_connections: 10, pool_maxsize: 10}}
-checker: {{off_when_debug: true}}
-doi_resolvers: {{doi.org: "https://doi.org/"}}
-default_doi_resolver: doi.org
-locales: {{en: English}}
-engines:
-"""
-ENGINE = """
-  - {{name: {name}, engine: json_engine, shortcut: {name}, categories: general, enable_http: true, timeout: 2.0,
-     search_url: "{url}/{name}?q={{query}}", results_query: hits, url_query: url, title_query: title,
-     content_query: content}}
-"""
 
 
 @pytest.mark.searx
@@ -366,8 +345,8 @@ def test_a_real_searx_searches_finds_nothing_or_is_blocked(tmp_path: Path) -> No
     port, config = free_port(), tmp_path / "settings.yml"
     with ExitStack() as stack:
         engines = stack.enter_context(site(ENGINES))
-        names = ("find", "none", "blocked")
-        config.write_text(SEARX.format(port=port) + "".join(ENGINE.format(name=n, url=engines.url) for n in names))
+        settings_yml = (Path(__file__).parent / "pages" / "searx.yml").read_text()
+        config.write_text(settings_yml.replace("PORT", str(port)).replace("URL", engines.url))
         environ = {"SEARX_SETTINGS_PATH": str(config), "PATH": "/usr/bin:/bin"}
         stack.enter_context(program(["/usr/bin/python3", "-m", "searx.webapp"], environ, b"Running on"))
         settings = WebSettings(searxng=f"http://127.0.0.1:{port}", backend="searxng")

@@ -3,7 +3,7 @@
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,12 +22,16 @@ class Text:
     is_silent: bool = False
 
 
+Answers = Mapping[str, Text | str] | Callable[[str, bytes], Text]
+"""By path, or made of the path with its query and the body."""
+
+
 @dataclass
 class Site:
-    """Answers by path, and the requests: path with query, and headers with names in lower case."""
+    """Answers, and the requests: path with query, and headers with names in lower case."""
 
     port: int
-    answers: Mapping[str, Text | str]
+    answers: Answers
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     @property
@@ -43,21 +47,25 @@ class Site:
     def paths(self) -> list[str]:
         return [path for path, _ in self.requests]
 
-    def serve(self, answers: Mapping[str, Text | str]) -> None:
+    def serve(self, answers: Answers) -> None:
         """Gives other answers from now on, and forgets the requests."""
         self.answers = answers
         self.requests.clear()
 
 
 @contextmanager
-def site(answers: Mapping[str, Text | str]) -> Iterator[Site]:
+def site(answers: Answers) -> Iterator[Site]:
     """A site that gives these answers by path; 404 for other ones."""
     ended = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             served.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-            found = served.answers.get(self.path.partition("?")[0], Text("not here", status=404))
+            sent = self.rfile.read(int(self.headers["Content-Length"] or 0))
+            if isinstance(served.answers, Mapping):
+                found = served.answers.get(self.path.partition("?")[0], Text("not here", status=404))
+            else:
+                found = served.answers(self.path, sent)
             answer = Text(found) if isinstance(found, str) else found
             if answer.is_silent:
                 ended.wait()
@@ -68,6 +76,8 @@ def site(answers: Mapping[str, Text | str]) -> Iterator[Site]:
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
+
+        do_POST = do_GET
 
         def log_message(self, format: str, *values: object) -> None:
             pass

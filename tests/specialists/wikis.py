@@ -3,13 +3,14 @@
 import html
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from web_site import Site, Text, site
 
 Json = Any
 Params = Mapping[str, str]
@@ -25,15 +26,11 @@ class Article:
     categories: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class Trouble:
-    """An answer that is none; a silent one never comes."""
-
-    status: int = 200
-    body: bytes | str = "{}"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    type: str = "application/json"
-    is_silent: bool = False
+def reply(
+    body: bytes | str = "{}", status: int = 200, headers: Mapping[str, str] = MappingProxyType({}), **more: Any
+) -> Text:
+    """An answer in JSON."""
+    return Text(body, status=status, headers=headers, **{"type": "application/json", **more})
 
 
 @dataclass
@@ -45,7 +42,7 @@ class ActionApi:
         hits: titles by the words of a search.
         version: of the format; a server that knows only 1 ignores what is requested.
         extracts, parses: whether it has TextExtracts, and `action=parse`.
-        troubles: the first answers.
+        replies: the first answers.
     """
 
     pages: Mapping[str, Article]
@@ -56,11 +53,10 @@ class ActionApi:
     extracts: bool = True
     parses: bool = True
     batches: bool = False
-    troubles: list[Trouble] = field(default_factory=list)
+    replies: list[Text] = field(default_factory=list)
     requests: list[dict[str, str]] = field(default_factory=list)
-    agents: list[str] = field(default_factory=list)
-    paths: list[str] = field(default_factory=list)
     url: str = ""
+    server: Site = field(init=False)
 
     def answer(self, params: Params) -> Json:
         action = {"query": self._query, "parse": self._parse, "opensearch": self._opensearch}[params["action"]]
@@ -147,41 +143,12 @@ class ActionApi:
 @contextmanager
 def serve(api: ActionApi) -> Iterator[ActionApi]:
     """Serves a wiki on a port of this machine."""
-    ended = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            url = urlsplit(self.path)
-            params = dict(parse_qsl(url.query, keep_blank_values=True))
-            api.paths.append(url.path)
-            api.requests.append(params)
-            api.agents.append(self.headers["User-Agent"])
-            reply = api.troubles.pop(0) if api.troubles else Trouble(body=json.dumps(api.answer(params)))
-            if reply.is_silent:
-                ended.wait()
-            body = reply.body.encode() if isinstance(reply.body, str) else reply.body
-            self.send_response(reply.status)
-            headers = {"Content-Type": reply.type, "Content-Length": str(len(body)), **reply.headers}
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(path: str, _: bytes) -> Text:
+        params = dict(parse_qsl(urlsplit(path).query, keep_blank_values=True))
+        api.requests.append(params)
+        return api.replies.pop(0) if api.replies else reply(json.dumps(api.answer(params)))
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def handle(self) -> None:
-            with suppress(ConnectionError):  # the client went away, which some tests are about
-                super().handle()
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    api.url = f"http://127.0.0.1:{server.server_port}/api.php"
-    try:
+    with site(answer) as api.server:
+        api.url = f"{api.server.url}/api.php"
         yield api
-    finally:
-        ended.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
