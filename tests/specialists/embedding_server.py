@@ -1,15 +1,20 @@
-"""A server of OpenAI's embeddings for tests: a toy model, for which words of one meaning are the same."""
+"""A small handbook with questions, and a server of embeddings whose toy model knows words of one meaning."""
 
 import hashlib
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from handbook_questions import SYNONYMS
 from web_site import Text, site
 
+HANDBOOK = tomllib.loads((Path(__file__).parent / "pages" / "handbook.toml").read_text("utf-8"))
+PARAGRAPHS: dict[str, str] = HANDBOOK["paragraphs"]
+QUESTIONS: dict[str, str] = HANDBOOK["questions"]
+SYNONYMS: list[str] = HANDBOOK["model"]["synonyms"]
 PLACE = {word: place for place, group in enumerate(SYNONYMS) for word in group.split()}
 OTHERS = 50
 

@@ -1,13 +1,11 @@
 """The converter of HTML and the cleaning of text: what each element becomes, what is left out, and hostile pages."""
 
 import asyncio
-import codecs
-import sys
 
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from specialists._kit.html import TEXT_MOST, is_hostile, link_target, page_rules, read_markdown, strip_tags
+from specialists._kit.html import TEXT_MOST, is_hostile, page_rules, read_markdown, strip_tags
 from specialists._kit.isolated import Limits, run_isolated
 from specialists._kit.text import guess_encoding, one_line, tidy
 
@@ -105,16 +103,6 @@ def test_links_are_kept_when_there_is_a_base() -> None:
     html = "<p>See <a href=a.html>the <b>docs</b></a>, <a href=#x>below</a> and <a href=javascript:x>this</a>."
     assert markdown(html, URL) == "See [the **docs**](https://ferry.example/docs/a.html), below and this."
     assert markdown(html) == "See the **docs**, below and this."
-
-
-@pytest.mark.parametrize(
-    ("target", "found"),
-    [
-        ("//o.example/x", "https://o.example/x"), ("data:text/html,x", ""), ("http://[bad", ""), ("x" * 600, ""),
-    ],
-)  # fmt: skip
-def test_links_lead_to_pages(target: str, found: str) -> None:
-    assert link_target(target, URL) == found
 
 
 @pytest.mark.parametrize(
@@ -221,13 +209,3 @@ def test_one_line_has_no_invisible_characters(text: str, line: str) -> None:
 def test_the_encoding_is_guessed_by_the_letters(text: str, encoding: str) -> None:
     data = f"<p>{text}</p>".encode(encoding)
     assert data.decode(guess_encoding(data)) == f"<p>{text}</p>"
-
-
-@pytest.mark.parametrize("data", [bytes(range(128, 256)) * 20, b"\x81" * 9, b"a\x81b\x8db"])
-def test_what_is_no_text_is_given_an_encoding_too(data: bytes) -> None:
-    assert codecs.lookup(guess_encoding(data)).name
-
-
-def test_without_charset_normalizer_the_encoding_is_western(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "charset_normalizer", None)
-    assert guess_encoding("Привет мир".encode("koi8-r")) == "cp1252"

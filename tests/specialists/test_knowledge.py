@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from handbook_questions import PARAGRAPHS, QUESTIONS
+from embedding_server import PARAGRAPHS, QUESTIONS
 from specialist_calls import answer, context, full_disk, last, outcome, refusal, text_pdf
 
 from brain import Citation, Context

@@ -94,15 +94,6 @@ def test_what_is_indexed_is_listed_and_deleted_and_of_one_user(terminal: Termina
     assert f"{docs}/sub" not in terminal.index("--list")[1]
 
 
-def test_a_folder_is_indexed_once(terminal: Terminal, docs: Path) -> None:
-    terminal.index("docs/sub")
-    terminal.index("docs")
-    code, _, err = terminal.index("docs/sub")
-    assert (code, err) == (0, f"{docs}/sub is in {docs}, which is indexed\n")
-    with closing(Index(terminal.path)) as index:
-        assert [root.place for root in index.roots()] == [str(docs)]
-
-
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from embedding_server import Embedding, embedding
-from handbook_questions import PARAGRAPHS, QUESTIONS
+from embedding_server import PARAGRAPHS, QUESTIONS, Embedding, embedding
 from specialist_calls import context, last
 
 from brain import Refused

@@ -248,6 +248,13 @@ def test_a_section_is_where_reading_begins(served: Site) -> None:
     assert "has no 'Setup' after character 60" in refuse(served, page, section="Setup", offset=60)
 
 
+def test_a_url_in_the_message_is_read_and_a_page_that_is_not_free_says_so(served: Site) -> None:
+    data = '<script type="application/ld+json">{"@type":"NewsArticle","isAccessibleForFree":"False"}</script>'
+    served.serve({"/paid": html("", data)})
+    head, _, _ = answer(web, {}, at(served, message=f"Summarise {served.url}/paid.")).partition("\n\n")
+    assert "its text is not free" in head
+
+
 FEED = "<rss><channel><title>Harbour</title><item><title>Bridge</title></item>"
 LETTER = text_pdf("Dear reader", "Yours truly")
 

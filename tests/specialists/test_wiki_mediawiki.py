@@ -23,44 +23,9 @@ pytestmark = [
     pytest.mark.skipif(PHP is None or not MEDIAWIKI.is_dir(), reason="PHP or Debian's package mediawiki is missing"),
 ]
 
+BERLIN = (Path(__file__).parent / "pages" / "Berlin.wiki").read_text("utf-8")
 PAGES = {
-    "Berlin": """{| class="infobox"
-! colspan=2 | Berlin
-|-
-! Country
-| [[Germany]]
-|-
-! Population
-| 3,769,495<ref>The census.</ref>
-|}
-'''Berlin''' is the capital of [[Germany]].<ref>The constitution.</ref> It lies on the [[Spree]].
-
-== History ==
-Old, with a formula: 10<sup>3</sup>.
-=== Middle Ages ===
-First documented in 1237.
-* one
-** nested
-# first
-== Economy ==
-{| class="wikitable"
-|+ Output
-! Year !! Index
-|-
-| 2000 || 100
-|-
-| 2001 || rowspan=2 | 110
-|-
-| 2002
-|}
-== Long part ==
-"""
-    + "The river Spree flows through it and the boats go by. " * 80
-    + """
-== References ==
-<references/>
-[[Category:Cities]]
-""",
+    "Berlin": BERLIN.replace("LONG", "The river Spree flows through it and the boats go by. " * 80),
     "Germany": "'''Germany''' is a country in Europe.\n",
     "Spree": "The '''Spree''' is a river that flows through Berlin.\n",
     "Berlin in the Middle Ages": "#REDIRECT [[Berlin#Middle Ages]]",

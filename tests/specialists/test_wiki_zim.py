@@ -10,8 +10,7 @@ import pytest
 from specialist_calls import answer, context, refusal
 from wikis import ActionApi, Article, serve
 
-from brain import Context, Refused, Registry
-from brain.settings import Settings
+from brain import Context, Refused
 from specialists._wiki.names import LANGUAGES, OfflineWiki, OnlineWiki, WikiSettings, choose_wiki, find_problem
 from specialists.wiki import wiki
 
@@ -181,16 +180,6 @@ def test_settings_that_are_wrong_are_named(settings: dict[str, Any], name: str) 
     problem = find_problem(settings=WikiSettings(**settings))
     assert (problem or "").startswith(f"its setting {name} is wrong" if name else "")
     assert (problem is None) == (not name)
-
-
-@pytest.mark.parametrize("wikis", ['{"lore": "https://lore.example/api.php"}', "lore=https://lore.example"])
-def test_settings_come_from_the_environment(wikis: str) -> None:
-    environ = {"WIKIS": wikis, "DEFAULT": "lore", "ZIM": "/data/a.zim,/data/b.zim"}
-    registry = Registry(Settings(specialist_environ={f"BRAIN_SPECIALIST_WIKI_{key}": environ[key] for key in environ}))
-    registry.add(wiki)
-    assert registry["wiki"].unavailable_reason is None
-    assert choose_wiki(None, None, registry["wiki"].settings).label == "LORE"
-    assert choose_wiki("b", None, registry["wiki"].settings).label == "b (offline)"
 
 
 def test_health_asks_the_default_wiki_and_opens_the_files(folder: Path) -> None:
