@@ -1,7 +1,7 @@
 """The application: its routes, its middleware, and its error handlers."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -47,13 +47,9 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
             *([Middleware(CorsMiddleware, settings=settings)] if settings.origins else []),
             Middleware(AuthMiddleware, keys=state.keys),
         ],
-        exception_handlers={
-            BadRequest: _on_bad_request,
-            StoreError: _on_store_error,
-            HTTPException: _on_http_exception,
-            ClientDisconnect: _on_disconnect,
-            Exception: _on_error,
-        },
+        exception_handlers=dict.fromkeys(
+            (BadRequest, StoreError, HTTPException, ClientDisconnect, Exception), _on_error
+        ),
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False  # an unknown path fails with our own 404
@@ -116,30 +112,23 @@ def _routes() -> list[Route]:
     ]
 
 
-async def _on_bad_request(request: Request, error: Exception) -> Response:
-    assert isinstance(error, BadRequest)
-    return error_response(error, request.scope)
-
-
-async def _on_store_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, StoreError)
-    log.error("the store failed: %s", error)
-    return error_response(BadRequest(error.message, code="unavailable", status=503), request.scope)
-
-
-async def _on_http_exception(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    codes = {404: "not_found", 405: "method_not_allowed"}
-    code = codes.get(error.status_code, "bad_request")
-    response = error_response(BadRequest(error.detail, code=code, status=error.status_code), request.scope)
-    response.headers.update(error.headers or {})
-    return response
-
-
-async def _on_disconnect(request: Request, error: Exception) -> Response:
-    return Response(status_code=400)  # nobody receives it: the client left before its whole body was read
-
-
 async def _on_error(request: Request, error: Exception) -> Response:
-    message = "Something went wrong on the server; it was logged."
-    return error_response(BadRequest(message, code="internal", status=500), request.scope)
+    headers: Mapping[str, str] = {}
+    match error:
+        case BadRequest():
+            rejection = error
+        case StoreError():
+            log.error("the store failed: %s", error)
+            rejection = BadRequest(error.message, code="unavailable", status=503)
+        case HTTPException(status_code=status):
+            code = {404: "not_found", 405: "method_not_allowed"}.get(status, "bad_request")
+            rejection = BadRequest(error.detail, code=code, status=status)
+            headers = error.headers or {}
+        case ClientDisconnect():  # before its whole body was read
+            rejection = BadRequest("The client left.")
+        case _:
+            message = "Something went wrong on the server; it was logged."
+            rejection = BadRequest(message, code="internal", status=500)
+    response = error_response(rejection, request.scope)
+    response.headers.update(headers)
+    return response

@@ -62,11 +62,9 @@ class UserRateLimits:
             return
         if now >= self._sweep_at:  # a user whose last turn started a minute ago has a full bucket again
             self._sweep_at = now + MINUTE
-            self._buckets = {
-                name: bucket
-                for name, bucket in self._buckets.items()
-                if bucket.running or now - bucket.updated < MINUTE
-            }
+            for name, bucket in [*self._buckets.items()]:
+                if not bucket.running and now - bucket.updated >= MINUTE:
+                    del self._buckets[name]
         bucket = self._buckets.get(user) or _Bucket(per_minute, now)
         if at_once and bucket.running >= at_once:
             raise rate_limited(

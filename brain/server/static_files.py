@@ -3,11 +3,10 @@
 import gzip
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
 _TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -35,7 +34,7 @@ class PageFile:
 @cache
 def index() -> PageFile:
     """The page itself. It names the other files below their version, so that browsers can cache them for ever."""
-    return _page_file(_INDEX, _files()[_INDEX].data.replace(b'="page/', b'="page/%s/' % version().encode()))
+    return _page_file(".html", _files()[_INDEX].data.replace(b'="page/', b'="page/%s/' % version().encode()))
 
 
 @cache
@@ -55,24 +54,14 @@ def find(path: str) -> PageFile | None:
 
 @cache
 def _files() -> Mapping[str, PageFile]:
-    return dict(_read(files("brain").joinpath("page"), ""))
+    folder = Path(__file__).parent.parent / "page"
+    paths = [path for path in folder.rglob("*") if path.suffix in _TYPES and path.is_file()]
+    return {path.relative_to(folder).as_posix(): _page_file(path.suffix, path.read_bytes()) for path in paths}
 
 
-def _read(folder: Traversable, prefix: str) -> Iterator[tuple[str, PageFile]]:
-    for one in folder.iterdir():
-        if one.is_dir():
-            yield from _read(one, f"{prefix}{one.name}/")
-        elif _suffix(one.name) in _TYPES:
-            yield prefix + one.name, _page_file(one.name, one.read_bytes())
-
-
-def _page_file(name: str, data: bytes) -> PageFile:
-    return PageFile(data, gzip.compress(data), _TYPES[_suffix(name)], f'W/"{_digest(data, 16)}"')
+def _page_file(suffix: str, data: bytes) -> PageFile:
+    return PageFile(data, gzip.compress(data), _TYPES[suffix], f'W/"{_digest(data, 16)}"')
 
 
 def _digest(data: bytes, size: int) -> str:
     return hashlib.blake2b(data, digest_size=size).hexdigest()
-
-
-def _suffix(name: str) -> str:
-    return name[name.rfind(".") :]
