@@ -1,7 +1,6 @@
 """Control tokens of chat templates reach no model server in text that neither the operator nor the model wrote."""
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -75,44 +74,36 @@ def test_earlier_exchanges_are_neutral_for_the_model_of_this_turn() -> None:
     assert earlier.question == "(Now: x)\n\n[INST]"
 
 
+ALL_TOKENS, OWN_TOKENS = "＜s> ＜|a|> ［INST]", "<s> ＜|a|> [INST]"
+LLAMA_CPP: list[tuple[dict[str, Any], str]] = [
+    ({}, ALL_TOKENS),
+    ({"chat_template": "<|im_start|>{{ m }}", "eos_token": "<|im_end|>"}, OWN_TOKENS),
+    ({"chat_template": "[INST] {{ m }}{{ eos_token }}", "eos_token": "</s>"}, ALL_TOKENS),
+    ({"chat_template": 7, "eos_token": "</s>"}, ALL_TOKENS),
+]
+OLLAMA: list[tuple[dict[str, Any], str]] = [
+    ({}, ALL_TOKENS),
+    ({"template": "<|im_start|>{{ .Prompt }}", "parameters": 'stop "<|im_end|>"'}, OWN_TOKENS),
+    ({"template": "<|user|>{{ .Prompt }}", "parameters": 'stop "</s>"'}, "＜s> ＜|a|> [INST]"),
+    ({"template": "USER: {{ .Prompt }}", "model_info": {"tokenizer.ggml.model": "llama"}}, "＜s> ＜|a|> [INST]"),
+]
+
+
 @pytest.mark.parametrize(
-    ("props", "expected"),
-    [
-        ({}, "＜s> ＜|a|> ［INST]"),
-        ({"chat_template": "<|im_start|>{{ m }}", "eos_token": "<|im_end|>"}, "<s> ＜|a|> [INST]"),
-        ({"chat_template": "[INST] {{ m }}{{ eos_token }}", "eos_token": "</s>"}, "＜s> ＜|a|> ［INST]"),
-        ({"chat_template": 7, "eos_token": "</s>"}, "＜s> ＜|a|> ［INST]"),
-    ],
+    ("kind", "details", "expected"),
+    [*((OpenAIServer, *row) for row in LLAMA_CPP), *((OllamaServer, *row) for row in OLLAMA)],
 )
-def test_llama_cpp_tells_its_template(props: Mapping[str, Any], expected: str) -> None:
+def test_tokens_of_the_models_own_template_are_neutralized(kind: Any, details: dict[str, Any], expected: str) -> None:
     answers = {
         "GET /v1/models": (200, {"data": [{"id": "m", "owned_by": "llamacpp"}]}),
-        "GET /props": (200, {"default_generation_settings": {"n_ctx": 8192}, **props}),
+        "GET /props": (200, {"default_generation_settings": {"n_ctx": 8192}, **details}),
+        "POST /api/show": (200, details),
     }
 
     async def main() -> None:
-        async with OpenAIServer(answers=answers) as server:
-            model = OpenAI(ModelRow(name="openai:m", kind="openai", model="m", url=server.url))
-            await model.identify()
-            assert neutralize("<s> <|a|> [INST]", find_control_tokens(model.template)) == expected
-            await model.aclose()
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize(
-    ("shown", "expected"),
-    [
-        ({}, "＜s> ＜|a|> ［INST]"),
-        ({"template": "<|im_start|>{{ .Prompt }}", "parameters": 'stop "<|im_end|>"'}, "<s> ＜|a|> [INST]"),
-        ({"template": "<|user|>{{ .Prompt }}", "parameters": 'stop "</s>"'}, "＜s> ＜|a|> [INST]"),
-        ({"template": "USER: {{ .Prompt }}", "model_info": {"tokenizer.ggml.model": "llama"}}, "＜s> ＜|a|> [INST]"),
-    ],
-)
-def test_ollama_tells_its_template(shown: Mapping[str, Any], expected: str) -> None:
-    async def main() -> None:
-        async with OllamaServer(answers={"POST /api/show": (200, shown)}) as server:
-            model = Ollama(ModelRow(name="ollama:m", kind="ollama", model="m", url=server.url))
+        async with kind(answers=answers) as server:
+            name, model_type = ("openai", OpenAI) if kind is OpenAIServer else ("ollama", Ollama)
+            model = model_type(ModelRow(name=f"{name}:m", kind=name, model="m", url=server.url))
             await model.identify()
             assert neutralize("<s> <|a|> [INST]", find_control_tokens(model.template)) == expected
             await model.aclose()
