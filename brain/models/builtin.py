@@ -1,4 +1,4 @@
-"""The demo model, which needs no server. It is no language model, and says so.
+"""The demo model, which needs no server. It is not a language model, and its answers are labelled so.
 
 It finds a specialist by comparing the message with the example questions of specialists (SQLite FTS5, bm25), fills the
 parameters from the text, writes markers as any model does, and composes its answer from the result blocks.
@@ -42,7 +42,7 @@ _ADVICE = re.compile(
     "finish your|tell the user|correct the|write the|make it shorter)"
     ".{0,200}$"
 )
-"""What a reason tells a model to do; a person needs to know why, and no more."""
+"""The advice for a model in a reason. People read only the cause."""
 _FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
 _LIMITS = re.compile(r"^- At most (?P<calls>\d+) calls an answer, (?P<each>\d+) of one", re.MULTILINE)
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
@@ -104,7 +104,7 @@ class Builtin(TextOnlyModel):
     """The demo model.
 
     Args:
-        specialists: whom it may pick; of these, only those that a request's system message tells of.
+        specialists: those it may call; of these, only the ones that a request's system message lists.
         name: what Brain calls it.
     """
 
@@ -313,7 +313,7 @@ def _compose_answer(blocks: Sequence[_Block]) -> str:
 
 
 def _quote_passages(text: str) -> str:
-    """Numbered passages behind a headline, as quotations under their titles; any other text as it is."""
+    """Numbered passages after a headline, as quotations under their titles; any other text as it is."""
     head, _, rest = text.partition("\n\n")
     if "\n" in head or not _PASSAGE.match(rest):
         return text

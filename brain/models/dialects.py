@@ -65,7 +65,7 @@ _FIELDS = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "freq
 
 
 def find_dialect(url: str, owner: str) -> Dialect:
-    """Return the dialect of the server at this address, whose list says that this owner has the model."""
+    """Return the dialect of the server at this address, whose model list names this owner."""
     parts = urlsplit(url)
     address = f"{parts.hostname}{parts.path}/"
     hosted = next((dialect for prefix, dialect in _BY_ADDRESS.items() if address.startswith(prefix)), None)

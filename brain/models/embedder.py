@@ -1,6 +1,6 @@
 """Embeddings: the one check whether a model's embeddings carry meaning, and the memory's access to them.
 
-The check asks short questions whose answers share no word with them. A chat model that returns embeddings without
+The check embeds short questions whose answers share no word with them. A chat model that returns embeddings without
 meaning fails it, and searches then use words alone.
 """
 
@@ -73,7 +73,7 @@ def grade_embeddings(name: str, vectors: Sequence[Sequence[float]]) -> Embedding
     own = sum(cosines[n][n] for n in range(count)) / count
     other = (sum(map(sum, cosines)) - own * count) / (count * (count - 1))
     right = sum(max(range(count), key=row.__getitem__) == n for n, row in enumerate(cosines))
-    # where the first embeddings are longest tells models apart, and rounding does not change it
+    # the longest dimensions of the first embeddings identify a model; rounding does not change them
     longest = [max(range(len(row)), key=lambda place, row=row: abs(row[place])) for row in rows[:4]]  # type: ignore[misc]
     digest = hashlib.blake2b(repr((len(rows[0]), longest)).encode(), digest_size=4).hexdigest()
     return EmbeddingCheck(f"{name}#{digest}", len(rows[0]), right, own, other)
@@ -114,13 +114,13 @@ class Embedder:
         if not self.is_checked and time.monotonic() >= self._not_before:
             check = await check_embeddings(self._model)
             if check is None:
-                self._pause("it gives no vectors")
+                self._pause("it makes no embeddings")
                 return False
             self.check, self.is_checked = check, True
             if self._store is not None:
                 await self._store.set_exam(self._store_key, msgspec.json.encode(check).decode())
             result = "count" if self.is_usable else "tell nothing, so that words alone count"
-            log.info("memory: the vectors of %s %s", self._model.name, result)
+            log.info("memory: the embeddings of %s %s", self._model.name, result)
         return self.is_usable
 
     async def embed_query(self, text: str) -> Query | None:
@@ -132,22 +132,22 @@ class Embedder:
             async with asyncio.timeout(QUERY_SECONDS):
                 vectors = await _embed(self._model, [text[:MAX_LENGTH]], self.check.size)
         except TimeoutError:
-            if started_at >= self._late_at:  # questions asked at the same time count once: a busy moment
+            if started_at >= self._late_at:  # questions that began at the same time count once: a busy moment
                 self._late, self._late_at = self._late + 1, time.monotonic()
                 if self._late >= MAX_LATE:
                     self._late = 0
-                    self._pause("its vectors come too late")
+                    self._pause("its embeddings come too late")
             return None
         self._late = 0
         if vectors is None:
-            self._pause("it gives no vectors")
+            self._pause("it makes no embeddings")
         return Query(self.check.key, vectors[0]) if vectors else None
 
     async def embed_texts(self, texts: Sequence[str]) -> list[list[float]] | None:
         """Return an embedding of each text; None when the server makes none any more.
 
         A text that the server refuses even when it is short gets zeros, which are near to nothing, so that it is not
-        tried for ever. A question of the check, which was answered before, tells the text from the server.
+        tried for ever. A question of the check, which worked before, shows whether the text or the server is at fault.
         """
         vectors = await self._try([text[:MAX_LENGTH] for text in texts])
         if vectors is not None or self.check is None:
@@ -157,7 +157,7 @@ class Embedder:
             vector = await self._try([text[:MAX_LENGTH]]) or await self._try([text[:SHORT_LENGTH]])
             padded.append(vector[0] if vector else [0.0] * self.check.size)
         if await _embed(self._model, [_PAIRS[0][0]], self.check.size) is None:
-            self._pause("it gives no vectors")
+            self._pause("it makes no embeddings")
             return None
         return padded
 
@@ -180,7 +180,7 @@ async def _embed(model: EmbeddingModel, texts: Sequence[str], size: int | None =
     try:
         vectors = await model.embed(texts)
     except Exception as error:  # noqa: BLE001 - a server that is gone, slow or wrong; words still work
-        log.debug("memory: %s made no vectors: %r", model.name, error)
+        log.debug("memory: %s made no embeddings: %r", model.name, error)
         return None
     sizes = {len(vector) for vector in vectors} | (set() if size is None else {size})
     if len(vectors) != len(texts) or len(sizes) != 1 or 0 in sizes:

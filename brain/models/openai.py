@@ -250,7 +250,7 @@ def _describe_unlisted(name: str, models: Sequence[Mapping[str, Any]]) -> str | 
 
 
 def _lists_images(model: Mapping[str, Any]) -> bool:
-    """Whether an entry of the model list says that the model takes images, as Mistral's and OpenRouter's do."""
+    """Whether an entry of the model list reports that the model takes images, as Mistral's and OpenRouter's do."""
     capabilities, architecture = model.get("capabilities"), model.get("architecture")
     if isinstance(capabilities, Mapping) and capabilities.get("vision") is True:
         return True

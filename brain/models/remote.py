@@ -54,7 +54,7 @@ class Remote(ABC):
             self.context_tokens = row.context
         self._model = row.model
         self._embedding_model = row.embeddings or row.model
-        self._has_failed = False  # when it was asked what it is
+        self._has_failed = False  # the last time it was identified
         self._url = row.url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {row.key}"} if row.key else None
         self._http = client.Client(self._url, self._headers)

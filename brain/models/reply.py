@@ -39,7 +39,7 @@ MAX_ARGUMENTS = 65_536
 
 
 class EndOfReply:
-    """The server said that nothing more will come."""
+    """The server reported the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Reply:
 
     Attributes:
         has_items: whether there was any item.
-        has_ended: whether the server said why the model stopped; what fails later does no harm.
+        has_ended: whether the server reported why the model stopped; later failures do no harm.
         is_over: whether nothing more will come.
         error: what the server reported or what could not be decoded; the reply is over then.
     """
@@ -235,7 +235,7 @@ async def stream_chunks(request: Callable[[], Awaitable[Answer]], reply: Reply) 
                     while data and not reply.is_over:
                         part, data = data[:STEP_BYTES], data[STEP_BYTES:]
                         steps = _steps(reply.feed(part))
-                        del part  # nothing of this read is kept while the next one is awaited
+                        del part  # free it while the next read is awaited
                         while steps:
                             yield steps.pop(0)
                             if steps:

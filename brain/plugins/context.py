@@ -20,9 +20,9 @@ class Result:
         text: for the model and the reader; data, never instruction. Brain cuts it to size and makes markers harmless.
         citations: where it comes from.
         data: the same for programs that call the specialist themselves; it goes to no model.
-        more: given how many characters of the text could be shown, says what to ask for to get the rest, such as
+        more: given how many characters of the text are shown, returns how to request the rest, such as
             `ask again with page=4`.
-        outside: whether strangers' words stand in it; None when the specialist's option says it for all of its results.
+        outside: whether it holds untrusted content; None to use the specialist's option for all of its results.
     """
 
     text: str
@@ -62,8 +62,8 @@ class Saved:
     """What became of a fact that was to be saved.
 
     Attributes:
-        item: as it is kept now; of a corrected one, `was` tells what it said before.
-        how: whether it is new, was known already, or took the place of what the fact said before.
+        item: as it is stored now; `was` is the previous text of a corrected one.
+        how: whether it is new, was stored already, or replaced the previous text.
     """
 
     item: Item
@@ -78,7 +78,7 @@ class MemoryView(Protocol):
     """
 
     async def recent(self, most: int = 5) -> Sequence[Interaction]:
-        """What was said last, in any conversation, newest first."""
+        """Return the last messages and answers of any conversation, newest first."""
 
     async def memories(self, words: str = "", most: int = 5) -> Sequence[Item]:
         """Memories of conversations: those that fit the words best, without any the newest."""
@@ -103,7 +103,7 @@ class MemoryView(Protocol):
         """Replace the text of a fact that is named by its id, or by words that it alone has.
 
         Raises:
-            Refused: as `save`; when no fact is meant or several are, it is immutable, or another fact says so already.
+            Refused: as `save`; when not exactly one fact matches, it is protected, or another fact has the text.
         """
 
     async def store(self, text: str) -> Item:
@@ -124,7 +124,7 @@ class MemoryView(Protocol):
         """Remove a fact or a memory that is named as in `update`, and has these words; what it was.
 
         Args:
-            approved: the one that a person was shown; no other is removed, and not if it says something else now.
+            approved: the item that a person approved; no other is removed, and not if its text has changed.
 
         Raises:
             Refused: as `update`; when it is not the one that was approved.
@@ -136,7 +136,7 @@ class Context:
     """What surrounds a call; injected into a keyword-only parameter of this type.
 
     Attributes:
-        user: who asks, None for a library call without one.
+        user: the user of the turn; None for a library call without one.
         message: the user's newest message.
         attachments: the conversation's files, ids from 1; for a one-way call only the one that activated it.
         time_zone: the user's, an IANA name.
@@ -144,8 +144,8 @@ class Context:
         settings: an instance of the specialist's own settings class.
         model: what the turn's model can do besides the turn.
         fetch: the guarded way to the web.
-        memory: what is kept of the user; None where nothing is.
-        approved: what `preview` said of this call, which a person approved; None where it said nothing.
+        memory: the memory of the user; None where nothing is stored.
+        approved: the preview of this call, which a person approved; None without one.
     """
 
     user: str | None

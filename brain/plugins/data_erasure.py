@@ -18,7 +18,7 @@ async def erase_user_data(registry: Registry, user: str, conversation_id: str | 
     """Call `forget` of every specialist, for one conversation of the user or for everything.
 
     Returns:
-        The names of the specialists that failed; the log says why.
+        The names of the specialists that failed; the log has the reasons.
     """
     registry.drop_cached(user)
     failed = []
@@ -31,6 +31,6 @@ async def erase_user_data(registry: Registry, user: str, conversation_id: str | 
             async with asyncio.timeout(ERASURE_SECONDS):
                 await call_in_thread(name, erase)
         except Exception:
-            log.warning("specialist %s could not forget what it keeps", name, exc_info=True)
+            log.warning("specialist %s could not erase its data", name, exc_info=True)
             failed.append(name)
     return failed

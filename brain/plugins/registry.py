@@ -165,7 +165,7 @@ class Registry(Mapping[str, Entry]):
         if isinstance(needs, str) and package is None:
             raise RegistrationError(
                 f"specialist {name} from {origin}: needs names an extra of a package, and it comes with none: "
-                "give a function that says what is missing"
+                "give a function that returns what is missing"
             )
         own = () if specialist.settings is None else (specialist.settings,)
         for label, function, kinds in (

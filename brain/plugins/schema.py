@@ -54,7 +54,7 @@ def read_signature(function: Callable[..., Any], injected_types: tuple[type, ...
     for parameter in _read_parameters(function):
         name = parameter.name
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise RegistrationError(f"parameter {name} cannot be given by name; drop the / behind it")
+            raise RegistrationError(f"parameter {name} cannot be given by name; drop the / after it")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise RegistrationError(f"parameter {parameter} cannot be described to a model; name each parameter")
         if parameter.kind is parameter.KEYWORD_ONLY:

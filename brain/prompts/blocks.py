@@ -11,7 +11,7 @@ from brain.text import BYTES_PER_TOKEN, strip_invisible
 
 REASON_LENGTH = 400
 REMEDY_LENGTH = 300
-"""Characters of a reason, and of what a specialist says about reading on."""
+"""Characters of a reason, and of how to request the rest of a result."""
 _NOTE_GROWTH = 8
 """Characters by which two notes can differ in length, through the numbers in them."""
 

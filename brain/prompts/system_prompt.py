@@ -62,7 +62,7 @@ def system_prompt(
     Args:
         operator: the operator's instructions; `client`, those of the request.
         tools: the client's own tools, by the names that the model calls them by.
-        must_call: whether one of `tools` has to be called; a string says which, by the client's name for it.
+        must_call: whether one of `tools` has to be called, or the client's name of the one to call.
         tokens: the control tokens of the model.
         context_tokens: size of the model's context. In a small one, specialists are described in fewer words.
     """

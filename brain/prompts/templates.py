@@ -93,7 +93,7 @@ def attachment_text(attachment: Attachment, text: str) -> str:
 def memory_line(item: Item, max_bytes: int) -> str:
     """Return one fact or memory as `recall_note` lists it: its kind, day and at most `max_bytes` of its text.
 
-    A summary is labelled as written by a model, since only facts and quotes are what the user said.
+    A summary is labelled as written by a model, since only facts and quotes are the user's own words.
     """
     text = " ".join(strip_invisible(item.text).split())
     if len(text.encode()) > max_bytes:

@@ -47,7 +47,7 @@ class Transcript:
 def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list[Message]:
     """Return the request for the next pass.
 
-    Roles alternate: some models' templates reject two user messages in a row, which an interrupted turn leaves behind.
+    Roles alternate: some models' templates reject two user messages in a row, which an interrupted turn leaves.
     """
     front = [Message("system", system)] if system else []
     everything = chain(front, *(_exchange_messages(exchange, resume) for exchange in exchanges))

@@ -303,7 +303,7 @@ class Settings:
 
     @property
     def limits(self) -> Limits:
-        """The limits of a turn that asks for no lower ones."""
+        """The limits of a turn whose request has no lower ones."""
         return Limits(self.calls, self.calls_per_specialist, self.turn_seconds, self.call_seconds)
 
     def row(self, name: str) -> ModelRow:
@@ -355,7 +355,7 @@ class Settings:
         return "ollama" if kinds & {"auto", "ollama"} else (self.embeddings or "").partition(":")[0]
 
     def rights(self, user: str | None) -> Rights:
-        """Return what a user may do: as USERS says, else what all may."""
+        """Return the rights of a user: those in USERS, else those of all users."""
         own = (self.users or {}).get(user or "", {})
         specialists = own.get("specialists")
         return Rights(

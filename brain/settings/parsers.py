@@ -41,7 +41,7 @@ class Field:
     Attributes:
         parse: reads its value.
         allowed: what it may be, in words.
-        secret: whether a bad value is kept out of the error.
+        secret: whether an error hides a bad value.
     """
 
     parse: Parse

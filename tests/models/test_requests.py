@@ -10,7 +10,6 @@ import pytest
 import respx
 from model_answers import collect, row
 
-from brain.errors import ModelError
 from brain.messages import Finish, Message
 from brain.models.dialects import LLAMA_CPP, UNKNOWN, Dialect, find_dialect
 from brain.models.ollama import Ollama
@@ -152,19 +151,3 @@ def test_a_hosted_server(router: respx.MockRouter, url: str, name: str, resume: 
     request = route.calls.last.request
     assert request.headers["authorization"] == "Bearer secret"
     assert json.loads(request.content)["messages"][-1] == {"role": "assistant", "content": "Go", **fields}
-
-
-def test_a_login_in_the_url_is_sent_with_every_request(router: respx.MockRouter) -> None:
-    listed = router.get("https://api.mistral.ai/v1/models").respond(json={"data": [{"id": "m"}]})
-    page = router.post("https://api.mistral.ai/v1/chat/completions").respond(html="<html>")
-
-    async def main() -> None:
-        model = OpenAI(row("openai", "https://user:word@api.mistral.ai/v1"))
-        await model.identify()
-        with pytest.raises(ModelError, match="did not answer with a stream"):
-            await collect(model)
-        await model.aclose()
-
-    asyncio.run(main())
-    sent = [route.calls.last.request.headers["Authorization"] for route in (listed, page)]
-    assert sent == ["Basic dXNlcjp3b3Jk"] * 2

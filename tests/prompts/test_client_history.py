@@ -3,15 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from playing import PNG, Player, ask_for, echo, read, registry_of, turn_of
 
 from brain.events import Resume
 from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, History
-from brain.plugins.context import Context
-from brain.plugins.specialist import specialist
 from brain.prompts.client_history import ClientHistory
 from brain.prompts.templates import CONTINUE
 from brain.turn_request import Tool, TurnRequest
@@ -113,25 +110,6 @@ def test_the_instructions_of_the_request_come_first() -> None:
     assert sent(system("Second."), user("Hi"), ask=ask)[0] == ("system", "First.\n\nSecond.")
 
 
-@pytest.mark.parametrize("resume", ["prefill", "message"])
-def test_each_request_begins_with_the_one_before_it(resume: Resume) -> None:
-    """Byte for byte, so that a server's prefix cache holds."""
-    whole = [
-        system("Be kind."),
-        user("Hi"),
-        answer("", BERN, ClientToolCall("x2", "echo", {"text": "é"})),
-        result("sunny"),
-        result("é", "x2"),
-        answer("Sunny. "),
-        user("And?"),
-        answer("Wait.", ClientToolCall("x3", "gone tool", {})),
-        result("later", "x3"),
-    ]
-    requests = ["".join(f"\0{role}\0{text}" for role, text in sent(*whole[:n], resume=resume)) for n in (2, 5, 7, 9)]
-    for shorter, longer in pairwise(requests):
-        assert longer.startswith(shorter.rstrip("\n"))
-
-
 def calls(*messages: ClientMessage, ask: TurnRequest | None = None) -> list[Call]:
     """The calls of the first exchange."""
     _, history = build(*messages, user("Bye"), ask=ask)
@@ -147,20 +125,6 @@ def test_results_stand_where_their_calls_are() -> None:
     assert [call.block for call in found] == [SUNNY, warm]  # with the same ID
     found = calls(user("Hi"), answer("", BERN, two), result("sunny"))
     assert [call.untrusted for call in found] == [True, False]
-
-
-def test_specialists_see_all_files_and_run_for_the_newest() -> None:
-    seen: list[tuple[int, ...]] = []
-
-    @specialist(activates_on=["image"])
-    async def looks(*, context: Context) -> str:
-        """Looks."""
-        seen.append(tuple(file.id for file in context.attachments))
-        return "a cat"
-
-    ask, history = build(user("One", png()), answer("Ok."), user("Two", png("b.png")))
-    asyncio.run(read(turn_of(Player("SPECIALIST_REQUEST[looks]", "Done."), registry_of(looks), ask, history)))
-    assert seen == [(2,), (1, 2)]
 
 
 # Nothing in a history is trusted

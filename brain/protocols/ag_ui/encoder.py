@@ -189,7 +189,7 @@ class Encoder:
     def _interrupt(self) -> bytes:
         """The end of a run whose turn waits: each call to be approved is an interrupt.
 
-        Its ID says with which call of which turn to continue, and after which event.
+        Its ID names the turn, the call and the event after which to continue.
         """
         self.closed = True
         interrupts = []

@@ -16,7 +16,7 @@ class _Body(msgspec.Struct, rename="camel"):
 
 
 class SourceBody(_Body):
-    """A file: in base64 in `value`, or behind a URL or a handle there."""
+    """A file: `value` is base64, a URL or a handle."""
 
     type: Literal["data", "url", "file"]
     value: str

@@ -32,7 +32,7 @@ class RequestOptions:
     Attributes:
         resumable: whether the turn continues when its reader disconnects.
         continues: whether the answer continues the newest message, which is the assistant's.
-        decisions: those in the newest message. With them, the request asks for the rest of the turn that waits.
+        decisions: those in the newest message. A request with decisions is for the rest of the turn that waits.
     """
 
     sdk_version: SdkVersion = 5

@@ -71,7 +71,7 @@ def show(model: ModelInfo, since: int) -> dict[str, Any]:
     """Return the body of `POST /api/show`; `since` as for `tags`."""
     return {
         "license": "",
-        "modelfile": f"# {model.name} is Brain: a model, and the specialists that it asks.\nFROM {model.name}\n",
+        "modelfile": f"# {model.name} is Brain: a model, and the specialists that it calls.\nFROM {model.name}\n",
         "parameters": "",
         "template": "{{ .Prompt }}",
         "details": model.details(),
