@@ -1,4 +1,4 @@
-"""The process of a command: where it logs to, how it ends, and with which exit code."""
+"""The process of a command: its log, how signals end it, and its exit code."""
 
 import asyncio
 import atexit
@@ -21,7 +21,7 @@ log = logging.getLogger("brain")
 
 
 def log_to_stderr(form: Literal["text", "json"] = "text") -> None:
-    """Warnings of everybody, a line each, and the stacks of all threads when the interpreter crashes."""
+    """Log warnings of all libraries, one per line, and the stacks of all threads when the interpreter crashes."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
@@ -31,14 +31,14 @@ def log_to_stderr(form: Literal["text", "json"] = "text") -> None:
 
 
 def log_as_server() -> None:
-    """What a server says besides: more of its own, Python's warnings, and what ends a thread."""
+    """Also log what Brain does, Python's warnings, and exceptions that end a thread."""
+
+    def on_thread_failed(args: threading.ExceptHookArgs) -> None:
+        log.error("thread %s failed", args.thread.name if args.thread is not None else "?", exc_info=args.exc_value)
+
     log.setLevel(logging.INFO)
     logging.captureWarnings(True)
-    threading.excepthook = _on_thread_failed
-
-
-def _on_thread_failed(args: threading.ExceptHookArgs) -> None:
-    log.error("thread %s failed", args.thread.name if args.thread is not None else "?", exc_info=args.exc_value)
+    threading.excepthook = on_thread_failed
 
 
 def run_command(
@@ -47,36 +47,43 @@ def run_command(
     loop_factory: Callable[[], Any] | None = None,
     *,
     signals: Sequence[str] = ("SIGTERM", "SIGHUP"),
-    leaving: Callable[[], None] = lambda: None,
+    on_forced_exit: Callable[[], None] = lambda: None,
 ) -> int:
-    """Runs a command to its end; `stopped` is the exit code when Ctrl-C ends it, and 128 with its number a signal's.
+    """Run a command to its end and return the exit code.
 
-    Closing the loop waits for every task, also for a specialist's that does not listen to its cancellation; so a timer
-    ends the process when that takes too long.
+    Closing the loop waits for every task, also for one that ignores its cancellation. If that takes too long, a timer
+    ends the process.
 
     Args:
-        signals: that end it as Ctrl-C does, so that it leaves the terminal and what is kept in order.
-        leaving: called before the timer ends the process.
+        stopped: the exit code after Ctrl-C. After another signal it is 128 plus the signal's number.
+        signals: signals that stop the command like Ctrl-C, so that it leaves the terminal and the store in order.
+            Those that are ignored, as `nohup` does, stay ignored.
+        on_forced_exit: called before the timer ends the process.
     """
     code = stopped
 
-    def leave() -> None:
+    def force_exit() -> None:
         log.info("a task or thread did not end within %g s; the process ends without it", LINGER_SECONDS)
-        leaving()
+        on_forced_exit()
         os._exit(code)
 
-    timer = threading.Timer(LINGER_SECONDS, leave)
+    timer = threading.Timer(LINGER_SECONDS, force_exit)
     timer.daemon = True
 
-    def end(number: int, task: "asyncio.Task[Any]") -> None:
+    def stop(number: int, task: "asyncio.Task[Any]") -> None:
         nonlocal code
         if not task.cancelling():
             code = 128 + number
             task.cancel()
 
-    async def timed() -> int:
+    async def main() -> int:
         nonlocal code
-        _listen(signals, end)
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        for number in (getattr(signal, name) for name in signals if hasattr(signal, name)):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                with suppress(NotImplementedError):  # on systems without signals
+                    loop.add_signal_handler(number, stop, number, task)
         try:
             code = await command
         finally:
@@ -85,22 +92,12 @@ def run_command(
 
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(timed())
+            return runner.run(main())
     except KeyboardInterrupt:
         return stopped
     except asyncio.CancelledError:
         return code
-    except SystemExit as left:
-        return FAILED if left.code else stopped
+    except SystemExit as exit:
+        return FAILED if exit.code else stopped
     finally:
         timer.cancel()
-
-
-def _listen(signals: Sequence[str], end: Callable[[int, "asyncio.Task[Any]"], None]) -> None:
-    """Has signals end the task that runs; not those that somebody wants ignored, as `nohup` does."""
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (getattr(signal, name) for name in signals if hasattr(signal, name)):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            with suppress(NotImplementedError):  # where there are no signals
-                asyncio.get_running_loop().add_signal_handler(number, end, number, task)

@@ -192,7 +192,7 @@ def test_a_problem_names_the_line_and_nothing_is_imported(
     records: list[object], sentence: str, brain: Brain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer, "LINE_MOST", 100_000)
-    monkeypatch.setattr(transfer, "COMMAS_MOST", 20_000)
+    monkeypatch.setattr(transfer, "MAX_COMMAS", 20_000)
     assert brain("memory", "add", "I was here.", "--user", "ada")[0] == 0
     file = write(tmp_path / "x.jsonl", *records)
     code, out, err = brain("import", file)
@@ -245,7 +245,7 @@ def test_ctrl_c_ends_the_wait_for_standard_input(brain: Brain) -> None:
 
 
 def test_long_work_shows_its_progress(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "TELL_SECONDS", 0.001)
+    monkeypatch.setattr(transfer, "PROGRESS_SECONDS", 0.001)
     facts = ({**FACT, "id": f"k{n}", "text": f"Likes tea number {n}."} for n in range(3_000))
     code, _, err = brain("import", "-", stdin=to_lines(HEAD, *facts))
     assert code == 0

@@ -21,7 +21,7 @@ from servers import OpenAIServer, models
 from serving import Server, brain_served, client_of, post, settings
 
 from brain import Progress, Registry, specialist
-from brain.cli.serve import _forget_the_deaf
+from brain.cli.serve import drop_stalled_clients
 
 LONG = "".join(random.Random(4).choices("abcdefgh ", k=4_000))
 """Text that does not repeat itself within a few hundred characters, which would end the pass."""
@@ -200,9 +200,9 @@ def test_a_client_that_reads_nothing_delays_neither_the_turn_nor_its_cancellatio
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits how long a client may read nothing")
 def test_a_client_that_reads_nothing_leaves_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.cli.serve.LOST_SECONDS", 0.5)
+    monkeypatch.setattr("brain.cli.serve.MIN_STALL_SECONDS", 0.5)
     with staged(Pass(itertools.repeat(LONG))) as stage:
-        _forget_the_deaf(stage.brain.sock, settings(HEARTBEAT_SECONDS=0.1))
+        drop_stalled_clients(stage.brain.sock, settings(HEARTBEAT_SECONDS=0.1))
         with stalled(stage):
             stage.until(lambda: bool(stage.server.served))
             stage.until(stage.served.closed.is_set)

@@ -4,18 +4,21 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
-from brain.cli.commands import input
-from brain.cli.commands.input import build_request, conversation_id, read_attachment
+from brain.cli.commands.input import (
+    build_request,
+    check_conversation_id,
+    read_attachment,
+    read_message,
+    read_piped_attachments,
+    read_stdin_attachment,
+)
 from brain.cli.commands.output import has_person, open_screen, show_run, silence_keyboard
 from brain.cli.process import DONE, FAILED, run_command
-from brain.cli.terminal.approval import Screen
 from brain.cli.terminal.messages import ENDINGS
 from brain.errors import BadRequest
 from brain.events import Error, Event
@@ -24,7 +27,6 @@ from brain.plugins.registry import Registry
 from brain.protocols import native
 from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.runtime.engine import Engine
-from brain.runtime.run import Run
 from brain.settings import Settings
 from brain.text import replace_surrogates
 from brain.turn_request import TurnRequest
@@ -32,80 +34,62 @@ from brain.turn_request import TurnRequest
 STDIN = "-"
 
 
-def ask(given: argparse.Namespace, settings: Settings) -> int:
-    """Ask once and stream the answer to standard output."""
-    if given.message is None:
-        given.parser.error('say what to ask: brain ask "…", or brain ask - to read it from standard input')
-    request = _request(given, settings)  # before the loop runs, so that Ctrl-C ends the wait for standard input
-    return run_command(_ask(request, given, settings))
+def ask(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Run one turn and stream the answer to standard output."""
+    if arguments.message is None:
+        arguments.parser.error('say what to ask: brain ask "…", or brain ask - to read it from standard input')
+    conversation = check_conversation_id(arguments.conversation)
+    is_message = arguments.message == STDIN
+    message = read_message() if is_message else arguments.message  # before the loop runs, so that Ctrl-C ends it
+    request = replace(
+        build_request(settings, message, _read_files(arguments.file, is_message=is_message)),
+        conversation_id=conversation,
+        source=arguments.source,
+        memory=not arguments.no_memory,
+    )
+    return run_command(_ask(request, arguments, settings))
 
 
-async def _ask(request: TurnRequest, given: argparse.Namespace, settings: Settings) -> int:
-    screen = open_screen(sys.stdout, sys.stderr, plain=given.plain or given.json, thinks=given.thinking)
+def _read_files(paths: Sequence[Path], *, is_message: bool) -> list[Attachment]:
+    """The named files, and what is piped unless standard input is the message or a named file."""
+    names = [str(path) for path in paths]
+    if names.count(STDIN) + is_message > 1:
+        raise BadRequest("Standard input can be read once: as the message, or as one file.", "file")
+    if len(paths) > MAX_ATTACHMENTS:
+        raise too_many_attachments()
+    files = [
+        read_stdin_attachment() if name == STDIN else read_attachment(path, f"--file {path}")
+        for name, path in zip(names, paths, strict=True)
+    ]
+    return files if is_message or STDIN in names else [*files, *read_piped_attachments()]
+
+
+async def _ask(request: TurnRequest, arguments: argparse.Namespace, settings: Settings) -> int:
+    screen = open_screen(sys.stdout, sys.stderr, plain=arguments.plain or arguments.json, thinks=arguments.thinking)
     request = replace(request, asks_person=has_person(screen))
     engine = Engine(settings, Registry(settings).discover())
     await engine.open()
     try:
         run = await engine.begin(request, "terminal")
-        shows_hint = not given.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty()
-        return await _show(run, screen, as_json=given.json, asks_person=request.asks_person, shows_hint=shows_hint)
-    finally:
-        await engine.close()  # stores the turn, also after Ctrl-C
+        numbers = count(1)
 
+        def print_json(event: Event) -> None:
+            name, data = native.EVENT_NAMES[type(event)], native.event_data(event)
+            line = json.dumps({"event": name, "id": f"{run.id}.{next(numbers)}", "data": data}, ensure_ascii=False)
+            print(replace_surrogates(line), flush=True)
 
-def _request(given: argparse.Namespace, settings: Settings) -> TurnRequest:
-    conversation = conversation_id(given.conversation)
-    message = input.read_message() if given.message == STDIN else given.message
-    return replace(
-        build_request(settings, message, _files(given.file, is_taken=given.message == STDIN)),
-        conversation_id=conversation,
-        source=given.source,
-        memory=not given.no_memory,
-    )
-
-
-def _files(paths: Sequence[Path], *, is_taken: bool) -> list[Attachment]:
-    """The files that were named, and standard input if it is not taken and brings anything."""
-    names = [str(path) for path in paths]
-    if names.count(STDIN) + is_taken > 1:
-        raise BadRequest("Standard input can be read once: as the message, or as one file.", "file")
-    if len(paths) > MAX_ATTACHMENTS:
-        raise too_many_attachments()
-    files = [
-        input.read_stdin_attachment() if str(path) == STDIN else read_attachment(path, f"--file {path}")
-        for path in paths
-    ]
-    return files if is_taken or STDIN in names else [*files, *input.read_piped_attachments()]
-
-
-async def _show(run: Run, screen: Screen, *, as_json: bool, asks_person: bool, shows_hint: bool) -> int:
-    with ExitStack() as stack:
-        if shows_hint:
-            stack.callback(_say_how_to_continue, screen, run.conversation_id)
-        keyboard = stack.enter_context(silence_keyboard(screen))
-        show = _json_printer(run.id) if as_json else None
         try:
-            ended = await show_run(run, screen, asks_person=asks_person, keyboard=keyboard, show=show)
+            with silence_keyboard(screen) as keyboard:
+                show = print_json if arguments.json else None
+                last = await show_run(run, screen, asks_person=request.asks_person, keyboard=keyboard, show=show)
         except asyncio.CancelledError:  # by Ctrl-C
             screen.say(ENDINGS["cancelled"])
             screen.close()
             raise
-    return FAILED if isinstance(ended, Error) else DONE
-
-
-def _say_how_to_continue(screen: Screen, conversation: str) -> None:
-    screen.say(f'Go on with: brain ask --conversation {conversation} "…"')
-    screen.close()
-
-
-def _json_printer(turn_id: str) -> Callable[[Event], None]:
-    """A function that prints each event as a line of JSON."""
-    numbers = count(1)
-
-    def show(event: Event) -> None:
-        event_id = f"{turn_id}.{next(numbers)}"
-        name, data = native.EVENT_NAMES[type(event)], native.event_data(event)
-        line: dict[str, Any] = {"event": name, "id": event_id, "data": data}
-        print(replace_surrogates(json.dumps(line, ensure_ascii=False)), flush=True)
-
-    return show
+        finally:
+            if not arguments.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty():
+                screen.say(f'Go on with: brain ask --conversation {run.conversation_id} "…"')
+                screen.close()
+        return FAILED if isinstance(last, Error) else DONE
+    finally:
+        await engine.close()  # stores the turn, also after Ctrl-C

@@ -1,7 +1,7 @@
-"""What can be typed in `brain chat` that begins with a slash."""
+"""The slash commands of `brain chat`."""
 
 import shlex
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,48 +16,49 @@ from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.protocols.native import queries
 from brain.settings import LOCAL_USER
 
-LISTED, FOUND_LENGTH = 20, 200
+MAX_LISTED, MAX_EXCERPT_LENGTH = 20, 200
 
 CompletionKind = Literal["path", "specialists", "switch", "models", ""]
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One of them.
+    """A slash command.
 
     Attributes:
-        usage: what follows its name.
-        completes: what Tab completes behind it.
+        usage: its arguments, for the list of commands.
+        completes: what Tab completes after its name.
     """
 
-    do: Callable[[ChatSession, str], Awaitable[None]]
+    run: Callable[[ChatSession, str], Awaitable[None]]
     usage: str
     text: str
     completes: CompletionKind = ""
 
 
 class Quit(Exception):
-    """Somebody wants to leave."""
+    """The person leaves."""
 
 
 async def run_slash_command(session: ChatSession, line: str) -> None:
-    """Does what a line says that begins with a slash.
+    """Run the command that a line begins with.
 
     Raises:
         BadRequest: why it cannot be done.
-        Quit: when it says so.
+        Quit: the command leaves the session.
     """
     name, _, rest = line[1:].partition(" ")
     if name not in COMMANDS:
-        raise BadRequest(f"There is no /{name}. There are: {_names()}. A message that begins with a slash: //…")
-    await COMMANDS[name].do(session, rest.strip())
+        names = ", ".join(f"/{name}" for name in COMMANDS)
+        raise BadRequest(f"There is no /{name}. There are: {names}. A message that begins with a slash: //…")
+    await COMMANDS[name].run(session, rest.strip())
 
 
 def attach(session: ChatSession, paths: Sequence[Path]) -> None:
-    """Has files go with the next message.
+    """Attach files to the next message.
 
     Raises:
-        BadRequest: naming one that cannot.
+        BadRequest: a file cannot be attached.
     """
     if len(session.draft.files) + len(paths) > MAX_ATTACHMENTS:
         raise too_many_attachments()
@@ -79,11 +80,11 @@ async def _attach(session: ChatSession, rest: str) -> None:
 
 
 async def _detach(session: ChatSession, rest: str) -> None:
-    kept = [file for file in session.draft.files if rest and file.name != rest]
-    if len(kept) == len(session.draft.files):
+    remaining = [file for file in session.draft.files if rest and file.name != rest]
+    if len(remaining) == len(session.draft.files):
         names = ", ".join(file.name for file in session.draft.files) or "nothing"
         raise BadRequest(f"Not attached: {rest}. Attached: {names}." if rest else "Nothing is attached.")
-    session.draft.files = kept
+    session.draft.files = remaining
     session.print("Detached.")
 
 
@@ -93,10 +94,15 @@ async def _new(session: ChatSession, rest: str) -> None:
 
 
 async def _open(session: ChatSession, rest: str) -> None:
+    """Open the conversation with this number or id, or the only one with these words; else list what was found."""
     number = int(rest[:4]) if rest.isdecimal() else None
     words = rest if number is None else ""
-    listed = await session.engine.store.conversations(LOCAL_USER, words=words, limit=LISTED)
-    for conversation_id in _find_ids(words, number, listed):
+    listed = await session.engine.store.conversations(LOCAL_USER, words=words, limit=MAX_LISTED)
+    if number is not None:
+        ids = [one.id for one in listed[number - 1 : number]] if number else []
+    else:
+        ids = [words, *(one.id for one in listed if len(listed) == 1)] if words else []
+    for conversation_id in ids:
         if (found := await session.open(conversation_id)) is not None:
             return show_reopened(session, found)
     if not rest and not listed:
@@ -104,32 +110,22 @@ async def _open(session: ChatSession, rest: str) -> None:
     if not listed or number is not None:
         raise BadRequest(f"There is no conversation {rest}; /open lists them.")
     for n, one in enumerate(listed, 1):
-        session.print(
-            f"{n:>3} {one.updated.astimezone():%Y-%m-%d %H:%M}  {one.title}  ({_size(one)}, {one.id})", indent=4
-        )
+        updated = f"{one.updated.astimezone():%Y-%m-%d %H:%M}"
+        session.print(f"{n:>3} {updated}  {one.title}  ({_count_messages(one)}, {one.id})", indent=4)
         if one.excerpt:
-            session.print(f"    {' '.join(one.excerpt.split())[:FOUND_LENGTH]}", indent=4)
+            session.print(f"    {' '.join(one.excerpt.split())[:MAX_EXCERPT_LENGTH]}", indent=4)
     return session.print("Open one by its id, or with more words." if rest else "/open NUMBER goes on with one.")
 
 
-def _find_ids(words: str, number: int | None, listed: Sequence[Conversation]) -> Iterator[str]:
-    """The ids that may be meant: the one that a number names, else the words themselves, or the only one with them."""
-    if number is not None:
-        yield from (one.id for one in listed[number - 1 : number] if number)
-    elif words:
-        yield words
-        yield from (one.id for one in listed if len(listed) == 1)
-
-
-def _size(one: Conversation) -> str:
+def _count_messages(one: Conversation) -> str:
     return f"{one.messages} message{'' if one.messages == 1 else 's'}"
 
 
-def show_reopened(session: ChatSession, found: ConversationPage) -> None:
-    """Shows the newest exchanges of a conversation that goes on."""
-    session.print(f"{found.conversation.title} ({_size(found.conversation)})")
+def show_reopened(session: ChatSession, page: ConversationPage) -> None:
+    """Show the newest exchanges of a conversation that continues."""
+    session.print(f"{page.conversation.title} ({_count_messages(page.conversation)})")
     session.print_blank()
-    for exchange in found.exchanges:
+    for exchange in page.exchanges:
         session.print("\n".join(f"> {line}" for line in exchange.message.split("\n")))
         session.print_blank()
         session.show(exchange)
@@ -159,54 +155,49 @@ async def _delete(session: ChatSession, rest: str) -> None:
 
 
 async def _retry(session: ChatSession, rest: str) -> None:
-    exchange = await session.last()
-    session.replace_last(exchange)
+    exchange = session.draft.replaced = await session.last_exchange()
     session.show_repeated(exchange.message)
     await session.send(exchange.message)
     session.draft.text = ""
 
 
 async def _edit(session: ChatSession, rest: str) -> None:
-    exchange = await session.last()
-    session.replace_last(exchange)
+    exchange = session.draft.replaced = await session.last_exchange()
     session.draft.text = exchange.message
 
 
 async def _model(session: ChatSession, rest: str) -> None:
     if rest:
         session.engine.find_model(rest)
-        session.choices.model = rest
-    answers = session.engine.find_model(session.choices.model)
-    others = ", ".join(sorted(session.engine.model_names()))
-    stand_in = ", a rule-based stand-in," if answers.is_demo else ""
-    session.print(f"{answers.name}{stand_in} answers. On offer: {others}")
+        session.model = rest
+    model = session.engine.find_model(session.model)
+    names = ", ".join(sorted(session.engine.model_names()))
+    stand_in = ", a rule-based stand-in," if model.is_demo else ""
+    session.print(f"{model.name}{stand_in} answers. On offer: {names}")
 
 
 async def _specialists(session: ChatSession, rest: str) -> None:
-    known = {one.name: one for one in session.engine.registry.usable()}
+    usable = {one.name: one for one in session.engine.registry.usable()}
     switch, *names = rest.split() or [""]
     if switch in ("on", "off"):
-        if unknown := sorted(set(names) - set(known)):
-            raise BadRequest(f"There is no {unknown[0]}. There are: {', '.join(known)}.")
-        _switch(session, frozenset(known), frozenset(names) or frozenset(known), on=switch == "on")
+        if unknown := sorted(set(names) - set(usable)):
+            raise BadRequest(f"There is no {unknown[0]}. There are: {', '.join(usable)}.")
+        allowed = frozenset(usable) if session.specialists is None else session.specialists
+        chosen = frozenset(names) or frozenset(usable)
+        allowed = allowed | chosen if switch == "on" else allowed - chosen
+        session.specialists = None if allowed >= frozenset(usable) else allowed
     elif rest:
         raise BadRequest("Say /specialists, or /specialists on|off NAME …")
-    for name, one in known.items():
-        off = session.choices.specialists is not None and name not in session.choices.specialists
-        session.print(f"{'off' if off else 'on ':<4}{name}: {one.description.splitlines()[0]}", indent=4)
-
-
-def _switch(session: ChatSession, known: frozenset[str], names: frozenset[str], *, on: bool) -> None:
-    allowed = known if session.choices.specialists is None else session.choices.specialists
-    allowed = allowed | names if on else allowed - names
-    session.choices.specialists = None if allowed >= known else allowed
+    for name, one in usable.items():
+        is_off = session.specialists is not None and name not in session.specialists
+        session.print(f"{'off' if is_off else 'on ':<4}{name}: {one.description.splitlines()[0]}", indent=4)
 
 
 async def _memory(session: ChatSession, rest: str) -> None:
     if rest not in ("", "on", "off"):
         raise BadRequest("Say /memory on or /memory off.")
-    session.choices.memory = rest == "on" if rest else session.choices.memory
-    state = "Facts and memories are recalled" if session.choices.memory else "Nothing is recalled"
+    session.recalls = rest == "on" if rest else session.recalls
+    state = "Facts and memories are recalled" if session.recalls else "Nothing is recalled"
     session.print(f"{state} in this session. /facts shows what there is; brain memory changes it.")
 
 
@@ -227,10 +218,6 @@ async def _help(session: ChatSession, rest: str) -> None:
 
 async def _quit(session: ChatSession, rest: str) -> None:
     raise Quit
-
-
-def _names() -> str:
-    return ", ".join(f"/{name}" for name in COMMANDS)
 
 
 COMMANDS = {

@@ -1,9 +1,10 @@
-"""What was said in `brain chat`, taken elsewhere: an answer into the clipboard, a conversation into a file."""
+"""Copy an answer of `brain chat` to the clipboard, or save the conversation to a file."""
 
 import base64
 import os
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 from brain.cli.commands.chat_session import ChatSession
@@ -11,29 +12,28 @@ from brain.cli.commands.input import describe_error
 from brain.cli.commands.store_access import PAGE
 from brain.cli.terminal.messages import OUTCOMES
 from brain.errors import BadRequest
-from brain.messages import Exchange
 from brain.settings import LOCAL_USER
 
-COPIED_MOST = 74_994
-"""Bytes that the strictest of the terminals that copy take at once."""
+MAX_COPIED_BYTES = 74_994
+"""The limit of the strictest terminal that can copy."""
 
 
 async def copy(session: ChatSession, rest: str) -> None:
-    """Hands the last answer to the terminal's clipboard."""
-    text = (await session.last()).answer
+    """Copy the last answer to the terminal's clipboard."""
+    text = (await session.last_exchange()).answer
     if not text:
         raise BadRequest("There is no answer to copy.")
     data = base64.b64encode(text.encode())
     if not sys.stdout.isatty() or os.environ.get("TERM") in ("dumb", "linux"):
         raise BadRequest("This terminal cannot copy; /save FILE writes the conversation to a file.")
-    if len(data) > COPIED_MOST:
+    if len(data) > MAX_COPIED_BYTES:
         raise BadRequest("The answer is too long for terminals to copy; /save FILE writes the conversation to a file.")
     sys.stdout.write(f"\033]52;c;{data.decode()}\a")
     session.print(f"{len(text):,} characters: copied, if your terminal allows it; otherwise: /save FILE")
 
 
 async def save(session: ChatSession, rest: str) -> None:
-    """Writes the conversation into a new file, for its user alone."""
+    """Write the conversation to a new file that only its user can read."""
     try:
         words = shlex.split(rest)
     except ValueError:
@@ -41,20 +41,13 @@ async def save(session: ChatSession, rest: str) -> None:
     if len(words) != 1:
         raise BadRequest("Say where to, in quotes where it has spaces: /save FILE")
     path = Path(words[0])
-    _write(path, await _as_markdown(session))
+    _write_new(path, await _as_markdown(session))
     session.print(f"Saved: {path}")
 
 
-def _answer_text(exchange: Exchange) -> str:
-    """An answer, and why it ends where it does."""
-    why = OUTCOMES.get(exchange.outcome, "")
-    return "\n\n".join(part for part in (exchange.answer.strip("\n"), f"*{why}*" if why else "") if part)
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes a file that is not there yet."""
+def _write_new(path: Path, text: str) -> None:
     try:
-        with open(path.expanduser(), "x", encoding="utf-8", opener=_open_private) as file:
+        with open(path.expanduser(), "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
             file.write(text)
     except FileExistsError:
         raise BadRequest(f"{path} is there already; name another file.") from None
@@ -62,17 +55,19 @@ def _write(path: Path, text: str) -> None:
         raise BadRequest(f"{path}: {describe_error(error)}.") from None
 
 
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
 async def _as_markdown(session: ChatSession) -> str:
-    """The whole conversation."""
-    parts: list[str] = []
+    """The whole conversation, with why an answer ended early."""
+    pages: list[str] = []
     before = None
-    while found := await session.engine.store.conversation(LOCAL_USER, session.required_id, before=before, limit=PAGE):
-        parts[:0] = [f"**You:**\n\n{one.message}\n\n**Brain:**\n\n{_answer_text(one)}\n" for one in found.exchanges]
-        before = found.earlier
+    while page := await session.engine.store.conversation(LOCAL_USER, session.required_id, before=before, limit=PAGE):
+        texts = []
+        for exchange in page.exchanges:
+            ending = OUTCOMES.get(exchange.outcome, "")
+            parts = (exchange.answer.strip("\n"), f"*{ending}*" if ending else "")
+            answer = "\n\n".join(part for part in parts if part)
+            texts.append(f"**You:**\n\n{exchange.message}\n\n**Brain:**\n\n{answer}\n")
+        pages[:0] = texts
+        before = page.earlier
         if before is None:
             break
-    return "\n".join([f"# {session.title}\n", *parts])
+    return "\n".join([f"# {session.title}\n", *pages])

@@ -1,4 +1,4 @@
-"""`brain index`: reads documents into `knowledge`, the one specialist that has a command."""
+"""`brain index`: reads documents into `knowledge`, the one specialist with a command of its own."""
 
 import argparse
 import sys
@@ -11,21 +11,27 @@ from brain.plugins.registry import Registry
 from brain.settings import Settings
 
 
-def index(given: argparse.Namespace, settings: Settings) -> int:
-    """Reads documents into the specialist `knowledge`, with progress on standard error."""
-    return run_command(_index(given, settings))
+def index(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Read documents into the specialist `knowledge`, with progress on standard error."""
+    return run_command(_index(arguments, settings))
 
 
-async def _index(given: argparse.Namespace, settings: Settings) -> int:
-    from specialists.knowledge import index as indexed  # the one specialist that has a command
+async def _index(arguments: argparse.Namespace, settings: Settings) -> int:
+    from specialists.knowledge import index as index_documents  # with its libraries: only this command pays for them
 
     registry = Registry(settings).discover()
     if "knowledge" not in registry:
-        refused = next((refusal.reason for refusal in registry.refused if refusal.name == "knowledge"), "not installed")
-        raise BrainError(f"specialist knowledge: {refused}")
+        reason = next((refusal.reason for refusal in registry.refused if refusal.name == "knowledge"), "not installed")
+        raise BrainError(f"specialist knowledge: {reason}")
     async with connect_models(settings, registry.usable()) as models:
-        model = models.offered[0].model
-        tell = partial(print, file=sys.stderr, flush=True)
-        chosen = {"forget": given.forget, "listing": given.list}
-        done = await indexed(given.path, registry["knowledge"].settings, given.user, model, print, tell, **chosen)
-        return DONE if done else FAILED
+        is_complete = await index_documents(
+            arguments.path,
+            registry["knowledge"].settings,
+            arguments.user,
+            models.offered[0].model,
+            print,
+            partial(print, file=sys.stderr, flush=True),
+            forget=arguments.forget,
+            listing=arguments.list,
+        )
+        return DONE if is_complete else FAILED

@@ -1,6 +1,6 @@
-"""What comes on standard input, as a message or as a file that is attached.
+"""The input of `brain ask` and `brain chat`: standard input and files, and the request made of them.
 
-A pipe that is silent may be nobody's, inherited from whoever started us, and is not waited for; what `-` names is.
+A silent pipe may be inherited by accident, so it is read only when `-` names it.
 """
 
 import mimetypes
@@ -23,112 +23,89 @@ from brain.settings import LOCAL_USER, Settings
 from brain.turn_request import TurnRequest
 
 SILENT_SECONDS = 1.0
-"""How long a pipe may be silent that nobody named."""
-_NAME = "standard-input"
+"""How long to wait for the first byte of a pipe that nobody named."""
+MAX_PATH_LENGTH = 4096
 
 
 def read_message() -> str:
-    """The message that standard input holds, to its end."""
-    return _read().decode(errors="replace").strip("\n")
+    """Read standard input to its end, as a message."""
+    return _read_stdin().decode(errors="replace").strip("\n")
 
 
 def read_stdin_attachment() -> Attachment:
-    """Standard input as a file, to its end.
+    """Read standard input to its end, as a file.
 
     Raises:
-        BadRequest: when it is empty or too large.
+        BadRequest: it is empty or too large.
     """
-    return _attachment(_read())
-
-
-def _attachment(data: bytes) -> Attachment:
-    claimed, ending = ("text/plain", ".txt") if _is_text(data) else ("application/octet-stream", "")
-    return make_attachment(f"{_NAME}{ending}", claimed, data, "Standard input")
+    return _as_attachment(_read_stdin())
 
 
 def read_piped_attachments() -> list[Attachment]:
-    """What was piped or redirected to us without being named; nothing where nothing comes. It is said either way."""
-    if not _may_have_input():
+    """Read what is piped or redirected without being named, and report it on standard error."""
+    if sys.stdin is None or sys.stdin.closed:
+        return []
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return []
     if not select.select([sys.stdin], [], [], SILENT_SECONDS)[0]:
-        _say("Standard input is silent and was not waited for; --file - attaches it, < /dev/null says there is none.")
+        silent = "Standard input is silent and was not waited for"
+        print(f"{silent}; --file - attaches it, < /dev/null says there is none.", file=sys.stderr, flush=True)
         return []
-    if not (data := _read()):
+    if not (data := _read_stdin()):
         return []
-    found = _attachment(data)
-    _say(f"Attached: standard input, {len(found.data):,} bytes")
-    return [found]
+    attachment = _as_attachment(data)
+    print(f"Attached: standard input, {len(attachment.data):,} bytes", file=sys.stderr, flush=True)
+    return [attachment]
 
 
-def _may_have_input() -> bool:
-    """Whether standard input is a file, a pipe or a connection."""
-    if sys.stdin is None or sys.stdin.closed:
-        return False
-    mode = os.fstat(sys.stdin.fileno()).st_mode
-    return stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-def _read() -> bytes:
-    """As much of it as tells whether it is too large."""
+def _read_stdin() -> bytes:
+    """Up to one byte more than an attachment may have."""
     return sys.stdin.buffer.read(ATTACHMENT_BYTES + 1)
 
 
-def _is_text(data: bytes) -> bool:
+def _as_attachment(data: bytes) -> Attachment:
     try:
-        return b"\0" not in data and bool(data.decode("utf-8-sig"))
+        is_text = b"\0" not in data and bool(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return False
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-PATH_MOST = 4096
+        is_text = False
+    ending, media_type = (".txt", "text/plain") if is_text else ("", "application/octet-stream")
+    return make_attachment(f"standard-input{ending}", media_type, data, "Standard input")
 
 
 def read_attachment(path: Path, label: str) -> Attachment:
-    """A file, read.
+    """Read a file.
+
+    What may never end or block is not read: pipes, devices, and files without a size such as those in `/proc`.
 
     Raises:
-        BadRequest: naming it and what is wrong with it.
+        BadRequest: with the label and what is wrong with the file.
     """
     try:
-        data = _read_file(path.expanduser())
+        status = path.expanduser().stat()
+        is_regular = stat.S_ISREG(status.st_mode)
+        if not is_regular and not stat.S_ISDIR(status.st_mode):
+            raise BadRequest(f"{label}: Not a regular file. Pipe it: … | brain ask", "file")
+        if is_regular and not status.st_size:
+            raise BadRequest(f"{label} is empty. What is made as it is read can be piped: … | brain ask", "file")
+        with path.expanduser().open("rb") as file:
+            data = file.read(ATTACHMENT_BYTES + 1)
     except (OSError, RuntimeError, ValueError) as error:
         raise BadRequest(f"{label}: {describe_error(error)}.", "file") from None
-    if data is None:
-        raise BadRequest(f"{label}: Not a regular file. Pipe it: … | brain ask", "file")
-    if not data:
-        raise BadRequest(f"{label} is empty. What is made as it is read can be piped: … | brain ask", "file")
-    claimed = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return make_attachment(path.name, claimed, data, label)
-
-
-def _read_file(path: Path) -> bytes | None:
-    """As much of a file as tells whether it is too large; None for what may never end, or wait for ever.
-
-    So may what has no size, such as the log of the kernel in `/proc`: nothing of it is read.
-    """
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-        return None
-    if stat.S_ISREG(found.st_mode) and not found.st_size:
-        return b""
-    with path.open("rb") as file:
-        return file.read(ATTACHMENT_BYTES + 1)
+    media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return make_attachment(path.name, media_type, data, label)
 
 
 def describe_error(error: OSError | RuntimeError | ValueError) -> str:
-    """Why a path cannot be used, as those errors of `pathlib` say it."""
+    """Why `pathlib` could not use a path."""
     if isinstance(error, OSError):
         return error.strerror or "It cannot be used"
     return "There is no such home folder" if isinstance(error, RuntimeError) else "No file can have this name"
 
 
 def parse_dropped_path(line: str) -> Path | None:
-    """The file whose whole path a line is, as a terminal types it when a file is dropped on it."""
-    if len(line) > PATH_MOST or line.startswith("//") or not line.startswith(("/", "~", "'", '"', "file://")):
+    """The file whose absolute path a line is, as a terminal types it when a file is dropped on it."""
+    if len(line) > MAX_PATH_LENGTH or line.startswith("//") or not line.startswith(("/", "~", "'", '"', "file://")):
         return None
     try:
         words = [unquote(urlsplit(line).path)] if line.startswith("file://") else shlex.split(line)
@@ -139,10 +116,10 @@ def parse_dropped_path(line: str) -> Path | None:
 
 
 def build_request(settings: Settings, message: str, files: Sequence[Attachment] = ()) -> TurnRequest:
-    """What is asked, as whoever sits at this machine asks it.
+    """A request of the local user.
 
     Raises:
-        BadRequest: when it is empty or too much.
+        BadRequest: the message is empty or too long, or there are too many files.
     """
     if not message.strip():
         raise BadRequest("The message is empty.", "message")
@@ -162,11 +139,11 @@ def build_request(settings: Settings, message: str, files: Sequence[Attachment] 
     )
 
 
-def conversation_id(typed: str | None) -> str | None:
-    """What was typed, when it can be the id of a conversation.
+def check_conversation_id(typed: str | None) -> str | None:
+    """Return the value of `--conversation`.
 
     Raises:
-        BadRequest: when it cannot.
+        BadRequest: it cannot be the id of a conversation.
     """
     if typed is not None and not ID.fullmatch(typed):
         raise BadRequest("--conversation must be 1 to 64 letters, digits, _ or -.", "conversation")

@@ -1,8 +1,8 @@
-"""`brain memory`: a user's facts and memories, seen and changed by hand."""
+"""`brain memory`: a user's facts and memories, listed and changed by hand."""
 
 import argparse
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from brain.cli.commands.store_access import PAGE, open_existing_store, read_all_pages
@@ -24,93 +24,81 @@ _REMEDIES = {
 }
 
 
-def memory(given: argparse.Namespace, settings: Settings) -> int:
-    """Does to the memory of a user what was typed."""
-    return run_command(_memory(given, settings))
+def memory(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Run one action on the memory of a user."""
+    return run_command(_memory(arguments, settings))
 
 
-async def _memory(given: argparse.Namespace, settings: Settings) -> int:
-    action: Action = given.action
-    async with open_existing_store(settings, makes=action is add) as store:
-        return await action(given, store, MemoryEdits(Items(store, lambda: datetime.now(UTC))))
+async def _memory(arguments: argparse.Namespace, settings: Settings) -> int:
+    action: Action = arguments.action
+    async with open_existing_store(settings, creates=action is add) as store:
+        return await action(arguments, store, MemoryEdits(Items(store, lambda: datetime.now(UTC))))
 
 
-async def show(given: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
-    """Lists facts and memories, the newest first, or those with some words, the best first."""
+async def show(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
+    """List facts and memories: newest first, or best first when words are searched."""
+    user, kind, category, words = arguments.user, arguments.kind, arguments.category, arguments.search
     items = await read_all_pages(
-        lambda before: store.items(
-            given.user, kind=given.kind, category=given.category, words=given.search, before=before, limit=PAGE
-        )
+        lambda before: store.items(user, kind=kind, category=category, words=words, before=before, limit=PAGE)
     )
-    recalls = await store.is_recall_on(given.user)
-    if given.json:
-        sys.stdout.buffer.write(encode_items(items, len(items), recall=recalls) + b"\n")
+    is_recall_on = await store.is_recall_on(user)
+    if arguments.json:
+        sys.stdout.buffer.write(encode_items(items, len(items), recall=is_recall_on) + b"\n")
         return DONE
     for item in items:
-        for line in _lines(item):
-            print(escape_invisible(line))
+        _print_item(item)
     if not items:
-        print(f"No facts and memories of {given.user}{' are like this' if _narrowed(given) else ''}.")
-    if not recalls:
+        print(f"No facts and memories of {user}{' are like this' if kind or category or words else ''}.")
+    if not is_recall_on:
         print("None of it is recalled: brain memory recall on")
     return DONE
 
 
-async def add(given: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
-    """Writes a fact down."""
-    item = await edits.write(given.user, given.text, given.category, mutable=not given.immutable)
-    return _say(item)
+async def add(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
+    """Add a fact."""
+    mutable = not arguments.immutable
+    _print_item(await edits.write(arguments.user, arguments.text, arguments.category, mutable=mutable))
+    return DONE
 
 
-async def edit(given: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
-    """Changes a fact or a memory."""
-    if (given.text, given.category, given.mutable) == (None, None, None):
+async def edit(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
+    """Change a fact or a memory."""
+    changes = {name: getattr(arguments, name) for name in ("text", "category", "mutable")}
+    if not any(value is not None for value in changes.values()):
         raise BrainError("Say what is to change: its text, --category, --mutable or --immutable.")
     try:
-        changed = await edits.change(
-            given.user, _id(given.id), text=given.text, category=given.category, mutable=given.mutable
-        )
+        _print_item(await edits.change(arguments.user, _parse_id(arguments.id), **changes))
     except BadRequest as error:
-        raise BrainError(_REMEDIES.get(error.code, "{error}").format(id=given.id, error=error)) from None
-    return _say(changed)
+        raise BrainError(_REMEDIES.get(error.code, "{error}").format(id=arguments.id, error=error)) from None
+    return DONE
 
 
-async def delete(given: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
-    """Removes facts and memories."""
-    missing = [name for name in given.id if not await edits.delete(given.user, _id(name))]
-    for name in missing:
-        print(f"brain: {_REMEDIES['not_found'].format(id=escape_invisible(name))}", file=sys.stderr)
+async def delete(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
+    """Delete facts and memories."""
+    missing = [typed for typed in arguments.id if not await edits.delete(arguments.user, _parse_id(typed))]
+    for typed in missing:
+        print(f"brain: {_REMEDIES['not_found'].format(id=escape_invisible(typed))}", file=sys.stderr)
     return FAILED if missing else DONE
 
 
-async def recall(given: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
-    """Switches on or off that facts and memories are recalled."""
-    await edits.set_recall(given.user, given.on == "on")
+async def recall(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
+    """Turn the recall of facts and memories on or off."""
+    await edits.set_recall(arguments.user, arguments.on == "on")
     return DONE
 
 
-def _id(typed: str) -> str:
-    """Ids are shown to a model with a `#`, which begins a comment in a shell."""
+def _parse_id(typed: str) -> str:
+    """Models read ids with a `#`, which begins a comment in a shell."""
     return typed.removeprefix("#").lower()
 
 
-def _narrowed(given: argparse.Namespace) -> bool:
-    return bool(given.kind or given.category or given.search)
-
-
-def _say(item: Item) -> int:
-    for line in _lines(item):
-        print(escape_invisible(line))
-    return DONE
-
-
-def _lines(item: Item) -> Iterator[str]:
-    """An item: what it says, and below, what else there is to know of it."""
-    kind = item.category or item.kind
-    yield f"{item.id:<8} {item.updated.astimezone():%Y-%m-%d} {kind:<11} {item.text}"
-    for former in reversed(item.former):
-        yield f"{'':<19} was: {former.text} (until {former.until.astimezone():%Y-%m-%d})"
+def _print_item(item: Item) -> None:
+    """Print an item, its former texts and its restrictions."""
+    lines = [f"{item.id:<8} {item.updated.astimezone():%Y-%m-%d} {item.category or item.kind:<11} {item.text}"]
+    lines += [f"{'':<19} was: {was.text} (until {was.until.astimezone():%Y-%m-%d})" for was in reversed(item.former)]
     if not item.mutable:
-        yield f"{'':<19} immutable: no model changes it"
+        lines.append(f"{'':<19} immutable: no model changes it")
     if item.untrusted:
-        yield f"{'':<19} may hold strangers' words"
+        lines.append(f"{'':<19} may hold strangers' words")
+    for line in lines:
+        print(escape_invisible(line))

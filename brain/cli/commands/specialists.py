@@ -1,4 +1,4 @@
-"""`brain completion`: what a shell needs to complete the command line by Tab."""
+"""`brain specialists` and `brain completion`: what is registered, and what a shell needs to complete commands."""
 
 import argparse
 import json
@@ -13,38 +13,38 @@ from brain.settings import PREFIX, Settings
 
 SHELLS = "bash", "zsh", "fish"
 NOTHING = {"zsh": "{true}"}
-"""For words of one's own: where zsh has no action for these, it only lists flags beside them, and types none."""
+"""For free text: without an action, zsh would only list the flags beside it."""
+IN_EVAL = "$zsh_eval_context[-1] == eval "
+IN_EVAL_OR_SOURCE = "$zsh_eval_context[-1] == (eval|file) "
+"""shtab's script registers itself only in `eval`, but `source` reads a file."""
 
-SOURCED = "$zsh_eval_context[-1] == eval ", "$zsh_eval_context[-1] == (eval|file) "
-"""By `source` zsh reads a file, by `eval` a text; shtab's script registers itself only in the second case."""
 
+def completion(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print the completion script of a shell."""
+    import shtab  # only this command pays for it
 
-def completion(given: argparse.Namespace, settings: Settings) -> int:
-    """Prints the script for a shell."""
-    import shtab  # only who asks for it pays for it
-
-    for action in _actions(given.whole):
+    for action in _all_actions(arguments.parser):
         if action.type is Path:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif not action.option_strings and action.choices is None:
             action.complete = NOTHING  # type: ignore[attr-defined]
-    print(shtab.complete(given.whole, given.shell).replace(*SOURCED))
+    print(shtab.complete(arguments.parser, arguments.shell).replace(IN_EVAL, IN_EVAL_OR_SOURCE))
     return DONE
 
 
-def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """All that can be typed behind a command and the commands within it."""
+def _all_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The arguments of a parser and of its commands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
-            for one in action.choices.values():
-                yield from _actions(one)
+            for command in action.choices.values():
+                yield from _all_actions(command)
 
 
-def specialists(given: argparse.Namespace, settings: Settings) -> int:
-    """Lists what is registered, what is unavailable and why, and what was refused."""
+def specialists(arguments: argparse.Namespace, settings: Settings) -> int:
+    """List the registered, the unavailable and the refused specialists."""
     registry = Registry(settings).discover()
-    if given.json:
+    if arguments.json:
         found = {
             "specialists": [entry.describe() for entry in registry.values()],
             "refused": [{"name": r.name, "origin": r.origin, "reason": r.reason} for r in registry.refused],
@@ -56,8 +56,8 @@ def specialists(given: argparse.Namespace, settings: Settings) -> int:
         print(f"{one.name} ({entry.origin}): {one.description}")
         print(f"  parameters: {shape(one.parameters)}")
         auth = "signed-in users" if one.requires_user else "everybody"
-        words = "may hold strangers' words" if one.outside else "none but its own or the user's words"
-        print(f"  auth: {auth}; approval: {entry.approval}; results: {words}")
+        trust = "may hold strangers' words" if one.outside else "none but its own or the user's words"
+        print(f"  auth: {auth}; approval: {entry.approval}; results: {trust}")
         for setting in specialist_settings.list_settings(one):
             print(f"  setting {PREFIX}{setting.key} ({setting.default}): {setting.meaning}")
         if entry.unavailable_reason:

@@ -25,11 +25,11 @@ T = TypeVar("T", bound=_HasId)
 
 
 @asynccontextmanager
-async def open_existing_store(settings: Settings, *, makes: bool = False) -> AsyncIterator[SQLite]:
+async def open_existing_store(settings: Settings, *, creates: bool = False) -> AsyncIterator[SQLite]:
     """Open the store for the duration of the block; a server may use it at the same time.
 
     Args:
-        makes: whether a missing file is created.
+        creates: whether a missing file is created.
 
     Raises:
         BrainError: when it cannot be opened, saying why and what to do.
@@ -39,7 +39,7 @@ async def open_existing_store(settings: Settings, *, makes: bool = False) -> Asy
         raise BrainError(
             f"STORE={settings.store} keeps nothing that a command could see; name the file: BRAIN_STORE=sqlite:PATH."
         )
-    if not makes and not path.exists():
+    if not creates and not path.exists():
         raise BrainError(
             f"Nothing is kept: there is no {path}. Where it is elsewhere, name it: BRAIN_STORE=sqlite:PATH."
         )

@@ -28,20 +28,28 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def format_request(request: ApprovalRequired, columns: int, lines: int) -> str:
-    """What would be done, for a window of this size; if it is too long, followed by a short form."""
-    width, room = max(columns, 3 * len(_INDENT)) - 1, lines - len(chop_cells(question(request), columns))
+    """What the call would do, for a window of this size; if it is too long, followed by a short form."""
+    width = max(columns, 3 * len(_INDENT)) - 1
+    max_lines = lines - len(chop_cells(question(request), columns))
     head = f"? {request.name} needs your approval, until {request.expires_at.astimezone():%H:%M:%S}:"
-    preview, params = (request.text or "").splitlines(), list(_params(request))
-    full = [
-        *_wrapped(head, width),
-        *(line for one in preview for line in _wrapped(f"  {escape_invisible(one)}", width)),
-    ]
-    full += [line for name, value in params for line in _wrapped(name + value, width)]
-    if len(full) <= room:
+    preview = [escape_invisible(line) for line in (request.text or "").splitlines()]
+    params = []
+    for key, value in request.params.items():
+        name = key if _PLAIN_KEY.fullmatch(key) else escape_invisible(json.dumps(key, ensure_ascii=False))
+        params.append((f"    {name}: ", escape_invisible(json.dumps(value, ensure_ascii=False))))
+    params = params or [("    ", "(without parameters)")]
+    whole = [head, *(f"  {line}" for line in preview), *(name + value for name, value in params)]
+    full = [piece for line in whole for piece in _wrap(line, width)]
+    if len(full) <= max_lines:
         return "\n".join(full)
-    short = [_one_line("  ", escape_invisible(" ".join(preview)), width)] if preview else []
-    short += [_one_line(name, value, width) for name, value in params]
-    return "\n".join([*full, "  In short:", *_first(short, max(1, room - 1))])
+    rows = []
+    for name, value in [*([("  ", " ".join(preview))] if preview else []), *params]:
+        label = _shorten(name, KEY_CELLS)
+        rows.append(label + _shorten(value, width - cell_len(label)))
+    if len(rows) > max(1, max_lines - 1):
+        shown = max(1, max_lines - 2)
+        rows = [*rows[:shown], f"  {len(rows) - shown} more stand above."]
+    return "\n".join([*full, "  In short:", *rows])
 
 
 def question(request: ApprovalRequired) -> str:
@@ -50,23 +58,7 @@ def question(request: ApprovalRequired) -> str:
     return f"Approve {request.name} ({count or 'no'} parameter{'' if count == 1 else 's'})? [y/N] "
 
 
-def _params(request: ApprovalRequired) -> Iterator[tuple[str, str]]:
-    for key, value in request.params.items():
-        name = key if _PLAIN_KEY.fullmatch(key) else escape_invisible(json.dumps(key, ensure_ascii=False))
-        yield f"    {name}: ", escape_invisible(json.dumps(value, ensure_ascii=False))
-    if not request.params:
-        yield "    ", "(without parameters)"
-
-
-def _first(short: list[str], room: int) -> list[str]:
-    """The first lines that fit, and how many more there are."""
-    if len(short) <= room:
-        return short
-    shown = short[: max(1, room - 1)]
-    return [*shown, f"  {len(short) - len(shown)} more stand above."]
-
-
-def _wrapped(line: str, width: int) -> Iterator[str]:
+def _wrap(line: str, width: int) -> Iterator[str]:
     """A line in pieces that fit, cut between words where possible."""
     place, indent = 0, ""
     while place < len(line) or not indent:
@@ -76,11 +68,6 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
             piece = piece[: piece.rfind(" ", len(piece) // 2) + 1 or len(piece)]
         yield indent + piece
         place, indent = place + len(piece), _INDENT
-
-
-def _one_line(prefix: str, text: str, width: int) -> str:
-    prefix = _shorten(prefix, KEY_CELLS)
-    return prefix + _shorten(text, width - cell_len(prefix))
 
 
 def _shorten(text: str, cells: int) -> str:

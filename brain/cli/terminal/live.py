@@ -76,8 +76,8 @@ class _RunningCall:
 class Live:
     """Shows a turn; works in a running event loop.
 
-    It draws with `Console.print` and not with `rich.live.Live`, which miscounts the lines that a narrowed window
-    wraps, and leaves the cursor hidden in a shell whose job was stopped.
+    It draws with `Console.print`, because `rich.live.Live` moves up by the lines that it printed and not by those
+    that a narrowed window wrapped. `rich.live.Live` also leaves the cursor hidden in a shell whose job was stopped.
 
     Args:
         thinks: whether the model's reasoning is shown in full.

@@ -1,6 +1,6 @@
-"""How it is put to a person that a call failed or an answer ended early: by the code, in words of our own.
+"""The words for people about failed calls and answers that ended early, by their codes.
 
-The reason of a failed call is written for the model, and tells it what to do; it is shown where it says more.
+The reason of a failed call is written for the model, so it is shown only where it says more than the words.
 """
 
 from collections.abc import Mapping
@@ -49,11 +49,11 @@ OUTCOMES: Mapping[str, str] = {
     "shutdown": "The server stopped while this was being written.",
     "internal": "Something went wrong on the server.",
 } | {str(reason): words for reason, words in ENDINGS.items()}
-"""Of an answer that is kept."""
+"""Of a stored answer."""
 
 
 def explain_failure(event: SpecialistError) -> tuple[str, str]:
-    """Why a call failed, in words for people; and what its reason says besides, if anything."""
+    """Why a call failed, in words for people, and its reason if that says more."""
     if event.reason in (NO_APPROVER, NO_APPROVER_TO_SEND):
         return "nobody can be asked to approve it here", ""
     seconds = f"{event.ms // 100 / 10:g}"
@@ -68,5 +68,5 @@ def format_duration(event: SpecialistResult) -> str:
 
 
 def is_yes(typed: str) -> bool:
-    """Whether what was typed is a yes to a question; all else is a no."""
+    """Whether the answer to a question is yes; everything else is no."""
     return typed.strip().lower() in ("y", "yes")

@@ -1,11 +1,11 @@
-"""A turn as text: the answer on one stream, what happens on the other. For pipes and simple terminals."""
+"""A turn as plain text: the answer on one stream, everything else on the other. For pipes and simple terminals."""
 
 import json
 import os
 from typing import TextIO
 
 from brain.cli.terminal.messages import ENDINGS, explain_failure, format_duration
-from brain.cli.terminal.sanitize import unsteered
+from brain.cli.terminal.sanitize import remove_controls
 from brain.events import (
     Done,
     Error,
@@ -25,32 +25,35 @@ class Plain:
     """Shows a turn.
 
     Args:
+        messages: the stream for everything but the answer.
         thinks: whether the model's reasoning is shown, too.
     """
 
-    def __init__(self, answer: TextIO, aside: TextIO, *, thinks: bool = False) -> None:
+    def __init__(self, answer: TextIO, messages: TextIO, *, thinks: bool = False) -> None:
         self._answer = answer
-        self._aside = aside
-        self._dim, self._undim = ("\033[2m", "\033[0m") if coloured(aside) else ("", "")
+        self._messages = messages
+        self._dim, self._normal = ("\033[2m", "\033[0m") if _has_colours(messages) else ("", "")
         self._thinks = thinks
-        self._thought = ""
-        self._in_line = False
+        self._thought = ""  # the last line of the reasoning, which continues
+        self._is_in_line = False  # whether the answer's last line continues
         self._question = ""
 
     def show(self, event: Event) -> None:
-        """Shows one event; those a person does not need are left out."""
+        """Show one event, if it matters to a person."""
         match event:
             case Token(text=text):
-                self._close_thought()
-                self._answer.write(unsteered(text) if self._answer.isatty() else text)
+                self._end_thought()
+                self._answer.write(remove_controls(text) if self._answer.isatty() else text)
                 self._answer.flush()
-                self._in_line = not text.endswith("\n")
-            case Thinking(text=text):
-                self._think(text)
+                self._is_in_line = not text.endswith("\n")
+            case Thinking(text=text) if self._thinks:
+                self._end_line()
+                *lines, self._thought = f"{self._thought}{text}".split("\n")
+                for line in lines:
+                    self._write_dim(line)
             case SpecialistStart(name=name, params=params):
-                self.say(
-                    f"… {name}" + (f" {escape_invisible(json.dumps(params, ensure_ascii=False))}" if params else "")
-                )
+                shown = f" {escape_invisible(json.dumps(params, ensure_ascii=False))}" if params else ""
+                self.say(f"… {name}{shown}")
             case SpecialistProgress(text=text, fraction=fraction):
                 self.say(f"  {text}" + (f" ({fraction:.0%})" if fraction is not None else ""))
             case SpecialistResult():
@@ -58,7 +61,7 @@ class Plain:
             case SpecialistError():
                 words, detail = explain_failure(event)
                 self.say(f"✗ {event.name}: {event.code}: {words}" + (f"\n  {detail}" if detail else ""))
-            case Notice(code=code, text=text) if code != "repetition":  # as the stop reason says
+            case Notice(code=code, text=text) if code != "repetition":  # the stop reason says the same
                 self.say(text)
             case Error(code=code, message=message):
                 self.say(f"Error: {message} ({code})")
@@ -66,62 +69,59 @@ class Plain:
                 self.say(ENDINGS[reason])
 
     def ask(self, text: str, question: str) -> None:
-        """Shows a text, and under it a question, which stays the last line until it is answered."""
+        """Show a text and a question, which stays the last line until `end_question`."""
         self.say(text, dim=False)
         self._question = question
-        self._aside.write(question)
-        self._aside.flush()
+        self._messages.write(question)
+        self._messages.flush()
 
     def end_question(self, *, by_person: bool) -> None:
-        """The question is none any more."""
+        """Continue after a question, which a person answered or which expired."""
         if not by_person:
-            self._aside.write("\n")
+            self._messages.write("\n")
         self._question = ""
 
     def say(self, text: str, *, dim: bool = True) -> None:
-        """Says something besides the answer, on a line of its own; nothing with an empty text but the line's end."""
-        self._close_thought()
+        """Show a text that is not part of the answer, on lines of its own; an empty one only ends the line."""
+        self._end_thought()
         self._end_line()
-        if text:
-            before, behind = ("\n", self._question) if self._question else ("", "")
-            shown = f"{self._dim}{unsteered(text)}{self._undim}" if dim else text
-            self._aside.write(f"{before}{shown}\n{behind}")
-            self._aside.flush()
+        if not text:
+            return
+        if self._question:
+            self._messages.write("\n")
+        if dim:
+            self._write_dim(text)
+        else:
+            self._messages.write(f"{text}\n")
+        self._messages.write(self._question)
+        self._messages.flush()
 
     def resume(self) -> None:
-        """Nothing that was written changes."""
+        """Continue after this process was stopped; plain text is never drawn again."""
 
     def close(self) -> None:
-        """Nothing more is shown of this turn."""
-        self._close_thought()
+        """Finish all texts."""
+        self._end_thought()
         self._end_line()
 
-    def _think(self, text: str) -> None:
-        if not self._thinks:
-            return
-        self._end_line()
-        *lines, self._thought = f"{self._thought}{text}".split("\n")
-        for line in lines:
-            self._write_thought(line)
-
-    def _close_thought(self) -> None:
+    def _end_thought(self) -> None:
         if self._thought:
-            self._write_thought(self._thought)
+            self._write_dim(self._thought)
             self._thought = ""
 
-    def _write_thought(self, line: str) -> None:
-        self._aside.write(f"{self._dim}{unsteered(line)}{self._undim}\n")
-        self._aside.flush()
+    def _write_dim(self, text: str) -> None:
+        self._messages.write(f"{self._dim}{remove_controls(text)}{self._normal}\n")
+        self._messages.flush()
 
     def _end_line(self) -> None:
-        if self._in_line:
+        if self._is_in_line:
             self._answer.write("\n")
             self._answer.flush()
-            self._in_line = False
+            self._is_in_line = False
 
 
-def coloured(stream: TextIO) -> bool:
-    """Whether text may be dimmed there: in a terminal that can, unless the environment says otherwise."""
+def _has_colours(stream: TextIO) -> bool:
+    """Whether text may be dimmed: NO_COLOR and FORCE_COLOR win over what the terminal can do."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):

@@ -1,4 +1,4 @@
-"""The line in which a person types: with a history, several lines, completion, and a line below that tells."""
+"""The prompt of `brain chat`: several lines, history, completion, and a status line below."""
 
 import os
 import re
@@ -22,65 +22,63 @@ from brain.cli.terminal.messages import is_yes
 from brain.text import escape_invisible
 
 HISTORY_BYTES = 1024 * 1024
-"""Of the file with what was typed; twice as much is cut to so many, from its end."""
+"""Of the history file: when it has twice as much, only the end of this size stays."""
 _STYLE = Style.from_dict({"bottom-toolbar": "noreverse ansibrightblack", "prompt": "bold"})
-
 _LAST_WORD = re.compile(r"(?:\\.|[^\\ ])*$")
 _ESCAPED = re.compile(r"\\(.)")
-_PARTING = re.compile(r"[\s'\"\\]")
+_TO_ESCAPE = re.compile(r"[\s'\"\\]")
 
 Words = Callable[[], Sequence[str]]
-"""What may stand behind a command."""
+"""Returns what may follow a command."""
 
 
 class Prompt:
-    """Asks for one message after the other.
+    """Reads one message after the other.
 
     Args:
-        history: the file with what was typed before; None to forget it.
-        commands: what Tab completes behind a slash, and what behind each of these; None for a path.
-        below: the line under the prompt.
+        history: the file with earlier input; None to keep no history.
+        commands: the slash commands, and what may follow each; None for a path.
+        status: returns the line below the prompt.
     """
 
-    def __init__(self, history: Path | None, commands: Mapping[str, Words | None], below: Callable[[], str]) -> None:
+    def __init__(self, history: Path | None, commands: Mapping[str, Words | None], status: Callable[[], str]) -> None:
         self._session: PromptSession[str] = PromptSession(
             message=FormattedText([("class:prompt", "› ")]),
             prompt_continuation="  ",
-            history=_history(history),
+            history=_open_history(history),
             multiline=True,
-            completer=_Commands(commands),
+            completer=_CommandCompleter(commands),
             complete_while_typing=False,
-            key_bindings=_keys(),
-            bottom_toolbar=lambda: FormattedText([("", escape_invisible(below()))]),
+            key_bindings=_make_key_bindings(),
+            bottom_toolbar=lambda: FormattedText([("", escape_invisible(status()))]),
             style=_STYLE,
             color_depth=ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None,
             enable_open_in_editor=False,
             enable_suspend=True,
         )
 
-    async def line(self, draft: str = "") -> str:
-        """What is typed, once it is sent.
+    async def read(self, draft: str = "") -> str:
+        """Read a message; `draft` is the text in the prompt.
 
         Raises:
-            EOFError: when there is nothing more to come.
-            KeyboardInterrupt: with what was typed, when it was given up.
+            EOFError: the input ended.
+            KeyboardInterrupt: with the text in the prompt.
         """
         return await self._session.prompt_async(default=draft, handle_sigint=False)
 
 
 async def confirm(source: TextIO, question: str) -> bool:
-    """Whether somebody says yes to a question; what was typed before it is no answer."""
+    """Ask a yes-or-no question; keys that were pressed before it are no answer."""
     session: PromptSession[str] = PromptSession(message=question, history=InMemoryHistory())
     discard_input(source)
-    clear_typeahead(session.app.input)  # what the last prompt had read already
+    clear_typeahead(session.app.input)  # what the last prompt has read already
     try:
-        answer = await session.prompt_async(handle_sigint=False)
+        return is_yes(await session.prompt_async(handle_sigint=False))
     except (EOFError, KeyboardInterrupt):
         return False
-    return is_yes(answer)
 
 
-def _history(path: Path | None) -> History:
+def _open_history(path: Path | None) -> History:
     if path is None:
         return InMemoryHistory()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -92,51 +90,47 @@ def _history(path: Path | None) -> History:
     return FileHistory(path)
 
 
-def _keys() -> KeyBindings:
-    keys = KeyBindings()
+def _make_key_bindings() -> KeyBindings:
+    bindings = KeyBindings()
 
-    @keys.add("enter", filter=~is_searching)
+    @bindings.add("enter", filter=~is_searching)
     def send(event: KeyPressEvent) -> None:
         event.current_buffer.validate_and_handle()
 
-    @keys.add("escape", "enter", filter=~is_searching)
-    def another_line(event: KeyPressEvent) -> None:
+    @bindings.add("escape", "enter", filter=~is_searching)
+    def insert_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    @keys.add("c-c", filter=~is_searching)
-    def give_up(event: KeyPressEvent) -> None:
+    @bindings.add("c-c", filter=~is_searching)
+    def interrupt(event: KeyPressEvent) -> None:
         event.app.exit(exception=KeyboardInterrupt(event.current_buffer.text), style="class:aborting")
 
-    return keys
+    return bindings
 
 
-class _Commands(Completer):
-    """Completes commands, and what stands behind them."""
+class _CommandCompleter(Completer):
+    """Completes slash commands and their arguments."""
 
     def __init__(self, commands: Mapping[str, Words | None]) -> None:
         self._commands = commands
         self._paths = PathCompleter(expanduser=True)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """What could be meant."""
+        """Complete the word before the cursor."""
         text = document.text_before_cursor
         if not text.startswith("/") or "\n" in text:
             return
         name, space, rest = text[1:].partition(" ")
         if not space:
-            yield from (
-                Completion(f"{one} ", -len(name), display=f"/{one}") for one in self._commands if one.startswith(name)
-            )
-        elif (words := self._commands.get(name, tuple)) is None:
-            yield from self._path(rest, complete_event)
-        else:
+            for command in self._commands:
+                if command.startswith(name):
+                    yield Completion(f"{command} ", -len(name), display=f"/{command}")
+        elif (words := self._commands.get(name, tuple)) is not None:
             last = rest.rpartition(" ")[2]
-            yield from (Completion(one, -len(last)) for one in words() if one.startswith(last))
-
-    def _path(self, rest: str, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """The last of the paths, as it is typed for a shell: in quotes, or with what would part it escaped."""
-        quoted = rest.startswith(("'", '"'))
-        path = rest[1:] if quoted else _ESCAPED.sub(r"\1", _LAST_WORD.findall(rest)[0])
-        for one in self._paths.get_completions(Document(path, len(path)), complete_event):
-            text = one.text if quoted else _PARTING.sub(r"\\\g<0>", one.text)
-            yield Completion(text, one.start_position, display=one.display)
+            yield from (Completion(word, -len(last)) for word in words() if word.startswith(last))
+        else:  # the last of several paths, in quotes or escaped as for a shell
+            is_quoted = rest.startswith(("'", '"'))
+            path = rest[1:] if is_quoted else _ESCAPED.sub(r"\1", _LAST_WORD.findall(rest)[0])
+            for found in self._paths.get_completions(Document(path, len(path)), complete_event):
+                completion = found.text if is_quoted else _TO_ESCAPE.sub(r"\\\g<0>", found.text)
+                yield Completion(completion, found.start_position, display=found.display)
