@@ -88,8 +88,19 @@ class Thinker:
         """
         if not user:
             raise BadRequest("user must be a name.", "user")
-        callbacks = Callbacks(on_token, on_call, on_result, on_approval)
-        return Session(self._engine, conversation_id, user, system, model, callbacks)
+        settings = self._engine.settings
+        request = TurnRequest(
+            message="",
+            user=user,
+            limits=settings.limits,
+            syntax=settings.syntax,
+            time_zone=settings.time_zone,
+            conversation_id=conversation_id,
+            model=model,
+            system=system,
+            asks_person=on_approval is not None,
+        )
+        return Session(self._engine, request, Callbacks(on_token, on_call, on_result, on_approval))
 
 
 class Session:
@@ -99,30 +110,12 @@ class Session:
         conversation_id: None before the first turn of a new conversation.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        conversation_id: str | None,
-        user: str,
-        system: str,
-        model: str | None,
-        callbacks: Callbacks,
-    ) -> None:
-        self.conversation_id = conversation_id
+    def __init__(self, engine: Engine, request: TurnRequest, callbacks: Callbacks) -> None:
+        self.conversation_id = request.conversation_id
         self._engine = engine
+        self._request = request  # of each turn, but for its message
         self._callbacks = callbacks
         self._newest: ThinkerRun | None = None
-        settings = engine.settings
-        self._request = TurnRequest(
-            message="",
-            user=user,
-            limits=settings.limits,
-            syntax=settings.syntax,
-            time_zone=settings.time_zone,
-            model=model,
-            system=system,
-            asks_person=callbacks.approval is not None,
-        )
 
     @property
     def state(self) -> State:

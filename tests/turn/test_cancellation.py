@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from clock import run_jumping
-from playing import PNG, WAIT, Item, Player, ask_for, registry_of, short, turn_of
+from playing import PNG, WAIT, Item, Player, ask_for, done, registry_of, short, turn_of
 
 from brain.errors import BadRequest, Interruption
 from brain.events import ApprovalRequired, Done, Error, Event, SpecialistResult, SpecialistStart, Token, Usage
@@ -305,66 +305,70 @@ def test_automatic_calls_are_cancelled() -> None:
 # What does not obey
 
 
-def test_a_specialist_that_ignores_its_cancellation_is_abandoned() -> None:
+@specialist(timeout=WAIT)
+async def ignores() -> str:
+    """Does not react to its first cancellation."""
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    await asyncio.sleep(WAIT)
+    return "never"
+
+
+async def never_closes(stream: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    try:
+        async for chunk in stream:
+            yield chunk
+    finally:
+        await asyncio.Event().wait()
+
+
+async def fails_to_close(stream: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    try:
+        async for chunk in stream:
+            yield chunk
+    finally:
+        raise RuntimeError("the connection is broken")
+
+
+async def swallows_cancellation(stream: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    with suppress(asyncio.CancelledError):
+        async for chunk in stream:
+            yield chunk
+    yield "x"
+
+
+async def fails_when_cancelled(stream: AsyncGenerator[Any, None]) -> AsyncGenerator[Any, None]:
+    try:
+        async for chunk in stream:
+            yield chunk
+    except asyncio.CancelledError:
+        raise RuntimeError("the connection is broken") from None
+
+
+@pytest.mark.parametrize(
+    ("wrap", "items", "codes"),
+    [
+        (None, ["A ", marker("ignores"), WAIT], ["cancelled"]),
+        (never_closes, ["A ", marker("hangs"), " x"], ["cancelled"]),
+        (fails_to_close, ["A ", marker("hangs"), " x"], ["cancelled"]),
+        (fails_to_close, ["A ", marker("hangs"), WAIT], ["cancelled"]),
+        (swallows_cancellation, ["A ", WAIT], []),
+        (fails_when_cancelled, ["A ", WAIT], []),
+    ],
+)
+def test_what_ignores_its_cancellation_is_abandoned(wrap: Any, items: list[Item], codes: list[str]) -> None:
+    class Wrapped(Player):
+        def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+            stream = super().stream(*args, **kwargs)
+            return wrap(stream) if wrap is not None else stream
+
     async def main() -> None:
-        released, loop = asyncio.Event(), asyncio.get_running_loop()
-
-        @specialist(timeout=WAIT)
-        async def ignores() -> str:
-            """Does not react."""
-            while not released.is_set():
-                with suppress(asyncio.CancelledError):
-                    await released.wait()
-            return "never"
-
-        one = Execution(Player(["A ", marker("ignores"), WAIT]), ignores)
-        await one.run_until(SpecialistStart, lambda: one.turn.stop("cancelled"))
-        assert loop.time() <= 0.1
-        released.set()
-        await steps(9)
-        one.assert_over()
-        assert [call.block for call in one.turn.report("native").calls] == [CANCELLED % "ignores"]
-
-    run_jumping(main())
-
-
-@pytest.mark.parametrize("is_failing", [True, False])
-def test_a_stream_that_does_not_close_is_abandoned(is_failing: bool) -> None:
-    class Stubborn(Player):
-        async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-            try:
-                async for chunk in super().stream(*args, **kwargs):
-                    yield chunk
-            finally:
-                if is_failing:
-                    raise RuntimeError("the connection is broken")
-                await asyncio.Event().wait()
-
-    async def main() -> None:
-        one = Execution(Stubborn([f"A {marker('hangs')}", WAIT if is_failing else " x"]), hangs)
-        await one.run_until(SpecialistStart, lambda: one.turn.stop("cancelled"), inside=True)
-        assert isinstance(one.events[-1], Done)
-        assert [call.code for call in one.turn.report("native").calls] == ["cancelled"]
+        one = Execution(Wrapped(items), hangs, ignores)
+        await one.run_until(SpecialistStart if codes else Token, lambda: one.turn.stop("cancelled"))
         assert asyncio.get_running_loop().time() <= 0.2
-
-    run_jumping(main())
-
-
-@pytest.mark.parametrize("error", [None, RuntimeError("the connection is broken")])
-def test_a_stream_that_swallows_the_cancellation_ends_the_turn_all_the_same(error: Exception | None) -> None:
-    class Deaf(Player):
-        async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-            yield "A "
-            with suppress(asyncio.CancelledError):
-                await asyncio.Event().wait()
-            if error is not None:
-                raise error
-            yield "x"
-
-    async def main() -> None:
-        one = Execution(Deaf(), hangs)
-        await one.run_until(Token, lambda: one.turn.stop("cancelled"))
-        assert short([one.assert_over()])[0] == {"done": "cancelled", "text": "A ", "calls": 0, "passes": 1}
+        assert short(one.events)[-1] == done("A ", len(codes), 1, "cancelled")
+        assert [call.code for call in one.turn.report("native").calls] == codes
+        assert one.stored == [("cancelled", "A ")]
 
     run_jumping(main())
 
