@@ -3,8 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,8 +24,6 @@ RACE_SECONDS = 0.1
 
 Nobody presses two buttons one after the other so fast.
 """
-GATHERING_SECONDS = 1.0
-"""How long a call waits for further ones of its pass before a person is asked."""
 PREVIEW_SECONDS = 2.0
 """How long a person waits for a preview; then the parameters alone are shown."""
 MAX_PREVIEW_LINES = 10
@@ -79,16 +76,16 @@ class Approvals:
         return datetime.now(UTC) + timedelta(seconds=self.seconds)
 
     async def wait(self, call: Call) -> bool:
-        """Return whether the person approved the call; one that was not decided in time expires."""
-        try:
-            await asyncio.wait({self._open[call.id]}, timeout=self.seconds)
-            if call.approval == "asked":
-                call.approval = "expired"
-            return call.approval == "approved"
-        finally:
-            del self._open[call.id]
-            if not self._open and self.deadline is not None:
-                self.deadline.resume()
+        """Return whether the person approved a call that was opened; one that was not decided in time expires."""
+        await asyncio.wait({self._open[call.id]}, timeout=self.seconds)
+        if call.approval == "asked":
+            call.approval = "expired"
+        return call.approval == "approved"
+
+    def close(self, call: Call) -> None:
+        """The call is not waited for any more."""
+        if self._open.pop(call.id, None) is not None and not self._open and self.deadline is not None:
+            self.deadline.resume()
 
     def decide(self, call_id: str, approve: bool) -> None:
         """Decide about a call; the same decision again changes nothing.
@@ -111,59 +108,6 @@ class Approvals:
             raise BadRequest("The time to approve this call is over.", "call_id", code="gone", status=410)
         elif call.approval != ("approved" if approve else "declined"):
             raise BadRequest(f"This call was {call.approval} already.", "approve", code="decided", status=409)
-
-
-class PendingApproval:
-    """A call of one pass about which a person is to be asked."""
-
-    def __init__(self) -> None:
-        self.is_previewed = asyncio.Event()
-        self.is_settled = asyncio.Event()
-        """The person was asked, or need not be."""
-
-
-class PendingApprovals:
-    """Those of one pass: the person is asked about all of them together, in the order of the calls.
-
-    Args:
-        is_complete: set when the pass makes no more calls.
-    """
-
-    def __init__(self, is_complete: asyncio.Event) -> None:
-        self._is_complete = is_complete
-        self._pending: list[PendingApproval] = []
-
-    def add(self) -> PendingApproval:
-        """Add the next call."""
-        pending = PendingApproval()
-        self._pending.append(pending)
-        return pending
-
-    @property
-    def are_settled(self) -> bool:
-        """Whether there is none left to ask about."""
-        return all(pending.is_settled.is_set() for pending in self._pending)
-
-    async def wait(
-        self, pending: PendingApproval, making_preview: Awaitable[Result | Failure | None]
-    ) -> Result | Failure | None:
-        """Wait until it is this call's turn, and return its preview; at once when the specialist refuses the call."""
-        latest = asyncio.get_running_loop().time() + GATHERING_SECONDS
-        try:
-            preview = await making_preview
-        finally:
-            pending.is_previewed.set()
-        if isinstance(preview, Failure):
-            return preview
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(latest):
-                await self._is_complete.wait()
-        gathered = [*self._pending]
-        for other in gathered:
-            await other.is_previewed.wait()
-        for earlier in gathered[: gathered.index(pending)]:
-            await earlier.is_settled.wait()
-        return preview
 
 
 async def make_preview(

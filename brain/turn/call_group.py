@@ -32,8 +32,6 @@ from brain.text import escape_invisible
 from brain.turn.approvals import (
     PREVIEW_SECONDS,
     Approvals,
-    PendingApproval,
-    PendingApprovals,
     make_preview,
     preview_text,
 )
@@ -43,6 +41,8 @@ from brain.turn_request import TurnRequest
 
 PROGRESS_SECONDS = 0.05
 """The shortest time between two progress events of a call; what comes in between is left out."""
+GATHERING_SECONDS = 1.0
+"""How long a call waits for further ones of its pass before a person is asked."""
 MIN_WAIT_SECONDS = 0.05
 """The shortest wait for the time for calls to be over, which stands still while a person is asked."""
 CANCEL_SECONDS = 0.1
@@ -165,8 +165,8 @@ class CallGroup:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_complete = asyncio.Event()  # no more calls will come
         self._is_done = asyncio.Event()  # and none is running
-        self._pending = PendingApprovals(self._is_complete)
-        self._approval_events: list[ApprovalRequired] = []
+        self._unready: set[str] = set()  # IDs of calls that need approval, and have no preview yet
+        self._ready: dict[str, asyncio.Event] = {}  # those that have; the event is set once a person is asked
 
     @property
     def is_running(self) -> bool:
@@ -224,6 +224,7 @@ class CallGroup:
         """Cancel the calls that are running, and end them with this code."""
         self._is_complete.set()
         self._on_idle = None
+        self._ready = {}  # nobody is asked any more
         self.cancel()
         try:
             running = [task for task in self._tasks.values() if not task.done()]
@@ -289,30 +290,30 @@ class CallGroup:
         elif sum(map(len, sent)) > MAX_SENT_LENGTH:
             self._finish(call, Failure("declined", TOO_LONG_TO_APPROVE))
         else:
-            self._spawn(call, self._execute_if_approved(call, work, sent, self._pending.add()))
+            self._unready.add(call.id)
+            self._spawn(call, self._execute_if_approved(call, work, sent))
 
-    async def _execute_if_approved(self, call: Call, work: Work, sent: Sequence[str], pending: PendingApproval) -> None:
+    async def _execute_if_approved(self, call: Call, work: Work, sent: Sequence[str]) -> None:
+        """Execute a call once a person approves it. They are asked about all calls of the pass together."""
         context, approvals, specialist = self._context, self._context.approvals, work.entry.specialist
+        gathering_until = asyncio.get_running_loop().time() + GATHERING_SECONDS
         seconds = min(PREVIEW_SECONDS, context.registry.call_seconds, context.seconds_for(specialist))
-        dependencies = context.dependencies(work, seconds)
+        preview = await make_preview(specialist, work.params, context.dependencies(work, seconds), seconds)
+        if isinstance(preview, Failure):
+            self._finish(call, preview)
+            return
+        lines = [preview_text(preview)] if preview is not None else []
+        call.preview = "\n".join([*lines, *(f"Sends to another server: {value}" for value in sent)]) or None
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(gathering_until):
+                await self._is_complete.wait()
+        is_asked = self._ready[call.id] = asyncio.Event()
+        self._set_ready(call)
         try:
-            preview = await self._pending.wait(pending, make_preview(specialist, work.params, dependencies, seconds))
-            if isinstance(preview, Failure):
-                self._finish(call, preview)
-                return
-            lines = [preview_text(preview)] if preview is not None else []
-            lines += [f"Sends to another server: {value}" for value in sent]
-            call.preview = "\n".join(lines) or None
-            expires_at = approvals.open(call)
-            self._approval_events.append(ApprovalRequired(call.id, call.name, work.params, expires_at, call.preview))
-        finally:
-            pending.is_settled.set()
-            if self._approval_events and self._pending.are_settled:  # asked together, they can be answered together
-                events, self._approval_events = self._approval_events, []
-                self._emit(events)
-        try:
+            await is_asked.wait()
             is_approved = await approvals.wait(call)
         finally:
+            approvals.close(call)
             self._began[call.id] = time.monotonic()
         if approvals.is_closed:
             return  # the turn ends, and with it this call
@@ -320,6 +321,21 @@ class CallGroup:
             self._execute(call, work, preview)
         else:
             self._finish(call, context.policy.failure("declined"))
+
+    def _set_ready(self, call: Call) -> None:
+        """Ask a person about all calls that are ready, in their order, if this was the last one without a preview."""
+        self._unready.discard(call.id)
+        if self._unready or not self._ready:
+            return
+        events = [
+            ApprovalRequired(one.id, one.name, one.params or {}, self._context.approvals.open(one), one.preview)
+            for one in self.calls
+            if one.id in self._ready
+        ]
+        for is_asked in self._ready.values():
+            is_asked.set()
+        self._ready = {}
+        self._emit(events)
 
     def _execute(self, call: Call, work: Work, approved: Result | None = None) -> None:
         context = self._context
@@ -389,6 +405,7 @@ class CallGroup:
         assert not call.block
         call.block = block
         self._emit((event,))
+        self._set_ready(call)
         if self.is_running:
             return
         if self._is_complete.is_set():
