@@ -1,7 +1,7 @@
-"""`memory`, what is kept of the user: what was said lately, earlier conversations, and facts they stated."""
+"""`memory`: stores and recalls facts of the user, summaries of conversations, and recent messages."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -15,7 +15,7 @@ CHANGES = ("save_fact", "update_fact", "store", "forget")
 MAX_FACTS = 50
 MAX_FOUND = 5
 MAX_TEXT_SHOWN = 600
-"""Characters of one thing that was said or answered."""
+"""Characters of a message or an answer."""
 _NO_MEMORY = "nothing is kept of this user here; go on without it"
 
 _FORGET = re.compile(r"\W*(?:please\s+|bitte\s+)?(?:forget|delete|erase|remove|vergiss|lösche)\b(?!\s+nicht)", re.I)
@@ -34,7 +34,7 @@ _ABOUT_ME = re.compile(r"\babout me\b|\büber mich\b|\bwho am i\b|\bwer bin ich\
 
 
 def operation_of(params: Mapping[str, Any]) -> str:
-    """What is to be done; where a call does not say, as its text begins."""
+    """Return the operation of a call; without one it follows from the text."""
     operation = params.get("operation")
     text = params.get("text") or ""
     if operation or not isinstance(text, str) or not text:
@@ -49,17 +49,17 @@ def operation_of(params: Mapping[str, Any]) -> str:
 
 
 def reads(params: Mapping[str, Any]) -> bool:
-    """What only looks is never asked about."""
+    """Return whether a call only reads."""
     return operation_of(params) not in CHANGES
 
 
 def needs_approval(params: Mapping[str, Any]) -> bool:
-    """What is lost is asked about; without a text nothing is."""
+    """Return whether a call deletes something; without text it fails."""
     return operation_of(params) == "forget" and bool(str(params.get("text") or "").strip())
 
 
 async def preview(params: Mapping[str, Any], *, context: Context) -> Result | None:
-    """Of what is to be forgotten, its own words; what is to be kept stands in the parameters."""
+    """Return the text of the item that a call deletes."""
     if context.memory is None or not needs_approval(params):
         return None
     item_id, words = _forget_target(str(params.get("id") or "").strip(), str(params["text"]).strip())
@@ -73,7 +73,7 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
     approval=needs_approval,
     preview=preview,
     read_only=reads,
-    outside=False,  # but for memories of conversations in which strangers' words stood
+    outside=False,  # except for memories of conversations with strangers' words
     timeout=10,
     tags=("memory", "user"),
     examples=(
@@ -117,146 +117,81 @@ async def memory(
     context: Context,
 ) -> Result:
     """What the user told you in earlier chats. save_fact only what they state themselves."""
-    if context.memory is None:
+    user_memory = context.memory
+    if user_memory is None:
         raise Refused(_NO_MEMORY)
-    params = {"operation": operation, "text": text}
-    call = _Call(
-        context, (text or "").strip(), category, (id or "").strip(), n, immutable, is_guessed=operation is None
-    )
-    result: Result = await _OPERATIONS[operation_of(params)](call)
-    return result
-
-
-class _Call:
-    """One call, with what its parameters say."""
-
-    def __init__(
-        self,
-        context: Context,
-        text: str,
-        category: Any,
-        item_id: str,
-        n: int | None,
-        immutable: bool,
-        *,
-        is_guessed: bool,
-    ) -> None:
-        assert context.memory is not None
-        self.memory = context.memory
-        self.approved = context.approved
-        self.message = context.message.strip()
-        self.text, self.category, self.item_id, self.n, self.immutable = text, category, item_id, n, immutable
-        self.is_guessed = is_guessed
-
-    def require_text(self, operation: str) -> str:
-        """The text, without which this operation cannot be."""
-        if self.text:
-            return self.text
-        raise Refused(f"{operation} needs text: the user's words of it")
-
-    @property
-    def words(self) -> str:
-        """What to look for; a whole message that a stand-in passed on says nothing about what is in a fact."""
-        return "" if self.is_guessed and self.text == self.message else self.text
-
-
-async def _save_fact(call: _Call) -> Result:
-    saved = await call.memory.save(call.require_text("save_fact"), call.category, mutable=not call.immutable)
-    return _saved_result(saved)
-
-
-async def _update_fact(call: _Call) -> Result:
-    if not call.item_id or not call.text:
-        raise Refused("update_fact needs id (of the fact, or words that it alone has) and text (its new wording)")
-    return _saved_result(await call.memory.update(call.item_id, call.text, call.category))
-
-
-async def _store(call: _Call) -> Result:
-    item = await call.memory.store(call.require_text("store"))
-    return Result(f"Stored memory {_line(item)}")
-
-
-async def _forget(call: _Call) -> Result:
-    item_id, words = _forget_target(call.item_id, call.require_text("forget"))
-    item = await call.memory.forget(item_id, words, call.approved.data if call.approved else None)
-    return Result(f"Forgotten: {_line(item)}")
+    text, item_id = (text or "").strip(), (id or "").strip()
+    chosen = operation_of({"operation": operation, "text": text})
+    if chosen in ("save_fact", "store", "forget", "search") and not text:
+        raise Refused(f"{chosen} needs text: the user's words of it")
+    for_text = f" for {text[:80]!r}" if text else ""
+    match chosen:
+        case "save_fact":
+            return _saved_result(await user_memory.save(text, category, mutable=not immutable))
+        case "update_fact":
+            if not item_id or not text:
+                reason = "update_fact needs id (of the fact, or words that it alone has) and text (its new wording)"
+                raise Refused(reason)
+            return _saved_result(await user_memory.update(item_id, text, category))
+        case "store":
+            return Result(f"Stored memory {_line(await user_memory.store(text))}")
+        case "forget":
+            approved = context.approved.data if context.approved else None
+            return Result(f"Forgotten: {_line(await user_memory.forget(*_forget_target(item_id, text), approved))}")
+        case "search":
+            items = await user_memory.search(text, n or MAX_FOUND)
+            return _list_result("Facts and memories found", items, f"Nothing that is kept fits{for_text}.")
+        case "long_memory" | "facts":
+            is_whole_message = operation is None and text == context.message.strip()
+            words = "" if is_whole_message else text
+            if chosen == "long_memory":
+                items = await user_memory.memories(words, n or MAX_FOUND)
+                empty = f"No memory of a conversation is kept yet{for_text}."
+                return _list_result("Memories of earlier conversations", items, empty)
+            items = await user_memory.facts(words, category, n or MAX_FACTS)
+            about = f" with {words[:80]!r}" if words else ""
+            return _list_result(f"Facts that the user stated{about}", items, f"No fact is known{for_text}.")
+    interactions = await user_memory.recent(n or MAX_FOUND)
+    if not interactions:
+        return Result("Nothing was said before.")
+    lines = ["What was said last, newest first:"]
+    for turn in interactions:
+        lines.append(f"- {turn.started:%Y-%m-%d %H:%M} UTC, user: {_shorten(turn.message)}")
+        lines.append(f"  answer: {_shorten(turn.answer) or '(none)'}")
+    return Result("\n".join(lines), outside=any(turn.untrusted for turn in interactions))
 
 
 def _forget_target(item_id: str, text: str) -> tuple[str, str]:
-    """What is meant, and words that it must have, also beside an id: a model may mix up ids."""
+    """Return the id, and words that the item must contain, because a model may mix up ids."""
     words = _FORGET.sub("", text, count=1)
     return item_id or words, words
 
 
-async def _facts(call: _Call) -> Result:
-    items = await call.memory.facts(call.words, call.category, call.n or MAX_FACTS)
-    about = f" with {call.words[:80]!r}" if call.words else ""
-    return _list_result(f"Facts that the user stated{about}", items, call, "No fact is known")
-
-
-async def _search(call: _Call) -> Result:
-    items = await call.memory.search(call.require_text("search"), call.n or MAX_FOUND)
-    return _list_result("Facts and memories found", items, call, "Nothing that is kept fits")
-
-
-async def _long_memory(call: _Call) -> Result:
-    items = await call.memory.memories(call.words, call.n or MAX_FOUND)
-    return _list_result("Memories of earlier conversations", items, call, "No memory of a conversation is kept yet")
-
-
-async def _short_memory(call: _Call) -> Result:
-    found = await call.memory.recent(call.n or MAX_FOUND)
-    if not found:
-        return Result("Nothing was said before.")
-    lines = [
-        f"- {turn.started:%Y-%m-%d %H:%M} UTC, user: {_shorten(turn.message)}\n"
-        f"  answer: {_shorten(turn.answer) or '(none)'}"
-        for turn in found
-    ]
-    text = "\n".join(["What was said last, newest first:", *lines])
-    return Result(text, outside=any(one.untrusted for one in found))
-
-
-_OPERATIONS: Mapping[str, Callable[[_Call], Any]] = {
-    "save_fact": _save_fact,
-    "update_fact": _update_fact,
-    "store": _store,
-    "forget": _forget,
-    "facts": _facts,
-    "search": _search,
-    "long_memory": _long_memory,
-    "short_memory": _short_memory,
-}
-
-
 def _saved_result(saved: Any) -> Result:
-    """What became of a fact."""
     item = saved.item
+    text = f"Saved {_line(item)}"
     if saved.how == "known":
-        lines = [f"Known already: {_line(item)}"]
+        text = f"Known already: {_line(item)}"
     elif saved.how == "corrected" and item.former:
         former = item.former[-1]
-        lines = [f"Corrected: {_line(item)}", f'It was "{former.text}" until {former.until:%Y-%m-%d}.']
-    else:
-        lines = [f"Saved {_line(item)}"]
-    return Result("\n".join(lines), data=item, outside=item.untrusted)
+        text = f'Corrected: {_line(item)}\nIt was "{former.text}" until {former.until:%Y-%m-%d}.'
+    return Result(text, data=item, outside=item.untrusted)
 
 
-def _list_result(head: str, items: Sequence[Any], call: _Call, none: str) -> Result:
+def _list_result(head: str, items: Sequence[Any], empty: str) -> Result:
     if not items:
-        return Result(f"{none}{f' for {call.text[:80]!r}' if call.text else ''}.")
-    lines = [f"- {_line(item)}{_previous_text(item)}" for item in items]
-    return Result("\n".join([f"{head}:", *lines]), data=list(items), outside=any(item.untrusted for item in items))
+        return Result(empty)
+    lines = [f"{head}:"]
+    for item in items:
+        before = "".join(f' (was "{former.text}" until {former.until:%Y-%m-%d})' for former in item.former[-1:])
+        lines.append(f"- {_line(item)}{before}")
+    return Result("\n".join(lines), data=list(items), outside=any(item.untrusted for item in items))
 
 
 def _line(item: Any) -> str:
     kind = "summary by a model" if item.is_summary else item.category or item.kind
     immutable = "" if item.mutable else ", immutable"
     return f"#{item.id} ({kind}, {item.updated:%Y-%m-%d}{immutable}): {item.text}"
-
-
-def _previous_text(item: Any) -> str:
-    return "".join(f' (was "{former.text}" until {former.until:%Y-%m-%d})' for former in item.former[-1:])
 
 
 def _shorten(text: str) -> str:
