@@ -34,7 +34,7 @@ WAITING_SECONDS = 20.0
 ANSWERING_SECONDS = 4.0
 """Left for the search itself when the time of the call is short."""
 VECTOR_SECONDS = 2.0
-FREE_LEAST = 1_000_000
+MIN_FREE = 1_000_000
 LOCAL = "local"
 NOTHING = (
     "no documents are indexed for this user; ask them to attach a file; the operator reads folders in with: "
@@ -102,7 +102,7 @@ def health(*, settings: KnowledgeSettings) -> str | None:
     try:
         if path.exists():
             Index(path).close()
-            if disk_usage(path).free < FREE_LEAST:
+            if disk_usage(path).free < MIN_FREE:
                 return f"the disk on which its index {path} lies is full"
     except Unreachable as error:
         return f"its index {path} cannot be opened: {error}"

@@ -13,7 +13,7 @@ from specialists._web.extract import Article
 from specialists._web.page import read
 from specialists._web.search import Query, SearchResults, Since, WebSettings
 
-TEXT_MOST = 200_000
+MAX_TEXT = 200_000
 """Characters of a page in one result, of which the block shows a part."""
 QUERY_LENGTH = 500
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
@@ -116,7 +116,7 @@ def _show_page(url: str, article: Article, section: str, offset: int) -> Result:
         head += "\n(The page says that its text is not free; this may be only the beginning.)"
     head += "\n\n"
     return Result(
-        head + text[begin : begin + TEXT_MOST],
+        head + text[begin : begin + MAX_TEXT],
         citations=[Citation(url, article.title or url, url)],
         data=article,
         more=lambda shown: f"ask again with the same url and offset={begin + max(0, shown - len(head))}",

@@ -22,14 +22,14 @@ import traceback
 from collections.abc import Callable
 from typing import IO, Any
 
-MEMORY_MOST = 3 << 30
+MAX_MEMORY = 3 << 30
 """Bytes of address space, also of the processes that a child starts itself."""
-DATA_MOST = 1 << 30
+MAX_DATA = 1 << 30
 """Bytes that a process without a limit of address space may take for itself."""
 RESTART_MEMORY = 800_000_000
 """Resident bytes above which a process ends after its answer, so that a new one takes its place."""
-REQUESTS_MOST = 500
-MESSAGE_MOST = 256 << 20
+MAX_REQUESTS = 500
+MAX_MESSAGE = 256 << 20
 _FRAME = struct.Struct(">?II")
 _NO_NEW_PRIVS = 38
 _NEW_USER, _NEW_NET = 0x10000000, 0x40000000
@@ -56,7 +56,7 @@ def main() -> None:
     threading.Thread(target=_listen, args=(requests, wakeup), daemon=True).start()
     try:
         answer: Answer = importlib.import_module(module).answer
-        for _ in range(REQUESTS_MOST):
+        for _ in range(MAX_REQUESTS):
             woken.recv(1)
             words, data = requests.get()
             limit_cpu(limits["cpu_seconds"])
@@ -85,9 +85,9 @@ def confine(*, memory: int | None, network: bool, nice: int) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_DATA, (memory or DATA_MOST, MEMORY_MOST))
+        resource.setrlimit(resource.RLIMIT_DATA, (memory or MAX_DATA, MAX_MEMORY))
         if memory is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (memory, MEMORY_MOST))
+            resource.setrlimit(resource.RLIMIT_AS, (memory, MAX_MEMORY))
     with contextlib.suppress(AttributeError, OSError):
         os.nice(nice)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
@@ -125,7 +125,7 @@ def read(stream: IO[bytes]) -> tuple[bool, Message]:
         ValueError: when it is no message.
     """
     is_last, words, data = _FRAME.unpack(_read_exactly(stream, _FRAME.size))
-    if max(words, data) > MESSAGE_MOST:
+    if max(words, data) > MAX_MESSAGE:
         raise ValueError("a message is too long")
     return is_last, (json.loads(_read_exactly(stream, words)), _read_exactly(stream, data))
 

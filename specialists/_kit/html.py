@@ -1,8 +1,8 @@
 """HTML as Markdown, by selectolax: the one converter, for pages of the web, wikis and files.
 
 The tree is walked in a loop, however deep it is, and each node once. Rows and columns that a cell covers are resolved
-when its table ends. What is too much for any parser, `is_hostile` recognizes and `strip_tags` reads. Imports nothing of
-Brain.
+when its table ends. Pages that are too much for any parser are recognized by `is_hostile` and read by `strip_tags`.
+Imports nothing of Brain.
 """
 
 import html
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urljoin
 
-TEXT_MOST = 1_000_000
+MAX_TEXT = 1_000_000
 """Characters after which a page is read no further."""
 HIDDEN_STYLES = ("display:none", "visibility:hidden", "font-size:0;", "font-size:0px")
 UNREAD_TAGS = frozenset({
@@ -37,18 +37,18 @@ _LIKE_MARKS = re.compile(r"#{1,6}\s|```|~~~")
 _RAISED = re.compile(r"[-+\u2212\u2013]?\d{1,6}|[-+\u2212a-z]")
 """An exponent, or a charge."""
 _LINK_SIGNS = frozenset("¶§#↑↩^")
-"""Texts of links beside headings and below notes, which lead to the heading or to the note's place."""
+"""Texts of links beside headings and notes, which lead to the heading or to the place of the note."""
 _BEFORE_STOP = re.compile(r" (?=[,.;:!?)\]](?:\s|$))")
 _STYLED = re.compile(r"\{\\(?:display|text)style (.*)\}", re.DOTALL)
 _LINE_NUMBERS = re.compile(r"`{3}\n(?:\s*\d+\s*\n)+`{3}")
 _BREAK = "\v"
 _QUOTES_DEEP = 3
 _LISTS_DEEP = 8
-_TARGET_MOST = 500
-_SPAN_MOST = 50
-_ROW_MOST = 2000
+_MAX_TARGET = 500
+_MAX_SPAN = 50
+_MAX_ROW = 2000
 """Characters of a row; longer ones are texts beside each other."""
-_REPEATED_MOST = 100
+_MAX_REPEATED = 100
 """Characters of a cell that are repeated in the rows and columns that it covers."""
 _REPEATED_IN_TABLE = 100_000
 
@@ -59,7 +59,7 @@ def _skips_nothing(node: Any, attributes: Mapping[str, str | None]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a source leaves out, besides what no reader sees.
+    """The parts of a page that a source leaves out, besides invisible ones.
 
     Attributes:
         tags: elements that are left out.
@@ -75,7 +75,7 @@ class Rules:
 
 
 def page_rules(base: str = "") -> Rules:
-    """The rules of a page of any site: without navigation, cookie banners, and the signs of wikis."""
+    """Rules for a page of any site: without navigation, cookie banners, and the edit links and notes of wikis."""
 
     def is_skipped(node: Any, attributes: Mapping[str, str | None]) -> bool:
         if not attributes or node.tag == "body":
@@ -149,15 +149,15 @@ def read_markdown(tree: Any, rules: Rules) -> str:
 
 
 def convert(root: Any, rules: Rules) -> list[Block]:
-    """The blocks of an element, up to `TEXT_MOST` characters."""
+    """The blocks of an element, up to `MAX_TEXT` characters."""
     writer, node = _Writer(rules), root
     while True:
         if writer.enter(node):
-            if node.child is not None and writer.size < TEXT_MOST:
+            if node.child is not None and writer.size < MAX_TEXT:
                 node = node.child
                 continue
             writer.leave(node)
-        while node.mem_id != root.mem_id and (node.next is None or writer.size >= TEXT_MOST):
+        while node.mem_id != root.mem_id and (node.next is None or writer.size >= MAX_TEXT):
             node = node.parent
             writer.leave(node)
         if node.mem_id == root.mem_id:
@@ -196,7 +196,7 @@ class _Table:
 
     @property
     def is_layout(self) -> bool:
-        """Whether it only puts things in their places."""
+        """Whether the table only arranges what is in it."""
         blocks = [block for row in self.rows for cell in row for block in cell.flow.blocks]
         return (
             self.is_presentation
@@ -206,7 +206,7 @@ class _Table:
         )
 
     def blocks(self, room: int) -> Iterator[Block]:
-        """The table, or what stands in it; rows until they have `room` characters."""
+        """The table, or the blocks in its cells; rows until they have `room` characters."""
         if self.is_layout:
             found = [block for row in self.rows for cell in row for block in cell.flow.blocks]
             has_code = any(block.kind == "code" and not _LINE_NUMBERS.fullmatch(block.text) for block in found)
@@ -214,7 +214,7 @@ class _Table:
             return
         lines: list[str] = []
         for cells, own in self._grid():
-            if len(own) < 2 or sum(map(len, cells)) > _ROW_MOST:
+            if len(own) < 2 or sum(map(len, cells)) > _MAX_ROW:
                 lines += own
             else:
                 has_rule = any(line.startswith("|") for line in lines)
@@ -227,27 +227,27 @@ class _Table:
     def _grid(self) -> Iterator[tuple[list[str], list[str]]]:
         """Each row with all its columns, and the texts of its different cells.
 
-        What a cell covers to the right and below says the same, if that is short.
+        A short text is repeated in all columns and rows that its cell covers.
         """
-        below: dict[int, tuple[int, str, bool]] = {}  # by column: rows, text, and whether its cell begins there
+        below: dict[int, tuple[int, str, bool]] = {}  # by column: rows, text, and whether it is the cell's first
         for row in self.rows:
             texts: list[str] = []
             own: list[str] = []
             for cell in (*row, None):
                 while len(texts) in below:
-                    rows, text, begins = below.pop(len(texts))
+                    rows, text, is_first = below.pop(len(texts))
                     if rows > 1:
-                        below[len(texts)] = rows - 1, text, begins
-                    own += [text] if begins and text else []
+                        below[len(texts)] = rows - 1, text, is_first
+                    own += [text] if is_first and text else []
                     texts.append(text)
                 if cell is None:
                     break
                 text = flatten(cell.flow.blocks).replace("|", "\\|")
                 own += [text] if text else []
                 for column in range(cell.columns):
-                    is_repeated = column == 0 or len(text) <= _REPEATED_MOST
+                    is_repeated = column == 0 or len(text) <= _MAX_REPEATED
                     if cell.rows > 1:
-                        below[len(texts)] = cell.rows - 1, text[:_REPEATED_MOST] if is_repeated else "", column == 0
+                        below[len(texts)] = cell.rows - 1, text[:_MAX_REPEATED] if is_repeated else "", column == 0
                     texts.append(text if is_repeated else "")
             yield texts, own
 
@@ -479,7 +479,7 @@ def read_formula(node: Any, attributes: Mapping[str, str | None]) -> str:
 
 def link_target(target: str, base: str) -> str:
     """The URL that a link of the page at `base` leads to; empty for a place in the same page, and for no URL."""
-    if target.startswith("#") or len(target) > _TARGET_MOST:
+    if target.startswith("#") or len(target) > _MAX_TARGET:
         return ""
     try:
         found = urljoin(base, target.strip())
@@ -490,14 +490,14 @@ def link_target(target: str, base: str) -> str:
 
 def _span(value: str | None) -> int:
     """How many rows or columns a cell covers."""
-    return max(1, min(int(value), _SPAN_MOST)) if value and re.fullmatch(r"\s*[0-9]{1,5}\s*", value) else 1
+    return max(1, min(int(value), _MAX_SPAN)) if value and re.fullmatch(r"\s*[0-9]{1,5}\s*", value) else 1
 
 
 # without a parser
 
-DEPTH_MOST = 2000
+MAX_DEPTH = 2000
 """Nested elements; parsers take quadratic time over them, and pages that people wrote have less than 100."""
-TAG_MOST = 100_000
+MAX_TAG = 100_000
 """Characters of one tag; the attributes in it are compared with each other."""
 _NAME = re.compile(r"/?[a-zA-Z][a-zA-Z0-9]{0,20}")
 _END_OPTIONAL = frozenset({
@@ -512,7 +512,7 @@ def is_hostile(page: str) -> bool:
     depth = deepest = position = 0
     while (start := page.find("<", position)) >= 0:
         end = page.find(">", start)
-        if (end if end >= 0 else len(page)) - start > TAG_MOST:
+        if (end if end >= 0 else len(page)) - start > MAX_TAG:
             return not page.startswith("<!--", start)
         position = start + 1 if end < 0 else end + 1
         name = _NAME.match(page, start + 1)
@@ -522,7 +522,7 @@ def is_hostile(page: str) -> bool:
         deepest = max(deepest, depth)
         if end < 0:
             break
-    return deepest > DEPTH_MOST
+    return deepest > MAX_DEPTH
 
 
 def strip_tags(page: str) -> str:

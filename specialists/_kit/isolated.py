@@ -295,8 +295,8 @@ def run_program(command: Sequence[str], data: bytes = b"", *, cpu_seconds: float
         with contextlib.suppress(ImportError, AttributeError, OSError):
             import resource
 
-            most = max(1, round(cpu_seconds))
-            resource.prlimit(process.pid, resource.RLIMIT_CPU, (most, most + 1))
+            seconds = max(1, round(cpu_seconds))
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, (seconds, seconds + 1))
         return process.communicate(data)[0]
     finally:
         _reap_process(process, own_group=False)

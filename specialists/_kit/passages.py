@@ -103,11 +103,11 @@ def _split_table(header: list[str], rows: list[str]) -> Iterator[str]:
     yield piece
 
 
-def _split_line(line: str, most: int = LENGTH) -> Iterator[str]:
+def _split_line(line: str, length: int = LENGTH) -> Iterator[str]:
     start = 0
-    while len(line) - start > most:
-        cuts = (at + len(mark) for mark in _SENTENCE_ENDS if (at := line.rfind(mark, start, start + most)) > start)
-        end = next(cuts, start + most)
+    while len(line) - start > length:
+        cuts = (at + len(mark) for mark in _SENTENCE_ENDS if (at := line.rfind(mark, start, start + length)) > start)
+        end = next(cuts, start + length)
         yield line[start:end].rstrip()
         start = end
     if line[start:].strip():

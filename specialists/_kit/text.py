@@ -33,13 +33,13 @@ def strip_invisible(text: str) -> str:
     return "".join(text[at : at + _PIECE].translate(_INVISIBLE) for at in range(0, len(text), _PIECE))
 
 
-def one_line(text: str, most: int) -> str:
+def one_line(text: str, length: int) -> str:
     """The text as one line of at most so many characters, cut between words."""
     line = " ".join(strip_invisible(text).split())
-    if len(line) <= most:
+    if len(line) <= length:
         return line
-    cut = line[: most - 1]
-    return (cut[: cut.rfind(" ")] if cut.rfind(" ") > most // 2 else cut).rstrip() + "…"
+    cut = line[: length - 1]
+    return (cut[: cut.rfind(" ")] if cut.rfind(" ") > length // 2 else cut).rstrip() + "…"
 
 
 def tidy(text: str) -> str:

@@ -26,13 +26,13 @@ CHECK_SECONDS = 1.0
 CHECK_SHARE = 20.0
 PROGRESS_SECONDS = 0.1
 BUSY_AGAIN_SECONDS = 1.0
-WORKERS_MOST = max(2, (os.cpu_count() or 2) // 2)
+MAX_WORKERS = max(2, (os.cpu_count() or 2) // 2)
 VECTORS = "\0vectors"
 """The purpose of the task that makes vectors, which is no conversation's id."""
 SMALL = 200_000
 """Bytes of a text that is read at once; starting a worker would take longer."""
 VECTORS_AGAIN_SECONDS = 600.0
-UPLOADS_MOST = 20_000_000
+MAX_UPLOADS = 20_000_000
 """Characters of uploads in an index; the conversations used longest ago go first."""
 UPLOAD_SECONDS = 30 * 86_400.0
 
@@ -57,7 +57,7 @@ class BackgroundTasks:
     fresh_until: dict[Path, float] = field(default_factory=dict)
     vectors_from: dict[Path, float] = field(default_factory=dict)
     matched: set[Path] = field(default_factory=set)
-    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(WORKERS_MOST))
+    places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_WORKERS))
 
     def start(self, key: Key, work: Coroutine[Any, Any, None]) -> BackgroundTask:
         def end(task: "asyncio.Task[None]") -> None:
@@ -217,7 +217,7 @@ def _read_small_uploads(path: Path, job: Job, files: Mapping[str, Attachment]) -
         if not new and indexed.keys() <= files.keys():
             index.touch_root("conversation", conversation)
             return {}
-        index.expire_conversations(conversation, UPLOADS_MOST, UPLOAD_SECONDS)
+        index.expire_conversations(conversation, MAX_UPLOADS, UPLOAD_SECONDS)
         small = {
             name: one
             for name, one in new.items()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from specialists._knowledge.readers import detect_kind
 
-FILES_MOST = 50_000
+MAX_FILES = 50_000
 _SKIPPED_NAMES = frozenset({"node_modules", "__pycache__", "site-packages", "venv", "lost+found", "$RECYCLE.BIN"})
 
 
@@ -52,14 +52,14 @@ def walk(root: Path, skipped: Counter[str]) -> Iterator[FoundFile]:
             skipped["a name that is not UTF-8"] += 1
         else:
             count += 1
-            if count > FILES_MOST:
-                skipped[f"left out: more than {FILES_MOST:,} files in one folder"] += 1
+            if count > MAX_FILES:
+                skipped[f"left out: more than {MAX_FILES:,} files in one folder"] += 1
                 return
             yield FoundFile(name, status.st_size, status.st_mtime_ns)
 
 
-def read_content(root: Path, name: str, most: int) -> bytes:
-    """The bytes of a file that was seen below a folder, at most `most` + 1 of them.
+def read_content(root: Path, name: str, max_bytes: int) -> bytes:
+    """The bytes of a file that was seen below a folder, at most `max_bytes` + 1 of them.
 
     Raises:
         Outside: when a link took the place of the file or of a folder above it.
@@ -73,7 +73,7 @@ def read_content(root: Path, name: str, most: int) -> bytes:
         real = Path(os.path.realpath(path))
         if not (is_same and stat.S_ISREG(opened.st_mode) and real == path and real.is_relative_to(_base_of(root))):
             raise Outside
-        return file.read(most + 1)
+        return file.read(max_bytes + 1)
 
 
 def _base_of(root: Path) -> Path:

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, TypeVar
 VERSION = 1
 BUSY_SECONDS = 20.0
 USED_SECONDS = 3600.0
-COMMON_LEAST = 20
+MIN_COMMON = 20
 """Words in fewer passages are not counted in advance."""
 _DISK_ERRORS = ("SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_BUSY")
 """Errors of the disk, or because of other processes, which say nothing about the file."""
@@ -220,8 +220,8 @@ class Index:
         with self.transaction():
             self.db.execute("DELETE FROM root WHERE id = ?", (number,))
 
-    def expire_conversations(self, keep: str, most: int, seconds: float) -> None:
-        """Removes the conversations used longest ago, until their texts take at most `most` characters."""
+    def expire_conversations(self, keep: str, max_characters: int, seconds: float) -> None:
+        """Removes the conversations used longest ago, until their texts take at most `max_characters`."""
         sized = self.db.execute(
             "SELECT r.id, r.place, r.used, coalesce(sum(length(c.text)), 0) FROM root r "
             "LEFT JOIN file f ON f.root = r.id LEFT JOIN chunk c ON c.file = f.id "
@@ -230,7 +230,7 @@ class Index:
         total, oldest = 0, time.time() - seconds
         for number, place, used, size in sized:
             total += size
-            if place != keep and (total > most or used < oldest):
+            if place != keep and (total > max_characters or used < oldest):
                 self.remove_root(number)
 
     # files
@@ -335,7 +335,7 @@ class Index:
         """Counts the common words after many changes, so that a question need not."""
         with self.transaction():
             self.db.execute("DELETE FROM common")
-            self.db.execute("INSERT INTO common SELECT term, doc FROM word WHERE doc >= ?", (COMMON_LEAST,))
+            self.db.execute("INSERT INTO common SELECT term, doc FROM word WHERE doc >= ?", (MIN_COMMON,))
             self.db.execute("INSERT OR REPLACE INTO note VALUES ('passages', ?)", (self.passages(),))
         self.db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 

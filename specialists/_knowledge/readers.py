@@ -23,8 +23,8 @@ from specialists._kit.passages import Headings, split_sections
 from specialists._kit.text import guess_encoding
 from specialists._pictures import reader
 
-ROWS_MOST = 20_000
-COLUMNS_MOST = 60
+MAX_ROWS = 20_000
+MAX_COLUMNS = 60
 _CELL_LENGTH = 500
 KINDS = {
     **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), "markdown"),
@@ -188,8 +188,8 @@ def _read_csv(text: str) -> str:
     try:
         for row in csv.reader(io.StringIO(text), delimiter=delimiter):
             if any(row):
-                rows.append(row[:COLUMNS_MOST])
-            if len(rows) > ROWS_MOST:
+                rows.append(row[:MAX_COLUMNS])
+            if len(rows) > MAX_ROWS:
                 break
     except csv.Error:
         return text
@@ -198,8 +198,8 @@ def _read_csv(text: str) -> str:
 
 # PDF
 
-PAGES_MOST = 3_000
-SCANNED_MOST = 300
+MAX_PAGES = 3_000
+MAX_SCANNED = 300
 BATCH = 50
 BATCH_SECONDS = 60
 """CPU time in this process for a batch of pages that other processes read."""
@@ -215,15 +215,15 @@ def _read_pdf(source: Source) -> Iterator[Part | Trouble]:
     headings, scanned = Headings(), 0
     unread: list[tuple[int, str]] = []
     count = _read_text_layers(source, ()).count
-    for first in range(1, min(count, PAGES_MOST) + 1, BATCH):
+    for first in range(1, min(count, MAX_PAGES) + 1, BATCH):
         source.announce(BATCH_SECONDS)
-        batch = range(first, min(first + BATCH, count + 1, PAGES_MOST + 1))
+        batch = range(first, min(first + BATCH, count + 1, MAX_PAGES + 1))
         texts = _read_text_layers(source, batch).texts
         for page in batch:
             text = texts.get(page)
             if text is None:
                 unread.append((page, "damaged, or it takes too long"))
-            elif text == "" and scanned < SCANNED_MOST:
+            elif text == "" and scanned < MAX_SCANNED:
                 source.announce(BATCH_SECONDS)
                 scanned += 1
                 try:
@@ -232,8 +232,8 @@ def _read_pdf(source: Source) -> Iterator[Part | Trouble]:
                     unread.append((page, str(error)))
             if text:
                 yield from _split_at_headings(text, headings, f"page={page}")
-    if count > PAGES_MOST:
-        yield Trouble(f"only the first {PAGES_MOST} of {count} pages were read")
+    if count > MAX_PAGES:
+        yield Trouble(f"only the first {MAX_PAGES} of {count} pages were read")
     if unread:
         number, reason = unread[0]
         which = "no page" if len(unread) == count else f"{count - len(unread)} of {count} pages"
@@ -288,14 +288,14 @@ def _detect_heading(line: str) -> tuple[int, str] | None:
 
 # Office files
 
-UNPACKED_MOST = 200_000_000
-TREE_MOST = 20_000_000
+MAX_UNPACKED = 200_000_000
+MAX_TREE = 20_000_000
 """Bytes of a member that becomes a tree in memory, of about twenty times its size."""
-RATIO_MOST = 100
+MAX_RATIO = 100
 """Of unpacked to packed size, for members larger than `RATIO_FROM`; text has about 10, sheets of numbers 30."""
 RATIO_FROM = 1_000_000
-MEMBERS_MOST = 20_000
-EMPTY_ROWS_MOST = 1_000
+MAX_MEMBERS = 20_000
+MAX_EMPTY_ROWS = 1_000
 _STREAMED = ("xl/worksheets/", "xl/sharedStrings.xml")
 _PACKAGES = {".docx": "docx", ".xlsx": "openpyxl", ".xlsm": "openpyxl", ".pptx": "pptx"}
 _LEVELS = {"Title": 0, **{f"Heading {level}": level for level in range(1, 10)}}
@@ -326,18 +326,18 @@ def _read_office(source: Source) -> Iterator[Part | Trouble]:
 def _check_archive(archive: zipfile.ZipFile, size: int) -> None:
     """Refuses what would unpack to more than it should. The sizes that members state are not trusted."""
     members = archive.infolist()
-    if len(members) > MEMBERS_MOST:
-        raise Unreadable(f"it has more than {MEMBERS_MOST:,} parts")
+    if len(members) > MAX_MEMBERS:
+        raise Unreadable(f"it has more than {MAX_MEMBERS:,} parts")
     if sum(member.compress_size for member in members) > size:
         raise Unreadable("damaged: its parts overlap")
-    if sum(member.file_size for member in members) > UNPACKED_MOST:
-        raise Unreadable(f"it unpacks to more than {UNPACKED_MOST // 1_000_000} MB")
+    if sum(member.file_size for member in members) > MAX_UNPACKED:
+        raise Unreadable(f"it unpacks to more than {MAX_UNPACKED // 1_000_000} MB")
     for member in members:
         is_tree = member.filename.endswith((".xml", ".rels")) and not member.filename.startswith(_STREAMED)
-        if is_tree and member.file_size > TREE_MOST:
-            raise Unreadable(f"a part of it unpacks to more than {TREE_MOST // 1_000_000} MB")
-        if member.file_size > max(RATIO_FROM, RATIO_MOST * member.compress_size):
-            raise Unreadable(f"a part of it unpacks to more than {RATIO_MOST} times its size")
+        if is_tree and member.file_size > MAX_TREE:
+            raise Unreadable(f"a part of it unpacks to more than {MAX_TREE // 1_000_000} MB")
+        if member.file_size > max(RATIO_FROM, MAX_RATIO * member.compress_size):
+            raise Unreadable(f"a part of it unpacks to more than {MAX_RATIO} times its size")
     if archive.testzip() is not None:  # in small pieces: read as a whole, a member unpacks to more than it states
         raise Unreadable("damaged: a part of it is not as large as it says, or was changed")
 
@@ -351,7 +351,7 @@ def _read_docx(file: io.BytesIO) -> Iterator[Part]:
     names = {style.style_id: style.name or "" for style in document.styles}
     for block in document.iter_inner_content():
         if isinstance(block, Table):
-            lines.append(make_table([[cell.text for cell in row.cells[:COLUMNS_MOST]] for row in block.rows]))
+            lines.append(make_table([[cell.text for cell in row.cells[:MAX_COLUMNS]] for row in block.rows]))
             continue
         text = block.text.strip()
         style = names.get(block._p.style or "", "")  # `block.style` looks through all styles each time
@@ -371,10 +371,10 @@ def _read_xlsx(file: io.BytesIO) -> Iterator[Part | Trouble]:
     book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
     for sheet in book.worksheets:
         sheet.reset_dimensions()  # which a file may state wrongly
-        rows = _read_rows(sheet.iter_rows(values_only=True, max_col=COLUMNS_MOST))
-        if len(rows) > ROWS_MOST:
-            yield Trouble(f"of the sheet {sheet.title}, only the first {ROWS_MOST:,} rows were read")
-        yield Part(make_table(rows[:ROWS_MOST]), (sheet.title,), f"sheet={sheet.title}")
+        rows = _read_rows(sheet.iter_rows(values_only=True, max_col=MAX_COLUMNS))
+        if len(rows) > MAX_ROWS:
+            yield Trouble(f"of the sheet {sheet.title}, only the first {MAX_ROWS:,} rows were read")
+        yield Part(make_table(rows[:MAX_ROWS]), (sheet.title,), f"sheet={sheet.title}")
 
 
 def _read_rows(rows: Iterable[Iterable[Any]]) -> list[list[str]]:
@@ -388,7 +388,7 @@ def _read_rows(rows: Iterable[Iterable[Any]]) -> list[list[str]]:
         if cells:
             found.append(cells)
         empty = 0 if cells else empty + 1
-        if empty > EMPTY_ROWS_MOST or len(found) > ROWS_MOST:
+        if empty > MAX_EMPTY_ROWS or len(found) > MAX_ROWS:
             break
     return found
 

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from specialists._kit.text import content_words
-from specialists._knowledge.index import COMMON_LEAST, Index
+from specialists._knowledge.index import MIN_COMMON, Index
 from specialists._knowledge.vectors import Matrix, QueryVector
 
 DEPTH = 200
 """So many passages are ranked, by words and by vectors each."""
-WORDS_MOST = 24
-READ_MOST = 2_500
+MAX_WORDS = 24
+MAX_READ = 2_500
 """About so many passages are compared for their words; the words in most of them are left out first."""
-RARE = COMMON_LEAST / 4
+RARE = MIN_COMMON / 4
 """In so many passages, about, is a word that was not counted."""
-PREFIX_LEAST = 4
+MIN_PREFIX = 4
 WEIGHTS = "2.0, 4.0, 1.0"
 """Of the file's name, the headings and the text."""
 WORDS_WEIGHT = 3.0
@@ -34,7 +34,7 @@ UNKNOWN_NEARNESS = 4.0
 """Of a passage that has no vector yet, when all the words of the question are in it."""
 OUTSTANDING = 2.5
 """Nearness from which a passage is ranked by a vector without meaning; less among few."""
-SPREAD_LEAST = 0.02
+MIN_SPREAD = 0.02
 """Standard deviation of cosines, below which they differ by noise."""
 _CODE = re.compile(r"\w*\d[\w./-]*\w|\b[A-Z][A-Z0-9_-]{2,}\b")
 _QUOTED = re.compile(r'["“„«]([^"“”„«»]{3,80})["”“»]')
@@ -113,7 +113,7 @@ def _rank_by_words(index: Index, query: str, scope: Scope) -> dict[int, float]:
     whole = sum(word.weight for word in words) or 1.0
     match, read = list[str](), 0.0
     for word in sorted(words, key=lambda word: word.passages):
-        if match and read + word.passages > READ_MOST:
+        if match and read + word.passages > MAX_READ:
             break
         match.append(word.match)
         read += word.passages
@@ -132,14 +132,14 @@ class _Word(NamedTuple):
 
 
 def _weigh_words(index: Index, query: str, total: int) -> list[_Word]:
-    words = list(dict.fromkeys(content_words(query)))[:WORDS_MOST]
+    words = list(dict.fromkeys(content_words(query)))[:MAX_WORDS]
     stems = _stem(words)
     found = []
     for word in words:
         stem = stems.get(word, word)
         exact = _count_passages(index, stem, stem) or min(RARE, total / 4)
         prefixed = _count_passages(index, stem, stem + "\U0010ffff") or exact
-        is_prefix = len(stem) >= PREFIX_LEAST and not stem.isdigit() and prefixed <= READ_MOST
+        is_prefix = len(stem) >= MIN_PREFIX and not stem.isdigit() and prefixed <= MAX_READ
         match = f'"{word}" OR "{word}"*' if is_prefix else f'"{word}"'
         weight = max(0.05, math.log((total - exact + 0.5) / (exact + 0.5) + 1))
         found.append(_Word(match, prefixed if is_prefix else exact, weight))
@@ -172,7 +172,7 @@ def _match(index: Index, match: str, scope: Scope) -> list[tuple[int, float]]:
 
 def _match_pairs(index: Index, query: str, scope: Scope) -> dict[int, float]:
     """The share of pairs of letters, for languages without spaces, whose sentences are one word to the index."""
-    pairs = list(dict.fromkeys(run[n : n + 2] for run in _CJK.findall(query) for n in range(len(run) - 1)))[:WORDS_MOST]
+    pairs = list(dict.fromkeys(run[n : n + 2] for run in _CJK.findall(query) for n in range(len(run) - 1)))[:MAX_WORDS]
     if not pairs:
         return {}
     count = " + ".join("(instr(c.text, ?) > 0)" for _ in pairs)
@@ -213,7 +213,7 @@ def _rank_by_vectors(
     vector /= float(np.linalg.norm(vector)) or 1.0
     cosines = np.einsum("ij,j->i", matrix.rows, vector)  # as fast as @ for one vector, and without its threads
     cosines, chunks = cosines[rows], matrix.chunks[rows]
-    nearness = (cosines - cosines.mean()) / max(float(cosines.std()), SPREAD_LEAST)
+    nearness = (cosines - cosines.mean()) / max(float(cosines.std()), MIN_SPREAD)
     is_chosen = np.isin(chunks, list(others))
     best = np.argsort(-nearness)[:DEPTH]
     if query_vector.trusted:

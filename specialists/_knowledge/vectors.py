@@ -21,7 +21,7 @@ BATCH = 32
 TEXT_LENGTH = 2000
 SHORT_LENGTH = 400
 """Characters of a text that a server refuses as it is: its model may take few tokens."""
-MATRICES_BYTES_MOST = 500_000_000
+MAX_MATRICES_BYTES = 500_000_000
 """Of all users together; the one used longest ago goes first. A single one may be larger."""
 SAME = 0.99
 """Cosine from which two vectors of one text come from one model."""
@@ -227,7 +227,7 @@ def load_matrix(index: Index) -> Matrix | None:
         if known is not None and (known.probe != probe or len(known.chunks) > 100 + 2 * index.passages()):
             known = None
         found = _matrices[index.path] = _read_matrix(index, probe, known)
-        while len(_matrices) > 1 and sum(matrix.rows.nbytes for matrix in _matrices.values()) > MATRICES_BYTES_MOST:
+        while len(_matrices) > 1 and sum(matrix.rows.nbytes for matrix in _matrices.values()) > MAX_MATRICES_BYTES:
             _matrices.popitem(last=False)
     return found if len(found.chunks) else None
 

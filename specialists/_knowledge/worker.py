@@ -34,7 +34,7 @@ TROUBLE_LENGTH = 200
 CLOSED = "it cannot be opened"
 SILENCE_SECONDS = 600.0
 """Between two steps of a worker, whose CPU time is limited for each: on a busy machine it may wait for long."""
-BROKEN_MOST = 50
+MAX_BROKEN = 50
 """Files that end a worker, in one job."""
 LIMITS = Limits(cpu_seconds=60, memory=1 << 30)
 """CPU time for the start of a worker."""
@@ -63,8 +63,8 @@ class Job(msgspec.Struct, frozen=True):
 
     database: str
     language: str
-    bytes_most: int
-    passages_most: int
+    max_bytes: int
+    max_passages: int
     conversation: str | None = None
     keep: list[str] = []
     uploads: list[Upload] = []
@@ -98,7 +98,7 @@ async def run_worker(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[
     Raises:
         Failed: when it cannot be done.
     """
-    for _ in range(BROKEN_MOST):
+    for _ in range(MAX_BROKEN):
         file: Step | None = None
         trouble = "it takes too long to be read"
         steps: asyncio.Queue[Any] = asyncio.Queue()
@@ -188,7 +188,7 @@ class Worker:
             self._report(Step("at", root.id, found.name, n, len(changed)))
             before = indexed.get(found.name)
             try:
-                data = read_content(Path(root.place), found.name, self._job.bytes_most)
+                data = read_content(Path(root.place), found.name, self._job.max_bytes)
             except (Outside, OSError):
                 self._write(root, found.name, (found.size, found.changed, b""), [], [CLOSED])
                 continue
@@ -216,7 +216,7 @@ class Worker:
         chunks: list[Chunk] = []
         troubles = [reason for number, bad, reason in self._job.bad if (number, bad) == (root.id, name)]
         if not troubles:
-            room = max(0, self._job.passages_most - self._index.passages())
+            room = max(0, self._job.max_passages - self._index.passages())
             source = Source(name, data, self._job.language, lambda seconds: self._report(Step("slow", seconds=seconds)))
             for item in self._read_parts(source, kind):
                 if isinstance(item, Trouble):
@@ -224,7 +224,7 @@ class Worker:
                     continue
                 chunks += (Chunk(item.heading, item.place, text) for text in split_passages(item.text))
                 if len(chunks) > room:
-                    troubles.append(f"the index is full: it holds at most {self._job.passages_most:,} passages")
+                    troubles.append(f"the index is full: it holds at most {self._job.max_passages:,} passages")
                     break
             if not chunks and not troubles:
                 troubles.append("no text is in it")
@@ -248,8 +248,8 @@ class Worker:
         if kind is None:
             yield Trouble("not a kind that is read")
             return
-        if len(source.data) > self._job.bytes_most:
-            yield Trouble(f"larger than {self._job.bytes_most / 1_000_000:g} MB")
+        if len(source.data) > self._job.max_bytes:
+            yield Trouble(f"larger than {self._job.max_bytes / 1_000_000:g} MB")
             return
         bare: Part | None = None
         try:
@@ -271,7 +271,7 @@ class Worker:
 
 def list_abilities(job: Job) -> str:
     """The limits, and what cannot be read here; when that changes, files that could not be read are tried again."""
-    limits = f"{job.bytes_most} {job.passages_most} {job.language}"
+    limits = f"{job.max_bytes} {job.max_passages} {job.language}"
     lacking = [name for name, is_there in (("ocr", not reader.missing()), ("office", has_office())) if not is_there]
     return f"{limits} {' '.join(lacking)}"
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from brain import Refused
-from specialists._kit.child import MEMORY_MOST, Message
+from specialists._kit.child import MAX_MEMORY, Message
 from specialists._kit.isolated import Ended, IsolatedProcess, Job, Limits, OutOfTime
 from specialists._pictures.images import PDF_SECONDS, Region, too_slow_reason, unreadable_reason
 from specialists._pictures.result import Engines, Reading
@@ -36,9 +36,9 @@ MISSING = "no OCR engine is installed; the operator can pip install 'brain-sse[o
 BUSY = "the OCR engine is busy with other documents; ask again in a minute"
 _LATE = "'{}' could not be read in time, because the server is busy; ask again in a minute, or for fewer pages at once"
 
-reader = IsolatedProcess("_pictures.worker", Limits(PAGE_SECONDS, MEMORY_MOST, nice=NICE))
+reader = IsolatedProcess("_pictures.worker", Limits(PAGE_SECONDS, MAX_MEMORY, nice=NICE))
 """Takes up to 1 GB; RapidOCR has 1.2 GB of address space on a page of A4."""
-looker = IsolatedProcess("_pictures.worker", Limits(LOOKING_SECONDS, MEMORY_MOST, nice=NICE))
+looker = IsolatedProcess("_pictures.worker", Limits(LOOKING_SECONDS, MAX_MEMORY, nice=NICE))
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from specialists._kit.child import Report
 
 
 def answer(words: Any, _: bytes, __: Report) -> tuple[dict[str, Any], bytes]:
-    """The results of ddgs for query, most, since (d, w, m, y or None) and seconds.
+    """The results of ddgs for query, max_results, since (d, w, m, y or None) and seconds.
 
     Returns:
         `hits`, each with title, url and snippet; or `trouble`, one of missing, late, empty, unreachable.
@@ -16,15 +16,15 @@ def answer(words: Any, _: bytes, __: Report) -> tuple[dict[str, Any], bytes]:
         from ddgs.exceptions import DDGSException, TimeoutException
     except ImportError:
         return {"trouble": "missing"}, b""
-    most, engines = words["most"], DDGS(timeout=words["seconds"])
+    max_results, engines = words["max_results"], DDGS(timeout=words["seconds"])
     try:  # the region is part of a host, so it is fixed
-        found = engines.text(words["query"], region="us-en", timelimit=words["since"], max_results=most)
+        found = engines.text(words["query"], region="us-en", timelimit=words["since"], max_results=max_results)
     except TimeoutException:
         return {"trouble": "late"}, b""
     except DDGSException as error:
         return {"trouble": "empty" if "No results" in str(error) else "unreachable"}, b""
     hits = [
         {"title": str(one.get("title")), "url": str(one.get("href")), "snippet": str(one.get("body"))[:2000]}
-        for one in found[:most]
+        for one in found[:max_results]
     ]
     return {"hits": hits}, b""

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 from specialists._kit.child import Report
-from specialists._kit.html import TEXT_MOST, Block, convert, is_hostile, join_blocks, page_rules, strip_tags
+from specialists._kit.html import MAX_TEXT, Block, convert, is_hostile, join_blocks, page_rules, strip_tags
 from specialists._kit.text import one_line, tidy
 from specialists._web.feeds import read_feed
 
@@ -20,8 +20,8 @@ SHORT = 250
 """Characters below which no article was found."""
 DISCUSSED_SHARE = 0.3
 """If the article is a smaller part of the page and the comments are the rest, the comments are the text."""
-DISCUSSION_MOST = 500_000
-REFRESH_SECONDS_MOST = 10
+MAX_DISCUSSION = 500_000
+MAX_REFRESH_SECONDS = 10
 _REFRESH = re.compile(r"\s*(\d{1,4})[\d.]*\s*[;,]\s*url\s*=\s*['\"]?([^'\"\s]{1,2000})", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 _TARGET = re.compile(r"\]\([^()\s]*\)")
@@ -42,7 +42,7 @@ _JSON_LD_DATE = re.compile(r'"(?:datePublished|dateCreated|uploadDate)"\s{0,9}:\
 _NOT_FREE = re.compile(r'"isAccessibleForFree"\s{0,9}:\s{0,9}"?false', re.IGNORECASE)
 _ISO = re.compile(r"\s*(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)(?!\d)")
 _DATE_IN_URL = re.compile(r"/(\d{4})/(\d\d)/(\d\d)/")
-_TIMES_MOST = 3
+_MAX_TIMES = 3
 """Times on a page of one article; with more, each may be that of another one."""
 
 
@@ -81,7 +81,7 @@ def read(way: str, text: str, url: str, *, links: bool) -> Article:
     if way == "feed" and (feed := read_feed(text)):
         return Article(title=feed[0], text=tidy(feed[1]))
     if way in ("feed", "stripped") or is_hostile(text):
-        return Article(text=tidy(strip_tags(text))[:TEXT_MOST])
+        return Article(text=tidy(strip_tags(text))[:MAX_TEXT])
     return read_page(text, url, links=links, has_main=way == "html")
 
 
@@ -99,7 +99,7 @@ def read_page(html: str, url: str, *, links: bool, has_main: bool = True) -> Art
     facts, text = _read_main(html, blocks) if has_main else ({}, "")
     if len(text) < SHORT:
         text = whole
-    elif len(text) < DISCUSSED_SHARE * len(whole) and len(html) < DISCUSSION_MOST:
+    elif len(text) < DISCUSSED_SHARE * len(whole) and len(html) < MAX_DISCUSSION:
         discussion = _read_main(html, blocks, comments=True)[1]
         text = discussion if DISCUSSED_SHARE * len(discussion) > len(text) else text
     json_ld = [node.text(deep=True) or "" for node in tree.css("script[type='application/ld+json']")]
@@ -107,7 +107,7 @@ def read_page(html: str, url: str, *, links: bool, has_main: bool = True) -> Art
     return Article(
         **{name: one_line(_find_fact(tree, name) or facts.get(name) or "", 200) for name in _FACTS},
         date=_find_date(tree, url, json_ld),
-        text=text[:TEXT_MOST],
+        text=text[:MAX_TEXT],
         scripted=len(text) < SHORT and has_scripts and (not text or "javascript" in text.lower()),
         paid=any(_NOT_FREE.search(text) for text in json_ld),
         refresh=_find_refresh(tree, url),
@@ -169,7 +169,7 @@ def _is_heading(block: Block) -> bool:
 def _find_refresh(tree: Any, url: str) -> str:
     for node in tree.css("meta[http-equiv]"):
         found = _REFRESH.match(node.attributes.get("content") or "")
-        is_soon = found is not None and int(found[1]) <= REFRESH_SECONDS_MOST
+        is_soon = found is not None and int(found[1]) <= MAX_REFRESH_SECONDS
         if found and is_soon and (node.attributes.get("http-equiv") or "").lower() == "refresh":
             try:
                 return str(urljoin(url, found[2]))
@@ -221,5 +221,5 @@ def _find_iso_dates(tree: Any, url: str, json_ld: Sequence[str]) -> Iterator[str
         yield from (found[1] for found in _JSON_LD_DATE.finditer(text))
     yield from (f"{found[1]}-{found[2]}-{found[3]}" for found in _DATE_IN_URL.finditer(url))
     times = tree.css("article time[datetime]") or tree.css("time[datetime]")
-    if len(times) <= _TIMES_MOST:
+    if len(times) <= _MAX_TIMES:
         yield from (node.attributes["datetime"] or "" for node in times)

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from specialists._kit.text import one_line
 
-ITEMS_MOST = 200
+MAX_ITEMS = 200
 SUMMARY_LENGTH = 300
 _PIECE = 65_536
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,1000}>")
@@ -25,7 +25,7 @@ def read_feed(text: str) -> tuple[str, str] | None:
                 title = _plain_text(element)
             elif name in ("item", "entry"):
                 items.append(_show_item(element))
-                if len(items) == ITEMS_MOST:
+                if len(items) == MAX_ITEMS:
                     break
     except ElementTree.ParseError:
         if not items:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from brain import Context, Page, Refused
-from specialists._kit.html import TEXT_MOST
+from specialists._kit.html import MAX_TEXT
 from specialists._kit.isolated import Ended, Limits, run_isolated
 from specialists._kit.text import guess_encoding, one_line, tidy
 from specialists._pictures import reader
@@ -19,16 +19,16 @@ TYPES = (
     "text/*", "application/xhtml+xml", "application/pdf", "application/json", "application/ld+json",
     "application/feed+json", "application/xml", "application/rss+xml", "application/atom+xml", "application/yaml",
 )  # fmt: skip
-PAGE_BYTES_MOST = 10 * 1024 * 1024
+MAX_PAGE_BYTES = 10 * 1024 * 1024
 FETCH_SECONDS = 10.0
-HTML_MOST = 2_000_000
+MAX_HTML = 2_000_000
 """Characters of HTML that are read; trafilatura takes up to ten seconds for so many."""
 ANSWERING_SECONDS = 0.5
 """Left for the reason when the time of the call is short."""
 WAYS = {"feed": 3, "html": 8, "plain": 3, "stripped": 2}
 """Ways to read a page, with seconds of CPU time for each; when one does not work, those after it are tried."""
-REFRESHES_MOST = 2
-PDF_PAGES_MOST = 100
+MAX_REFRESHES = 2
+MAX_PDF_PAGES = 100
 _CUT = "(The page is too long to be read whole; it was read up to here.)"
 _SAMPLE = 20_000
 """Characters by which an encoding is judged."""
@@ -46,9 +46,9 @@ async def read(url: str, context: Context, *, links: bool) -> tuple[str, Article
         Refused: when it cannot be fetched or read, or holds no text.
     """
     url = f"https://{url}" if _SCHEMELESS.fullmatch(url) else url
-    for _ in range(REFRESHES_MOST + 1):
+    for _ in range(MAX_REFRESHES + 1):
         seconds = min(FETCH_SECONDS, context.seconds_left)
-        page = await context.fetch(url, types=TYPES, most=PAGE_BYTES_MOST, seconds=seconds)
+        page = await context.fetch(url, types=TYPES, most=MAX_PAGE_BYTES, seconds=seconds)
         article = await _read_page(page.good(), context.seconds_left - ANSWERING_SECONDS, links=links)
         if not article.refresh or len(article.text) >= SHORT or article.refresh == page.url:
             break
@@ -71,18 +71,18 @@ async def _read_page(page: Page, seconds: float, *, links: bool) -> Article:
     if "json" in page.type:  # a value per line, so that it can be cut well
         with suppress(msgspec.DecodeError, RecursionError, ValueError):
             text = (await asyncio.to_thread(msgspec.json.format, page.body, indent=1)).decode("utf-8", "replace")
-    return Article(title=_name_of(page), text=await asyncio.to_thread(tidy, text[:TEXT_MOST]))
+    return Article(title=_name_of(page), text=await asyncio.to_thread(tidy, text[:MAX_TEXT]))
 
 
 async def _run_reader(first: str, text: str, page: Page, seconds: float, *, links: bool) -> Article:
     """The article that a child process reads; in a simpler way if a page was too much for the first."""
-    data, end = text[:HTML_MOST].encode("utf-8", "replace"), time.monotonic() + seconds
+    data, end = text[:MAX_HTML].encode("utf-8", "replace"), time.monotonic() + seconds
     for way in list(WAYS)[list(WAYS).index(first) :]:
         request, left = {"way": way, "url": page.url, "links": links}, end - time.monotonic()
         with suppress(Ended):
             fields = await run_isolated("_web.extract", request, data, limits=Limits(WAYS[way]), seconds=left)
             article = msgspec.convert(fields, Article)
-            return article if len(text) <= HTML_MOST else replace(article, text=f"{article.text}\n\n{_CUT}")
+            return article if len(text) <= MAX_HTML else replace(article, text=f"{article.text}\n\n{_CUT}")
     raise Refused(f"the page at {_host_of(page)} could not be read in time; try another source")
 
 
@@ -99,14 +99,14 @@ def decode(page: Page) -> str:
 async def _read_pdf(page: Page, seconds: float) -> Article:
     """The text layer of a PDF, page by page."""
     name = _name_of(page)
-    pdf = await reader.pages(page.body, name=name, wanted=range(1, PDF_PAGES_MOST + 1), seconds=seconds)
-    texts = {number: pdf.texts.get(number) for number in range(1, min(pdf.count, PDF_PAGES_MOST) + 1)}
+    pdf = await reader.pages(page.body, name=name, wanted=range(1, MAX_PDF_PAGES + 1), seconds=seconds)
+    texts = {number: pdf.texts.get(number) for number in range(1, min(pdf.count, MAX_PDF_PAGES) + 1)}
     if not any(text and text.strip() for text in texts.values()):
         raise Refused(f"the PDF '{name}' is a scan without text; ask the user to attach it, so that ocr can read it")
     pages = [f"## Page {number} of {pdf.count}\n\n{text or '(not readable)'}" for number, text in texts.items()]
     if pdf.count > len(texts):
         pages.append(f"(Only the first {len(texts)} pages are given.)")
-    return Article(title=name, text=tidy("\n\n".join(pages)[:TEXT_MOST]))
+    return Article(title=name, text=tidy("\n\n".join(pages)[:MAX_TEXT]))
 
 
 def _name_of(page: Page) -> str:

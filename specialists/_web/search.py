@@ -24,8 +24,8 @@ DDGS_LIMITS = Limits(memory=3 << 30, network=True)  # its threads reserve much a
 TITLE_LENGTH = 150
 SNIPPET_LENGTH = 300
 URL_LENGTH = 1000
-ANSWER_MOST = 2 * 1024 * 1024
-RESULTS_MOST = 100
+MAX_ANSWER = 2 * 1024 * 1024
+MAX_RESULTS = 100
 NO_BACKEND = (
     "no search backend is there; the operator can pip install 'brain-sse[web]', or set "
     "BRAIN_SPECIALIST_WEB_SEARXNG or BRAIN_SPECIALIST_WEB_BRAVE_KEY. Pages can be read by url"
@@ -64,7 +64,7 @@ class Query:
     """Words to search for, and at most how many results of which time."""
 
     text: str
-    most: int
+    max_results: int
     since: Since | None = None
 
 
@@ -166,7 +166,7 @@ async def search(query: Query, settings: WebSettings, context: Context) -> tuple
 
 async def _search_searxng(query: Query, settings: WebSettings, context: Context) -> SearchResults:
     answer = _read_json(await _fetch_searxng(query.text, query.since, settings, context))
-    hits = _read_hits(answer.get("results"), query.most, "title", "url", "content", ("pubdate", "publishedDate"))
+    hits = _read_hits(answer.get("results"), query.max_results, "title", "url", "content", ("pubdate", "publishedDate"))
     failures = []
     for engine in _as_list(answer.get("unresponsive_engines"))[:10]:  # names, or pairs of a name and a reason
         failures.append(": ".join(filter(None, (_clean(part, 40) for part in (_as_list(engine) or [engine])[:2]))))
@@ -196,7 +196,7 @@ async def _fetch_searxng(text: str, since: Since | None, settings: WebSettings, 
 
 async def _search_brave(query: Query, settings: WebSettings, context: Context) -> SearchResults:
     characters, words = _BRAVE_QUERY
-    params: dict[str, str | int] = {"q": " ".join(query.text.split()[:words])[:characters], "count": query.most}
+    params: dict[str, str | int] = {"q": " ".join(query.text.split()[:words])[:characters], "count": query.max_results}
     if query.since:
         params["freshness"] = f"p{query.since[0]}"
     headers = {"X-Subscription-Token": settings.brave_key}
@@ -209,12 +209,12 @@ async def _search_brave(query: Query, settings: WebSettings, context: Context) -
         raise Refused(f"answers with status {page.status}")
     web = _read_json(page).get("web")
     results = web.get("results") if isinstance(web, dict) else []
-    return SearchResults(_read_hits(results, query.most, "title", "url", "description", ("page_age",)))
+    return SearchResults(_read_hits(results, query.max_results, "title", "url", "description", ("page_age",)))
 
 
 async def _search_ddgs(query: Query, settings: WebSettings, context: Context) -> SearchResults:
     since = query.since and query.since[0]
-    request = {"query": query.text, "most": query.most, "since": since, "seconds": DDGS_ENGINE_SECONDS}
+    request = {"query": query.text, "max_results": query.max_results, "since": since, "seconds": DDGS_ENGINE_SECONDS}
     seconds = _limit_seconds(context, DDGS_SECONDS)
     try:
         answer = await run_isolated("_web.ddgs_search", request, limits=DDGS_LIMITS, seconds=seconds)
@@ -222,7 +222,7 @@ async def _search_ddgs(query: Query, settings: WebSettings, context: Context) ->
         answer = {"trouble": "late"}
     if "trouble" in answer:
         raise Refused(_DDGS_TROUBLES[answer["trouble"]])
-    return SearchResults(_read_hits(answer.get("hits"), query.most, "title", "url", "snippet", ()))
+    return SearchResults(_read_hits(answer.get("hits"), query.max_results, "title", "url", "snippet", ()))
 
 
 async def _fetch(url: str, params: dict[str, Any], headers: dict[str, str], trusted: str, context: Context) -> Page:
@@ -233,7 +233,7 @@ async def _fetch(url: str, params: dict[str, Any], headers: dict[str, str], trus
             params=params,
             headers={"Accept": "application/json", **headers},
             types=("application/json", "text/*"),
-            most=ANSWER_MOST,
+            most=MAX_ANSWER,
             seconds=_limit_seconds(context, SERVER_SECONDS),
             trusted=trusted,
         )
@@ -241,8 +241,8 @@ async def _fetch(url: str, params: dict[str, Any], headers: dict[str, str], trus
         raise Refused("cannot be reached, or gives no answer that can be read") from refusal
 
 
-def _limit_seconds(context: Context, most: float) -> float:
-    return max(0.5, min(most, context.seconds_left - 1.0))
+def _limit_seconds(context: Context, limit: float) -> float:
+    return max(0.5, min(limit, context.seconds_left - 1.0))
 
 
 def _read_json(page: Page) -> dict[str, Any]:
@@ -255,21 +255,21 @@ def _read_json(page: Page) -> dict[str, Any]:
     return answer
 
 
-def _read_hits(results: Any, most: int, title: str, url: str, snippet: str, dates: Sequence[str]) -> list[Hit]:
+def _read_hits(results: Any, max_hits: int, title: str, url: str, snippet: str, dates: Sequence[str]) -> list[Hit]:
     """The results with a URL, each URL once."""
     hits: dict[str, Hit] = {}
-    for one in _as_list(results)[:RESULTS_MOST]:
+    for one in _as_list(results)[:MAX_RESULTS]:
         link = one.get(url) if isinstance(one, dict) else None
         if isinstance(link, str) and re.match(r"https?://[^\s<>\"]+\Z", link) and len(link) <= URL_LENGTH:
             text = _clean(one.get(title), TITLE_LENGTH) or link
             date = next((found[0] for key in dates if (found := _DATE.match(str(one.get(key))))), "")
             hits.setdefault(link, Hit(text, link, _clean(one.get(snippet), SNIPPET_LENGTH), date))
-    return list(hits.values())[:most]
+    return list(hits.values())[:max_hits]
 
 
-def _clean(text: Any, most: int) -> str:
+def _clean(text: Any, length: int) -> str:
     """One line of plain text, without tags and entities, cut between words; empty for what is no text."""
-    return one_line(html.unescape(_TAG.sub("", text[: most * 10])), most) if isinstance(text, str) else ""
+    return one_line(html.unescape(_TAG.sub("", text[: length * 10])), length) if isinstance(text, str) else ""
 
 
 def _as_list(value: Any) -> list[Any]:

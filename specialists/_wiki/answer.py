@@ -11,7 +11,7 @@ SEARCH_LENGTH = 1500
 """Characters of the introduction in the answer to a search."""
 PAGE_LENGTH = 3000
 """Of the introduction of a page. A page no longer than this is given as a whole."""
-TEXT_MOST = 200_000
+MAX_TEXT = 200_000
 SECTIONS_SHOWN = 60
 CHOICES_SHOWN = 40
 OTHERS_SHOWN = 5
@@ -42,8 +42,8 @@ def show_page(label: str, page: Page, article: Article) -> Result:
 
 def show_text(label: str, page: Page, text: str, section: Section | None, offset: int) -> Result:
     """The text of a page or of one of its sections from an offset on."""
-    if len(text) > TEXT_MOST:
-        text = f"{text[:TEXT_MOST]} …\n\n(There is more than can be read on; ask for a section by its name.)"
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]} …\n\n(There is more than can be read on; ask for a section by its name.)"
     text = text or "(There is no text.)"
     if offset and offset >= len(text):
         raise Refused(f"that text has only {len(text)} characters; ask with a smaller offset")
@@ -106,12 +106,12 @@ def _cut_list(listed: str) -> str:
     return listed if len(listed) <= LIST_LENGTH else listed[:LIST_LENGTH].rpartition(",")[0] + " …"
 
 
-def _shorten(text: str, most: int) -> str:
+def _shorten(text: str, length: int) -> str:
     """At the end of the last sentence in the second half, else at a word."""
-    if len(text) <= most:
+    if len(text) <= length:
         return text
-    ends = [end.end() for end in _SENTENCE_END.finditer(text, most // 2, most)]
-    return f"{text[: ends[-1]].rstrip() if ends else text[:most].rpartition(' ')[0] or text[:most]} …"
+    ends = [end.end() for end in _SENTENCE_END.finditer(text, length // 2, length)]
+    return f"{text[: ends[-1]].rstrip() if ends else text[:length].rpartition(' ')[0] or text[:length]} …"
 
 
 def _parameters(page: Page) -> str:

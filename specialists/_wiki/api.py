@@ -14,12 +14,12 @@ from typing import Any
 from brain import Context, Refused
 from specialists._wiki.names import OnlineWiki
 
-WAITS_MOST = 2
+MAX_WAITS = 2
 """How often a wiki may ask to come back later."""
 WAIT_SECONDS = 1.0
 """When it does not say when."""
-BATCHES_MOST = 5
-BYTES_MOST = 4 * 1024 * 1024
+MAX_BATCHES = 5
+MAX_BYTES = 4 * 1024 * 1024
 SECONDS = 10.0
 SPARE_SECONDS = 1.5
 """Left for putting an answer together."""
@@ -61,7 +61,7 @@ class Api:
         """The answer to `action=query`, all batches of it in one; raises `ApiError`."""
         found: dict[str, Any] = {}
         continuation: Json = {}
-        for _ in range(BATCHES_MOST):
+        for _ in range(MAX_BATCHES):
             answer = await self.request(action="query", **{**params, **continuation})
             batch = as_mapping(as_mapping(answer).get("query"))
             pages = as_objects(found.get("pages"))
@@ -83,7 +83,7 @@ class Api:
     async def request(self, **params: str | int) -> Any:
         """One answer; waits, twice at most, when the wiki asks for it. Raises `ApiError` and `Refused`."""
         answer, delay = await self._request_once(params)
-        for _ in range(WAITS_MOST):
+        for _ in range(MAX_WAITS):
             if delay is None or delay > self._seconds_left:
                 break
             await asyncio.sleep(delay)
@@ -104,7 +104,7 @@ class Api:
                 params={"format": "json", "formatversion": 2, **params},
                 headers={"User-Agent": self._agent},
                 types=("application/json", "text/*"),
-                most=BYTES_MOST,
+                most=MAX_BYTES,
                 seconds=max(0.1, min(SECONDS, self._seconds_left)),
                 trusted=self._wiki.api if self._wiki.trusted else None,
             )

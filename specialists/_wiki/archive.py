@@ -8,10 +8,10 @@ from specialists._kit.child import Report
 if TYPE_CHECKING:
     from libzim.reader import Archive, Entry
 
-BYTES_MOST = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 HITS = 6
-TITLES_MOST = 20
-_REDIRECTS_MOST = 5
+MAX_TITLES = 20
+_MAX_REDIRECTS = 5
 
 
 def answer(words: Any, _: bytes, __: Report) -> tuple[Any, bytes]:
@@ -34,7 +34,7 @@ def answer(words: Any, _: bytes, __: Report) -> tuple[Any, bytes]:
     elif action == "html":
         entry = _find_entry(archive, term)
         item = entry.get_item() if entry is not None else None
-        is_readable = item is not None and item.size <= BYTES_MOST
+        is_readable = item is not None and item.size <= MAX_BYTES
         found = bytes(item.content).decode("utf-8", "replace") if item is not None and is_readable else None
     return found, b""
 
@@ -65,7 +65,7 @@ def _find_entry(archive: "Archive", title: str) -> "Entry | None":
 
 def _follow(entry: "Entry") -> "Entry | None":
     """The page to which an entry leads; None when it is a picture or the like."""
-    for _ in range(_REDIRECTS_MOST):
+    for _ in range(_MAX_REDIRECTS):
         if not entry.is_redirect:
             return entry if entry.get_item().mimetype.startswith("text/html") else None
         entry = entry.get_redirect_entry()
@@ -85,7 +85,7 @@ def _search(archive: "Archive", query: str) -> list[str]:
 def _suggest(archive: "Archive", beginning: str) -> Iterator[str]:
     from libzim.suggestion import SuggestionSearcher
 
-    return _list_titles(archive, SuggestionSearcher(archive).suggest(beginning).getResults(0, TITLES_MOST))
+    return _list_titles(archive, SuggestionSearcher(archive).suggest(beginning).getResults(0, MAX_TITLES))
 
 
 def _list_titles(archive: "Archive", paths: Any) -> Iterator[str]:

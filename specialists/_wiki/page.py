@@ -12,11 +12,11 @@ from specialists._kit.child import Report
 from specialists._kit.html import Rules, convert, flatten
 from specialists._kit.text import strip_invisible, tidy
 
-HEADINGS_MOST = 5000
+MAX_HEADINGS = 5000
 """The caller reads all of the answer at once, while nothing else runs."""
-CHOICES_MOST = 60
-ROWS_MOST = 400
-FACTS_MOST = 60
+MAX_CHOICES = 60
+MAX_ROWS = 400
+MAX_FACTS = 60
 FACT_LENGTH = 300
 SKIPPED_TAGS = frozenset(("figure", "form"))
 SKIPPED_CLASSES = frozenset({
@@ -76,14 +76,14 @@ def read(html: str) -> dict[str, Any]:
     for block in found:
         text = tidy(block.markdown[len(block.prefix) :] if block.level else block.markdown)
         headings += bool(block.level)
-        if not text or headings > HEADINGS_MOST:
+        if not text or headings > MAX_HEADINGS:
             continue
         if block.level or not blocks or blocks[-1]["level"]:
             blocks.append({"level": block.level, "text": [text], "anchor": block.anchor})
         else:
             blocks[-1]["text"] += ["\n" if group and block.group == group else "\n\n", text]
         group = block.group
-        if block.kind == "item" and block.link is not None and len(choices) < CHOICES_MOST:
+        if block.kind == "item" and block.link is not None and len(choices) < MAX_CHOICES:
             attributes = block.link.attributes
             title = attributes.get("title") or " ".join(block.link.text().split())
             if "href" in attributes and not {"external", "extiw", "new"} & _classes(attributes):
@@ -119,7 +119,7 @@ def _read_facts(box: Any) -> list[str]:
         f"- {label}: {value}" if value else f"{label}:"
         for (label, value), following in pairwise(line for line in lines if line[0] or line == lines[-1])
         if label and (value or following[1])
-    ][:FACTS_MOST]
+    ][:MAX_FACTS]
 
 
 def _read_rows(table: Any) -> Iterator[tuple[str, str]]:
@@ -127,7 +127,7 @@ def _read_rows(table: Any) -> Iterator[tuple[str, str]]:
     rows = [
         row for part in table.iter() for row in (part.iter() if part.tag in ("tbody", "thead", "tfoot") else [part])
     ]
-    for number, row in enumerate(rows[:ROWS_MOST]):
+    for number, row in enumerate(rows[:MAX_ROWS]):
         if row.tag != "tr" or _is_no_text(row, row.attributes) or "none" in (row.attributes.get("style") or ""):
             continue
         cells = [cell for cell in row.iter() if cell.tag in ("td", "th")]
@@ -140,7 +140,7 @@ def _read_rows(table: Any) -> Iterator[tuple[str, str]]:
 
 def _read_portable(box: Any) -> Iterator[tuple[str, str]]:
     """Label and value of each line of an infobox of Fandom."""
-    for node in box.css(".pi-header, .pi-data")[:ROWS_MOST]:
+    for node in box.css(".pi-header, .pi-data")[:MAX_ROWS]:
         label, value = node.css_first(".pi-data-label"), node.css_first(".pi-data-value")
         if "pi-data" not in _classes(node.attributes):
             yield _text_of(node), ""

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from specialists._kit.html import TEXT_MOST, is_hostile, page_rules, read_markdown, strip_tags
+from specialists._kit.html import MAX_TEXT, is_hostile, page_rules, read_markdown, strip_tags
 from specialists._kit.isolated import Limits, run_isolated
 from specialists._kit.text import guess_encoding, one_line, tidy
 
@@ -147,7 +147,7 @@ def test_two_megabytes_of_anything_are_text_within_the_time_of_a_call(name: str)
     page = {"way": "plain", "url": URL, "links": True}
     data = HOSTILE[name].encode()
     found = asyncio.run(run_isolated("_web.extract", page, data, limits=Limits(cpu_seconds=10), seconds=500))
-    assert 0 < len(found["text"]) <= TEXT_MOST
+    assert 0 < len(found["text"]) <= MAX_TEXT
 
 
 @pytest.mark.parametrize(

@@ -210,7 +210,7 @@ class Library:
         files = uploads or {}
         job |= {"uploads": [Upload(name, "text/plain", len(data)) for name, data in files.items()], "keep": [*files]}
         steps: list[Step] = []
-        job = {"bytes_most": 3_000_000, "passages_most": 1000, **job}
+        job = {"max_bytes": 3_000_000, "max_passages": 1000, **job}
         Worker(self.index, Job(str(self.index.path), "en", **job), steps.append).work(
             io.BytesIO(b"".join(files.values()))
         )
@@ -327,7 +327,7 @@ def test_a_file_that_cannot_be_opened_is_not_tried_at_every_question(
 
 
 def test_a_full_index_takes_no_more(library: Library) -> None:
-    found = library.read(uploads={"a.txt": b"word " * 1800}, conversation="c1", passages_most=3)["a.txt"]
+    found = library.read(uploads={"a.txt": b"word " * 1800}, conversation="c1", max_passages=3)["a.txt"]
     assert (found.passages, found.trouble) == (3, "the index is full: it holds at most 3 passages")
 
 
@@ -345,7 +345,7 @@ def test_conversations_used_longest_ago_make_room(library: Library) -> None:
     for number in range(4):
         library.work({"a.txt": b"x" * 100}, conversation=f"c{number}")
     for seconds, places in ((1000, ["c0", "c2", "c3"]), (0, ["c0"])):
-        library.index.expire_conversations("c0", most=250, seconds=seconds)
+        library.index.expire_conversations("c0", max_characters=250, seconds=seconds)
         assert [root.place for root in library.index.roots("conversation")] == places
 
 
