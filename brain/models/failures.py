@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from brain.errors import ModelError, PrefillRefused
-from brain.net.client import Reads
+from brain.net.client import BodyStream
 
 ERROR_BODY_BYTES = 4096
 """How much of an error's body is read."""
@@ -68,7 +68,7 @@ def from_status(status: int, text: str, retry_after: str = "") -> ModelError:
     return ModelError("model_failed", message, detail, recoverable=recoverable, status=status)
 
 
-async def from_response(response: httpx.Response, body: Reads, *, is_resumed: bool) -> ModelError:
+async def from_response(response: httpx.Response, body: BodyStream, *, is_resumed: bool) -> ModelError:
     """The error for a response other than 200; reads only the beginning of its body.
 
     Args:

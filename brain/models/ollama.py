@@ -169,7 +169,7 @@ def ollama_client(url: str, headers: Mapping[str, str] | None = None) -> "ollama
         follow_redirects=False,
         timeout=REQUEST_SECONDS,
         trust_env=urlsplit(url).hostname not in LOOPBACK,  # the machine needs no proxy to reach itself
-        event_hooks={"request": [use_own_key], "response": [client.require_plain]},
+        event_hooks={"request": [use_own_key], "response": [client.reject_compressed]},
     )
 
 

@@ -58,7 +58,7 @@ class Remote(ABC):
         self._url = row.url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {row.key}"} if row.key else None
         self._http = client.Client(self._url, self._headers)
-        self._request = self._http.question(self._path)
+        self._request = self._http.prepare_post(self._path)
         self._probing = asyncio.Lock()
         self._probed: tuple[float, str | None] | None = None
         self._check: EmbeddingCheck | None = None
@@ -109,7 +109,7 @@ class Remote(ABC):
         if self._has_failed:
             with suppress(ModelError):
                 await self.identify()
-        response = await self._http.ask(self._request, self._build_body(messages, sampling))
+        response = await self._http.send_prepared(self._request, self._build_body(messages, sampling))
         try:
             return await open_answer(response, is_resumed=messages[-1].role == "assistant")
         except PrefillRefused:

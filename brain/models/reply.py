@@ -18,7 +18,7 @@ from brain.messages import Chunk, Finish, NativeCall, PassUsage, PromptProgress
 from brain.models import failures
 from brain.models.frames import Frame
 from brain.models.lines import Splitter
-from brain.net.client import Reads, reads
+from brain.net.client import BodyStream, stream_body
 from brain.text import join_surrogates
 
 T = TypeVar("T")
@@ -216,7 +216,7 @@ class Reply:
         self.is_over, self.error = True, error
 
 
-Answer = tuple[Reads, str]
+Answer = tuple[BodyStream, str]
 """The body of a response, and its content type."""
 
 
@@ -281,7 +281,7 @@ async def open_answer(response: httpx.Response, *, is_resumed: bool) -> Answer:
         ModelError: when it is no stream; the response is closed then.
         PrefillRefused: when the server does not continue a started answer.
     """
-    body = reads(response)
+    body = stream_body(response)
     content_type = response.headers.get("Content-Type", "")
     if response.status_code == 200 and not content_type.startswith("text/html"):
         return body, content_type

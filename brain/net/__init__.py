@@ -1,1 +1,1 @@
-"""The ways to the network: model servers and the web."""
+"""The network: model servers and the web."""

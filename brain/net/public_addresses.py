@@ -25,24 +25,24 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 """IPv4 seen from a network that has none (RFC 6052): as public as the IPv4 address in it."""
 
 
-def public(address: str) -> bool:
+def is_public(address: str) -> bool:
     """Whether a numeric address belongs to the public internet; false for what is no address."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    return _public_v4(found) if isinstance(found, IPv4Address) else _public_v6(found)
+    return _is_public_v4(found) if isinstance(found, IPv4Address) else _is_public_v6(found)
 
 
-def _public_v4(address: IPv4Address) -> bool:
+def _is_public_v4(address: IPv4Address) -> bool:
     return not any(address in block for block in _NOT_PUBLIC_V4)
 
 
-def _public_v6(address: IPv6Address) -> bool:
+def _is_public_v6(address: IPv6Address) -> bool:
     if address.ipv4_mapped is not None:
-        return _public_v4(address.ipv4_mapped)
+        return _is_public_v4(address.ipv4_mapped)
     if address in _NAT64:
-        return _public_v4(IPv4Address(int(address) & 0xFFFFFFFF))
+        return _is_public_v4(IPv4Address(int(address) & 0xFFFFFFFF))
     if _embeds_private(address):
         return False
     return address in _PUBLIC_V6 and not any(address in block for block in _NOT_PUBLIC_V6)
@@ -51,4 +51,4 @@ def _public_v6(address: IPv6Address) -> bool:
 def _embeds_private(address: IPv6Address) -> bool:
     """Whether it is an ISATAP address (RFC 5214), which leads to the IPv4 address in its last half."""
     interface = int(address) & 0xFFFFFFFF_FFFFFFFF
-    return interface >> 32 in (0x5EFE, 0x0200_5EFE) and not _public_v4(IPv4Address(interface & 0xFFFFFFFF))
+    return interface >> 32 in (0x5EFE, 0x0200_5EFE) and not _is_public_v4(IPv4Address(interface & 0xFFFFFFFF))

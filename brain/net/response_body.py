@@ -1,4 +1,4 @@
-"""What may come back from the web: of the wanted type, bounded in size, decompressed a little at a time."""
+"""Reads responses from the web: of an accepted type, bounded in size, decompressed a little at a time."""
 
 import re
 import zlib
@@ -14,17 +14,17 @@ from brain.net.page import Page
 _CHARSET = re.compile(r"""(?:^|;)\s*charset\s*=\s*["']?\s*([\w.:+-]{1,40})""", re.IGNORECASE)
 
 
-def named(url: httpx.URL) -> str:
-    """How a reason calls the host of an address."""
+def host_name(url: httpx.URL) -> str:
+    """The name of a host in the reason of a refusal."""
     return url.host[:100] or "the address"
 
 
-async def received(response: httpx.Response, url: httpx.URL, types: Sequence[str], most: int) -> Page:
-    """The page in an answer to a request that asked for `url`.
+async def read_page(response: httpx.Response, url: httpx.URL, types: Sequence[str], most: int) -> Page:
+    """The page in the response to a request for `url`.
 
     Args:
-        types: accepted media types of a successful answer; `text/*` is any text.
-        most: bytes, decompressed.
+        types: accepted media types of a successful response; `text/*` is any text.
+        most: the largest size in bytes, decompressed.
 
     Raises:
         Refused: when it is of another type, too large or damaged.
@@ -32,54 +32,61 @@ async def received(response: httpx.Response, url: httpx.URL, types: Sequence[str
     kind, _, parameters = response.headers.get("Content-Type", "").partition(";")
     kind = kind.strip().lower()
     if response.is_success and response.request.method != "HEAD" and not _fits(kind, types):
-        raise Refused(f"{named(url)} is of the type {kind[:60] or '(none)'}, which cannot be read")
+        raise Refused(f"{host_name(url)} is of the type {kind[:60] or '(none)'}, which cannot be read")
     with suppress(ValueError):
         if int(response.headers.get("Content-Length", 0)) > most:
             raise _too_large(url, most)
     pieces, size = [], 0
     async with aclosing(cast(Any, response.aiter_raw(65536))) as raw:
-        async for piece in _decoded(raw, response.headers.get("Content-Encoding", ""), url, most):
+        async for piece in _decompress(raw, response.headers.get("Content-Encoding", ""), url, most):
             size += len(piece)
             if size > most:
                 raise _too_large(url, most)
             pieces.append(piece)
     headers = {name.lower(): value for name, value in response.headers.items()}
-    return Page(str(url), response.status_code, kind, headers, b"".join(pieces), _charset(parameters))
+    return Page(
+        str(url),
+        response.status_code,
+        kind,
+        headers,
+        b"".join(pieces),
+        found[1] if (found := _CHARSET.search(parameters)) else None,
+    )
 
 
-async def _decoded(raw: AsyncIterator[bytes], encoding: str, url: httpx.URL, most: int) -> AsyncIterator[bytes]:
-    """The body without its compression, never more than a little at once, however well it was compressed."""
+async def _decompress(raw: AsyncIterator[bytes], encoding: str, url: httpx.URL, most: int) -> AsyncIterator[bytes]:
+    """The decompressed body, in pieces of bounded size, however well it was compressed."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         async for piece in raw:
             yield piece
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise Refused(f"{named(url)} is compressed in a way that cannot be read")
-    expand, packed = _Expand(encoding), 0
+        raise Refused(f"{host_name(url)} is compressed in a way that cannot be read")
+    decompressor, packed = _Decompressor(encoding), 0
     try:
         async for piece in raw:
             packed += len(piece)
             if packed > most:
                 raise _too_large(url, most)
-            for expanded in expand(piece):
+            for expanded in decompressor.feed(piece):
                 yield expanded
     except zlib.error:
-        raise Refused(f"{named(url)} is damaged; try another source") from None
+        raise Refused(f"{host_name(url)} is damaged; try another source") from None
 
 
-class _Expand:
+class _Decompressor:
     """gzip, or deflate with or without a head (RFC 9110, section 8.4.1), a piece at a time."""
 
     def __init__(self, encoding: str) -> None:
         self._deflate = encoding == "deflate"
         self._stream = zlib.decompressobj(zlib.MAX_WBITS if self._deflate else zlib.MAX_WBITS | 16)
-        self._begun = False
+        self._has_begun = False
 
-    def __call__(self, piece: bytes) -> Iterator[bytes]:
-        if self._deflate and not self._begun and piece and piece[0] & 0x0F != 8:
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        if self._deflate and not self._has_begun and piece and piece[0] & 0x0F != 8:
             self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
-        self._begun = self._begun or bool(piece)
+        self._has_begun = self._has_begun or bool(piece)
         while piece:
             if self._stream.eof:  # of gzip, further parts may follow (RFC 1952, section 2.2)
                 if self._deflate or not piece.startswith(b"\x1f"):
@@ -94,9 +101,4 @@ def _fits(kind: str, types: Sequence[str]) -> bool:
 
 
 def _too_large(url: httpx.URL, most: int) -> Refused:
-    return Refused(f"{named(url)} is larger than {most / 1024 / 1024:g} MiB, which is too much; try another source")
-
-
-def _charset(parameters: str) -> str | None:
-    found = _CHARSET.search(parameters)
-    return found[1] if found else None
+    return Refused(f"{host_name(url)} is larger than {most / 1024 / 1024:g} MiB, which is too much; try another source")

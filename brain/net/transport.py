@@ -1,7 +1,7 @@
-"""Carries httpx's requests over httptools: a parser written in C, and one wake-up for all that a read brings.
+"""A transport for httpx on httptools, a parser written in C: one wake-up for all that a read brings.
 
-httpx keeps the interface, and tests their doubles; only the way to the socket is shorter. HTTP/1.1, TLS, keep-alive.
-A connection whose response was not read to its end is aborted, so that the server stops at once.
+It speaks HTTP/1.1 with TLS and keep-alive. A connection whose response was not read to its end is aborted, so that the
+server stops at once.
 """
 
 import asyncio
@@ -12,59 +12,64 @@ from typing import Any
 import httptools
 import httpx
 
-UNREAD_BYTES_MOST = 256 * 1024
-IDLE_CONNECTIONS_MOST = 64
-HEAD_BYTES_MOST = 64 * 1024
+MAX_UNREAD_BYTES = 256 * 1024
+MAX_IDLE_CONNECTIONS = 64
+MAX_HEAD_BYTES = 64 * 1024
 
-READS = "reads"
-"""The extension of a response that is its body as it comes, with nothing unpacked."""
+BODY = "body"
+"""The extension of a response that holds its body, as it comes from the server."""
 
 Origin = tuple[bool, str, int]
+"""Whether it is encrypted, the host and the port."""
 
 
 class Transport(httpx.AsyncBaseTransport):
-    """Connections to servers, kept for the next request when the last one ended well."""
+    """Connections to servers, used again when their last response was read to its end."""
 
     def __init__(self) -> None:
         self._idle: dict[Origin, list[_Connection]] = {}
         self._tls: ssl.SSLContext | None = None
-        self._closed = False
+        self._is_closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends a request and waits for the head of its response.
+        """Send a request and wait for the head of its response.
 
-        A kept connection that turns out to be closed before the first byte is replaced by a new one, once.
+        An idle connection that turns out to be closed before the first byte is replaced by a new one, once.
 
         Raises:
             httpx.TransportError: as httpx's own transport does.
         """
-        origin = _origin(request.url)
-        message = await _message(request)
+        is_secure = request.url.scheme == "https"
+        origin = is_secure, request.url.raw_host.decode("ascii"), request.url.port or (443 if is_secure else 80)
+        body = await request.aread()
+        head = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
+        head += [b"%b: %b" % (name, value) for name, value in request.headers.raw]
+        message = b"\r\n".join([*head, b"", body])
         timeouts = request.extensions.get("timeout", {})
-        connection = self._kept(origin)
+        connection = self._take_idle(origin)
         if connection is not None:
             try:
-                return await self._response(connection, message, request, timeouts)
+                return await self._send(connection, message, request, timeouts)
             except httpx.RemoteProtocolError:
-                if connection.heard:
+                if connection.has_received:
                     raise
-        connection = await self._connected(origin, timeouts.get("connect"))
-        return await self._response(connection, message, request, timeouts)
+        connection = await self._connect(origin, timeouts.get("connect"))
+        return await self._send(connection, message, request, timeouts)
 
     async def aclose(self) -> None:
-        """Closes the kept connections; no more are kept."""
-        self._closed = True
-        kept, self._idle = self._idle, {}
-        for connections in kept.values():
+        """Close idle connections; others close after their response."""
+        self._is_closed = True
+        idle, self._idle = self._idle, {}
+        for connections in idle.values():
             for connection in connections:
                 connection.abort()
 
-    async def _response(
+    async def _send(
         self, connection: "_Connection", message: bytes, request: httpx.Request, timeouts: dict[str, Any]
     ) -> httpx.Response:
         try:
             async with asyncio.timeout(timeouts.get("read")):
-                await connection.ask(message, without_body=request.method == "HEAD")
+                await connection.send(message, without_body=request.method == "HEAD")
         except TimeoutError as error:
             connection.abort()
             raise httpx.ReadTimeout("no answer in time", request=request) from error
@@ -73,35 +78,33 @@ class Transport(httpx.AsyncBaseTransport):
             raise
         body = _Body(connection, self, timeouts.get("read"))
         headers, connection.headers = connection.headers, []
-        return httpx.Response(
-            connection.status, headers=headers, stream=body, request=request, extensions={READS: body}
-        )
+        return httpx.Response(connection.status, headers=headers, stream=body, request=request, extensions={BODY: body})
 
-    def _kept(self, origin: Origin) -> "_Connection | None":
+    def _take_idle(self, origin: Origin) -> "_Connection | None":
         idle = self._idle.get(origin, [])
         while idle:
             connection = idle.pop()
-            if connection.open:
+            if connection.is_open:
                 return connection
         return None
 
-    def give_back(self, connection: "_Connection") -> None:
-        """Keeps a connection whose response was read to its end."""
-        idle = [one for one in self._idle.get(connection.origin, ()) if one.open]
-        if len(idle) < IDLE_CONNECTIONS_MOST and not self._closed:
+    def add_idle(self, connection: "_Connection") -> None:
+        """Keep a connection whose response was read to its end, for another request."""
+        idle = [one for one in self._idle.get(connection.origin, ()) if one.is_open]
+        if len(idle) < MAX_IDLE_CONNECTIONS and not self._is_closed:
             self._idle[connection.origin] = [*idle, connection]
         else:
             connection.abort()
 
-    async def _connected(self, origin: Origin, seconds: float | None) -> "_Connection":
-        secure, host, port = origin
-        if secure and self._tls is None:
+    async def _connect(self, origin: Origin, seconds: float | None) -> "_Connection":
+        is_secure, host, port = origin
+        if is_secure and self._tls is None:
             self._tls = httpx.create_ssl_context()
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):
                 _, connection = await loop.create_connection(
-                    lambda: _Connection(origin), host, port, ssl=self._tls if secure else None
+                    lambda: _Connection(origin), host, port, ssl=self._tls if is_secure else None
                 )
         except TimeoutError as error:
             raise httpx.ConnectTimeout("no connection in time") from error
@@ -114,59 +117,60 @@ class _Connection(asyncio.Protocol):
     """One connection, one response at a time."""
 
     __slots__ = (
-        "_error", "_head_done", "_kept_alive", "_loop", "_parser", "_parts", "_paused", "_transport", "_unread",
-        "_until_close", "_waiter", "_without_body", "complete", "headers", "heard", "on_body", "origin", "status",
+        "_error", "_has_head", "_is_kept_alive", "_is_paused", "_loop", "_parser", "_parts", "_transport", "_unread",
+        "_until_close", "_waiter", "_without_body", "has_received", "headers", "is_complete", "on_body", "origin",
+        "status",
     )  # fmt: skip
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
-        self.heard = False
-        self.complete = True
+        self.has_received = False
+        self.is_complete = True
         self._transport: asyncio.Transport | None = None
         self._parser: Any = None
         self._parts: list[bytes] = []
         self.on_body = self._parts.append  # httptools calls it for each chunk of each read
         self._unread = 0
-        self._paused = False
-        self._head_done = False
+        self._is_paused = False
+        self._has_head = False
         self._without_body = False
         self._until_close = False
-        self._kept_alive = False
+        self._is_kept_alive = False
         self._error: httpx.TransportError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._loop = asyncio.get_running_loop()
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether a request can be sent."""
         return self._error is None and self._transport is not None and not self._transport.is_closing()
 
-    async def ask(self, message: bytes, *, without_body: bool) -> None:
-        """Sends a request, and waits for the head of the response."""
+    async def send(self, message: bytes, *, without_body: bool) -> None:
+        """Send a request, and wait for the head of the response."""
         self._parser = httptools.HttpResponseParser(self)
-        self.status, self.headers, self.heard, self.complete = 0, [], False, False
-        self._head_done, self._without_body = False, without_body
-        self._until_close = self._kept_alive = False
+        self.status, self.headers, self.has_received, self.is_complete = 0, [], False, False
+        self._has_head, self._without_body = False, without_body
+        self._until_close = self._is_kept_alive = False
         assert self._transport is not None
         self._unread = 0
         self._transport.write(message)
-        while not self._head_done:
+        while not self._has_head:
             if self._error is not None:
                 raise self._error
             self._waiter = self._loop.create_future()
             await self._waiter
 
     async def read(self) -> bytes:
-        """All that has come of the body.
+        """Everything of the body that has arrived, at least one byte.
 
         Raises:
             StopAsyncIteration: at its end.
             httpx.TransportError: when it breaks off.
         """
         while not self._parts:
-            if self.complete:
+            if self.is_complete:
                 raise StopAsyncIteration
             if self._error is not None:
                 raise self._error
@@ -175,18 +179,18 @@ class _Connection(asyncio.Protocol):
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
         self._unread = 0
-        if self._paused and self._transport is not None:
-            self._paused = False
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
             self._transport.resume_reading()
         return data
 
     @property
-    def reusable(self) -> bool:
+    def is_reusable(self) -> bool:
         """Whether the response was read to its end and the server keeps the connection."""
-        return self.complete and not self._parts and self._kept_alive and self.open
+        return self.is_complete and not self._parts and self._is_kept_alive and self.is_open
 
     def abort(self) -> None:
-        """Closes the connection at once."""
+        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -202,30 +206,30 @@ class _Connection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        if self.complete:  # nobody asked: the server says goodbye, or worse
+        if self.is_complete:  # there is no request: the server reports a timeout, or worse
             self.abort()
             return
-        self.heard = True
+        self.has_received = True
         self._unread += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._error = httpx.RemoteProtocolError(f"not HTTP: {error}")
             self.abort()
-        if not self._head_done and self._unread > HEAD_BYTES_MOST and self._error is None:
+        if not self._has_head and self._unread > MAX_HEAD_BYTES and self._error is None:
             self._error = httpx.RemoteProtocolError("the head is too large")
             self.abort()
-        if self._unread > UNREAD_BYTES_MOST and not self._paused and self._transport is not None:
-            self._paused = True
+        if self._unread > MAX_UNREAD_BYTES and not self._is_paused and self._transport is not None:
+            self._is_paused = True
             self._transport.pause_reading()
         self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._head_done and self._until_close and error is None:
-            self.complete = True
+        if self._has_head and self._until_close and error is None:
+            self.is_complete = True
         elif self._error is None:
             self._error = httpx.RemoteProtocolError("the server closed the connection")
-        self._parser = None  # which knows us: the two would wait for the garbage collector
+        self._parser = None  # breaks a reference cycle
         self._wake()
 
     # httptools calls these
@@ -239,14 +243,14 @@ class _Connection(asyncio.Protocol):
             return
         names = {name.lower() for name, _ in self.headers}
         self._until_close = not names & {b"content-length", b"transfer-encoding"} and self.status not in (204, 304)
-        self._head_done = True
+        self._has_head = True
         if self._without_body:
-            self.complete = True
+            self.is_complete = True
 
     def on_message_complete(self) -> None:
-        if self._head_done:
-            self.complete = True
-            self._kept_alive = not self._until_close and bool(self._parser.should_keep_alive())
+        if self._has_head:
+            self.is_complete = True
+            self._is_kept_alive = not self._until_close and bool(self._parser.should_keep_alive())
         else:
             self.headers = []
 
@@ -258,7 +262,7 @@ class _Body(httpx.AsyncByteStream):
         self._connection = connection
         self._pool = transport
         self._seconds = seconds
-        self._closed = False
+        self._is_closed = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -274,23 +278,10 @@ class _Body(httpx.AsyncByteStream):
             raise httpx.ReadTimeout("nothing came in time") from error
 
     async def aclose(self) -> None:
-        """Keeps the connection when the response was read to its end, else aborts it."""
-        if not self._closed:
-            self._closed = True
-            if self._connection.reusable:
-                self._pool.give_back(self._connection)
+        """Keep the connection if the response was read to its end, else abort it."""
+        if not self._is_closed:
+            self._is_closed = True
+            if self._connection.is_reusable:
+                self._pool.add_idle(self._connection)
             else:
                 self._connection.abort()
-
-
-def _origin(url: httpx.URL) -> Origin:
-    secure = url.scheme == "https"
-    return secure, url.raw_host.decode("ascii"), url.port or (443 if secure else 80)
-
-
-async def _message(request: httpx.Request) -> bytes:
-    """The request as it goes over the wire."""
-    body = await request.aread()
-    head = [b"%b %b HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
-    head += [b"%b: %b" % (name, value) for name, value in request.headers.raw]
-    return b"\r\n".join([*head, b"", body])

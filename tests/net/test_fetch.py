@@ -6,7 +6,6 @@ import re
 import socket
 import ssl
 import threading
-import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -17,15 +16,17 @@ import pytest
 import trustme
 
 from brain import Page, Refused
-from brain.net.fetch import Fetch, resolved
+from brain.net.fetch import Fetch, resolve_host
 
 Answer = bytes | Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Request = tuple[str, dict[str, str], bytes]
+"""Method and target, headers, body."""
 
 
 def answer(body: bytes = b"hello", status: str = "200 OK", **headers: str) -> bytes:
     """A whole answer; header names are written with `_` for `-`."""
-    said = {"Content_Type": "text/plain", "Content_Length": str(len(body)), **headers}
-    lines = [f"{name.replace('_', '-')}: {value}" for name, value in said.items() if value]
+    fields = {"Content_Type": "text/plain", "Content_Length": str(len(body)), **headers}
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in fields.items() if value]
     return f"HTTP/1.1 {status}\r\n".encode() + "\r\n".join([*lines, "", ""]).encode() + body
 
 
@@ -35,10 +36,10 @@ def redirect(target: str, status: str = "302 Found") -> bytes:
 
 @dataclass
 class Web:
-    """A server that plays answers by path, and keeps what it was asked."""
+    """A server that plays answers by path, and keeps its requests."""
 
     answers: Mapping[str, Answer]
-    asked: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     connections: int = 0
     port: int = 0
     closed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -58,12 +59,12 @@ class Web:
             headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:-2])}
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             method, path, _ = head[0].split(" ")
-            self.asked.append((f"{method} {path}", headers, body))
-            said = self.answers.get(path.partition("?")[0], answer(b"", "404 Not Found"))
-            if callable(said):
-                await said(reader, writer)
+            self.requests.append((f"{method} {path}", headers, body))
+            found = self.answers.get(path.partition("?")[0], answer(b"", "404 Not Found"))
+            if callable(found):
+                await found(reader, writer)
             else:
-                writer.write(said)
+                writer.write(found)
                 await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -81,74 +82,71 @@ async def web(answers: Mapping[str, Answer], tls: ssl.SSLContext | None = None) 
         yield served
 
 
-def fetched(answers: Mapping[str, Answer], path: str = "/", **options: Any) -> Page:
-    """What fetching a path from a trusted server gives."""
+def fetch(answers: Mapping[str, Answer] | Answer, path: str = "/", **options: Any) -> tuple[Page | str, list[Request]]:
+    """What fetching a path from a trusted server gives, a page or the reason of a refusal; and the requests."""
 
-    async def main() -> Page:
-        async with web(answers) as server:
-            return await Fetch()(server.url + path, trusted=server.url, **options)
+    async def main() -> tuple[Page | str, list[Request]]:
+        async with web(answers if isinstance(answers, Mapping) else {"/": answers}) as server:
+            try:
+                return await Fetch()(server.url + path, trusted=server.url, **options), server.requests
+            except Refused as refused:
+                return refused.reason, server.requests
 
     return asyncio.run(main())
 
 
-def refusal(answers: Mapping[str, Answer], path: str = "/", **options: Any) -> str:
+def page_of(*arguments: Any, **options: Any) -> Page:
+    found, _ = fetch(*arguments, **options)
+    assert isinstance(found, Page), found
+    return found
+
+
+async def reason_of(fetching: Awaitable[object]) -> str:
     with pytest.raises(Refused) as refused:
-        fetched(answers, path, **options)
+        await fetching
     return refused.value.reason
 
 
-# what comes back
+def resolver(**addresses: Sequence[str]) -> Callable[[str, int], Awaitable[Sequence[str]]]:
+    """A resolver that knows these names, with `_` for `.`."""
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        return addresses.get(host.replace(".", "_"), [host] if host[0].isdigit() else [])
+
+    return resolve
 
 
-def test_a_page() -> None:
-    page = fetched({"/a": answer("größe".encode(), Content_Type="Text/Plain; Charset=UTF-8", X_Own="1")}, "/a#part")
+# Pages
+
+
+def test_a_request_and_its_page() -> None:
+    given = answer("größe".encode(), Content_Type="Text/Plain; Charset=UTF-8", X_Own="1")
+    page, ((line, headers, body),) = fetch(
+        {"/s": given}, "/s?a=1#part", params={"q": "a b&c", "n": 2}, headers={"X-Key": "k"}
+    )
+    assert isinstance(page, Page)
     assert (page.status, page.type, page.text, page.headers["x-own"]) == (200, "text/plain", "größe", "1")
-    assert page.url.endswith("/a")
-    assert page.good() is page
-
-
-def test_what_is_asked() -> None:
-    async def main() -> tuple[str, dict[str, str], bytes]:
-        async with web({"/s": answer()}) as server:
-            address = f"{server.url}/s?a=1"
-            await Fetch()(address, params={"q": "a b&c", "n": 2}, headers={"X-Key": "k"}, trusted=server.url + "/x")
-            return server.asked[0]
-
-    line, headers, body = asyncio.run(main())
-    assert (line, body) == ("GET /s?a=1&q=a+b%26c&n=2", b"")
-    assert headers["x-key"] == "k"
-    assert headers["accept-encoding"] == "gzip, deflate"
-    assert headers["connection"] == "close"
-    assert headers["user-agent"].startswith("brain-sse/")
-    assert "cookie" not in headers
-
-
-def test_a_body_is_posted() -> None:
-    async def main() -> tuple[str, dict[str, str], bytes]:
-        async with web({"/s": answer()}) as server:
-            await Fetch()(f"{server.url}/s", method="POST", body=b"a=1", trusted=server.url)
-            return server.asked[0]
-
-    line, _, body = asyncio.run(main())
-    assert (line, body) == ("POST /s", b"a=1")
+    assert (page.url.partition("/s")[2], page.good()) == ("?a=1&q=a+b%26c&n=2", page)
+    assert (line, body, headers["x-key"]) == ("GET /s?a=1&q=a+b%26c&n=2", b"", "k")
+    assert (headers["accept-encoding"], headers["connection"]) == ("gzip, deflate", "close")
+    assert (headers["user-agent"][:10], "cookie" in headers) == ("brain-sse/", False)
 
 
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        ("404 Not Found", "has no such page; check the address; or try another source"),
-        ("403 Forbidden", "refuses to show this; or try another source"),
-        ("429 Too Many Requests", "gets too many requests; wait a while; or try another source"),
-        ("503 Service Unavailable", "has trouble of its own; or try another source"),
-        ("418 Teapot", "answers with status 418; or try another source"),
+        ("404 X", "has no such page"),
+        ("403 X", "refuses"),
+        ("429 X", "too many"),
+        ("503 X", "trouble"),
+        ("418 X", "418"),
     ],
 )
-def test_an_answer_of_any_status_is_a_page_which_may_be_not_good(status: str, reason: str) -> None:
-    page = fetched({"/": answer(b"<p>no", status, Content_Type="image/png")})
+def test_a_page_of_any_status_is_fetched(status: str, reason: str) -> None:
+    page = page_of(answer(b"<p>no", status, Content_Type="image/png"))
     assert (page.status, page.body) == (int(status[:3]), b"<p>no")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(Refused, match=reason):
         page.good()
-    assert refused.value.reason.partition(" ")[2] == reason
 
 
 @pytest.mark.parametrize(
@@ -168,216 +166,180 @@ def test_an_answer_of_any_status_is_a_page_which_may_be_not_good(status: str, re
         (b"plain", "text/html; charset=x\x00y", "plain"),
     ],
 )  # fmt: skip
-def test_text_by_its_encoding(body: bytes, kind: str, text: str) -> None:
-    assert Page("http://a/", 200, kind.partition(";")[0], {}, body, _charset(kind)).text == text
-
-
-def _charset(kind: str) -> str | None:
-    found = kind.partition("charset=")[2].strip('"')
-    return found or None
-
-
-def test_json() -> None:
-    page = fetched({"/": answer(b'{"a":[1,2]}', Content_Type="application/json")}, types=("application/json",))
-    assert page.json() == {"a": [1, 2]}
-
-
-@pytest.mark.parametrize("body", [b"", b"<html>", b'{"a":', b"[" * 45_000, b"NaN", b"\xff"])
-def test_what_is_no_json_is_refused(body: bytes) -> None:
-    with pytest.raises(Refused) as refused:
-        Page("http://search.example/x", 200, "application/json", {}, body).json()
-    assert refused.value.reason == "search.example did not answer in JSON; try another source"
+def test_text_is_decoded(body: bytes, kind: str, text: str) -> None:
+    charset = kind.partition("charset=")[2].strip('"') or None
+    assert Page("http://a/", 200, kind.partition(";")[0], {}, body, charset).text == text
 
 
 @pytest.mark.parametrize(
-    "body", [b"[" + b"[[]]," * 800_000 + b"0]", b"[" + b'"",' * 1_300_000 + b"0]", b'"' * 4_000_000]
+    ("body", "reason"),
+    [
+        *((body, "did not answer in JSON") for body in (b"", b"<html>", b'{"a":', b"[" * 45_000, b"NaN", b"\xff")),
+        (b"[" + b"[[]]," * 800_000 + b"0]", "too many pieces"),  # reading it would take 0.4 seconds
+        (b"[" + b'"",' * 1_300_000 + b"0]", "too many pieces"),
+        (b'"' * 4_000_000, "too many pieces"),
+    ],
 )
-def test_json_that_would_hold_everything_up_is_refused(body: bytes) -> None:
-    """The first takes 0.4 s to read, in one go."""
-    with pytest.raises(Refused) as refused:
+def test_bad_json(body: bytes, reason: str) -> None:
+    with pytest.raises(Refused, match=f"^search.example .*{reason}"):
         Page("http://search.example/x", 200, "application/json", {}, body).json()
-    assert refused.value.reason == "search.example answers with too many pieces of data at once; ask for less"
 
 
 def test_json_of_few_values_may_be_long() -> None:
+    assert page_of(answer(b'{"a":[1,2]}', Content_Type="application/json")).json() == {"a": [1, 2]}
     text = '{"a": [1, "' + '<p class=\\"x\\">[a], {b}\\\\</p>' * 100_000 + '"]}'
     value = Page("http://a/", 200, "application/json", {}, text.encode()).json()
-    assert value["a"][1][:24] == '<p class="x">[a], {b}\\</'
-    assert len(value["a"][1]) == 2_600_000
+    assert (value["a"][1][:24], len(value["a"][1])) == ('<p class="x">[a], {b}\\</', 2_600_000)
 
 
-# size, type, compression, time
+# Size, type, compression, time
 
 
-@pytest.mark.parametrize("kind", ["image/png", "application/octet-stream", "video/mp4; x=text/html", ""])
-def test_another_type_is_refused(kind: str) -> None:
-    assert "which cannot be read" in refusal({"/": answer(Content_Type=kind)})
+async def endless_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(answer(b"", Content_Length=""))
+    while True:
+        writer.write(b"x" * 65536)
+        await writer.drain()
 
 
-def test_a_length_that_is_too_large_is_refused_before_it_is_read() -> None:
-    assert (
-        refusal({"/": answer(Content_Length="5000000")})
-        == "127.0.0.1 is larger than 4 MiB, which is too much; try another source"
-    )
+async def endless_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        writer.write(b"X-A: " + b"x" * 60_000 + b"\r\n")
+        await writer.drain()
 
 
-def test_an_endless_body_is_refused() -> None:
-    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(b"", Content_Length=""))
-        while True:
-            writer.write(b"x" * 65536)
-            await writer.drain()
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
 
-    assert "larger than 0.5 MiB" in refusal({"/": endless}, most=524_288)
+
+async def silent_body(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(answer(b"", Content_Length="100000") + b"x")
+    await reader.read()
+
+
+PACKED = gzip.compress(b"hello", mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "reason"),
+    [
+        *(
+            (answer(Content_Type=kind), {}, "which cannot be read")
+            for kind in ("image/png", "application/octet-stream", "video/mp4; x=text/html", "")
+        ),
+        (answer(Content_Length="5000000"), {}, "larger than 4 MiB"),
+        (endless_body, {"most": 524_288}, "larger than 0.5 MiB"),
+        (answer(gzip.compress(bytes(64_000_000), mtime=0), Content_Encoding="gzip"), {}, "larger than 4 MiB"),
+        *(
+            (answer(gzip.compress(b"x", mtime=0), Content_Encoding=encoding), {}, "compressed in a way")
+            for encoding in ("br", "zstd", "gzip, gzip", "gzip,deflate", "x")
+        ),
+        (answer(b"no gzip at all", Content_Encoding="gzip"), {}, "is damaged"),
+        (
+            answer(gzip.compress(b"hello" * 1000, mtime=0)[:20] + b"\xff" * 50, Content_Encoding="gzip"),
+            {},
+            "is damaged",
+        ),
+        (silent, {"seconds": 0.05}, "did not answer within 0.05 seconds"),
+        (silent_body, {"seconds": 0.05}, "did not answer within 0.05 seconds"),
+        *((data, {}, "broke off") for data in (b"", b"garbage\r\n\r\n", answer(Content_Length="9"), endless_head)),
+    ],
+)
+def test_what_cannot_be_read_is_refused(given: Answer, options: Any, reason: str) -> None:
+    found, _ = fetch(given, **options)
+    assert isinstance(found, str)
+    assert (found[:10], reason in found) == ("127.0.0.1 ", True)
 
 
 @pytest.mark.parametrize(
     ("encoding", "packed"),
     [
-        ("gzip", gzip.compress(b"hello", mtime=0)),
-        ("GZIP", gzip.compress(b"hello", mtime=0)),
+        ("gzip", PACKED),
+        ("GZIP", PACKED),
         ("gzip", gzip.compress(b"hel", mtime=0) + gzip.compress(b"", mtime=0) + gzip.compress(b"lo", mtime=0)),
-        ("gzip", gzip.compress(b"hello", mtime=0) + b"\0" * 512),
+        ("gzip", PACKED + b"\0" * 512),
         ("deflate", zlib.compress(b"hello")),
         ("deflate", zlib.compress(b"hello")[2:-4]),
         ("identity", b"hello"),
     ],
 )
-def test_compressed(encoding: str, packed: bytes) -> None:
-    assert fetched({"/": answer(packed, Content_Encoding=encoding)}).body == b"hello"
+def test_compression(encoding: str, packed: bytes) -> None:
+    assert page_of(answer(packed, Content_Encoding=encoding)).body == b"hello"
 
 
-@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip,deflate", "x"])
-def test_other_compressions_are_refused(encoding: str) -> None:
-    assert "compressed in a way" in refusal({"/": answer(gzip.compress(b"x"), Content_Encoding=encoding)})
-
-
-@pytest.mark.parametrize("body", [b"no gzip at all", gzip.compress(b"hello" * 1000, mtime=0)[:20] + b"\xff" * 50])
-def test_damaged_compression_is_refused(body: bytes) -> None:
-    assert "is damaged" in refusal({"/": answer(body, Content_Encoding="gzip")})
-
-
-def test_a_bomb_is_refused_before_it_is_blown_up() -> None:
-    bomb = gzip.compress(bytes(64_000_000))
-    assert len(bomb) < 70_000
-    assert "larger than 4 MiB" in refusal({"/": answer(bomb, Content_Encoding="gzip")})
-
-
-def test_what_never_answers_is_given_up() -> None:
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(30)
-
-    assert "did not answer within 0.2 seconds" in refusal({"/": silent}, seconds=0.2)
-
-
-def test_what_drips_is_given_up() -> None:
-    async def dripping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(b"", Content_Length="100000"))
-        while True:
-            writer.write(b"x")
-            await asyncio.sleep(0.01)
-
-    assert "did not answer within 0.2 seconds" in refusal({"/": dripping}, seconds=0.2)
-
-
-@pytest.mark.parametrize(
-    "said", [b"", b"garbage\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nhalf"]
-)
-def test_what_breaks_off_is_refused(said: bytes) -> None:
-    assert refusal({"/": said}) == "127.0.0.1 cannot be reached or broke off; try another source"
-
-
-def test_a_head_without_end_is_refused() -> None:
-    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\n")
-        while True:
-            writer.write(b"X-A: " + b"x" * 60_000 + b"\r\n")
-            await writer.drain()
-
-    assert "broke off" in refusal({"/": endless})
-
-
-def test_a_cancelled_fetch_closes_its_connection() -> None:
-    reached = asyncio.Event()
-
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        reached.set()
-        await reader.read()
-
-    async def main() -> None:
-        async with web({"/": silent}) as server:
-            task = asyncio.create_task(Fetch()(server.url, trusted=server.url))
-            await reached.wait()
-            task.cancel()
-            async with asyncio.timeout(0.1):
-                await server.closed.wait()
-
-    asyncio.run(main())
-
-
-# the loop of the turns goes on, whatever an answer is like
-
-
-def in_chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Awaitable[None]:
+async def in_chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n")
     writer.write(b"1\r\nx\r\n" * 40_000 + b"0\r\n\r\n")
-    return writer.drain()
+    await writer.drain()
 
 
 @pytest.mark.parametrize(
-    "said",
+    "given",
     [
         pytest.param(in_chunks, id="40,000 chunks"),
         pytest.param(b"HTTP/1.1 103 \r\n\r\n" * 20_000 + answer(), id="20,000 hints"),
         pytest.param(answer().replace(b"\r\n", b"\r\n" + b"a:\r\n" * 24_000, 1), id="24,000 lines"),
     ],
 )
-def test_an_answer_that_takes_long_to_parse_blocks_no_turn(said: Answer) -> None:
+def test_an_answer_that_takes_long_to_parse_blocks_no_turn(given: Answer) -> None:
     """On the loop of the turns these took 370, 160 and 100 ms, in which it came round four times at most."""
 
     async def main() -> int:
         rounds = 0
-
-        async def watch() -> None:
-            nonlocal rounds
-            while True:
-                await asyncio.sleep(0.001)
-                rounds += 1
-
-        async with web({"/": said}) as server:
+        async with web({"/": given}) as server:
             await Fetch()(f"{server.url}/other", trusted=server.url)  # what the first one of all has to import
-            watching = asyncio.create_task(watch())
-            await Fetch()(server.url, trusted=server.url)
-            watching.cancel()
+            fetching = asyncio.create_task(Fetch()(server.url, trusted=server.url))
+            while not fetching.done():
+                await asyncio.sleep(0)
+                rounds += 1
         return rounds
 
-    assert asyncio.run(main()) > 6
+    assert asyncio.run(main()) > 50
+
+
+def test_a_cancelled_fetch_closes_its_connection() -> None:
+    async def main() -> None:
+        reached = asyncio.Event()
+
+        async def wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            reached.set()
+            await reader.read()
+
+        async with web({"/": wait}) as server:
+            task = asyncio.create_task(Fetch()(server.url, trusted=server.url))
+            await reached.wait()
+            task.cancel()
+            await server.closed.wait()
+
+    asyncio.run(main())
 
 
 def test_a_resolver_that_hangs_is_left_behind() -> None:
-    async def hanging(host: str, port: int) -> Sequence[str]:
-        await asyncio.sleep(30)
-        return []
+    async def main() -> None:
+        loop, reached = asyncio.get_running_loop(), asyncio.Event()
 
-    async def main() -> float:
-        task = asyncio.create_task(Fetch(resolve=hanging)("http://slow.example/"))
-        await asyncio.sleep(0.05)
-        began = time.monotonic()
+        async def hang(host: str, port: int) -> Sequence[str]:
+            loop.call_soon_threadsafe(reached.set)
+            await asyncio.Event().wait()
+            return []
+
+        task = asyncio.create_task(Fetch(resolve=hang)("http://slow.example/", seconds=1e6))
+        await reached.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return time.monotonic() - began
 
-    assert asyncio.run(main()) < 0.5  # of 10 s
+    asyncio.run(main())
 
 
 def test_the_resolver_of_the_machine() -> None:
-    assert "127.0.0.1" in asyncio.run(resolved("localhost", 80))
+    assert "127.0.0.1" in asyncio.run(resolve_host("localhost", 80))
     with pytest.raises(socket.gaierror):
-        asyncio.run(resolved("no-such-host.invalid", 80))
+        asyncio.run(resolve_host("no-such-host.invalid", 80))
 
 
-# where it goes
+# Where it goes
 
 REFUSED = [
     "http://{trap}/", "http://localhost:{port}/", "http://127.1:{port}/", "http://0:{port}/", "http://[::1]:{port}/",
@@ -404,101 +366,68 @@ def test_a_trap_on_this_machine_is_never_touched() -> None:
     async def main() -> tuple[int, list[str]]:
         async with web({"/": answer()}) as trap:
             urls = [url.replace("{trap}", trap.host).replace("{port}", str(trap.port)) for url in REFUSED]
-            return trap.connections, [url for url in urls if not await refuses(url)]
+            reasons = [await reason_of(Fetch()(url, seconds=2)) for url in urls]
+            return trap.connections, [url for url, reason in zip(urls, reasons, strict=True) if not reason]
 
     assert asyncio.run(main()) == (0, [])
 
 
 @pytest.mark.parametrize("port", ["", ":80", ":443"])
 @pytest.mark.parametrize("url", [url for url in REFUSED if "{port}" in url and "@" not in url])
-def test_at_a_usual_port_it_is_the_address_that_is_refused(url: str, port: str) -> None:
-    async def main() -> str:
-        with pytest.raises(Refused) as refused:
-            await Fetch()(url.replace(":{port}", port))
-        return refused.value.reason
-
-    assert re.match("there is no public host |that is no address", asyncio.run(main()))
-
-
-async def refuses(url: str) -> bool:
-    try:
-        await Fetch()(url, seconds=2)
-    except Refused as refused:
-        return bool(refused.reason)
-    return False
-
-
-def names(**addresses: Sequence[str]) -> Callable[[str, int], Awaitable[Sequence[str]]]:
-    """A resolver that knows these names (`_` for `.`), and what was asked of it."""
-
-    async def resolve(host: str, port: int) -> Sequence[str]:
-        return addresses.get(host.replace(".", "_"), [host] if host[0].isdigit() else [])
-
-    return resolve
+def test_at_a_usual_port_the_address_is_refused(url: str, port: str) -> None:
+    reason = asyncio.run(reason_of(Fetch()(url.replace(":{port}", port))))
+    assert re.match("there is no public host |that is no address", reason)
 
 
 @pytest.mark.parametrize(
     "addresses", [["127.0.0.1"], ["8.8.8.8", "127.0.0.1"], ["127.0.0.1", "8.8.8.8"], ["::ffff:127.0.0.1"], []]
 )
-def test_a_name_with_any_private_address_is_refused_in_the_words_for_none(addresses: list[str]) -> None:
-    async def main() -> str:
-        with pytest.raises(Refused) as refused:
-            await Fetch(resolve=names(inside_example=addresses))("http://inside.example/")
-        return refused.value.reason
-
-    assert asyncio.run(main()) == "there is no public host inside.example; correct the address or try another source"
+def test_a_name_with_any_private_address_is_refused_like_one_without_addresses(addresses: list[str]) -> None:
+    fetching = Fetch(resolve=resolver(inside_example=addresses))("http://inside.example/")
+    reason = asyncio.run(reason_of(fetching))
+    assert reason == "there is no public host inside.example; correct the address or try another source"
 
 
-def test_a_name_is_resolved_once_and_its_address_is_the_one_that_is_asked() -> None:
-    """The server name system may say something else the second time: DNS rebinding."""
+def test_a_name_is_resolved_once() -> None:
+    """The second answer of the name server may be another one: DNS rebinding."""
     answers = [["127.0.0.1"], ["8.8.8.8"]]
 
     async def resolve(host: str, port: int) -> Sequence[str]:
         return answers.pop(0)
 
-    async def main() -> tuple[Page, str]:
+    async def main() -> tuple[str, str]:
         async with web({"/": answer()}) as server:
-            allowed = frozenset({f"rebind.example:{server.port}"})
-            page = await Fetch(allowed, resolve)(f"http://rebind.example:{server.port}/")
-            return page, server.asked[0][1]["host"].partition(":")[0]
+            fetch = Fetch(frozenset({f"rebind.example:{server.port}"}), resolve)
+            page = await fetch(f"http://rebind.example:{server.port}/")
+            return page.text, server.requests[0][1]["host"].partition(":")[0]
 
-    page, host = asyncio.run(main())
-    assert (page.text, host, answers) == ("hello", "rebind.example", [["8.8.8.8"]])
-
-
-def test_the_next_address_is_tried_when_one_takes_no_connection() -> None:
-    async def main() -> str:
-        async with web({"/": answer()}) as server:
-            resolve = names(two_example=["::1", "127.0.0.2", "127.0.0.1"])
-            allowed = frozenset({f"two.example:{server.port}"})
-            return (await Fetch(allowed, resolve)(f"http://two.example:{server.port}/")).text
-
-    assert asyncio.run(main()) == "hello"
+    assert (asyncio.run(main()), answers) == (("hello", "rebind.example"), [["8.8.8.8"]])
 
 
-def test_the_next_address_is_tried_when_one_swallows_everything() -> None:
+@pytest.mark.parametrize("is_deaf", [False, True])
+def test_the_next_address_is_tried(is_deaf: bool) -> None:
+    """Nothing listens at the first ones; or it listens, and its queue is full, so that all packets are dropped."""
+
     async def main() -> str:
         async with web({"/": answer()}) as server:
             with socket.socket() as deaf, socket.socket() as one, socket.socket() as two:
-                deaf.bind(("127.0.0.2", server.port))
-                deaf.listen(0)
-                for waiting in (one, two):  # its queue is full now, and what comes next is dropped
-                    waiting.setblocking(False)
-                    waiting.connect_ex(("127.0.0.2", server.port))
-                resolve = names(two_example=["127.0.0.2", "127.0.0.1"])
+                if is_deaf:
+                    deaf.bind(("127.0.0.2", server.port))
+                    deaf.listen(0)
+                    for waiting in (one, two):
+                        waiting.setblocking(False)
+                        waiting.connect_ex(("127.0.0.2", server.port))
+                resolve = resolver(
+                    two_example=["127.0.0.2", "127.0.0.1"] if is_deaf else ["::1", "127.0.0.2", "127.0.0.1"]
+                )
                 fetch = Fetch(frozenset({f"two.example:{server.port}"}), resolve)
-                return (await fetch(f"http://two.example:{server.port}/", seconds=0.9)).text
+                return (await fetch(f"http://two.example:{server.port}/", seconds=3)).text
 
     assert asyncio.run(main()) == "hello"
 
 
-def test_port_0_is_no_usual_port() -> None:
-    with pytest.raises(Refused, match="port 0 cannot be fetched"):
-        asyncio.run(Fetch()("http://8.8.8.8:0/"))
-
-
-def test_an_address_of_ipv6_is_allowed_in_whatever_form_it_is_written() -> None:
-    async def main(url: str, allowed: str) -> list[str]:
+def test_an_ipv6_address_is_allowed_in_any_form() -> None:
+    async def resolved_by(url: str, allowed: str) -> list[str]:
         asked: list[str] = []
 
         async def resolve(host: str, port: int) -> Sequence[str]:
@@ -509,55 +438,31 @@ def test_an_address_of_ipv6_is_allowed_in_whatever_form_it_is_written() -> None:
             await Fetch(frozenset({allowed}), resolve)(url, seconds=1)
         return asked
 
-    assert asyncio.run(main("http://[0:0:0:0:0:0:0:1]:9/", "[::1]:9")) == ["::1 9"]
-    assert asyncio.run(main("http://[::1]:9/", "::1:9")) == []  # which is an address without a port
+    assert asyncio.run(resolved_by("http://[0:0:0:0:0:0:0:1]:9/", "[::1]:9")) == ["::1 9"]
+    assert asyncio.run(resolved_by("http://[::1]:9/", "::1:9")) == []  # which is an address without a port
 
 
-@pytest.mark.parametrize("hosts", [{"127.0.0.1"}, {"127.0.0.1:{port}"}])
-def test_the_operator_may_allow_hosts(hosts: set[str]) -> None:
-    async def main() -> str | None:
-        async with web({"/": answer()}) as server:
-            allowed = frozenset(host.replace("{port}", str(server.port)) for host in hosts)
-            try:
-                return (await Fetch(allowed)(server.url)).text
-            except Refused as refused:
-                return refused.reason.replace(str(server.port), "PORT")
+def test_hosts_of_the_operator_and_the_trusted_origin() -> None:
+    async def main() -> None:
+        async with web({"/": answer()}) as server, web({"/": answer()}) as other:
+            assert (await Fetch(frozenset({server.host}))(server.url)).text == "hello"
+            urls = (other.url, f"http://localhost:{server.port}", f"https://{server.host}", "http://8.8.8.8:0/")
+            refused = [await reason_of(Fetch()(url, trusted=server.url)) for url in urls]
+            refused.append(await reason_of(Fetch(frozenset({"127.0.0.1"}))(server.url)))
+            assert [reason.partition(" ")[0] for reason in refused] == ["port"] * 5
+            assert (server.connections, other.connections) == (1, 0)
 
-    with_port = asyncio.run(main())
-    assert with_port == (
-        "hello" if "127.0.0.1" not in hosts else "port PORT cannot be fetched, only the usual ones of http and https"
-    )
+    asyncio.run(main())
 
 
-def test_only_the_trusted_origin_is_trusted() -> None:
-    async def main() -> list[str]:
-        async with web({"/": answer()}) as trusted, web({"/": answer()}) as other:
-            refused = []
-            for url in (other.url, f"http://localhost:{trusted.port}", f"https://{trusted.host}"):
-                with pytest.raises(Refused) as error:
-                    await Fetch()(url, trusted=trusted.url)
-                refused.append(error.value.reason.partition(" ")[0])
-            assert (trusted.connections, other.connections) == (0, 0)
-            return refused
-
-    assert asyncio.run(main()) == ["port", "port", "port"]
-
-
-# redirects
+# Redirects
 
 
 def test_redirects_are_followed() -> None:
-    page = fetched({"/a": redirect("/b", "301 Moved"), "/b": redirect("c?x=1"), "/c": answer(b"end")}, "/a")
+    page = page_of({"/a": redirect("/b", "301 Moved"), "/b": redirect("c?x=1"), "/c": answer(b"end")}, "/a")
     assert (page.text, page.url.partition("/c")[1:]) == ("end", ("/c", "?x=1"))
-
-
-def test_a_redirect_without_a_target_is_an_answer() -> None:
-    assert fetched({"/": answer(b"", "304 Not Modified")}).status == 304
-    assert fetched({"/": answer(b"", "302 Found")}).status == 302
-
-
-def test_a_circle_of_redirects_ends() -> None:
-    assert "redirects too often" in refusal({"/": redirect("/")})
+    assert [page_of(answer(b"", status)).status for status in ("304 Not Modified", "302 Found")] == [304, 302]
+    assert "redirects too often" in str(fetch(redirect("/"))[0])
 
 
 @pytest.mark.parametrize(
@@ -579,17 +484,13 @@ def test_a_redirect_is_checked_like_the_first_address(target: str) -> None:
 
 @pytest.mark.parametrize(
     ("status", "line", "body"),
-    [("302 Found", "GET /b", b""), ("303 See Other", "GET /b", b""), ("307 Temporary Redirect", "POST /b", b"x"),
-     ("308 Permanent Redirect", "POST /b", b"x")],
-)  # fmt: skip
-def test_what_becomes_of_a_posted_body(status: str, line: str, body: bytes) -> None:
-    async def main() -> tuple[str, bytes, str | None]:
-        async with web({"/a": redirect("/b", status), "/b": answer()}) as server:
-            await Fetch()(f"{server.url}/a", method="POST", body=b"x", headers={"X-Key": "k"}, trusted=server.url)
-            asked, headers, sent = server.asked[1]
-            return asked, sent, headers.get("x-key")
-
-    assert asyncio.run(main()) == (line, body, "k")
+    [("302 X", "GET /b", b""), ("303 X", "GET /b", b""), ("307 X", "POST /b", b"x"), ("308 X", "POST /b", b"x")],
+)
+def test_redirects_of_a_posted_body(status: str, line: str, body: bytes) -> None:
+    answers = {"/a": redirect("/b", status), "/b": answer()}
+    _, (first, (found, headers, sent)) = fetch(answers, "/a", method="POST", body=b"x", headers={"X-Key": "k"})
+    assert (first[0], first[2]) == ("POST /a", b"x")
+    assert (found, sent, headers.get("x-key")) == (line, body, "k")
 
 
 def test_another_origin_gets_no_headers_and_no_body() -> None:
@@ -600,37 +501,27 @@ def test_another_origin_gets_no_headers_and_no_body() -> None:
         ):
             fetch = Fetch(frozenset({server.host, other.host}))
             await fetch(server.url, headers={"Authorization": "secret"})
-            with pytest.raises(Refused) as refused:
-                await fetch(f"{server.url}/p", method="POST", body=b"secret")
-            return other.asked[0][1].get("authorization"), refused.value.reason
+            reason = await reason_of(fetch(f"{server.url}/p", method="POST", body=b"secret"))
+            return other.requests[0][1].get("authorization"), reason
 
-    assert asyncio.run(main()) == (None, "127.0.0.1 redirects to another host, which gets nothing of what was sent")
-
-
-# connections, proxies, cookies, certificates
+    header, reason = asyncio.run(main())
+    assert (header, "redirects to another host" in reason) == (None, True)
 
 
-def test_a_connection_serves_one_request() -> None:
-    async def main() -> tuple[int, int]:
-        async with web({"/": answer(Set_Cookie="a=1")}) as server:
-            fetch = Fetch(frozenset({server.host}))
-            await fetch(server.url)
-            await fetch(server.url)
-            assert "cookie" not in server.asked[1][1]
-            return len(server.asked), server.connections
-
-    assert asyncio.run(main()) == (2, 2)
+# Connections, proxies, cookies, certificates
 
 
-def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> int:
-        async with web({"/": answer(b"proxied")}) as proxy, web({"/": answer(b"direct")}) as server:
+def test_a_connection_serves_one_request_without_cookies_and_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with web({"/": answer(b"proxied")}) as proxy, web({"/": answer(Set_Cookie="a=1")}) as server:
             for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
                 monkeypatch.setenv(name, proxy.url)
-            assert (await Fetch()(server.url, trusted=server.url)).text == "direct"
-            return proxy.connections
+            fetch = Fetch(frozenset({server.host}))
+            assert [(await fetch(server.url)).text for _ in range(2)] == ["hello"] * 2
+            assert (server.connections, proxy.connections) == (2, 0)
+            assert "cookie" not in server.requests[1][1]
 
-    assert asyncio.run(main()) == 0
+    asyncio.run(main())
 
 
 def test_tls_checks_the_name_and_not_the_address() -> None:
@@ -640,32 +531,22 @@ def test_tls_checks_the_name_and_not_the_address() -> None:
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
 
-    async def main() -> tuple[str, str]:
+    async def main() -> None:
         async with web({"/": answer()}, tls) as server:
+            right, wrong = (f"https://{name}.example:{server.port}/" for name in ("right", "wrong"))
             hosts = frozenset({f"right.example:{server.port}", f"wrong.example:{server.port}"})
-            resolve = names(right_example=["127.0.0.1"], wrong_example=["127.0.0.1"])
+            resolve = resolver(right_example=["127.0.0.1"], wrong_example=["127.0.0.1"])
             fetch = Fetch(hosts, resolve, trusting)
-            right = await fetch(f"https://right.example.:{server.port}/")  # the root's dot is in no certificate
-            with pytest.raises(Refused) as refused:
-                await fetch(f"https://wrong.example:{server.port}/")
-            with pytest.raises(Refused):
-                await Fetch(hosts, resolve)(f"https://right.example:{server.port}/")
-            return right.text, refused.value.reason
+            assert (await fetch(right.replace("e:", "e.:"))).text == "hello"  # the root's dot is in no certificate
+            assert "cannot be reached" in await reason_of(fetch(wrong))
+            assert "cannot be reached" in await reason_of(Fetch(hosts, resolve)(right))
 
-    assert asyncio.run(main()) == ("hello", "wrong.example cannot be reached or broke off; try another source")
+    asyncio.run(main())
 
 
 def test_it_serves_several_loops() -> None:
-    fetch, found = Fetch(), []
-
-    def work() -> None:
-        async def main() -> str:
-            async with web({"/": answer()}) as server:
-                return (await fetch(server.url, trusted=server.url)).text
-
-        found.append(asyncio.run(main()))
-
-    threads = [threading.Thread(target=work) for _ in range(3)]
+    found: list[str] = []
+    threads = [threading.Thread(target=lambda: found.append(page_of(answer()).text)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -675,5 +556,5 @@ def test_it_serves_several_loops() -> None:
 
 @pytest.mark.parametrize("method", ["get", "G T", "", "GET\r\nX: y"])
 def test_a_method_is_a_word_in_capitals(method: str) -> None:
-    with pytest.raises(ValueError, match="is no method"):
+    with pytest.raises(ValueError, match="no method"):
         asyncio.run(Fetch()("http://example.org/", method=method))

@@ -1,6 +1,7 @@
-"""The way to a model server's socket, against servers that write byte for byte what a test says."""
+"""The transport to model servers, against servers that write byte for byte what a test says; and its client."""
 
 import asyncio
+import gzip
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -9,6 +10,8 @@ import httpx
 import pytest
 import trustme
 
+from brain.errors import ModelError
+from brain.net import client as model_client
 from brain.net.transport import Transport
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -17,45 +20,55 @@ PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"
 UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\n\r\nhello"
 INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + PLAIN
+BOMB = gzip.compress(bytes(64_000_000), mtime=0)
 
 
-@asynccontextmanager
-async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """A server that answers each connection so, and then closes it; its address."""
-    tasks = []
+class Server:
+    """Answers each connection so, and then closes it.
 
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.append(asyncio.current_task())
+    Attributes:
+        requests: heads of the requests, one list for each connection.
+        closed: set when a connection has ended, with the connection's number.
+    """
+
+    def __init__(self, answer: Answer, tls: ssl.SSLContext | None = None) -> None:
+        self._answer = answer
+        self._tls = tls
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.ended = asyncio.Event()
+        self.url = ""
+
+    async def __aenter__(self) -> "Server":
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, ssl=self._tls)
+        host, port = self._server.sockets[0].getsockname()
+        self.url = f"{'https' if self._tls else 'http'}://{'localhost' if self._tls else host}:{port}"
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                await answer(reader, writer)
+                await self._answer(reader, writer)
         finally:
             writer.close()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=tls)
-    async with server:
-        host, port = server.sockets[0].getsockname()
-        yield f"{'https' if tls else 'http'}://{'localhost' if tls else host}:{port}"
-        for task in tasks:
-            if task is not None:
-                task.cancel()
-        await asyncio.sleep(0.01)
-
-
-def client(seconds: float | None = None) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=Transport(), timeout=seconds)
-
-
-async def head_of(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readuntil(b"\r\n\r\n")
+            self.ended.set()
 
 
 def writes(data: bytes, *, keep: bool = False, step: int | None = None) -> Answer:
     """Answers with this, at once or in steps, and then closes unless it is to keep the connection."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await head_of(reader)
-        for at in range(0, len(data), step or len(data)):
+        await read_head(reader)
+        for at in range(0, len(data), step or len(data) or 1):
             writer.write(data[at : at + (step or len(data))])
             await writer.drain()
             await asyncio.sleep(0)
@@ -65,12 +78,26 @@ def writes(data: bytes, *, keep: bool = False, step: int | None = None) -> Answe
     return answer
 
 
+async def read_head(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readuntil(b"\r\n\r\n")
+
+
+def connect(seconds: float | None = None) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=Transport(), timeout=seconds)
+
+
+@asynccontextmanager
+async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[tuple[Server, httpx.AsyncClient]]:
+    async with Server(answer, tls) as server, connect() as client:
+        yield server, client
+
+
 @pytest.mark.parametrize("step", [None, 1])
 @pytest.mark.parametrize("data", [PLAIN, CHUNKED, UNTIL_CLOSE, INTERIM], ids=["length", "chunked", "close", "interim"])
-def test_a_body_comes_whole_however_it_is_framed_and_cut(data: bytes, step: int | None) -> None:
+def test_a_body_is_whole_however_it_is_framed_and_cut(data: bytes, step: int | None) -> None:
     async def main() -> tuple[int, bytes]:
-        async with serving(writes(data, step=step)) as url, client() as http:
-            response = await http.get(url)
+        async with serving(writes(data, step=step)) as (server, client):
+            response = await client.get(server.url)
             return response.status_code, response.content
 
     assert asyncio.run(main()) == (200, b"hello")
@@ -80,111 +107,87 @@ def test_a_body_comes_whole_however_it_is_framed_and_cut(data: bytes, step: int 
     ("method", "answer"),
     [("HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"), ("GET", b"HTTP/1.1 204 No Content\r\n\r\n")],
 )
-def test_an_answer_without_body_ends_with_its_head(method: str, answer: bytes) -> None:
+def test_a_response_without_body_ends_with_its_head(method: str, answer: bytes) -> None:
     async def main() -> bytes:
-        async with serving(writes(answer, keep=True)) as url, client() as http, asyncio.timeout(5):
-            return (await http.request(method, url)).content
+        async with serving(writes(answer, keep=True)) as (server, client):
+            return (await client.request(method, server.url)).content
 
     assert asyncio.run(main()) == b""
 
 
 def test_the_request_is_sent_as_it_is() -> None:
-    seen = []
+    found = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await head_of(reader)
-        seen.append(head.partition(b"\r\n")[0])
-        seen.append(await reader.readexactly(4))
+        found.append((await read_head(reader)).partition(b"\r\n")[0])
+        found.append(await reader.readexactly(4))
         writer.write(PLAIN)
 
     async def main() -> None:
-        async with serving(answer) as url, client() as http:
-            await http.post(f"{url}/a%20b?c=d", content=b"\x00\x01ab")
+        async with serving(answer) as (server, client):
+            await client.post(f"{server.url}/a%20b?c=d", content=b"\x00\x01ab")
 
     asyncio.run(main())
-    assert seen == [b"POST /a%20b?c=d HTTP/1.1", b"\x00\x01ab"]
+    assert found == [b"POST /a%20b?c=d HTTP/1.1", b"\x00\x01ab"]
 
 
-def counting(*answers: bytes) -> tuple[list[int], Answer]:
-    """Answers the requests of each connection one after the other; how many each connection got."""
-    requests: list[int] = []
+@pytest.mark.parametrize(
+    ("answers", "requests"),
+    [
+        ((PLAIN, CHUNKED, PLAIN), [3]),  # used again when its response was read
+        ((PLAIN,), [1, 1, 1]),  # closed meanwhile
+        ((PLAIN, b""), [2, 2, 1]),  # closed on the request: sent again, once
+    ],
+)
+def test_connections_are_used_again(answers: tuple[bytes, ...], requests: list[int]) -> None:
+    counts: list[int] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        mine = len(requests)
-        requests.append(0)
+        number = len(counts)
+        counts.append(0)
         for data in answers:
-            await head_of(reader)
-            requests[mine] += 1
+            await read_head(reader)
+            counts[number] += 1
             writer.write(data)
             await writer.drain()
 
-    return requests, answer
-
-
-def test_a_connection_is_used_again_when_its_answer_was_read() -> None:
-    requests, answer = counting(PLAIN, CHUNKED, PLAIN)
-
     async def main() -> None:
-        async with serving(answer) as url, client() as http:
+        async with serving(answer) as (server, client):
             for _ in range(3):
-                assert (await http.get(url)).content == b"hello"
+                server.ended.clear()
+                assert (await client.get(server.url)).content == b"hello"
+                if len(answers) == 1:
+                    await server.ended.wait()
 
     asyncio.run(main())
-    assert requests == [3]
+    assert counts == requests
 
 
-def test_a_kept_connection_that_was_closed_meanwhile_is_replaced() -> None:
-    requests, answer = counting(PLAIN)
-
+@pytest.mark.parametrize("leaves", ["in the body", "before the head"])
+def test_a_request_that_is_left_early_closes_its_connection(leaves: str) -> None:
     async def main() -> None:
-        async with serving(answer) as url, client() as http:
-            for _ in range(3):
-                assert (await http.get(url)).content == b"hello"
+        has_request = asyncio.Event()
 
-    asyncio.run(main())
-    assert requests == [1, 1, 1]
-
-
-def test_a_kept_connection_that_closes_on_the_request_is_replaced_once() -> None:
-    requests: list[int] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        requests.append(0)
-        await head_of(reader)
-        if len(requests) == 1:
-            writer.write(PLAIN)
-            await head_of(reader)  # the second request arrives, and is not answered
-        elif len(requests) == 2:
-            writer.write(PLAIN)
-
-    async def main() -> None:
-        async with serving(answer) as url, client() as http:
-            assert (await http.get(url)).content == b"hello"
-            assert (await http.get(url)).content == b"hello"
-
-    asyncio.run(main())
-    assert len(requests) == 2
-
-
-def test_an_answer_that_is_left_early_closes_the_connection_at_once() -> None:
-    gone = asyncio.Event()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await head_of(reader)
-        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n")
-        with suppress(ConnectionError):
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await read_head(reader)
+            if leaves == "in the body":
+                writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n")
+            has_request.set()
             await reader.read()
-        gone.set()
 
-    async def main() -> bytes:
-        async with serving(answer) as url, client() as http:
-            async with http.stream("GET", url) as response:
-                first = await anext(response.aiter_raw())
-            async with asyncio.timeout(1):
-                await gone.wait()
-            return first
+        async with serving(answer) as (server, client):
+            if leaves == "in the body":
+                async with client.stream("GET", server.url) as response:
+                    assert await anext(response.aiter_raw()) == b"he"
+            else:
+                request = asyncio.create_task(client.get(server.url))
+                await has_request.wait()
+                request.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await request
+            await server.ended.wait()
 
-    assert asyncio.run(main()) == b"he"
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(
@@ -197,120 +200,90 @@ def test_an_answer_that_is_left_early_closes_the_connection_at_once() -> None:
     ids=["short", "no last chunk", "no chunk at all"],
 )
 def test_what_came_before_a_cut_is_given_before_the_error(data: bytes) -> None:
-    async def main() -> list[bytes]:
-        reads = []
-        async with serving(writes(data)) as url, client() as http, http.stream("GET", url) as response:
-            stream = response.aiter_raw()
-            with suppress(httpx.RemoteProtocolError):
-                while True:
-                    reads.append(await anext(stream))
-        return reads
-
-    assert b"".join(asyncio.run(main())) == b"hello"
-
-
-@pytest.mark.parametrize("data", [b"", b"HTTP/1.1 200", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n"])
-def test_what_is_no_answer_is_an_error(data: bytes) -> None:
-    async def main() -> None:
-        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await head_of(reader)
-            writer.write(data)
-
-        async with serving(answer) as url, client() as http:
+    async def main() -> bytes:
+        found = b""
+        async with serving(writes(data)) as (server, client), client.stream("GET", server.url) as response:
+            reads = response.aiter_raw()
+            while len(found) < 5:
+                found += await anext(reads)
             with pytest.raises(httpx.RemoteProtocolError):
-                await http.get(url)
+                await anext(reads)
+        return found
 
-    asyncio.run(main())
+    assert asyncio.run(main()) == b"hello"
 
 
-@pytest.mark.parametrize("line", [b"X: y\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"])
-def test_a_head_that_never_ends_is_an_error(line: bytes) -> None:
+def endless(first: bytes, line: bytes) -> Answer:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_head(reader)
+        writer.write(first)
+        while True:
+            writer.write(line * 1000)
+            await writer.drain()
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *map(writes, (b"", b"HTTP/1.1 200", b"SSH-2.0-x\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n")),
+        endless(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"),
+        endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    ],
+)
+def test_what_is_no_response_is_an_error(answer: Answer) -> None:
     async def main() -> None:
-        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await head_of(reader)
-            writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" if line.startswith(b"H") else b"HTTP/1.1 200 OK\r\n")
-            with suppress(ConnectionError):
-                while True:
-                    writer.write(line * 1000)
-                    await writer.drain()
-
-        async with serving(answer) as url, client() as http:
+        async with serving(answer) as (server, client):
             with pytest.raises(httpx.RemoteProtocolError):
-                await http.get(url)
+                await client.get(server.url)
 
     asyncio.run(main())
 
 
 def test_a_server_that_is_not_there_cannot_be_reached() -> None:
     async def main() -> None:
-        async with serving(writes(PLAIN)) as url:
+        async with Server(writes(PLAIN)) as server:
             pass
-        async with client() as http:
+        async with connect() as client:
             with pytest.raises(httpx.ConnectError):
-                await http.get(url)
+                await client.get(server.url)
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("data", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"], ids=["head", "body"])
 def test_reading_may_have_a_time_limit(data: bytes) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(data)
-        await reader.read()
-
     async def main() -> None:
-        async with serving(answer) as url, client(0.05) as http:
+        async with Server(writes(data, keep=True)) as server, connect(0.05) as client:
             with pytest.raises(httpx.ReadTimeout):
-                await http.get(url)
-
-    asyncio.run(main())
-
-
-def test_a_cancelled_request_leaves_no_connection() -> None:
-    gone = asyncio.Event()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await head_of(reader)
-        with suppress(ConnectionError):
-            await reader.read()
-        gone.set()
-
-    async def main() -> None:
-        async with serving(answer) as url, client() as http:
-            asking = asyncio.create_task(http.get(url))
-            await asyncio.sleep(0.05)
-            asking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asking
-            async with asyncio.timeout(1):
-                await gone.wait()
+                await client.get(server.url)
 
     asyncio.run(main())
 
 
 def test_a_slow_reader_stops_the_server_instead_of_filling_the_memory() -> None:
-    sent = 0
+    async def main() -> None:
+        stopped, sent = asyncio.Event(), 0
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal sent
-        await head_of(reader)
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 64000000\r\n\r\n")
-        for _ in range(1000):
-            writer.write(bytes(64_000))
-            sent += 64_000
-            await writer.drain()
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal sent
+            await read_head(reader)
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 64000000\r\n\r\n")
+            for _ in range(1000):
+                writer.write(bytes(64_000))
+                sent += 64_000
+                if writer.transport.get_write_buffer_size() > 4_000_000:  # the kernel's buffers are full
+                    stopped.set()
+                    await writer.drain()
+                await asyncio.sleep(0)
 
-    async def main() -> tuple[int, int]:
-        async with serving(answer) as url, client() as http, http.stream("GET", url) as response:
-            await asyncio.sleep(0.3)
-            stopped_at, size = sent, 0
-            async for read in response.aiter_raw():
-                size += len(read)
-            return stopped_at, size
+        async with serving(answer) as (server, client), client.stream("GET", server.url) as response:
+            await stopped.wait()
+            assert sent < 64_000_000
+            assert sum([len(read) async for read in response.aiter_raw()]) == 64_000_000
 
-    stopped_at, size = asyncio.run(main())
-    assert stopped_at < 32_000_000  # the rest waits in the kernel's buffers and ours
-    assert size == 64_000_000
+    asyncio.run(main())
 
 
 def test_tls_checks_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,38 +293,85 @@ def test_tls_checks_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
 
-    async def main() -> bytes:
-        async with serving(writes(PLAIN), tls) as url:
-            async with client() as http:
-                with pytest.raises(httpx.ConnectError):
-                    await http.get(url)
+    async def main() -> None:
+        async with serving(writes(PLAIN), tls) as (server, client):
+            with pytest.raises(httpx.ConnectError):
+                await client.get(server.url)
             monkeypatch.setattr(httpx, "create_ssl_context", lambda: trusting)
-            async with client() as http:
+            async with connect() as trusting_client:
                 with pytest.raises(httpx.ConnectError):
-                    await http.get(url.replace("localhost", "127.0.0.1"))
-                return (await http.get(url)).content
+                    await trusting_client.get(server.url.replace("localhost", "127.0.0.1"))
+                assert (await trusting_client.get(server.url)).content == b"hello"
 
-    assert asyncio.run(main()) == b"hello"
+    asyncio.run(main())
 
 
-def test_a_connection_left_with_an_unread_body_is_not_kept() -> None:
-    asked = 0
+def test_a_connection_with_an_unread_body_is_not_used_again() -> None:
+    async def main() -> None:
+        has_read, has_written = asyncio.Event(), asyncio.Event()
+        count = 0
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
-        while True:
-            await head_of(reader)
-            asked += 1
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n%da" % asked)
-            await asyncio.sleep(0.02)
-            writer.write(b"%dend" % asked)
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal count
+            await read_head(reader)
+            count += 1
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n%da" % count)
+            await has_read.wait()
+            writer.write(b"%dend" % count)
+            has_written.set()
+            await reader.read()
 
-    async def main() -> bytes:
-        async with serving(answer) as url, client() as http:
-            async with http.stream("GET", url) as response:
-                first = await anext(response.aiter_raw())
-                assert first == b"1a"
-                await asyncio.sleep(0.1)  # the rest comes, and nobody reads it
-            return (await http.get(url)).content
+        async with serving(answer) as (server, client):
+            async with client.stream("GET", server.url) as response:
+                assert await anext(response.aiter_raw()) == b"1a"
+                has_read.set()
+                await has_written.wait()
+            assert (await client.get(server.url)).content == b"2a2end"
 
-    assert asyncio.run(main()) == b"2a2end"
+    asyncio.run(main())
+
+
+# The client
+
+
+def answered(status: int, body: bytes, *headers: bytes) -> bytes:
+    head = [b"HTTP/1.1 %d X" % status, b"Content-Length: %d" % len(body), *headers]
+    return b"\r\n".join([*head, b"", body])
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("has_proxy", [False, True])
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (answered(200, b"{}"), (200, b"{}")),
+        (answered(200, b"{}", b"Content-Encoding: identity"), (200, b"{}")),
+        (answered(429, BOMB, b"Content-Encoding: gzip"), (429, BOMB)),
+        *(
+            (answered(200, BOMB, b"Content-Encoding: " + encoding), ("model_failed", False))
+            for encoding in (b"gzip", b"GZIP", b"br", b"deflate, gzip")
+        ),
+    ],
+)
+def test_nothing_is_unpacked(
+    answer: bytes, expected: object, is_streamed: bool, has_proxy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> object:
+        async with Server(writes(answer)) as server:
+            if has_proxy:
+                monkeypatch.setattr(model_client, "LOOPBACK", ())
+                monkeypatch.setattr(model_client, "getproxies", lambda: {"http": "http://127.0.0.1:9"})
+                monkeypatch.setenv("NO_PROXY", "*")
+            async with model_client.Client(server.url) as client:
+                try:
+                    if is_streamed:
+                        response = await client.send_prepared(client.prepare_post("/chat"), b"{}")
+                    else:
+                        response = await client.get("/models")
+                except ModelError as error:
+                    return error.code, error.recoverable
+                if not is_streamed:
+                    return response.status_code, response.content
+                return response.status_code, b"".join([data async for data in model_client.stream_body(response)])
+
+    assert asyncio.run(main()) == expected
