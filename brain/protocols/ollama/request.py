@@ -1,7 +1,4 @@
-"""Reads requests of Ollama's clients. A value that Brain cannot follow is rejected with the reason, never ignored.
-
-Each function raises `BadRequest`, which names the field.
-"""
+"""Reads requests of Ollama's clients. A value that Brain cannot follow is rejected with the reason, never ignored."""
 
 import re
 from collections.abc import Sequence, Set

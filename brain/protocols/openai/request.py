@@ -1,7 +1,4 @@
-"""Reads requests of OpenAI's clients. A value that Brain cannot follow is rejected with the reason, never ignored.
-
-Each function raises `BadRequest`, which names the field.
-"""
+"""Reads requests of OpenAI's clients. A value that Brain cannot follow is rejected with the reason, never ignored."""
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
