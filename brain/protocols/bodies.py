@@ -137,6 +137,13 @@ def invalid(field: str, problem: str) -> BadRequest:
     return BadRequest(f"{field} {problem}.", field)
 
 
+def check_limit(field: str, count: int, limit: int, unit: str, remedy: str = "") -> None:
+    """Raise `too_large` when a field has more of something, such as characters, than it may."""
+    if count > limit:
+        advice = f"; {remedy}" if remedy else ""
+        raise too_large(f"{field} has {count:,} {unit}; the limit is {limit:,}{advice}.", field)
+
+
 def too_large(message: str, field: str | None = None) -> BadRequest:
     """Return the error for something that exceeds a limit."""
     return BadRequest(message, field, code="too_large", status=413)

@@ -9,10 +9,11 @@ from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.ag_ui.schema import CallBody, MessageBody, PartBody
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
-from brain.protocols.bodies import invalid
+from brain.protocols.bodies import check_limit, invalid
 from brain.protocols.client_messages import (
+    LEAVE_OUT,
+    MAX_CALLS,
     MESSAGE_LENGTH,
-    check_call_count,
     check_length,
     collect_messages,
     decode_messages,
@@ -40,7 +41,7 @@ def _parse_messages(data: msgspec.Raw) -> Iterator[ClientMessage]:
                 yield ClientMessage("user", text, files)
             case "assistant":
                 calls = body.tool_calls or ()
-                check_call_count(len(calls))
+                check_limit("messages", len(calls), MAX_CALLS, "calls", LEAVE_OUT)
                 yield ClientMessage("assistant", text, calls=tuple(map(_parse_call, calls)))
             case "tool":
                 if body.tool_call_id is None:
