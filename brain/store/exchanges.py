@@ -180,9 +180,9 @@ def settle(db: sqlite3.Connection, conversation: int) -> None:
     )
     # by itself, and only where it changes: what is assigned is written to its index also when it stays the same
     db.execute(
-        "UPDATE conversation SET unsummarised = NOT unsummarised WHERE key = ?3 AND unsummarised <> EXISTS "
-        "(SELECT 1 FROM exchange WHERE key BETWEEN max(?1, summarised_to + 1) AND ?2 AND in_history = 1)",
-        (first, last, conversation),
+        "UPDATE conversation SET unsummarised = NOT unsummarised WHERE key = ? AND unsummarised <> EXISTS "
+        "(SELECT 1 FROM exchange WHERE key BETWEEN max(?, summarised_to + 1) AND ? AND in_history = 1)",
+        (conversation, first, last),
     )
 
 
@@ -193,9 +193,9 @@ def use(db: sqlite3.Connection, conversation: int) -> None:
     """
     db.execute(
         "UPDATE conversation SET used = max(updated, 1 + newest.used) FROM (SELECT key, used FROM conversation "
-        "WHERE user = (SELECT user FROM conversation WHERE key = ?1) ORDER BY used DESC, key DESC LIMIT 1) newest "
-        "WHERE conversation.key = ?1 AND (newest.key <> ?1 OR conversation.used < updated - ?2)",
-        (conversation, USED_SECONDS * rows.SECOND),
+        "WHERE user = (SELECT user FROM conversation WHERE key = :key) ORDER BY used DESC, key DESC LIMIT 1) newest "
+        "WHERE conversation.key = :key AND (newest.key <> :key OR conversation.used < updated - :recent)",
+        {"key": conversation, "recent": USED_SECONDS * rows.SECOND},
     )
 
 

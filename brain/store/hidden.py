@@ -1,7 +1,7 @@
 """Rows that nobody sees: those of an import that is not complete, and of what was deleted but not yet removed.
 
-They belong to users that no name finds. So they come and go in small transactions, between which others write, and what
-becomes visible or vanishes does so at once. An import says again and again until when it is alive. The rows of one that
+They belong to hidden users, whom no name finds. So they come and go in small transactions, between which others write,
+and what becomes visible or vanishes does so at once. An import extends its time again and again. The rows of one that
 died, as of all that was deleted, are removed by whatever process has the file open.
 """
 
@@ -14,22 +14,22 @@ from brain.store import exchanges
 from brain.store.rows import SECOND
 
 ALIVE = 30 * SECOND
-"""So long nobody takes an import for dead that is not heard of."""
+"""An import that was not heard of for so long counts as dead."""
 REMOVED_ROWS, REMOVED_BYTES = 64, 1024 * 1024
 """About as much is removed in one transaction."""
 _DEAD = 1
 
 
-def staged(db: sqlite3.Connection, target: int, now: int) -> int:
-    """A hidden user, for what is to be that of another user when it is complete."""
-    return _hidden_user(db, now + ALIVE, target)
+def add_staging_user(db: sqlite3.Connection, target: int, now: int) -> int:
+    """Add a hidden user for an import whose rows will be those of `target` when it is complete."""
+    return _add_user(db, now + ALIVE, target)
 
 
 def keep_alive(db: sqlite3.Connection, user: int, now: int) -> None:
-    """Says that an import goes on.
+    """Extend the time of an import.
 
     Raises:
-        StoreError: when it cannot.
+        StoreError: when it counts as dead, or its target was erased.
     """
     query = (
         "UPDATE user SET hidden = ? WHERE key = ? AND hidden > ? "
@@ -40,17 +40,17 @@ def keep_alive(db: sqlite3.Connection, user: int, now: int) -> None:
 
 
 def abandon(db: sqlite3.Connection, user: int) -> None:
-    """Leaves to `remove_some` what was imported so far."""
+    """Leave to `remove_some` what was imported so far."""
     db.execute("UPDATE user SET hidden = ? WHERE key = ? AND hidden > 0", (_DEAD, user))
 
 
 def abandon_all(db: sqlite3.Connection) -> None:
-    """The same, of all imports: for who has the file alone."""
+    """Abandon all imports, when no other process has the file open."""
     db.execute("UPDATE user SET hidden = ? WHERE hidden > 0", (_DEAD,))
 
 
 def reveal(db: sqlite3.Connection, user: int) -> None:
-    """Makes what was imported its target's. What exists there by now, by its id, stays as it is."""
+    """Make what was imported its target's. What exists there by now, by its ID, stays as it is."""
     ((target, before),) = db.execute("SELECT target, bytes FROM user WHERE key = ?", (user,))
     left = 0
     for table in ("conversation", "item"):
@@ -62,19 +62,19 @@ def reveal(db: sqlite3.Connection, user: int) -> None:
 
 
 def hide_user(db: sqlite3.Connection, user: int) -> None:
-    """Deletes all of a user, but for the rows, which `remove_some` removes."""
-    db.execute("UPDATE user SET name = ?, hidden = ? WHERE key = ?", (_no_name(), _DEAD, user))
+    """Delete all of a user, but for the rows, which `remove_some` removes."""
+    db.execute("UPDATE user SET name = ?, hidden = ? WHERE key = ?", (_unused_name(), _DEAD, user))
 
 
 def hide_conversation(db: sqlite3.Connection, conversation: int) -> int:
-    """Deletes a conversation and all that was made of it, but for its rows; the hidden user whose they are.
+    """Delete a conversation with its memories, but for its rows; returns the hidden user to whom they belong.
 
-    What its user stated stays, and loses where it was said.
+    Facts stay, without the message that they quote.
     """
     ((user, size),) = db.execute("SELECT user, bytes FROM conversation WHERE key = ?", (conversation,))
     exchanges.remove_memories(db, conversation)
     db.execute("UPDATE item SET conversation = NULL, exchange = NULL WHERE conversation = ?", (conversation,))
-    hidden = _hidden_user(db, _DEAD)
+    hidden = _add_user(db, _DEAD)
     db.execute("UPDATE conversation SET user = ?, memory = NULL WHERE key = ?", (hidden, conversation))
     db.execute("UPDATE user SET bytes = bytes + ? WHERE key = ?", (size, hidden))
     db.execute("UPDATE user SET bytes = bytes - ? WHERE key = ?", (size, user))
@@ -82,54 +82,55 @@ def hide_conversation(db: sqlite3.Connection, conversation: int) -> int:
 
 
 def dead(db: sqlite3.Connection, now: int) -> list[int]:
-    """The hidden users whose rows are to be removed. A time too far ahead was told by a clock that was set since."""
+    """The hidden users whose rows are to be removed. A time too far ahead was set by a clock that was wrong."""
     query = "SELECT key FROM user WHERE hidden > 0 AND NOT hidden BETWEEN ? AND ? ORDER BY key"
     return [key for (key,) in db.execute(query, (now, now + ALIVE))]
 
 
 def remove_some(db: sqlite3.Connection, user: int) -> bool:
-    """Removes some rows of a hidden user, and in the end the user; whether there are more."""
-    abandon(db, user)  # before anything is gone: an import is not to go on then
+    """Remove some rows of a hidden user, and in the end the user; whether there are more."""
+    abandon(db, user)  # first: an import must not continue without its rows
     room = REMOVED_ROWS
-    for rows in _removed(db, user):
-        room -= rows
+    for cost in _remove(db, user):
+        room -= cost
         if room <= 0:
             return True
     return False
 
 
-def _removed(db: sqlite3.Connection, user: int) -> Iterator[int]:
-    """Removes a hidden user in small pieces, and says how much each counts."""
+def _remove(db: sqlite3.Connection, user: int) -> Iterator[int]:
+    """Remove a hidden user row by row, yielding what each row costs."""
+    queries = {
+        "exchange": "SELECT key, bytes FROM exchange WHERE key BETWEEN ? AND ? LIMIT ?",
+        "file": "SELECT key, size FROM file WHERE conversation BETWEEN ? AND ? LIMIT ?",
+    }
     while (row := db.execute("SELECT key FROM conversation WHERE user = ? LIMIT 1", (user,)).fetchone()) is not None:
-        queries = {
-            "exchange": "SELECT key, bytes FROM exchange WHERE key BETWEEN ?1 << 32 AND (?1 + 1) << 32 LIMIT ?2",
-            "file": "SELECT key, size FROM file WHERE conversation = ? LIMIT ?",
-        }
+        (conversation,) = row
+        spans = {"exchange": exchanges.span(conversation), "file": (conversation, conversation)}
         for table, query in queries.items():
-            while found := db.execute(query, (row[0], REMOVED_ROWS)).fetchall():
-                for key, taken in found:
+            while found := db.execute(query, (*spans[table], REMOVED_ROWS)).fetchall():
+                for key, size in found:
                     db.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
-                    yield 1 + taken * REMOVED_ROWS // REMOVED_BYTES
+                    yield 1 + size * REMOVED_ROWS // REMOVED_BYTES
         db.execute("DELETE FROM conversation WHERE key = ?", row)
         yield 1
     while found := db.execute("SELECT key FROM item WHERE user = ? LIMIT ?", (user, REMOVED_ROWS)).fetchall():
         for item in found:
             db.execute("DELETE FROM item WHERE key = ?", item)
             yield 1
-    for target in db.execute("DELETE FROM user WHERE key = ? AND hidden > 0 RETURNING target", (user,)).fetchall():
-        db.execute(
-            "DELETE FROM user WHERE key = ?1 AND hidden = 0 AND recalls "
-            "AND NOT EXISTS (SELECT 1 FROM user WHERE target = ?1) "
-            "AND NOT EXISTS (SELECT 1 FROM conversation WHERE user = ?1) "
-            "AND NOT EXISTS (SELECT 1 FROM item WHERE user = ?1)",
-            target,
-        )  # who was made for the import alone
+    for (target,) in db.execute("DELETE FROM user WHERE key = ? AND hidden > 0 RETURNING target", (user,)).fetchall():
+        db.execute(  # a user who was added for the import
+            "DELETE FROM user WHERE key = :target AND hidden = 0 AND recalls "
+            "AND NOT EXISTS (SELECT 1 FROM user WHERE target = :target) "
+            "AND NOT EXISTS (SELECT 1 FROM conversation WHERE user = :target) "
+            "AND NOT EXISTS (SELECT 1 FROM item WHERE user = :target)",
+            {"target": target},
+        )
 
 
-def _hidden_user(db: sqlite3.Connection, until: int, target: int | None = None) -> int:
-    return exchanges.insert(db, "user", {"name": _no_name(), "hidden": until, "target": target})
+def _add_user(db: sqlite3.Connection, until: int, target: int | None = None) -> int:
+    return exchanges.insert(db, "user", {"name": _unused_name(), "hidden": until, "target": target})
 
 
-def _no_name() -> str:
-    """What nobody is called."""
+def _unused_name() -> str:
     return f"\n{secrets.token_hex(8)}"

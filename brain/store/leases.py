@@ -39,16 +39,14 @@ class Leases:
         return Lease(self.owner, self._now(), frozenset(self.keys))
 
     async def prolong_forever(self) -> None:
-        """Prolong the leases until cancelled."""
+        """Prolong the leases, and cut those that are too long."""
         while True:
             await asyncio.sleep(PROLONG_SECONDS)
+            lease = self.lease
             try:
-                await self._prolong(self.lease)
+                self._database.check_place()
+                is_too_long = await self._database.read(partial(turns.any_too_long, lease=lease))
+                if lease.running or is_too_long:
+                    await self._database.write(partial(turns.prolong, lease=lease), durable=False)
             except StoreError as error:
                 log.warning("the store cannot note that turns run: %s", error)
-
-    async def _prolong(self, lease: Lease) -> None:
-        self._database.check_place()
-        too_long = await self._database.read(lambda db: turns.any_too_long(db, lease))
-        if lease.running or too_long:
-            await self._database.write(partial(turns.prolong, lease=lease), durable=False)

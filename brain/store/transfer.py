@@ -225,7 +225,7 @@ class Import:
         """Make the hidden user whose the rows are for now; returns its key."""
         self._db = db
         self._target = users.add(db, self._user)
-        self._staged = hidden.staged(db, self._target, now)
+        self._staged = hidden.add_staging_user(db, self._target, now)
         return self._staged
 
     def take(self, db: sqlite3.Connection, now: int) -> bool:

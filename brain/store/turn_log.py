@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from brain.errors import BadRequest
 from brain.messages import Exchange, Text
-from brain.store import connection, rows
+from brain.store import connection, exchanges, rows
 from brain.store.database import Database
 from brain.store.rows import SECOND
 
@@ -28,7 +28,9 @@ _COLUMNS = (
     "t.id, t.user, t.conversation, t.request, t.options, t.is_replayable, t.owner, t.started, t.ended, t.left_at, "
     "t.report"
 )
-_OVER = "ended < ?1 AND key < coalesce((SELECT key FROM turn WHERE started >= ?1 ORDER BY key LIMIT 1), 1 << 62)"
+_OVER = (
+    "ended < :before AND key < coalesce((SELECT key FROM turn WHERE started >= :before ORDER BY key LIMIT 1), 1 << 62)"
+)
 """Whether a turn ended before a time; turns that began after it are not looked at."""
 
 
@@ -260,11 +262,16 @@ class TurnLog:
     async def sweep(self, seconds: float) -> None:
         """Delete turns that ended so long ago, whoever ran them, and old commands."""
         now = self._now()
-        before = now - round(seconds * SECOND)
-        query = f"SELECT EXISTS (SELECT 1 FROM turn WHERE {_OVER}) OR EXISTS (SELECT 1 FROM turn_command WHERE at < ?2)"
-        values = before, now - COMMAND_LIFE
-        if (await self._database.read(lambda db: db.execute(query, values).fetchone()))[0]:
-            await self._database.write(partial(_sweep, values=values), durable=False)
+        values = {"before": now - round(seconds * SECOND), "commands_before": now - COMMAND_LIFE}
+        conditions = {"turn": _OVER, "turn_command": "at < :commands_before"}
+        exists = " OR ".join(f"EXISTS (SELECT 1 FROM {table} WHERE {where})" for table, where in conditions.items())
+
+        def delete(db: sqlite3.Connection) -> None:
+            for table, where in conditions.items():
+                db.execute(f"DELETE FROM {table} WHERE {where}", values)
+
+        if (await self._database.read(lambda db: db.execute(f"SELECT {exists}", values).fetchone()))[0]:
+            await self._database.write(delete, durable=False)
 
 
 def begin(db: sqlite3.Connection, turn: NewTurn, owner: str, now: int) -> int:
@@ -318,8 +325,8 @@ def forget(db: sqlite3.Connection, user: str, conversation: int | None = None) -
     if conversation is None:
         db.execute("DELETE FROM turn WHERE user = ?", (user,))
     else:
-        in_conversation = "SELECT turn FROM exchange WHERE key BETWEEN ?2 << 32 AND (?2 + 1) << 32"
-        db.execute(f"DELETE FROM turn WHERE user = ?1 AND key IN ({in_conversation})", (user, conversation))
+        keys = "SELECT turn FROM exchange WHERE key BETWEEN ? AND ?"
+        db.execute(f"DELETE FROM turn WHERE user = ? AND key IN ({keys})", (user, *exchanges.span(conversation)))
 
 
 def forget_all(db: sqlite3.Connection) -> None:
@@ -359,8 +366,8 @@ def _write(
                 (last, one.left_at, now if one.has_ended else None, one.report, key),
             )
         if one.keep_from > 1:
-            query = "DELETE FROM turn_log WHERE key BETWEEN ?1 << 32 AND ?1 << 32 | ?2 AND last < ?2"
-            db.execute(query, (key, one.keep_from))
+            query = "DELETE FROM turn_log WHERE key BETWEEN ? AND ? AND last < ?"
+            db.execute(query, (key << 32, key << 32 | one.keep_from, one.keep_from))
     db.executemany("DELETE FROM turn WHERE id = ?", [(turn_id,) for turn_id in forgotten])
 
 
@@ -417,8 +424,3 @@ def _end_lapsed(db: sqlite3.Connection, turn: StoredTurn, frames: Frames, report
         query = "INSERT INTO turn_log (key, last, frames, text) SELECT key << 32 | ?, ?, ?, '' FROM turn WHERE id = ?"
         db.execute(query, (*frames, turn.id))
     return ended.rowcount > 0
-
-
-def _sweep(db: sqlite3.Connection, values: Sequence[int]) -> None:
-    db.execute(f"DELETE FROM turn WHERE {_OVER}", values[:1])
-    db.execute("DELETE FROM turn_command WHERE at < ?", values[1:])
