@@ -229,8 +229,8 @@ def format_result(calculation: Calculation) -> Result:
     lines += [f"Meaning: {outcome.interpretation}"] if outcome.interpretation else []
     lines.append(f"Inputs used: {'; '.join(f'{name} {parsed}' for name, parsed in calculation.inputs.items())}")
     if outcome.formula:
-        filled = fill_in(outcome.formula, calculation.inputs, outcome.terms)
-        lines.append(f"Formula: {outcome.formula}" + (f" = {filled}" if filled != outcome.formula else ""))
+        substituted = fill_in(outcome.formula, calculation.inputs, outcome.terms)
+        lines.append(f"Formula: {outcome.formula}" + (f" = {substituted}" if substituted != outcome.formula else ""))
     if outcome.points:
         scored = ", ".join(f"{name} {format_value(points)}" for name, points in outcome.points.items() if points)
         lines.append(f"Points: {f'{scored}; all others 0' if scored else 'none'}. Sum: {format_value(outcome.value)}")

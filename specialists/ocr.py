@@ -90,7 +90,7 @@ async def ocr(
     found = await reader.pages(
         document.data,
         name=document.name,
-        wanted=() if enhance else requested[:MAX_PAGES],
+        numbers=() if enhance else requested[:MAX_PAGES],
         seconds=context.seconds_left - RESERVED_SECONDS,
     )
     existing = [number for number in requested if 1 <= number <= found.count]

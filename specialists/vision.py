@@ -134,8 +134,8 @@ async def _analyse(
 
 def question(subject: str) -> str:
     """Return the question for a model that sees images."""
-    asked = _QUESTIONS.get(subject.strip().lower(), f"Describe the image with regard to: {subject.strip()}.")
-    return _FRAME.format(asked)
+    request = _QUESTIONS.get(subject.strip().lower(), f"Describe the image with regard to: {subject.strip()}.")
+    return _FRAME.format(request)
 
 
 def parse_focus(focus: str) -> tuple[str, tuple[float, ...] | None]:

@@ -59,10 +59,10 @@ def working_times(window: Window, hours: Hours) -> Iterator[Span]:
 
 def find_free(spans: Iterable[Span], busy: Iterable[Span], minimum: timedelta) -> Iterator[Span]:
     """Yield the parts of `spans` without `busy` that are long enough, from full five minutes on."""
-    taken = sorted((span for span in busy if span[0] != span[1]), key=lambda span: span[0].timestamp())
+    blocked = sorted((span for span in busy if span[0] != span[1]), key=lambda span: span[0].timestamp())
     for start, end in spans:
         free_from = start
-        for first, last in [*taken, (end, end)]:
+        for first, last in [*blocked, (end, end)]:
             if last.timestamp() <= free_from.timestamp():
                 continue
             until = min(first, end, key=datetime.timestamp)

@@ -242,7 +242,7 @@ def _read_pdf(source: Source) -> Iterator[Part | Trouble]:
 
 def _read_text_layers(source: Source, wanted: Sequence[int]) -> reader.Pages:
     try:
-        return asyncio.run(reader.pages(source.data, name=source.name, wanted=wanted))
+        return asyncio.run(reader.pages(source.data, name=source.name, numbers=wanted))
     except Refused as refusal:
         raise Unreadable(refusal.reason) from refusal
 

@@ -242,14 +242,14 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             else:
                 wrong.append(self._describe_unknown(key) if len(wrong) < _MOST_NAMES_LISTED else f"no input {key[:40]}")
         notes = [f"Not used here: {', '.join(unused)}."] if unused else []
-        asked = [item for item in self.inputs if item.name not in {*parsed, *wrong_inputs}]
+        absent_inputs = [item for item in self.inputs if item.name not in {*parsed, *wrong_inputs}]
         if others_absent:
-            absent = [item for item in asked if not item.optional and item.can_be_absent]
+            absent = [item for item in absent_inputs if not item.optional and item.can_be_absent]
             parsed |= {item.name: item.parse_absent() for item in absent}
             if absent:
                 names = ", ".join(item.name for item in absent)
                 notes.append(f"Taken as absent, because others_absent was said: {names}.")
-        missing = [item.name for item in asked if item.name not in parsed and not item.optional]
+        missing = [item.name for item in absent_inputs if item.name not in parsed and not item.optional]
         if self.missing:
             missing += self.missing(self._values(parsed), {})
         if wrong or missing:

@@ -69,11 +69,13 @@ def find_by_name(name: str, calculators: Sequence[Calculator]) -> list[Calculato
 
 def _find_exact(name: str, calculators: Sequence[Calculator]) -> list[Calculator]:
     """Look among the names, then among the aliases, then among the titles."""
-    wanted, words = _squeeze(name), frozenset(split_words(name))
+    squeezed, words = _squeeze(name), frozenset(split_words(name))
 
     def is_meant(other: str) -> bool:
         """All words of a longer name must match: a stroke risk is no stroke scale."""
-        return bool(wanted) and _squeeze(other) == wanted and (len(words) == 1 or words.issuperset(split_words(other)))
+        return (
+            bool(squeezed) and _squeeze(other) == squeezed and (len(words) == 1 or words.issuperset(split_words(other)))
+        )
 
     for names in (_name, _aliases, _titles):
         if found := [calculator for calculator in calculators if any(is_meant(other) for other in names(calculator))]:

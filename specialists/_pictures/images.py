@@ -101,11 +101,11 @@ class Document:
         size, pixels = rest[0]
         return Image.frombytes("RGB", (size["width"], size["height"]), bytes(pixels), "raw", "RGB", size["stride"])
 
-    def _of_pdf(self, wanted: str, *numbers: int) -> tuple[int, list[Message]]:
+    def _of_pdf(self, kind: str, *numbers: int) -> tuple[int, list[Message]]:
         """Return the number of pages, and the messages about those `numbers` until the process was done or ended."""
         answers = list[Message]()
         try:
-            for message in messages("_pictures.pdf", [wanted, *numbers], self.data, Limits(self.seconds)):
+            for message in messages("_pictures.pdf", [kind, *numbers], self.data, Limits(self.seconds)):
                 answers.append(message)
         except OutOfTime:
             self._problem = too_slow_reason(self.name)

@@ -45,9 +45,9 @@ _SHARE = 0.2
 def iso_code(language: str) -> str:
     """Return `de` for `de`, `DE-at` and `deu`; an unknown code as it is."""
     of_tesseract = {code: letters for letters, code in TESSERACT_CODES.items()}
-    wanted = language.strip().lower()
-    region_less = wanted.partition("-")[0]
-    return of_tesseract.get(wanted, region_less if region_less in TESSERACT_CODES else wanted)
+    code = language.strip().lower()
+    region_less = code.partition("-")[0]
+    return of_tesseract.get(code, region_less if region_less in TESSERACT_CODES else code)
 
 
 def tesseract_code(language: str) -> str:

@@ -39,7 +39,7 @@ def answer(words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
     """
     import pypdfium2
 
-    wanted, *numbers = words
+    kind, *numbers = words
     try:
         pdf = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
@@ -49,7 +49,7 @@ def answer(words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
         return "end", b""
     with contextlib.closing(pdf):
         report(len(pdf))
-        if wanted == "image":
+        if kind == "image":
             with contextlib.suppress(pypdfium2.PdfiumError):
                 return _pixels(pdf[numbers[0] - 1])
         else:

@@ -21,7 +21,7 @@ _MIN_LETTERS = 0.5
 _GREEK = re.compile(r"[\u0370-\u03ff\s]")
 
 
-def read(image: "Image", _wanted: str, _installed: Engines) -> Reading:
+def read(image: "Image", _language: str, _installed: Engines) -> Reading:
     """Read a page whose lines are level, whichever way is up."""
     image = image.convert("RGB")
     result = _read_all(image)

@@ -101,15 +101,15 @@ class Pages:
         return text
 
 
-async def pages(data: bytes, *, name: str, wanted: Sequence[int] = (), seconds: float = WAITING_SECONDS) -> Pages:
-    """Count the pages of a file, and take the text layers of those `wanted` that a PDF has.
+async def pages(data: bytes, *, name: str, numbers: Sequence[int] = (), seconds: float = WAITING_SECONDS) -> Pages:
+    """Count the pages of a file, and take the text layers of those `numbers` that a PDF has.
 
     Raises:
         Refused: if the file cannot be read.
     """
-    request = {"do": "pages", "name": name, "pages": list(wanted), "stamps": bool(missing())}
+    request = {"do": "pages", "name": name, "pages": list(numbers), "stamps": bool(missing())}
     words, _ = await request_look(data, request, seconds)
-    existing = [page for page in wanted if 1 <= page <= words["count"]]
+    existing = [page for page in numbers if 1 <= page <= words["count"]]
     texts = dict(zip(existing, words["texts"], strict=False))
     return Pages(words["count"], texts, words["late"], name, words["digest"])
 

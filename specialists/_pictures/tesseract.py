@@ -43,9 +43,9 @@ def languages(program: str | None) -> frozenset[str]:
     return frozenset(listed.decode(errors="replace").split("\n")[1:]) - {"", "equ"}
 
 
-def read(image: "Image", wanted: str, installed: Engines) -> Reading:
+def read(image: "Image", language: str, installed: Engines) -> Reading:
     """Read a page whose lines are level, whichever way is up; nothing if Tesseract fails or computes for too long."""
-    engine = _Engine(installed, codes(wanted, languages(installed.tesseract)))
+    engine = _Engine(installed, codes(language, languages(installed.tesseract)))
     best = engine.recognise(image)
     if not best.text:
         best = engine.recognise(image, options=_SHADOWED)
@@ -58,10 +58,9 @@ def read(image: "Image", wanted: str, installed: Engines) -> Reading:
         best = max(best, engine.recognise(rotate(image, degrees)), key=lambda reading: reading.worth)
         if best.confidence >= LOW_CONFIDENCE:
             return best
-    language = SCRIPTS.get(facing.script) if facing and best.confidence < LOW_CONFIDENCE and wanted == "auto" else None
-    if not language or not facing:
+    if not facing or language != "auto" or best.confidence >= LOW_CONFIDENCE or facing.script not in SCRIPTS:
         return best
-    code = TESSERACT_CODES[language]
+    code = TESSERACT_CODES[SCRIPTS[facing.script]]
     if code not in languages(installed.tesseract):
         note = f"these may be {facing.script} letters; the operator can install tesseract-ocr-{code.replace('_', '-')}"
         return replace(best, note=note)
@@ -103,11 +102,11 @@ class _Engine:
         return run_program(command, pixels.getvalue(), cpu_seconds=self.seconds_left).decode(errors="replace")
 
 
-def codes(wanted: str, known: frozenset[str]) -> list[str]:
-    """Return the codes to read for: the language that is wanted, or installed ones with Latin letters."""
-    if wanted != "auto":
-        return [tesseract_code(wanted)]
-    others = {TESSERACT_CODES[language] for language in SCRIPTS.values()} | {"osd"}
+def codes(language: str, known: frozenset[str]) -> list[str]:
+    """Return the codes to read for: the language that is language, or installed ones with Latin letters."""
+    if language != "auto":
+        return [tesseract_code(language)]
+    others = {TESSERACT_CODES[one] for one in SCRIPTS.values()} | {"osd"}
     first = ["eng", "deu", "fra", "spa", "ita"]
     ordered = [code for code in first if code in known] + sorted(known - others - set(first))
     return ordered[:AT_ONCE] or sorted(known - {"osd"})[:1]

@@ -53,8 +53,8 @@ def test_the_next_seven_days_from_today(calendars: Calendars) -> None:
     ],
 )
 def test_days_in_words(calendars: Calendars, params: dict[str, Any], days: str) -> None:
-    asked = replace(calendars.context(), message=params.get("query", ""))
-    text = calendar(**params, context=asked, settings=calendars.settings, now=NOW).text
+    context = replace(calendars.context(), message=params.get("query", ""))
+    text = calendar(**params, context=context, settings=calendars.settings, now=NOW).text
     assert text.startswith(f"Calendar: no events, {days}, times in Europe/Berlin")
 
 

@@ -145,9 +145,9 @@ def test_a_deletion_is_approved_or_declined(client: Client) -> None:
     assert len(client.calendars.files()) == 1
     events = client.turn(DELETE, "Done.", approve=True)
     assert names(events) == ["approval_required", *DONE]
-    asked = events[0][1]
-    assert (asked["name"], asked["params"]) == ("calendar", {"action": "delete", "event_id": "lunch"})
-    assert asked["text"].endswith('2026-03-23 Mon 12:00–13:00 "Lunch"')
+    request = events[0][1]
+    assert (request["name"], request["params"]) == ("calendar", {"action": "delete", "event_id": "lunch"})
+    assert request["text"].endswith('2026-03-23 Mon 12:00–13:00 "Lunch"')
     assert client.calendars.files() == []
 
 

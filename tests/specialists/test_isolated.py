@@ -59,7 +59,7 @@ def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     async def main() -> None:
         async with reader.lifespan():
-            await reader.pages(text_pdf("one"), name="a.pdf", wanted=[1])
+            await reader.pages(text_pdf("one"), name="a.pdf", numbers=[1])
             with pytest.raises(Refused):  # that Tesseract reads no language
                 await reader.page_text(PAGE)
         await run_isolated("_web.extract", WEB_PAGE, b"<p>one</p>", limits=Limits(), seconds=TIMEOUT)
