@@ -104,7 +104,7 @@ async def stream_with_specialists(
         limits=Limits(calls=max_specialist_calls, calls_per_specialist=max_specialist_calls),
         syntax=SYNTAX,
         time_zone=str(context.get("time_zone") or machine_time_zone()),
-        attachments=_attachments(context),
+        attachments=_read_attachments(context),
     )
     history = History(str(context.get("conversation_id") or "library"))
     model = StreamModel(base_stream, resume)
@@ -138,7 +138,7 @@ async def _read_in_place(
                         await calls.wait()
                     finally:
                         await calls.end("cancelled")
-                    for chunk in filter(None, map(_chunk, events)):
+                    for chunk in filter(None, map(_make_chunk, events)):
                         yield chunk
                     events.clear()
                 elif isinstance(piece, str):
@@ -152,7 +152,7 @@ async def _scan(stream: AnyStream) -> AsyncGenerator[Any, None]:
     scanner = Scanner(SYNTAX, stops=False)
     async with aclosing(iterate(stream)) as chunks:
         async for chunk in chunks:
-            text = _text(chunk)
+            text = _get_text(chunk)
             for piece in [chunk] if text is None else scanner.feed(text):
                 yield piece
     for piece in scanner.close():
@@ -171,7 +171,7 @@ async def _read_run(
             for event in events:
                 while model.other_chunks:
                     yield model.other_chunks.popleft()
-                if chunk := _chunk(event):
+                if chunk := _make_chunk(event):
                     yield chunk
                 elif isinstance(event, Error) and not (model.is_complete and event.code == "model_failed"):
                     raise model.error or BrainError(event.message)
@@ -230,7 +230,7 @@ class StreamModel:
                 stream = await result if isawaitable(result) else result
             async with aclosing(iterate(stream)) as chunks:
                 async for chunk in chunks:
-                    text = _text(chunk)
+                    text = _get_text(chunk)
                     if text is not None:
                         yield text
                         await self._may_read.wait()
@@ -258,14 +258,14 @@ def _is_text(events: Sequence[Event]) -> bool:
     return all(isinstance(event, Token | Thinking) for event in events)
 
 
-def _text(chunk: Any) -> str | None:
+def _get_text(chunk: Any) -> str | None:
     if isinstance(chunk, str):
         return chunk
     token = chunk.get("token") if isinstance(chunk, Mapping) else None
     return token if isinstance(token, str) else None
 
 
-def _chunk(event: Event) -> dict[str, Any] | None:
+def _make_chunk(event: Event) -> dict[str, Any] | None:
     match event:
         case Token(text=text):
             return {"token": text}
@@ -281,16 +281,16 @@ def _chunk(event: Event) -> dict[str, Any] | None:
     return None
 
 
-def _attachments(context: Mapping[str, Any]) -> tuple[Attachment, ...]:
+def _read_attachments(context: Mapping[str, Any]) -> tuple[Attachment, ...]:
     attachments: list[Attachment] = []
     for key in ("attachments", "media", "ocr_context"):
         value = context.get(key) or ()
         items = [value] if isinstance(value, Mapping | Attachment | bytes | str) else value
-        attachments += [_attachment(item, key) for item in items]
+        attachments += [_read_attachment(item, key) for item in items]
     return renumber(tuple(attachments), after=0)
 
 
-def _attachment(item: Any, key: str) -> Attachment:
+def _read_attachment(item: Any, key: str) -> Attachment:
     if isinstance(item, Attachment):
         return item
     fields: Mapping[str, Any] = (

@@ -16,14 +16,14 @@ _INSTEAD_OF_COLON = "{(="
 def read(cursor: Cursor, opener: str) -> Reader:
     """Read on after the opener; what is no name there is text."""
     yield from cursor.skip_whitespace()
-    name = yield from cursor.name(longest=64)
+    name = yield from cursor.read_name(longest=64)
     if not name:
         return None
     if not (yield from cursor.skip_whitespace()):
         return ParsedMarker(name, is_complete=False)
     following = cursor.text[cursor.at]
     if following in _INSTEAD_OF_COLON:
-        if not (yield from _to_closer(cursor)):
+        if not (yield from _move_past_closer(cursor)):
             return ParsedMarker(name, is_complete=False)
         return ParsedMarker(name, problem="write a colon between the name and the body, as in name:{}")
     if following not in ":]":
@@ -32,19 +32,19 @@ def read(cursor: Cursor, opener: str) -> Reader:
     if following == "]":
         return ParsedMarker(name, {})
     start = cursor.offset
-    if not (yield from _to_closer(cursor)):
+    if not (yield from _move_past_closer(cursor)):
         return ParsedMarker(name, is_complete=False)
     body = cursor.raw()[start:-1].strip()
     return ParsedMarker(name, *(decode_object(body) if body else ({}, "")))
 
 
-def _to_closer(cursor: Cursor) -> Steps:
+def _move_past_closer(cursor: Cursor) -> Steps:
     """Move past the `]` that belongs to the opener: not one of an array, not one in a string.
 
     Where the nesting makes no sense, the next `]` is taken for it.
     """
     open_brackets: list[str] = []
-    while (yield from cursor.to(_STRUCTURE)):
+    while (yield from cursor.move_past(_STRUCTURE)):
         character = cursor.text[cursor.at - 1]
         if character == '"':
             if not (yield from cursor.skip_string()):
@@ -54,5 +54,5 @@ def _to_closer(cursor: Cursor) -> Steps:
         elif character == "]" and not open_brackets:
             return True
         elif not open_brackets or open_brackets.pop() != _PARTNER[character]:
-            return character == "]" or (yield from cursor.to(_CLOSER))
+            return character == "]" or (yield from cursor.move_past(_CLOSER))
     return False

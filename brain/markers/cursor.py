@@ -91,13 +91,13 @@ class Cursor:
         """All that has come, read or not, from the first character of the opener on."""
         return self._before.decode() + self.text[self._start :]
 
-    def more(self) -> Steps:
+    def wait_for_character(self) -> Steps:
         """Wait until there is a character at `at`; return False when none will come."""
         if self.at >= self.end:
             yield _ANY
         return self.at < self.end
 
-    def to(self, pattern: re.Pattern[str]) -> Steps:
+    def move_past(self, pattern: re.Pattern[str]) -> Steps:
         """Move past the next match of a one-character pattern; the character is `text[at - 1]`."""
         match = pattern.search(self.text, self.at, self.end)
         if match is None:
@@ -110,32 +110,32 @@ class Cursor:
 
     def skip_whitespace(self) -> Steps:
         """Move to what is no white space; return False when nothing else will come."""
-        if not (yield from self.to(_NOT_WHITESPACE)):
+        if not (yield from self.move_past(_NOT_WHITESPACE)):
             return False
         self.at -= 1
         return True
 
     def skip_string(self, quote: str = '"') -> Steps:
         """Move past the end of a string whose opening quote was just read."""
-        while (yield from self.to(_STRING[quote])):
+        while (yield from self.move_past(_STRING[quote])):
             if self.text[self.at - 1] == quote:
                 return True
-            if (yield from self.more()):
+            if (yield from self.wait_for_character()):
                 self.at += 1  # whatever is escaped
         return False
 
-    def literal(self, expected: str) -> Steps:
+    def read_literal(self, expected: str) -> Steps:
         """Move along `expected` as far as the text agrees with it; return True when all of it was there."""
         for character in expected:
-            if not (yield from self.more()) or self.text[self.at] != character:
+            if not (yield from self.wait_for_character()) or self.text[self.at] != character:
                 return False
             self.at += 1
         return True
 
-    def name(self, longest: int) -> Generator[re.Pattern[str], re.Match[str] | None, str]:
+    def read_name(self, longest: int) -> Generator[re.Pattern[str], re.Match[str] | None, str]:
         """Read an ASCII letter, then letters, digits, `_` and `-`; empty where there are none, or too many."""
         start, pattern = self.offset, _LETTER
-        while (yield from self.more()):
+        while (yield from self.wait_for_character()):
             match = pattern.match(self.text, self.at, self.end)
             if match is None:
                 break
@@ -168,9 +168,9 @@ def decode_object(body: str) -> tuple[Params | None, str]:
         )
         if not isinstance(value, dict):
             return None, "the body must be one JSON object in braces"
-        if _depth(value) > DEPTH_LIMIT:
+        if _measure_depth(value) > DEPTH_LIMIT:
             return None, f"the body nests deeper than {DEPTH_LIMIT} levels"
-        return _without_surrogates(value) if "\\ud" in body.lower() else value, ""
+        return _replace_surrogates(value) if "\\ud" in body.lower() else value, ""
     except json.JSONDecodeError as error:
         return None, f"the body is not valid JSON at character {error.pos + 1}"
     except _UnsupportedJSON as error:
@@ -201,7 +201,7 @@ def _parse_float(digits: str) -> float:
     return number
 
 
-def _depth(value: Any) -> int:
+def _measure_depth(value: Any) -> int:
     depth, level = 0, [value]
     while level := [item for item in level if isinstance(item, dict | list)]:
         depth += 1
@@ -209,14 +209,14 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def _without_surrogates(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     """The same value without lone surrogates: JSON can escape them, UTF-8 cannot carry them."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
+        return [_replace_surrogates(item) for item in value]
     if isinstance(value, dict):
         return _reject_duplicates(
-            [(_without_surrogates(key), _without_surrogates(item)) for key, item in value.items()]
+            [(_replace_surrogates(key), _replace_surrogates(item)) for key, item in value.items()]
         )
     return value

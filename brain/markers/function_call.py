@@ -22,24 +22,24 @@ def read(cursor: Cursor, opener: str) -> Reader:
     if not (yield from cursor.skip_whitespace()) or cursor.text[cursor.at] != "{":
         return None
     start = cursor.offset
-    is_complete = yield from _to_object_end(cursor)
+    is_complete = yield from _move_past_object(cursor)
     body = cursor.raw()[start:]
     yield from cursor.skip_whitespace()
-    whole = is_complete and (yield from cursor.literal("<" + closer))
+    whole = is_complete and (yield from cursor.read_literal("<" + closer))
     while not whole:
-        if not (yield from cursor.to(_TAG)):
+        if not (yield from cursor.move_past(_TAG)):
             return ParsedMarker(_find_name(body), is_complete=False)
-        if (yield from cursor.literal(closer)):
+        if (yield from cursor.read_literal(closer)):
             return ParsedMarker(
                 _find_name(body), problem=f"between the tags must stand one JSON object and then <{closer}"
             )
     return _parse_call(body)
 
 
-def _to_object_end(cursor: Cursor) -> Steps:
+def _move_past_object(cursor: Cursor) -> Steps:
     """Move past the brace that closes the object; return False where the nesting makes no sense or never ends."""
     open_brackets: list[str] = []
-    while (yield from cursor.to(_STRUCTURE)):
+    while (yield from cursor.move_past(_STRUCTURE)):
         character = cursor.text[cursor.at - 1]
         if character == '"':
             if not (yield from cursor.skip_string()):

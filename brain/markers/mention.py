@@ -24,19 +24,19 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 def read(cursor: Cursor, opener: str) -> Reader:
     """Read on after the `@`; it is a marker only when `name_specialist(` follows."""
-    word = yield from cursor.name(longest=64 + len(_SUFFIX))
+    word = yield from cursor.read_name(longest=64 + len(_SUFFIX))
     name = word.removesuffix(_SUFFIX)
-    if not name or name == word or not (yield from cursor.literal("(")):
+    if not name or name == word or not (yield from cursor.read_literal("(")):
         return None
     start = cursor.offset
-    if not (yield from _to_closer(cursor)):
+    if not (yield from _move_past_closer(cursor)):
         return ParsedMarker(name, is_complete=False)
     return ParsedMarker(name, *_parse_params(cursor.raw()[start:-1]))
 
 
-def _to_closer(cursor: Cursor) -> Steps:
+def _move_past_closer(cursor: Cursor) -> Steps:
     """Move past the `)` that is not in a quoted value; a quote elsewhere is an apostrophe."""
-    while (yield from cursor.to(_VALUE_OR_END)):
+    while (yield from cursor.move_past(_VALUE_OR_END)):
         if cursor.text[cursor.at - 1] == ")":
             return True
         if not (yield from cursor.skip_whitespace()):

@@ -73,7 +73,7 @@ class Scanner:
     )  # fmt: skip
 
     def __init__(self, syntaxes: Sequence[SyntaxName], *, stops: bool = True) -> None:
-        self._delimiters = _delimiters(tuple(syntaxes))
+        self._delimiters = _find_delimiters(tuple(syntaxes))
         self._find = self._delimiters.find
         self._stops = stops
         self._has_called = False
@@ -264,25 +264,25 @@ def _add_text(text: str, pieces: list[Piece]) -> None:
 
 
 @cache
-def _delimiters(syntaxes: tuple[SyntaxName, ...]) -> _Delimiters:
+def _find_delimiters(syntaxes: tuple[SyntaxName, ...]) -> _Delimiters:
     markers = {opener: _SYNTAXES[name].read for name in syntaxes for opener in _SYNTAXES[name].OPENERS}
     delimiters = (*markers, *FORGED_OPENERS, BLOCK_CLOSER)
     return _Delimiters(
         markers,
-        re.compile(_pattern(markers)).match,
-        re.compile(_pattern(delimiters) + rf"|{BACKTICK}\Z").search,
+        re.compile(_build_pattern(markers)).match,
+        re.compile(_build_pattern(delimiters) + rf"|{BACKTICK}\Z").search,
         frozenset(delimiter[:length] for delimiter in delimiters for length in range(1, len(delimiter))),
     )
 
 
-def _pattern(delimiters: Iterable[str]) -> str:
+def _build_pattern(delimiters: Iterable[str]) -> str:
     """Matches any of the delimiters, or the beginning of one when the text ends there."""
     tails: dict[str, list[str]] = {}
     for delimiter in delimiters:
         tails.setdefault(delimiter[0], []).append(delimiter[1:])
     return "|".join(
-        re.escape(first) + ("" if "" in rest else rf"(?:{_pattern(rest)}|\Z)") for first, rest in tails.items()
+        re.escape(first) + ("" if "" in rest else rf"(?:{_build_pattern(rest)}|\Z)") for first, rest in tails.items()
     )
 
 
-_find_think_closer = re.compile(_pattern([THINK_CLOSER])).search
+_find_think_closer = re.compile(_build_pattern([THINK_CLOSER])).search

@@ -65,7 +65,7 @@ class NamedModel(ModelView, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class PreparedCall:
     """What a call is to do: its specialist, its parameters as checked arguments, and the files that it may see."""
 
     entry: Entry
@@ -112,7 +112,7 @@ class CallContext:
         seconds = self.registry.call_seconds if specialist.timeout is None else specialist.timeout
         return seconds if self.request.call_seconds is None else min(seconds, self.request.call_seconds)
 
-    def dependencies(self, work: Work, seconds: float, approved: Result | None = None) -> Dependencies:
+    def dependencies(self, prepared: PreparedCall, seconds: float, approved: Result | None = None) -> Dependencies:
         """Return the values for the keyword-only parameters of a specialist.
 
         Args:
@@ -123,21 +123,21 @@ class CallContext:
             user=self.request.user,
             conversation_id=self.history.id,
             message=self.request.message,
-            attachments=work.attachments,
+            attachments=prepared.attachments,
             time_zone=self.request.time_zone,
             deadline=time.monotonic() + min(seconds, self.deadline.call_seconds_left()),
-            settings=work.entry.settings,
+            settings=prepared.entry.settings,
             model=self.model,
             fetch=self.registry.fetch,
             memory=self.memory,
             approved=approved,
         )
-        return {**self.registry.dependencies, **work.entry.dependencies, Context: context}
+        return {**self.registry.dependencies, **prepared.entry.dependencies, Context: context}
 
-    def cache_key(self, work: Work) -> AnswerKey:
+    def cache_key(self, prepared: PreparedCall) -> AnswerKey:
         """Return the key that calls of other turns share when the same answer serves them."""
-        files = tuple((file.id, file.name, len(file.data), hash(file.data)) for file in work.attachments)
-        key = call_key(work.entry.specialist.name, work.params)
+        files = tuple((file.id, file.name, len(file.data), hash(file.data)) for file in prepared.attachments)
+        key = call_key(prepared.entry.specialist.name, prepared.params)
         return self.request.user, (key, files, self.model.name, self.model.sees_images)
 
 
@@ -280,25 +280,25 @@ class CallGroup:
         if isinstance(arguments, Failure):
             self._finish(call, arguments)
             return
-        work = Work(entry, params, arguments, attachments)
+        prepared = PreparedCall(entry, params, arguments, attachments)
         values = context.policy.find_unknown_values(entry.specialist, params)
         sent = [escape_invisible(" ".join(value.split())) for value in values]
         if not sent and not context.policy.needs_approval(entry.specialist, params):
-            self._execute(call, work)
+            self._execute(call, prepared)
         elif not context.request.asks_person:
             self._finish(call, Failure("declined", NO_APPROVER_TO_SEND if sent else NO_APPROVER))
         elif sum(map(len, sent)) > MAX_SENT_LENGTH:
             self._finish(call, Failure("declined", TOO_LONG_TO_APPROVE))
         else:
             self._unready.add(call.id)
-            self._spawn(call, self._execute_if_approved(call, work, sent))
+            self._spawn(call, self._execute_if_approved(call, prepared, sent))
 
-    async def _execute_if_approved(self, call: Call, work: Work, sent: Sequence[str]) -> None:
+    async def _execute_if_approved(self, call: Call, prepared: PreparedCall, sent: Sequence[str]) -> None:
         """Execute a call once a person approves it. They are asked about all calls of the pass together."""
-        context, approvals, specialist = self._context, self._context.approvals, work.entry.specialist
+        context, approvals, specialist = self._context, self._context.approvals, prepared.entry.specialist
         gathering_until = asyncio.get_running_loop().time() + GATHERING_SECONDS
         seconds = min(PREVIEW_SECONDS, context.registry.call_seconds, context.seconds_for(specialist))
-        preview = await make_preview(specialist, work.params, context.dependencies(work, seconds), seconds)
+        preview = await make_preview(specialist, prepared.params, context.dependencies(prepared, seconds), seconds)
         if isinstance(preview, Failure):
             self._finish(call, preview)
             return
@@ -318,7 +318,7 @@ class CallGroup:
         if approvals.is_closed:
             return  # the turn ends, and with it this call
         if is_approved:
-            self._execute(call, work, preview)
+            self._execute(call, prepared, preview)
         else:
             self._finish(call, context.policy.failure("declined"))
 
@@ -337,18 +337,18 @@ class CallGroup:
         self._ready = {}
         self._emit(events)
 
-    def _execute(self, call: Call, work: Work, approved: Result | None = None) -> None:
+    def _execute(self, call: Call, prepared: PreparedCall, approved: Result | None = None) -> None:
         context = self._context
-        if work.entry.specialist.cache_seconds:
-            cached = context.registry.find_cached(context.cache_key(work))
+        if prepared.entry.specialist.cache_seconds:
+            cached = context.registry.find_cached(context.cache_key(prepared))
             if cached is not None:
                 self._finish(call, cached, is_cached=True)
                 return
-        self._emit((SpecialistStart(call.id, call.name, work.params, call.by),))
-        self._spawn(call, self._run(call, work, approved))
+        self._emit((SpecialistStart(call.id, call.name, prepared.params, call.by),))
+        self._spawn(call, self._run(call, prepared, approved))
 
-    async def _run(self, call: Call, work: Work, approved: Result | None) -> None:
-        context, specialist = self._context, work.entry.specialist
+    async def _run(self, call: Call, prepared: PreparedCall, approved: Result | None) -> None:
+        context, specialist = self._context, prepared.entry.specialist
         seconds = context.seconds_for(specialist)
         last: Progress | None = None
         last_at = 0.0
@@ -360,12 +360,12 @@ class CallGroup:
                 last, last_at = progress, now
                 self._emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
 
-        dependencies = context.dependencies(work, seconds, approved)
-        outcome = await execute(specialist, work.arguments, dependencies, report, timeout=seconds)
+        dependencies = context.dependencies(prepared, seconds, approved)
+        outcome = await execute(specialist, prepared.arguments, dependencies, report, timeout=seconds)
         if isinstance(outcome, Answer) and specialist.cache_seconds:
             is_long = len(outcome.text) > MAX_CACHED_LENGTH
             text = blocks.result_text(outcome.text, more=outcome.more) if is_long else outcome.text
-            context.registry.cache(context.cache_key(work), replace(outcome, text=text), specialist.cache_seconds)
+            context.registry.cache(context.cache_key(prepared), replace(outcome, text=text), specialist.cache_seconds)
         self._finish(call, outcome)
 
     def _spawn(self, call: Call, coroutine: Coroutine[Any, Any, None]) -> None:

@@ -51,10 +51,10 @@ def check(
         user_texts: what the user wrote in this conversation.
         sent_calls: earlier calls that went to other hosts, with their results.
     """
-    listed = frozenset(_listed_values(schema))
+    listed = frozenset(_find_listed_values(schema))
     sources = _Sources(user_texts, sent_calls)
     unknown, picks = [], 0
-    for name, value in _values(params):
+    for name, value in _find_values(params):
         if value in listed or sources.is_users(name, value):
             continue
         if sources.is_shown(name, value):
@@ -71,7 +71,7 @@ class _Sources:
         text = "\n".join(user_texts)
         self._text = _fold(text)
         self._words = Counter(_split_words(text)) + Counter(_COMMON_WORDS)
-        sent = [value for call in sent_calls if call.code is None for _, value in _values(call.params or {})]
+        sent = [value for call in sent_calls if call.code is None for _, value in _find_values(call.params or {})]
         typed = [token.strip(_PUNCTUATION) for token in text.split()]
         self._urls = {_normalize(url) for url in (*_find_urls(text), *typed, *sent)}
         results = [
@@ -99,33 +99,33 @@ class _Sources:
         return f" {' '.join(_split_words(value))} " in self._shown_words
 
 
-def _values(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+def _find_values(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Each text that a call sends, with the name of its parameter; names that the model made up are texts, too."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if name:
                 yield name, str(key)
-            yield from _values(inner, str(key))
+            yield from _find_values(inner, str(key))
     elif isinstance(value, str):
         if value.strip():
             yield name, value.strip()
     elif isinstance(value, Iterable):
         for inner in value:
-            yield from _values(inner, name)
+            yield from _find_values(inner, name)
     elif value is not None and not isinstance(value, bool) and abs(value) >= MIN_NUMBER:
         yield name, str(value)
 
 
-def _listed_values(schema: Any) -> Iterator[str]:
+def _find_listed_values(schema: Any) -> Iterator[str]:
     """The texts that a schema itself lists."""
     if isinstance(schema, Mapping):
         values = [*schema["enum"]] if isinstance(schema.get("enum"), list | tuple) else []
         yield from (value for value in [*values, schema.get("const")] if isinstance(value, str))
         for inner in schema.values():
-            yield from _listed_values(inner)
+            yield from _find_listed_values(inner)
     elif isinstance(schema, list | tuple):
         for inner in schema:
-            yield from _listed_values(inner)
+            yield from _find_listed_values(inner)
 
 
 def _is_url(name: str, value: str) -> bool:

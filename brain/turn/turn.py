@@ -119,7 +119,7 @@ class Turn:
         earlier = [neutralize_exchange(exchange, self._template_tokens) for exchange in history.exchanges]
         self._transcript = Transcript(front, earlier, self.exchange)
         self._parts_before = len(self.exchange.parts)
-        self._room = MAX_ANSWER_LENGTH
+        self._characters_left = MAX_ANSWER_LENGTH
         self._inbox: list[str] = []  # messages of the user that wait to be injected
         self._pass: ModelPass | None = None  # that is running
         self._finish: StopReason = "complete"
@@ -263,11 +263,14 @@ class Turn:
             if tool is not None:
                 emit((self._annotations.add_notice(notices.unknown_tool(tool)),))
             is_client_call = calls is not None and calls.has_client_call
-            is_followed = calls is not None and not (current.is_stopped or is_client_call or is_last or self._room <= 0)
-            if is_followed and self._tokens_left() == 0:
-                is_followed, self._finish = False, "length"
-            elif calls is None and tool is not None and not has_retried:
-                is_followed = has_retried = True
+            is_followed = False
+            if calls is None:
+                is_followed = tool is not None and not has_retried
+                has_retried = has_retried or is_followed
+            elif not (current.is_stopped or is_client_call or is_last or self._characters_left <= 0):
+                is_followed = self._tokens_left() != 0
+                if not is_followed:
+                    self._finish = "length"
             if not is_followed and not self._inbox:
                 break
         is_explained = current.is_stopped or is_client_call
@@ -308,7 +311,7 @@ class Turn:
             self._accounting,
             self._annotations,
             self._inbox,
-            max_length=self._room,
+            max_length=self._characters_left,
             silence=self._silence,
             sampling=sampling,
         )
@@ -319,7 +322,7 @@ class Turn:
         parts = ended.parts()
         self.exchange.parts += parts
         self._finish = ended.finish
-        self._room -= ended.text_length
+        self._characters_left -= ended.text_length
         self._accounting.end_pass(ended.began, ended.first_text, ended.finish)
         block_bytes = sum(utf8_size(part.block) for part in parts if isinstance(part, Call))
         self.exchange.tokens = self._accounting.count_exchange(prompt_bytes, block_bytes)
