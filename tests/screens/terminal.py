@@ -1,4 +1,4 @@
-"""The pictures of the terminal: what the program printed into a pseudo-terminal, drawn cell by cell."""
+"""The pictures of the terminal: a pseudo-terminal, drawn cell by cell."""
 
 import io
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 from serving import script
 
-from screens.kept import DENTIST, fill_calendar
+from screens.data import DENTIST, fill_calendar
 
 COLUMNS = 90
 FRAME = """<!doctype html><meta charset="utf-8"><style>
@@ -26,13 +26,13 @@ pre {{ min-width: 90ch; margin: 0; font: 14px/1.3 "DejaVu Sans Mono", monospace;
 
 
 class Cell(str):
-    """A character, and how it looks."""
+    """A character with its style."""
 
     style = Style()
 
 
-class Coloured(Screen):
-    """A screen that knows the colours, too."""
+class ColouredScreen(Screen):
+    """A screen that keeps the colours."""
 
     def __init__(self, columns: int, lines: int) -> None:
         super().__init__(columns, lines)
@@ -49,7 +49,7 @@ class Coloured(Screen):
         super()._sequence(private, numbers, name)
 
 
-def _drawn(screen: Screen) -> str:
+def _as_html(screen: Screen) -> str:
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), color_system="truecolor", force_terminal=True)
     while screen.rows and not screen.rows[-1].text:
         screen.rows.pop()
@@ -66,24 +66,24 @@ def _line(row: Row) -> Text:
 
 
 class Window(Terminal):
-    """A terminal in which a command was typed."""
+    """A terminal after a command was typed."""
 
     def __init__(self, folder: Path, *arguments: str, env: Mapping[str, str], lines: int = 28) -> None:
         super().__init__(*arguments, env=env, columns=COLUMNS, lines=lines, cwd=folder)
-        self.screen = Coloured(COLUMNS, lines)
+        self.screen = ColouredScreen(COLUMNS, lines)
         typed = " ".join(f'"{one}"' if " " in one else one for one in ("brain", *arguments))
         self.screen.feed(f"$ \x1b[1m{typed}\x1b[0m\r\n")
 
 
-def _asked(folder: Path) -> str:
+def _ask(folder: Path) -> str:
     """`brain ask`: a specialist, Markdown, sources."""
     passes = [[f"Let me look it up. {request('docs', query='run Brain behind a proxy')}"], [PROXY]]
     with Window(folder, "ask", "How do I run Brain behind nginx?", env=_env(folder, *passes)) as window:
         window.end()
-        return _drawn(window.screen)
+        return _as_html(window.screen)
 
 
-def _chatted(folder: Path) -> str:
+def _chat(folder: Path) -> str:
     """`brain chat`: an approval, and the prompt behind it."""
     fill_calendar(folder / "data")
     passes = [
@@ -98,7 +98,7 @@ def _chatted(folder: Path) -> str:
         window.types("y\r")
         window.sees("is free.")
         window.sees("demo.jsonl ·")
-        return _drawn(window.screen)
+        return _as_html(window.screen)
 
 
 PROXY = """\
@@ -129,4 +129,4 @@ def _env(folder: Path, *passes: Sequence[str] | Mapping[str, Any]) -> dict[str, 
     }
 
 
-TERMINALS: Mapping[str, Callable[[Path], str]] = {"terminal": _asked, "terminal-chat": _chatted}
+TERMINALS: Mapping[str, Callable[[Path], str]] = {"terminal": _ask, "terminal-chat": _chat}

@@ -5,7 +5,7 @@ export const en = {
   skip: "Skip to the message",
   conversations: "Conversations",
   toggleHistory: "Show or hide the conversations",
-  fresh: "New conversation",
+  newConversation: "New conversation",
   search: "Search conversations",
   searchShort: "Search",
   conversation: "Conversation",

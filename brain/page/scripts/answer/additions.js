@@ -8,7 +8,7 @@ import { t } from "../base/texts.js";
  * @param {string} text
  */
 export function additionNode(text) {
-  return make("div", "steered", make("span", "small", t("addedBy")), make("p", "said", text));
+  return make("div", "steered", make("span", "small", t("addedBy")), make("p", "message-text", text));
 }
 
 /** Brain reads it with the next message. @param {Element} node */

@@ -27,7 +27,7 @@ const SAID_ELSEWHERE = ["stand_in", "repeated_call", "repetition"]; // at the en
  * @typedef {import("../base/types.js").Events} Events
  * @typedef {object} Actions what a person can do with it
  * @property {() => void} retry
- * @property {() => void} fresh
+ * @property {() => void} startNew
  * @property {(call: string, approve: boolean) => Promise<string>} decide
  */
 
@@ -282,7 +282,7 @@ export class Answer {
     const line = make("div", "error", make("p", "", text));
     line.setAttribute("role", "alert");
     if (again) line.append(button(t("retry"), this.#actions.retry, { icon: "retry", text: true }));
-    if (elsewhere) line.append(button(t("fresh"), this.#actions.fresh));
+    if (elsewhere) line.append(button(t("newConversation"), this.#actions.startNew));
     this.#put(line);
     if (!this.over) this.#end([]);
   }

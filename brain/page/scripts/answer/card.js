@@ -110,7 +110,7 @@ export class Card {
   /** @param {Events["specialist_error"]} error */
   error({ code, reason, ms, approval }) {
     const quiet = code === "declined" || code === "cancelled";
-    this.#end(quiet ? "left" : "failed", quiet ? t(approval === "expired" ? approval : code) : ms ? span(ms) : "");
+    this.#end(quiet ? "abandoned" : "failed", quiet ? t(approval === "expired" ? approval : code) : ms ? span(ms) : "");
     this.#showNote(quiet ? "" : failure({ name: this.name, code, reason }));
     const line = make("p", "reason", reason);
     if (quiet || saysMore(code)) this.#inside.prepend(section(t("toldModel"), box(t("toldModel"), line)));
@@ -121,7 +121,7 @@ export class Card {
    * @param {Decide} decide
    */
   ask({ expires_at, text }, decide) {
-    const left = make("p", "small left"), problem = problemLine();
+    const timeLeft = make("p", "small time-left"), problem = problemLine();
     const choices = [
       button(t("approve"), () => answer(true), { className: "primary" }), button(t("decline"), () => answer(false)),
     ];
@@ -134,15 +134,15 @@ export class Card {
       isDecided = !problem.textContent;
     };
     this.#question = make("div", "ask", ...(text ? [make("p", "what", text)] : []), ...this.#params,
-      make("div", "choices", ...choices, left), problem);
+      make("div", "choices", ...choices, timeLeft), problem);
     this.#details.after(this.#question);
     this.#setState("waiting", t("needsApproval"));
-    this.#countDown(left, new Date(expires_at));
+    this.#countDown(timeLeft, new Date(expires_at));
   }
 
   /** The turn ended before the call. */
   leave() {
-    if (this.running) this.#end("left", t("notFinished"));
+    if (this.running) this.#end("abandoned", t("notFinished"));
   }
 
   /**
@@ -196,7 +196,7 @@ export class Card {
 }
 
 /** @type {Record<string, string>} */
-const MARKS = { ok: "check", failed: "warning", left: "close", waiting: "question" };
+const MARKS = { ok: "check", failed: "warning", abandoned: "close", waiting: "question" };
 
 /**
  * @param {string} title

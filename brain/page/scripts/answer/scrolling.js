@@ -63,9 +63,9 @@ export function toEnd() {
  * @param {HTMLElement} answer the last one
  */
 export function toStart(question, answer) {
-  for (const former of log.querySelectorAll(".asked")) former.classList.remove("asked");
+  for (const previous of log.querySelectorAll(".latest-answer")) previous.classList.remove("latest-answer");
   log.style.setProperty("--question", `${question.offsetHeight}px`);
-  answer.classList.add("asked");
+  answer.classList.add("latest-answer");
   move(() => { log.scrollTop = log.scrollHeight; });
   place = "start";
   look();

@@ -66,7 +66,7 @@ export function renderMarkdown(text, sources) {
 export class AnswerText {
   node = make("div", "text plain");
   #tail = ""; // the text after the finished blocks
-  #held = ""; // a carriage return at the end, which may be half of a line's end
+  #carriageReturn = ""; // a carriage return at the end, which may be half of a line's end
   #again = ""; // lines that come before it, where it is the rest of a block that was cut
   #isOver = false;
   /** @type {Piece[]} */
@@ -85,9 +85,9 @@ export class AnswerText {
 
   /** @param {string} text */
   append(text) {
-    const lines = (this.#held + text).replace(/\r\n|\r(?!$)/g, "\n");
-    this.#held = lines.endsWith("\r") ? "\r" : "";
-    this.#tail += lines.slice(0, lines.length - this.#held.length).replaceAll("\0", "\ufffd");
+    const lines = (this.#carriageReturn + text).replace(/\r\n|\r(?!$)/g, "\n");
+    this.#carriageReturn = lines.endsWith("\r") ? "\r" : "";
+    this.#tail += lines.slice(0, lines.length - this.#carriageReturn.length).replaceAll("\0", "\ufffd");
     if (this.node.matches(".plain")) this.node.textContent = this.#tail.slice(0, PLAIN).trim();
     schedule(this);
   }

@@ -2,7 +2,7 @@
 
 import { find } from "./dom.js";
 
-const regions = { polite: find("said", HTMLElement), urgent: find("urged", HTMLElement) };
+const regions = { polite: find("announcements", HTMLElement), urgent: find("urgent-announcements", HTMLElement) };
 const TOGETHER = 200; // ms: messages within it are one announcement, or each would interrupt the one before
 
 /** @type {string[]} */

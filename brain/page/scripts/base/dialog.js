@@ -37,8 +37,8 @@ export function askConfirmation({ title, text, label, act, danger = false, field
   const problem = problemLine();
   const cancel = button(t("cancel"), () => dialog.close());
   const yes = make("button", danger ? "danger" : "primary", label);
-  const said = text.map((line) => make("p", "", line));
-  const form = make("form", "decision", ...said, field ?? "", problem, make("div", "row end", cancel, yes));
+  const lines = text.map((line) => make("p", "", line));
+  const form = make("form", "decision", ...lines, field ?? "", problem, make("div", "row end", cancel, yes));
   if (!field) cancel.autofocus = true;
   const dialog = openDialog(title, [form], { className: "small-dialog" });
   return new Promise((resolve) => {

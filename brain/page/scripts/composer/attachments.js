@@ -40,10 +40,10 @@ export function startAttaching(problems) {
 export function startAttachments(most) {
   const attach = find("attach", HTMLButtonElement);
   limits = most;
-  const said = { count: most.files, size: size(most.file_bytes) };
-  attach.title = t("attachMost", said);
+  const limitsText = { count: most.files, size: size(most.file_bytes) };
+  attach.title = t("attachMost", limitsText);
   attach.setAttribute("aria-description", attach.title);
-  document.querySelector("main")?.setAttribute("data-drop", t("drop", said));
+  document.querySelector("main")?.setAttribute("data-drop", t("drop", limitsText));
   if (early.length) addParts(early);
 }
 
@@ -70,8 +70,8 @@ export async function addFrom(data) {
 function addParts(parts) {
   if (!limits) return void early.push(...parts);
   const most = limits, refused = parts.map((part) => troubleOf(part, most.files));
-  const wanted = parts.flatMap(({ files }, n) => refused[n] ? [] : files ?? []);
-  const fit = wanted.slice(0, most.files - files.length), over = wanted.slice(fit.length).map(({ name }) => name);
+  const accepted = parts.flatMap(({ files }, n) => refused[n] ? [] : files ?? []);
+  const fit = accepted.slice(0, most.files - files.length), over = accepted.slice(fit.length).map(({ name }) => name);
   const problems = [...refused, ...fit.map((file) => attach(file, most))].filter(Boolean);
   if (over.length) problems.push(t("tooMany", { count: most.files, names: few(over) }));
   show();
@@ -97,9 +97,9 @@ export function put(others) {
 
 /** Returns the attached files and detaches them. */
 export function take() {
-  const taken = files;
+  const detached = files;
   put([]);
-  return taken;
+  return detached;
 }
 
 /** Those that cannot be read any more: a file that was moved or changed would fail as if the server were away. */

@@ -26,8 +26,8 @@ const SLOW = 300; // ms until the page says that it is loading
 class Conversation extends ConversationState {
   #exchanges = new Exchanges({
     retry: () => this.retry(),
-    fresh: () => {
-      this.fresh();
+    startNew: () => {
+      this.startNew();
       this.emit("write");
     },
     edit: (exchange) => this.#edit(exchange),
@@ -95,7 +95,7 @@ class Conversation extends ConversationState {
   }
 
   /** Leaves this conversation for a new one. */
-  fresh() {
+  startNew() {
     this.#leave();
     if (location.hash) history.pushState(null, "", location.pathname + location.search);
     this.#exchanges.empty(this.#emptyState());
@@ -314,7 +314,7 @@ class Conversation extends ConversationState {
     this.#exchanges.empty();
     if (error instanceof Refused && error.status === 404) {
       this.opened(null, "");
-      complain(t("noConversation"), button(t("fresh"), () => this.fresh()));
+      complain(t("noConversation"), button(t("newConversation"), () => this.startNew()));
     } else complain(errorText(error), button(t("retry"), () => this.open(id), { icon: "retry", text: true }));
   }
 

@@ -73,7 +73,7 @@ function placesIn(node, pattern) {
 
 /** The text nodes of a message, without cards and buttons. @param {Element} node @returns {Text[]} */
 function textsIn(node) {
-  return [...node.querySelectorAll(".said, .text")].flatMap((one) => {
+  return [...node.querySelectorAll(".message-text, .text")].flatMap((one) => {
     if (one.closest("details")) return [];
     const walker = document.createTreeWalker(one, NodeFilter.SHOW_TEXT), found = [];
     while (walker.nextNode()) found.push(/** @type {Text} */ (walker.currentNode));

@@ -16,6 +16,6 @@ export function startConversation() {
 
 function follow() {
   const id = idInAddress();
-  if (id === null) conversation.fresh();
+  if (id === null) conversation.startNew();
   else if (id !== conversation.id) conversation.open(id);
 }

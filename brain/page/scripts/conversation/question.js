@@ -27,7 +27,7 @@ export class Question {
     this.text = text;
     this.files = files;
     this.id = id;
-    const body = make("div", "said", text);
+    const body = make("div", "message-text", text);
     const actions = make("div", "actions", timeOf(time), copyButton(t("copy"), text),
       button(t("edit"), edit, { icon: "edit", className: "quiet square edit" }));
     const sent = files.length ? [shownFiles(files)] : [];

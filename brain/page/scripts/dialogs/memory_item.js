@@ -60,7 +60,7 @@ function change(node, item, memory) {
     node.replaceChildren(...before);
     node.querySelector("button")?.focus();
   };
-  const form = memoryForm(item, async (said) => memory.changed(await saved(item, said)), close);
+  const form = memoryForm(item, async (fields) => memory.changed(await save(item, fields)), close);
   node.replaceChildren(form);
   form.querySelector("textarea")?.focus();
 }
@@ -71,7 +71,7 @@ function change(node, item, memory) {
  * @param {import("./memory_form.js").FactFields} fields
  * @returns {Promise<Item>}
  */
-async function saved(item, { text, category, mutable }) {
+async function save(item, { text, category, mutable }) {
   const sent = { text, ...(category && item.kind === "fact" ? { category } : {}), mutable };
   if (item.mutable || mutable || text === item.text) return request("PATCH", `v1/memory/${item.id}`, sent);
   await request("PATCH", `v1/memory/${item.id}`, { ...sent, mutable: true });

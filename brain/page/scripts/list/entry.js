@@ -78,9 +78,9 @@ export class Entry {
       if (focused) this.options.focus();
     };
     const save = async () => {
-      const wanted = input.value.trim();
-      if (!wanted || wanted === title) return close();
-      problem.textContent = await request("PATCH", this.path, { title: wanted }).then(saved, errorText);
+      const newTitle = input.value.trim();
+      if (!newTitle || newTitle === title) return close();
+      problem.textContent = await request("PATCH", this.path, { title: newTitle }).then(saved, errorText);
     };
     const saved = (/** @type {Listed} */ heading) => {
       if (input.isConnected) close();

@@ -34,11 +34,11 @@ let words = "", problem = "", loaded = false, signedOut = false, waiting = 0, ag
 let loading = new AbortController();
 
 export function startHistory() {
-  const fresh = find("fresh", HTMLButtonElement);
+  const newButton = find("new-conversation", HTMLButtonElement);
   more.hidden = true;
   list.after(more);
   onVisible(more, loadMore);
-  fresh.onclick = begin;
+  newButton.onclick = begin;
   search.oninput = () => {
     clearTimeout(waiting);
     waiting = window.setTimeout(load, PAUSE);
@@ -47,9 +47,9 @@ export function startHistory() {
   list.addEventListener("click", chosen);
   conversation.addEventListener("opened", opened);
   conversation.addEventListener("changed", changed);
-  onTabNews(heard);
+  onTabNews(onNews);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
-  shortcut("o", true, t("fresh"), begin);
+  shortcut("o", true, t("newConversation"), begin);
   shortcut("k", false, t("search"), () => {
     showSide();
     search.select();
@@ -61,7 +61,7 @@ export function startHistory() {
 
 function begin() {
   leaveSide();
-  conversation.fresh();
+  conversation.startNew();
   conversation.emit("write");
 }
 
@@ -142,7 +142,7 @@ function show() {
   arrange(list, [...parts].map(([name, nodes]) => group(name, nodes)));
   settle();
   more.hidden = !next;
-  note.replaceChildren(...noted());
+  note.replaceChildren(...noteContent());
   if (!signedOut) watch();
 }
 
@@ -189,7 +189,7 @@ function group(name, nodes) {
   return node;
 }
 
-function noted() {
+function noteContent() {
   if (problem) return [`${problem} `, button(t("retry"), () => headings.length ? refresh() : load())];
   if (headings.length || !loaded) return [];
   return [t(words ? "nothingFound" : "noConversations")];
@@ -209,8 +209,11 @@ function deleted(id) {
   headings = headings.filter((one) => one.id !== id);
   show();
   notifyTabs({ deleted: id });
-  if (conversation.id === id) conversation.fresh();
-  else (entries.get((headings[at] ?? headings.at(-1))?.id)?.link ?? find("fresh", HTMLButtonElement)).focus();
+  if (conversation.id === id) conversation.startNew();
+  else {
+    const neighbour = entries.get((headings[at] ?? headings.at(-1))?.id)?.link;
+    (neighbour ?? find("new-conversation", HTMLButtonElement)).focus();
+  }
   refresh();
 }
 
@@ -220,8 +223,8 @@ function changed() {
 }
 
 /** @param {import("../base/tabs.js").News} news what another tab did */
-function heard({ deleted, renamed, title = "" }) {
-  if (deleted && deleted === conversation.id) conversation.fresh();
+function onNews({ deleted, renamed, title = "" }) {
+  if (deleted && deleted === conversation.id) conversation.startNew();
   if (renamed) conversation.renamed(renamed, title);
   if (!document.hidden) refresh();
 }

@@ -1,4 +1,4 @@
-"""What is there before a picture is taken: earlier conversations, a calendar, facts, a file."""
+"""The data behind the pictures: earlier conversations, a calendar, facts, a file."""
 
 import json
 import subprocess
@@ -41,12 +41,12 @@ EARLIER = [
     ("A name for a bicycle shop", 26 * 60),
 ]
 """Titles, and how many minutes ago."""
-RESTED = {
+SUMMARIES = {
     2: "The user invites friends to a garden party in June, and wanted words for it.",
     3: "Brain shall run behind nginx; the user was told to switch buffering off.",
     4: "The user looks for the name of a bicycle shop, and likes short ones.",
 }
-"""What is left of those that rested."""
+"""Summaries of conversations, by their place in EARLIER."""
 
 
 def fill_calendar(data: Path) -> None:
@@ -58,7 +58,7 @@ def fill_calendar(data: Path) -> None:
         (home / f"{uid}.ics").write_bytes(text.encode())
 
 
-def several_pages(picture: Path, path: Path, count: int) -> Path:
+def make_pdf(picture: Path, path: Path, count: int) -> Path:
     """A PDF with this picture on each page."""
     with Image.open(picture) as opened:
         page = opened.convert("RGB")
@@ -66,37 +66,21 @@ def several_pages(picture: Path, path: Path, count: int) -> Path:
     return path
 
 
-def conversations(store: str) -> None:
-    """Puts earlier conversations into a store, as `brain import` does."""
-    records = [one for number in range(len(EARLIER)) for one in _records(number)]
-    lines = [{"kind": "brain", "version": 1}, *records, *map(_memory, RESTED)]
+def import_conversations(store: str) -> None:
+    """Import the earlier conversations into a store."""
+    lines: list[dict[str, object]] = [{"kind": "brain", "version": 1}]
+    for number, (title, minutes) in enumerate(EARLIER):
+        at = (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()
+        lines.append({"kind": "conversation", "id": f"c{number}", "title": title, "created": at, "named": True})
+        lines.append({
+            "kind": "exchange", "conversation": f"c{number}", "question_id": f"q{number}", "answer_id": f"a{number}",
+            "said": title, "question": title, "asked": at, "answered": at, "outcome": "complete", "model": "demo",
+            "parts": [{"kind": "said", "text": "Yes.", "turn_pass": 1}],
+        })  # fmt: skip
+    for number, text in SUMMARIES.items():
+        at = (datetime.now(UTC) - timedelta(minutes=EARLIER[number][1])).isoformat()
+        item = {"kind": "item", "id": f"i{number}", "type": "memory", "created": at, "updated": at, "text": text}
+        lines.append({**item, "conversation": f"c{number}", "upto": f"q{number}"})
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     command = [sys.executable, "-m", "brain", "import", "-", "--user", "local"]
-    done = subprocess.run(command, input=text, env={"BRAIN_STORE": store}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def _records(number: int) -> list[dict[str, object]]:
-    title, minutes = EARLIER[number]
-    at = (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()
-    conversation: dict[str, object] = {
-        "kind": "conversation",
-        "id": f"c{number}",
-        "title": title,
-        "created": at,
-        "named": True,
-    }
-    exchange: dict[str, object] = {
-        "kind": "exchange", "conversation": f"c{number}", "question_id": f"q{number}", "answer_id": f"a{number}",
-        "said": title, "question": title, "asked": at, "answered": at, "outcome": "complete", "model": "demo",
-        "parts": [{"kind": "said", "text": "Yes.", "turn_pass": 1}],
-    }  # fmt: skip
-    return [conversation, exchange]
-
-
-def _memory(number: int) -> dict[str, object]:
-    """What is left of a conversation that rested."""
-    at = (datetime.now(UTC) - timedelta(minutes=EARLIER[number][1])).isoformat()
-    place = {"conversation": f"c{number}", "upto": f"q{number}"}
-    return {"kind": "item", "id": f"i{number}", "type": "memory", "created": at, "updated": at,
-            "text": RESTED[number], **place}  # fmt: skip
+    subprocess.run(command, input=text, env={"BRAIN_STORE": store}, capture_output=True, text=True, check=True)
