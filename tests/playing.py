@@ -205,7 +205,7 @@ def ask_for(
     limits: Limits | None = None,
     user: str | None = "ada",
     attachments: tuple[Attachment, ...] = (),
-    wanted: Iterable[str] | None = None,
+    specialists: Iterable[str] | None = None,
     syntax: tuple[SyntaxName, ...] = ("bracket", "function_call"),
     **more: Any,
 ) -> TurnRequest:
@@ -217,7 +217,7 @@ def ask_for(
         syntax=syntax,
         time_zone="Europe/Berlin",
         attachments=attachments,
-        specialists=None if wanted is None else frozenset(wanted),
+        specialists=None if specialists is None else frozenset(specialists),
         **more,
     )
 
@@ -277,13 +277,13 @@ def short(events: Iterable[Event]) -> list[Any]:
     """Events without ids of turns, times and usage; neighbouring texts are joined."""
     found: list[Any] = []
     for event in events:
-        told = _short(event)
-        if isinstance(told, str) and found and isinstance(found[-1], str):
-            found[-1] += told
+        piece = _short(event)
+        if isinstance(piece, str) and found and isinstance(found[-1], str):
+            found[-1] += piece
         elif isinstance(event, Thinking) and found and "thinking" in found[-1] and not isinstance(found[-1], str):
             found[-1] = {"thinking": found[-1]["thinking"] + event.text}
-        elif told is not None:
-            found.append(told)
+        elif piece is not None:
+            found.append(piece)
     return found
 
 

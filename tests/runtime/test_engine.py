@@ -484,7 +484,7 @@ def test_recall_can_be_switched_off(off: str) -> None:
 
 
 def test_who_may_not_call_a_specialist_is_not_told_of_it() -> None:
-    ask = ask_for(wanted=["echo", "add"])
+    ask = ask_for(specialists=["echo", "add"])
     assert narrow_request(ask, Rights()) == ask
     assert narrow_request(ask, Rights(frozenset({"add", "web"}))).specialists == frozenset({"add"})
     assert narrow_request(ask_for(), Rights(frozenset({"add"}))).specialists == frozenset({"add"})

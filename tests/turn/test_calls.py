@@ -65,8 +65,8 @@ def test_how_often_a_model_may_call(limits: Limits, calls: list[str], expected: 
     ("marker", "options", "expected"),
     [
         (ECHO, {"registry": registry_of(registry=Registry(Settings(allowed_specialists=("add",))))}, "denied"),
-        (ECHO, {"ask": ask_for(wanted=["add"])}, "denied"),
-        (ECHO, {"ask": ask_for(wanted=["echo"])}, "ok"),
+        (ECHO, {"ask": ask_for(specialists=["add"])}, "denied"),
+        (ECHO, {"ask": ask_for(specialists=["echo"])}, "ok"),
         (PRIVATE, {"ask": ask_for(user=None)}, "unauthorized"),
         (PRIVATE, {}, "ok"),
         ("SPECIALIST_REQUEST[oracle]", {}, "unknown"),

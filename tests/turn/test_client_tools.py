@@ -98,7 +98,7 @@ def test_tools_count_like_other_calls() -> None:
 def test_a_tool_hides_no_specialist_that_may_be_called() -> None:
     ask = ask_for(tools=(Tool("echo"),))
     assert played(ECHO, "Done.", ask=ask)[0][:2] == succeeded("echo", "nothing")
-    ask = ask_for(tools=(Tool("echo"),), wanted=["add"])
+    ask = ask_for(tools=(Tool("echo"),), specialists=["add"])
     assert played(ECHO, ask=ask)[0][0] == {"tool": "echo", "params": {}}
 
 

@@ -253,7 +253,7 @@ def test_attachments_call_before_the_model_does() -> None:
 @pytest.mark.parametrize(
     ("specialist_options", "request_options", "options", "first"),
     [
-        ({}, {"wanted": []}, {}, "Hi"),
+        ({}, {"specialists": []}, {}, "Hi"),
         ({}, {}, {"automatic": False}, "Hi"),
         ({"requires_user": True}, {"user": None}, {}, failed("looks", "unauthorized")),
         ({"approval": "always"}, {}, {}, failed("looks", "declined")),
