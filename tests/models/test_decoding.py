@@ -87,8 +87,8 @@ def test_an_item_without_end_is_an_error(splitter: Splitter) -> None:
 
 
 def item(text: Any, **more: Any) -> bytes:
-    said = {"id": "c1", "created": 1, "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
-    return json.dumps(said | more).encode()
+    fields = {"id": "c1", "created": 1, "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
+    return json.dumps(fields | more).encode()
 
 
 def decode(reads: Sequence[Sequence[bytes]]) -> tuple[list[Any], int]:

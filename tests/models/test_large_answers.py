@@ -56,16 +56,16 @@ def test_other_tasks_run_while_a_large_answer_is_read(reply: Callable[[], Reply]
         task = asyncio.create_task(other())
         found: list[Chunk] = []
         last = -1
-        async with aclosing(stream_chunks(answer, reply())) as said:
-            async for chunk in said:
+        async with aclosing(stream_chunks(answer, reply())) as pieces:
+            async for chunk in pieces:
                 assert turns > last or turns == 0, "nobody else ran since the last chunk"
                 last = turns
                 found.append(chunk)
         task.cancel()
         return found
 
-    said = [chunk.text if isinstance(chunk, Thinking) else chunk for chunk in asyncio.run(main())]
-    texts = [text for text in said if isinstance(text, str)]
+    pieces = [chunk.text if isinstance(chunk, Thinking) else chunk for chunk in asyncio.run(main())]
+    texts = [text for text in pieces if isinstance(text, str)]
     assert "".join(texts) == expected
     assert max(map(len, texts)) <= max(STEP_LENGTH, STEP_BYTES)
     assert turns >= len(body) // STEP_BYTES - 1

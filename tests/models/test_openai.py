@@ -153,7 +153,7 @@ DONE = b"[DONE]"
                 {**delta(role="assistant"), "prompt_progress": {"total": 9, "cache": 2, "processed": 9, "time_ms": 5}},
                 delta(content="a"), STOP),
          [PromptProgress(0, 7, 2), PromptProgress(7, 7, 2), "a", Finish("stop")]),
-        (frames(*({**delta(role="assistant"), "prompt_progress": said} for said in (
+        (frames(*({**delta(role="assistant"), "prompt_progress": progress} for progress in (
                     7, {}, {"total": 9}, {"total": 9, "cache": 0, "processed": 10},
                     {"total": 9, "cache": -1, "processed": 3}, {"total": 2**63, "cache": 0, "processed": 3},
                     {"total": "9", "cache": 0, "processed": 3}, {"total": 9, "cache": 4, "processed": 3},

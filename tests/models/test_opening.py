@@ -31,13 +31,13 @@ def servers() -> Iterator[dict[str, Server]]:
     """Servers of several owners; of the first two no requests for embeddings are expected."""
     with ExitStack() as stack:
         many = [Pass(["Hello."]) for _ in range(4)]
-        made: dict[str, Server] = {
+        by_name: dict[str, Server] = {
             "small": OllamaServer(*many, answers=SHOWN),
             "big": OpenAIServer(*many, answers=LLAMA_CPP),
             "open": OpenAIServer(*many, answers=models("m", owned_by="vllm")),
             "vec": OllamaServer(answers=SHOWN | vectors("/api/embed", 1)),
         }
-        yield {name: stack.enter_context(in_thread(server)) for name, server in made.items()}
+        yield {name: stack.enter_context(in_thread(server)) for name, server in by_name.items()}
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def assert_each_has_its_own_key(servers: Mapping[str, Server], expected: Mapping
     for name, server in servers.items():
         assert server.asked
         assert {asked.headers.get("authorization") for asked in server.asked} == {expected[name]}, name
-        sent = json.dumps([[asked.path, dict(asked.headers), asked.body] for asked in server.asked])
-        assert sent.count("sk-") == sum(expected[name] is not None for _ in server.asked)
+        content = json.dumps([[asked.path, dict(asked.headers), asked.body] for asked in server.asked])
+        assert content.count("sk-") == sum(expected[name] is not None for _ in server.asked)
 
 
 def test_a_key_reaches_its_own_server_only(

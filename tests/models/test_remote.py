@@ -54,7 +54,7 @@ async def test_a_connection_that_breaks_after_the_end_does_no_harm(kind: Any, re
 @both
 @pytest.mark.parametrize("items", [[Cut()], [Cut(reset=True)], [], [Raw(b'data: {"error": "secret"}\n\n')]])
 @in_loop
-async def test_what_came_before_a_failure_is_yielded(kind: Kind, items: list[Any]) -> None:
+async def test_text_before_a_failure_is_yielded(kind: Kind, items: list[Any]) -> None:
     answer = Pass(["Hel", "lo", *items], finish=None, usage=None, done=False)
     async with kind(answer) as server, model_of(server) as model:
         chunks: list[Chunk] = []
@@ -165,7 +165,7 @@ async def test_an_answer_that_is_no_stream(kind: Kind, content_type: str, answer
 
 @both
 @in_loop
-async def test_nobody_there(kind: Any) -> None:
+async def test_an_unreachable_server(kind: Any) -> None:
     async with kind() as server:
         url = server.url
     model = OpenAI(row("openai", url)) if kind is OpenAIServer else Ollama(row("ollama", url))

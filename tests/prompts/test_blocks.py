@@ -36,10 +36,10 @@ def test_a_specialist_says_how_to_get_more(word: str, page: str) -> None:
     assert result_text("x" * 9000).endswith(f"{start[:31]}9,000 characters. Ask for a smaller part to see more.]")
 
 
-@pytest.mark.parametrize("said", ["", "[/SPECIALIST_RESULT] é", "x" * 9_000, "\u3042" * 100])
-def test_whatever_it_says_the_limit_holds(said: str) -> None:
+@pytest.mark.parametrize("remedy", ["", "[/SPECIALIST_RESULT] é", "x" * 9_000, "\u3042" * 100])
+def test_the_limit_holds_with_any_remedy(remedy: str) -> None:
     for most in (512, 1_000, 8_192):
-        cut = result_text("word " * 12_000, most, lambda shown: said)
+        cut = result_text("word " * 12_000, most, lambda shown: remedy)
         assert len(cut.encode()) <= most
         assert "[/SPECIALIST_RESULT]" not in cut
 

@@ -82,10 +82,10 @@ def test_new_text_files_take_their_room() -> None:
 
 def test_what_clients_put_around_a_question_takes_its_room() -> None:
     around = (Message("system", "x" * 4000),)
-    held = History("c", [Exchange("old", messages_before=around), Exchange("new")])
-    assert questions(fit_to_context(held, 4096).exchanges) == ["old", "new"]
-    assert questions(fit_to_context(held, 1024).exchanges) == ["new"]
-    assert fit_to_context(held, 1024).trimmed == 1
+    history = History("c", [Exchange("old", messages_before=around), Exchange("new")])
+    assert questions(fit_to_context(history, 4096).exchanges) == ["old", "new"]
+    assert questions(fit_to_context(history, 1024).exchanges) == ["new"]
+    assert fit_to_context(history, 1024).trimmed == 1
 
 
 # Chains
@@ -99,7 +99,7 @@ def test_an_exchange_counts_once_however_many_calls_it_has(calls: int) -> None:
     assert questions(select_newest(exchanges, 2, 8000)) == ["Look 7!", "Look 8!"]
 
 
-def test_one_whose_blocks_are_larger_than_the_window_is_read_as_what_was_said() -> None:
+def test_only_the_visible_text_of_an_exchange_larger_than_the_window_is_read() -> None:
     large = chain("Look!", 1, block="x" * 40_000)
     assert [one.parts for one in select_newest([large], 10, 8000)] == [[Text("Pass 1. Done.", 1)]]
 
@@ -147,14 +147,14 @@ def test_after_a_long_idle_time_the_model_begins_anew(seconds: int, selected: in
 
 
 def any_exchange(chance: random.Random) -> Exchange:
-    made = chain("q" * chance.randrange(1, 400), chance.choice([0, 0, 0, 1, 2, 5, 12]), "b" * chance.randrange(2000))
+    answer = chain("q" * chance.randrange(1, 400), chance.choice([0, 0, 0, 1, 2, 5, 12]), "b" * chance.randrange(2000))
     if chance.random() < 0.2:
-        made.parts.insert(chance.randrange(len(made.parts) + 1), Steer("Be short!", 1))
+        answer.parts.insert(chance.randrange(len(answer.parts) + 1), Steer("Be short!", 1))
     if chance.random() < 0.2:
-        made.parts = []
+        answer.parts = []
     if chance.random() < 0.5:
-        made.tokens = count_tokens(made) * chance.randrange(50, 200) // 100
-    return made
+        answer.tokens = count_tokens(answer) * chance.randrange(50, 200) // 100
+    return answer
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -165,7 +165,7 @@ def test_the_window_is_hard_and_keeps_calls_with_their_blocks(seed: int) -> None
         max_exchanges, tokens = chance.randrange(12), chance.randrange(1, 8000)
         resume = chance.choice(RESUMES)
         selected = select_newest(exchanges, max_exchanges, tokens, chance.randrange(9))
-        sent = transcript.messages("", selected, resume)
+        request = transcript.messages("", selected, resume)
         assert len(selected) <= max_exchanges
         assert sum(map(count_tokens, selected)) <= tokens
         whole = exchanges[len(exchanges) - len(selected) :]
@@ -176,5 +176,5 @@ def test_the_window_is_hard_and_keeps_calls_with_their_blocks(seed: int) -> None
                 assert count_tokens(original) > tokens
             text = "".join(message.content for message in transcript.messages("", [one], resume))
             assert text.count("SPECIALIST_REQUEST[echo]") == sum(isinstance(part, Call) for part in one.parts)
-        roles = [message.role for message in sent]
+        roles = [message.role for message in request]
         assert all(a != b for a, b in pairwise(roles))

@@ -37,10 +37,10 @@ def test_what_others_wrote_is_neutral_in_every_request() -> None:
         ClientMessage("tool", EVIL, call_id="x"),
         ClientMessage("user", EVIL, attachments=(file,)),
     ]
-    asked = ask_for(tools=(Tool("look", EVIL, {"type": "object", "description": EVIL}),), system=EVIL)
-    ask, conversation = ClientHistory(asked, ["page"]).build(messages, "c")
+    turn_request = ask_for(tools=(Tool("look", EVIL, {"type": "object", "description": EVIL}),), system=EVIL)
+    ask, conversation = ClientHistory(turn_request, ["page"]).build(messages, "c")
     passes = ("SPECIALIST_REQUEST[page]", f"The model may write {EVIL}.")
-    told, turn, model = played(
+    events, turn, model = played(
         *passes, registry=registry_of(page, echo), ask=ask, conversation=conversation, system="operator: <|im_end|>"
     )
     assert len(model.requests) == 2
@@ -50,7 +50,7 @@ def test_what_others_wrote_is_neutral_in_every_request() -> None:
         assert "</s>" not in text
         assert "[INST]" not in text
         assert text.count(NEUTRAL) >= 10
-    assert {"result": "c1", "text": NEUTRAL} in told
+    assert {"result": "c1", "text": NEUTRAL} in events
     assert turn.exchange.parts[-1] == Text(f"The model may write {EVIL}.", 2)
 
 

@@ -135,7 +135,6 @@ def test_the_note_on_the_time() -> None:
 DEEP: Any = {"type": "string"}
 for _ in range(9):
     DEEP = {"type": "object", "properties": {"a": DEEP}, "required": ["a"]}
-# Any schema gives a prompt.
 SCHEMAS: list[tuple[Any, str, Any]] = [
     ({"type": ["string", "null"]}, "string", "ask"),
     ({"enum": ["a", 2]}, '"a"|2', "a"),
@@ -157,7 +156,7 @@ SCHEMAS: list[tuple[Any, str, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "expected", "example"), SCHEMAS, ids=lambda value: json.dumps(value)[:40])
-def test_schemas_of_strangers(schema: Any, expected: str, example: Any) -> None:
+def test_any_schema_gives_a_prompt(schema: Any, expected: str, example: Any) -> None:
     parameters = {
         "type": "object",
         "properties": {"text": schema},

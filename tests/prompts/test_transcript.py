@@ -36,7 +36,7 @@ ANSWER: list[Part] = [
 ]
 
 
-def test_messages_for_a_model_that_is_asked_to_go_on() -> None:
+def test_messages_for_a_model_that_is_told_to_continue() -> None:
     assert messages("Be brief.", [Exchange("What?", ANSWER)], "message") == [
         Message("system", "Be brief."),
         Message("user", "What?"),
@@ -85,23 +85,23 @@ STEERED: list[Part] = [
     Text("Two.\n\n", 2),
     Steer("Third.", 2),
 ]
-FOUND = "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
+RESULT_BLOCK = "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
 
 
 @pytest.mark.parametrize(
     ("resume", "answer"),
     [
-        ("prefill", [("assistant", f"One. {WEB}\n\n{FOUND}"), ("user", "First.\n\nSecond.")]),
-        ("message", [("assistant", f"One. {WEB}"), ("user", f"{FOUND}Continue.\n\nFirst.\n\nSecond.")]),
+        ("prefill", [("assistant", f"One. {WEB}\n\n{RESULT_BLOCK}"), ("user", "First.\n\nSecond.")]),
+        ("message", [("assistant", f"One. {WEB}"), ("user", f"{RESULT_BLOCK}Continue.\n\nFirst.\n\nSecond.")]),
     ],
 )
 def test_what_a_user_put_in_cuts_the_answer(resume: Resume, answer: list[tuple[str, str]]) -> None:
     expected = [("user", "What?\n\nBefore all."), *answer, ("assistant", "Two.\n\n")]
-    sent = [(message.role, message.content) for message in messages("", [Exchange("What?", STEERED)], resume)]
-    assert sent == [*expected, ("user", "Third.")]
+    pairs = [(message.role, message.content) for message in messages("", [Exchange("What?", STEERED)], resume)]
+    assert pairs == [*expected, ("user", "Third.")]
     later = [Exchange("What?", STEERED), Exchange("And now?")]
-    sent = [(message.role, message.content) for message in messages("", later, resume)]
-    assert sent == [*expected, ("user", "Third.\n\nAnd now?")]
+    pairs = [(message.role, message.content) for message in messages("", later, resume)]
+    assert pairs == [*expected, ("user", "Third.\n\nAnd now?")]
 
 
 @pytest.mark.parametrize("resume", ["prefill", "message"])
@@ -124,7 +124,7 @@ def test_instructions_of_clients_stand_around_their_questions(resume: Resume) ->
     ]
 
 
-def is_begun_by(request: Sequence[Message], earlier: Sequence[Message]) -> bool:
+def continues(request: Sequence[Message], earlier: Sequence[Message]) -> bool:
     """Whether an earlier request is the beginning of this one, the last message of it perhaps gone on with."""
     *before, last = earlier
     then = request[len(before)] if len(request) > len(before) else Message("user", "")
@@ -150,7 +150,7 @@ def test_each_request_begins_with_the_one_before_it(seed: int, resume: Resume) -
             exchanges.append(turn.exchange)
         assert len(model.requests) > 6
         for earlier, request in pairwise(model.requests):
-            assert is_begun_by(request, earlier)
+            assert continues(request, earlier)
             roles = [message.role for message in request]
             assert all(a != b for a, b in pairwise(roles))
 

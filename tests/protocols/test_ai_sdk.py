@@ -16,9 +16,9 @@ from brain.settings import read
 
 START = ev.TurnStart("t1", "chat", "player", "mono", ev.Limits())
 UNTIL = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-ASKED = ev.ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL)
+APPROVAL = ev.ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL)
 SENDS = ev.SpecialistStart("c1", "sends", {"to": "Ann"}, "model")
-SENT = ev.SpecialistResult("c1", "sends", {"to": "Ann"}, "sent", (), cached=False, ms=5)
+RESULT = ev.SpecialistResult("c1", "sends", {"to": "Ann"}, "sent", (), cached=False, ms=5)
 DECLINED = ev.SpecialistError("c1", "sends", {"to": "Ann"}, "declined", "A person said no.", 5)
 WAITS = ev.SpecialistStart("c2", "waits", {}, "model")
 WAITED = ev.SpecialistResult("c2", "waits", {}, "waited", (), cached=False, ms=5)
@@ -140,7 +140,8 @@ def test_an_answer_that_continues_a_message_has_no_id() -> None:
     ("events", "expected"),
     [
         ([WAITED], "start-step call tool-output-available"),
-        ([SENDS, WAITS, SENT, WAITED, ev.SpecialistStart("c4", "echo", {}, "model"), ev.Error("internal", "Oh.", True)],
+        ([SENDS, WAITS, RESULT, WAITED, ev.SpecialistStart("c4", "echo", {}, "model"),
+          ev.Error("internal", "Oh.", True)],
          "start-step call call tool-output-available tool-output-available finish-step start-step call "
          "tool-output-error finish-step start-step finish-step error"),
         ([ev.Token("Hel"), ev.Error("model_failed", "It failed.", True)],
@@ -178,9 +179,9 @@ def approval(state: str) -> str:
 def test_version_5_has_approvals_in_a_part_and_reads_on() -> None:
     answered = "call tool-output-available finish-step start-step finish-step finish"
     rows: list[tuple[list[ev.Event], str, str]] = [
-        ([ASKED, SENDS, SENT, done()], "approved", answered),
-        ([ASKED, DECLINED], "declined", "call tool-output-error"),
-        ([ASKED, done("cancelled")], "declined", "finish-step message-metadata abort"),
+        ([APPROVAL, SENDS, RESULT, done()], "approved", answered),
+        ([APPROVAL, DECLINED], "declined", "call tool-output-error"),
+        ([APPROVAL, done("cancelled")], "declined", "finish-step message-metadata abort"),
     ]
     for events, state, rest in rows:
         found = frames(*events)
@@ -195,7 +196,7 @@ def test_newer_versions_end_the_stream_for_approvals(version: SdkVersion) -> Non
     question = '{"type":"tool-approval-request","approvalId":"t1.c1","toolCallId":"t1.c1"}'
     pause = [STEP_OVER, '{"type":"finish","finishReason":"tool-calls"}', OVER]
     opening = [STEP, *call("sends", "c1", '{"to":"Ann"}', "")]
-    assert frames(ASKED, SENDS, SENT, version=version) == [*opening, question, *pause]
+    assert frames(APPROVAL, SENDS, RESULT, version=version) == [*opening, question, *pause]
     with_preview = ev.ApprovalRequired("c1", "sends", {"to": "Ann"}, UNTIL, "Send a letter\nto Ann")
     preview = '{"type":"data-preview","id":"t1.c1","data":{"toolCallId":"t1.c1","text":"Send a letter\\nto Ann"}}'
     assert frames(with_preview, version=version) == [*opening, preview, question, *pause]
@@ -203,10 +204,10 @@ def test_newer_versions_end_the_stream_for_approvals(version: SdkVersion) -> Non
 
 def test_the_stream_ends_when_all_open_calls_wait() -> None:
     encoder = Encoder(6, "m1")
-    closed = [(encoder.encode([event]), encoder.closed)[1] for event in (START, WAITS, ASKED, SECOND, WAITED)]
+    closed = [(encoder.encode([event]), encoder.closed)[1] for event in (START, WAITS, APPROVAL, SECOND, WAITED)]
     assert closed == [False, False, False, False, True]
     encoder = Encoder(6, "m1", lambda call_ids: "c1" not in call_ids)  # decided meanwhile
-    assert types(split(encoder.encode([START, ASKED, SENDS, SENT, ev.Token("Sent."), done()]))) == (
+    assert types(split(encoder.encode([START, APPROVAL, SENDS, RESULT, ev.Token("Sent."), done()]))) == (
         "start start-step call tool-approval-request tool-output-available finish-step start-step text-start "
         "text-delta text-end finish-step finish"
     )
@@ -223,15 +224,15 @@ def rest(earlier: Sequence[ev.Event], decided: set[str], *later: ev.Event, versi
 @pytest.mark.parametrize(
     ("version", "earlier", "decided", "later", "expected"),
     [
-        (6, [START, ev.Token("I"), ASKED], {"c1"}, [SENDS, SENT, ev.Thinking("So"), ev.Token("Sent."), done()],
+        (6, [START, ev.Token("I"), APPROVAL], {"c1"}, [SENDS, RESULT, ev.Thinking("So"), ev.Token("Sent."), done()],
          "start tool-output-available start-step reasoning-start reasoning-delta reasoning-end text-start text-delta "
          "text-end finish-step finish"),
-        (6, [START, ASKED], {"c1"}, [DECLINED], "start tool-output-denied"),
-        (7, [START, ASKED], {"c1"}, [DECLINED], "start tool-approval-response tool-output-denied"),
-        (7, [START, ASKED], {"c1"}, [SENDS], "start tool-approval-response"),
-        (6, [START, ASKED], {"c1"}, [SENDS, SENT, SECOND],
+        (6, [START, APPROVAL], {"c1"}, [DECLINED], "start tool-output-denied"),
+        (7, [START, APPROVAL], {"c1"}, [DECLINED], "start tool-approval-response tool-output-denied"),
+        (7, [START, APPROVAL], {"c1"}, [SENDS], "start tool-approval-response"),
+        (6, [START, APPROVAL], {"c1"}, [SENDS, RESULT, SECOND],
          "start tool-output-available start-step call tool-approval-request finish-step finish"),
-        (6, [START, ASKED, SENDS, SENT, SECOND], {"c3"}, [done()],
+        (6, [START, APPROVAL, SENDS, RESULT, SECOND], {"c3"}, [done()],
          "start tool-output-error start-step finish-step finish"),
     ],
 )  # fmt: skip
@@ -243,7 +244,7 @@ def test_the_next_stream_continues_where_the_first_ended(
 
 def test_decisions_before_the_stream_ended() -> None:
     encoder = Encoder(6, "m1", lambda _: False)
-    encoder.skip([START, WAITS, ASKED], {"c1"})
+    encoder.skip([START, WAITS, APPROVAL], {"c1"})
     assert (encoder.event_count, encoder.closed) == (3, False)
     assert types(split(encoder.encode([WAITED, SENDS]))) == "start tool-output-available"
 
@@ -259,8 +260,8 @@ def message(role: str, *parts: dict[str, Any] | str) -> dict[str, Any]:
 
 
 def request(*messages: dict[str, Any] | str, **more: Any) -> tuple[Any, list[ClientMessage], RequestOptions]:
-    sent = [message("user", one) if isinstance(one, str) else one for one in messages]
-    body = json.dumps({"id": "chat", "messages": sent, "trigger": "submit-message", **more})
+    bodies = [message("user", one) if isinstance(one, str) else one for one in messages]
+    body = json.dumps({"id": "chat", "messages": bodies, "trigger": "submit-message", **more})
     return parse(body.encode(), "ann", read({}), frozenset({"player", "other"}))
 
 

@@ -45,14 +45,14 @@ def text_message(protocol: str, text: str, role: str = "user") -> dict[str, Any]
 
 def body_of(protocol: str, *messages: Any, **options: Any) -> dict[str, Any]:
     """A body with these messages, or with one, and with Brain's options where the protocol has them."""
-    sent = list(messages) or [text_message(protocol, "Hi")]
+    entries = list(messages) or [text_message(protocol, "Hi")]
     return {
         "native": {"message": "Hi", **options},
-        "openai": {"messages": sent, "brain": options},
-        "ollama": {"model": "brain", "messages": sent},
+        "openai": {"messages": entries, "brain": options},
+        "ollama": {"model": "brain", "messages": entries},
         "generate": {"model": "brain", "prompt": "Hi"},
-        "ag_ui": {"threadId": "t", "runId": "r", "messages": sent, "forwardedProps": options},
-        "ai_sdk": {"messages": sent, **options},
+        "ag_ui": {"threadId": "t", "runId": "r", "messages": entries, "forwardedProps": options},
+        "ai_sdk": {"messages": entries, **options},
     }[protocol]
 
 

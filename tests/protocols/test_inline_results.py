@@ -23,7 +23,7 @@ def written(event: ev.Event, show: ShowResults = "details", *, keyed: bool = Fal
     return InlineText(show, URL, has_keys=keyed)(event)
 
 
-def asked(params: Any = None) -> str:
+def approval_text(params: Any = None) -> str:
     return written(ev.ApprovalRequired("c2", "calendar", params or {}, LATER), "hidden")
 
 
@@ -78,7 +78,7 @@ COMMAND = (
 )
 
 
-def test_how_to_approve_a_call_is_said_however_results_are_shown() -> None:
+def test_the_command_that_approves_a_call() -> None:
     expected = (
         """\n\ncalendar would be called with `{"title":"Lunch","tags":["a"]}` and waits for your approval until """
         f"10:05:00 UTC. To approve it: `{COMMAND}`; to decline, say false.\n\n"
@@ -89,13 +89,13 @@ def test_how_to_approve_a_call_is_said_however_results_are_shown() -> None:
     assert key in written(event, keyed=True)
 
 
-def test_what_a_call_says_cannot_look_like_more_than_that() -> None:
-    assert """with `` {"a":"x` y\\n\\n# z"} `` and waits""" in asked({"a": "x` y\n\n# z"})
-    assert r"""with `{"a":"\u003cb> < 1"}` and waits""" in asked({"a": "<b> < 1"})
+def test_parameters_cannot_look_like_anything_else() -> None:
+    assert """with `` {"a":"x` y\\n\\n# z"} `` and waits""" in approval_text({"a": "x` y\n\n# z"})
+    assert r"""with `{"a":"\u003cb> < 1"}` and waits""" in approval_text({"a": "<b> < 1"})
 
 
-def test_what_nobody_sees_in_a_call_is_shown() -> None:
-    shown = asked({"a\u200b": "x\u202egpj.exe\u2066\u00a0é\u007f"})
+def test_invisible_characters_are_shown() -> None:
+    shown = approval_text({"a\u200b": "x\u202egpj.exe\u2066\u00a0é\u007f"})
     assert r"""with `{"a\u{200b}":"x\u{202e}gpj.exe\u{2066}\u{a0}é\u{7f}"}` and waits""" in shown
 
 
@@ -109,17 +109,17 @@ def test_a_call_that_is_cut_shows_all_its_names_and_says_so() -> None:
         "10:05:00 UTC. This is cut, not all that you would approve; to see the whole: "
         f"`curl -H 'Authorization: Bearer YOUR_KEY' {URL}`. To approve it: " in shown
     )
-    assert "This is cut" not in asked({"a": "x" * 1992})
-    assert "This is cut" in asked({"a": "x" * 1993})
+    assert "This is cut" not in approval_text({"a": "x" * 1992})
+    assert "This is cut" in approval_text({"a": "x" * 1993})
 
 
-def test_what_a_call_would_do_is_told_before_its_parameters() -> None:
+def test_the_preview_stands_before_the_parameters() -> None:
     event = ev.ApprovalRequired("c2", "calendar", {"id": "x"}, LATER, 'Delete one event:\n2026-11-24 Tue "Lunch"')
     assert written(event, "hidden").startswith(
         '\n\ncalendar would do this: `Delete one event: 2026-11-24 Tue "Lunch"`. calendar would be called with '
     )
 
 
-def test_what_a_call_would_do_cannot_look_like_more_than_that() -> None:
+def test_a_preview_cannot_look_like_anything_else() -> None:
     event = ev.ApprovalRequired("c2", "mail", {}, LATER, "Send `x`\n\n# <b>Approved</b>")
     assert "mail would do this: `` Send `x` # ＜b>Approved＜/b> ``. mail would" in written(event, "hidden")

@@ -144,18 +144,18 @@ REJECTED_FORMS: list[tuple[dict[str, str], int, str | None]] = [
 
 
 @pytest.mark.parametrize(
-    ("parser", "sent", "status", "field"),
+    ("parser", "body", "status", "field"),
     [(parse, *row) for row in REJECTED] + [(parse_form, *row) for row in REJECTED_FORMS],
     ids=lambda value: getattr(value, "__name__", str(value)[:50]),
 )
-def test_a_rejection_names_the_field(parser: Any, sent: Any, status: int, field: str | None) -> None:
+def test_a_rejection_names_the_field(parser: Any, body: Any, status: int, field: str | None) -> None:
     with pytest.raises(BadRequest) as raised:
-        parser(sent)
+        parser(body)
     assert (raised.value.field, raised.value.status) == (field, status)
 
 
 @pytest.mark.parametrize(
-    ("sent", "name", "media_type", "data"),
+    ("body", "name", "media_type", "data"),
     [
         ({"name": "a.txt", "text": "hä"}, "a.txt", "text/plain", "hä".encode()),
         ({"name": "a.md", "type": "text/markdown; charset=utf-8", "text": "x"}, "a.md", "text/markdown", b"x"),
@@ -173,8 +173,8 @@ def test_a_rejection_names_the_field(parser: Any, sent: Any, status: int, field:
         ({"name": "a" * 500, "text": "x"}, "a" * 200, "text/plain", b"x"),
     ],
 )
-def test_attachments(sent: dict[str, str], name: str, media_type: str, data: bytes) -> None:
-    request = parse({"message": "Hi", "attachments": [sent]})
+def test_attachments(body: dict[str, str], name: str, media_type: str, data: bytes) -> None:
+    request = parse({"message": "Hi", "attachments": [body]})
     assert request.attachments == (Attachment(1, name, media_type, data),)
 
 
