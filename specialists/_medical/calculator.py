@@ -65,15 +65,16 @@ class Outcome:
 class Formula:
     """A function that computes, with the names of its parameters.
 
-    The parameters are names of inputs, `points` (what each input scores by its own table) or `values` (all inputs).
+    The parameters are names of inputs, `points` (what each input scores by its own table), `values` (all inputs) or
+    `constants` (published numbers from the table).
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
 
-    def __call__(self, values: Values, points: Mapping[str, float]) -> Any:
-        available = {**values, "values": values, "points": points}
+    def __call__(self, values: Values, points: Mapping[str, float], constants: Mapping[str, Any]) -> Any:
+        available = {**values, "values": values, "points": points, "constants": constants}
         return self.function(**{name: available[name] for name in self.parameters})
 
 
@@ -122,6 +123,7 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         inputs: What it asks for, in this order.
         helper_inputs: Inputs that only `prepare` reads.
         compute: The formula. Without it the points of the inputs are added up.
+        constants: Published numbers that the formula uses.
         missing: Returns in words what is missing, where one input stands for another or needs another.
         prepare: Changes the raw inputs before they are parsed.
         formula: The formula's text, in the names of the inputs.
@@ -144,6 +146,7 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     replaces: tuple[str, ...] = ()
     helper_inputs: tuple[Number | YesNo, ...] = ()
     compute: Formula | None = None
+    constants: dict[str, Any] = {}
     missing: Formula | None = None
     prepare: Preparation | None = None
     formula: str = ""
@@ -157,7 +160,7 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         if not names or len(set(names)) < len(names):
             raise ValueError("it needs inputs with different names")
         for function in (self.compute, self.missing):
-            if function and (unknown := set(function.parameters) - {*names, "points", "values"}):
+            if function and (unknown := set(function.parameters) - {*names, "points", "values", "constants"}):
                 raise ValueError(f"its function takes {', '.join(sorted(unknown))}, which is no input")
 
     @property
@@ -194,7 +197,7 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
                 for item in self.inputs
                 if item.name in parsed and (score := item.score(parsed[item.name])) is not None
             }
-            result = add_up(points) if self.compute is None else self.compute(values, points)
+            result = add_up(points) if self.compute is None else self.compute(values, points, self.constants)
         except InvalidInput as invalid:
             raise Problems([str(invalid)]) from invalid
         outcome = result if isinstance(result, Outcome) else Outcome(result, points=points)
@@ -251,7 +254,7 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
                 notes.append(f"Taken as absent, because others_absent was said: {names}.")
         missing = [item.name for item in absent_inputs if item.name not in parsed and not item.optional]
         if self.missing:
-            missing += self.missing(self._values(parsed), {})
+            missing += self.missing(self._values(parsed), {}, {})
         if wrong or missing:
             raise Problems(wrong, missing, self.has_criteria and not others_absent)
         return {item.name: parsed[item.name] for item in self.inputs if item.name in parsed}, notes

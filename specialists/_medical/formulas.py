@@ -27,6 +27,7 @@ from specialists._medical.patient import (
 )
 
 Points = Mapping[str, float]
+Constants = Mapping[str, Any]
 
 FORMULAS: dict[str, Formula] = {}
 PREPARATIONS: dict[str, Preparation] = {}
@@ -333,8 +334,7 @@ def heart_rate_from_rr_interval(raw: Mapping[str, Any], inputs: Mapping[str, Inp
 
 
 @formula
-def cha2ds2_vasc(sex: Sex, points: Points) -> Outcome:
-    strokes = (0, 1.3, 2.2, 3.2, 4.0, 6.7, 9.8, 9.6, 6.7, 15.2)  # in the cohort that the ESC guideline of 2010 cites
+def cha2ds2_vasc(sex: Sex, points: Points, constants: Constants) -> Outcome:
     score = int(sum(points.values()))
     without_sex = score - (sex == "female")
     advice = {0: "low risk: no anticoagulation", 1: "intermediate: consider anticoagulation"}.get(
@@ -344,7 +344,7 @@ def cha2ds2_vasc(sex: Sex, points: Points) -> Outcome:
         score,
         points=points,
         interpretation=f"{advice} (ESC 2020: men from 1 consider, from 2 recommended; women from 2, from 3); "
-        f"{strokes[score]:g} strokes per 100 patient-years",
+        f"{constants['strokes'][score]:g} strokes per 100 patient-years",
     )
 
 
@@ -373,27 +373,18 @@ _RISK_FACTORS = ("hypertension", "hypercholesterolemia", "diabetes", "obesity", 
 
 
 @formula
-def grace(points: Points) -> Outcome:
+def grace(points: Points, constants: Constants) -> Outcome:
     score = int(sum(points.values()))
     risk = Bands({"≤ 108": "low", "≤ 140": "intermediate", "> 140": "high"}).find(score)
-    at = max((edge for edge in _GRACE_DEATHS if edge <= score), default=60)
-    deaths = "at most 0.2" if score <= 60 else "at least 52" if score >= 250 else f"about {_GRACE_DEATHS[at]:g}"
+    at = min(max(score // 10 * 10, 60), 250)
+    deaths = f"about {constants['deaths'][at // 10 - 6]:g}"
+    deaths = "at most 0.2" if score <= 60 else "at least 52" if score >= 250 else deaths
     return Outcome(
         score,
         points=points,
         interpretation=f"{risk} risk in hospital (to 108 low, 109 to 140 intermediate, above 140 high); "
         f"{deaths} % deaths in hospital by the nomogram at {at} points",
     )
-
-
-_GRACE_DEATHS = dict(
-    zip(
-        range(60, 260, 10),
-        (0.2, 0.3, 0.4, 0.6, 0.8, 1.1, 1.6, 2.1, 2.9, 3.9, 5.4, 7.3, 9.8, 13, 18, 23, 29, 36, 44, 52),
-        strict=True,
-    )
-)
-"""Deaths in hospital in per cent by score, from Granger's nomogram."""
 
 
 @formula
@@ -405,8 +396,9 @@ def framingham_hard_chd(
     systolic_bp: float,
     treated_hypertension: bool,
     smoker: bool,
+    constants: Constants,
 ) -> Outcome:
-    c = _HARD_CHD[sex]
+    c = constants[sex]
     log_age, log_cholesterol = log(age), log(total_cholesterol)
     sum_ = (
         c["age"] * log_age
@@ -415,45 +407,13 @@ def framingham_hard_chd(
         + c["systolic"] * log(systolic_bp)
         + c["treated"] * treated_hypertension
         + c["smoker"] * smoker
-        + c["age × cholesterol"] * log_age * log_cholesterol
-        + c["age × smoker"] * log(min(age, c["oldest smoker"])) * smoker
-        + c["age²"] * log_age**2
+        + c["age_cholesterol"] * log_age * log_cholesterol
+        + c["age_smoker"] * log(min(age, c["oldest_smoker"])) * smoker
+        + c["age_age"] * log_age**2
         - c["mean"]
     )
     risk = 100 * (1 - c["survival"] ** exp(sum_))
     return Outcome(risk, {"baseline": c["survival"], "L": round(sum_, 5)})
-
-
-_HARD_CHD: Mapping[Sex, Mapping[str, float]] = {
-    "male": {
-        "age": 52.00961,
-        "cholesterol": 20.014077,
-        "hdl": -0.905964,
-        "systolic": 1.305784,
-        "treated": 0.241549,
-        "smoker": 12.096316,
-        "age × cholesterol": -4.605038,
-        "age × smoker": -2.84367,
-        "age²": -2.93323,
-        "mean": 172.300168,
-        "survival": 0.9402,
-        "oldest smoker": 70,
-    },
-    "female": {
-        "age": 31.764001,
-        "cholesterol": 22.465206,
-        "hdl": -1.187731,
-        "systolic": 2.552905,
-        "treated": 0.420251,
-        "smoker": 13.07543,
-        "age × cholesterol": -5.060998,
-        "age × smoker": -2.996945,
-        "age²": 0,
-        "mean": 146.5933061,
-        "survival": 0.98767,
-        "oldest smoker": 78,
-    },
-}
 
 
 @formula
@@ -466,45 +426,20 @@ def framingham_cvd(
     treated_hypertension: bool,
     smoker: bool,
     diabetes: bool,
+    constants: Constants,
 ) -> Outcome:
-    c = _GENERAL_CVD[sex]
+    c = constants[sex]
     sum_ = (
         c["age"] * log(age)
         + c["cholesterol"] * log(total_cholesterol)
         + c["hdl"] * log(hdl)
-        + c["treated systolic" if treated_hypertension else "untreated systolic"] * log(systolic_bp)
+        + c["treated_systolic" if treated_hypertension else "untreated_systolic"] * log(systolic_bp)
         + c["smoker"] * smoker
         + c["diabetes"] * diabetes
         - c["mean"]
     )
     risk = 100 * (1 - c["survival"] ** exp(sum_))
     return Outcome(risk, {"baseline": c["survival"], "L": round(sum_, 5)})
-
-
-_GENERAL_CVD: Mapping[Sex, Mapping[str, float]] = {
-    "male": {
-        "age": 3.06117,
-        "cholesterol": 1.1237,
-        "hdl": -0.93263,
-        "untreated systolic": 1.93303,
-        "treated systolic": 1.99881,
-        "smoker": 0.65451,
-        "diabetes": 0.57367,
-        "mean": 23.9802,
-        "survival": 0.88936,
-    },
-    "female": {
-        "age": 2.32888,
-        "cholesterol": 1.20904,
-        "hdl": -0.70833,
-        "untreated systolic": 2.76157,
-        "treated systolic": 2.82263,
-        "smoker": 0.52873,
-        "diabetes": 0.69154,
-        "mean": 26.1931,
-        "survival": 0.95012,
-    },
-}
 
 
 # Clots
@@ -971,22 +906,10 @@ def gestational_age(lmp: date, on: date) -> Outcome:
 
 # Doses
 
-_STEROIDS = {
-    "hydrocortisone": 20,
-    "cortisone": 25,
-    "prednisone": 5,
-    "prednisolone": 5,
-    "methylprednisolone": 4,
-    "triamcinolone": 4,
-    "dexamethasone": 0.75,
-    "betamethasone": 0.75,
-}
-"""Milligrams of each with the same effect against inflammation."""
-
 
 @formula
-def steroid_conversion(from_steroid: str, dose: float, to_steroid: str) -> Outcome:
-    equivalent_from, equivalent_to = _STEROIDS[from_steroid], _STEROIDS[to_steroid]
+def steroid_conversion(from_steroid: str, dose: float, to_steroid: str, constants: Constants) -> Outcome:
+    equivalent_from, equivalent_to = constants[from_steroid], constants[to_steroid]
     return Outcome(
         dose * equivalent_to / equivalent_from,
         {"equivalent_from": equivalent_from, "equivalent_to": equivalent_to},
@@ -1002,36 +925,19 @@ def split_steroid_and_dose(raw: Mapping[str, Any], inputs: Mapping[str, Input]) 
     found = dict(raw)
     for name, value in raw.items():
         steroid = to_key(name[:KEY_LENGTH]).removesuffix("_dose")
-        if steroids.find_option(steroid) in _STEROIDS and "dose" not in raw:
+        if steroids.find_option(steroid) and "dose" not in raw:
             found["from_steroid"], found["dose"] = steroid, found.pop(name)
         if isinstance(value, list) and len(value) == 3 and isinstance(value[0], str) and "dose" not in raw:
             found[name], found["dose"] = value[0], value[1:]
     return found
 
 
-_MORPHINE_FACTORS = {
-    "codeine": 0.15,
-    "hydrocodone": 1,
-    "hydromorphone": 5,
-    "methadone": 4.7,
-    "morphine": 1,
-    "oxycodone": 1.5,
-    "oxymorphone": 3,
-    "tapentadol": 0.4,
-    "tramadol": 0.2,
-    "fentanyl_buccal": 0.13,
-    "fentanyl_patch": 2.4,
-}
-"""Oral morphine in mg for one mg (CDC 2022), for one µg of buccal fentanyl, and for a patch of one µg/h for a day."""
-
-
 @formula
-def mme(values: Values) -> Outcome:
-    given = {name: values[name] for name in _MORPHINE_FACTORS if values[name] is not None}
-    each = {name: dose * _MORPHINE_FACTORS[name] for name, dose in given.items()}
+def mme(values: Values, constants: Constants) -> Outcome:
+    given = {name: values[name] for name in constants if values[name] is not None}
+    each = {name: dose * constants[name] for name, dose in given.items()}
     notes = [
-        f"{name.replace('_', ' ')}: {given[name]:g} × {_MORPHINE_FACTORS[name]:g} = {value:g}."
-        for name, value in each.items()
+        f"{name.replace('_', ' ')}: {given[name]:g} × {constants[name]:g} = {value:g}." for name, value in each.items()
     ]
     return Outcome(sum(each.values()), notes=notes)
 
@@ -1057,7 +963,7 @@ def multiply_daily_doses(raw: Mapping[str, Any], inputs: Mapping[str, Input]) ->
             raise InvalidInput(f"{name}_doses_per_day is missing")
         return float(inputs[name].parse(dose).value * inputs["doses_per_day"].parse(times).value)
 
-    for name in _MORPHINE_FACTORS:
+    for name in inputs:
         dose = found.pop(f"{name}_dose", None)
         times = [found.pop(f"{name}_{word}_per_day", None) for word in ("doses", "dose")]
         if dose is not None:
