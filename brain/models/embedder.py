@@ -55,8 +55,8 @@ class EmbeddingModel(Protocol):
 class CheckStore(Protocol):
     """Where the results of checks are stored, so that other processes need no check."""
 
-    async def exam(self, name: str) -> str | None: ...
-    async def set_exam(self, name: str, result: str) -> None: ...
+    async def embedding_check(self, name: str) -> str | None: ...
+    async def set_embedding_check(self, name: str, result: str) -> None: ...
 
 
 async def check_embeddings(model: EmbeddingModel) -> EmbeddingCheck | None:
@@ -105,7 +105,7 @@ class Embedder:
 
     async def load_check(self) -> None:
         """Use the result of an earlier process until there is a new one."""
-        result = await self._store.exam(self._store_key) if self._store is not None else None
+        result = await self._store.embedding_check(self._store_key) if self._store is not None else None
         if result is not None:
             self.check = msgspec.json.decode(result, type=EmbeddingCheck)
 
@@ -118,7 +118,7 @@ class Embedder:
                 return False
             self.check, self.is_checked = check, True
             if self._store is not None:
-                await self._store.set_exam(self._store_key, msgspec.json.encode(check).decode())
+                await self._store.set_embedding_check(self._store_key, msgspec.json.encode(check).decode())
             result = "count" if self.is_usable else "tell nothing, so that words alone count"
             log.info("memory: the embeddings of %s %s", self._model.name, result)
         return self.is_usable

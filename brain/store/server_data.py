@@ -7,13 +7,13 @@ SHOWN = 30 * 86_400_000_000
 """Microseconds for which a specialist that blocked is listed."""
 
 
-def exam(db: sqlite3.Connection, name: str) -> str | None:
+def embedding_check(db: sqlite3.Connection, name: str) -> str | None:
     """The result of an embedding check."""
     row = db.execute("SELECT result FROM exam WHERE name = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
 
 
-def set_exam(db: sqlite3.Connection, name: str, result: str) -> None:
+def set_embedding_check(db: sqlite3.Connection, name: str, result: str) -> None:
     """Store the newest result, so that not every process has to check."""
     db.execute("INSERT OR REPLACE INTO exam (name, result) VALUES (?, ?)", (name, result))
 

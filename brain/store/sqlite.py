@@ -346,13 +346,13 @@ class SQLite:
 
     # data of no user
 
-    async def exam(self, name: str) -> str | None:
-        """The result of an embedding check, as `set_exam` stored it."""
-        return await self._database.read(lambda db: server_data.exam(db, name))
+    async def embedding_check(self, name: str) -> str | None:
+        """The result of an embedding check, as `set_embedding_check` stored it."""
+        return await self._database.read(lambda db: server_data.embedding_check(db, name))
 
-    async def set_exam(self, name: str, result: str) -> None:
+    async def set_embedding_check(self, name: str, result: str) -> None:
         """Store the result of an embedding check."""
-        await self._database.write(lambda db: server_data.set_exam(db, name, result), durable=False)
+        await self._database.write(lambda db: server_data.set_embedding_check(db, name, result), durable=False)
 
     async def blocked(self) -> Sequence[tuple[str, datetime, int, str]]:
         """Specialists that blocked the event loop lately: name, last time, number of times, place in the code."""
