@@ -65,7 +65,7 @@ def _with_words(
     The last word may be the beginning of others, unless it is frequent itself: FTS5 collects all places where any of
     them stands before it returns the first.
     """
-    owner = exchanges.owner(user)
+    owner = exchanges.term_prefix(user)
     whole = [search_terms.query((owner,), word) for word in wanted]
     begun = [*whole[:-1], search_terms.query((owner,), wanted[-1], begun=True)]
     for operator in (" AND ", " OR ")[: len(wanted)]:
@@ -171,7 +171,7 @@ def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, 
     if row is None:
         return None
     db.execute("UPDATE conversation SET named = 1 WHERE key = ?", (row[0],))
-    exchanges.rename(db, row[0], title)
+    exchanges.rename(db, row[0], title, exchanges.user_of(db, row[0]))
     row = _row(db, user, conversation_id)
     assert row is not None
     return _conversation(db, (*row, 0), now, ())
@@ -226,8 +226,8 @@ def recent(db: sqlite3.Connection, user: str, limit: int) -> list[Interaction]:
     newest.sort(reverse=True)
     found = list[Interaction]()
     for started, key, conversation_id in newest[:limit]:
-        row = db.execute(f"SELECT {rows.EXCHANGE} FROM exchange WHERE key = ?", (key,)).fetchone()
-        for one in rows.readable(rows.read_exchange, [row]):
+        one = exchanges.read(db, key)
+        if one is not None:
             answer = Interaction(conversation_id, rows.moment(started), one.message, one.answer, one.untrusted)
             found.append(answer)
     return found
@@ -267,9 +267,8 @@ def _conversation(db: sqlite3.Connection, row: Sequence[Any], now: int, words: S
 
 def _excerpt(db: sqlite3.Connection, key: int, title: str, words: Sequence[str]) -> str:
     """Where the words are: in an exchange, or in the title where no exchange has this key."""
-    row = db.execute(f"SELECT {rows.EXCHANGE} FROM exchange WHERE key = ?", (key,)).fetchone()
-    found = list(rows.readable(rows.read_exchange, [row])) if row is not None else []
-    return search_terms.found(f"{found[0].message}\n{found[0].answer}" if found else title, words)
+    exchange = exchanges.read(db, key)
+    return search_terms.excerpt(title if exchange is None else f"{exchange.message}\n{exchange.answer}", words)
 
 
 def _shown(db: sqlite3.Connection, row: Sequence[Any]) -> Exchange:

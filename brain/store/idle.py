@@ -52,4 +52,4 @@ def set_memory(db: sqlite3.Connection, idle: IdleConversation, item: Item | None
         db.execute("UPDATE conversation SET memory = ? WHERE key = ?", (memory, conversation))
         db.execute("DELETE FROM item WHERE key = ? AND key <> ?", (row[0], memory))
     db.execute("UPDATE conversation SET summarised_to = ?, claimed = 0 WHERE key = ?", (idle.last_key, conversation))
-    exchanges.settle(db, conversation)
+    exchanges.update_times(db, conversation)

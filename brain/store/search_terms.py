@@ -58,7 +58,7 @@ def query(owners: Iterable[str], word: str, *, begun: bool = False) -> str:
     return " OR ".join(f"{phrase}{'*' if begun else ''}" for phrase in phrases)
 
 
-def found(text: str, words: Iterable[str]) -> str:
+def excerpt(text: str, words: Iterable[str]) -> str:
     """About where the first of the words stands in a text, in one line."""
     text = text[:INDEXED_LENGTH]
     lower = text.lower()

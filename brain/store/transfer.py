@@ -399,10 +399,10 @@ class Import:
         if self._files:
             self._refuse("", f"file {min(self._files)} of the conversation before it belongs to no exchange")
         if self._key is not None:
-            if not exchanges.has_any(self._db, self._key):
+            if not exchanges.exists_in(self._db, self._key):
                 self._refuse("", "the conversation before it has no exchange")
-            exchanges.settle(self._db, self._key)
-            exchanges.use_as_dated(self._db, self._key)
+            exchanges.update_times(self._db, self._key)
+            exchanges.list_by_time(self._db, self._key)
             where = f"records[{self._number - 1}]"
             users.check_conversation(self._db, self._key, where)
             users.check_quota(self._db, self._target, where, conversation=self._key, hidden=self._staged)

@@ -1,7 +1,7 @@
 """What a turn writes: the question as it begins, the answer as it ends.
 
 An exchange that runs is the lease of its conversation. Its process prolongs it; when the process is gone, the exchange
-counts as interrupted. An exchange that replaces others stands behind them until it ends well.
+counts as interrupted. An exchange that replaces others stands after them until it ends well.
 
 Clocks may be set while turns run. A process knows without a clock which of its own turns run. A lease too long was made
 by a clock that was ahead; it is cut to the length of one that begins now, and ends if nobody prolongs it.
@@ -9,8 +9,7 @@ by a clock that was ahead; it is cut to the length of one that begins now, and e
 
 import sqlite3
 from collections.abc import Sequence, Set
-from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, Exchange, FileReference, History, renumber
@@ -20,7 +19,7 @@ from brain.store.turn_log import LEASE, NewTurn
 
 
 class Lease(NamedTuple):
-    """Who holds a conversation, and since when, in microseconds.
+    """Who leases conversations, and the time of that process, in microseconds.
 
     Attributes:
         running: the keys of the owner's exchanges that run.
@@ -33,10 +32,6 @@ class Lease(NamedTuple):
     @property
     def until(self) -> int:
         return self.now + LEASE
-
-    @property
-    def time(self) -> datetime:
-        return rows.moment(self.now)
 
 
 def begin(
@@ -61,24 +56,33 @@ def begin(
     """
     # first: of two requests with one ID, the later one joins the turn of the earlier one
     turn_key = None if turn is None else turn_log.begin(db, turn, lease.owner, lease.now)
-    conversation = _lease(db, user, conversation_id, lease)
+    number = users.add(db, user)
+    row = db.execute("SELECT key FROM conversation WHERE user = ? AND id = ?", (number, conversation_id)).fetchone()
+    if row is None:
+        columns = {"user": number, "id": conversation_id, "created": lease.now, "updated": lease.now}
+        conversation = exchanges.insert(db, "conversation", columns)
+    elif is_running(db, row[0], lease):
+        raise busy()
+    else:
+        conversation = int(row[0])
     named, replaced = (None, None) if replaces is None else _find_message(db, conversation, replaces)
-    is_first = not exchanges.has_any(db, conversation)
+    is_first = not exchanges.exists_in(db, conversation)
     files = [*(_find_file(db, named, one) for one in references), *files]
-    attached = renumber(tuple(files), after=0 if is_first else _last_file(db, conversation))
+    ((last_file,),) = db.execute("SELECT coalesce(max(id), 0) FROM file WHERE conversation = ?", (conversation,))
+    attached = renumber(tuple(files), after=last_file)
     question.files = tuple(file.id for file in attached)
-    question.started = lease.time if question.started is None else question.started
-    held = {"replaces": replaced, "until": lease.until, "owner": lease.owner, "turn": turn_key, "unindexed": True}
-    key = exchanges.add(db, conversation, question, attached, **held)
+    question.started = rows.moment(lease.now) if question.started is None else question.started
+    columns = {"replaces": replaced, "until": lease.until, "owner": lease.owner, "turn": turn_key, "unindexed": True}
+    key = exchanges.add(db, conversation, question, attached, **columns)
     if turn_key is not None:
         turn_log.set_exchange(db, turn_key, key)
     for file in attached:
         exchanges.add_file(db, conversation, key, file)
-    exchanges.use(db, conversation)
+    exchanges.list_first(db, conversation)
     if is_first:
         exchanges.set_title(db, conversation)
     field = "attachments" if files else "conversation_id"
-    users.check_quota(db, exchanges.user_of(db, conversation), field, conversation=conversation)
+    users.check_quota(db, number, field, conversation=conversation)
     users.check_conversation(db, conversation, field)
     history = History(id=conversation_id, user=user, key=key, files=attached, question=question)
     if is_first:
@@ -127,15 +131,16 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
             exchanges.remove(db, key)  # of attempts that failed without an answer, the newest is enough
             return
         db.execute("DELETE FROM exchange WHERE key >= ? AND key < ?", (replaced, key))
-        exchanges.count_sources(db, conversation)
-    there = "SELECT 1 FROM item WHERE user = ? AND id = ?"
-    if any(db.execute(there, (user, item_id)).fetchone() is None for item_id in exchange.recalled_ids):
+        exchanges.update_sources(db, conversation)
+    exists = "SELECT 1 FROM item WHERE user = ? AND id = ?"
+    if any(db.execute(exists, (user, item_id)).fetchone() is None for item_id in exchange.recalled_ids):
         exchanges.remove_recalled(exchange)  # this very turn deleted it
-    # an exchange that runs is unindexed already: a column that is assigned is written to its index in any case
-    ended = {"unindexed": True} if outcome else {}
-    exchanges.write(db, key, exchange, until=None, owner=None, replaces=None, **ended)
-    exchanges.settle(db, conversation)
-    exchanges.use(db, conversation)
+    columns: dict[str, Any] = {"until": None, "owner": None, "replaces": None}
+    if outcome:  # else it is unindexed already, and a column that is assigned is written to its index in any case
+        columns["unindexed"] = True
+    exchanges.write(db, key, exchange, **columns)
+    exchanges.update_times(db, conversation)
+    exchanges.list_first(db, conversation)
     if replaced is not None:
         exchanges.set_title(db, conversation)
     if users.is_in_memory(db):
@@ -148,23 +153,15 @@ def prolong(db: sqlite3.Connection, lease: Lease) -> None:
         "UPDATE exchange SET until = ? WHERE key = ? AND owner = ? AND outcome = ''",
         [(lease.until, key, lease.owner) for key in lease.running],
     )
-    query = (
-        "UPDATE exchange INDEXED BY exchange_unindexed SET until = ? WHERE unindexed = 1 AND outcome = '' AND until > ?"
-    )
-    db.execute(query, (lease.until, lease.until))
+    query = "UPDATE exchange SET until = ? WHERE key = ?"
+    too_long = db.execute(f"SELECT e.key FROM {exchanges.RUNNING} AND e.until > ?", (lease.until,)).fetchall()
+    db.executemany(query, [(lease.until, key) for (key,) in too_long])
 
 
 def any_too_long(db: sqlite3.Connection, lease: Lease) -> bool:
     """Whether a lease ends later than one that begins now."""
     query = f"SELECT 1 FROM {exchanges.RUNNING} AND e.until > ? LIMIT 1"
     return db.execute(query, (lease.until,)).fetchone() is not None
-
-
-def interrupt_all(db: sqlite3.Connection) -> None:
-    """Mark all that run as interrupted."""
-    for (key,) in db.execute(f"SELECT e.key FROM {exchanges.RUNNING}").fetchall():
-        interrupt(db, key)
-    turn_log.forget_all(db)
 
 
 def is_running(db: sqlite3.Connection, conversation: int, lease: Lease) -> bool:
@@ -181,26 +178,32 @@ def is_running(db: sqlite3.Connection, conversation: int, lease: Lease) -> bool:
     return False
 
 
+def interrupt(db: sqlite3.Connection, key: int) -> None:
+    """Mark an exchange as interrupted; should its answer come after all, it still replaces what it was to replace."""
+    exchange = exchanges.read(db, key)
+    if exchange is not None:
+        turn_log.add_text(exchange, turn_log.text_after_snapshot(db, key))
+        exchange.outcome = "interrupted"
+        exchanges.write(db, key, exchange)
+    db.execute("UPDATE exchange SET outcome = 'interrupted', until = NULL, owner = NULL WHERE key = ?", (key,))
+    exchanges.update_times(db, key >> EXCHANGES)
+
+
+def interrupt_all(db: sqlite3.Connection) -> None:
+    """Mark all exchanges that run as interrupted."""
+    for (key,) in db.execute(f"SELECT e.key FROM {exchanges.RUNNING}").fetchall():
+        interrupt(db, key)
+    turn_log.forget_all(db)
+
+
 def busy() -> BadRequest:
     """The error for what cannot be done while a turn runs."""
     sentence = "A turn of this conversation is running; wait for its end, stop it, or send barge_in."
     return BadRequest(sentence, "conversation_id", code="busy", status=409)
 
 
-def _lease(db: sqlite3.Connection, user: str, conversation_id: str, lease: Lease) -> int:
-    """The key of a conversation, new or old, of which no other turn runs."""
-    number = users.add(db, user)
-    row = db.execute("SELECT key FROM conversation WHERE user = ? AND id = ?", (number, conversation_id)).fetchone()
-    if row is None:
-        new = {"user": number, "id": conversation_id, "created": lease.now, "updated": lease.now}
-        return exchanges.insert(db, "conversation", new)
-    if is_running(db, row[0], lease):
-        raise busy()
-    return int(row[0])
-
-
 def _find_message(db: sqlite3.Connection, conversation: int, message_id: str) -> tuple[int, int]:
-    """The exchange of a message, and the first that goes with it: what it was to replace itself, and did not."""
+    """The exchange of a message, and the first that is replaced with it: what it was to replace itself, and did not."""
     for column in ("answer_id", "question_id"):
         query = (
             f"SELECT key, coalesce(replaces, key) FROM exchange WHERE key BETWEEN ? AND ? AND {column} = ? "
@@ -220,19 +223,3 @@ def _find_file(db: sqlite3.Connection, exchange: int | None, reference: FileRefe
     if row is None:
         raise BadRequest("The question that is replaced has no file of this id.", reference.field)
     return Attachment(*row)
-
-
-def _last_file(db: sqlite3.Connection, conversation: int) -> int:
-    ((last,),) = db.execute("SELECT coalesce(max(id), 0) FROM file WHERE conversation = ?", (conversation,))
-    return int(last)
-
-
-def interrupt(db: sqlite3.Connection, key: int) -> None:
-    """Mark an exchange as interrupted; should its answer come after all, it still replaces what it was to replace."""
-    row = db.execute(f"SELECT {rows.EXCHANGE}, replaces FROM exchange WHERE key = ?", (key,)).fetchone()
-    for exchange in rows.readable(rows.read_exchange, [row]):
-        turn_log.add_text(exchange, turn_log.text_after_snapshot(db, key))
-        exchange.outcome = "interrupted"
-        exchanges.write(db, key, exchange, until=None, owner=None)
-    db.execute("UPDATE exchange SET outcome = 'interrupted', until = NULL, owner = NULL WHERE key = ?", (key,))
-    exchanges.settle(db, key >> EXCHANGES)

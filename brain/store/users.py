@@ -139,5 +139,5 @@ def _delete_oldest(db: sqlite3.Connection, conversation: int | None, user: int) 
     )
     oldest = db.execute(query, (conversation, user)).fetchone()
     if oldest is not None:
-        exchanges.remove_all(db, oldest[0])
+        exchanges.remove_conversation(db, oldest[0])
     return oldest is not None
