@@ -1,22 +1,15 @@
 """The command line as a whole: arguments, settings, exit codes; `specialists`, `check` and `serve`."""
 
-import asyncio
 import json
 import os
 import re
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
-from remembering import Vectors
-from servers import OpenAIServer
 from serving import Process, post, script
 
 from brain.store import connection
@@ -242,14 +235,11 @@ def test_check_reports_what_works_and_what_does_not(
     assert "FAIL specialist cut_off: there is no public host 127.0.0.1;" in out
 
 
-@pytest.fixture
-def no_specialists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing to check but the model and the store."""
-    monkeypatch.setattr("brain.cli.commands.check.Registry.discover", lambda self: self)
-
-
-@pytest.mark.usefixtures("no_specialists")
 def test_check_names_what_is_wrong_with_the_store(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "brain.cli.commands.check.Registry.discover", lambda registry: registry
+    )  # nothing but the store
+
     def state() -> str:
         return next(line for line in brain("check", "--model", "builtin")[1].splitlines() if "store" in line)
 
@@ -265,70 +255,6 @@ def test_check_names_what_is_wrong_with_the_store(brain: Brain, monkeypatch: pyt
     assert state() == f"FAIL store {brain.store}: is no database; name another file."
     monkeypatch.setenv("BRAIN_STORE", "memory:")
     assert state().startswith("ok   store: in memory:")
-
-
-@contextmanager
-def embedding(vectors: Vectors) -> Iterator[str]:
-    """A server of OpenAI's embeddings with these vectors; its address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            texts = json.loads(self.rfile.read(int(self.headers["content-length"])))["input"]
-            found = [] if vectors.broken else asyncio.run(vectors.embed(texts))
-            body = json.dumps({"data": [{"embedding": vector} for vector in found]}).encode()
-            self.send_response(500 if vectors.broken else 200)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/v1"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@pytest.mark.usefixtures("no_specialists")
-@pytest.mark.parametrize(
-    ("vectors", "found"),
-    [
-        (Vectors(), "by words and by meaning, with the vectors of openai:toy"),
-        (Vectors(blind=True), "by words: the vectors of openai:toy tell meanings badly apart"),
-        (Vectors(broken=True), "by words: openai:toy gives no vectors (EMBEDDINGS names a model that does)"),
-    ],
-    ids=["good", "blind", "none"],
-)
-def test_check_says_how_memories_are_found(
-    vectors: Vectors, found: str, brain: Brain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with embedding(vectors) as url:
-        monkeypatch.setenv("BRAIN_MODEL_URL", url)
-        assert f"\nok   memory: found {found}" in brain("check", "--model", "openai:toy")[1]
-
-
-def test_check_names_a_context_that_is_too_small(brain: Brain) -> None:
-    def check(context: int) -> str:
-        async def main() -> str:
-            answers = {
-                "GET /v1/models": (200, {"data": [{"id": "m", "owned_by": "llamacpp"}]}),
-                "GET /props": (200, {"default_generation_settings": {"n_ctx": context}}),
-            }
-            async with OpenAIServer(answers=answers) as server:
-                with brain.process("check", "--model", "openai:m", MODEL_URL=server.url) as process:
-                    return (await asyncio.to_thread(process.end, 50))[1].splitlines()[0]
-
-        return asyncio.run(main())
-
-    for context, state in ((8192, "ok   "), (1024, "WARN "), (64, "FAIL ")):
-        line = check(context)
-        assert line.startswith(f"{state}model openai:m: "), line
-        assert (f"{context:,} tokens" in line) is (state in ("WARN ", "FAIL "))
 
 
 # serve

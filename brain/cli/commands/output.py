@@ -8,10 +8,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, nullcontext
+from importlib.util import find_spec
 from io import TextIOBase
 from typing import TextIO, cast
 
-from brain.cli.terminal.approval import ApprovalPrompt, Screen, can_be_asked
+from brain.cli.terminal.approval import ApprovalPrompt, Screen
 from brain.cli.terminal.keyboard import Keyboard, silent
 from brain.cli.terminal.plain import Plain
 from brain.errors import ModelError
@@ -102,20 +103,15 @@ def _show_logs(screen: Screen) -> Iterator[None]:
             screen.say(failure.detail[:MAX_DETAIL_LENGTH])
         return not failures
 
-    handlers = [one for one in logging.root.handlers if isinstance(one, logging.StreamHandler)]
-    redirected = [one for one in handlers if one.stream is sys.stderr and sys.stderr.isatty()]
-    stream = cast("TextIO", _ScreenStream(screen))
-    for handler in handlers:
-        handler.addFilter(is_logged)
-    for handler in redirected:
-        handler.setStream(stream)
-    try:
+    with ExitStack() as stack:
+        for handler in logging.root.handlers:
+            if isinstance(handler, logging.StreamHandler):
+                handler.addFilter(is_logged)
+                stack.callback(handler.removeFilter, is_logged)
+                if handler.stream is sys.stderr and sys.stderr.isatty():
+                    handler.setStream(cast("TextIO", _ScreenStream(screen)))
+                    stack.callback(handler.setStream, sys.stderr)
         yield
-    finally:
-        for handler in handlers:
-            handler.removeFilter(is_logged)
-        for handler in redirected:
-            handler.setStream(sys.stderr)
 
 
 @contextmanager
@@ -139,10 +135,10 @@ def _handle_resume(screen: Screen, keyboard: Keyboard | None) -> Iterator[None]:
 
 def silence_keyboard(screen: Screen) -> AbstractContextManager[Keyboard | None]:
     """Turn off the echo of the keyboard beside a live display, while the block runs."""
-    is_live = not isinstance(screen, Plain) and can_be_asked(sys.stdin, sys.stdout)
-    return silent(sys.stdin) if is_live else nullcontext()
+    return silent(sys.stdin) if not isinstance(screen, Plain) and has_person(screen) else nullcontext()
 
 
 def has_person(screen: Screen) -> bool:
     """Whether a person can be asked on the screen; plain text asks on standard error."""
-    return can_be_asked(sys.stdin, sys.stderr if isinstance(screen, Plain) else sys.stdout)
+    shown = sys.stderr if isinstance(screen, Plain) else sys.stdout
+    return sys.stdin.isatty() and shown.isatty() and find_spec("termios") is not None

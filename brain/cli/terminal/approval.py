@@ -10,7 +10,6 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import Protocol, TextIO
 
 from rich.cells import cell_len, chop_cells
@@ -169,8 +168,3 @@ class ApprovalPrompt:
         if self._keyboard is not None:
             self._keyboard.echo(on=False)
         self._screen.end_question(by_person=by_person)
-
-
-def can_be_asked(source: TextIO, shown: TextIO) -> bool:
-    """Whether a person at these streams can be asked."""
-    return source.isatty() and shown.isatty() and find_spec("termios") is not None

@@ -130,12 +130,18 @@ class Live:
                 self._calls[call_id] = _RunningCall(name, params, time.monotonic())
             case SpecialistResult(call_id=call_id):
                 self._calls.pop(call_id, None)
-                self._finish("call", [render_line(self._console, _result(event))])
+                facts = f" {format_duration(event)}{_format_params(event.params)}"
+                line = Text.assemble(("✓ ", "green"), (legible(event.name), "bold"), (facts, "dim"))
+                self._finish("call", [render_line(self._console, line)])
                 self._citations |= {(one.title, one.url): one for one in event.citations}
                 self._wait()
             case SpecialistError(call_id=call_id):
                 self._calls.pop(call_id, None)
-                self._finish("call", render_lines(self._console, _failure(event)))
+                words, detail = explain_failure(event)
+                label, ms = (legible(event.name), "bold"), (f" {event.ms} ms", "dim")
+                failure = Text.assemble(("✗ ", "red"), label, ms, f" {event.code}: {legible(words)}", overflow="fold")
+                failure.append(f"\n  {legible(detail)}" if detail else "", "dim")
+                self._finish("call", render_lines(self._console, failure))
                 self._wait()
             case Notice(code="prompt_progress", text=text):
                 self._waiting_for = text
@@ -151,7 +157,13 @@ class Live:
                 self._waiting_since = None
             case Done(stop_reason=reason):
                 self._waiting_since = None
-                self._finish("sources", self._render_citations())
+                if self._citations:
+                    self._finish("sources", [render_line(self._console, Text("Sources", "bold"))])
+                for number, citation in enumerate(self._citations.values(), 1):
+                    url = f" · {citation.url}" if citation.url else ""
+                    source = Text(legible(f"{number}. {citation.title}{url}"), "dim", overflow="fold")
+                    self._finish("sources", render_lines(self._console, source))
+                self._citations.clear()
                 self.say(ENDINGS[reason])
         self._redraw_soon()
 
@@ -211,15 +223,6 @@ class Live:
         if not self._thinks:
             self._finish("thought", [render_line(self._console, Text(f"(thought for {seconds:.1f} s)", "dim"))])
         self._thinking_since, self._latest_thought = None, ""
-
-    def _render_citations(self) -> list[Line]:
-        lines: list[Line] = []
-        for number, citation in enumerate(self._citations.values(), 1):
-            url = f" · {citation.url}" if citation.url else ""
-            text = Text(legible(f"{number}. {citation.title}{url}"), "dim", overflow="fold")
-            lines += render_lines(self._console, text)
-        self._citations.clear()
-        return [render_line(self._console, Text("Sources", "bold")), *lines] if lines else []
 
     def _finish(self, kind: str, lines: Sequence[Line]) -> None:
         """Print lines for good with the next redraw; a blank line separates two kinds."""
@@ -289,18 +292,6 @@ class Live:
             seconds = time.monotonic() - self._waiting_since
             duration = f" {seconds:.0f} s" if seconds >= 1 else ""
             yield render_line(self._console, Text(f"{frame}{duration} {self._waiting_for}".rstrip(), "dim"))
-
-
-def _result(event: SpecialistResult) -> Text:
-    text = f" {format_duration(event)}{_format_params(event.params)}"
-    return Text.assemble(("✓ ", "green"), (legible(event.name), "bold"), (text, "dim"))
-
-
-def _failure(event: SpecialistError) -> Text:
-    words, detail = explain_failure(event)
-    line = Text.assemble(("✗ ", "red"), (legible(event.name), "bold"), (f" {event.ms} ms", "dim"), overflow="fold")
-    line.append(f" {event.code}: {legible(words)}")
-    return line.append(f"\n  {legible(detail)}", "dim") if detail else line
 
 
 def _format_params(params: Mapping[str, Any]) -> str:

@@ -24,7 +24,6 @@ from rich.markdown import (
     Markdown,
     MarkdownContext,
     MarkdownElement,
-    TableDataElement,
     TableElement,
 )
 from rich.padding import Padding
@@ -143,42 +142,27 @@ def _prepare(tokens: Sequence[Token]) -> Iterator[Token]:
     for position, token in enumerate(tokens):
         token.content = legible(token.content)
         if token.type == "link_open":
-            has_address.append(_label(tokens[position + 1 :]) != token.attrs["href"])
-        if token.type == "link_open" and not has_address[-1]:
+            label = takewhile(lambda inner: inner.type != "link_close", tokens[position + 1 :])
+            has_address.append("".join(inner.content for inner in label) != token.attrs["href"])
+            if not has_address[-1]:
+                continue
+        elif token.type == "link_close" and not has_address.pop():
             continue
-        if token.type == "link_close" and not has_address.pop():
-            continue
-        if token.type == "image":
+        elif token.type == "image":
             token = Token("text", "", 0, content=f"{token.content or 'image'} ({token.attrs['src']})")
-        elif token.type == "formula":
-            yield from _source_tokens(token)
-            continue
+        elif token.type == "formula":  # its source is shown; a block formula becomes a paragraph
+            text = Token("text", "", 0, content=formulas.source_of(token))
+            if not (token.block or token.hidden):
+                yield text
+                continue
+            yield Token("paragraph_open", "p", 1)
+            yield Token("inline", "", 0, children=[text])
+            token = Token("paragraph_close", "p", -1)
         elif token.type == "softbreak":
             token.type = "hardbreak"
         elif token.children:
             token.children = [*_prepare(token.children)]
         yield token
-
-
-def _source_tokens(formula: Token) -> Iterator[Token]:
-    """The source of a formula as text; a block formula becomes a paragraph."""
-    text = Token("text", "", 0, content=formulas.source_of(formula))
-    if not (formula.block or formula.hidden):
-        yield text
-        return
-    yield Token("paragraph_open", "p", 1)
-    yield Token("inline", "", 0, children=[text])
-    yield Token("paragraph_close", "p", -1)
-
-
-def _label(tokens: Sequence[Token]) -> str:
-    """The text of a link, up to its end."""
-    inside = takewhile(lambda token: token.type != "link_close", tokens)
-    return "".join(token.content for token in inside)
-
-
-class _Markdown(Markdown):
-    """Markdown with our own elements."""
 
 
 class _Code(CodeBlock):
@@ -234,9 +218,17 @@ class _Table(TableElement):
                 Text(" | ").join(cell.content for cell in cells) for cells in (header, *(r.cells for r in rows))
             )
             return
-        widths = [_widest_word(column) for column in zip(header, *(row.cells for row in rows), strict=True)]
+        columns = zip(header, *(row.cells for row in rows), strict=True)
+        words = [[word for cell in column for word in cell.content.plain.split()] for column in columns]
+        widths = [max(map(cell_len, column), default=1) for column in words]
         if rows and sum(widths) + GAP * (len(widths) - 1) > options.max_width:
-            yield from _cells_as_lines([cell.content for cell in header], [[c.content for c in r.cells] for r in rows])
+            for n, row in enumerate(rows):  # one line per cell, after the heading of its column
+                if n:
+                    yield Text()
+                for head, cell in zip(header, row.cells, strict=True):
+                    line = Text.assemble(head.content, ": ") if head.content.plain.strip() else Text()
+                    line.stylize("markdown.table.header")
+                    yield line.append_text(cell.content)
             return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, style="markdown.table.border", show_edge=False)
         for cell, width in zip(header, widths, strict=True):
@@ -248,33 +240,20 @@ class _Table(TableElement):
         yield table
 
 
-def _widest_word(column: Sequence[TableDataElement]) -> int:
-    """The width of the longest word in a column, in cells."""
-    return max((cell_len(word) for cell in column for word in cell.content.plain.split()), default=1)
+class _Markdown(Markdown):
+    """Markdown with these elements."""
 
-
-def _cells_as_lines(header: Sequence[Text], rows: Sequence[Sequence[Text]]) -> Iterator[Text]:
-    """A table that is too wide: one line per cell, after the heading of its column."""
-    for n, row in enumerate(rows):
-        if n:
-            yield Text()
-        for head, cell in zip(header, row, strict=True):
-            line = Text.assemble(head, ": ") if head.plain.strip() else Text()
-            line.stylize("markdown.table.header")
-            yield line.append_text(cell)
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = Markdown.elements | {
+        "blockquote_open": _Quote,
+        "list_item_open": _Item,
+        "fence": _Code,
+        "code_block": _Code,
+        "heading_open": _Heading,
+        "table_open": _Table,
+    }
 
 
 @cache
 def _empty(style: str) -> _Markdown:
     """An empty document in the terminal's own colours. Made once: each one builds an unused parser."""
     return _Markdown("", code_theme="ansi_dark", hyperlinks=False, style=style)
-
-
-_Markdown.elements = Markdown.elements | {
-    "blockquote_open": _Quote,
-    "list_item_open": _Item,
-    "fence": _Code,
-    "code_block": _Code,
-    "heading_open": _Heading,
-    "table_open": _Table,
-}
