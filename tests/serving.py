@@ -111,11 +111,11 @@ def served(app: Starlette) -> Iterator[Server]:
     thread = threading.Thread(target=server.run, args=([server.sock],))
     thread.start()
     try:
-        assert server.ready.wait(10)
+        assert server.ready.wait(60)
         yield server
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
         server.sock.close()
     assert not thread.is_alive()
 
@@ -310,7 +310,7 @@ class Process:
         self.process.kill()
         self.process.communicate()
 
-    def said(self, text: str, seconds: float = 20) -> str:
+    def said(self, text: str, seconds: float = 100) -> str:
         """What standard error holds once this is in it, and its line is complete."""
         assert self.process.stderr is not None
         while not re.search(rf"{re.escape(text)}.*\n", self.stderr.decode()):
@@ -326,7 +326,7 @@ class Process:
         assert found is not None
         return found[1]
 
-    def end(self, seconds: float = 10) -> tuple[int, str, str]:
+    def end(self, seconds: float = 100) -> tuple[int, str, str]:
         """Exit code, standard output, all of standard error."""
         out, err = self.process.communicate(timeout=seconds)
         return self.process.returncode, out.decode(), (self.stderr + err).decode()

@@ -72,6 +72,7 @@ async def crashes() -> str:
     return ""
 '''
 WHO = ["SPECIALIST_REQUEST[who]"], ["That is who."]
+pytestmark = pytest.mark.timeout(300)  # each test starts processes
 WAITING = ("waits", "deaf", "blocks", "letter")
 STUCK = [
     ["SPECIALIST_REQUEST[who]"],
@@ -193,7 +194,7 @@ def test_a_signal_ends_all_turns_and_processes(
             os.kill(pid, how)
         for caller in callers.values():
             caller.read_rest()
-        code, out, err = brain.end(50)
+        code, out, err = brain.end()
     assert (code, out) == (0, "")
     assert [word for word in ("Traceback", "ERROR", "WARNING") if word in err] == [], err
     name = "Ctrl-C (SIGINT)" if how is signal.SIGINT else how.name
@@ -219,7 +220,7 @@ def test_clients_that_read_or_send_nothing_do_not_delay_the_stop(tmp_path: Path)
             connection.connect(("127.0.0.1", int(url.rpartition(":")[2])))
             connection.sendall(request.encode())
         brain.process.send_signal(signal.SIGTERM)
-        code, _, err = brain.end(50)
+        code, _, err = brain.end()
     assert (code, "Traceback" in err, "ERROR" in err) == (0, False, False)
 
 
@@ -235,5 +236,5 @@ def test_what_cannot_be_served_is_reported_once_before_any_worker_starts(tmp_pat
         port = str(taken.getsockname()[1])
         for arguments in (("--model", "script:none.jsonl"), ("--model", "builtin", "--port", port)):
             with Process("serve", "--workers", "2", *arguments, cwd=tmp_path) as brain:
-                code, out, err = brain.end(50)
+                code, out, err = brain.end()
             assert (code, out, err.count("brain: ")) == (1, "", 1), err
