@@ -1,507 +1,459 @@
-"""How turns begin, are kept, and make way for each other: the engine with a real store."""
+"""How turns begin, are stored, and make way for each other: the engine with a real store."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from playing import PNG, WAIT, Item, Player, ask_for, echo, registry_of
+from playing import PNG, Item, Player, ask_for, echo, registry_of
 
-from brain.errors import BadRequest
+from brain.errors import BadRequest, ModelError, StoreError
 from brain.events import Done, Error, Event, Notice, ToolCall
-from brain.messages import Attachment, Call, ClientMessage, Exchange, History, Text, TurnReport
-from brain.messages import Item as Kept
+from brain.messages import Attachment, Call, ClientMessage, ConversationPage, Exchange, History, PassUsage, Text
+from brain.messages import Item as StoredItem
 from brain.models import ModelEntry
 from brain.prompts.client_history import ClientHistory
 from brain.runtime.engine import Engine, narrow_request
 from brain.runtime.run import Run
 from brain.settings import Rights, read
-from brain.turn_request import Sampling, Tool, TurnRequest
+from brain.turn_request import Sampling, Tool
 from specialists.memory import memory
 
 CALL = 'SPECIALIST_REQUEST[echo:{"text":"ping"}]'
+ALLERGIC = "I am allergic to penicillin"
 
 
-class ServerState:
-    """An engine whose model plays; what its turns reported."""
+class Chat:
+    """An engine whose model plays."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.reports: list[TurnReport] = []
+        self.outcomes: list[str] = []
 
-    def play(self, *passes: list[Item] | str, **more: Any) -> Player:
-        player = Player(*passes, **more)
+    def play(self, *passes: Sequence[Item], **options: Any) -> Player:
+        player = Player(*passes, **options)
         self.engine.models = [ModelEntry(player, "the test plays it")]  # type: ignore[arg-type]
         return player
 
-    async def begin(self, message: str = "Hi", conversation_id: str | None = "c", **more: Any) -> Run:
-        held = more.pop("history", None)
-        ask = ask_for(message, conversation_id=conversation_id, **more)
-        return await self.engine.begin(ask, "native", self.reports.append, history=held)
+    async def begin(self, message: str = "Hi", conversation_id: str | None = "c", **options: Any) -> Run:
+        history = options.pop("history", None)
+        request = ask_for(message, conversation_id=conversation_id, **options)
+        return await self.engine.begin(
+            request, "native", lambda report: self.outcomes.append(report.outcome), history=history
+        )
 
-    async def said(self, message: str = "Hi", conversation_id: str | None = "c", **more: Any) -> list[Event]:
-        return await told(await self.begin(message, conversation_id, **more))
+    async def say(self, message: str = "Hi", conversation_id: str | None = "c", **options: Any) -> list[Any]:
+        """The events of a whole turn."""
+        return await read_events(await self.begin(message, conversation_id, **options))
 
-    async def kept(self, conversation_id: str = "c", user: str = "ada") -> list[tuple[str, str, str]]:
-        """Questions, answers and outcomes of a conversation, as its user reads them."""
-        found = await self.engine.store.conversation(user, conversation_id)
+    async def page(self, conversation_id: str = "c") -> ConversationPage:
+        found = await self.engine.store.conversation("ada", conversation_id)
+        assert found is not None
+        return found
+
+    async def stored(self, conversation_id: str = "c") -> list[tuple[str, str, str]]:
+        """Messages, answers and outcomes of a conversation."""
+        found = await self.engine.store.conversation("ada", conversation_id)
         return [] if found is None else [(one.message, one.answer, one.outcome) for one in found.exchanges]
 
 
-async def told(run: Run) -> list[Event]:
+async def read_events(run: Run) -> list[Event]:
     return [event async for batch in run.events() for event in batch]
 
 
-def housed(work: Callable[[ServerState], Coroutine[Any, Any, None]], **settings: str) -> None:
-    """Does something with an open engine, behind which nothing is left running."""
+def prompt(player: Player, number: int = -1) -> list[str]:
+    """A request to the model, without its instructions."""
+    return [message.content for message in player.requests[number][1:]]
+
+
+@asynccontextmanager
+async def opened(**settings: str) -> AsyncIterator[Engine]:
+    values = {"MODEL": "builtin", "STORE": "memory:", **settings}
+    engine = Engine(read({f"BRAIN_{key}": value for key, value in values.items()}), registry_of(echo))
+    await engine.open()
+    try:
+        yield engine
+    finally:
+        await engine.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+Test = Callable[..., Coroutine[Any, Any, None]]
+
+
+def with_engine(**settings: str) -> Callable[[Test], Callable[..., None]]:
+    """Run a test with an open engine."""
+
+    def decorate(test: Test) -> Callable[..., None]:
+        @wraps(test)
+        def run(**arguments: Any) -> None:
+            async def main() -> None:
+                async with opened(**settings) as engine:
+                    await test(Chat(engine), **arguments)
+
+            asyncio.run(main())
+
+        _, *parameters = inspect.signature(test).parameters.values()
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+@with_engine()
+async def test_a_turn_is_stored_before_done(chat: Chat) -> None:
+    chat.play(["Hello."])
+    run = await chat.begin()
+    assert await chat.stored() == [("Hi", "", "")]
+    async for batch in run.events():
+        if isinstance(batch[-1], Done):
+            assert await chat.stored() == [("Hi", "Hello.", "complete")]
+    assert chat.outcomes == ["complete"]
+
+
+@with_engine()
+async def test_the_model_reads_earlier_turns_byte_for_byte(chat: Chat) -> None:
+    player = chat.play([CALL], ["It is ping."])
+    await chat.say("One?")
+    await chat.say("Two?")
+    first, second = player.requests[1], player.requests[2]
+    assert second[: len(first) - 1] == first[:-1]
+    assert second[len(first) - 1].content == first[-1].content + "It is ping."
+
+
+@with_engine(WINDOW_MESSAGES="3")
+async def test_the_window_is_a_setting(chat: Chat) -> None:
+    player = chat.play(["Yes."])
+    for n in range(5):
+        events = await chat.say(str(n))
+    assert prompt(player)[::2] == ["3", "4"]
+    assert [event.code for event in events if isinstance(event, Notice)] == ["trimmed"]
+
+
+@with_engine(CONTEXT_SECONDS="0.000001")
+async def test_a_conversation_after_a_pause_begins_anew_with_its_summary(chat: Chat) -> None:
+    player = chat.play(["Yes."])
+    await chat.say("Let us plan a trip to Rome")
+    (idle,) = await chat.engine.store.claim_idle(datetime.now(UTC) + timedelta(hours=1), 1)
+    now, summary = datetime.now(UTC), "They plan a trip to Rome."
+    await chat.engine.store.set_memory(idle, StoredItem("m1", "memory", summary, now, now, conversation_id="c"))
+    chat.engine.memory.invalidate("ada")
+    events = await chat.say("Go on")
+    assert len(prompt(player)) == 1
+    assert summary in prompt(player)[0]
+    assert [event.code for event in events if isinstance(event, Notice)] == ["trimmed", "recalled"]
+    assert len(await chat.stored()) == 2
+    await chat.say("Go on", "d")
+    assert summary not in prompt(player)[0]
+
+
+@with_engine()
+async def test_the_token_count_of_the_models_server_weighs_an_exchange(chat: Chat) -> None:
+    chat.play(["Hello.", PassUsage(prompt=2000, completion=7)], ["", PassUsage(prompt=1, completion=1)])
+    await chat.say("x" * 4000)
+    (exchange,) = (await chat.page()).exchanges
+    assert 1500 < exchange.tokens < 2007  # without the instructions
+
+
+@pytest.mark.parametrize(
+    ("passes", "end", "stored", "read_next"),
+    [
+        (["Well."], "", ("One?", "Well.", "complete"), ["One?", "Well.", "Two?"]),
+        ([ModelError("model_failed", "It broke.")], "", ("One?", "", "model_failed"), ["Two?"]),
+        (["Well, ", asyncio.Event], "stop", ("One?", "Well, ", "cancelled"), ["One?", "Well, ", "Two?"]),
+        (["Well, ", asyncio.Event], "abort", ("One?", "Well, ", "cancelled"), ["One?", "Well, ", "Two?"]),
+        (["Well, ", asyncio.Event], "leave", ("One?", "Well, ", "cancelled"), ["One?", "Well, ", "Two?"]),
+    ],
+)
+@with_engine()
+async def test_every_end_is_stored_and_read(
+    chat: Chat, passes: list[Any], end: str, stored: tuple[str, str, str], read_next: list[str]
+) -> None:
+    chat.play([item() if item is asyncio.Event else item for item in passes])
+    run = await chat.begin("One?")
+    batches = run.events()
+    async for batch in batches:
+        if end and getattr(batch[-1], "text", "") == "Well, ":
+            if end == "leave":
+                break
+            await (run.abort() if end == "abort" else asyncio.sleep(0, run.stop()))
+    await batches.aclose()
+    player = chat.play(["Yes."])
+    await chat.say("Two?")  # at once: nobody waited for a turn that was aborted
+    assert await chat.stored() == [stored, ("Two?", "Yes.", "complete")]
+    assert prompt(player) == read_next
+
+
+@with_engine()
+async def test_the_newest_exchanges_of_a_user_are_those_that_are_stored(chat: Chat) -> None:
+    async def recent() -> list[tuple[str, str]]:
+        found = await chat.engine.memory.view("ada", "x", list).recent(50)
+        return [(one.message, one.answer) for one in found]
+
+    assert await recent() == []
+    chat.play(["Yes."])
+    await chat.say("One?")
+    assert await recent() == [("One?", "Yes.")]
+    chat.play(["No."])
+    await chat.say("Two?", replaces=(await chat.page()).exchanges[0].question_id)
+    assert await recent() == [("Two?", "No.")]
+    chat.play(["Well, ", asyncio.Event()])
+    run = await chat.begin("Three?", "d")
+    run.start()
+    await run.abort()
+    await recent()  # which may be too early
+    await chat.engine.persistence.wait_stored()
+    assert [message for message, _ in await recent()] == ["Three?", "Two?"]
+    await chat.engine.delete("ada", "d")
+    assert await recent() == [("Two?", "No.")]
+
+
+@with_engine()
+async def test_a_turn_that_cannot_begin_leaves_no_trace(chat: Chat) -> None:
+    chat.play(["Yes."])
+    with pytest.raises(BadRequest) as refused:
+        await chat.begin("One?", replaces="m0123456789abcdef")
+    assert (refused.value.field, refused.value.status) == ("replace_from", 404)
+    assert await chat.stored() == []
+    for steps in range(8):
+        beginning = asyncio.create_task(chat.begin("One?", f"c{steps}"))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        beginning.cancel()
+        await asyncio.wait({beginning})
+        if not beginning.cancelled():
+            await read_events(beginning.result())
+            continue
+        if late := {task for task in asyncio.all_tasks() if task.get_name() in ("drop", "store")}:
+            await asyncio.wait(late)
+        await chat.say("Two?", f"c{steps}")
+        assert await chat.stored(f"c{steps}") == [("Two?", "Yes.", "complete")]
+
+
+# One turn of a conversation at a time
+
+
+@with_engine()
+async def test_a_second_turn_is_busy_or_stops_the_first(chat: Chat) -> None:
+    chat.play(["Well, ", asyncio.Event()])
+    first = await chat.begin("One?")
+    reading = asyncio.create_task(read_events(first))
+    with pytest.raises(BadRequest) as refused:
+        await chat.begin("Two?")
+    assert (refused.value.code, refused.value.status, refused.value.field) == ("busy", 409, "conversation_id")
+    other = await chat.begin("Mine?", user="bob")
+    other.stop()
+    await read_events(other)
+    chat.play(["Yes."])
+    await chat.say("Three?", barge_in=True)
+    last = (await reading)[-1]
+    assert isinstance(last, Done)
+    assert last.stop_reason == "cancelled"
+    assert [outcome for *_, outcome in await chat.stored()] == ["cancelled", "complete"]
+    chat.play([asyncio.Event()])
+    run = await chat.begin("Four?")
+    reading = asyncio.create_task(read_events(run))
+    await asyncio.sleep(0)
+    run.stop()
+    chat.play(["Yes."])
+    await chat.say("Five?")  # waits for a turn that is stopping
+    await reading
+    assert [message for message, *_ in await chat.stored()][2:] == ["Four?", "Five?"]
+
+
+@with_engine()
+async def test_twenty_turns_at_once_are_never_mixed(chat: Chat) -> None:
+    chat.play(["a", 0.0, "b"])
+
+    async def say(n: int) -> bool:
+        try:
+            await chat.say(str(n), barge_in=n % 2 == 0)
+        except BadRequest as refused:
+            assert refused.code == "busy"  # noqa: PT017
+            return False
+        return True
+
+    answered = await asyncio.gather(*map(say, range(20)))
+    stored = await chat.stored()
+    assert len(stored) == len({message for message, *_ in stored}) == sum(answered)
+    allowed = {("ab", "complete"), ("a", "cancelled"), ("", "cancelled")}
+    assert {(answer, outcome) for _, answer, outcome in stored} <= allowed
+
+
+def test_an_engine_closes_though_a_turn_ignores_its_cancellation(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("brain.runtime.run.ABORT_SECONDS", 0.01)
+    monkeypatch.setattr("brain.runtime.engine.ENDING_SECONDS", 0.01)
+
+    class Stubborn(Player):
+        async def stream(self, *arguments: Any) -> AsyncIterator[Any]:  # type: ignore[override]
+            yield "Well, "
+            while not let_go.is_set():
+                with suppress(asyncio.CancelledError):
+                    await let_go.wait()
+            yield "too late"
+
+    let_go = asyncio.Event()
 
     async def main() -> None:
-        values = {"MODEL": "builtin", "STORE": "memory:", **settings}
-        async with AsyncExitStack() as stack:
-            engine = Engine(read({f"BRAIN_{key}": value for key, value in values.items()}), registry_of(echo))
-            await engine.open()
-            stack.push_async_callback(engine.close)
-            await work(ServerState(engine))
-        assert asyncio.all_tasks() == {asyncio.current_task()}
+        engine = Engine(read({"BRAIN_MODEL": "builtin", "BRAIN_STORE": "memory:"}), registry_of(echo))
+        await engine.open()
+        engine.models = [ModelEntry(Stubborn(), "the test plays it")]  # type: ignore[arg-type]
+        run = await engine.begin(ask_for("Hi", conversation_id="c"), "native")
+        run.start()
+        arrived = asyncio.Event()
+        run.join(lambda events, frames: arrived.set() if getattr(events[-1], "text", "") == "Well, " else None)
+        await arrived.wait()
+        await engine.close()
+        events = run.log.events()
+        assert isinstance(events[-1], Done | Error)
+        let_go.set()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait(tasks)
+        assert run.log.events() == events
+        assert [record.levelname for record in caplog.records if run.id in record.getMessage()][:1] == ["ERROR"]
 
     asyncio.run(main())
 
 
-def test_what_is_said_is_kept_before_its_end_is_told() -> None:
-    async def work(house: ServerState) -> None:
-        house.play(["Hello."])
-        run = await house.begin()
-        assert await house.kept() == [("Hi", "", "")]
-        async for batch in run.events():
-            if isinstance(batch[-1], Done):
-                assert await house.kept() == [("Hi", "Hello.", "complete")]
-        assert [report.outcome for report in house.reports] == ["complete"]
-
-    housed(work)
-
-
-def test_the_model_reads_what_was_said_before_byte_for_byte() -> None:
-    async def work(house: ServerState) -> None:
-        player = house.play([CALL], ["It is ping."])
-        await house.said("One?")
-        await house.said("Two?")
-        first, second = player.requests[1], player.requests[2]
-        assert second[: len(first) - 1] == first[:-1]
-        assert second[len(first) - 1].content == first[-1].content + "It is ping."
-
-    housed(work)
-
-
-@pytest.mark.parametrize(("messages", "asked"), [(5, ["2", "3", "4"]), (3, ["3", "4"]), (1, ["4"])])
-def test_the_window_is_a_setting(messages: int, asked: list[str]) -> None:
-    async def work(house: ServerState) -> None:
-        player = house.play(["Yes."])
-        for n in range(5):
-            events = await house.said(str(n))
-        assert [message.content for message in player.requests[-1] if message.role == "user"] == asked
-        left_out = 5 - len(asked)
-        assert (
-            Notice("trimmed", f"The oldest {left_out} questions and answers no longer fit and were left out.") in events
-        )
-
-    housed(work, WINDOW_MESSAGES=str(messages))
-
-
-def test_a_conversation_that_rested_begins_anew_and_is_kept() -> None:
-    async def work(house: ServerState) -> None:
-        player = house.play(["Yes."])
-        await house.said("One?")
-        events = await house.said("Two?")
-        assert [message.content for message in player.requests[-1][1:]] == ["Two?"]
-        assert events[1] == Notice(
-            "trimmed", "The conversation rested for long: the model begins anew. What was said is kept."
-        )
-        assert await house.kept() == [("One?", "Yes.", "complete"), ("Two?", "Yes.", "complete")]
-
-    housed(work, CONTEXT_SECONDS="0.000001")
-
-
-def test_the_servers_own_count_weighs_an_exchange() -> None:
-    from brain.messages import PassUsage
-
-    async def work(house: ServerState) -> None:
-        house.play(["Hello.", PassUsage(prompt=2000, completion=7)], ["", PassUsage(prompt=1, completion=1)])
-        await house.said("x" * 4000)
-        found = await house.engine.store.conversation("ada", "c")
-        assert found is not None
-        (exchange,) = found.exchanges
-        assert 1500 < exchange.tokens < 2007  # the rest is the prompt's front
-
-    housed(work)
-
-
-def test_a_turn_that_said_nothing_is_kept_for_the_user_only() -> None:
-    from brain.errors import ModelError
-
-    async def work(house: ServerState) -> None:
-        house.play([ModelError("model_failed", "It broke.")])
-        events = await house.said("One?")
-        assert isinstance(events[-1], Error)
-        assert await house.kept() == [("One?", "", "model_failed")]
-        player = house.play(["Yes."])
-        await house.said("Two?")
-        assert [message.content for message in player.requests[0][1:]] == ["Two?"]
-
-    housed(work)
-
-
-def test_what_was_cancelled_is_kept_marked_and_read() -> None:
-    async def work(house: ServerState) -> None:
-        player = house.play(["Well, ", WAIT])
-        run = await house.begin("One?")
-        async for batch in run.events():
-            if getattr(batch[-1], "text", "") == "Well, ":
-                run.stop()
-        assert await house.kept() == [("One?", "Well, ", "cancelled")]
-        player = house.play(["Yes."])
-        await house.said("Two?")
-        assert [message.content for message in player.requests[0][1:]] == ["One?", "Well, ", "Two?"]
-
-    housed(work)
-
-
-def test_what_was_cut_is_kept_too() -> None:
-    async def work(house: ServerState) -> None:
-        house.play(["Well, ", WAIT])
-        run = await house.begin("One?")
-        batches = run.events()
-        async for batch in batches:
-            if getattr(batch[-1], "text", "") == "Well, ":
-                break
-        await batches.aclose()
-        player = house.play(["Yes."])
-        await house.said("Two?")  # at once: nobody waited for what was cut
-        assert [message.content for message in player.requests[0][1:]] == ["One?", "Well, ", "Two?"]
-        assert [outcome for *_, outcome in await house.kept()] == ["cancelled", "complete"]
-
-    housed(work)
-
-
-def test_what_was_said_last_is_known_as_it_is_kept() -> None:
-    async def work(house: ServerState) -> None:
-        async def last() -> list[tuple[str, str]]:
-            found = await house.engine.memory.view("ada", "x", list).recent(50)
-            return [(one.message, one.answer) for one in found]
-
-        assert await last() == []
-        house.play(["Yes."])
-        await house.said("One?")
-        assert await last() == [("One?", "Yes.")]
-        history = await house.engine.store.conversation("ada", "c")
-        assert history is not None
-        house.play(["No."])
-        await house.said("Two?", replaces=history.exchanges[0].question_id)
-        assert await last() == [("Two?", "No.")]
-        house.play(["Well, ", WAIT])
-        batches = (await house.begin("Three?", "d")).events()
-        async for batch in batches:
-            if getattr(batch[-1], "text", "") == "Well, ":
-                break
-        await batches.aclose()
-        await last()  # which may be too early
-        await house.engine.persistence.wait_stored()
-        assert await last() == [("Three?", "Well, "), ("Two?", "No.")]
-        await house.engine.delete("ada", "d")
-        assert await last() == [("Two?", "No.")]
-
-    housed(work)
-
-
-def test_a_turn_that_cannot_begin_leaves_no_trace() -> None:
-    async def work(house: ServerState) -> None:
-        house.play(["Yes."], context_tokens=None)
-        with pytest.raises(BadRequest, match="no message of this id") as refused:
-            await house.begin("One?", replaces="m0123456789abcdef")
-        assert (refused.value.field, refused.value.status) == ("replace_from", 404)
-        assert await house.kept() == []
-        await house.said("Two?")
-        assert await house.kept() == [("Two?", "Yes.", "complete")]
-
-    housed(work)
-
-
-def test_who_leaves_while_it_begins_leaves_no_trace() -> None:
-    async def work(house: ServerState) -> None:
-        house.play(["Yes."])
-        for delay in range(8):
-            beginning = asyncio.create_task(house.begin("One?", f"c{delay}"))
-            for _ in range(delay):
-                await asyncio.sleep(0)
-            beginning.cancel()
-            await asyncio.wait({beginning})
-            if beginning.cancelled():
-                if late := {task for task in asyncio.all_tasks() if task.get_name() in ("drop", "store")}:
-                    await asyncio.wait(late)  # what began for nobody is dropped
-                await house.said("Two?", f"c{delay}")
-                assert await house.kept(f"c{delay}") == [("Two?", "Yes.", "complete")]
-            else:
-                await told(beginning.result())
-
-    housed(work)
-
-
-# One at a time
-
-
-def test_two_at_once() -> None:
-    async def work(house: ServerState) -> None:
-        house.play(["Well, ", WAIT])
-        first = await house.begin("One?")
-        reading = asyncio.create_task(told(first))
-        with pytest.raises(BadRequest) as refused:
-            await house.begin("Two?")
-        assert (refused.value.code, refused.value.status, refused.value.field) == ("busy", 409, "conversation_id")
-        run = await house.begin("Mine?", user="bob")
-        run.stop()
-        await told(run)
-        house.play(["Yes."])
-        assert (await house.said("Three?", barge_in=True))[-1].stop_reason == "complete"  # type: ignore[union-attr]
-        assert [outcome for *_, outcome in await house.kept()] == ["cancelled", "complete"]
-        assert (await reading)[-1].stop_reason == "cancelled"  # type: ignore[union-attr]
-
-    housed(work)
-
-
-def test_a_turn_that_was_told_to_end_is_waited_for() -> None:
-    async def work(house: ServerState) -> None:
-        house.play(["Well, ", WAIT])
-        first = await house.begin("One?")
-        reading = asyncio.create_task(told(first))
-        await asyncio.sleep(0)
-        first.stop()
-        house.play(["Yes."])
-        await house.said("Two?")
-        await reading
-        assert [said for said, *_ in await house.kept()] == ["One?", "Two?"]
-
-    housed(work)
-
-
-def test_twenty_at_once_are_never_mixed() -> None:
-    async def work(house: ServerState) -> None:
-        house.play(["a", 0.001, "b"])
-
-        async def one(n: int) -> bool:
-            try:
-                await house.said(str(n), barge_in=n % 2 == 0)
-            except BadRequest as refused:
-                assert refused.code == "busy"  # noqa: PT017
-                return False
-            return True
-
-        answered = await asyncio.gather(*map(one, range(20)))
-        kept = await house.kept()
-        assert len(kept) == sum(answered)
-        assert len({said for said, *_ in kept}) == len(kept)
-        assert all(
-            (answer, outcome) in [("ab", "complete"), ("a", "cancelled"), ("", "cancelled")]
-            for _, answer, outcome in kept
-        )
-
-    housed(work)
-
-
-def test_what_was_forgotten_is_read_in_no_earlier_question_either() -> None:
-    async def work(house: ServerState) -> None:
-        item = await house.engine.memory.edits.write("ada", "I am allergic to penicillin", "personal")
-        player = house.play(["Yes."])
-        await house.said("Am I allergic to penicillin?")
-        assert "I am allergic to penicillin" in player.requests[0][-1].content
-        assert await house.engine.memory.edits.delete("ada", item.id)
-        await house.said("And now?")
-        read = "".join(message.content for message in player.requests[1])
-        assert "Am I allergic to penicillin?" in read
-        assert "I am allergic to penicillin" not in read
-        assert "Recalled" not in read
-
-    housed(work)
-
-
-def test_a_conversation_that_rested_goes_on_with_its_memory() -> None:
-    async def work(house: ServerState) -> None:
-        house.play(["Yes."])
-        await house.said("Let us plan a trip to Rome")
-        (resting,) = await house.engine.store.claim_idle(datetime.now(UTC) + timedelta(hours=1), 1)
-        now = datetime.now(UTC)
-        memory = Kept("m1", "memory", "They plan a trip to Rome.", now, now, conversation_id="c")
-        await house.engine.store.set_memory(resting, memory)
-        house.engine.memory.invalidate("ada")  # what was known to be there
-        player = house.play(["Yes."])
-        await house.said("Go on")
-        assert "They plan a trip to Rome." in player.requests[0][-1].content
-        await house.said("Go on", "d")
-        assert "They plan a trip to Rome." not in player.requests[1][-1].content
-
-    housed(work, CONTEXT_SECONDS="0.000001")
-
-
-# Who holds the history
-
-
-def test_a_history_that_the_client_holds_is_filed_only_where_it_says() -> None:
-    async def work(house: ServerState) -> None:
-        player = house.play(["Yes."])
-        held = History("x", [Exchange("Before?", [Text("So.", 1)])], question=Exchange("", message="Now?"))
-        await house.said("Now?", None, history=held)
-        assert [message.content for message in player.requests[0][1:]] == ["Before?", "So.", "Now?"]
-        assert await house.engine.store.conversations("ada") == []
-        held = History("c", [Exchange("Before?", [Text("So.", 1)])], question=Exchange("", message="Now?"))
-        await house.said("Now?", "c", history=held)
-        assert await house.kept() == [("Now?", "Yes.", "complete")]
-
-    housed(work)
-
-
-def test_an_answer_that_the_client_has_begun_takes_the_place_of_its_beginning() -> None:
-    async def work(house: ServerState) -> None:
-        house.play(["Let me see. SPECIALIST_REQUEST[pay]"])
-        tools = (Tool("pay"),)
-        events = await house.said("Pay!", "c", history=History("c", question=Exchange("", message="Pay!")), tools=tools)
-        (call,) = [event for event in events if isinstance(event, ToolCall)]
-        assert await house.kept() == [("Pay!", "Let me see. ", "complete")]
-        house.play(["Done."])
-        answered = Call("pay", "SPECIALIST_REQUEST[pay]", {}, id=call.call_id, turn_pass=-8)
-        begun = Exchange("", [Text("Let me see. ", -9), answered], message="Pay!")
-        await house.said("Pay!", "c", history=History("c", question=begun), tools=tools)
-        assert await house.kept() == [("Pay!", "Let me see. Done.", "complete")]
-        other = msgspec.structs.replace(answered, id="call_of_another_turn")
-        begun = Exchange("", [Text("Let me see. ", -9), other], message="Pay!")
-        await house.said("Pay!", "c", history=History("c", question=begun), tools=tools)
-        assert [said for said, *_ in await house.kept()] == ["Pay!", "Pay!"], "what nobody called is no answer to it"
-
-    housed(work)
-
-
-def test_what_only_asks_to_go_on_is_no_word_of_the_users() -> None:
-    async def work(house: ServerState) -> None:
-        house.play(["Yes."])
-        ask, held = ClientHistory(ask_for(), []).build(
-            [ClientMessage("user", "Hi"), ClientMessage("assistant", "Well")], "c"
-        )
-        await house.said(ask.message, "c", history=held)
-        assert await house.kept() == [("", "Yes.", "complete")]
-
-    housed(work)
-
-
-def test_files_are_numbered_through_the_conversation() -> None:
-    async def work(house: ServerState) -> None:
-        player = house.play(["Yes."])
-        await house.said("One?", attachments=(Attachment(1, "a.png", "image/png", PNG),))
-        await house.said("Two?", attachments=(Attachment(1, "b.png", "image/png", PNG),))
-        assert '(Attached, by image_id: 2: "b.png" (image/png))' in player.requests[-1][-1].content
-        found = await house.engine.store.conversation("ada", "c")
-        assert found is not None
-        assert [(file.id, file.name) for file in found.files] == [(1, "a.png"), (2, "b.png")]
-        assert [exchange.files for exchange in found.exchanges] == [(1,), (2,)]
-
-    housed(work)
+# Histories that the client keeps
+
+
+@with_engine()
+async def test_a_client_decides_whether_its_conversation_is_stored(chat: Chat) -> None:
+    player = chat.play(["Yes."])
+    for conversation_id, stored in ((None, []), ("c", [("Now?", "Yes.", "complete")])):
+        earlier = [Exchange("Before?", [Text("So.", 1)])]
+        await chat.say("Now?", conversation_id, history=History("c", earlier, question=Exchange("", message="Now?")))
+        assert prompt(player, 0) == ["Before?", "So.", "Now?"]
+        assert await chat.stored() == stored
+    messages = [ClientMessage("user", "Hi"), ClientMessage("assistant", "Well")]
+    request, history = ClientHistory(ask_for(), []).build(messages, "d")  # which only asks to continue
+    await chat.say(request.message, "d", history=history)
+    assert await chat.stored("d") == [("", "Yes.", "complete")]
+
+
+@with_engine()
+async def test_an_answer_that_continues_a_stored_one_replaces_it(chat: Chat) -> None:
+    chat.play(["Let me see. SPECIALIST_REQUEST[pay]"])
+    options: Any = {"tools": (Tool("pay"),)}
+    events = await chat.say("Pay!", history=History("c", question=Exchange("", message="Pay!")), **options)
+    (call,) = [event for event in events if isinstance(event, ToolCall)]
+    assert await chat.stored() == [("Pay!", "Let me see. ", "complete")]
+    chat.play(["Done."])
+    answered = Call("pay", "SPECIALIST_REQUEST[pay]", {}, id=call.call_id, turn_pass=-8)
+    other = msgspec.structs.replace(answered, id="call_of_another_turn")  # which answers nothing that is stored
+    for part, messages in ((answered, ["Pay!"]), (other, ["Pay!", "Pay!"])):
+        begun = Exchange("", [Text("Let me see. ", -9), part], message="Pay!")
+        await chat.say("Pay!", history=History("c", question=begun), **options)
+        assert [message for message, *_ in await chat.stored()] == messages
+    assert (await chat.stored())[0] == ("Pay!", "Let me see. Done.", "complete")
+
+
+@with_engine()
+async def test_files_are_numbered_through_the_conversation(chat: Chat) -> None:
+    player = chat.play(["Yes."])
+    for name in ("a.png", "b.png"):
+        await chat.say("Look", attachments=(Attachment(1, name, "image/png", PNG),))
+    assert '(Attached, by image_id: 2: "b.png" (image/png))' in prompt(player)[-1]
+    page = await chat.page()
+    assert [(file.id, file.name) for file in page.files] == [(1, "a.png"), (2, "b.png")]
+    assert [exchange.files for exchange in page.exchanges] == [(1,), (2,)]
 
 
 # Memory
 
 
-def test_what_is_known_is_recalled_said_and_kept_with_the_question() -> None:
-    async def work(house: ServerState) -> None:
-        item = await house.engine.memory.edits.write("ada", "I am allergic to penicillin", "personal")
-        player = house.play(["Yes."])
-        events = await house.said("Which antibiotics can I take with my allergic history of penicillin?")
-        assert [event.code for event in events if isinstance(event, Notice)] == ["recalled"]
-        question = player.requests[0][-1].content
-        assert "I am allergic to penicillin" in question
-        await house.said("And with penicillin allergic people?")
-        assert player.requests[1][1].content == question, "the same in every later request"
-        assert "I am allergic" not in player.requests[1][-1].content, "the model reads it once"
-        found = await house.engine.store.conversation("ada", "c")
-        assert found is not None
-        assert [exchange.recalled_ids for exchange in found.exchanges] == [(item.id,), ()]
-
-    housed(work)
-
-
-def test_a_fact_knows_where_it_was_said() -> None:
-    async def work(house: ServerState) -> None:
-        house.engine.registry.add(memory)
-        house.play(['SPECIALIST_REQUEST[memory:{"operation":"save_fact","text":"I like tea"}]'], ["Saved."])
-        await house.said("Please remember that I like tea")
-        (item,) = await house.engine.store.items("ada")
-        found = await house.engine.store.conversation("ada", "c")
-        assert found is not None
-        assert (item.conversation_id, item.message_id) == ("c", found.exchanges[0].question_id)
-        player = house.play(["Yes."])
-        await house.said("What do I like, tea?")
-        assert "Recalled" not in player.requests[0][-1].content, "the model reads the message itself"
-        await house.said("What do I like, tea?", "d")
-        assert "I like tea" in player.requests[1][-1].content
-
-    housed(work)
-
-
-def test_what_was_answered_behind_strangers_words_stays_from_outside() -> None:
-    async def work(house: ServerState) -> None:
-        house.engine.registry.add(memory)
-        house.play([CALL], ["It is ping."])  # echo does not say that its words are its own
-        await house.said("One?")
-        recall = 'SPECIALIST_REQUEST[memory:{"operation":"short_memory"}]'
-        house.play([recall], ["Done."])
-        await house.said("What did we talk about?", "d")
-        house.play(["Yes."])
-        await house.said("Two?", "e")
-        outside = []
-        for conversation_id in "cde":
-            found = await house.engine.store.conversation("ada", conversation_id)
-            assert found is not None
-            outside.append(found.exchanges[0].untrusted)
-        assert outside == [True, True, False]
-
-    housed(work)
+@with_engine()
+async def test_facts_are_recalled_once_stored_with_the_question_and_deleted(chat: Chat) -> None:
+    item = await chat.engine.memory.edits.write("ada", ALLERGIC, "personal")
+    player = chat.play(["Yes."])
+    events = await chat.say("Which antibiotics can I take with my allergic history of penicillin?")
+    assert [event.code for event in events if isinstance(event, Notice)] == ["recalled"]
+    question = prompt(player)[-1]
+    assert ALLERGIC in question
+    await chat.say("And with penicillin allergic people?")
+    assert (prompt(player)[0], ALLERGIC in prompt(player)[-1]) == (question, False)
+    assert [exchange.recalled_ids for exchange in (await chat.page()).exchanges] == [(item.id,), ()]
+    assert await chat.engine.memory.edits.delete("ada", item.id)
+    await chat.say("And now?")
+    assert "Which antibiotics" in prompt(player)[0]
+    assert [text for text in prompt(player) if ALLERGIC in text or "Recalled" in text] == []
 
 
 @pytest.mark.parametrize("off", ["turn", "user", "operator", "another user"])
 def test_recall_can_be_switched_off(off: str) -> None:
-    async def work(house: ServerState) -> None:
-        await house.engine.memory.edits.write("ada", "I am allergic to penicillin", "personal")
-        if off == "user":
-            await house.engine.memory.edits.set_recall("ada", False)
-        player = house.play(["Yes."])
-        user = "bob" if off == "another user" else "ada"
-        await house.said("Am I allergic to penicillin?", memory=off != "turn", user=user)
-        assert "I am allergic to penicillin" not in player.requests[0][-1].content
+    async def main() -> None:
+        async with opened(**({"RECALL_TOKENS": "0"} if off == "operator" else {})) as engine:
+            chat = Chat(engine)
+            await engine.memory.edits.write("ada", ALLERGIC, "personal")
+            if off == "user":
+                await engine.memory.edits.set_recall("ada", False)
+            player = chat.play(["Yes."])
+            await chat.say(
+                "Am I allergic to penicillin?", memory=off != "turn", user="bob" if off == "another user" else "ada"
+            )
+            assert ALLERGIC not in prompt(player)[-1]
 
-    housed(work, **({"RECALL_TOKENS": "0"} if off == "operator" else {}))
+    asyncio.run(main())
+
+
+@with_engine()
+async def test_a_fact_names_its_message_and_is_not_recalled_beside_it(chat: Chat) -> None:
+    chat.engine.registry.add(memory)
+    chat.play(['SPECIALIST_REQUEST[memory:{"operation":"save_fact","text":"I like tea"}]'], ["Saved."])
+    await chat.say("Please remember that I like tea")
+    (item,) = await chat.engine.store.items("ada")
+    question_id = (await chat.page()).exchanges[0].question_id
+    assert (item.conversation_id, item.message_id) == ("c", question_id)
+    player = chat.play(["Yes."])
+    await chat.say("What do I like, tea?")
+    await chat.say("What do I like, tea?", "d")
+    assert ["I like tea" in prompt(player, n)[-1] for n in (0, 1)] == [False, True]
+
+
+@with_engine()
+async def test_an_answer_after_untrusted_content_stays_untrusted(chat: Chat) -> None:
+    chat.engine.registry.add(memory)
+    recall = 'SPECIALIST_REQUEST[memory:{"operation":"short_memory"}]'
+    untrusted = []
+    for conversation_id, passes in {"c": [[CALL], ["Ping."]], "d": [[recall], ["Done."]], "e": [["Yes."]]}.items():
+        chat.play(*passes)
+        await chat.say("What did we talk about?", conversation_id)
+        untrusted.append((await chat.page(conversation_id)).exchanges[0].untrusted)
+    assert untrusted == [True, True, False]
 
 
 # Others
 
 
-def test_who_may_not_call_a_specialist_is_not_told_of_it() -> None:
-    ask = ask_for(specialists=["echo", "add"])
-    assert narrow_request(ask, Rights()) == ask
-    assert narrow_request(ask, Rights(frozenset({"add", "web"}))).specialists == frozenset({"add"})
-    assert narrow_request(ask_for(), Rights(frozenset({"add"}))).specialists == frozenset({"add"})
-    json = TurnRequest("Hi", "ada", ask.limits, ask.syntax, "UTC", sampling=Sampling(format="json"))
-    assert narrow_request(json, Rights()).specialists == frozenset()
+@pytest.mark.parametrize(
+    ("wanted", "allowed", "narrowed"),
+    [(["echo", "add"], None, {"echo", "add"}), (["echo", "add"], {"add", "web"}, {"add"}), (None, {"add"}, {"add"})],
+)
+def test_a_request_is_narrowed_to_the_rights_of_its_user(
+    wanted: list[str] | None, allowed: set[str] | None, narrowed: set[str]
+) -> None:
+    rights = Rights() if allowed is None else Rights(frozenset(allowed))
+    assert narrow_request(ask_for(wanted=wanted), rights).specialists == narrowed
+    json = ask_for(wanted=wanted, sampling=Sampling(format="json"))
+    assert narrow_request(json, rights).specialists == frozenset()
 
 
 def test_a_file_that_cannot_be_a_store_stops_the_start(tmp_path: Path) -> None:
-    from brain.errors import StoreError
-
     path = tmp_path / "brain.db"
     path.write_bytes(b"not a database, but long enough to look like one" * 100)
 
     async def main() -> None:
-        engine = Engine(read({"BRAIN_MODEL": "builtin", "BRAIN_STORE": f"sqlite:{path}"}), registry_of(echo))
         with pytest.raises(StoreError, match="name another file"):
-            await engine.open()
-        await engine.close()
+            async with opened(STORE=f"sqlite:{path}"):
+                pass
 
     asyncio.run(main())
