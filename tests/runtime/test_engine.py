@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -15,7 +16,18 @@ from playing import PNG, Item, Player, ask_for, echo, registry_of
 
 from brain.errors import BadRequest, ModelError, StoreError
 from brain.events import Done, Error, Event, Notice, ToolCall
-from brain.messages import Attachment, Call, ClientMessage, ConversationPage, Exchange, History, PassUsage, Text
+from brain.messages import (
+    Attachment,
+    Call,
+    ClientMessage,
+    ConversationPage,
+    Exchange,
+    History,
+    PassUsage,
+    Text,
+    new_conversation_id,
+    new_turn_id,
+)
 from brain.messages import Item as StoredItem
 from brain.models import ModelEntry
 from brain.prompts.client_history import ClientHistory
@@ -234,6 +246,26 @@ async def test_a_turn_that_cannot_begin_leaves_no_trace(chat: Chat) -> None:
             await asyncio.wait(late)
         await chat.say("Two?", f"c{steps}")
         assert await chat.stored(f"c{steps}") == [("Two?", "Yes.", "complete")]
+
+
+@with_engine()
+async def test_an_answer_that_cannot_be_stored_is_shown_with_a_notice(chat: Chat, monkeypatch: Any) -> None:
+    async def fail(*_: object) -> None:
+        raise StoreError("The disk is full.", "ENOSPC")
+
+    monkeypatch.setattr(chat.engine.store, "end", fail)
+    monkeypatch.setattr(chat.engine.store, "drop", fail)
+    chat.play(["Well."])
+    notice, _, done = (await chat.say())[-3:]
+    assert (notice, done.text) == (Notice("unkept", "The disk is full."), "Well.")
+    with pytest.raises(BadRequest):  # its question cannot be taken back, which is logged
+        await chat.begin("Two?", "d", replaces="m0123456789abcdef")
+
+
+def test_ids_are_random() -> None:
+    assert len({new_id() for new_id in (new_turn_id, new_conversation_id) for _ in range(100)}) == 200
+    assert re.fullmatch("t[0-9a-f]{16}", new_turn_id())
+    assert re.fullmatch("conv[0-9a-f]{16}", new_conversation_id())
 
 
 # One turn of a conversation at a time

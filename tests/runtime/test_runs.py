@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import re
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import aclosing
@@ -448,12 +447,6 @@ async def test_a_run_that_is_over_takes_neither_messages_nor_decisions(server: S
 
 
 # The turns of a process
-
-
-def test_ids_are_random() -> None:
-    ids = {turn_of(Player()).id for _ in range(200)}
-    assert len(ids) == 200
-    assert all(re.fullmatch("t[0-9a-f]{16}", turn_id) for turn_id in ids)
 
 
 @on_loop

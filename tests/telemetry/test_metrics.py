@@ -12,12 +12,13 @@ from typing import Any
 
 import httpx
 import pytest
+from playing import echo
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 from reports import a_call, a_pass, a_report
 from serving import Player, Process, brain_served, post, script, streaming
 
-from brain import Registry, specialist
+from brain import Registry
 from brain.events import Usage
 from brain.telemetry.metrics import Metrics
 
@@ -30,7 +31,7 @@ PROMETHEUS_ACCEPTS = (
 )
 
 
-def counted(*reports: Any) -> Metrics:
+def metrics_of(*reports: Any) -> Metrics:
     metrics = Metrics({"weather", "ocr"})
     for report in reports:
         metrics.count_start()
@@ -48,7 +49,7 @@ def read(text: str) -> Mapping[str, float]:
     return {name: float(value) for name, _, value in lines if "_bucket{" not in name and not name.startswith("proc")}
 
 
-def test_what_is_counted_of_a_turn() -> None:
+def test_the_counts_of_a_turn() -> None:
     calls = [
         a_call("weather", ms=40),
         a_call("weather", ms=1, cached=True),
@@ -59,7 +60,7 @@ def test_what_is_counted_of_a_turn() -> None:
         a_call("weather", "forged", ms=0),
         a_call("tool", "ok", by="client"),
     ]
-    assert samples(counted(a_report([a_pass(), a_pass(2)], calls, usage=Usage(200, 40, 90, True)))) == {
+    assert samples(metrics_of(a_report([a_pass(), a_pass(2)], calls, usage=Usage(200, 40, 90, True)))) == {
         'brain_turns_total{outcome="complete",wire="native"}': 1,
         "brain_turns_running": 0,
         "brain_streams_open": 0,
@@ -89,10 +90,10 @@ def test_what_is_counted_of_a_turn() -> None:
     }
 
 
-def test_what_is_counted_of_a_turn_that_failed() -> None:
+def test_the_counts_of_turns_that_failed() -> None:
     failed: Mapping[str, Any] = {"state": "error", "stop_reason": None, "first_token_ms": None}
     found = samples(
-        counted(
+        metrics_of(
             a_report([a_pass(), a_pass(2, error="model_failed")], error="model_failed", **failed),
             a_report([a_pass(error="internal")], error="internal", **failed),
         )
@@ -105,24 +106,20 @@ def test_what_is_counted_of_a_turn_that_failed() -> None:
     assert found["brain_first_token_seconds_count"] == 0
 
 
-def test_buckets_fit() -> None:
-    text = counted(a_report(calls=[a_call(ms=8)])).expose("")[0].decode()
+def test_the_bounds_of_buckets() -> None:
+    text = metrics_of(a_report(calls=[a_call(ms=8)])).expose("")[0].decode()
     for name, least, most in (("first_token", "0.05", "60.0"), ("call", "0.01", "60.0"), ("turn", "0.25", "600.0")):
         bounds = re.findall(rf'^brain_{name}_seconds_bucket{{le="([0-9.]+)"', text, re.MULTILINE)
         assert (bounds[0], bounds[-1]) == (least, most)
 
 
-def test_names_that_models_invent_do_not_multiply_the_series() -> None:
-    metrics = counted(*(a_report(calls=[a_call(f"name{number}", "unknown")]) for number in range(50)))
-    assert [name for name in samples(metrics) if name.startswith("brain_calls")] == [
+def test_applications_share_nothing_and_invented_names_are_one_label() -> None:
+    one = metrics_of(*(a_report(calls=[a_call(f"name{number}", "unknown")]) for number in range(50)))
+    assert [name for name in samples(one) if name.startswith("brain_calls")] == [
         'brain_calls_total{outcome="unknown",specialist="?"}'
     ]
-
-
-def test_two_applications_of_a_process_share_nothing() -> None:
-    one, other = counted(a_report()), counted()
-    assert samples(one)["brain_turn_seconds_count"] == 1
-    assert samples(other)["brain_turn_seconds_count"] == 0
+    other = metrics_of()
+    assert (samples(one)["brain_turn_seconds_count"], samples(other)["brain_turn_seconds_count"]) == (50, 0)
 
 
 @pytest.mark.parametrize(
@@ -136,26 +133,18 @@ def test_two_applications_of_a_process_share_nothing() -> None:
         ("application/openmetrics-text; version=<x>; escaping=\xff", OPEN),
     ],
 )
-def test_the_format_is_the_one_asked_for(accept: str, content_type: str) -> None:
-    text, told = counted(a_report(calls=[a_call()])).expose(accept)
-    assert told == content_type
+def test_the_format_is_negotiated(accept: str, content_type: str) -> None:
+    text, found = metrics_of(a_report(calls=[a_call()])).expose(accept)
+    assert found == content_type
     parse = open_families if content_type == OPEN else plain_families
     assert {"brain_turns", "brain_calls", "brain_call_seconds"} <= {family.name for family in parse(text.decode())}
     assert text.endswith(b"# EOF\n") == (content_type == OPEN)
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
-def test_what_the_system_tells_of_the_process() -> None:
-    text = counted().expose("")[0].decode()
-    assert {"process_resident_memory_bytes", "process_cpu_seconds_total", "process_open_fds"} <= set(
-        re.findall(r"^(process_\w+) [0-9.e+]+$", text, re.MULTILINE)
-    )
-
-
 def test_the_documentation_has_every_metric() -> None:
     report = a_report([a_pass(error="model_failed")], [a_call()])
     rows = []
-    metrics = counted(report)
+    metrics = metrics_of(report)
     metrics.count_block("weather")
     for family in plain_families(metrics.expose("")[0].decode()):
         if family.name.startswith("brain_"):
@@ -171,62 +160,43 @@ def test_the_documentation_has_every_metric() -> None:
 # A server
 
 
-@specialist(timeout=3)
-async def weather(city: str) -> str:
-    """Weather for a city."""
-    return f"Sunny in {city}."
-
-
-def scraped(url: str, **headers: str) -> Mapping[str, float]:
-    answer = httpx.get(f"{url}/metrics", headers=headers, trust_env=False)
+def scrape(url: str, **headers: str) -> Mapping[str, float]:
+    answer = httpx.get(f"{url}/metrics", headers=headers, trust_env=False, timeout=50)
     assert (answer.status_code, answer.headers["content-type"]) == (200, PLAIN)
     return read(answer.text)
 
 
-def registry() -> Registry:
-    made = Registry()
-    made.add(weather)
-    return made
-
-
-def test_a_server_counts_its_turns() -> None:
-    with brain_served(registry()) as server:
-        server.play(Player(['SPECIALIST_REQUEST[weather:{"city":"Bern"}]'], ["Fine."], name="builtin"))
-        post(server.url, json={"message": "hi"})
-        found = scraped(server.url)
-        assert found['brain_turns_total{outcome="complete",wire="native"}'] == 1
-        assert found['brain_calls_total{outcome="ok",specialist="weather"}'] == 1
-        assert found['brain_passes_total{model="builtin"}'] == 2
-        assert (found["brain_turns_running"], found["brain_streams_open"]) == (0, 0)
-
-
-def test_a_server_counts_what_runs_and_who_reads() -> None:
-    with brain_served() as server:
-        server.play(Player(["a", asyncio.Event()]))
-        with streaming(server.url, until="token", json={"message": "hi"}):
-            found = scraped(server.url)
+def test_a_server_counts_turns_and_streams() -> None:
+    registry = Registry()
+    registry.add(echo)
+    with brain_served(registry, KEYS="a-key-of-some-length:ann") as server:
+        key = {"authorization": "Bearer a-key-of-some-length"}
+        server.play(Player(["SPECIALIST_REQUEST[echo]"], ["Fine."], name="builtin"))
+        post(server.url, json={"message": "hi"}, headers=key)
+        server.play(Player(["a", asyncio.Event()], name="builtin"))
+        with streaming(server.url, until="token", json={"message": "hi"}, headers=key):
+            found = scrape(server.url, **key)
             assert (found["brain_turns_running"], found["brain_streams_open"]) == (1, 1)
         assert server.left() == []
-        found = scraped(server.url)
-        assert (found["brain_turns_running"], found["brain_streams_open"]) == (0, 0)
-        assert found['brain_turns_total{outcome="cancelled",wire="native"}'] == 1
-
-
-def test_who_has_no_key_reads_no_metrics() -> None:
-    with brain_served(KEYS="a-key-of-some-length:ann") as server:
+        found = scrape(server.url, **key)
         assert httpx.get(f"{server.url}/metrics", trust_env=False).status_code == 401
-        assert "brain_turns_running" in scraped(server.url, authorization="Bearer a-key-of-some-length")
+    assert (found["brain_turns_running"], found["brain_streams_open"]) == (0, 0)
+    assert found['brain_turns_total{outcome="complete",wire="native"}'] == 1
+    assert found['brain_turns_total{outcome="cancelled",wire="native"}'] == 1
+    assert found['brain_calls_total{outcome="ok",specialist="echo"}'] == 1
+    assert found['brain_passes_total{model="builtin"}'] == 3
 
 
 # Several processes
 
 COUNT = """
-import os, sys, time
+import os, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from brain.telemetry.metrics import Metrics, share
 share(Path({folder!r}))
 metrics = Metrics(())
+from playing import echo
 from reports import a_report
 for command in sys.stdin:
     if command == "turn\\n":
@@ -251,8 +221,8 @@ class Counter:
         )
         self.pid = self._process.pid
 
-    def does(self, command: str) -> str:
-        """Lets it do something; what it tells then."""
+    def run(self, command: str) -> str:
+        """Run a command; return its metrics."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n")
@@ -272,52 +242,52 @@ def counters(tmp_path: Path) -> Iterator[list[Counter]]:
         one.kill()
 
 
-def test_processes_of_a_folder_count_together_and_counts_survive_them(counters: list[Counter], tmp_path: Path) -> None:
+def test_processes_of_a_folder_count_together(counters: list[Counter], tmp_path: Path) -> None:
     one, other = counters
-    one.does("turn")
-    one.does("begin")
-    found = read(other.does("turn"))
+    one.run("turn")
+    one.run("begin")
+    found = read(other.run("turn"))
     assert found['brain_turns_total{outcome="complete",wire="native"}'] == 2
     assert (found["brain_turns_running"], found["brain_streams_open"]) == (1, 3)
-    assert read(one.does("")) == found
+    assert read(one.run("")) == found
     files = {path.name for path in tmp_path.iterdir()}
     one.kill()
-    found = read(other.does(""))
+    found = read(other.run(""))
     assert found['brain_turns_total{outcome="complete",wire="native"}'] == 2
     assert (found["brain_turns_running"], found["brain_streams_open"]) == (0, 0)
     successor = Counter(tmp_path)
     counters.append(successor)
-    found = read(successor.does("turn"))
+    found = read(successor.run("turn"))
     assert found['brain_turns_total{outcome="complete",wire="native"}'] == 3
     assert found["brain_turns_running"] == 0
     assert {path.name for path in tmp_path.iterdir()} == files
 
 
-def test_each_process_of_a_folder_tells_of_itself(counters: list[Counter]) -> None:
-    counters[0].does("")
-    text = counters[1].does("")
-    told = re.findall(r'^process_resident_memory_bytes{pid="([0-9]+)"} ', text, re.MULTILINE)
-    assert set(told) == {str(one.pid) for one in counters}
+def test_each_process_has_system_metrics(counters: list[Counter]) -> None:
+    counters[0].run("")
+    text = counters[1].run("")
+    pids = re.findall(r'^process_resident_memory_bytes{pid="([0-9]+)"} ', text, re.MULTILINE)
+    assert set(pids) == {str(one.pid) for one in counters}
     assert text.count("# TYPE process_resident_memory_bytes gauge\n") == 1
     names = {family.name for family in plain_families(text)}
     assert {"brain_turns_running", "process_resident_memory_bytes"} <= names
 
 
-def test_a_file_that_was_just_made_does_no_harm(counters: list[Counter], tmp_path: Path) -> None:
-    counters[0].does("turn")
+def test_an_empty_file_does_no_harm(counters: list[Counter], tmp_path: Path) -> None:
+    counters[0].run("turn")
     (tmp_path / "counter_7.db").touch()
     (tmp_path / "7.lock").touch()
-    assert read(counters[0].does(""))['brain_turns_total{outcome="complete",wire="native"}'] == 1
+    assert read(counters[0].run(""))['brain_turns_total{outcome="complete",wire="native"}'] == 1
 
 
-def test_workers_count_together_and_no_count_falls_when_one_is_killed(tmp_path: Path) -> None:
+def test_no_count_falls_when_a_worker_is_killed(tmp_path: Path) -> None:
     arguments = ["serve", "--workers", "2", "--port", "0", "--model", script(tmp_path, ["Hello."])]
     with Process(*arguments, env={"TMPDIR": str(tmp_path)}) as brain:
         url = brain.url()
         for _ in range(10):
             post(url, json={"message": "hi"})
         total = 'brain_turns_total{outcome="complete",wire="native"}'
-        assert {scraped(url)[total] for _ in range(10)} == {10}
+        assert {scrape(url)[total] for _ in range(10)} == {10}
         pids = re.findall(r'^process_start_time_seconds{pid="([0-9]+)"}', text_of(url), re.MULTILINE)
         assert len(pids) == 2
         assert str(brain.process.pid) not in pids
@@ -326,14 +296,14 @@ def test_workers_count_together_and_no_count_falls_when_one_is_killed(tmp_path: 
         post(url, json={"message": "hi"})
         while len(set(re.findall(r'time_seconds{pid="([0-9]+)"}', text_of(url))) - {pids[0]}) < 2:
             assert brain.process.poll() is None
-        assert {scraped(url)[total] for _ in range(10)} == {11}
+        assert {scrape(url)[total] for _ in range(10)} == {11}
         brain.process.terminate()
         code, _, _ = brain.end()
     assert code == 0
     assert list(tmp_path.glob("brain-metrics-*")) == []
 
 
-def test_nothing_is_left_when_the_first_process_is_killed(tmp_path: Path) -> None:
+def test_no_folder_is_left_when_the_first_process_is_killed(tmp_path: Path) -> None:
     arguments = ["serve", "--workers", "2", "--port", "0", "--model", "builtin"]
     with Process(*arguments, env={"TMPDIR": str(tmp_path)}) as brain:
         post(brain.url(), json={"message": "hi"})

@@ -1,6 +1,6 @@
-"""Specialists that block the event loop: they are named in the log, counted, and named by `brain check`.
+"""Specialists that block the event loop are named in the log and by `brain check`, and counted.
 
-Each blocks until it has been noticed, so that no test depends on how fast the machine is.
+Each blocks until it is noticed, so that no test depends on how fast the machine is.
 """
 
 from pathlib import Path
@@ -19,14 +19,14 @@ import threading
 
 from brain import specialist
 
-MOST = 60
-said = {name: threading.Event() for name in ("sleeps", "spins", "has_child", "ill")}
+SECONDS = 60
+is_noticed = {name: threading.Event() for name in ("sleeps", "spins", "has_child", "ill")}
 
 
 class Handler(logging.Handler):
     def emit(self, record):
         if "blocks the event loop" in record.msg:
-            said[record.args[0]].set()
+            is_noticed[record.args[0]].set()
 
 
 logging.getLogger("brain").addHandler(Handler())
@@ -36,7 +36,7 @@ logging.getLogger("brain").addHandler(Handler())
 async def patient() -> str:
     """Waits for all the others, and blocks nothing."""
     for one in ("sleeps", "spins"):
-        while not said[one].is_set():
+        while not is_noticed[one].is_set():
             await asyncio.sleep(0)
     return "waited"
 
@@ -44,7 +44,7 @@ async def patient() -> str:
 @specialist(timeout=120)
 async def sleeps() -> str:
     """Waits without the loop, while other threads can run."""
-    return str(said["sleeps"].wait(MOST))
+    return str(is_noticed["sleeps"].wait(SECONDS))
 
 
 @specialist(timeout=120)
@@ -52,13 +52,13 @@ async def spins() -> str:
     """Keeps the interpreter's lock, so that no other thread can run; longer each time."""
     for length in range(20, 40):
         re.match("(a+)+$", "a" * length + "b")
-        if said["spins"].is_set():
+        if is_noticed["spins"].is_set():
             return "True"
     return "False"
 
 
 async def child() -> bool:
-    return said["has_child"].wait(MOST)
+    return is_noticed["has_child"].wait(SECONDS)
 
 
 @specialist(timeout=120)
@@ -69,7 +69,7 @@ async def has_child() -> str:
 
 
 async def looks() -> None:
-    said["ill"].wait(MOST)
+    is_noticed["ill"].wait(SECONDS)
 
 
 @specialist(health=looks)
@@ -85,7 +85,7 @@ PASSES = [
 
 
 @pytest.mark.timeout(300)
-def test_who_blocks_the_loop_is_named_counted_and_remembered(tmp_path: Path) -> None:
+def test_a_specialist_that_blocks_the_loop_is_named_and_counted(tmp_path: Path) -> None:
     (tmp_path / "specialists").mkdir()
     (tmp_path / "specialists" / "some.py").write_text(SPECIALISTS)
     env = {"BRAIN_SPECIALISTS_FOLDER": str(tmp_path / "specialists"), "BRAIN_CALL_SECONDS": "120"}
