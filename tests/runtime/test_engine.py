@@ -194,7 +194,9 @@ async def test_every_end_is_stored_and_read(
         if end and getattr(batch[-1], "text", "") == "Well, ":
             if end == "leave":
                 break
-            await (run.abort() if end == "abort" else asyncio.sleep(0, run.stop()))
+            if end == "abort":
+                await run.abort()
+            run.stop()
     await batches.aclose()
     player = chat.play(["Yes."])
     await chat.say("Two?")  # at once: nobody waited for a turn that was aborted
@@ -474,8 +476,8 @@ def test_a_request_is_narrowed_to_the_rights_of_its_user(
     wanted: list[str] | None, allowed: set[str] | None, narrowed: set[str]
 ) -> None:
     rights = Rights() if allowed is None else Rights(frozenset(allowed))
-    assert narrow_request(ask_for(wanted=wanted), rights).specialists == narrowed
-    json = ask_for(wanted=wanted, sampling=Sampling(format="json"))
+    assert narrow_request(ask_for(specialists=wanted), rights).specialists == frozenset(narrowed)
+    json = ask_for(specialists=wanted, sampling=Sampling(format="json"))
     assert narrow_request(json, rights).specialists == frozenset()
 
 
