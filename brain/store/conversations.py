@@ -16,11 +16,11 @@ PAGE_BYTES = 4 * 1024 * 1024
 """About how much of a conversation is read at once; its exchanges are whole."""
 FIRST_PAGE = (2**62, 0)
 FREQUENT = 1000
-"""Words with so many places are searched for in the newest conversations first,"""
+"""Words in so many places are first searched for in the newest conversations;"""
 NEWEST_SEARCHED = 200
-"""which are so many."""
+"""so many of them."""
 
-_SHOWN = (
+_IS_SHOWN = (
     f"AND NOT EXISTS (SELECT 1 FROM {exchanges.RUNNING} AND e.key > exchange.key AND e.key <= ? "
     "AND e.until > ? AND exchange.key >= e.replaces)"
 )
@@ -44,39 +44,41 @@ def list_conversations(
         return []
     page = FIRST_PAGE
     if before is not None:
-        page = _place(db, number, before)
-    wanted = search_terms.searched(text)
-    if not wanted:
+        row = db.execute("SELECT used, key FROM conversation WHERE user = ? AND id = ?", (number, before)).fetchone()
+        if row is None:
+            message = "before must be the id of a conversation: that of the last one that was listed."
+            raise BadRequest(message, "before")
+        page = row
+    searched = search_terms.searched(text)
+    if not searched:
         found = db.execute(
             f"SELECT {_CONVERSATION}, 0 FROM conversation c WHERE c.user = ? AND instr(c.title, ?) "
             "AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
             (number, text.strip(), *page, limit),
         ).fetchall()
     else:
-        found = _with_words(db, number, wanted, page, limit)
-    return [_conversation(db, row, now, wanted) for row in found]
+        found = _search(db, number, searched, page, limit)
+    return [_conversation(db, row, now, searched) for row in found]
 
 
-def _with_words(
-    db: sqlite3.Connection, user: int, wanted: Sequence[str], page: tuple[int, int], limit: int
-) -> list[Any]:
+def _search(db: sqlite3.Connection, user: int, words: Sequence[str], page: tuple[int, int], limit: int) -> list[Any]:
     """Conversations with all of these words in one message and its answer, or, where they nowhere meet, with any.
 
     The last word may be the beginning of others, unless it is frequent itself: FTS5 collects all places where any of
     them stands before it returns the first.
     """
-    owner = exchanges.term_prefix(user)
-    whole = [search_terms.query((owner,), word) for word in wanted]
-    begun = [*whole[:-1], search_terms.query((owner,), wanted[-1], begun=True)]
-    for operator in (" AND ", " OR ")[: len(wanted)]:
+    prefixes = (exchanges.term_prefix(user),)
+    whole = [search_terms.query(prefixes, word) for word in words]
+    begun = [*whole[:-1], search_terms.query(prefixes, words[-1], begun=True)]
+    for operator in (" AND ", " OR ")[: len(words)]:
         match = operator.join(begun)
-        found = _newest_with(db, user, operator.join(whole), page, limit) or _all_with(db, user, match, page, limit)
-        if found or (page != FIRST_PAGE and _all_with(db, user, match, FIRST_PAGE, 1)):
+        found = _search_newest(db, user, operator.join(whole), page, limit) or _search_all(db, user, match, page, limit)
+        if found or (page != FIRST_PAGE and _search_all(db, user, match, FIRST_PAGE, 1)):
             return found
     return []
 
 
-def _newest_with(db: sqlite3.Connection, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
+def _search_newest(db: sqlite3.Connection, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
     """Conversations found by looking into each, newest first: quick where words are frequent. None where they are not,
     or too few of the newest have them."""
     frequent = "SELECT count(*) FROM (SELECT 1 FROM exchange_words WHERE exchange_words MATCH ? LIMIT ?)"
@@ -98,7 +100,7 @@ def _newest_with(db: sqlite3.Connection, user: int, match: str, page: tuple[int,
     return []
 
 
-def _all_with(db: sqlite3.Connection, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
+def _search_all(db: sqlite3.Connection, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
     """Conversations found by walking all places where the words stand."""
     return db.execute(
         f"WITH hit AS (SELECT rowid >> {EXCHANGES} AS conversation, max(rowid) AS at FROM exchange_words "
@@ -119,7 +121,7 @@ def read_page(
     Raises:
         BadRequest: when it has no such question.
     """
-    row = _row(db, user, conversation_id)
+    row = _find_row(db, user, conversation_id)
     if row is None:
         return None
     first, last = exchanges.span(row[0])
@@ -134,7 +136,7 @@ def read_page(
     size = 0
     for found in db.execute(
         f"SELECT {rows.EXCHANGE}, outcome = '' AND until <= ?, question_id FROM exchange WHERE key BETWEEN ? AND ? "
-        f"{_SHOWN} ORDER BY key DESC LIMIT ?",
+        f"{_IS_SHOWN} ORDER BY key DESC LIMIT ?",
         (now, first, end, last, now, limit),
     ):
         length = len(found[1].encode())
@@ -143,14 +145,14 @@ def read_page(
         newest.append(found)
         size += length
     oldest = newest[-1][0] if newest else first
-    query = f"SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? {_SHOWN} LIMIT 1"
+    query = f"SELECT 1 FROM exchange WHERE key BETWEEN ? AND ? {_IS_SHOWN} LIMIT 1"
     more = db.execute(query, (first, oldest - 1, last, now)).fetchone()
     query = "SELECT exchange, id, name, type, size FROM file WHERE exchange BETWEEN ? AND ? ORDER BY id"
     files = db.execute(query, (oldest, end)).fetchall()
     keys = {key for key, *_ in newest}
     return ConversationPage(
         _conversation(db, (*row, 0), now, ()),
-        list(rows.readable(partial(_shown, db), reversed(newest))),
+        list(rows.readable(partial(_show, db), reversed(newest))),
         [File(*file) for key, *file in files if key in keys],
         newest[-1][-1] if more else None,
         size,
@@ -159,7 +161,7 @@ def read_page(
 
 def file(db: sqlite3.Connection, user: str, conversation_id: str, number: int) -> Attachment | None:
     """A file of a conversation, by its id."""
-    row = _row(db, user, conversation_id)
+    row = _find_row(db, user, conversation_id)
     query = "SELECT id, name, type, data FROM file WHERE conversation = ? AND id = ?"
     found = None if row is None else db.execute(query, (row[0], number)).fetchone()
     return None if found is None else Attachment(*found)
@@ -167,12 +169,12 @@ def file(db: sqlite3.Connection, user: str, conversation_id: str, number: int) -
 
 def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, now: int) -> Conversation | None:
     """Give a conversation a title of its user's."""
-    row = _row(db, user, conversation_id)
+    row = _find_row(db, user, conversation_id)
     if row is None:
         return None
     db.execute("UPDATE conversation SET named = 1 WHERE key = ?", (row[0],))
     exchanges.rename(db, row[0], title, exchanges.user_of(db, row[0]))
-    row = _row(db, user, conversation_id)
+    row = _find_row(db, user, conversation_id)
     assert row is not None
     return _conversation(db, (*row, 0), now, ())
 
@@ -183,7 +185,7 @@ def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns
     Raises:
         BadRequest: `busy`, while a turn of it runs.
     """
-    row = _row(db, user, conversation_id)
+    row = _find_row(db, user, conversation_id)
     if row is None:
         return None
     if turns.is_running(db, row[0], lease):
@@ -233,7 +235,7 @@ def recent(db: sqlite3.Connection, user: str, limit: int) -> list[Interaction]:
     return found
 
 
-def _row(db: sqlite3.Connection, user: str, conversation_id: str) -> tuple[Any, ...] | None:
+def _find_row(db: sqlite3.Connection, user: str, conversation_id: str) -> tuple[Any, ...] | None:
     found = db.execute(
         f"SELECT {_CONVERSATION} FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?",
         (user, conversation_id),
@@ -241,18 +243,14 @@ def _row(db: sqlite3.Connection, user: str, conversation_id: str) -> tuple[Any, 
     return None if found is None else tuple(found)
 
 
-def _place(db: sqlite3.Connection, user: int, conversation_id: str) -> tuple[int, int]:
-    query = "SELECT used, key FROM conversation WHERE user = ? AND id = ?"
-    row = db.execute(query, (user, conversation_id)).fetchone()
-    if row is None:
-        raise BadRequest("before must be the id of a conversation: that of the last one that was listed.", "before")
-    return row[0], row[1]
-
-
 def _conversation(db: sqlite3.Connection, row: Sequence[Any], now: int, words: Sequence[str]) -> Conversation:
     key, conversation_id, title, created, updated, messages, sources, hit = row
     query = f"SELECT max(e.started) FROM {exchanges.RUNNING} AND e.key BETWEEN ? AND ? AND e.until > ?"
     ((started,),) = db.execute(query, (*exchanges.span(key), now))
+    excerpt = ""
+    if words:  # which are in an exchange, or in the title where no exchange has the key
+        exchange = exchanges.read(db, hit)
+        excerpt = search_terms.excerpt(title if exchange is None else f"{exchange.message}\n{exchange.answer}", words)
     return Conversation(
         conversation_id,
         title,
@@ -261,17 +259,11 @@ def _conversation(db: sqlite3.Connection, row: Sequence[Any], now: int, words: S
         messages,
         tuple(source for source, bit in exchanges.SOURCES.items() if sources & bit),
         started is not None,
-        _excerpt(db, hit, title, words) if words else "",
+        excerpt,
     )
 
 
-def _excerpt(db: sqlite3.Connection, key: int, title: str, words: Sequence[str]) -> str:
-    """Where the words are: in an exchange, or in the title where no exchange has this key."""
-    exchange = exchanges.read(db, key)
-    return search_terms.excerpt(title if exchange is None else f"{exchange.message}\n{exchange.answer}", words)
-
-
-def _shown(db: sqlite3.Connection, row: Sequence[Any]) -> Exchange:
+def _show(db: sqlite3.Connection, row: Sequence[Any]) -> Exchange:
     """An exchange as its user sees it; one that runs without a process was interrupted."""
     *columns, is_lapsed, _ = row
     exchange = rows.read_exchange(columns)

@@ -2,10 +2,9 @@
 
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import nlargest, nsmallest
 from itertools import islice
-from typing import Any
 
 from brain.errors import BadRequest
 from brain.messages import Category, Item, Kind
@@ -13,22 +12,21 @@ from brain.store import exchanges, rows, search_terms, users
 
 KINDS: Sequence[Kind] = ("fact", "memory")
 RANKED_MOST = 200
-"""So many are ranked by words before they are listed."""
+"""Items that are ranked by words before they are listed."""
 SCORED_LEAST = 100
-"""Of so many the length counts, too; of others only the words that they have."""
+"""Items of which the length counts, too; of others only the words that they have."""
 WORDS_MOST, HITS_MOST = 12, 500
-"""So many words of a text are looked for, and so many items with each: who keeps much is not searched for longer."""
+"""Words of a text that are looked for, and items with each: searches take no longer for a user who stores much."""
 CANDIDATES_MOST = 500
 """From so many items on, further words find no more."""
 COUNTED_MOST = 10_000
-"""Where there are more items, they weigh a word no more than so many."""
-SATURATION, LENGTH_SHARE, LENGTH_USUAL = 1.2, 0.75, 12
+"""Items beyond so many do not change what a word weighs."""
+SATURATION, LENGTH_SHARE, USUAL_LENGTH = 1.2, 0.75, 12
 """BM25's k1 and b, and the length in words of a usual fact."""
-
-ALIKE_SHARE = 0.5
+PREFIX_SHARE = 0.5
 """What a word counts that only begins like the one looked for, as `allergic` like `allergies`."""
 
-_NEWEST = "ORDER BY i.created DESC, i.key DESC"
+_SELECT = f"SELECT {rows.ITEM} FROM {rows.ITEMS}"
 
 
 def list_items(
@@ -40,7 +38,7 @@ def list_items(
     before: str | None,
     limit: int,
 ) -> list[Item]:
-    """The items of a user, newest first; with a text those in which its words stand, best first.
+    """The items of a user, newest first; with a text, those that have any of its words, best first.
 
     Raises:
         BadRequest: when there is no item `before`.
@@ -48,45 +46,45 @@ def list_items(
     number = users.find(db, user)
     if number is None:
         return []
+    no_such_item = BadRequest("before must be the id of an item: that of the last one that was listed.", "before")
     if text:
-        kinds = KINDS if kind is None else (kind,)
-        ranked = [item for item, _ in search(db, user, text, kinds, RANKED_MOST)]
-        fitting = [item for item in ranked if category in (None, item.category)]
-        ids = [item.id for item in fitting]
-        start = 0 if before is None else _index_in(ids, before) + 1
-        return fitting[start : start + limit]
-    page = (2**62, 0) if before is None else _place(db, number, before)
-    wanted = {"i.kind = ?": kind, "i.category = ?": category}
-    given = {clause: value for clause, value in wanted.items() if value is not None}
-    clauses = " AND ".join(("i.user = ?", "(i.created, i.key) < (?, ?)", *given))
-    found = db.execute(
-        f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE {clauses} {_NEWEST}", (number, *page, *given.values())
-    )
-    return list(islice(rows.readable(rows.read_item, found), limit))
+        ranked = search(db, user, text, KINDS if kind is None else (kind,), RANKED_MOST)
+        found = [item for item, _ in ranked if category in (None, item.category)]
+        places = [place for place, item in enumerate(found) if item.id == before]
+        if before is not None and not places:
+            raise no_such_item
+        start = places[0] + 1 if places else 0
+        return found[start : start + limit]
+    place = (2**62, 0)
+    if before is not None:
+        place = db.execute("SELECT created, key FROM item WHERE user = ? AND id = ?", (number, before)).fetchone()
+        if place is None:
+            raise no_such_item
+    filters = {clause: value for clause, value in (("i.kind = ?", kind), ("i.category = ?", category)) if value}
+    clauses = " AND ".join(("i.user = ?", "(i.created, i.key) < (?, ?)", *filters))
+    newest = f"{_SELECT} WHERE {clauses} ORDER BY i.created DESC, i.key DESC"
+    return list(islice(rows.readable(rows.read_item, db.execute(newest, (number, *place, *filters.values()))), limit))
 
 
 def find(db: sqlite3.Connection, user: str, item_id: str) -> Item | None:
-    """The item of this id."""
-    row = db.execute(
-        f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND i.id = ?", (users.find(db, user), item_id)
-    ).fetchone()
+    """The item with this ID."""
+    row = db.execute(f"{_SELECT} WHERE i.user = ? AND i.id = ?", (users.find(db, user), item_id)).fetchone()
     return None if row is None else rows.read_item(row)
 
 
 def memory_of(db: sqlite3.Connection, user: str, conversation_id: str) -> Item | None:
-    """What sums up a conversation."""
+    """The memory of a conversation."""
     number = users.find(db, user)
-    which = "(SELECT memory FROM conversation WHERE user = ? AND id = ?)"
-    query = f"SELECT {rows.ITEM} FROM {rows.ITEMS} WHERE i.user = ? AND i.key = {which}"
+    query = f"{_SELECT} WHERE i.user = ? AND i.key = (SELECT memory FROM conversation WHERE user = ? AND id = ?)"
     row = db.execute(query, (number, number, conversation_id)).fetchone()
     return None if row is None else rows.read_item(row)
 
 
 def put(db: sqlite3.Connection, user: str, item: Item) -> int:
-    """Writes an item, in the place of that of the same id if there is one; its key.
+    """Write an item, instead of the one with the same ID if there is one; returns its key.
 
     Raises:
-        BadRequest: `too_large`, when the user keeps too much.
+        BadRequest: `too_large`, when the user stores too much.
     """
     number = users.add(db, user)
     key, conversation = write(db, number, number, item)
@@ -95,7 +93,7 @@ def put(db: sqlite3.Connection, user: str, item: Item) -> int:
 
 
 def write(db: sqlite3.Connection, user: int, target: int, item: Item) -> tuple[int, int | None]:
-    """The same without looking at how much is kept: its key, and the conversation in which it was said.
+    """The same without checking how much is stored; returns its key, and that of the conversation that it quotes.
 
     Args:
         target: who will find it by its words.
@@ -115,13 +113,13 @@ def write(db: sqlite3.Connection, user: int, target: int, item: Item) -> tuple[i
         f"ON CONFLICT (user, id) DO UPDATE SET {assigned} RETURNING key",
         tuple(columns.values()),
     ).fetchall()
-    terms = search_terms.indexed(owner(target, item.kind), item.text)
+    terms = search_terms.indexed(_term_prefix(target, item.kind), item.text)
     db.execute("INSERT OR REPLACE INTO item_words (rowid, words) VALUES (?, ?)", (key, terms))
     return int(key), conversation
 
 
 def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
-    """Remove an item, also from the questions for which it was recalled; whether there was one."""
+    """Delete an item, also from the questions for which it was recalled; whether there was one."""
     number = users.find(db, user)
     recalled = db.execute(
         "SELECT e.key, e.data FROM conversation c JOIN exchange e INDEXED BY exchange_recalled "
@@ -137,27 +135,32 @@ def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
 
 
 def search(db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
-    """Those in which any word of a text stands, best first, by BM25 among the items of this user alone.
+    """The items that have any of the words of a text, best first, with their scores.
 
-    FTS5's own `bm25` would count the items of all users, and takes words for worthless that stand in most of a few.
     The rarest words come first. Once they have found enough items, more frequent ones only add to the scores of these.
     """
     number = users.find(db, user)
     if number is None:
         return []
-    counted = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?)"
-    ((count,),) = db.execute(counted, (number, COUNTED_MOST))
-    owners = [owner(number, kind) for kind in kinds]
-    found = search_terms.searched(text)
-    if len(found) > WORDS_MOST:
-        found = _rarest(db, owners, found)
-    hidden = db.execute("SELECT 1 FROM user WHERE hidden > 0 AND target = ?", (number,)).fetchone()
-    visible_to = None if hidden is None else number  # items of an import may be hidden under the same terms
-    hits = [(some, share) for word in found for some, share in _hits_of(db, visible_to, owners, word)]
+    query = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?)"
+    ((count,),) = db.execute(query, (number, COUNTED_MOST))
+    prefixes = [_term_prefix(number, kind) for kind in kinds]
+    words = search_terms.searched(text)
+    if len(words) > WORDS_MOST:
+        words = _rarest(db, prefixes, words)
+    importing = db.execute("SELECT 1 FROM user WHERE hidden > 0 AND target = ?", (number,)).fetchone()
+    visible_to = None if importing is None else number  # items of an import are hidden under the same terms
+    hits = list[tuple[frozenset[int], float]]()
+    for word in words:
+        exact = _hits(db, visible_to, search_terms.query(prefixes, word))
+        hits.append((exact, 1.0))
+        stem = search_terms.stem(word)
+        if stem != word and len(exact) < HITS_MOST:
+            hits.append((_hits(db, visible_to, search_terms.query(prefixes, stem, begun=True)) - exact, PREFIX_SHARE))
     weights: dict[int, float] = {}
-    for some, share in sorted(hits, key=lambda pair: len(pair[0])):
-        weight = share * math.log(1 + (count - len(some) + 0.5) / (len(some) + 0.5))
-        for key in some if len(weights) < CANDIDATES_MOST else some & weights.keys():
+    for keys, share in sorted(hits, key=lambda hit: len(hit[0])):
+        weight = share * math.log(1 + (count - len(keys) + 0.5) / (len(keys) + 0.5))
+        for key in keys if len(weights) < CANDIDATES_MOST else keys & weights.keys():
             weights[key] = weights.get(key, 0.0) + weight
     best = nlargest(max(limit, SCORED_LEAST), weights, key=weights.__getitem__)
     marks = ", ".join("?" * len(best))
@@ -167,85 +170,47 @@ def search(db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], 
     return [(item, scores[key]) for key, item in of_keys(db, number, first)]
 
 
-def _hits_of(
-    db: sqlite3.Connection, visible_to: int | None, owners: Sequence[str], word: str
-) -> Iterator[tuple[frozenset[int], float]]:
-    """The items in which a word stands, and those in which one only begins like it; each with what that counts."""
-    exact = _hits(db, visible_to, search_terms.query(owners, word))
-    yield exact, 1.0
-    begun = search_terms.stem(word)
-    if begun != word and len(exact) < HITS_MOST:
-        yield _hits(db, visible_to, search_terms.query(owners, begun, begun=True)) - exact, ALIKE_SHARE
+def _rarest(db: sqlite3.Connection, prefixes: Sequence[str], words: Sequence[str]) -> list[str]:
+    """The words that say most, in a question of many: those of the fewest items, but of one at least."""
 
+    def count(match: str) -> int:
+        query = "SELECT count(*) FROM (SELECT 1 FROM item_words WHERE item_words MATCH ? LIMIT ?)"
+        return int(db.execute(query, (match, 2 * HITS_MOST)).fetchone()[0])
 
-def _rarest(db: sqlite3.Connection, owners: Sequence[str], found: Sequence[str]) -> list[str]:
-    """The words that tell most, in a question of many: those that stand in the fewest items, but in one at least."""
     counts = {}
-    for word in found:
-        there = _count(db, search_terms.query(owners, word)) or _count(
-            db, search_terms.query(owners, search_terms.stem(word), begun=True)
-        )
-        if there:
-            counts[word] = there
-    return nsmallest(WORDS_MOST, counts, key=counts.__getitem__)
+    for word in words:
+        found = count(search_terms.query(prefixes, word))
+        counts[word] = found or count(search_terms.query(prefixes, search_terms.stem(word), begun=True))
+    return nsmallest(WORDS_MOST, (word for word in words if counts[word]), key=counts.__getitem__)
 
 
-def _count(db: sqlite3.Connection, query: str) -> int:
-    """In how many items a word stands, up to a bound."""
-    counted = "SELECT count(*) FROM (SELECT 1 FROM item_words WHERE item_words MATCH ? LIMIT ?)"
-    ((count,),) = db.execute(counted, (query, 2 * HITS_MOST))
-    return int(count)
-
-
-def _hits(db: sqlite3.Connection, visible_to: int | None, query: str) -> frozenset[int]:
-    """The newest items in which a word of one user stands: the terms of the index are that user's own.
+def _hits(db: sqlite3.Connection, visible_to: int | None, match: str) -> frozenset[int]:
+    """The newest items that have a word of one user: the terms of the index are that user's own.
 
     Args:
-        visible_to: whose they must be, too; None where nothing is hidden under these terms.
+        visible_to: to whom they must belong, too; None where nothing is hidden under these terms.
     """
     visible = "" if visible_to is None else "AND (SELECT user FROM item WHERE key = item_words.rowid) = ? "
-    given = (query, HITS_MOST) if visible_to is None else (query, visible_to, HITS_MOST)
+    values = (match, HITS_MOST) if visible_to is None else (match, visible_to, HITS_MOST)
     newest = f"SELECT rowid FROM item_words WHERE item_words MATCH ? {visible}ORDER BY rowid DESC LIMIT ?"
-    ((keys,),) = db.execute(f"SELECT group_concat(rowid) FROM ({newest})", given)
+    ((keys,),) = db.execute(f"SELECT group_concat(rowid) FROM ({newest})", values)
     return frozenset(map(int, keys.split(","))) if keys else frozenset()
 
 
 def of_keys(db: sqlite3.Connection, user: int, keys: Sequence[int]) -> Iterator[tuple[int, Item]]:
-    """The user's items of these keys, in their order, each with its key."""
+    """The user's items with these keys, in their order, each with its key."""
     marks = ", ".join("?" * len(keys))
     query = f"SELECT i.key, {rows.ITEM} FROM {rows.ITEMS} WHERE +i.user = ? AND i.key IN ({marks})"
-    items = dict(rows.readable(_keyed, db.execute(query, (user, *keys))))
+    items = dict(rows.readable(lambda row: (int(row[0]), rows.read_item(row[1:])), db.execute(query, (user, *keys))))
     return ((key, items[key]) for key in keys if key in items)
 
 
-def _keyed(row: Sequence[Any]) -> tuple[int, Item]:
-    return row[0], rows.read_item(row[1:])
-
-
-def owner(user: int, kind: Kind) -> str:
-    """What stands before each word of a user's facts, or memories, in the index."""
+def _term_prefix(user: int, kind: Kind) -> str:
+    """What each word of a user's facts, or memories, begins with in the index."""
     return f"{user}{kind[0]}"
 
 
 def _shortness(text: str) -> float:
     """How much a word counts in a text: less in a long one."""
-    length = len(text.split()) / LENGTH_USUAL
+    length = len(text.split()) / USUAL_LENGTH
     return (SATURATION + 1) / (1 + SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * length))
-
-
-def _index_in(ids: Iterable[str], before: str) -> int:
-    for place, item_id in enumerate(ids):
-        if item_id == before:
-            return place
-    raise _no_such_item()
-
-
-def _place(db: sqlite3.Connection, user: int, item_id: str) -> tuple[Any, ...]:
-    row = db.execute("SELECT created, key FROM item WHERE user = ? AND id = ?", (user, item_id)).fetchone()
-    if row is None:
-        raise _no_such_item()
-    return tuple(row)
-
-
-def _no_such_item() -> BadRequest:
-    return BadRequest("before must be the id of an item: that of the last one that was listed.", "before")
