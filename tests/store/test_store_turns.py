@@ -1,4 +1,7 @@
-"""What turns write and read: questions, answers, files, leases, replaced exchanges, turns that never began."""
+"""What turns write and read: questions, answers, files, leases, and turns that never began.
+
+`test_histories.py` compares how turns continue, lapse and replace each other with a model.
+"""
 
 import asyncio
 import sqlite3
@@ -89,16 +92,6 @@ async def test_what_was_recalled_is_removed_with_its_fact(store: SQLite, erased:
     )  # fmt: skip
 
 
-async def test_a_turn_continues_from_the_newest_exchanges(store: SQLite) -> None:
-    for n in range(1, 6):
-        await add_turn(store, "ada", "c", f"Question {n}", number=n, files=[file(b"x", f"{n}.txt")])
-    history = await store.begin("ada", "c", question("More", 6), [file(b"y")], recent=3)
-    assert [one.message for one in history.exchanges] == ["Question 3", "Question 4", "Question 5"]
-    assert history.count == 5
-    assert [(one.id, one.name) for one in history.attachments] == [(n, f"{n}.txt") for n in range(1, 6)]
-    assert [one.id for one in history.files] == [6]
-
-
 async def test_later_turns_do_not_read_what_failed_without_an_answer(store: SQLite) -> None:
     turns = [("One", "", "model_unreachable"), ("Two", "", "cancelled"), ("Three", "Some", "model_failed")]
     for number, (message, reply, outcome) in enumerate(turns):
@@ -121,21 +114,6 @@ async def test_one_turn_of_a_conversation_runs_at_a_time(store: SQLite) -> None:
     assert [one.running for one in await store.conversations("ada")] == [False]
     await add_turn(store, "ada", "c", "Two", number=2)
     assert [one[0] for one in await read_turns(store, "ada", "c")] == ["One", "Two"]
-
-
-async def test_a_turn_whose_process_is_gone_was_interrupted(store: SQLite, clock: Clock) -> None:
-    lost = await store.begin("ada", "c", question("One"), ())
-    lose_turns(store)
-    clock.advance(seconds=10)
-    await fails(("busy", 409, "conversation_id"), store, "ada", "c", question("Two", 2), ())
-    clock.advance(seconds=10)
-    assert await read_turns(store, "ada", "c") == [("One", "", "interrupted")]
-    assert [one.running for one in await store.conversations("ada")] == [False]
-    history = await store.begin("ada", "c", question("Two", 2), ())
-    assert (history.exchanges, history.count) == ([], 0)
-    await store.end(lost, answer("late", 1))
-    await store.end(history, answer("Two!", 2))
-    assert await read_turns(store, "ada", "c") == [("One", "late", "complete"), ("Two", "Two!", "complete")]
 
 
 @pytest.mark.parametrize("step", [-7200, 8, 20])
@@ -192,45 +170,6 @@ async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Pat
         history = await store.begin("ada", "c", question("And?", 2), ())
         assert [one.question for one in history.exchanges] == ["(read)"]
         assert [one.messages for one in await store.conversations("ada", words="upon")] == [3]
-
-
-@pytest.mark.parametrize("named", ["q2", "a2"])
-async def test_an_answer_replaces_an_exchange_and_all_after_it(store: SQLite, named: str) -> None:
-    for n in (1, 2, 3):
-        await add_turn(store, "ada", "c", f"Question {n}", f"Answer {n}", number=n, files=[file(b"x")])
-    history = await store.begin("ada", "c", question("Again", 4), [file(b"y")], replaces=named)
-    assert ([one.message for one in history.exchanges], history.count) == (["Question 1"], 1)
-    assert ([one.id for one in history.attachments], [one.id for one in history.files]) == ([1], [4])
-    assert [one[0] for one in await read_turns(store, "ada", "c")] == ["Question 1", "Again"]
-    await store.end(history, answer("Better", 4))
-    expected = [("Question 1", "Answer 1", "complete"), ("Again", "Better", "complete")]
-    assert await read_turns(store, "ada", "c") == expected
-    page = await store.conversation("ada", "c")
-    assert page is not None
-    assert ([one.id for one in page.files], page.conversation.messages) == ([1, 4], 4)
-    history = await store.begin("ada", "c", question("Next", 5), [file(b"z")])
-    assert [one.id for one in history.files] == [5]
-
-
-async def test_a_turn_that_ends_without_an_answer_replaces_none(store: SQLite, clock: Clock) -> None:
-    await add_turn(store, "ada", "c", "One", "1", number=1)
-    before = await store.conversations("ada")
-    await add_turn(store, "ada", "c", "Again", [], number=2, replaces="a1", outcome="cancelled")
-    assert await read_turns(store, "ada", "c") == [("One", "1", "complete")]
-    assert await store.conversations("ada") == before
-    for conversation, replaces in (("c", "a2"), ("new", "a1")):
-        asked = question("Again", 3)
-        await fails(("not_found", 404, "replace_from"), store, "ada", conversation, asked, (), replaces=replaces)
-    assert [one.id for one in await store.conversations("ada")] == ["c"]
-    # of attempts that failed without an answer, the newest stays
-    await add_turn(store, "ada", "c", "Two", [], number=2, outcome="model_failed")
-    await add_turn(store, "ada", "c", "Two", [], number=3, outcome="model_failed", replaces="a2", files=[file(b"x")])
-    assert await read_turns(store, "ada", "c") == [("One", "1", "complete"), ("Two", "", "model_failed")]
-    await store.begin("ada", "c", question("Two", 4), (), replaces="a3")
-    lose_turns(store)
-    clock.advance(seconds=20)
-    await add_turn(store, "ada", "c", "Two", "2", number=5, replaces="q4")
-    assert await read_turns(store, "ada", "c") == [("One", "1", "complete"), ("Two", "2", "complete")]
 
 
 async def test_an_answer_that_comes_late_still_replaces(store: SQLite, clock: Clock) -> None:
