@@ -1,6 +1,7 @@
 """A user's calendars in a folder: fill them, call `calendar`, look at the files."""
 
 import re
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +20,7 @@ NOW = datetime(2026, 3, 20, 10, 30, tzinfo=ZoneInfo("Europe/Berlin"))
 MORNING = "DTSTART;TZID=Europe/Berlin:20260323T090000\nDTEND;TZID=Europe/Berlin:20260323T100000"
 MEETING = f"UID:1\nSUMMARY:It\n{MORNING}"
 STANDUP = f"UID:standup\nSUMMARY:Standup\n{MORNING}\nRRULE:FREQ=WEEKLY;BYDAY=MO,WE"
+CASES: dict[str, Any] = tomllib.loads((Path(__file__).parent / "calendar_cases.toml").read_text("utf-8"))
 CHANGED = "the event was changed meanwhile: list it again, then ask again if it is still right"
 
 

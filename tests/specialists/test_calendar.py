@@ -11,7 +11,7 @@ from typing import Any
 
 import icalendar
 import pytest
-from calendars import MEETING, MORNING, NOW, STANDUP, Calendars, ics, id_in, lines
+from calendars import CASES, MEETING, MORNING, NOW, STANDUP, Calendars, ics, id_in, lines
 from specialist_calls import outcome
 
 from brain.plugins.executor import Failure
@@ -37,25 +37,12 @@ def test_the_next_seven_days_from_today(calendars: Calendars) -> None:
     assert len(rest) == 6
 
 
-@pytest.mark.parametrize(
-    ("params", "days"),
-    [
-        ({"start": "next monday", "end": "wednesday"}, "2026-03-23 to 2026-03-25"),
-        ({"start": "this week"}, "2026-03-20 to 2026-03-22"),
-        ({"start": "Next  week"}, "2026-03-23 to 2026-03-29"),
-        ({"start": "2026-01-01", "end": "2036-01-01"}, "2026-01-01 to 2027-01-01"),  # at most a year
-        # the question itself holds no words to look for
-        ({"query": "what is on my calendar this week"}, "2026-03-20 to 2026-03-22"),
-        ({"query": "Do I have any appointments tomorrow?"}, "2026-03-21 to 2026-03-21"),
-        ({"query": "what about next week"}, "2026-03-23 to 2026-03-29"),
-        ({"query": "anything on Tuesday"}, "2026-03-24 to 2026-03-24"),
-        ({"query": "when is my next appointment"}, "2026-03-20 to 2026-03-26"),
-    ],
-)
-def test_days_in_words(calendars: Calendars, params: dict[str, Any], days: str) -> None:
-    context = replace(calendars.context(), message=params.get("query", ""))
-    text = calendar(**params, context=context, settings=calendars.settings, now=NOW).text
-    assert text.startswith(f"Calendar: no events, {days}, times in Europe/Berlin")
+@pytest.mark.parametrize("case", CASES["lists"], ids=lambda case: str(case["params"]))
+def test_days_in_words(calendars: Calendars, case: dict[str, Any]) -> None:
+    """A question of the user holds no words to look for."""
+    context = replace(calendars.context(), message=case["params"].get("query", ""))
+    text = calendar(**case["params"], context=context, settings=calendars.settings, now=NOW).text
+    assert text.startswith(f"Calendar: no events, {case['days']}, times in Europe/Berlin")
 
 
 def test_order_words_and_the_rest(calendars: Calendars) -> None:
@@ -126,22 +113,12 @@ def test_injected_words_stay_on_their_line(calendars: Calendars) -> None:
 # Creating
 
 
-@pytest.mark.parametrize(
-    ("params", "line"),
-    [
-        ({"start": "2026-03-30T09:00", "duration_minutes": 15}, "2026-03-30 Mon 09:00–09:15 x"),
-        ({"start": "2026-03-30T09:00", "end": "2026-03-30T11:30"}, "2026-03-30 Mon 09:00–11:30 x"),
-        ({"start": "2026-03-30T09:00-04:00"}, "2026-03-30 Mon 15:00–16:00 x"),
-        ({"start": "2026-03-29T01:30", "duration_minutes": 60}, "2026-03-29 Sun 01:30–03:30 x"),
-        ({"start": "2026-03-30T23:00", "end": "01:00"}, "2026-03-30 Mon 23:00 – 2026-03-31 Tue 01:00 x"),
-        ({"start": "2026-03-30T14:00", "end": "3 pm", "repeat": "none"}, "2026-03-30 Mon 14:00–15:00 x"),
-        ({"start": "2026-03-30"}, "2026-03-30 Mon all day x"),
-        ({"start": "2026-03-30", "end": "2026-03-30"}, "2026-03-30 Mon all day x"),
-        ({"start": "2026-03-30", "end": "2026-04-01"}, "2026-03-30 Mon – 2026-04-01 Wed all day x"),
-    ],
-)
-def test_times_of_a_new_event(calendars: Calendars, params: dict[str, Any], line: str) -> None:
-    assert lines(calendars.text(action="create", title="x", **params)) == [line]
+@pytest.mark.parametrize("case", CASES["new"], ids=lambda case: str(case["params"]))
+def test_a_new_event(calendars: Calendars, case: dict[str, Any]) -> None:
+    calendars.zone = case.get("zone", calendars.zone)
+    found = lines(calendars.text(action="create", title="x", **case["params"]))
+    assert found[0] == case.get("line", found[0])
+    assert f"\n{case.get('file', '')}" in calendars.only_file()
 
 
 def test_the_file_of_a_new_event(calendars: Calendars) -> None:
@@ -166,55 +143,9 @@ def test_the_file_of_a_new_event(calendars: Calendars) -> None:
         assert datetime.fromisoformat(moment).replace(tzinfo=zone).utcoffset() == timedelta(hours=hours), moment
 
 
-@pytest.mark.parametrize(
-    ("zone", "params", "expected"),
-    [
-        ("UTC", {"start": "2026-03-30T09:00"}, "DTSTART:20260330T090000Z\nDTEND:20260330T100000Z\n"),
-        ("Europe/Berlin", {"start": "2026-03-30T09:00"}, "DTSTART;TZID=Europe/Berlin:20260330T090000\n"),
-        (
-            "Europe/Berlin",
-            {"start": "2026-03-30", "end": "2026-04-01"},
-            "DTSTART;VALUE=DATE:20260330\nDTEND;VALUE=DATE:20260402\n",
-        ),
-        *(
-            ("Europe/Berlin", {"start": "2026-03-30T09:00", "repeat": repeat}, f"RRULE:{rule}\n")
-            for repeat, rule in (
-                ("weekly", "FREQ=WEEKLY"),
-                ("RRULE:FREQ=WEEKLY;COUNT=3", "FREQ=WEEKLY;COUNT=3"),
-                ("freq=weekly;byday=mo,we;until=20260430", "FREQ=WEEKLY;BYDAY=MO,WE;UNTIL=20260430T215959Z"),
-                ("FREQ=MONTHLY;BYDAY=-1MO", "FREQ=MONTHLY;BYDAY=-1MO"),
-            )
-        ),
-    ],
-)
-def test_lines_of_a_new_event(calendars: Calendars, zone: str, params: dict[str, str], expected: str) -> None:
-    calendars.zone = zone
-    calendars.text(action="create", title="x", **params)
-    assert f"\n{expected}" in calendars.only_file()
-
-
-NINE = {"title": "x", "start": "2026-03-31T09:00"}
-
-
-@pytest.mark.parametrize(
-    ("params", "reason"),
-    [
-        ({"start": "2026-03-30T09:00"}, "create needs title and start"),
-        ({"title": " ", "start": "2026-03-30T09:00"}, "create needs title and start"),
-        ({"title": "x"}, "create needs title and start"),
-        (NINE | {"end": "2026-03-31T08:00"}, "the end, 2026-03-31T08:00, lies before the start, 2026-03-31T09:00"),
-        (NINE | {"end": "2026-03-31"}, "end must be a time, such as 2026-03-30T10:00"),
-        ({"title": "x", "start": "2026-03-30", "end": "2026-03-31T09:00"}, "end must be the last day"),
-        ({"title": "x", "start": "2026-03-30", "duration_minutes": 30}, "an event of whole days needs end"),
-        (NINE | {"end": "2026-03-31T10:00", "duration_minutes": 30}, "give either end or duration_minutes"),
-        (NINE | {"repeat": "FREQ=WEEKLY;BYDAY=MO"}, "the repeat rule is not right: the start, a Tuesday, is not one"),
-        (NINE | {"repeat": "FREQ=SECONDLY"}, "the repeat rule is not right: FREQ must be one of YEARLY"),
-        (NINE | {"repeat": "FREQ=DAILY;COUNT=3;UNTIL=20260501"}, "the repeat rule is not right: give either COUNT"),
-        (NINE | {"repeat": "every second tuesday"}, "the repeat rule is not right: it is no list of NAME=VALUE"),
-    ],
-)
-def test_what_cannot_be_made(calendars: Calendars, params: dict[str, Any], reason: str) -> None:
-    assert calendars.refusal(action="create", **params).startswith(reason)
+@pytest.mark.parametrize("case", CASES["refusals"], ids=lambda case: case["reason"])
+def test_what_cannot_be_made(calendars: Calendars, case: dict[str, Any]) -> None:
+    assert calendars.refusal(action="create", **case["params"]).startswith(case["reason"])
     assert calendars.files() == []
 
 
@@ -246,37 +177,15 @@ def test_conflicts(calendars: Calendars) -> None:
 # Changing
 
 
-DAYS = "UID:1\nSUMMARY:It\nDTSTART;VALUE=DATE:20260328\nDTEND;VALUE=DATE:20260331"
 TOKYO = "DTSTART;TZID=Tokyo Standard Time:20260323T090000\nDTEND;TZID=Tokyo Standard Time:20260323T100000"
 
 
-@pytest.mark.parametrize(
-    ("event", "params", "line"),
-    [
-        (MEETING, {"start": "2026-03-31T14:00"}, "2026-03-31 Tue 14:00–15:00 It"),
-        (MEETING, {"duration_minutes": 20}, "2026-03-23 Mon 09:00–09:20 It"),
-        (MEETING, {"end": "2026-03-23T16:00"}, "2026-03-23 Mon 09:00–16:00 It"),
-        (MEETING, {"start": "2026-04-02"}, "2026-04-02 Thu 09:00–10:00 It"),
-        (MEETING, {"start": "9:30"}, "2026-03-23 Mon 09:30–10:30 It"),  # a time of the event's day
-        (MEETING, {"end": "11am"}, "2026-03-23 Mon 09:00–11:00 It"),
-        (MEETING, {"start": "00:00", "end": "00:15"}, "2026-03-23 Mon 00:00–00:15 It"),
-        (MEETING, {"start": "2026-03-24", "end": "2026-03-25"}, "2026-03-24 Tue – 2026-03-25 Wed all day It"),
-        (MEETING, {"location": "There", "title": "", "end": ""}, "2026-03-23 Mon 09:00–10:00 It @ There"),
-        (f"{MEETING}\nLOCATION:Here", {"location": ""}, "2026-03-23 Mon 09:00–10:00 It"),
-        (DAYS, {"start": "2026-04-01"}, "2026-04-01 Wed – 2026-04-03 Fri all day It"),
-        (DAYS, {"start": "2026-04-01T09:00"}, "2026-04-01 Wed 09:00–10:00 It"),
-        (DAYS, {"start": "9:30"}, "2026-03-28 Sat 09:30–10:30 It"),
-        (
-            "UID:1\nSUMMARY:It\nDTSTART;TZID=Europe/Berlin:20260325T230000\nDURATION:PT8H",
-            {"start": "2026-03-28T23:00"},
-            "2026-03-28 Sat 23:00 – 2026-03-29 Sun 08:00 It",
-        ),
-    ],
-)
-def test_a_change(calendars: Calendars, event: str, params: dict[str, Any], line: str) -> None:
-    calendars.put("a.ics", event)
-    assert lines(calendars.update(id_in(calendars.text(start="2026-03-23", end="2026-04-01")), **params))[0] == line
-    assert lines(calendars.text(event_id="1")) == [line]
+@pytest.mark.parametrize("case", CASES["changes"], ids=lambda case: case["line"])
+def test_a_change(calendars: Calendars, case: dict[str, Any]) -> None:
+    calendars.put("a.ics", case["event"])
+    event_id = id_in(calendars.text(start="2026-03-23", end="2026-04-01"))
+    assert lines(calendars.update(event_id, **case["params"]))[0] == case["line"]
+    assert lines(calendars.text(event_id="1")) == [case["line"]]
 
 
 @pytest.mark.parametrize(
@@ -481,29 +390,9 @@ class TestSeries:
 # Free time
 
 
-@pytest.mark.parametrize(
-    ("params", "hours", "expected"),
-    [
-        (
-            {"start": "2026-03-21", "end": "2026-03-24", "duration_minutes": 120},
-            "mon-fri 09:00-17:00",
-            "23T10:00/23T12:00 23T12:45/23T17:00",  # 24 March is a holiday
-        ),
-        ({"end": "today"}, "mon-fri 09:00-17:00", "20T10:30/20T17:00"),
-        ({"start": "2026-03-23T18:00", "end": "2026-03-23T22:00"}, "mon-fri 09:00-17:00", "23T18:00/23T22:00"),
-        ({"start": "this week"}, "mon-fri 09:00-17:00", "20T10:30/20T17:00"),
-        (
-            {"start": "2026-03-25", "end": "2026-03-28"},
-            "mon,thu-fri 10:00-11:00",
-            "26T10:00/26T11:00 27T10:00/27T11:00",
-        ),
-        ({"start": "2026-03-29", "end": "2026-03-29", "duration_minutes": 300}, "sun 00:00-06:00", "29T00:00/29T06:00"),
-        ({"start": "2026-03-29", "end": "2026-03-29", "duration_minutes": 301}, "sun 00:00-06:00", ""),
-        ({"start": "2026-03-29", "end": "2026-03-29"}, "sat 00:00-06:00", ""),
-    ],
-)
-def test_free_time(calendars: Calendars, params: dict[str, Any], hours: str, expected: str) -> None:
-    calendars.options |= {"hours": hours, "mails": "me@work.example, x@y.example"}
+@pytest.mark.parametrize("case", CASES["free"], ids=lambda case: str(case["params"]))
+def test_free_time(calendars: Calendars, case: dict[str, Any]) -> None:
+    calendars.options |= {"hours": case["hours"], "mails": "me@work.example, x@y.example"}
     calendars.put("a.ics", MEETING)
     calendars.put("b.ics", "UID:2\nSUMMARY:B\nDTSTART;TZID=Europe/Berlin:20260323T120000\nDURATION:PT45M")
     declined = "ATTENDEE;PARTSTAT=DECLINED:mailto:ben@example.org"
@@ -518,8 +407,8 @@ def test_free_time(calendars: Calendars, params: dict[str, Any], hours: str, exp
         )
     ):
         calendars.put(f"{number}.ics", f"UID:n{number}\nSUMMARY:A\n{mark}\nDTSTART:20260323T130000Z\nX:{number}")
-    found = calendars.data(action="free", **params)["free"]
-    assert " ".join(f"{free['start'][8:16]}/{free['end'][8:16]}" for free in found) == expected
+    found = calendars.data(action="free", **case["params"])["free"]
+    assert " ".join(f"{free['start'][8:16]}/{free['end'][8:16]}" for free in found) == case["free"]
 
 
 def test_free_time_starts_at_full_five_minutes_and_names_the_rest(calendars: Calendars) -> None:

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from calendars import CHANGED, NOW, Calendars, ics
+from calendars import CASES, CHANGED, NOW, Calendars, ics
 from serving import Player, Server, brain_served, settings
 
 from brain import Refused, Registry, Result
@@ -210,72 +210,23 @@ def approved(calendars: Calendars, shown: Result, **params: Any) -> str:
     return calendar(**{"now": NOW, **params}, context=context, settings=calendars.settings).text
 
 
-THIS = {"event_id": "standup", "scope": "this", "occurrence": "2026-03-25"}
-SERIES = {"event_id": "standup", "scope": "series"}
-
-
-@pytest.mark.parametrize(
-    ("params", "head", "lines"),
-    [
-        ({"action": "delete", "event_id": "lunch"}, "Delete one event from", ['23 Mon 12:00–13:00 "Lunch" @ "Café"']),
-        (
-            {"action": "delete", **SERIES},
-            "Delete a whole series (10 occurrences) from",
-            ['23 Mon 09:00–09:15 "Standup"'],
-        ),
-        ({"action": "delete", **THIS}, "Delete one occurrence of a series from", ['25 Wed 09:00–09:15 "Standup"']),
-        (
-            {"action": "update", **SERIES, "start": "2026-03-23T09:30"},
-            "Change a whole series (10 occurrences) in",
-            ['23 Mon 09:00–09:15 "Standup"', 'becomes 2026-03-23 Mon 09:30–09:45 "Standup"'],
-        ),
-        (
-            {"action": "update", **SERIES, "repeat": "weekly", "description": "New"},
-            "Change a whole series (10 occurrences) in",
-            [
-                '23 Mon 09:00–09:15 "Standup"',
-                'becomes 2026-03-23 Mon 09:00–09:15 "Standup"',
-                "with another description",
-                "repeated by FREQ=WEEKLY",
-            ],
-        ),
-        (
-            {"action": "update", **THIS, "title": "Long standup", "duration_minutes": 60},
-            "Change one occurrence of a series in",
-            ['25 Wed 09:00–09:15 "Standup"', 'becomes 2026-03-25 Wed 09:00–10:00 "Long standup"'],
-        ),
-        ({"action": "create", "title": "Trip", "start": "2026-03-30"}, "Add one event to", ['30 Mon all day "Trip"']),
-    ],
-)
-def test_a_person_sees_what_a_change_does_and_that_is_done(
-    calendars: Calendars, params: dict[str, Any], head: str, lines: list[str]
-) -> None:
+@pytest.mark.parametrize("case", CASES["previews"], ids=lambda case: case["head"])
+def test_a_person_sees_what_a_change_does_and_that_is_done(calendars: Calendars, case: dict[str, Any]) -> None:
+    params = case["params"]
     before = [path.read_bytes() for path in calendars.files()]
     shown = previewed(calendars, **params)
-    assert shown.text == f'{head} calendar "home", times in Europe/Berlin:\n2026-03-' + "\n".join(lines)
+    text = "\n".join(case["lines"])
+    assert shown.text == f'{case["head"]} calendar "home", times in Europe/Berlin:\n2026-03-{text}'
     assert [path.read_bytes() for path in calendars.files()] == before
     approved(calendars, shown, **params)
     assert [path.read_bytes() for path in calendars.files()] != before
 
 
-@pytest.mark.parametrize(
-    ("rule", "count"),
-    [
-        ("RRULE:FREQ=DAILY", "without end"),
-        ("RRULE:FREQ=DAILY;UNTIL=99991231", "without end"),
-        ("RRULE:FREQ=WEEKLY;COUNT=1", "1 occurrence"),
-        ("RRULE:FREQ=WEEKLY;COUNT=4\nEXDATE;TZID=Europe/Berlin:20260330T120000", "3 occurrences"),
-        ("RRULE:FREQ=DAILY;UNTIL=20260401T100000Z", "10 occurrences"),
-        ("RRULE:FREQ=DAILY;COUNT=2\nRDATE;TZID=Europe/Berlin:20300101T120000", "3 occurrences"),
-        ("RDATE;TZID=Europe/Berlin:20300101T120000", "2 occurrences"),
-        ("RRULE:FREQ=SECONDLY;UNTIL=20260401", "more occurrences than can be counted"),
-        ("RRULE:FREQ=NEVER", "by a rule that cannot be followed"),
-    ],
-)
-def test_how_many_occurrences_a_series_has(calendars: Calendars, rule: str, count: str) -> None:
+@pytest.mark.parametrize("rule", CASES["counts"])
+def test_how_many_occurrences_a_series_has(calendars: Calendars, rule: str) -> None:
     calendars.put("lunch.ics", f"{LUNCH}\n{rule}")
     text = previewed(calendars, action="delete", event_id="lunch", scope="series").text
-    assert text.startswith(f"Delete a whole series ({count}) from")
+    assert text.startswith(f"Delete a whole series ({CASES['counts'][rule]}) from")
 
 
 def test_where_a_strangers_words_end_is_seen(calendars: Calendars) -> None:
