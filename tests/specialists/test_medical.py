@@ -348,40 +348,17 @@ def test_the_table_is_whole() -> None:
 RAW = tomllib.loads((Path(catalog.__file__).with_name("calculators.toml")).read_text("utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "message"),
-    [
-        ("calculators bmi titel", "x", "[calculators.bmi]: Object contains unknown field `titel`"),
-        ("calculators bmi title", 3, "[calculators.bmi]: Expected `str`, got `int` - at `$.title`"),
-        ("calculators bmi compute", "bmj", "[calculators.bmi]: formulas.py has no formula 'bmj' - at `$.compute`"),
-        ("calculators bmi compute", "fib4", "its function takes age, alt, ast, platelets, which is no input"),
-        ("calculators bmi inputs", ["weight", "heigth"], "[calculators.bmi]: there is no 'heigth' to use"),
-        ("calculators bmi inputs", ["weight", "weight"], "inputs with different names"),
-        ("calculators bmi inputs", [{"number": "x", "bounds": [0]}], "at `$.inputs[0].bounds`"),
-        ("calculators bmi inputs", [{"number": "x", "measure": "mas"}], "there is no measure 'mas'"),
-        ("calculators bmi inputs", [{"points": 3}], "at `$.inputs[0]`"),
-        ("calculators bmi bands", {"< 25": "thin", "< 16": "thinner", "≥ 16": "else"}, "its rows must rise"),
-        ("calculators bmi bands", {"< 25": "thin", "> 25": "thick"}, "its last row must be '≥ 25', not '> 25'"),
-        ("calculators bmi bands", {"below 25": "thin", "≥ 25": "thick"}, "expected a limit such as '> 100'"),
-        ("calculators perc input_aliases", {"nose": ["beak"]}, "`input_aliases` names 'nose', which is no input"),
-        ("calculators child_pugh option_aliases ascites", {"none": ["no"], "slight": ["no"]}, "two meanings: no"),
-        ("inputs weight bounds", ["0.3 kg", "650 kg"], "[inputs.weight]: Expected `float`, got `str`"),
-        ("inputs weight bounds", [650, 0.3], "[inputs.weight]: the bounds of weight must rise"),
-        ("inputs weight fallback_unit", "m", "[inputs.weight]: the measure of weight has no unit 'm'"),
-        ("measures mass shown", ["stone", "parsec"], "[measures.mass]: it has no factor for 'parsec'"),
-        ("medicines", {}, "unknown field `medicines`"),
-    ],
-)
-def test_a_fault_in_the_table_is_named(place: str, value: Any, message: str) -> None:
+@pytest.mark.parametrize("fault", DATA["faults"], ids=lambda fault: fault["message"])
+def test_a_fault_in_the_table_is_named(fault: Mapping[str, Any]) -> None:
     raw = deepcopy(RAW)
-    *path, last = place.split()
+    *path, last = fault["place"].split()
     row = raw
     for key in path:
         row = row[key]
-    row[last] = value
+    row[last] = fault["value"]
     with pytest.raises(msgspec.ValidationError) as caught:
         catalog.resolve(raw)
-    assert message in str(caught.value)
+    assert fault["message"] in str(caught.value)
 
 
 def test_the_example_of_the_documentation_is_in_the_table() -> None:
@@ -424,27 +401,7 @@ def test_each_of_the_package_has_a_case_and_a_group_or_is_left_out() -> None:
     assert theirs.keys().isdisjoint(catalog.load().open_medicine.left_out)
 
 
-OUR_WAY = {
-    "corrected_sodium": "2.4 mEq/L for 100 mg/dL, with 1.6 as a choice",
-    "framingham": "with diabetes, as published",
-    "caprini": "with the items that it has not: fractures, an operation of the last month",
-    "meld_na": "the formula of OPTN 2016; theirs is of 2008",
-    "glasgow_blatchford": "2 points, not 1, for syncope, liver disease and heart failure",
-    "apache2": "low creatinine is not doubled in acute renal failure",
-    "rockall": "a pulse of exactly 100 scores, as in the paper; the package asks for more",
-    "gold_copd": "mMRC or CAT makes group B, as GOLD has it; theirs lets a low CAT overrule the mMRC",
-}
-"""Where Brain's and the package's differ, and what Brain's does."""
-OTHER_WORDS = {"corrected_qtc", "heart_score", "child_pugh", "gcs", "charlson", "centor_mcisaac", "curb65"}
-"""Calculators whose inputs have other names or words in the package."""
-COMPARED = [(one, name) for one in OURS for name in one.replaces if name not in {*OTHER_WORDS, *OUR_WAY}]
-TYPICAL: Mapping[str, tuple[float, float]] = {
-    "age": (20, 95), "creatinine": (0.3, 6), "bilirubin": (0.3, 15), "albumin": (1.5, 4.8), "inr": (0.8, 3),
-    "sodium": (105, 185), "temperature": (28, 42), "heart_rate": (30, 210), "respiratory_rate": (4, 55),
-    "systolic_bp": (60, 230), "glucose": (60, 700), "calcium": (6, 18), "bun": (5, 100), "platelets": (10, 400),
-    "pao2_fio2": (50, 500), "weight": (40, 130), "spo2": (80, 100), "height": (145, 200), "pao2": (40, 100),
-    "paco2": (20, 60), "fio2": (0.4, 1), "atmospheric_pressure": (600, 780), "mean_arterial_pressure": (40, 170),
-}  # fmt: skip
+COMPARED = [(one, name) for one in OURS for name in one.replaces if name not in DATA["differences"]]
 GIVEN_TOO = {"pao2_fio2", "mean_arterial_pressure", "ventilated", "spo2_scale", "atmospheric_pressure"}
 
 
@@ -455,7 +412,7 @@ def draw_value(one: Any, chance: random.Random) -> Any:
     if isinstance(one, Choice):
         return chance.choice(one.names)
     assert isinstance(one, Number)
-    least, most = TYPICAL.get(one.name, one.bounds)
+    least, most = DATA["typical"].get(one.name, one.bounds)
     value = chance.uniform(least, most)
     return round(value) if one.whole or (most > 20 and one.name not in ("temperature", "glucose")) else round(value, 2)
 
