@@ -3,9 +3,11 @@
 import asyncio
 import json
 import random
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -30,6 +32,7 @@ RETRACTED = record(
     "<PMID>99</PMID></CommentsCorrections></CommentsCorrectionsList>",
 )
 URL = "https://pubmed.ncbi.nlm.nih.gov"
+CASES = tomllib.loads((Path(__file__).parent / "pubmed_cases.toml").read_text("utf-8"))
 ARTICLE = "Metformin and dementia."
 
 
@@ -98,45 +101,17 @@ def test_requests(server: Eutils) -> None:
     assert server.last("efetch") == {"id": "22", "retmode": "xml", "rettype": "abstract", **own}
 
 
-@pytest.mark.parametrize(
-    ("params", "message", "term", "first"),
-    [
-        # the model's words stay as they are
-        ({"query": '("heart failure"[mh] OR cardiomyopathy[tiab]) NOT review[pt]'}, "", None, None),
-        ({"query": "vitamin d & k? 100% + <b> #1 über 中文 ;DROP"}, "", None, None),
-        ({"query": "  “long\tCOVID”\x00\n\u202efatigue\ud800 "}, "", '"long COVID" fatigue', None),
-        ({"query": "the study of evidence"}, "Find me something.", None, None),
-        ({"query": "PMID 11 OR 22[uid]"}, "", None, None),
-        # dates and types are filters; parameters without content are none
-        ({"query": "x", "date_range": "since 2020"}, "", "x", "2020/01/01"),
-        ({"query": "x", "date_range": "before 2010"}, "", "x", "1700/01/01"),
-        ({"query": "x", "pmid": 0, "date_range": " ", "article_types": [], "offset": 0}, "", "x", None),
-        ({"query": "x", "date_range": "all"}, "", "x", None),
-        (
-            {"query": "a OR b", "article_types": ["case report", "guideline", "case report"]},
-            "",
-            '(a OR b) AND ("case reports"[pt] OR "guideline"[pt])',
-            None,
-        ),
-        # of the user's message only what it is about
-        *(
-            ({"query": message}, message, term, first)
-            for message, term, first in (
-                ("What do recent studies say about metformin and dementia in the elderly?",
-                 "metformin dementia elderly", None),
-                ("Find trials of ketamine since 2020, please!", "trials ketamine", "2020/01/01"),
-                ('"long COVID" AND fatigue[tiab]', None, None),
-                ("statins", "statins", None),
-                ("papers by Smith J in Lancet Neurol 2020-2022", "Smith J Lancet Neurol", "2020/01/01"),
-                ("What was published in 2023 on ketamine?", "ketamine", "2023/01/01"),
-            )
-        ),
-    ],
-)  # fmt: skip
-def test_queries(server: Eutils, params: dict[str, Any], message: str, term: str | None, first: str | None) -> None:
-    answer(pubmed, params, ctx(server, message=f" {message}\n"))
-    assert server.last()["term"] == (term or params["query"])
+@pytest.mark.parametrize("case", CASES["queries"], ids=lambda case: str(case["params"]))
+def test_queries(server: Eutils, case: dict[str, Any]) -> None:
+    answer(pubmed, case["params"], ctx(server, message=f" {case.get('message', '')}\n"))
+    assert server.last()["term"] == case.get("term", case["params"]["query"])
+    first = case.get("first")
     assert (server.last().get("mindate"), server.last().get("datetype")) == (first, first and "pdat")
+
+
+def test_invisible_characters_of_a_query_are_dropped(server: Eutils) -> None:
+    result(server, query="  “long\tCOVID”\x00\n\u202efatigue\ud800 ")
+    assert server.last()["term"] == '"long COVID" fatigue'
 
 
 def test_a_long_query_is_posted(server: Eutils) -> None:
@@ -228,34 +203,14 @@ def test_a_long_text_continues_at_its_offset(server: Eutils) -> None:
     assert body + result(server, pmid=11, offset=len(body)).text.partition("\n\n")[2] == first.text.partition("\n\n")[2]
 
 
-NO_PMID = "is no PMID, which is a number such as 31978945; a DOI is found by query='10.1000/x[doi]'"
-
-
-@pytest.mark.parametrize(
-    ("params", "reason", "requests"),
-    [
-        ({"query": "x", "offset": 9}, "there are only 7 articles; ask with an offset below that", 1),
-        ({"query": "x", "offset": 9999}, "PubMed shows only the first 9,999 articles", 0),
-        ({"query": "x" * 4001}, "the query is too long; 4,000 characters are the most", 0),
-        ({"query": "x", "date_range": "recently"}, "date_range 'recently' cannot be read; write '2024'", 0),
-        ({"pmid": "5"}, "PubMed has no article with PMID 5; look for words of its title instead", 1),
-        ({"pmid": 11, "offset": 100_000}, "this text has only ", 1),
-        ({"pmid": ",".join(map(str, range(1, 12)))}, "give from 1 to 10 PMIDs, separated by commas", 0),
-        ({"pmid": "PMID"}, "give from 1 to 10 PMIDs, separated by commas", 0),
-        *(
-            ({"pmid": pmid}, f"'{pmid}' {NO_PMID}", 0)
-            for pmid in ("PMC7092803", "10.1056/NEJMoa2001017", "0", -4, "1234567890123", "²")
-        ),
-        *(
-            (params, "say in query what to look for, or in pmid which article to read", 0)
-            for params in ({}, {"query": ""}, {"query": " ?! "}, {"query": "Find some papers!"}, {"pmid": " "})
-        ),
-    ],
-)
-def test_what_cannot_be_looked_for(server: Eutils, params: dict[str, Any], reason: str, requests: int) -> None:
+@pytest.mark.parametrize("case", CASES["refusals"], ids=lambda case: str(case["params"]))
+def test_what_cannot_be_looked_for(server: Eutils, case: dict[str, Any]) -> None:
     server.total = 7
-    found = refusal(pubmed, params, ctx(server, message="Find some papers!"))
-    assert (found[: len(reason)], len(server.requests)) == (reason, requests)
+    found = refusal(pubmed, case["params"], ctx(server, message="Find some papers!"))
+    assert found.startswith(case["reason"])
+    assert len(server.requests) == case["requests"]
+    too_long = "the query is too long; 4,000 characters are the most"
+    assert refusal(pubmed, {"query": "x" * 4001}, ctx(server)) == too_long
 
 
 # What a server may answer
