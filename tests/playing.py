@@ -163,18 +163,7 @@ async def absent() -> str:
     return "never"
 
 
-EVERYONE: tuple[Specialist[..., Any], ...] = (
-    echo,
-    add,
-    breaks,
-    refuses,
-    hangs,
-    waits,
-    counts,
-    private,
-    sends,
-    absent,
-)
+EVERYONE: tuple[Specialist[..., Any], ...] = (echo, add, breaks, refuses, hangs, waits, counts, private, sends, absent)
 
 KINDS = (
     'SPECIALIST_REQUEST[echo:{"text":"%d"}]',
@@ -252,10 +241,7 @@ async def read(turn: Turn, on_event: Callable[[Event], None] = lambda event: Non
 
 
 def played(
-    *passes: Sequence[Item] | str,
-    registry: Registry | None = None,
-    ask: TurnRequest | None = None,
-    **options: Any,
+    *passes: Sequence[Item] | str, registry: Registry | None = None, ask: TurnRequest | None = None, **options: Any
 ) -> tuple[list[Any], Turn, Player]:
     """The events of a turn, in short, when the model plays these passes; waiting takes no time.
 

@@ -29,12 +29,7 @@ from brain.plugins.specialist import Specialist
 from brain.prompts import blocks
 from brain.prompts.templates import CLIENT_RUNS_TOOL, NO_APPROVER, NO_APPROVER_TO_SEND, TOO_LONG_TO_APPROVE
 from brain.text import escape_invisible
-from brain.turn.approvals import (
-    PREVIEW_SECONDS,
-    Approvals,
-    make_preview,
-    preview_text,
-)
+from brain.turn.approvals import PREVIEW_SECONDS, Approvals, make_preview, preview_text
 from brain.turn.call_policy import CallPolicy, call_key
 from brain.turn.deadline import Deadline
 from brain.turn_request import TurnRequest

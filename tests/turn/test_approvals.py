@@ -132,10 +132,7 @@ def test_nothing_can_be_approved_that_was_not_asked() -> None:
 
 @pytest.mark.parametrize(
     ("items", "last"),
-    [
-        (["Sent.", 1.0, " Bye."], done("Sent. Bye.", 1, 2)),
-        (["Sent.", WAIT], done("Sent.", 1, 2, "deadline")),
-    ],
+    [(["Sent.", 1.0, " Bye."], done("Sent. Bye.", 1, 2)), (["Sent.", WAIT], done("Sent.", 1, 2, "deadline"))],
 )
 def test_the_clock_of_the_turn_stands_still_while_a_person_decides(items: list[Any], last: dict[str, Any]) -> None:
     assert (
@@ -245,8 +242,7 @@ def exits(params: Mapping[str, Any]) -> bool:
 
 
 @pytest.mark.parametrize(
-    "approval",
-    [exits, lambda params: params["missing"], lambda params: bool(params.clear()) or True],
+    "approval", [exits, lambda params: params["missing"], lambda params: bool(params.clear()) or True]
 )
 def test_a_person_decides_about_the_call_whatever_the_approval_function_does(approval: Any) -> None:
     one = ApprovalTurn(ACT, decide=approve, more=[acting(approval=approval)])
@@ -344,10 +340,7 @@ async def hangs(params: Mapping[str, Any]) -> str:
         (lambda params: None, None),
         (lambda params: Result(" \n"), None),
         (lambda params: "  Delete\t it.\r\n\r\n\n now\xa0! ", "Delete it.\nnow !"),
-        (
-            lambda params: "to \u202eecila\u2069\x1b[2J\x07\u200b",
-            "to \\u{202e}ecila\\u{2069}\\u{1b}[2J\\u{7}\\u{200b}",
-        ),
+        (lambda params: "to \u202eecila\u2069\x1b[2J\x07\u200b", "to \\u{202e}ecila\\u{2069}\\u{1b}[2J\\u{7}\\u{200b}"),
         (lambda params: "half \ud800", "half \ufffd"),
         (lambda params: "👩\u200d👧 می\u200cخواهم", "👩\u200d👧 می\u200cخواهم"),
         (lambda params: "a\u2028b\x0bc", "a\nb\nc"),

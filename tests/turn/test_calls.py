@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -100,23 +100,6 @@ def test_a_call_that_fails(code: str, marker: str, runs: bool, reason: str | Non
     assert isinstance(call, Call)
     assert call.block.startswith(f"[SPECIALIST_ERROR: {name} failed - {reason or ''}")
     assert "swordfish" not in repr(events) + repr(model.requests)
-
-
-def test_a_call_of_brains_own_error_fails() -> None:
-    @dataclass
-    class Place:
-        name: str
-
-        def __post_init__(self) -> None:
-            raise RuntimeError
-
-    @specialist
-    async def weather(place: Place) -> str:
-        """Weather."""
-        return place.name
-
-    marker = 'SPECIALIST_REQUEST[weather:{"place":{"name":"Paris"}}]'
-    assert outcomes(f"{ECHO}{marker}", registry=registry_of(weather, echo)) == ["ok", "failed"]
 
 
 # Identical calls
