@@ -121,7 +121,7 @@ ANSWER = (
 def router(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.MockRouter]:
     """Takes every request of a model's client."""
     with respx.MockRouter() as found:
-        monkeypatch.setattr("brain.net.client._proxied", lambda url: False)
+        monkeypatch.setattr("brain.net.client.getproxies", dict)
         monkeypatch.setattr("brain.net.client.Transport", lambda: httpx.MockTransport(found.async_handler))
         yield found
 
