@@ -14,8 +14,9 @@ from brain.concurrency import NoThread, call_in_thread, count_abandoned, count_t
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
     yield
-    for thread in threading.enumerate():
+    for thread in set(threading.enumerate()) - before:
         if thread.name.startswith("brain-"):
             thread.join(60)
     assert (count_threads(), count_abandoned()) == (0, 0)
