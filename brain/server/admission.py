@@ -219,12 +219,12 @@ class Acceptor:
         listening: the sockets of the server.
 
     Attributes:
-        unread: connections whose requests had not arrived when they were accepted.
+        silent: connections whose requests had not arrived when they were accepted.
     """
 
     def __init__(self, listening: Sequence[socket.socket]) -> None:
         self._listening = listening
-        self.unread: list[socket.socket] = []
+        self.silent: list[socket.socket] = []
         self._rejected: deque[tuple[float, socket.socket, bytes]] = deque()
         self._is_closing = False
         self._tasks: set[Task[Any]] = set()
@@ -251,12 +251,12 @@ class Acceptor:
             How many were rejected.
         """
         count = 0
-        earlier = dict.fromkeys(self.unread)
-        self.unread = []
+        earlier = dict.fromkeys(self.silent)
+        self.silent = []
         for connection in (*earlier, *self._accept_new()):
             data = _receive(connection, socket.MSG_PEEK)
             if not data and connection not in earlier:
-                self.unread.append(connection)  # its request may be on its way
+                self.silent.append(connection)  # its request may be on its way
                 continue
             path = _path_to_reject(data)
             if path and capacity < 1:
@@ -284,11 +284,11 @@ class Acceptor:
 
     def answer_rejected(self, now: float) -> None:
         """Answer some of the requests that were rejected a while ago."""
-        left = ANSWERS_PER_ROUND
+        remaining = ANSWERS_PER_ROUND
         while self._rejected and (
-            len(self._rejected) > REJECTED_LIMIT or self._is_closing or (left > 0 and self._rejected[0][0] <= now)
+            len(self._rejected) > REJECTED_LIMIT or self._is_closing or (remaining > 0 and self._rejected[0][0] <= now)
         ):
-            left -= 1
+            remaining -= 1
             _, connection, data = self._rejected.popleft()
             with connection, suppress(OSError):  # its client left
                 _receive(connection, 0)  # unread data would make the system reset the connection
@@ -300,9 +300,9 @@ class Acceptor:
             listening.close()
         self._is_closing = True
         self.answer_rejected(0.0)
-        for connection in self.unread:
+        for connection in self.silent:
             connection.close()
-        self.unread.clear()
+        self.silent.clear()
 
 
 def _path_to_reject(data: bytes) -> bytes:

@@ -54,10 +54,10 @@ class KeyStore:
 
     def verify(self, session: Session) -> str | None:
         """The user of a session, if one of the keys opened it."""
-        found = self._by_id.get(session.key_id)
-        if found is None or not hmac.compare_digest(_sign(*found, session.end), session.signature):
+        key, user = self._by_id.get(session.key_id, (b"", None))
+        if user is None or not hmac.compare_digest(_sign(key, user, session.end), session.signature):
             return None
-        return found[1]
+        return user
 
     def open_session(self, key: bytes, now: float) -> tuple[str, str] | None:
         """The user of a key, and the token of a session that starts now."""
@@ -73,10 +73,10 @@ class KeyStore:
 
 def parse_token(token: str, now: float) -> Session | None:
     """The session of a token; None for a malformed or expired one."""
-    found = _TOKEN.fullmatch(token)
-    if found is None or int(found["end"]) <= now:
+    match = _TOKEN.fullmatch(token)
+    if match is None or int(match["end"]) <= now:
         return None
-    return Session(int(found["end"]), found["key_id"], found["signature"])
+    return Session(int(match["end"]), match["key_id"], match["signature"])
 
 
 def _encodings(key: str) -> set[bytes]:

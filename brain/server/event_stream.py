@@ -230,15 +230,15 @@ class EventStreamResponse:
     async def _send_refusal(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> bool:
         """Wait until the model answers, or send the error of the turn; whether the stream is to be sent."""
         answered = self._reader.model_answered
-        leaving = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
-        futures: set[asyncio.Future[Any]] = {answered, leaving}
+        disconnect = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
+        futures: set[asyncio.Future[Any]] = {answered, disconnect}
         try:
             await asyncio.wait(futures, timeout=self._heartbeat, return_when="FIRST_COMPLETED")
-            if leaving.done():
+            if disconnect.done():
                 return False
         finally:
-            leaving.cancel()
-        await asyncio.wait({leaving})
+            disconnect.cancel()
+        await asyncio.wait({disconnect})
         if not answered.done() or (error := answered.result()) is None:
             return True
         status, body = refusal(error)
@@ -255,12 +255,12 @@ class EventStreamResponse:
         """
         reader = self._reader
         await send({"type": "http.response.start", "status": 200, "headers": self._raw_headers()})
-        leaving = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
-        leaving.add_done_callback(lambda _: reader.interrupt())
+        disconnect = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
+        disconnect.add_done_callback(lambda _: reader.interrupt())
         timer = asyncio.get_running_loop().call_later(self._heartbeat / CHECKS_PER_HEARTBEAT, reader.interrupt)
         try:
             async for data in reader:
-                if leaving.done():
+                if disconnect.done():
                     return True
                 if reader.is_interrupted or not write(data):
                     reader.put_back(data)
@@ -271,10 +271,10 @@ class EventStreamResponse:
                     return True
         finally:
             timer.cancel()
-            leaving.cancel()
-        await asyncio.wait({leaving})
+            disconnect.cancel()
+        await asyncio.wait({disconnect})
         reader.is_interrupted = False
-        return not leaving.cancelled()
+        return not disconnect.cancelled()
 
     def _raw_headers(self) -> list[tuple[bytes, bytes]]:
         """A list of its own for each response, since middleware adds headers to it."""

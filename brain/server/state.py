@@ -87,7 +87,7 @@ class ServerState:
             state = "no longer overloaded" if was_overloaded else "overloaded: turns that cannot start soon get 503"
             counts = len(admission.pending), len(self.engine.turns.running)
             log.warning("%s (lag %.2f s, turns that start %d, that run %d)", state, admission.lag, *counts)
-        if (admission.is_overloaded or self.acceptor.unread) and self.make_protocol is not None:
+        if (admission.is_overloaded or self.acceptor.silent) and self.make_protocol is not None:
             for _ in range(self.acceptor.accept(loop, self.make_protocol, admission.capacity)):
                 self.telemetry.metrics.count_rejection("overload")
         self.acceptor.answer_rejected(now)

@@ -15,7 +15,7 @@ from playing import Player, ask_for, prose, turn_of
 from sse_starlette.sse import AppStatus
 from starlette.types import Message as Sent
 
-from brain.errors import BadRequest, ModelError
+from brain.errors import ModelError
 from brain.events import Done, Error, Event, Token
 from brain.messages import TurnReport
 from brain.protocols import native
@@ -161,29 +161,6 @@ class Stage:
     @property
     def frames(self) -> bytes:
         return b"".join(self.run.log.frames(0))
-
-
-@BOTH
-@pytest.mark.parametrize("after", [0, 1, 2, 3])
-@jumping
-async def test_a_reader_joins_in_the_middle(after: int, direct: bool) -> None:
-    gate = asyncio.Event()
-    stage, first, second, late = Stage("a", "b", gate, "c"), Client(), Client(), Client()
-    responses = [await stage.started(first)]
-    await first.until(lambda: len(first.names) == 3)
-    responses.append(stage.stream(second, after, direct=direct))
-    if after < 3:
-        await second.until(lambda: second.numbers == list(range(after + 1, 4)))
-    gate.set()
-    await asyncio.gather(*responses)
-    await stage.stream(late, after)
-    assert await stage.ended() == "complete"
-    assert first.numbers == [1, 2, 3, 4, 5, 6]
-    assert second.numbers == late.numbers == list(range(after + 1, 7))
-    assert (second.is_complete, late.is_complete) == (True, True)
-    with pytest.raises(BadRequest) as rejected:
-        Reader(stage.run, None, 7)
-    assert rejected.value.code == "gone"
 
 
 @BOTH

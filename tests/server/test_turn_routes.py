@@ -87,16 +87,6 @@ def reading(client: httpx.Client, method: str, url: str, until: bytes, **options
 # GET, and joining by request_id
 
 
-def test_get_starts_the_same_turn_as_post(server: Server, client: httpx.Client) -> None:
-    server.play(Player(["I ask. ", "SPECIALIST_REQUEST[nap]"], ["Grüße 😀"]))
-    fields = {"message": "hi & how?", "limits": '{"calls":2}', "specialists": "nap,letter"}
-    got = read(client.get("/v1/chat/stream", params=fields).content)
-    body = {"message": "hi & how?", "limits": {"calls": 2}, "specialists": ["nap", "letter"]}
-    posted = read(client.post("/v1/chat/stream", json=body).content)
-    assert names(got) == names(posted)
-    assert data(got[0])["limits"] == data(posted[0])["limits"]
-
-
 @pytest.mark.parametrize(
     ("query", "field"),
     [
@@ -206,15 +196,6 @@ def test_a_turn_runs_without_a_reader(server: Server, client: httpx.Client) -> N
     report = client.get(url).json()
     assert (report["state"], report["stop_reason"], report["wire"]) == ("done", "complete", "native")
     assert [(call["name"], call["outcome"]) for call in report["calls"]] == [("nap", "ok")]
-
-
-def test_starts_are_rejected_like_those_of_streams(server: Server, client: httpx.Client) -> None:
-    server.play(Player(["a", asyncio.Event()]))
-    _, url = start(client, conversation_id="one")
-    again = client.post("/v1/turns", json={"message": "hi", "conversation_id": "one"})
-    assert problem(again) == (409, "busy", "conversation_id")
-    assert client.post(f"{url}/cancel").status_code == 202
-    assert problem(client.post("/v1/turns", json={"message": " "})) == (400, "bad_request", "message")
 
 
 @pytest.fixture(scope="module")

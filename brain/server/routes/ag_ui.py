@@ -64,10 +64,10 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
         return None
     report = await run.control(Show())
     await run.catch_up(answers[0].after)
-    seen = run.log.events(until=answers[0].after)
-    _check_answers(report, seen, answers)
-    known = {f"{run.id}.{event.call_id}" for event in seen if isinstance(event, (ApprovalRequired, *_DECIDED))}
-    message = "\n\n".join(messages_since(messages, known))
+    received = run.log.events(until=answers[0].after)
+    _check_answers(report, received, answers)
+    known_ids = {f"{run.id}.{event.call_id}" for event in received if isinstance(event, (ApprovalRequired, *_DECIDED))}
+    message = "\n\n".join(messages_since(messages, known_ids))
     if len(message) > MESSAGE_LENGTH:
         problem = f"The new messages have {len(message):,} characters; the limit is {MESSAGE_LENGTH:,}."
         raise BadRequest(problem, "messages", code="too_large", status=413)
@@ -77,20 +77,20 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
         await run.control(Steer(message))
     for answer in undecided:
         await run.control(Decide(answer.call_id, bool(answer.approve)))
-    return stream(request, run, ag_ui.Encoder(options, run.id, report.model, len(seen), known), len(seen))
+    return stream(request, run, ag_ui.Encoder(options, run.id, report.model, len(received), known_ids), len(received))
 
 
-def _check_answers(report: TurnReport, seen: Sequence[Event], answers: Sequence[InterruptAnswer]) -> None:
+def _check_answers(report: TurnReport, received: Sequence[Event], answers: Sequence[InterruptAnswer]) -> None:
     """Check that the answers are for open interrupts of this run, agree with earlier ones, and leave none open.
 
     Args:
-        seen: the events that the client has received.
+        received: the events that the client has received.
     """
-    interrupts = {event.call_id for event in seen if isinstance(event, ApprovalRequired)}
-    interrupts -= {event.call_id for event in seen if isinstance(event, _DECIDED)}
+    interrupts = {event.call_id for event in received if isinstance(event, ApprovalRequired)}
+    interrupts -= {event.call_id for event in received if isinstance(event, _DECIDED)}
     approvals = {call.id: call.approval for call in report.calls}
     for answer in answers:
-        if answer.turn_id != report.turn_id or answer.after != len(seen) or answer.call_id not in interrupts:
+        if answer.turn_id != report.turn_id or answer.after != len(received) or answer.call_id not in interrupts:
             raise _unknown(answer)
         approval = approvals.get(answer.call_id)
         # the same answer may be sent again, and an expired interrupt may be cancelled
@@ -104,7 +104,7 @@ def _check_answers(report: TurnReport, seen: Sequence[Event], answers: Sequence[
     unanswered = interrupts - {answer.call_id for answer in answers}
     still_open = [call_id for call_id in sorted(unanswered) if approvals.get(call_id) == "asked"]
     if still_open:
-        ids = ", ".join(f"{report.turn_id}.{call_id}.{len(seen)}" for call_id in still_open)
+        ids = ", ".join(f"{report.turn_id}.{call_id}.{len(received)}" for call_id in still_open)
         raise _interrupted(f"resume must answer every open interrupt; missing: {ids}.")
 
 

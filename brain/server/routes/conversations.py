@@ -26,10 +26,10 @@ NO_CONVERSATION = "This conversation does not exist."
 async def list_conversations(request: Request) -> Response:
     """`GET /v1/conversations`: the newest, or those that contain words."""
     options = queries.parse_conversations_query(query_fields(request))
-    found = await engine_of(request).store.conversations(
+    conversations = await engine_of(request).store.conversations(
         user_of(request), words=options.words, before=options.before, limit=options.limit + 1
     )
-    return ApiResponse(resources.encode_conversations(found, options.limit))
+    return ApiResponse(resources.encode_conversations(conversations, options.limit))
 
 
 class ConversationEndpoint(HTTPEndpoint):
@@ -71,16 +71,18 @@ async def file(request: Request) -> Response:
     again.
     """
     conversation_id, number = _conversation_id(request), str(request.path_params["number"])
-    found = None
+    attachment = None
     if number.isascii() and number.isdecimal() and len(number) <= FILE_DIGITS:
-        found = await engine_of(request).store.file(user_of(request), conversation_id, int(number))
-    if found is None:
+        attachment = await engine_of(request).store.file(user_of(request), conversation_id, int(number))
+    if attachment is None:
         raise not_found("This file does not exist.")
-    content_type = sniff(found.data, "")  # not what the client called it
+    content_type = sniff(attachment.data, "")  # not what the client called it
     is_inline = content_type in INLINE_TYPES
-    name = strip_invisible(found.name)
+    name = strip_invisible(attachment.name)
     ascii_name = "".join(one if (one.isascii() and one.isalnum()) or one in "._- " else "_" for one in name)
-    etag = await compute(len(found.data), lambda: f'"{hashlib.blake2b(found.data, digest_size=16).hexdigest()}"')
+    etag = await compute(
+        len(attachment.data), lambda: f'"{hashlib.blake2b(attachment.data, digest_size=16).hexdigest()}"'
+    )
     headers = {
         **SAFE_HEADERS,
         "Content-Type": content_type if is_inline else "application/octet-stream",
@@ -92,7 +94,7 @@ async def file(request: Request) -> Response:
     }
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    return Response(found.data, headers=headers)
+    return Response(attachment.data, headers=headers)
 
 
 def _conversation_id(request: Request) -> str:

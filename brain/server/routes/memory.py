@@ -18,7 +18,7 @@ class Items(HTTPEndpoint):
         """List them, and whether they are recalled."""
         options = queries.parse_memory_query(query_fields(request))
         store, user = engine_of(request).store, user_of(request)
-        found = await store.items(
+        items = await store.items(
             user,
             kind=options.kind,
             category=options.category,
@@ -26,7 +26,7 @@ class Items(HTTPEndpoint):
             before=options.before,
             limit=options.limit + 1,
         )
-        return ApiResponse(resources.encode_items(found, options.limit, recall=await store.is_recall_on(user)))
+        return ApiResponse(resources.encode_items(items, options.limit, recall=await store.is_recall_on(user)))
 
     async def post(self, request: Request) -> Response:
         """Add a fact, unless the same one is stored."""
@@ -48,10 +48,10 @@ class Item(HTTPEndpoint):
 
     async def get(self, request: Request) -> Response:
         """Show it."""
-        found = await engine_of(request).store.item(user_of(request), _item_id(request))
-        if found is None:
+        item = await engine_of(request).store.item(user_of(request), _item_id(request))
+        if item is None:
             raise _not_found()
-        return ApiResponse(resources.encode_item(found))
+        return ApiResponse(resources.encode_item(item))
 
     async def patch(self, request: Request) -> Response:
         """Change the fields that are sent."""

@@ -60,10 +60,10 @@ async def begin_run(
             state.telemetry.metrics.count_rejection("overload")
             raise unavailable("overload")
         pending = state.admission.admit(asyncio.get_running_loop().time())
-    with ExitStack() as starting, ExitStack() as failing:
-        starting.callback(pending.end)
+    with ExitStack() as after_start, ExitStack() as after_failure:
+        after_start.callback(pending.end)
         state.rate_limits.acquire(user, time.monotonic())
-        failing.callback(state.rate_limits.release, user)
+        after_failure.callback(state.rate_limits.release, user)
         run = await state.engine.begin(
             turn_request,
             protocol,
@@ -73,7 +73,7 @@ async def begin_run(
             unread_seconds=unread_seconds,
             options=options,
         )
-        failing.pop_all()
+        after_failure.pop_all()
     state.telemetry.metrics.count_start()
     return run
 
@@ -92,9 +92,11 @@ async def prepare_history(
         narrow = narrow_request(turn_request, engine.settings.rights(turn_request.user))
         names = [specialist.name for specialist in engine.registry.usable(narrow.specialists)]
         model = engine.find_model(narrow.model)
-        history = ClientHistory(narrow, names, find_control_tokens(model.template))
-        prepared, found = history.build(messages, narrow.conversation_id or new_conversation_id())
-        return prepared, context_window.fit_to_context(found, model.context_tokens)
+        client_history = ClientHistory(narrow, names, find_control_tokens(model.template))
+        request_with_history, full_history = client_history.build(
+            messages, narrow.conversation_id or new_conversation_id()
+        )
+        return request_with_history, context_window.fit_to_context(full_history, model.context_tokens)
 
     return await compute(size, prepare)
 
@@ -167,17 +169,17 @@ async def collect_events(request: Request, run: Run) -> list[Event]:
     Raises:
         ClientDisconnect: the client has left.
     """
-    leaving = asyncio.create_task(wait_for_disconnect(request.receive), name="disconnect")
-    leaving.add_done_callback(lambda _: run.stop())
+    disconnect = asyncio.create_task(wait_for_disconnect(request.receive), name="disconnect")
+    disconnect.add_done_callback(lambda _: run.stop())
     try:
         async with aclosing(run.events()) as batches:
             collected = [event async for events in batches for event in events]
-        if leaving.done():
+        if disconnect.done():
             raise ClientDisconnect
         return collected
     finally:
-        leaving.cancel()
-        await asyncio.wait({leaving})
+        disconnect.cancel()
+        await asyncio.wait({disconnect})
 
 
 def not_found(message: str = "This turn does not exist, or is no longer available.") -> BadRequest:
