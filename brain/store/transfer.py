@@ -26,7 +26,7 @@ from brain.store.upgrade import upgrade_exchange, upgrade_item
 
 VERSION = 2
 TOGETHER = 32
-"""Exchanges or items that are read at once."""
+"""Records that are read at once."""
 IN_MEMORY_MOST = 16 * MIB
 SPOOLED_MOST = 2 * 1024 * MIB
 LINE_MOST = 24 * MIB
@@ -135,12 +135,9 @@ def export(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[st
         (number,),
     )
     while some := found.fetchmany(TOGETHER):
-        yield _to_json(list(rows.readable(_read_item_record, some)))
+        records = rows.readable(lambda row: ItemRecord(**_fields(rows.read_item(row[:-1])), last=row[-1]), some)
+        yield _to_json(list(records))
     yield _to_json([Preferences(users.recalls(db, user))])
-
-
-def _read_item_record(row: tuple[Any, ...]) -> ItemRecord:
-    return ItemRecord(**_fields(rows.read_item(row[:-1])), last=row[-1])
 
 
 def _fields(value: Exchange | Item) -> dict[str, Any]:
@@ -165,34 +162,27 @@ async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) ->
             number += 1
             if number % TOGETHER == 0:
                 await asyncio.sleep(0)
-            line = _line(number, record)
+            try:
+                line = msgspec.json.encode(record)
+            except (UnicodeEncodeError, RecursionError) as error:
+                raise _problem(number, "", "holds text that UTF-8 cannot carry, or is nested too deeply") from error
+            if len(line) > LINE_MOST:
+                raise _problem(number, "", f"a record may have {LINE_MOST // MIB} MiB", code="too_large")
             if file.tell() + len(line) > SPOOLED_MOST:
-                raise _too_large(number, f"no more than {SPOOLED_MOST // MIB} MiB can be taken in at once")
+                reason = f"no more than {SPOOLED_MOST // MIB} MiB can be imported at once"
+                raise _problem(number, "", reason, code="too_large")
             file.write(line + b"\n")
 
 
-def _line(number: int, record: Any) -> bytes:
-    try:
-        line = msgspec.json.encode(record)
-    except (UnicodeEncodeError, RecursionError) as error:
-        raise problem(number, "", "holds text that UTF-8 cannot carry, or is nested too deeply") from error
-    if len(line) > LINE_MOST:
-        raise _too_large(number, f"a record may have {LINE_MOST // MIB} MiB")
-    return line
-
-
-def _too_large(number: int, reason: str) -> BadRequest:
-    return BadRequest(f"Record {number}: {reason}.", f"records[{number - 1}]", code="too_large", status=413)
-
-
-def problem(number: int, where: str, reason: str) -> BadRequest:
-    """What is wrong with a record, and where in it."""
-    place = f"Record {number}, {where}" if where else f"Record {number}"
-    return BadRequest(f"{place}: {reason}.", f"records[{number - 1}]" + (f".{where}" if where else ""))
+def _problem(number: int, field: str, reason: str, *, code: str = "bad_request") -> BadRequest:
+    """The error for a record, or for a field of it."""
+    place = f"Record {number}, {field}" if field else f"Record {number}"
+    name = f"records[{number - 1}]" + (f".{field}" if field else "")
+    return BadRequest(f"{place}: {reason}.", name, code=code, status=413 if code == "too_large" else 400)
 
 
 class Sanitizer(Protocol):
-    """Makes a copy of what is imported that a model may read, whoever wrote it."""
+    """Returns a copy of what is imported that a model may read, whoever wrote it."""
 
     def exchange(self, one: Exchange, /) -> Exchange: ...
     def item(self, one: Item, /) -> Item: ...
@@ -211,35 +201,35 @@ class Import:
         self._sanitizer = sanitizer
         self._number = 0
         self._version = VERSION
-        self._conversation: str | None = None  # whose files and exchanges come,
+        self._conversation: str | None = None  # whose files and exchanges follow,
         self._key: int | None = None  # and its key; None when it exists already
         self._files: set[int] = set()  # without an exchange yet
         self._message_ids: set[str] = set()
         self._ids: defaultdict[str, set[str]] = defaultdict(set)
         self._counts: Counter[str] = Counter()
-        self._recalls = True
+        self._is_recall_on = True
         # memories that sum up conversations which exist already, with these and the last exchange in the summary
         self._summaries: list[tuple[int, int, int]] = []
 
     def begin(self, db: sqlite3.Connection, now: int) -> int:
-        """Make the hidden user whose the rows are for now; returns its key."""
+        """Add the hidden user to whom the rows belong for now; returns its key."""
         self._db = db
         self._target = users.add(db, self._user)
-        self._staged = hidden.add_staging_user(db, self._target, now)
-        return self._staged
+        self._staging = hidden.add_staging_user(db, self._target, now)
+        return self._staging
 
     def take(self, db: sqlite3.Connection, now: int) -> bool:
         """Import some records; whether there are more.
 
         Raises:
             BadRequest: naming the record and the field that cannot be imported.
-            StoreError: when another process took the import for dead.
+            StoreError: when the import counts as dead.
         """
-        hidden.keep_alive(db, self._staged, now)
+        hidden.keep_alive(db, self._staging, now)
         size = 0
         for count, (number, line) in enumerate(self._lines, 1):
             self._number = number
-            self._take(self._read(line))
+            self._import(self._read(line))
             size += len(line)
             if count >= RECORDS_MOST or size >= BYTES_MOST:
                 return True
@@ -251,48 +241,48 @@ class Import:
         Raises:
             BadRequest, StoreError: as for `take`.
         """
-        hidden.keep_alive(db, self._staged, now)
+        hidden.keep_alive(db, self._staging, now)
         if not self._number:
             self._number = 1
-            self._refuse("", "there is none")
+            self._reject("", "there is none")
         self._end_conversation()
-        hidden.reveal(db, self._staged)
+        hidden.reveal(db, self._staging)
         for memory, conversation, last in self._summaries:
             exchanges.set_summary(db, conversation, memory, last)
-        if not self._recalls:
+        if not self._is_recall_on:
             users.set_recalls(db, self._user, False)
         users.check_quota(db, self._target, f"records[{self._number - 1}]")
-        left = asdict(users.count(db, self._staged))  # what came to exist meanwhile
+        left = asdict(users.count(db, self._staging))  # what came to exist meanwhile
         return Counts(**{name: self._counts[name] - count for name, count in left.items()})
 
     def _read(self, line: bytes) -> AnyRecord:
+        found: AnyRecord
         try:
             record: Any = msgspec.json.decode(line) if self._version == 1 else None
             kind = record.get("kind") if isinstance(record, dict) else None
-            found: AnyRecord
             if isinstance(kind, str) and kind in UPGRADES:
                 found = msgspec.convert(UPGRADES[kind](record), AnyRecord)
             else:
                 found = _decode(line)
         except msgspec.ValidationError as error:
             reason, _, path = str(error).partition(" - at `$")
-            self._refuse(path.rstrip("`").lstrip("."), reason)
+            self._reject(path.rstrip("`").lstrip("."), reason)
         if self._number == 1:
             if not isinstance(found, Head):
-                self._refuse("kind", 'the first record must be the head, {"kind": "brain", "version": 2}')
+                self._reject("kind", 'the first record must be the head, {"kind": "brain", "version": 2}')
             self._version = found.version
         return found
 
-    def _take(self, record: AnyRecord) -> None:
+    def _import(self, record: AnyRecord) -> None:
         match record:
             case Head():
                 if self._number > 1:
-                    self._refuse("kind", "the head comes once, first")
+                    self._reject("kind", "the head comes once, first")
                 if record.version > VERSION:
-                    self._refuse("version", f"this version of Brain reads version {VERSION}; use a newer one")
+                    self._reject("version", f"this version of Brain reads version {VERSION}; use a newer one")
             case ConversationRecord():
                 self._end_conversation()
-                self._take_conversation(record)
+                self._import_conversation(record)
             case FileRecord():
                 self._check_conversation(record.conversation)
                 self._check_once("file", f"{record.id}")
@@ -302,35 +292,49 @@ class Import:
                     exchanges.add_file(self._db, self._key, None, attachment)
                     self._counts["files"] += 1
             case ExchangeRecord():
-                self._take_exchange(record)
+                self._import_exchange(record)
             case ItemRecord():
                 self._end_conversation()
-                self._take_item(record)
+                self._import_item(record)
             case Preferences():
-                self._recalls = self._recalls and record.recalls
+                self._is_recall_on = self._is_recall_on and record.recalls
 
-    def _take_conversation(self, record: ConversationRecord) -> None:
+    def _import_conversation(self, record: ConversationRecord) -> None:
         self._check_once("conversation", record.id)
-        self._check_time("created", record.created)
+        self._check_times(created=record.created)
         self._conversation, self._key = record.id, None
-        conversation_id = _own(record.id, _ID)
+        conversation_id = _valid_id(record.id, _ID)
         if not self._exists("conversation", conversation_id):
             created = rows.micros(record.created)
-            columns = {"user": self._staged, "id": conversation_id, "created": created, "updated": created}
+            columns = {"user": self._staging, "id": conversation_id, "created": created, "updated": created}
             self._key = exchanges.insert(self._db, "conversation", {**columns, "named": record.named})
             exchanges.rename(self._db, self._key, record.title, self._target)
             self._counts["conversations"] += 1
 
-    def _take_exchange(self, record: ExchangeRecord) -> None:
+    def _end_conversation(self) -> None:
+        if self._files:
+            self._reject("", f"file {min(self._files)} of the conversation before it belongs to no exchange")
+        if self._key is not None:
+            if not exchanges.exists_in(self._db, self._key):
+                self._reject("", "the conversation before it has no exchange")
+            exchanges.update_times(self._db, self._key)
+            exchanges.list_by_time(self._db, self._key)
+            field = f"records[{self._number - 1}]"
+            users.check_conversation(self._db, self._key, field)
+            users.check_quota(self._db, self._target, field, conversation=self._key, hidden=self._staging)
+        self._ids["file"].clear()
+        self._message_ids.clear()
+        self._key = self._conversation = None
+
+    def _import_exchange(self, record: ExchangeRecord) -> None:
         self._check_conversation(record.conversation)
-        self._check_time("started", record.started)
-        self._check_time("ended", record.ended)
+        self._check_times(started=record.started, ended=record.ended)
         for name, value in (("usage", record.usage), ("error", record.error)):
             for field, count in asdict(value).items() if value is not None else ():
                 if isinstance(count, int) and not 0 <= count < 2**53:
-                    self._refuse(f"{name}.{field}", "Expected `int` >= 0 and <= 9007199254740991")
+                    self._reject(f"{name}.{field}", "Expected `int` >= 0 and <= 9007199254740991")
         if not self._files.issuperset(record.files):
-            self._refuse("files", "there is no such file before it, or another exchange has it")
+            self._reject("files", "there is no such file before it, or another exchange has it")
         self._files.difference_update(record.files)
         if self._key is None:
             return
@@ -338,7 +342,7 @@ class Import:
         exchange.question_id = self._message_id(record.question_id) or new_message_id()
         exchange.answer_id = self._message_id(record.answer_id)
         exchange.files = tuple(dict.fromkeys(record.files))
-        exchange.recalled_ids = tuple(_own(one, _ITEM_ID) for one in record.recalled_ids)
+        exchange.recalled_ids = tuple(_valid_id(one, _ITEM_ID) for one in record.recalled_ids)
         exchange = self._sanitizer.exchange(exchange)
         key = exchanges.add(self._db, self._key, exchange)
         self._db.executemany(
@@ -350,83 +354,65 @@ class Import:
         self._counts["messages"] += rows.exchange_columns(exchange)["messages"]
 
     def _message_id(self, given: str) -> str:
-        """The id of a message, if it has one: an id that no other message of its conversation has."""
+        """The ID of a message, if it has one: an ID that no other message of its conversation has."""
         if not given:
             return ""
-        own = _own(given, _ID)
-        own = own if own not in self._message_ids else new_message_id()
-        self._message_ids.add(own)
-        return own
+        message_id = _valid_id(given, _ID)
+        if message_id in self._message_ids:
+            message_id = new_message_id()
+        self._message_ids.add(message_id)
+        return message_id
 
-    def _take_item(self, record: ItemRecord) -> None:
+    def _import_item(self, record: ItemRecord) -> None:
         self._check_once("item", record.id)
-        self._check_time("created", record.created)
-        self._check_time("updated", record.updated)
-        for place, former in enumerate(record.former):
-            self._check_time(f"was[{place}].until", former.until)
-        own = {
-            "id": _own(record.id, _ITEM_ID),
-            "conversation_id": record.conversation_id and _own(record.conversation_id, _ID),
-            "message_id": record.message_id and _own(record.message_id, _ID),
+        formers = {f"was[{place}].until": former.until for place, former in enumerate(record.former)}
+        self._check_times(created=record.created, updated=record.updated, **formers)
+        ids = {
+            "id": _valid_id(record.id, _ITEM_ID),
+            "conversation_id": record.conversation_id and _valid_id(record.conversation_id, _ID),
+            "message_id": record.message_id and _valid_id(record.message_id, _ID),
         }
-        item = self._sanitizer.item(Item(**_fields(record) | own))
+        item = self._sanitizer.item(Item(**_fields(record) | ids))
         if self._exists("item", item.id):
             return
-        key, conversation = items.write(self._db, self._staged, self._target, item)
-        users.check_quota(self._db, self._target, "text", conversation=conversation, hidden=self._staged)
+        key, conversation = items.write(self._db, self._staging, self._target, item)
+        users.check_quota(self._db, self._target, "text", conversation=conversation, hidden=self._staging)
         self._counts["facts" if item.kind == "fact" else "memories"] += 1
-        if record.last is not None and item.conversation_id is not None:
-            self._set_summary(key, item.conversation_id, _own(record.last, _ID))
-
-    def _exists(self, table: str, name: str) -> bool:
-        query = f"SELECT 1 FROM {table} WHERE user IN (?, ?) AND id = ?"
-        return self._db.execute(query, (self._staged, self._target, name)).fetchone() is not None
-
-    def _set_summary(self, memory: int, conversation_id: str, question_id: str) -> None:
-        """Note that a memory sums up a conversation that was imported with it, or exists and has no summary."""
-        row = self._db.execute(
+        if record.last is None or item.conversation_id is None:
+            return
+        row = self._db.execute(  # the conversation that it sums up: imported, or it exists and has no summary
             "SELECT c.user, c.key, e.key FROM conversation c JOIN exchange e "
             "ON e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
             "WHERE c.user IN (?, ?) AND c.id = ? AND e.question_id = ? AND c.memory IS NULL",
-            (self._staged, self._target, conversation_id, question_id),
+            (self._staging, self._target, item.conversation_id, _valid_id(record.last, _ID)),
         ).fetchone()
-        if row is not None and row[0] == self._staged:
-            exchanges.set_summary(self._db, row[1], memory, row[2])
+        if row is not None and row[0] == self._staging:
+            exchanges.set_summary(self._db, row[1], key, row[2])
         elif row is not None:
-            self._summaries.append((memory, row[1], row[2]))
+            self._summaries.append((key, row[1], row[2]))
 
-    def _end_conversation(self) -> None:
-        if self._files:
-            self._refuse("", f"file {min(self._files)} of the conversation before it belongs to no exchange")
-        if self._key is not None:
-            if not exchanges.exists_in(self._db, self._key):
-                self._refuse("", "the conversation before it has no exchange")
-            exchanges.update_times(self._db, self._key)
-            exchanges.list_by_time(self._db, self._key)
-            where = f"records[{self._number - 1}]"
-            users.check_conversation(self._db, self._key, where)
-            users.check_quota(self._db, self._target, where, conversation=self._key, hidden=self._staged)
-        self._ids["file"].clear()
-        self._message_ids.clear()
-        self._key = self._conversation = None
+    def _exists(self, table: str, name: str) -> bool:
+        query = f"SELECT 1 FROM {table} WHERE user IN (?, ?) AND id = ?"
+        return self._db.execute(query, (self._staging, self._target, name)).fetchone() is not None
 
     def _check_conversation(self, conversation: str) -> None:
         if conversation != self._conversation:
-            self._refuse("conversation", "it must stand behind the record of its conversation")
+            self._reject("conversation", "it must stand behind the record of its conversation")
 
     def _check_once(self, kind: str, name: str) -> None:
         if name in self._ids[kind]:
-            self._refuse("id", f"there are two records of this {kind}")
+            self._reject("id", f"there are two records of this {kind}")
         self._ids[kind].add(name)
 
-    def _check_time(self, where: str, time: datetime | None) -> None:
-        if time is not None and not 0 <= rows.micros(time) <= rows.LATEST:
-            self._refuse(where, "it must lie between 1970 and 2199, in UTC")
+    def _check_times(self, **times: datetime | None) -> None:
+        for field, time in times.items():
+            if time is not None and not 0 <= rows.micros(time) <= rows.LATEST:
+                self._reject(field, "it must lie between 1970 and 2199, in UTC")
 
-    def _refuse(self, where: str, reason: str) -> NoReturn:
-        raise problem(self._number, where, reason)
+    def _reject(self, field: str, reason: str) -> NoReturn:
+        raise _problem(self._number, field, reason)
 
 
-def _own(given: str, pattern: re.Pattern[str]) -> str:
-    """An id of our form; for another one, always the same."""
+def _valid_id(given: str, pattern: re.Pattern[str]) -> str:
+    """An ID that the routes accept; for another one, always the same."""
     return given if pattern.fullmatch(given) else f"x{hashlib.sha256(given.encode()).hexdigest()[:16]}"

@@ -106,7 +106,7 @@ def make_room(db: sqlite3.Connection, user: int, conversation: int | None) -> No
     """Delete the conversations not used for longest while there is too much; not this one, nor one that runs."""
     while _size(db, user) > MEMORY_USER_BYTES_MOST and _delete_oldest(db, conversation, user):
         pass
-    while (heaviest := _heaviest(db)) and any(_delete_oldest(db, conversation, one) for one in heaviest):
+    while (users := _largest_users(db)) and any(_delete_oldest(db, conversation, one) for one in users):
         pass
 
 
@@ -120,15 +120,15 @@ def _total_size(db: sqlite3.Connection) -> int:
     return int(size)
 
 
-def _heaviest(db: sqlite3.Connection) -> list[int]:
-    """The users by how much they have of what there is too much of; none when there is not."""
-    ((conversations,),) = db.execute("SELECT count(*) FROM conversation")
-    query = None
+def _largest_users(db: sqlite3.Connection) -> list[int]:
+    """The users by how much they have of what there is too much of; none if there is not."""
     if _total_size(db) > MEMORY_BYTES_MOST:
         query = "SELECT key FROM user ORDER BY bytes DESC"
-    elif conversations > MEMORY_CONVERSATIONS_MOST:
+    elif db.execute("SELECT count(*) FROM conversation").fetchone()[0] > MEMORY_CONVERSATIONS_MOST:
         query = "SELECT user FROM conversation GROUP BY user ORDER BY count(*) DESC, min(used)"
-    return [] if query is None else [user for (user,) in db.execute(query).fetchall()]
+    else:
+        return []
+    return [user for (user,) in db.execute(query).fetchall()]
 
 
 def _delete_oldest(db: sqlite3.Connection, conversation: int | None, user: int) -> bool:
