@@ -164,8 +164,12 @@ ALL = {"old:1b": COMPLETE, "new:1b": COMPLETE, "newer-by-letters:1b": COMPLETE, 
 )
 @in_loop
 async def test_auto_takes_the_loaded_model_else_the_newest_that_can_complete(
-    capabilities: Mapping[str, Sequence[str] | None], loaded: Sequence[str], name: str
+    monkeypatch: pytest.MonkeyPatch,
+    capabilities: Mapping[str, Sequence[str] | None],
+    loaded: Sequence[str],
+    name: str,
 ) -> None:
+    monkeypatch.setattr("brain.models.AUTO_SECONDS", 30.0)
     async with Shop(capabilities, loaded) as server:
         (entry,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
         await entry.model.aclose()
@@ -186,7 +190,11 @@ async def test_auto_takes_the_loaded_model_else_the_newest_that_can_complete(
     ],
 )
 @in_loop
-async def test_auto_without_ollama(answer: tuple[int, Any] | None, reason: str) -> None:
+async def test_auto_without_ollama(
+    monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any] | None, reason: str
+) -> None:
+    if answer is not None:
+        monkeypatch.setattr("brain.models.AUTO_SECONDS", 30.0)
     paths = ("/api/version", "/api/ps", "/api/tags")
     answers = {} if answer is None else {f"GET {path}": answer for path in paths}
     async with OllamaServer(answers=answers, silent=answer is None) as server:

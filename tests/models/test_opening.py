@@ -106,7 +106,8 @@ async def opened(environ: Mapping[str, str]) -> list[tuple[str, str, str | None,
         return [(e.model.name, e.reason, e.problem, await check_model(e.model)) for e in models.offered]
 
 
-def test_auto_uses_ollama_host() -> None:
+def test_auto_uses_ollama_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.models.AUTO_SECONDS", 30.0)
     listed = (200, {"models": [{"model": "m"}]})
     answers = SHOWN | {"GET /api/version": (200, {}), "GET /api/ps": listed, "GET /api/tags": listed}
     with in_thread(OllamaServer(answers=answers)) as server:

@@ -58,13 +58,13 @@ def test_failures_are_named_and_unavailable_specialists_are_called(
     calls: list[str] = []
 
     def breaks(user: str, conversation_id: str | None) -> None:
+        monkeypatch.setattr(data_erasure, "ERASURE_SECONDS", 0.05)  # of the next one, which never ends
         raise RuntimeError("the disk is full")
 
     async def hangs(user: str, conversation_id: str | None) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(data_erasure, "ERASURE_SECONDS", 0.05)
-    registry = registry_of(breaks, hangs, lambda user, conversation_id: calls.append(user), needs=lambda: "its disk")
-    assert asyncio.run(erase_user_data(registry, "ada")) == ["a", "b"]
+    registry = registry_of(lambda user, conversation_id: calls.append(user), breaks, hangs, needs=lambda: "its disk")
+    assert asyncio.run(erase_user_data(registry, "ada")) == ["b", "c"]
     assert calls == ["ada"]
     assert "the disk is full" in caplog.text
