@@ -1,6 +1,7 @@
 """The converter of HTML and the cleaning of text: what each element becomes, what is left out, and hostile pages."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from selectolax.lexbor import LexborHTMLParser
@@ -18,65 +19,17 @@ def markdown(html: str, base: str = "") -> str:
     return read_markdown(LexborHTMLParser(html), page_rules(base))
 
 
-@pytest.mark.parametrize(
-    ("html", "text"),
-    [
-        ("<h1>A <i>b</i></h1><h3>C\n d</h3><p>e", "# A *b*\n\n### C d\n\ne"),
-        ("<p>a<br>b</p>c<div>d</div>", "a\nb\n\nc\n\nd"),
-        (
-            "<p><b>bold</b>, <em>em</em>, <code>code()</code> and <b></b>nothing</p>",
-            "**bold**, *em*, `code()` and nothing",
-        ),
-        ("<ul><li>a<ul><li>b<p>c</p></ul><li><li>d</ul><p>e", "- a\n  - b\n    c\n- d\n\ne"),
-        ("<ol><li>a<li><b>b</b><ol><li>c</ol><li>d</ol>", "1. a\n2. **b**\n  1. c\n3. d"),
-        ("<dl><dt>term<dd>meaning</dl>", "term\n  meaning"),
-        ("<blockquote><p>a</p><blockquote>b</blockquote></blockquote>", "> a\n\n> > b"),
-        (
-            "<p># 1 in the charts</p><p>``` is a fence</p><ul><li># one",
-            "\\# 1 in the charts\n\n\\``` is a fence\n\n- # one",
-        ),
-        ("<pre>a\n\n  <b>b</b><br>c<button>Copy</button></pre>", "```\na\n\n  b\nc\n```"),
-        ("<pre><code>require('a');</code><code>import 'a';</code></pre>", "```\nrequire('a');\nimport 'a';\n```"),
-        ("<pre>```sh\nls\n```</pre>", "~~~~\n```sh\nls\n```\n~~~~"),
-        ("<table><tr><td><pre>1\n2</pre></td><td><pre>a\nb</pre></td></tr></table>", "```\na\nb\n```"),
-        ("10<sup>-3</sup> m<sup>2</sup> of H<sub>2</sub>O, the 1<sup>st</sup>", "10^-3 m^2 of H2O, the 1st"),
-        ("So<sup><a href=#n1>1</a></sup> it is<sup class=reference>[2]</sup>.", "So[1] it is."),
-        ("<h2>History<a class=headerlink href=#h>¶</a><span class=mw-editsection>[edit]</span></h2>", "## History"),
-        ("<math><annotation encoding='application/x-tex'>E=mc^2</annotation></math>", "$E=mc^2$"),
-        ("<math alttext='{\\displaystyle a+b}'><mi>a</mi></math>", "$a+b$"),
-        ("<math><mi>a</mi><mo>+</mo><mi>b</mi></math>", "a+b"),
-        ("So <script type='math/tex'>x^2</script> and <span class=katex-html>xx2</span>", "So $x^2$ and"),
-        ("<img class=mwe-math-fallback-image-inline alt='{\\displaystyle y}'>", "$y$"),
-    ],
-)
-def test_each_element_has_its_form(html: str, text: str) -> None:
+_, *CONVERSIONS = (Path(__file__).parent / "pages" / "conversions.txt").read_text("utf-8").split("\n=====\n")
+
+
+@pytest.mark.parametrize("case", CONVERSIONS)
+def test_elements_and_tables_become_markdown(case: str) -> None:
+    html, _, text = case.rstrip("\n").partition("\n-----\n")
     assert markdown(html) == text
 
 
-@pytest.mark.parametrize(
-    ("html", "text"),
-    [
-        (
-            "<table><caption>T</caption><tr><th>a<th>b<tr><td>1|2<td><p>x<p>y",
-            "T\n\n| a | b |\n|---|---|\n| 1\\|2 | x y |",
-        ),
-        (
-            "<table><thead><tr><th rowspan=2>Team</th><th colspan=2>Goals</th><th rowspan=2>Points</th></tr><tr><th>for"
-            "</th><th>against</th></tr></thead><tr><td>Reds<td>10<td>3<td rowspan=2>9<tr><td>Blues<td><td>7</table>",
-            "| Team | Goals | Goals | Points |\n|---|---|---|---|\n| Team | for | against | Points |\n"
-            "| Reds | 10 | 3 | 9 |\n| Blues |  | 7 | 9 |",
-        ),
-        ("<table><tr><th>a<th>b<tr><td colspan=2>Group<tr><td>1<td>2", "| a | b |\n|---|---|\nGroup\n| 1 | 2 |"),
-        ("<table><tr><th>n<th>who<tr><td>1<td><ul><li>Ann<li>Bob</ul>", "| n | who |\n|---|---|\n| 1 | Ann; Bob |"),
-        ("<table role=presentation><tr><td>a<td>b", "a\n\nb"),
-        ("<table><tr><td><ul><li>a</ul><td><p>b</table>", "- a\n\nb"),
-        ("<table><tr><td>a<td><h2>b</h2><table><tr><th>c<th>d</table></table>", "a\n\n## b\n\n| c | d |\n|---|---|"),
-        ("<table><tr><td>only<tr><td>texts", "only\n\ntexts"),
-        (f"<table><tr><td>{'a' * 1500}<td>{'b' * 1500}", f"{'a' * 1500}\n{'b' * 1500}"),
-    ],
-)
-def test_tables_of_data_are_tables_and_others_what_they_hold(html: str, text: str) -> None:
-    assert markdown(html) == text
+def test_texts_beside_each_other_are_no_row() -> None:
+    assert markdown(f"<table><tr><td>{'a' * 1500}<td>{'b' * 1500}") == f"{'a' * 1500}\n{'b' * 1500}"
 
 
 @pytest.mark.parametrize("span", ["999999999999", "65534", "-3", "x", "0", ""])

@@ -1,6 +1,7 @@
 """`wiki`: HTML of wikis as articles, of the kinds that MediaWiki, Fandom and Kiwix write."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -8,45 +9,17 @@ from brain import Refused
 from specialists._wiki.article import Article, article_from_blocks, article_from_extract, read
 from specialists._wiki.page import read as read_blocks
 
-NAVBOX = '<div class="navbox"><ul><li>Other cities</li></ul></div>'
-NOTE = '<div role="note" class="hatnote">Main article: History of Rome</div>'
-
 
 def article(html: str) -> Article:
     return article_from_blocks(read_blocks(html))
 
 
-@pytest.mark.parametrize(
-    ("html", "text"),
-    [
-        ('<p>Rome<sup class="reference">[1]</sup> is old<sup class="noprint">[why?]</sup>.</p>', "Rome is old."),
-        ("<p>One <b>bold</b>\nand <i>slanted</i>&nbsp;word.</p>", "One bold and slanted word."),
-        ("<p>A soft&shy;ly hyphen&#8203;ed word</p>", "A softly hyphened word"),
-        ("<!-- NewPP limit report --><p>Text</p>", "Text"),
-        ('<p>a</p><figure><img alt="x"><figcaption>A picture</figcaption></figure>', "a"),
-        ('<div class="thumb"><div class="thumbcaption">A picture</div></div><p>a</p>', "a"),
-        ('<div class="mw-parser-output">Loose text <b>here</b></div>', "Loose text here"),
-        ('<div class="mw-highlight"><pre><span class="k">if</span> x:\n    y</pre></div>', "```\nif x:\n    y\n```"),
-        (
-            '<p>So <span class="mwe-math-element"><span style="display: none;"><math alttext="{\\displaystyle E}"><mi>E'
-            '</mi></math></span><img class="mwe-math-fallback-image-inline" alt="{\\displaystyle E}"></span>.</p>',
-            "So $E$.",
-        ),
-        ('<div id="toc" class="toc"><h2>Contents</h2><ul><li>1 History</li></ul></div><p>a</p>', "a"),
-        (f"{NAVBOX}<p>a</p>{NAVBOX}", "a"),
-        ('<table class="box-More_citations ambox metadata"><tr><td>needs citations</td></tr></table><p>a</p>', "a"),
-        ('<p>a</p><div class="reflist"><ol class="references"><li>A note</li></ol></div>', "a"),
-        ('<div class="shortdescription noprint" style="display:none">City</div><p>a</p>', "a"),
-        ('<span id="coordinates">52°N 13°E</span><p>a</p>', "a"),
-        ('<table class="sidebar"><tr><td>Part of a series</td></tr></table><p>a</p>', "a"),
-        (
-            f"{NOTE}<p>a</p><h2>History</h2>{NOTE}<p>Old.</p>",
-            "a\n\n## History\n\nMain article: History of Rome\n\nOld.",
-        ),
-        ("<h1>Rome</h1><p>a</p>", "a"),
-    ],
-)
-def test_the_text_is_read_without_what_is_around_it(html: str, text: str) -> None:
+_, *CONVERSIONS = (Path(__file__).parent / "pages" / "wiki_conversions.txt").read_text("utf-8").split("\n=====\n")
+
+
+@pytest.mark.parametrize("case", CONVERSIONS)
+def test_the_text_is_read_without_what_is_around_it(case: str) -> None:
+    html, _, text = case.rstrip("\n").partition("\n-----\n")
     assert article(html).text == text
 
 
