@@ -120,9 +120,8 @@ async def update_folders(path: Path, job: Job, folders: Sequence[Path], seconds:
         background.fresh_until[path] = started + max(CHECK_SECONDS, CHECK_SHARE * (time.monotonic() - started))
         if is_stale:
             work = background.read((path, ""), job)
-    if work is not None:
-        async for progress in _wait(work, seconds):
-            yield progress
+    async for progress in _wait(work, seconds):
+        yield progress
 
 
 def _is_stale(path: Path, folders: Sequence[Path], job: Job) -> bool:
@@ -147,9 +146,9 @@ def sync_folders(index: Index, folders: Sequence[Path]) -> list[Root]:
     return index.roots("folder", "setting")
 
 
-async def _wait(work: BackgroundTask, seconds: float) -> AsyncIterator[Progress]:
+async def _wait(work: BackgroundTask | None, seconds: float) -> AsyncIterator[Progress]:
     end = time.monotonic() + seconds
-    while not work.task.done() and time.monotonic() < end:
+    while work is not None and not work.task.done() and time.monotonic() < end:
         await asyncio.wait({work.task}, timeout=PROGRESS_SECONDS)
         step = work.step
         if work.task.done():
@@ -184,9 +183,8 @@ async def update_uploads(
         new = await asyncio.to_thread(_read_small_uploads, path, job, files)
         if new:
             work = background.read((path, conversation), _with_uploads(job, new), [one.data for one in new.values()])
-    if work is not None:
-        async for progress in _wait(work, seconds):
-            yield progress
+    async for progress in _wait(work, seconds):
+        yield progress
 
 
 def _name_uploads(attachments: Sequence[Attachment]) -> dict[str, Attachment]:

@@ -5,7 +5,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -131,56 +130,36 @@ def _list_folders(index: Index, print_result: Print) -> None:
         print_result("nothing is indexed")
 
 
-@dataclass(slots=True)
-class Summary:
-    """What became of the files."""
-
-    read: int = 0
-    passages: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    written: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
-    troubles: list[tuple[str, str]] = field(default_factory=list)
-
-    def add(self, step: Step) -> None:
-        if step.what == "begin":  # once more after a bad file: what was read by then is unchanged now
-            self.skipped.clear()
-            self.unchanged = -self.written
-        elif step.what == "read":
-            self.written += 1
-            self.read += bool(step.passages)
-            self.passages += step.passages
-            if step.trouble:
-                self.troubles.append((step.name, step.trouble))
-        elif step.what == "unchanged":
-            self.unchanged += step.n
-        elif step.what == "removed":
-            self.removed += 1
-        elif step.what == "passed":
-            self.skipped[step.trouble] += step.n
-
-
 async def _read(job: Job, print_result: Print, print_progress: Print) -> None:
-    summary = Summary()
+    counts: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    troubles: list[tuple[str, str]] = []
     at = step = Step("at")
     while step.what != "over":
         async with aclosing(run_worker(job)) as steps:
             async for step in steps:
-                summary.add(step)
-                if step.what == "at":
+                counts[step.what] += step.n if step.what == "unchanged" else 1
+                if step.what == "begin":  # once more after a bad file: what was read by then is unchanged now
+                    skipped.clear()
+                    counts["unchanged"] = -counts["read"]
+                elif step.what == "at":
                     at = step
+                elif step.what == "passed":
+                    skipped[step.trouble] += step.n
                 elif step.what == "read":
-                    outcome = step.trouble if not step.passages else f"{step.passages} passages"
+                    counts["files"] += bool(step.passages)
+                    counts["passages"] += step.passages
+                    troubles += [(step.name, step.trouble)] if step.trouble else []
+                    outcome = f"{step.passages} passages" if step.passages else step.trouble
                     print_progress(f"[{at.n}/{at.of}] {_printable(step.name)}: {outcome}")
         if step.what == "busy":
             print_progress("another process is reading into this index; waiting for it")
             await asyncio.sleep(background.BUSY_AGAIN_SECONDS)
-    read = f"{_count_files(summary.read)} read ({summary.passages} passages)"
-    print_result(f"{read}, {summary.unchanged} unchanged, {summary.removed} removed")
-    for name, reason in summary.troubles:
+    read = f"{_count_files(counts['files'])} read ({counts['passages']} passages)"
+    print_result(f"{read}, {counts['unchanged']} unchanged, {counts['removed']} removed")
+    for name, reason in troubles:
         print_result(_describe_trouble(name, reason))
-    for reason, count in summary.skipped.most_common():
+    for reason, count in skipped.most_common():
         print_result(f"passed over: {count} × {reason}")
 
 
