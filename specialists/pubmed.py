@@ -95,29 +95,45 @@ async def pubmed(
     eutils = Eutils(context, settings)
     query, pmids = query or "", str(pmid or "").strip()
     if pmids := pmids or pmids_named_in(query):
-        steps = _read_articles(eutils, pmids_of(pmids), offset)
+        ids = pmids_of(pmids)
+        async for step in eutils.articles(ids):
+            yield (step if isinstance(step, Progress) else await asyncio.to_thread(_whole_articles, ids, step, offset))
+        return
+    if query.strip() == context.message.strip()[:MESSAGE_LENGTH].strip():
+        query, date_words = content_words(query)
+        date_range = date_range or date_words
+    if offset > _MAX_FIRST:
+        raise Refused(f"PubMed shows only the first {_MAX_FIRST + 1:,} articles; narrow the query, dates or types")
+    today = today or datetime.now(ZoneInfo(context.time_zone)).date()
+    when = period(date_range, today) if date_range and date_range.strip() else None
+    search = _Search(query_of(query), when, tuple(dict.fromkeys(article_types or ())), offset)
+    order = "pub_date" if sort == "date" else "relevance"
+    found = Found(0, (), "", ())
+    async for result in eutils.search(search.term, when, sort=order, first=offset, most=max_results):
+        if isinstance(result, Progress):
+            yield result
+        else:
+            found = result
+    shown = found.pmids[:max_results]
+    if not found.total:
+        yield search.empty_result(found)
+    elif not shown:
+        beyond = f"there are only {found.total:,} articles; ask with an offset below that"
+        raise Refused(beyond if offset >= found.total else UNREADABLE)
     else:
-        if query.strip() == context.message.strip()[:MESSAGE_LENGTH].strip():
-            query, date_words = content_words(query)
-            date_range = date_range or date_words
-        when = period(date_range, today or _today(context)) if date_range and date_range.strip() else None
-        types = tuple(dict.fromkeys(article_types or ()))
-        search = _Search(query_of(query), when, types, sort, offset, max_results)
-        steps = _search_articles(eutils, search)
-    async for step in steps:
-        yield step
+        yield Progress(f"reading {len(shown)} of {found.total:,} articles", 0.5)
+        async for step in eutils.articles(shown):
+            yield (step if isinstance(step, Progress) else await asyncio.to_thread(search.result, found, shown, step))
 
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """A search; `first` articles are skipped, and `most` shown."""
+    """A search that skips `first` articles."""
 
     query: str
     when: Period | None
     types: Sequence[ArticleType]
-    sort: Literal["relevance", "date"]
     first: int
-    most: int
 
     @property
     def term(self) -> str:
@@ -130,90 +146,56 @@ class _Search:
         limits += [" or ".join(self.types)] if self.types else []
         return f"'{shorten(self.query, _SHOWN_QUERY)}'" + (f" ({'; '.join(limits)})" if limits else "")
 
+    def notes(self, found: Found) -> list[str]:
+        """Return how PubMed understood the query, and what it could not use."""
+        notes = [f"Note: {remark}" for remark in found.remarks]
+        if found.translation and found.translation != self.query:
+            notes.insert(0, f"Understood as: {shorten(found.translation, _TRANSLATION)}")
+        return notes
 
-async def _search_articles(eutils: Eutils, search: _Search) -> AsyncIterator[Progress | Result]:
-    if search.first > _MAX_FIRST:
-        raise Refused(f"PubMed shows only the first {_MAX_FIRST + 1:,} articles; narrow the query, dates or types")
-    sort = "pub_date" if search.sort == "date" else "relevance"
-    found = Found(0, (), "", ())
-    async for step in eutils.search(search.term, search.when, sort=sort, first=search.first, most=search.most):
-        if isinstance(step, Progress):
-            yield step
-        else:
-            found = step
-    pmids = found.pmids[: search.most]
-    if not found.total:
-        yield Result(_empty_text(search, found), data={"total": 0, "translation": found.translation, "articles": []})
-    elif not pmids:
-        beyond = f"there are only {found.total:,} articles; ask with an offset below that"
-        raise Refused(beyond if search.first >= found.total else UNREADABLE)
-    else:
-        yield Progress(f"reading {len(pmids)} of {found.total:,} articles", 0.5)
-        async for item in eutils.articles(pmids):
-            yield (
-                item
-                if isinstance(item, Progress)
-                else await asyncio.to_thread(_list_result, search, found, pmids, item)
-            )
+    def empty_result(self, found: Found) -> Result:
+        remedies = ["widen or leave out date_range"] if self.when else []
+        remedies += ["leave out article_types"] if self.types else []
+        remedies.append("use fewer or broader words, join synonyms with OR, drop quotation marks and [field tags]")
+        lines = [f"🔬 PUBMED: no articles for {self}", *self.notes(found), f"To find some: {'; '.join(remedies)}."]
+        return Result("\n".join(lines), data={"total": 0, "translation": found.translation, "articles": []})
 
+    def result(self, found: Found, pmids: Sequence[str], page: Page) -> Result:
+        """Build the result. It runs in a thread, for articles may have thousands of authors."""
+        records, missing = _read_records(page, pmids)
+        if not records:
+            raise Refused(UNREADABLE)
+        places = {pmid: number for number, pmid in enumerate(pmids, self.first + 1)}
+        span = f"{self.first + 1}-{self.first + len(pmids)}" if self.first else f"{len(pmids)}"
+        head = [f"🔬 PUBMED: {span} of {found.total:,} articles for {self}", *self.notes(found), *missing]
+        text, ends = "\n".join(head), list[int]()
+        for article in records:
+            text += f"\n\n{format_summary(article, places[article.pmid])}"
+            ends.append(len(text))
+        following = self.first + len(pmids)
+        if following < min(found.total, _MAX_FIRST + 1):
+            text += f"\n\nMore: ask again with offset={following}; one of them whole: pmid={records[0].pmid}"
 
-async def _read_articles(eutils: Eutils, pmids: Sequence[str], offset: int) -> AsyncIterator[Progress | Result]:
-    async for item in eutils.articles(pmids):
-        yield item if isinstance(item, Progress) else await asyncio.to_thread(_articles_result, pmids, item, offset)
+        def more(shown: int) -> str:
+            done = sum(end <= shown for end in ends)
+            if done == len(records):
+                return f"ask again with offset={following}"
+            if not done:  # or the same would come again
+                others = f", with offset={self.first + 1} for others" if self.first + 1 < found.total else ""
+                return f"ask with pmid={records[0].pmid} for the first one whole{others}"
+            return f"ask again with offset={places[records[done].pmid] - 1}"
 
-
-def _records(page: Page, pmids: Sequence[str]) -> list[Article]:
-    """Return the articles with these numbers that PubMed gave, in their order."""
-    found, is_whole = articles(page.body)
-    known = {article.pmid: article for article in found}
-    if not known and not is_whole:
-        raise Refused(UNREADABLE)
-    return [known[pmid] for pmid in pmids if pmid in known]
-
-
-def _list_result(search: _Search, found: Found, pmids: Sequence[str], page: Page) -> Result:
-    """Build the result. It runs in a thread, for articles may have thousands of authors."""
-    records = _records(page, pmids)
-    if not records:
-        raise Refused(UNREADABLE)
-    places = {pmid: number for number, pmid in enumerate(pmids, search.first + 1)}
-    span = f"{search.first + 1}-{search.first + len(pmids)}" if search.first else f"{len(pmids)}"
-    head = [f"🔬 PUBMED: {span} of {found.total:,} articles for {search}", *_query_notes(search, found)]
-    head += _missing_note(pmids, records)
-    text, ends = "\n".join(head), list[int]()
-    for article in records:
-        text += f"\n\n{format_summary(article, places[article.pmid])}"
-        ends.append(len(text))
-    following = search.first + len(pmids)
-    if following < min(found.total, _MAX_FIRST + 1):
-        text += f"\n\nMore: ask again with offset={following}; one of them whole: pmid={records[0].pmid}"
-
-    def more(shown: int) -> str:
-        done = sum(end <= shown for end in ends)
-        if done == len(records):
-            return f"ask again with offset={following}"
-        if not done:  # or the same would come again
-            others = f", with offset={search.first + 1} for others" if search.first + 1 < found.total else ""
-            return f"ask with pmid={records[0].pmid} for the first one whole{others}"
-        return f"ask again with offset={places[records[done].pmid] - 1}"
-
-    data = {
-        "total": found.total,
-        "query": search.term,
-        "translation": found.translation,
-        "remarks": list(found.remarks),
-    }
-    data |= {"dates": str(search.when) if search.when else None, "articles": [asdict(article) for article in records]}
-    return Result(text, _citations(records), data, more)
+        data = {"total": found.total, "query": self.term, "translation": found.translation}
+        data |= {"remarks": list(found.remarks), "dates": str(self.when) if self.when else None}
+        data |= {"articles": [asdict(article) for article in records]}
+        return Result(text, _citations(records), data, more)
 
 
-def _articles_result(pmids: Sequence[str], page: Page, offset: int) -> Result:
-    records = _records(page, pmids)
+def _whole_articles(pmids: Sequence[str], page: Page, offset: int) -> Result:
+    records, missing = _read_records(page, pmids)
     if not records:
         raise Refused(f"PubMed has no article with PMID {', '.join(pmids)}; look for words of its title instead")
-    head = "\n".join(
-        [f"🔬 PUBMED: {', '.join(f'PMID {each.pmid}' for each in records)}", *_missing_note(pmids, records)]
-    )
+    head = "\n".join([f"🔬 PUBMED: {', '.join(f'PMID {article.pmid}' for article in records)}", *missing])
     body = "\n\n".join(map(format_article, records))[:TEXT_LENGTH]
     if offset >= len(body):
         raise Refused(f"this text has only {len(body):,} characters; ask with an offset below that")
@@ -225,33 +207,17 @@ def _articles_result(pmids: Sequence[str], page: Page, offset: int) -> Result:
     return Result(f"{head}\n\n{body[offset:]}", _citations(records), data, more)
 
 
+def _read_records(page: Page, pmids: Sequence[str]) -> tuple[list[Article], list[str]]:
+    """Return the articles with these numbers in their order, and a note about those that PubMed did not give."""
+    found, is_whole = articles(page.body)
+    known = {article.pmid: article for article in found}
+    if not known and not is_whole:
+        raise Refused(UNREADABLE)
+    lost = [pmid for pmid in pmids if pmid not in known]
+    notes = [f"Note: PubMed did not give PMID {', '.join(lost)}"] if lost else []
+    return [known[pmid] for pmid in pmids if pmid in known], notes
+
+
 def _citations(records: Sequence[Article]) -> list[Citation]:
     marks = {True: "RETRACTED: ", False: ""}
     return [Citation(f"PMID:{each.pmid}", marks[each.retracted] + each.plain_title, each.url) for each in records]
-
-
-def _query_notes(search: _Search, found: Found) -> list[str]:
-    """Return how PubMed understood the query, and what it could not use."""
-    translation = found.translation
-    lines = (
-        [f"Understood as: {shorten(translation, _TRANSLATION)}"] if translation and translation != search.query else []
-    )
-    return lines + [f"Note: {remark}" for remark in found.remarks]
-
-
-def _empty_text(search: _Search, found: Found) -> str:
-    remedies = ["widen or leave out date_range"] if search.when else []
-    remedies += ["leave out article_types"] if search.types else []
-    remedies.append("use fewer or broader words, join synonyms with OR, drop quotation marks and [field tags]")
-    head = f"🔬 PUBMED: no articles for {search}"
-    return "\n".join([head, *_query_notes(search, found), f"To find some: {'; '.join(remedies)}."])
-
-
-def _missing_note(pmids: Sequence[str], records: Sequence[Article]) -> list[str]:
-    given = {article.pmid for article in records}
-    lost = [pmid for pmid in pmids if pmid not in given]
-    return [f"Note: PubMed did not give PMID {', '.join(lost)}"] if lost else []
-
-
-def _today(context: Context) -> date:
-    return datetime.now(ZoneInfo(context.time_zone)).date()

@@ -72,10 +72,17 @@ class Document:
 
     def image(self, page: int, region: Region = None) -> "Image":
         """Return the page, or a region of it, as an upright RGB image."""
-        if self.pdf:
-            return crop_region(self._rendered(page), region)
-        with self.open(page) as image:
-            return to_upright(image, region)
+        from PIL import Image
+
+        if not self.pdf:
+            with self.open(page) as image:
+                return to_upright(image, region)
+        _, rest = self._of_pdf("image", page)
+        if self._problem or not rest:
+            raise Unreadable(self._problem or unreadable_reason(self.name))
+        size, pixels = rest[0]
+        drawn = Image.frombytes("RGB", (size["width"], size["height"]), bytes(pixels), "raw", "RGB", size["stride"])
+        return crop_region(drawn, region)
 
     def check(self, page: int, count: int) -> None:
         """Raise for a page that does not exist."""
@@ -91,15 +98,6 @@ class Document:
             if page > 1:
                 image.seek(page - 1)
             yield image
-
-    def _rendered(self, page: int) -> "Image":
-        from PIL import Image
-
-        _, rest = self._of_pdf("image", page)
-        if self._problem or not rest:
-            raise Unreadable(self._problem or unreadable_reason(self.name))
-        size, pixels = rest[0]
-        return Image.frombytes("RGB", (size["width"], size["height"]), bytes(pixels), "raw", "RGB", size["stride"])
 
     def _of_pdf(self, kind: str, *numbers: int) -> tuple[int, list[Message]]:
         """Return the number of pages, and the messages about those `numbers` until the process was done or ended."""
@@ -161,14 +159,14 @@ def crop_region(image: "Image", region: Region) -> "Image":
 
 
 def encode(image: "Image") -> bytes:
-    """The pixels as PNG and nothing else: what the camera noted, its position above all, stays behind."""
+    """Return the pixels as PNG, without the notes of the camera and its position."""
     out = BytesIO()
     image.save(out, "PNG", compress_level=1)
     return out.getvalue()
 
 
 def _decoded_bytes(image: "Image") -> int:
-    """Pillow keeps four bytes a pixel for several bands and for wide ones, at most two otherwise."""
+    """Return the memory of a decoded image. Pillow takes four bytes per pixel for several or wide bands, else two."""
     return image.width * image.height * (4 if len(image.getbands()) > 1 or image.mode in ("I", "F") else 2)
 
 
