@@ -18,9 +18,9 @@ PATIENCE = 60_000  # ms: the page waits longer after each attempt to reconnect
 
 
 def count(chat: Chat, server: PageServer, *numbers: str) -> None:
-    """Let the model write these numbers, and wait until they are visible."""
+    """Let the model write these numbers, and wait until they are visible; Markdown may be rendered by then or not."""
     server.model.write(*(f"{number} " for number in numbers))
-    expect(chat.answer).to_contain_text(numbers[-1], timeout=PATIENCE)
+    expect(chat.answer).to_contain_text(numbers[-1].strip("*"), timeout=PATIENCE)
 
 
 def counted(chat: Chat) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 from brain.cli.commands.chat_export import copy, save
 from brain.cli.commands.chat_session import ChatSession
 from brain.cli.commands.input import read_attachment
-from brain.cli.commands.store_access import PAGE, read_all_pages
+from brain.cli.commands.store_access import read_all_items
 from brain.errors import BadRequest
 from brain.messages import Conversation, ConversationPage
 from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
@@ -202,8 +202,7 @@ async def _memory(session: ChatSession, rest: str) -> None:
 
 
 async def _facts(session: ChatSession, rest: str) -> None:
-    store = session.engine.store
-    items = await read_all_pages(lambda before: store.items(LOCAL_USER, words=rest, before=before, limit=PAGE))
+    items = await read_all_items(session.engine.store, LOCAL_USER, words=rest)
     for item in items:
         session.print(f"{item.id:<8} {item.category or item.kind:<11} {item.text}", indent=21)
     if not items:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
-from brain.cli.commands.store_access import PAGE, open_existing_store, read_all_pages
+from brain.cli.commands.store_access import open_existing_store, read_all_items
 from brain.cli.process import DONE, FAILED, run_command
 from brain.errors import BadRequest, BrainError
 from brain.memory.edits import MemoryEdits
@@ -38,9 +38,7 @@ async def _memory(arguments: argparse.Namespace, settings: Settings) -> int:
 async def show(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
     """List facts and memories: newest first, or best first when words are searched."""
     user, kind, category, words = arguments.user, arguments.kind, arguments.category, arguments.search
-    items = await read_all_pages(
-        lambda before: store.items(user, kind=kind, category=category, words=words, before=before, limit=PAGE)
-    )
+    items = await read_all_items(store, user, kind=kind, category=category, words=words)
     is_recall_on = await store.is_recall_on(user)
     if arguments.json:
         sys.stdout.buffer.write(encode_items(items, len(items), recall=is_recall_on) + b"\n")

@@ -1,27 +1,18 @@
-"""Shared by the commands about a user's data: opening the store, reading pages, describing counts."""
+"""Shared by the commands about a user's data: opening the store, reading items, describing counts."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 import platformdirs
 
 from brain.errors import BrainError
-from brain.messages import Counts
+from brain.messages import Category, Counts, Item, Kind
 from brain.settings import Settings
 from brain.store import open_store, path_of
 from brain.store.sqlite import SQLite
 
 PAGE = 200
-
-
-class _HasId(Protocol):
-    @property
-    def id(self) -> str: ...
-
-
-T = TypeVar("T", bound=_HasId)
 
 
 @asynccontextmanager
@@ -55,12 +46,16 @@ def chat_history() -> Path:
     return platformdirs.user_data_path("brain") / "chat-history"
 
 
-async def read_all_pages(page: Callable[[str | None], Awaitable[Sequence[T]]]) -> list[T]:
-    """All items of a paged list; `page` takes the id of the last item before the page."""
-    found: list[T] = []
-    while some := await page(found[-1].id if found else None):
-        found += some
-    return found
+async def read_all_items(
+    store: SQLite, user: str, *, kind: Kind | None = None, category: Category | None = None, words: str = ""
+) -> list[Item]:
+    """All facts and memories of a user, or those that match."""
+    items: list[Item] = []
+    before = None
+    while page := await store.items(user, kind=kind, category=category, words=words, before=before, limit=PAGE):
+        items += page
+        before = items[-1].id
+    return items
 
 
 def describe_no_data(user: str, users: Sequence[str]) -> str:

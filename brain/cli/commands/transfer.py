@@ -190,19 +190,22 @@ class _ImportedFiles:
     def _read_all(self, paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
         for path in paths:
             name = "standard input" if path == STDIN else str(path)
-            is_first_of_file = True
-            for line, record in _read_lines(path, name, self._stdin):
-                if is_first_of_file:
-                    self._check_head(record, f"{name}, line {line}")
-                if not is_first_of_file or not self._read:  # later heads are checked and dropped
-                    self._read += 1
-                    if not self._places or self._places[-1][1:] != (name, line - self._read):
-                        self._places.append((self._read, name, line - self._read))
-                    if not is_first_of_file:
-                        kind = record.get("type" if record.get("kind") == "item" else "kind")
-                        self.counts[kind if kind in ("conversation", "fact", "memory") else ""] += 1
-                    yield record
-                is_first_of_file = False
+            lines = _read_lines(path, name, self._stdin)
+            line, head = next(lines)
+            self._check_head(head, f"{name}, line {line}")
+            if not self._read:  # the heads of later files are dropped
+                self._count(name, line)
+                yield head
+            for line, record in lines:
+                self._count(name, line)
+                kind = record.get("type" if record.get("kind") == "item" else "kind")
+                self.counts[kind if kind in ("conversation", "fact", "memory") else ""] += 1
+                yield record
+
+    def _count(self, name: str, line: int) -> None:
+        self._read += 1
+        if not self._places or self._places[-1][1:] != (name, line - self._read):
+            self._places.append((self._read, name, line - self._read))
 
     def _check_head(self, head: Mapping[str, Any], place: str) -> None:
         if head.get("kind") != "brain":
