@@ -39,7 +39,7 @@ class Found:
     Attributes:
         by_words: with scores of which only the order and the ratio tell anything.
         by_meaning: with cosines.
-        floor, own: the cosines that, by the exam, part what belongs together from what does not, and that it has.
+        floor, own: by the embedding check, the least cosine of texts that belong together, and their usual one.
     """
 
     by_words: Sequence[tuple[Item, float]] = ()

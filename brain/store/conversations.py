@@ -49,7 +49,7 @@ def list_conversations(
             message = "before must be the id of a conversation: that of the last one that was listed."
             raise BadRequest(message, "before")
         page = row
-    searched = search_terms.searched(text)
+    searched = search_terms.search_words(text)
     if not searched:
         found = db.execute(
             f"SELECT {_CONVERSATION}, 0 FROM conversation c WHERE c.user = ? AND instr(c.title, ?) "
@@ -69,7 +69,7 @@ def _search(db: sqlite3.Connection, user: int, words: Sequence[str], page: tuple
     """
     prefixes = (exchanges.term_prefix(user),)
     whole = [search_terms.query(prefixes, word) for word in words]
-    begun = [*whole[:-1], search_terms.query(prefixes, words[-1], begun=True)]
+    begun = [*whole[:-1], search_terms.query(prefixes, words[-1], is_prefix=True)]
     for operator in (" AND ", " OR ")[: len(words)]:
         match = operator.join(begun)
         found = _search_newest(db, user, operator.join(whole), page, limit) or _search_all(db, user, match, page, limit)

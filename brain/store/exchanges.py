@@ -262,5 +262,5 @@ def index_some(db: sqlite3.Connection) -> bool:
 
 
 def _index(db: sqlite3.Connection, key: int, user: int, *texts: str) -> None:
-    terms = " ".join(search_terms.indexed(term_prefix(user), text) for text in texts)
+    terms = " ".join(search_terms.index_terms(term_prefix(user), text) for text in texts)
     db.execute("INSERT OR REPLACE INTO exchange_words (rowid, words) VALUES (?, ?)", (key, terms))

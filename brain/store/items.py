@@ -113,7 +113,7 @@ def write(db: sqlite3.Connection, user: int, target: int, item: Item) -> tuple[i
         f"ON CONFLICT (user, id) DO UPDATE SET {assigned} RETURNING key",
         tuple(columns.values()),
     ).fetchall()
-    terms = search_terms.indexed(_term_prefix(target, item.kind), item.text)
+    terms = search_terms.index_terms(_term_prefix(target, item.kind), item.text)
     db.execute("INSERT OR REPLACE INTO item_words (rowid, words) VALUES (?, ?)", (key, terms))
     return int(key), conversation
 
@@ -145,7 +145,7 @@ def search(db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], 
     query = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?)"
     ((count,),) = db.execute(query, (number, COUNTED_MOST))
     prefixes = [_term_prefix(number, kind) for kind in kinds]
-    words = search_terms.searched(text)
+    words = search_terms.search_words(text)
     if len(words) > WORDS_MOST:
         words = _rarest(db, prefixes, words)
     importing = db.execute("SELECT 1 FROM user WHERE hidden > 0 AND target = ?", (number,)).fetchone()
@@ -156,7 +156,9 @@ def search(db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], 
         hits.append((exact, 1.0))
         stem = search_terms.stem(word)
         if stem != word and len(exact) < HITS_MOST:
-            hits.append((_hits(db, visible_to, search_terms.query(prefixes, stem, begun=True)) - exact, PREFIX_SHARE))
+            hits.append(
+                (_hits(db, visible_to, search_terms.query(prefixes, stem, is_prefix=True)) - exact, PREFIX_SHARE)
+            )
     weights: dict[int, float] = {}
     for keys, share in sorted(hits, key=lambda hit: len(hit[0])):
         weight = share * math.log(1 + (count - len(keys) + 0.5) / (len(keys) + 0.5))
@@ -180,7 +182,7 @@ def _rarest(db: sqlite3.Connection, prefixes: Sequence[str], words: Sequence[str
     counts = {}
     for word in words:
         found = count(search_terms.query(prefixes, word))
-        counts[word] = found or count(search_terms.query(prefixes, search_terms.stem(word), begun=True))
+        counts[word] = found or count(search_terms.query(prefixes, search_terms.stem(word), is_prefix=True))
     return nsmallest(WORDS_MOST, (word for word in words if counts[word]), key=counts.__getitem__)
 
 

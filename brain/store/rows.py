@@ -1,6 +1,6 @@
 """Exchanges and items as rows, and back. Times are microseconds since 1970, in UTC.
 
-A damaged row is an error when it alone is asked for; among others, it is left out.
+A damaged row is an error where it alone is read; among others, it is left out.
 """
 
 import logging
@@ -32,11 +32,11 @@ class Damaged(StoreError):
         self.row = row
 
 
-def readable(made: Callable[[Any], T], found: Iterable[Any]) -> Iterator[T]:
-    """What `made` makes of each row, without damaged ones, which are logged."""
+def readable(read: Callable[[Any], T], found: Iterable[Any]) -> Iterator[T]:
+    """What `read` makes of each row, without damaged ones, which are logged."""
     for row in found:
         try:
-            yield made(row)
+            yield read(row)
         except Damaged as damaged:
             log.warning("%s is damaged, and left out", damaged.row)
 
@@ -66,7 +66,10 @@ def encode(value: Any) -> str:
 
 
 def exchange_columns(exchange: Exchange) -> dict[str, Any]:
-    """The columns of an exchange except what its turn holds and what it takes in bytes."""
+    """The columns of an exchange except those of its turn, and its size.
+
+    One that failed without an answer is not in the history that later turns read.
+    """
     assert exchange.started is not None
     return {
         "started": micros(exchange.started),
@@ -76,15 +79,10 @@ def exchange_columns(exchange: Exchange) -> dict[str, Any]:
         "question_id": exchange.question_id,
         "answer_id": exchange.answer_id,
         "recalled_ids": encode(exchange.recalled_ids),
-        "in_history": is_in_history(exchange),
+        "in_history": exchange.outcome != "" and (bool(exchange.parts) or exchange.outcome == "cancelled"),
         "messages": bool(exchange.question or exchange.message) + bool(exchange.parts),
         "data": encode(exchange),
     }
-
-
-def is_in_history(exchange: Exchange) -> bool:
-    """Whether later turns read it; an exchange that failed without an answer is only for its user."""
-    return exchange.outcome != "" and (bool(exchange.parts) or exchange.outcome == "cancelled")
 
 
 def read_exchange(row: Sequence[Any]) -> Exchange:

@@ -36,26 +36,26 @@ _STOP = frozenset({
 """Words of English and German that stand in every text."""
 
 
-def indexed(owner: str, text: str) -> str:
+def index_terms(owner: str, text: str) -> str:
     """The words of a text, each as a term of its owner."""
     return " ".join(term for word in _words(text[:INDEXED_LENGTH]) for term in _terms(owner, word))
 
 
-def searched(text: str) -> list[str]:
+def search_words(text: str) -> list[str]:
     """What a search is for: each word once, without those that stand in every text unless there are no others."""
     words = list(dict.fromkeys(word[:WORD_LENGTH] for word in _words(text[:INDEXED_LENGTH])))
-    telling = [word for word in words if word.casefold() not in _STOP]
-    return (telling or words)[:WORDS_MOST]
+    significant = [word for word in words if word.casefold() not in _STOP]
+    return (significant or words)[:WORDS_MOST]
 
 
-def query(owners: Iterable[str], word: str, *, begun: bool = False) -> str:
+def query(owners: Iterable[str], word: str, *, is_prefix: bool = False) -> str:
     """The search for one word, as FTS5 reads it: a phrase where its characters are terms.
 
     Args:
-        begun: whether a word that only begins so is found, too.
+        is_prefix: whether a word that only begins so is found, too.
     """
     phrases = (f'"{" ".join(_terms(owner, word))}"' for owner in owners)
-    return " OR ".join(f"{phrase}{'*' if begun else ''}" for phrase in phrases)
+    return " OR ".join(f"{phrase}{'*' if is_prefix else ''}" for phrase in phrases)
 
 
 def excerpt(text: str, words: Iterable[str]) -> str:
@@ -81,16 +81,16 @@ def _words(text: str) -> Iterator[str]:
 
 def _terms(owner: str, word: str) -> Iterator[str]:
     """A word is one term, but each character of a script that puts no spaces between words is one of its own."""
-    return (f"{owner}{_spelt(part)}" for part in (word if _IS_CJK(word) else (_folded(word),)))
+    return (f"{owner}{_spell(part)}" for part in (word if _IS_CJK(word) else (_fold(word),)))
 
 
-def _folded(word: str) -> str:
+def _fold(word: str) -> str:
     """A word without case and accents."""
     if word.isascii():
         return word.lower()
     return "".join(one for one in unicodedata.normalize("NFKD", word.casefold()) if not unicodedata.combining(one))
 
 
-def _spelt(part: str) -> str:
+def _spell(part: str) -> str:
     """Any other letter by its number."""
     return _FOREIGN.sub(lambda letter: f"x{ord(letter[0]):x}", part)

@@ -204,21 +204,22 @@ class TurnLog:
         row = await self._database.read(lambda db: db.execute(query, values).fetchone())
         return None if row is None else _stored_turn(row)
 
-    async def news(self, after_command: int, followed: Mapping[str, int], asked: Sequence[int]) -> News:
+    async def news(self, after_command: int, followed: Mapping[str, int], sent: Sequence[int]) -> News:
         """What other processes wrote.
 
         Args:
             after_command: the key of the newest command that this process has seen.
             followed: turns whose events are read, with the number of the last event that is known.
-            asked: the keys of commands whose answers are awaited.
+            sent: the keys of commands whose answers are awaited.
         """
-        read = partial(_news, owner=self._owner, after_command=after_command, followed=followed, asked=asked)
+        read = partial(_news, owner=self._owner, after_command=after_command, followed=followed, sent=sent)
         return await self._database.read(read)
 
     async def ask(self, turn_id: str, data: bytes, *, is_answered: bool = True) -> int:
         """Leave a command for the process that runs a turn; its key."""
         row = turn_id, None if is_answered else b"", self._owner, self._now(), data
-        return await self._database.write(partial(_ask, row=row), durable=False)
+        query = "INSERT INTO turn_command (turn, answer, asker, at, command) VALUES (?, ?, ?, ?, ?)"
+        return await self._database.write(lambda db: int(db.execute(query, row).lastrowid or 0), durable=False)
 
     async def answer(self, answers: Mapping[int, bytes]) -> None:
         """Answer commands, by their keys."""
@@ -243,19 +244,35 @@ class TurnLog:
         Returns:
             These, and whether any lease is longer than one that begins now: a clock was ahead when it was made.
         """
-        return await self._database.read(partial(_lapsed, now=self._now(), owner=self._owner))
+        owner, now = self._owner, self._now()
+        last = "SELECT coalesce(max(l.last), 0) FROM turn_log l WHERE l.key BETWEEN t.key << 32 AND (t.key + 1) << 32"
+        running = "FROM turn t INDEXED BY turn_running WHERE t.ended IS NULL"
+
+        def read(db: sqlite3.Connection) -> tuple[Sequence[tuple[StoredTurn, int]], bool]:
+            query = f"SELECT {_COLUMNS}, ({last}) {running} AND t.owner <> ? AND t.until < ?"
+            found = db.execute(query, (owner, now)).fetchall()
+            too_long = db.execute(f"SELECT 1 {running} AND t.until > ? LIMIT 1", (now + LEASE,)).fetchone()
+            return [(_stored_turn(row), number) for *row, number in found], too_long is not None
+
+        return await self._database.read(read)
 
     async def end_lapsed(self, turn: StoredTurn, last: Frames, report: str) -> None:
         """End a turn of a process that is gone, unless another process has done it already."""
-        now = self._now()
+        owner, now = self._owner, self._now()
 
         def write(db: sqlite3.Connection) -> None:
-            if _end_lapsed(db, turn, last, report, self._owner, now):
-                query = (
-                    "SELECT e.key FROM turn t JOIN exchange e ON e.key = t.exchange WHERE t.id = ? AND e.outcome = ''"
-                )
-                for (key,) in db.execute(query, (turn.id,)).fetchall():
-                    self._interrupt(db, key)
+            row = db.execute(
+                "UPDATE turn SET owner = ?, ended = ?, report = ? WHERE id = ? AND owner = ? AND ended IS NULL "
+                "AND until < ? RETURNING key, exchange",
+                (owner, now, report, turn.id, turn.owner, now),
+            ).fetchone()
+            if row is None:
+                return
+            key, exchange = row
+            query = "INSERT INTO turn_log (key, last, frames, text) VALUES (?, ?, ?, '')"
+            db.execute(query, (key << 32 | last.first, last.last, last.data))
+            if db.execute("SELECT 1 FROM exchange WHERE key = ? AND outcome = ''", (exchange,)).fetchone() is not None:
+                self._interrupt(db, exchange)
 
         await self._database.write(write, durable=False)
 
@@ -372,7 +389,7 @@ def _write(
 
 
 def _news(
-    db: sqlite3.Connection, owner: str, after_command: int, followed: Mapping[str, int], asked: Sequence[int]
+    db: sqlite3.Connection, owner: str, after_command: int, followed: Mapping[str, int], sent: Sequence[int]
 ) -> News:
     commands = db.execute(
         "SELECT c.key, c.turn, c.command FROM turn_command c JOIN turn t ON t.id = c.turn "
@@ -380,7 +397,7 @@ def _news(
         (after_command, owner),
     ).fetchall()
     answers = {}
-    for key in asked:
+    for key in sent:
         row = db.execute("SELECT answer FROM turn_command WHERE key = ? AND answer IS NOT NULL", (key,)).fetchone()
         if row is not None:
             answers[key] = row[0]
@@ -396,31 +413,3 @@ def _news(
         if (found := db.execute(query, (last, turn_id)).fetchall())
     }
     return News([Command(*row) for row in commands], frames, answers, over)
-
-
-def _ask(db: sqlite3.Connection, row: Sequence[Any]) -> int:
-    query = "INSERT INTO turn_command (turn, answer, asker, at, command) VALUES (?, ?, ?, ?, ?)"
-    return int(db.execute(query, row).lastrowid or 0)
-
-
-def _lapsed(db: sqlite3.Connection, now: int, owner: str) -> tuple[Sequence[tuple[StoredTurn, int]], bool]:
-    last = "SELECT coalesce(max(l.last), 0) FROM turn_log l WHERE l.key BETWEEN t.key << 32 AND (t.key + 1) << 32"
-    found = db.execute(
-        f"SELECT {_COLUMNS}, ({last}) FROM turn t INDEXED BY turn_running "
-        "WHERE t.ended IS NULL AND t.owner <> ? AND t.until < ?",
-        (owner, now),
-    ).fetchall()
-    query = "SELECT 1 FROM turn INDEXED BY turn_running WHERE ended IS NULL AND until > ? LIMIT 1"
-    too_long = db.execute(query, (now + LEASE,)).fetchone()
-    return [(_stored_turn(row), last) for *row, last in found], too_long is not None
-
-
-def _end_lapsed(db: sqlite3.Connection, turn: StoredTurn, frames: Frames, report: str, owner: str, now: int) -> bool:
-    ended = db.execute(
-        "UPDATE turn SET owner = ?, ended = ?, report = ? WHERE id = ? AND owner = ? AND ended IS NULL AND until < ?",
-        (owner, now, report, turn.id, turn.owner, now),
-    )
-    if ended.rowcount:
-        query = "INSERT INTO turn_log (key, last, frames, text) SELECT key << 32 | ?, ?, ?, '' FROM turn WHERE id = ?"
-        db.execute(query, (*frames, turn.id))
-    return ended.rowcount > 0
