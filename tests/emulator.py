@@ -74,7 +74,7 @@ class Screen:
         return "\n".join(row.text for row in self.rows[self.top :]).rstrip()
 
     def feed(self, text: str) -> None:
-        """Writes."""
+        """Write."""
         text, self._left = self._left + text, ""
         place = 0
         while place < len(text):
@@ -181,7 +181,7 @@ class Screen:
             cells[: self.x + 1 if kind == 1 else len(cells)] = [" "] * (self.x + 1 if kind == 1 else len(cells))
 
     def resize(self, columns: int, lines: int) -> None:
-        """Gives it another size; text that wrapped is wrapped anew."""
+        """Change the size; wrapped text is wrapped anew."""
         wholes: list[list[str]] = [[]]
         for y, row in enumerate(self.rows):
             if y == self.y:
@@ -213,7 +213,7 @@ class Terminal:
     ) -> None:
         self.master, slave = os.openpty()
         self.screen = Screen(columns, lines)
-        sized(self.master, columns, lines)
+        set_size(self.master, columns, lines)
         own = ("BRAIN_", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PORT", "TTY_")
         clean = {key: value for key, value in os.environ.items() if not key.startswith(own)}
         self.process = subprocess.Popen(
@@ -251,16 +251,16 @@ class Terminal:
         return self.screen.text
 
     def types(self, text: str) -> None:
-        """Presses keys."""
+        """Press keys."""
         os.write(self.master, text.encode())
 
     def resize(self, columns: int, lines: int) -> None:
-        """Gives the window another size."""
+        """Change the size of the window."""
         self.screen.resize(columns, lines)
-        sized(self.master, columns, lines)
+        set_size(self.master, columns, lines)
 
     def interrupt(self) -> None:
-        """Presses Ctrl-C, whatever the terminal makes of it."""
+        """Press Ctrl-C, whatever the terminal makes of it."""
         self.process.send_signal(signal.SIGINT)
 
     def end(self) -> tuple[int, str]:
@@ -297,11 +297,11 @@ def read(master: int, seconds: float = HANG_SECONDS) -> bytes:
         return b""
 
 
-def sized(fd: int, columns: int, lines: int) -> None:
-    """Gives a terminal a size."""
+def set_size(fd: int, columns: int, lines: int) -> None:
+    """Set the size of a terminal."""
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
 
 def _take_terminal() -> None:
-    """Makes the terminal the one that controls the process: its Ctrl-C reaches it."""
+    """Make the terminal the one that controls the process, so that its Ctrl-C reaches it."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
