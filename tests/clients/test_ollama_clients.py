@@ -182,18 +182,6 @@ def test_every_client_gets_the_same(
     assert join(parts)._replace(error=error) == (of_stream if stream else of_whole)
 
 
-def test_the_parts_and_counts_of_a_stream(brain: Server, client: Client) -> None:
-    brain.play(Player(["Good ", "mor", "ning."]))
-    *parts, last = client.chat("brain:latest", HI, stream=True)
-    assert [(part.model, part.message.role, part.message.content, part.done) for part in parts] == [
-        ("brain:latest", "assistant", text, False) for text in ("Good ", "mor", "ning.")
-    ]
-    assert (last.message.content, last.done, last.done_reason, last.eval_count) == ("", True, "stop", 4)
-    assert last.prompt_eval_count is not None
-    assert last.prompt_eval_count > 100
-    assert (last.prompt_eval_duration or 0) + (last.eval_duration or 0) == last.total_duration
-
-
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("item", ["", NAP])
 def test_who_does_not_wait_for_the_model_ends_the_turn(brain: Server, stream: bool, item: str) -> None:
@@ -335,9 +323,6 @@ def test_a_connection_that_breaks_is_an_error_in_the_last_line() -> None:
     ("options", "status", "field"),
     [
         ({"messages": [{"role": "boss"}]}, 400, "messages[0].role"),
-        ({"think": "hardest"}, 400, "think"),
-        ({"keep_alive": "soon"}, 400, "keep_alive"),
-        ({"options": {"temperature": "hot"}}, 400, "options.temperature"),
         ({"messages": [{"role": "user", "content": "Look", "images": [bytes(16 * 1024 * 1024)]}]}, 413, "The body"),
     ],
 )
@@ -350,8 +335,7 @@ def test_bad_requests(client: Client, options: dict[str, Any], status: int, fiel
 @pytest.mark.parametrize(
     ("method", "path", "content", "status"),
     [
-        *(("POST", path, body, 400) for path in ("chat", "generate", "show") for body in (b"", b"{", b"[]", b"\xff")),
-        ("POST", "chat", b'{"messages": [{}]}', 400),
+        *(("POST", path, body, 400) for path in ("chat", "generate", "show") for body in (b"{", b"\xff")),
         ("GET", "chat", b"", 405),
         ("POST", "tags", b"", 405),
         ("POST", "pull", b"", 404),
@@ -406,15 +390,6 @@ def test_the_models(brain: Server, client: Client) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", version["version"])
     for path in ("/", "/api/version", "/api/tags"):  # what Ollama's command asks first
         assert httpx.head(brain.url + path, trust_env=False).status_code == 200
-
-
-@pytest.mark.node
-def test_the_models_in_javascript(brain: Server, javascript: Script) -> None:
-    for method in ("list", "ps"):
-        ((found,), _) = ask_script(javascript, method, {})
-        assert [model["name"] for model in found["models"]] == ["brain:latest", "builtin:latest"]
-    ((shown,), _) = ask_script(javascript, "show", {"model": "brain"})
-    assert shown["model_info"]["general.architecture"] == "brain"
 
 
 @pytest.mark.curl

@@ -195,21 +195,6 @@ def test_every_client_gets_the_same(
     assert join(choices)._replace(error=error) == (of_stream if stream else of_whole)
 
 
-def test_the_chunks_and_the_usage_of_a_stream(brain: Server, client: OpenAI) -> None:
-    brain.play(Player(["Good ", "mor", "ning."]))
-    *answer, finish, usage = chunks = list(streamed(client, stream_options={"include_usage": True}))
-    deltas = [chunk.choices[0].delta for chunk in answer]
-    assert [(delta.role, delta.content) for delta in deltas] == [
-        ("assistant", ""), (None, "Good "), (None, "mor"), (None, "ning."),
-    ]  # fmt: skip
-    assert len({(chunk.id, chunk.created, chunk.model, chunk.object) for chunk in chunks}) == 1
-    assert re.fullmatch(r"chatcmpl-t[0-9a-f]{16}", finish.id)
-    assert (finish.model, finish.object) == ("brain", "chat.completion.chunk")
-    assert (usage.choices, usage.usage.completion_tokens) == ([], 4)
-    assert usage.usage.total_tokens == usage.usage.prompt_tokens + 4 > 100
-    assert whole(client).usage.total_tokens > 100
-
-
 def test_headers(brain: Server, client: OpenAI) -> None:
     create, header = client.chat.completions, {"X-Conversation-Id": "stored"}
     with create.with_streaming_response.create(model="brain", messages=HI, stream=True) as stream:
@@ -309,38 +294,23 @@ def test_the_client_keeps_the_conversation(brain: Server, client: OpenAI) -> Non
     assert "- add (" not in player.asked[-1][0].content
 
 
-def test_options_instructions_and_pictures_reach_the_model(brain: Server, client: OpenAI) -> None:
+def test_pictures_and_options_reach_the_model(brain: Server, client: OpenAI) -> None:
     brain.play(player := Player(["one END two"]))
-    url = f"data:image/png;base64,{PNG_BASE64}"
-    picture = {"type": "image_url", "image_url": {"url": url}}
-    messages: list[Any] = [
-        {"role": "developer", "content": "Be kind."},
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": [{"type": "text", "text": "First?"}, picture]},
-        {"role": "system", "content": "Be quick."},
-        {"role": "user", "content": [picture, {"type": "text", "text": "Second?"}]},
-    ]
-    options = {"temperature": 0.5, "max_completion_tokens": 99, "seed": 7, "stop": ["END"], "logit_bias": {"7": -1}}
-    answer = whole(client, messages, **options, extra_body={"top_k": 40, "repetition_penalty": 1.1})
-    assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("one ", "stop")
-    (sampling,) = player.sampled
-    assert (sampling.temperature, sampling.max_tokens, sampling.seed, sampling.top_k) == (0.5, 99, 7, 40)
-    assert sampling.more == {"logit_bias": {"7": -1}, "repetition_penalty": 1.1}
-    front, first, between, newest = player.asked[0]
-    assert front.content.endswith("Be kind.\n\nBe brief.")
-    assert (first.role, between.role, between.content) == ("user", "system", "Be quick.")
-    assert '(Attached, by image_id: 2: "image.png" (image/png))' in newest.content
-    assert "[SPECIALIST_RESULT: vision]\n2 image.png image/png 28\n[/SPECIALIST_RESULT]" in newest.content
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG_BASE64}"}}
+    messages: list[Any] = [{"role": "user", "content": [picture, {"type": "text", "text": "What is it?"}]}]
+    answer = whole(client, messages, temperature=0.5, stop=["END"], extra_body={"top_k": 40})
+    assert (answer.choices[0].message.content, answer.usage.total_tokens > 100) == ("one ", True)
+    assert (player.sampled[0].temperature, player.sampled[0].top_k) == (0.5, 40)
+    assert "[SPECIALIST_RESULT: vision]\n1 image.png image/png 28\n[/SPECIALIST_RESULT]" in prompt(player)
+    usage = list(streamed(client, stream_options={"include_usage": True}))[-1].usage
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens > 100
 
 
 @pytest.mark.parametrize(
     ("options", "status", "param"),
     [
         ({"n": 2}, 400, "n"),
-        ({"messages": []}, 400, "messages"),
-        ({"extra_headers": {"X-Conversation-Id": "../x"}}, 400, "X-Conversation-Id"),
         ({"extra_headers": {"Content-Type": "text/plain"}}, 415, "content-type"),
-        ({"messages": [{"role": "user", "content": "x" * 200_001}]}, 413, "messages[0].content"),
     ],
 )
 def test_bad_requests(client: OpenAI, options: Any, status: int, param: str) -> None:
@@ -423,23 +393,11 @@ def test_heartbeats_are_comments() -> None:
 # Results, and approvals
 
 
-@pytest.mark.parametrize(
-    ("shown", "expected"),
-    [
-        ("hidden", "Look. Sunny."),
-        ("block", "Look. \n\n[SPECIALIST_RESULT: weather]\nSunny in Rome.\n[/SPECIALIST_RESULT]\n\nSunny."),
-        (
-            "details",
-            "Look. \n\n<details>\n<summary>weather</summary>\n\n```text\nSunny in Rome.\n```\n\n"
-            "- [Forecast](https://weather.example/rome)\n\n</details>\n\nSunny.",
-        ),
-    ],
-)
-def test_results_as_the_operator_wants_them(shown: str, expected: str) -> None:
-    with serve(SHOW_RESULTS=shown) as server, connect(server.url) as client:
+def test_results_as_the_operator_wants_them() -> None:
+    expected = "Look. \n\n[SPECIALIST_RESULT: weather]\nSunny in Rome.\n[/SPECIALIST_RESULT]\n\nSunny."
+    with serve(SHOW_RESULTS="block") as server, connect(server.url) as client:
         server.play(Player(["Look. ", WEATHER], ["Sunny."]))
-        assert text_of(streamed(client)) == expected
-        assert whole(client).choices[0].message.content == expected
+        assert text_of(streamed(client)) == whole(client).choices[0].message.content == expected
 
 
 @pytest.mark.curl
@@ -455,12 +413,6 @@ def test_a_call_is_approved_as_the_answer_says(brain: Server, client: OpenAI, ap
     subprocess.run([*arguments, "--silent", "--noproxy", "*", "--fail"], capture_output=True, check=True)
     assert text_of(stream) == "Done."
     assert block in prompt(player)
-
-
-def test_no_approval_is_asked_for_in_an_answer_that_is_not_streamed(brain: Server, client: OpenAI) -> None:
-    brain.play(player := Player([LETTER], ["It was not sent."]))
-    assert whole(client).choices[0].message.content == "It was not sent."
-    assert "[SPECIALIST_ERROR: letter failed" in prompt(player)
 
 
 def test_the_command_llm(brain: Server, tmp_path: Path) -> None:

@@ -188,14 +188,6 @@ def test_the_newest_block_is_never_discarded(monkeypatch: pytest.MonkeyPatch) ->
     assert log.events(kept_after(log)[0])[-1] == large
 
 
-def test_discarding_frees_half_of_the_memory() -> None:
-    log = filled([Token(f"{n:05}") for n in range(1_024)])  # 16 whole blocks; newer ids are longer
-    before = log.bytes
-    log.discard_older_half()
-    assert kept_after(log) == list(range(9 * 64, 1_025))
-    assert log.bytes <= before // 2
-
-
 def test_a_log_that_is_not_replayable_keeps_nothing() -> None:
     log = MemoryEventLog("t1", replayable=False)
     heard: list[tuple[Sequence[Event], bytes]] = []

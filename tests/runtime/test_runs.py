@@ -258,51 +258,24 @@ async def test_aborting_ends_a_run_at_once(server: Server, where: str) -> None:
     await run.wait_ended()
 
 
-@on_loop
-async def test_a_run_that_is_stopped_first_asks_no_model(server: Server) -> None:
-    run = server.begin(model=(model := Player("never")))
-    run.stop("shutdown")
-    run.start()
-    await run.wait_ended()
-    assert (server.outcomes, model.requests) == (["shutdown"], [])
-
-
 # Readers
 
 
-@pytest.mark.parametrize(
-    ("unread_seconds", "outcome"), [(None, "complete"), (HUGE, "complete"), (TINY, "cancelled"), (0.0, "cancelled")]
-)
-@pytest.mark.parametrize("is_read_first", [True, False])
-@on_loop
-async def test_without_a_reader_a_run_continues_for_a_time(
-    server: Server, unread_seconds: float | None, outcome: str, *, is_read_first: bool
-) -> None:
-    go = asyncio.Event()
-    run = server.begin(["a", go, "b"], unread_seconds=unread_seconds)
-    if is_read_first:
-        run.join(lambda events, frames: None)
-    run.start()
-    if is_read_first:
-        await until_event(run, Token)
-        run.leave()
-    await server.pass_tiny_time()
-    go.set()
-    await run.wait_ended()
-    assert server.outcomes == [outcome]
-
-
-@pytest.mark.parametrize("unread_seconds", [TINY, HUGE])
+@pytest.mark.parametrize("unread_seconds", [None, 0.0, TINY, HUGE])
 @pytest.mark.parametrize(
     ("steps", "is_unread"),
-    [("+", False), ("++-", False), ("+-+", False), ("+-+-+", False), ("+-", True), ("++--", True), ("+-+-", True)],
+    [("", True), ("+", False), ("++-", False), ("+-+", False), ("+-", True), ("++--", True), ("+-+-", True)],
 )
 @on_loop
 async def test_a_reader_keeps_a_run_alive(
-    server: Server, unread_seconds: float, steps: str, *, is_unread: bool
+    server: Server, unread_seconds: float | None, steps: str, *, is_unread: bool
 ) -> None:
+    if unread_seconds == 0 and steps not in ("", "+", "++-", "+-"):
+        return
     go = asyncio.Event()
     run = server.begin(["a", go, "b"], unread_seconds=unread_seconds)
+    if not steps:
+        run.start()
     for n, step in enumerate(steps):
         if step == "+":
             run.join(lambda events, frames: None)
@@ -315,7 +288,7 @@ async def test_a_reader_keeps_a_run_alive(
     await server.pass_tiny_time()
     go.set()
     await run.wait_ended()
-    assert server.outcomes == ["cancelled" if is_unread and unread_seconds == TINY else "complete"]
+    assert server.outcomes == ["cancelled" if is_unread and unread_seconds in (0.0, TINY) else "complete"]
 
 
 @pytest.mark.parametrize(
@@ -397,24 +370,6 @@ async def test_leaving_the_events_early_stops_the_run_and_waits_for_its_end(
 # Steering and approvals
 
 
-@pytest.mark.parametrize(("approve", "call"), [(True, {"result": "c1", "text": "sent"}), (False, None)])
-@on_loop
-async def test_steering_and_decisions_reach_the_turn(
-    server: Server, call: dict[str, str] | None, *, approve: bool
-) -> None:
-    run = server.start([SENDS], "Done.")
-    assert not run.is_waiting
-    await until(run, lambda: run.is_waiting)
-    assert run.report().state == "waiting"
-    run.steer("hurry")
-    run.decide("c1", approve=approve)
-    await run.wait_ended()
-    events = short(run.log.events())
-    assert {"steered": "hurry"} in events
-    assert (call or {"error": "c1", "name": "sends", "code": "declined"}) in events
-    assert server.outcomes == ["complete"]
-
-
 @pytest.mark.parametrize(("race_seconds", "is_refused"), [(HUGE, True), (0.0, False)])
 @on_loop
 async def test_a_person_who_stops_a_run_as_a_call_is_approved_is_asked_again(
@@ -447,41 +402,6 @@ async def test_a_run_that_is_over_takes_neither_messages_nor_decisions(server: S
 
 
 # The turns of a process
-
-
-@on_loop
-async def test_a_run_is_found_by_its_own_user(server: Server) -> None:
-    ada, nobody = await server.complete("a"), await server.complete("b", user=None)
-    found = [
-        (ada.id, "ada", ada),
-        (nobody.id, None, nobody),
-        (ada.id, "bob", None),
-        (ada.id, None, None),
-        (nobody.id, "ada", None),
-        ("t0", "ada", None),
-        ("", "ada", None),
-    ]
-    assert [await server.turns.find(turn_id, user) for turn_id, user, _ in found] == [run for *_, run in found]
-
-
-@on_loop
-async def test_a_request_is_found_by_the_id_that_its_user_gave_it(server: Server) -> None:
-    run = server.begin("a", request_id="r1")
-    await server.complete("a")
-    found = [("ada", "r1", run), ("bob", "r1", None), (None, "r1", None), ("ada", "r2", None), ("ada", None, None)]
-    for step in (run.start, run.stop):  # while it runs, and when it is over
-        step()
-        assert [await server.turns.find_requested(request(*asked)) for *asked, _ in found] == [one for *_, one in found]
-    await run.wait_ended()
-    assert await server.turns.find_requested(request("ada", "r1")) is run
-
-
-@on_loop
-async def test_the_newest_run_of_a_conversation_is_found(server: Server) -> None:
-    of = [("x", "ada"), ("y", "ada"), ("x", "ada"), ("x", "bob")]
-    runs = [await server.complete("a", conversation=conversation, user=user) for conversation, user in of]
-    asked = [("x", "ada"), ("x", "bob"), ("y", "ada"), ("y", "bob"), ("z", "ada")]
-    assert [await server.turns.find_newest(*one) for one in asked] == [runs[2], runs[3], runs[1], None, None]
 
 
 @pytest.mark.parametrize(
@@ -545,6 +465,29 @@ async def test_a_request_that_cannot_begin_lets_the_next_one_try(server: Server)
     assert isinstance(first, tuple)
     assert first[0] is first[1]
     assert second == (first[0], None)
+
+
+@on_loop
+async def test_runs_are_found_by_their_user_their_request_and_their_conversation(server: Server) -> None:
+    turns = server.turns
+    first = await server.complete("a", conversation="x", request_id="r1")
+    newest = await server.complete("a", conversation="x")
+    other = await server.complete("a", conversation="x", user=None)
+    running = server.start([asyncio.Event()], conversation="y", request_id="r2")
+    by_id = [(first.id, "ada"), (other.id, None), (first.id, "bob"), (first.id, None), (other.id, "ada"), ("", "ada")]
+    assert [await turns.find(*one) for one in by_id] == [first, other, None, None, None, None]
+    requests = [("ada", "r1"), ("ada", "r2"), ("bob", "r1"), (None, "r1"), ("ada", "r3"), ("ada", None)]
+    found = [await turns.find_requested(request(*one)) for one in requests]
+    assert found == [first, running, None, None, None, None]
+    conversations = [("x", "ada"), ("x", None), ("y", "ada"), ("y", "bob"), ("z", "ada")]
+    found = [await turns.find_newest(*one) for one in conversations]
+    assert found == [newest, other, running, None, None]
+    turns.close()
+    assert (len(turns), await turns.find(first.id, "ada"), await turns.find_newest("x", "ada")) == (0, None, None)
+    await running.abort()
+    again = await server.complete("a")
+    turns._sweep()
+    assert await turns.find(again.id, "ada") is again
 
 
 @on_loop
@@ -641,17 +584,3 @@ async def test_all_logs_together_have_a_limit(server: Server, monkeypatch: pytes
     more.log.check(0)
     for run in (small, large, more):
         await run.abort()
-
-
-@on_loop
-async def test_closing_forgets_everything(server: Server) -> None:
-    over = await server.complete("a", request_id="r")
-    running = server.start([asyncio.Event()], request_id="s")
-    server.turns.close()
-    assert len(server.turns) == 0
-    assert [await server.turns.find_requested(request("ada", one)) for one in ("r", "s")] == [None, None]
-    assert await server.turns.find_newest("c", "ada") is None
-    await running.abort()  # after it was forgotten
-    again = await server.complete("a")
-    server.turns._sweep()
-    assert [await server.turns.find(run.id, "ada") for run in (over, running, again)] == [None, None, again]
