@@ -113,8 +113,8 @@ OTHERS: list[Any] = [{"type": "usage", "tokens": 3}, {"token": None}, {"thinking
 def test_thinking_and_chunks_without_text(resume: Any) -> None:
     assert wrapped(["A", *OTHERS, "B"], resume=resume) == [{"token": "A"}, *OTHERS, {"token": "B"}]
     assert wrapped(OTHERS, resume=resume) == OTHERS
-    chunks = wrapped([f"<think>Shall I {ECHO}?</think>No."], resume=resume)
-    assert chunks == [{"thinking": f"Shall I {ECHO}?"}, {"token": "No."}]
+    chunks = wrapped([f"<think>Shall I {ECHO}?</think>No. SPEC"], resume=resume)
+    assert chunks == [{"thinking": f"Shall I {ECHO}?"}, {"token": "No. "}, {"token": "SPEC"}]
 
 
 def test_a_forged_block_ends_the_stream() -> None:

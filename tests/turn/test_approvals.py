@@ -135,10 +135,9 @@ def test_nothing_can_be_approved_that_was_not_asked() -> None:
     [(["Sent.", 1.0, " Bye."], done("Sent. Bye.", 1, 2)), (["Sent.", WAIT], done("Sent.", 1, 2, "deadline"))],
 )
 def test_the_clock_of_the_turn_stands_still_while_a_person_decides(items: list[Any], last: dict[str, Any]) -> None:
-    assert (
-        ApprovalTurn(SEND % "bob", items, decide=after(500), ask=ask_for(limits=Limits(turn_seconds=3))).run()[-1]
-        == last
-    )
+    ask = ask_for(limits=Limits(turn_seconds=3))
+    for first in (SEND % "bob", [SEND % "bob", 600.0]):
+        assert ApprovalTurn(first, items, decide=after(500), ask=ask, silence=900.0).run()[-1] == last
 
 
 # Several calls

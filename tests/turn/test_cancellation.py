@@ -10,8 +10,8 @@ from clock import run_jumping
 from playing import PNG, WAIT, Item, Player, ask_for, done, registry_of, short, turn_of
 
 from brain.errors import BadRequest, Interruption
-from brain.events import ApprovalRequired, Done, Error, Event, SpecialistResult, SpecialistStart, Token, Usage
-from brain.messages import Attachment, Exchange, Steer
+from brain.events import ApprovalRequired, Done, Error, Event, Notice, SpecialistResult, SpecialistStart, Token, Usage
+from brain.messages import Attachment, Exchange, NativeCall, Steer
 from brain.plugins.context import Progress
 from brain.plugins.specialist import specialist
 
@@ -437,11 +437,14 @@ def test_a_turn_whose_task_never_began_can_be_cut() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("when", "outcome"), [(Token, "cancelled"), (Done, "complete")])
+@pytest.mark.parametrize(("when", "outcome"), [(Token, "cancelled"), (Notice, "cancelled"), (Done, "complete")])
 def test_a_stop_in_the_last_step_leaves_no_cancellation_behind(when: type[Event], outcome: str) -> None:
+    def stop(event: Event) -> None:
+        if isinstance(event, when) and (one.turn.exchange.answer or when is Token):
+            one.turn.stop("cancelled")
+
     async def main() -> None:
-        one = Execution(Player(["One."]))
-        one.on_event = lambda event: one.turn.stop("cancelled") if isinstance(event, when) else None
+        one.on_event = stop
         await one.turn.run(one.emit)
         task = asyncio.current_task()
         assert task is not None
@@ -449,4 +452,6 @@ def test_a_stop_in_the_last_step_leaves_no_cancellation_behind(when: type[Event]
         await steps(1)
         assert one.stored == [(outcome, "One.")]
 
+    unknown = NativeCall("unknown", "{}")  # makes a notice after each pass
+    one = Execution(Player([unknown], ["One.", unknown]))
     asyncio.run(main())

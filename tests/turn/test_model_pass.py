@@ -126,6 +126,18 @@ def test_an_error_after_a_complete_call_only_ends_the_pass(failure: Exception) -
     assert events == ["Look: ", *succeeded("echo", "nothing"), "Done.", done("Look: Done.", 1, 2)]
 
 
+def test_a_stream_that_does_not_close_is_abandoned() -> None:
+    class Stubborn(Player):
+        async def stream(self, *args: Any, **options: Any) -> AsyncGenerator[Chunk, None]:
+            async for chunk in super().stream(*args, **options):
+                try:
+                    yield chunk
+                except GeneratorExit:
+                    await asyncio.Event().wait()
+
+    assert short(run_jumping(read(turn_of(Stubborn(f"{ECHO} x", "Done.")))))[-1] == done("Done.", 1, 2)
+
+
 def test_a_loop_that_was_held_up_reads_first_what_came_meanwhile() -> None:
     async def main() -> list[Any]:
         loop, received = asyncio.get_running_loop(), asyncio.Event()

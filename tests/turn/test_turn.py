@@ -42,6 +42,7 @@ from brain.messages import (
     Message,
     PassUsage,
     PromptProgress,
+    RecallResult,
     Text,
 )
 from brain.plugins.registry import Registry
@@ -101,6 +102,7 @@ def test_text_is_emitted_as_it_arrives() -> None:
         (True, {}, ["stand_in"]),
         (False, {"trimmed": 1}, ["trimmed"]),
         (True, {"after_idle": True, "trimmed": 2}, ["stand_in", "trimmed"]),
+        (False, {"recalled": RecallResult(sentence="Recalled 1 fact: tea")}, ["recalled"]),
     ],
 )
 def test_notices_come_first(is_demo: bool, history: dict[str, Any], notices: list[str]) -> None:
