@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from approving import ApprovalTurn, Decide, approve, decline, wait
 from clock import run_jumping
-from playing import PNG, WAIT, ask_for, done, failed, played, registry_of, succeeded
+from playing import PNG, WAIT, Item, ask_for, done, failed, played, registry_of, succeeded
 
 from brain import Context, Refused, Result, specialist
 from brain.errors import BadRequest, RegistrationError
@@ -136,8 +136,9 @@ def test_nothing_can_be_approved_that_was_not_asked() -> None:
 )
 def test_the_clock_of_the_turn_stands_still_while_a_person_decides(items: list[Any], last: dict[str, Any]) -> None:
     ask = ask_for(limits=Limits(turn_seconds=3))
-    for first in (SEND % "bob", [SEND % "bob", 600.0]):
-        assert ApprovalTurn(first, items, decide=after(500), ask=ask, silence=900.0).run()[-1] == last
+    openings: list[list[Item]] = [[SEND % "bob"], [SEND % "bob", 600.0]]
+    for opening in openings:
+        assert ApprovalTurn(opening, items, decide=after(500), ask=ask, silence=900.0).run()[-1] == last
 
 
 # Several calls
