@@ -204,8 +204,7 @@ def _search(
 ) -> Result | None:
     """The passages of the folders and this conversation's uploads that fit; None when there is nothing to search."""
     roots = [root for root in index.roots() if root.kind != "conversation" or root.place == conversation]
-    names, troubles = index.names(roots), index.troubles(roots)
-    files = _find_files(source, names, troubles, roots) if source and names else None
+    files = _find_files(source, index, roots) if source else None
     matrix = vectors.load_matrix(index) if query_vector is not None else None
     scope = Scope([root.id for root in roots], files)
     chunks = rank(index, query, scope, matrix, query_vector)
@@ -213,6 +212,7 @@ def _search(
         result = _show_passages(found, {root.id: root for root in roots}, offset, len(chunks))
         unread = index.troubles([root for root in roots if root.kind == "conversation"])
         return replace(result, text=f"{result.text}\n\n{_list_unread(unread)}") if unread else result
+    names, troubles = index.names(roots), index.troubles(roots)
     if not names and not troubles:
         return None
     where = f" in {source[:60]!r}" if source else ""
@@ -225,17 +225,18 @@ def _search(
     return Result(f"{text}\n{_list_unread(troubles)}" if troubles else text)
 
 
-def _find_files(
-    source: str,
-    names: Sequence[tuple[int, int, str]],
-    troubles: Sequence[tuple[str, str]],
-    roots: Sequence[Root],
-) -> set[int]:
+def _find_files(source: str, index: Index, roots: Sequence[Root]) -> set[int] | None:
     """The files that a name means: those called so, else those in a folder called so, else those whose name holds it.
+
+    Returns:
+        Their numbers; None when no file has passages.
 
     Raises:
         Refused: when there are none, with what is wrong with that file, or names that come near.
     """
+    names = index.names(roots)
+    if not names:
+        return None
     sought = source[:SOURCE_LENGTH].partition("#")[0].strip().strip("/").casefold()
     folders = {root.id: _folder_name(root).casefold() for root in roots}
     matched = {number for number, _, name in names if sought in _variants(name)}
@@ -247,7 +248,7 @@ def _find_files(
     similar = {number for number, _, name in names if sought in name.casefold()}
     if found := matched or below or similar:
         return found
-    if unread := [(name, reason) for name, reason in troubles if sought in _variants(name)]:
+    if unread := [(name, reason) for name, reason in index.troubles(roots) if sought in _variants(name)]:
         raise Refused(_list_unread(unread)[:REASON_LENGTH])
     existing = [name for _, _, name in names]
     near = get_close_matches(source[:SOURCE_LENGTH], existing, NAMES_SHOWN, 0.6)

@@ -48,7 +48,7 @@ def walk(root: Path, skipped: Counter[str]) -> Iterator[FoundFile]:
         name = Path(entry.path).relative_to(_base_of(root)).as_posix()
         if not stat.S_ISREG(status.st_mode):
             skipped["not a plain file"] += 1
-        elif any("\ud800" <= letter <= "\udfff" for letter in name):
+        elif name.encode("utf-8", "replace").decode() != name:
             skipped["a name that is not UTF-8"] += 1
         else:
             count += 1

@@ -367,12 +367,18 @@ def test_hidden_files_links_and_devices_are_passed_over(tmp_path: Path) -> None:
     (root / "k.md").symlink_to(outside / "g.md")
     (root / "sub" / "loop").symlink_to(root)
     os.mkfifo(root / "l.txt")
+    (root / os.fsdecode(b"m\xff.txt")).write_text("x")
     with socket.socket(socket.AF_UNIX) as server:
         os.chdir(root)  # the path of a socket must be short
         server.bind("s.txt")
     assert list_folder(root) == (
         ["a.md", "sub/f.TXT"],
-        {"a link, which is not followed": 3, "not a kind that is read: .png": 1, "not a plain file": 2},
+        {
+            "a link, which is not followed": 3,
+            "not a kind that is read: .png": 1,
+            "not a plain file": 2,
+            "a name that is not UTF-8": 1,
+        },
     )
     (tmp_path / "link").symlink_to(root)
     assert list_folder(tmp_path / "link") == ([], {"a folder in whose place there is a link now": 1})

@@ -13,7 +13,7 @@ from specialist_calls import answer, context, outcome, refusal
 from web_site import Site, Text, free_port, program, site
 
 from brain.plugins.executor import Answer
-from specialists._web.search import WebSettings, available_backends, find_problem, health
+from specialists._web.search import WebSettings, find_problem, health
 from specialists.web import web
 
 KEY = "BSA-not-a-real-key"
@@ -271,20 +271,6 @@ def test_the_next_backend_is_asked_and_all_reasons_are_given(server: Site, ddgs:
     refused = refusal(web, {"query": "knots"}, context(settings=settings))
     assert [name in refused for name in ("SearXNG limits", "; Brave refuses", "; ddgs found nothing")] == [True] * 3
     assert len(refused) <= 400
-
-
-@pytest.mark.parametrize(
-    ("settings", "names"),
-    [
-        (WebSettings(), ["ddgs"]),
-        (WebSettings(searxng="http://s", brave_key="k"), ["searxng", "brave", "ddgs"]),
-        (WebSettings(searxng="http://s", brave_key="k", backend="brave"), ["brave"]),
-        (WebSettings(searxng="http://s", backend="brave"), []),
-    ],
-)
-def test_backends_are_those_that_are_configured(settings: WebSettings, names: list[str], ddgs: Path) -> None:
-    ddgs.write_text("")
-    assert [backend.name for backend in available_backends(settings)] == names
 
 
 @pytest.mark.parametrize(
