@@ -69,11 +69,11 @@ export class Card {
 
   start() {
     this.#closeQuestion();
-    const began = performance.now();
+    const start = performance.now();
     this.#setState("running", t("running"));
     this.#stopTicking();
     this.#stopTicking = everyTick(() => {
-      const time = performance.now() - began;
+      const time = performance.now() - start;
       if (time >= 1000) this.#state.textContent = span(time);
     });
   }

@@ -18,14 +18,14 @@ const early = []; // before the limits are known
 /** @type {import("../base/types.js").Limits | null} */
 let limits = null;
 /** @type {(problem: string) => void} */
-let tell;
+let report;
 
 /**
  * Takes files from now on.
  * @param {(problem: string) => void} problems called with what could not be attached and why; empty when everything was
  */
 export function startAttaching(problems) {
-  tell = problems;
+  report = problems;
   find("attach", HTMLButtonElement).onclick = () => picker.click();
   picker.onchange = () => {
     add([...picker.files ?? []]);
@@ -33,7 +33,7 @@ export function startAttaching(problems) {
   };
   takeDropped();
   const lost = tabStorage.get("files")?.split("/") ?? [];
-  if (lost.length) tell(t("lostFiles", { count: lost.length, names: few(lost) }));
+  if (lost.length) report(t("lostFiles", { count: lost.length, names: few(lost) }));
 }
 
 /** @param {import("../base/types.js").Limits} most */
@@ -69,17 +69,17 @@ export async function addFrom(data) {
 /** @param {import("../base/files.js").Part[]} parts */
 function addParts(parts) {
   if (!limits) return void early.push(...parts);
-  const most = limits, refused = parts.map((part) => troubleOf(part, most.files));
+  const most = limits, refused = parts.map((part) => problemOf(part, most.files));
   const accepted = parts.flatMap(({ files }, n) => refused[n] ? [] : files ?? []);
   const fit = accepted.slice(0, most.files - files.length), over = accepted.slice(fit.length).map(({ name }) => name);
   const problems = [...refused, ...fit.map((file) => attach(file, most))].filter(Boolean);
   if (over.length) problems.push(t("tooMany", { count: most.files, names: few(over) }));
   show();
-  tell(problems.join("\n"));
+  report(problems.join("\n"));
 }
 
 /** @param {import("../base/files.js").Part} part @param {number} most */
-function troubleOf({ folder: name, files }, most) {
+function problemOf({ folder: name, files }, most) {
   if (!name) return "";
   if (!files) return t("goneFile", { name });
   if (!files.length) return t("emptyFolder", { name });
@@ -156,7 +156,7 @@ function kind({ name }) {
 function drop(one) {
   const at = files.indexOf(one);
   put(files.filter((other) => other !== one));
-  tell("");
+  report("");
   const next = list.querySelectorAll("button")[Math.min(at, files.length - 1)];
   (next ?? find("box", HTMLTextAreaElement)).focus();
 }

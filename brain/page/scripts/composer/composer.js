@@ -30,20 +30,20 @@ let ready = false, early = false; // whether the server has answered, and whethe
 
 /** Starts the box. A message can be written before the limits of the server are known. */
 export function startWriting() {
-  form.onsubmit = submitted;
-  box.onkeydown = keyed;
+  form.onsubmit = onSubmit;
+  box.onkeydown = onBoxKey;
   box.oninput = () => {
     problem.textContent = "";
     changed();
   };
-  box.onpaste = pasted;
-  box.onbeforeinput = inserted;
+  box.onpaste = onPaste;
+  box.onbeforeinput = onInsert;
   stop.onclick = () => conversation.stop();
-  document.addEventListener("keydown", escaped);
-  document.addEventListener("keydown", typed);
+  document.addEventListener("keydown", onEscape);
+  document.addEventListener("keydown", onTyping);
   conversation.addEventListener("state", show);
   conversation.addEventListener("compose", (event) => compose(/** @type {CustomEvent} */ (event).detail));
-  conversation.addEventListener("opened", opened);
+  conversation.addEventListener("opened", onOpened);
   conversation.addEventListener("write", focus);
   settings.addEventListener("changed", show);
   write(box.value || (tabStorage.get("draft") ?? ""));
@@ -71,7 +71,7 @@ export function startComposer({ limits }) {
 }
 
 /** @param {SubmitEvent} event */
-function submitted(event) {
+function onSubmit(event) {
   event.preventDefault();
   if (!ready) early = true;
   else if (conversation.state === "idle") sendIt();
@@ -79,7 +79,7 @@ function submitted(event) {
 }
 
 async function sendIt() {
-  problem.textContent = troubleOf(box.value) || (attached().length ? await unreadable() : "");
+  problem.textContent = problemOf(box.value) || (attached().length ? await unreadable() : "");
   if (problem.textContent || !box.value.trim() || conversation.state !== "idle") return;
   const message = box.value, files = take(), replaces = editing?.replaces ?? null;
   write("");
@@ -92,21 +92,21 @@ async function sendIt() {
 }
 
 /** @param {string} message */
-function troubleOf(message) {
+function problemOf(message) {
   if (!message.trim()) return attached().length ? t("needsMessage") : "";
   return message.length > characters ? t("longMessage", { count: characters }) : "";
 }
 
 async function steerIt() {
   const message = box.value;
-  problem.textContent = message.length > characters ? troubleOf(message) : attached().length ? t("filesLater") : "";
+  problem.textContent = message.length > characters ? problemOf(message) : attached().length ? t("filesLater") : "";
   if (!message.trim() || message.length > characters) return;
   write("");
-  if (!await conversation.steer(message)) write(joined(message, box.value)); // its turn was over
+  if (!await conversation.steer(message)) write(joinTexts(message, box.value)); // its turn was over
 }
 
 /** @param {KeyboardEvent} event */
-function keyed(event) {
+function onBoxKey(event) {
   if (event.key !== "Enter" || event.isComposing) return;
   const sends = event.ctrlKey || event.metaKey || (enterSends() && !event.shiftKey);
   if (!sends) return;
@@ -115,7 +115,7 @@ function keyed(event) {
 }
 
 /** @param {KeyboardEvent} event */
-function escaped(event) {
+function onEscape(event) {
   if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;
   if (document.querySelector("dialog[open], :popover-open")) return;
   if (conversation.state !== "idle") conversation.stop();
@@ -123,14 +123,14 @@ function escaped(event) {
 }
 
 /** Text that is typed while no field has the focus goes to the box. @param {KeyboardEvent} event */
-function typed({ key, ctrlKey, metaKey, altKey, target }) {
+function onTyping({ key, ctrlKey, metaKey, altKey, target }) {
   if (key.length > 1 || key === " " || ctrlKey || metaKey || altKey) return;
   if (target !== log && target !== document.body || document.querySelector("dialog[open], :popover-open")) return;
   box.focus();
 }
 
 /** @param {ClipboardEvent} event */
-function pasted(event) {
+function onPaste(event) {
   const data = event.clipboardData;
   if (!data?.files.length || data.getData("text/plain")) return; // cells of a table bring a picture, and mean text
   event.preventDefault();
@@ -138,7 +138,7 @@ function pasted(event) {
 }
 
 /** Attaches text that is too long for a message as a file: the browser would freeze. @param {InputEvent} event */
-function inserted(event) {
+function onInsert(event) {
   const text = event.data ?? "", stays = box.value.length - (box.selectionEnd - box.selectionStart);
   if (text.length < 2 || stays + text.length <= characters) return;
   event.preventDefault();
@@ -160,7 +160,7 @@ function compose({ message, files = [], replaces = null }) {
     write(message);
     put(files);
   } else {
-    write(joined(message, before.message));
+    write(joinTexts(message, before.message));
     put([...files, ...before.files]);
   }
   show();
@@ -180,13 +180,13 @@ function leaveEdit() {
   box.focus();
 }
 
-function opened() {
+function onOpened() {
   if (editing && editing.of !== conversation.id) leaveEdit();
   if (!document.activeElement?.matches("input, select, textarea, dialog *")) focus();
 }
 
 /** @param {string} first @param {string} then */
-function joined(first, then) {
+function joinTexts(first, then) {
   return then.trim() ? `${first}\n\n${then}` : first;
 }
 

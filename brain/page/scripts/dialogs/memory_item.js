@@ -25,22 +25,22 @@ export function memoryItem(item, memory) {
   const edit = button(t("edit"), () => change(node, item, memory), { icon: "edit", className: "quiet square" });
   const erase = button(t("delete"), () => forget(item, memory), { icon: "delete", className: "quiet square" });
   for (const one of [edit, erase]) one.setAttribute("aria-describedby", text.id);
-  const about = make("div", "item-about", text, described(item, memory), ...former(item));
+  const about = make("div", "item-about", text, describe(item, memory), ...formerTexts(item));
   node.append(about, make("div", "item-actions", edit, erase));
   return node;
 }
 
 /** @param {Item} item @param {Memory} memory */
-function described(item, memory) {
-  const line = make("p", "small"), anew = item.updated.slice(0, 10) !== item.created.slice(0, 10);
-  const since = t(anew ? "changed" : "kept", { date: day(new Date(item.updated)) });
+function describe(item, memory) {
+  const line = make("p", "small"), isChanged = item.updated.slice(0, 10) !== item.created.slice(0, 10);
+  const since = t(isChanged ? "changed" : "kept", { date: day(new Date(item.updated)) });
   if (!item.mutable) line.append(make("span", "tag", t("protected")), " ");
-  line.append(since, ...whence(item, memory), ...(item.outside ? [` · ${t("outside")}`] : []));
+  line.append(since, ...linkToConversation(item, memory), ...(item.outside ? [` · ${t("outside")}`] : []));
   return line;
 }
 
 /** @param {Item} item @param {Memory} memory */
-function whence({ conversation_id, kind }, memory) {
+function linkToConversation({ conversation_id, kind }, memory) {
   if (!conversation_id) return [];
   const link = make("a", "", t(kind === "fact" ? "saidHere" : "itsConversation"));
   link.href = addressOf(conversation_id);
@@ -49,7 +49,7 @@ function whence({ conversation_id, kind }, memory) {
 }
 
 /** @param {Item} item */
-function former({ was }) {
+function formerTexts({ was }) {
   return was.map(({ text, until }) => make("p", "small", t("was", { text, date: day(new Date(until)) }))).reverse();
 }
 

@@ -59,7 +59,7 @@ export class Entry {
     this.options.setAttribute("aria-label", this.options.title);
     this.writing.hidden = !running;
     const excerpt = found.replace(SIGNS, (sign) => sign[0] === "|" ? " " : "");
-    this.about.replaceChildren(ways && `${ways} `, ...marked(excerpt, words));
+    this.about.replaceChildren(ways && `${ways} `, ...markWords(excerpt, words));
     this.about.hidden = !ways && !found;
   }
 
@@ -113,7 +113,7 @@ export class Entry {
  * @param {string} text
  * @param {string} words
  */
-function marked(text, words) {
+function markWords(text, words) {
   const pattern = patternOf(words);
   if (!text || !pattern) return text ? [text] : [];
   const pieces = text.split(new RegExp(`(${pattern.source})`, "giu"));

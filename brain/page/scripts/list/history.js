@@ -43,10 +43,10 @@ export function startHistory() {
     clearTimeout(waiting);
     waiting = window.setTimeout(load, PAUSE);
   };
-  search.onkeydown = searched;
-  list.addEventListener("click", chosen);
-  conversation.addEventListener("opened", opened);
-  conversation.addEventListener("changed", changed);
+  search.onkeydown = onSearchKey;
+  list.addEventListener("click", onClick);
+  conversation.addEventListener("opened", onOpened);
+  conversation.addEventListener("changed", onChanged);
   onTabNews(onNews);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
   shortcut("o", true, t("newConversation"), begin);
@@ -168,7 +168,7 @@ async function isNewest(known) {
 }
 
 /** Another conversation is open; it was found by words, or not. */
-function opened() {
+function onOpened() {
   show();
   if (words && conversation.id) highlightWords(words);
 }
@@ -217,7 +217,7 @@ function deleted(id) {
   refresh();
 }
 
-function changed() {
+function onChanged() {
   refresh();
   notifyTabs({});
 }
@@ -230,14 +230,14 @@ function onNews({ deleted, renamed, title = "" }) {
 }
 
 /** @param {MouseEvent} event */
-function chosen({ target }) {
+function onClick({ target }) {
   if (!(target instanceof HTMLAnchorElement)) return;
   leaveSide();
   if (target.ariaCurrent && words) highlightWords(words); // it is open already
 }
 
 /** @param {KeyboardEvent} event in the box of the search */
-function searched(event) {
+function onSearchKey(event) {
   if (event.isComposing) return;
   if (event.key === "ArrowDown") list.querySelector("a")?.focus();
   else if (event.key === "Enter" && search.value.trim()) openFirst();
