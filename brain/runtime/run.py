@@ -18,7 +18,7 @@ from brain.turn_request import TurnRequest
 log = logging.getLogger("brain")
 
 RECONNECT_SECONDS = 30.0
-"""How long a client that left to approve a call may take to reconnect after the time for the approval is over."""
+"""How long a client that left to approve a call may take to reconnect, after the time for the approval."""
 
 KEPT_SECONDS = 300.0
 """How long a turn can be found after its end."""
@@ -31,10 +31,10 @@ Settle = Callable[[TurnReport], None]
 
 
 class AnyRun(Protocol):
-    """A run as its readers know it: of this process (`Run`) or of another one (`RemoteRun`).
+    """A run as its readers see it: of this process (`Run`) or of another one (`RemoteRun`).
 
     Attributes:
-        options: what its protocol wants to know of it when a client comes back.
+        options: what its protocol needs when a client reconnects.
         left_at: the number of the last event that the reader who left last had received.
     """
 
@@ -61,7 +61,7 @@ class AnyRun(Protocol):
         """Carry out a command of a client.
 
         Raises:
-            BadRequest: when the turn cannot do that now, or is over.
+            BadRequest: when the turn cannot do that now, or has ended.
         """
 
     async def catch_up(self, number: int = 0) -> None:
@@ -74,13 +74,13 @@ class AnyRun(Protocol):
         """End the turn, soon."""
 
     def join(self, notify: Notify) -> Unsubscribe:
-        """Add a reader, who is told of each event from now on."""
+        """Add a reader; `notify` is called for each event from now on."""
 
     def leave(self, *, comes_back: bool = False) -> None:
-        """Remove a reader; one that returns with a person's approval is given as long as that may take."""
+        """Remove a reader. One that comes back with a person's approval has as long as that may take."""
 
     async def wait_ended(self) -> None:
-        """Wait until the turn is over."""
+        """Wait until the turn has ended."""
 
 
 class Run:
@@ -88,7 +88,7 @@ class Run:
 
     Args:
         protocol: the protocol of the client.
-        options: what that protocol wants to know of the run when a client comes back.
+        options: what that protocol needs when a client reconnects.
         settle: records the turn, once, before any reader learns that it ended.
         unread_seconds: how long the run continues without a reader; None: to its end.
 
@@ -105,7 +105,7 @@ class Run:
     def __init__(
         self,
         turn: Turn,
-        ask: TurnRequest,
+        request: TurnRequest,
         protocol: str,
         settle: Settle,
         *,
@@ -114,9 +114,9 @@ class Run:
         options: str = "",
     ) -> None:
         self.id = turn.id
-        self.user = ask.user
+        self.user = request.user
         self.conversation_id = turn.conversation_id
-        self.request_id = ask.request_id
+        self.request_id = request.request_id
         self.protocol = protocol
         self.options = options
         self.on_left: Callable[[], None] | None = None
@@ -206,52 +206,36 @@ class Run:
         """Carry out a command.
 
         Raises:
-            BadRequest: when the turn cannot do that now, or is over.
+            BadRequest: when the turn cannot do that now, or has ended.
         """
+        turn = self._turn
         match command:
-            case Stop(reason):
-                self.stop(reason)
-            case Cancel():
-                self.cancel()
-            case Steer(message):
-                self.steer(message)
-            case Decide(call_id, approve):
-                self.decide(call_id, approve)
             case Join():
                 self._count_reader()
             case Leave(left_at, comes_back):
                 self.left_at = max(self.left_at, left_at)
                 self.leave(comes_back=comes_back)
+            case _ if turn is None:
+                check_ended(command, self.report())
+            case Stop(reason):
+                turn.stop(reason)
+            case Cancel():
+                if turn.approvals.has_just_approved and not turn.is_stopped:
+                    message = "A call of this turn was approved at the same moment. Send the request again to stop it."
+                    raise BadRequest(message, code="decided", status=409)
+                turn.stop("cancelled")
+            case Steer(message):
+                turn.steer(message)
+            case Decide(call_id, approve):
+                turn.decide(call_id, approve)
 
     def stop(self, reason: Interruption = "cancelled") -> None:
-        """End the turn with an event that says why; nothing for one that is over."""
-        if self._turn is not None:
-            self._turn.stop(reason)
-
-    def cancel(self) -> None:
-        """Stops the turn for a person.
-
-        Raises:
-            BadRequest: when a call of it was approved at the same moment.
-        """
-        if self._turn is not None and self._turn.approvals.has_just_approved and not self._turn.is_stopped:
-            message = "A call of this turn was approved at the same moment. Send the request again to stop the turn."
-            raise BadRequest(message, code="decided", status=409)
-        self.stop()
-
-    def steer(self, message: str) -> None:
-        """As `Turn.steer`."""
-        if self._turn is None:
-            check_ended(Steer(message), self.report())
-        else:
-            self._turn.steer(message)
+        """End the turn with an event that says why; nothing for a turn that has ended."""
+        self.apply(Stop(reason))
 
     def decide(self, call_id: str, approve: bool) -> None:
-        """As `Turn.decide`."""
-        if self._turn is None:
-            check_ended(Decide(call_id, approve), self.report())
-        else:
-            self._turn.decide(call_id, approve)
+        """Approve or decline a call; as `apply`."""
+        self.apply(Decide(call_id, approve))
 
     async def abort(self) -> None:
         """End a turn that did not stop in time. A task that ignores its cancellation is abandoned."""
@@ -268,7 +252,7 @@ class Run:
             self._append(self._turn.cut())
 
     async def wait_ended(self) -> None:
-        """Wait until the turn is over."""
+        """Wait until the turn has ended."""
         await self._ended.wait()
 
     # readers

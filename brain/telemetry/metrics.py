@@ -19,7 +19,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
-from brain.messages import Call, TurnReport
+from brain.messages import TurnReport
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 """The environment variable of the folder in which processes count together; the library knows it by this name."""
@@ -135,12 +135,6 @@ class Metrics:
         self._turn_seconds.observe(report.total_ms / 1000)
         if report.first_token_ms is not None:
             self._first_token.observe(report.first_token_ms / 1000)
-        self._count_model(report)
-        for call in report.calls:
-            if call.by != "client":
-                self._count_call(call)
-
-    def _count_model(self, report: TurnReport) -> None:
         model, usage = report.model, report.usage
         self._passes.labels(model).inc(len(report.passes))
         self._tokens.labels(model, "prompt").inc(usage.prompt_tokens)
@@ -149,13 +143,14 @@ class Metrics:
         for one in report.passes:
             if one.error is not None and one.error.startswith("model_"):
                 self._errors.labels(model, one.error).inc()
-
-    def _count_call(self, call: Call) -> None:
-        name = call.name if call.name in self._specialists else "?"
-        self._calls.labels(name, call.outcome or "running").inc()
-        may_run = call.approval in (None, "approved")
-        if call.ms is not None and call.outcome in EXECUTED and not call.cached and may_run:
-            self._call_seconds.labels(name).observe(call.ms / 1000)
+        for call in report.calls:
+            if call.by == "client":
+                continue
+            name = call.name if call.name in self._specialists else "?"
+            self._calls.labels(name, call.outcome or "running").inc()
+            may_run = call.approval in (None, "approved")
+            if call.ms is not None and call.outcome in EXECUTED and not call.cached and may_run:
+                self._call_seconds.labels(name).observe(call.ms / 1000)
 
     # Output
 

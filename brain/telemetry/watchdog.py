@@ -1,4 +1,4 @@
-"""Notices code that blocks the event loop, so that nothing else runs: a thread looks at the loop."""
+"""Notices code that blocks the event loop, so that nothing else runs: a thread watches the loop."""
 
 import asyncio
 import inspect
@@ -16,9 +16,9 @@ from brain.plugins.executor import TASK_NAME
 from brain.plugins.registry import Entry
 
 BLOCKED_SECONDS = 0.25
-LOOK_SECONDS = 0.05
-LOOKS = 1 + round(BLOCKED_SECONDS / LOOK_SECONDS)
-"""At one step of a task: so many show that it takes too long."""
+CHECK_SECONDS = 0.05
+CHECKS = 1 + round(BLOCKED_SECONDS / CHECK_SECONDS)
+"""So many checks during one step of a task show that it takes too long."""
 FRAMES_SHOWN = 12
 UNKNOWN = "?"
 
@@ -57,7 +57,7 @@ class Watchdog:
         self._stopped = threading.Event()
         self._has_run = True
         self._suspect: asyncio.Task[Any] | None = None
-        self._looks = 0
+        self._checks = 0
 
     def __enter__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -71,34 +71,34 @@ class Watchdog:
 
     def _watch(self) -> None:
         used = self._cpu_seconds()
-        while not self._stopped.wait(LOOK_SECONDS):
+        while not self._stopped.wait(CHECK_SECONDS):
             before, used = used, self._cpu_seconds()
             try:
-                # Code in C that keeps Python's lock lets no other thread look, either, until it ends.
-                self._look(kept_lock=used - before >= BLOCKED_SECONDS)
+                # Code in C that holds the interpreter's lock lets this thread check only when it ends.
+                self._check(holds_lock=used - before >= BLOCKED_SECONDS)
             except RuntimeError:  # the loop is closed
                 return
 
     def _cpu_seconds(self) -> float:
-        """CPU time of the loop's thread; 0 where the system does not tell."""
+        """CPU time of the loop's thread; 0 where the system does not report it."""
         try:
             return 0.0 if self._clock is None else time.clock_gettime(self._clock)
         except OSError:  # the thread has ended
             return 0.0
 
-    def _look(self, *, kept_lock: bool) -> None:
-        """Count looks at one step of a task. A machine that stands still meanwhile adds one look, and blames nobody."""
+    def _check(self, *, holds_lock: bool) -> None:
+        """Count checks during one step of a task. A machine that is suspended meanwhile adds one check."""
         task = asyncio.current_task(self._loop)
         if self._has_run or task is not self._suspect:
-            self._suspect, self._looks = task, 0
+            self._suspect, self._checks = task, 0
         if task is None:
             return
         if self._has_run:
             self._has_run = False
             self._loop.call_soon_threadsafe(self._mark_run)
-        before = self._looks
-        self._looks = max(before + 1, LOOKS if kept_lock else 0)
-        if before < LOOKS <= self._looks:
+        before = self._checks
+        self._checks = max(before + 1, CHECKS if holds_lock else 0)
+        if before < CHECKS <= self._checks:
             self._report_block(task)
 
     def _mark_run(self) -> None:
@@ -107,7 +107,7 @@ class Watchdog:
 
     def _report_block(self, task: asyncio.Task[Any]) -> None:
         frames = _frames(sys._current_frames().get(self._thread))
-        if not frames or self._has_run:  # it has just ended
+        if not frames or self._has_run:  # the step has just ended
             return
         files = self._files()
         own = [frame for frame in frames if frame.f_code.co_filename in files]
@@ -122,7 +122,20 @@ class Watchdog:
         stack = "".join(traceback.StackSummary.extract((one, one.f_lineno) for one in shown[-FRAMES_SHOWN:]).format())
         found = Blocked(name, place, stack)
         self._report(found)
-        _log(found)
+        is_known = name != UNKNOWN
+        message = "specialist %s blocks the event loop, so that nothing else runs: await, or make it a plain def"
+        record = log.makeRecord(  # `logging` cannot take the stack of another thread by itself
+            log.name,
+            logging.WARNING if is_known else logging.DEBUG,
+            __file__,
+            0,
+            message if is_known else "the event loop is blocked%.0s",
+            (name,),
+            None,
+            sinfo=stack,
+        )
+        if log.isEnabledFor(record.levelno):
+            log.handle(record)
 
     def _files(self) -> dict[str, set[str]]:
         """The files of specialists, each with the names of its specialists."""
@@ -147,21 +160,3 @@ def _frames(frame: FrameType | None) -> list[FrameType]:
         found.append(frame)
         frame = frame.f_back
     return found[::-1]
-
-
-def _log(found: Blocked) -> None:
-    """Writes a line with the stack; it has that of another thread, which `logging` cannot take by itself."""
-    known = found.specialist != UNKNOWN
-    message = "specialist %s blocks the event loop, so that nothing else runs: await, or make it a plain def"
-    record = log.makeRecord(
-        log.name,
-        logging.WARNING if known else logging.DEBUG,
-        __file__,
-        0,
-        message if known else "the event loop is blocked%.0s",
-        (found.specialist,),
-        None,
-        sinfo=found.stack,
-    )
-    if log.isEnabledFor(record.levelno):
-        log.handle(record)
