@@ -35,6 +35,11 @@ def run_jumping(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
+def now() -> float:
+    """Seconds that have passed on the clock that jumps."""
+    return asyncio.get_running_loop().time()
+
+
 def advance(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
     """Lets time pass in which the loop does nothing, as when something holds it up."""
     assert isinstance(loop, _Loop)

@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from clock import run_jumping
+from clock import now, run_jumping
 from playing import Player, ask_for, prose, turn_of
 from sse_starlette.sse import AppStatus
 from starlette.types import Message as Sent
@@ -227,7 +227,7 @@ async def test_the_response_has_the_models_status(
     stage, client = Stage(*items), Client()
     response = await stage.started(client, refusal=refuse)
     await client.until(lambda: bool(client.sent))
-    assert (asyncio.get_running_loop().time(), client.sent[0]["status"]) == (begins_at, status)
+    assert (now(), client.sent[0]["status"]) == (begins_at, status)
     await response
     assert await stage.ended() == "model_failed"
     if status == 404:
@@ -396,7 +396,7 @@ async def test_a_client_that_reads_nothing_for_four_heartbeats_is_disconnected(
     await client.until(lambda: len(client.names) == 2)
     client.reads.clear()
     await response
-    assert 4 * HEARTBEAT <= asyncio.get_running_loop().time() <= 5 * HEARTBEAT
+    assert 4 * HEARTBEAT <= now() <= 5 * HEARTBEAT
     assert (client.names, client.is_complete, stage.run.left_at) == (["turn_start", "token"], False, 2)
     assert await stage.ended() == "cancelled"
 
@@ -457,6 +457,6 @@ async def test_a_server_that_stops_waits_a_while_for_the_end_of_a_run(ends_in_ti
         assert client.is_complete is ends_in_time
         assert client.names == ["turn_start", "token", *(["token", "usage", "done"] if ends_in_time else [])]
         if not ends_in_time:
-            assert asyncio.get_running_loop().time() == pytest.approx(SHUTDOWN_SECONDS, abs=1)
+            assert now() == pytest.approx(SHUTDOWN_SECONDS, abs=1)
             stage.run.stop()
         assert await stage.ended() == ("complete" if ends_in_time else "cancelled")

@@ -24,7 +24,7 @@ import asyncio
 import gc
 import os
 import signal
-import time
+import threading
 
 from brain import specialist
 
@@ -38,7 +38,7 @@ async def who() -> str:
 @specialist(timeout=60)
 async def waits() -> str:
     """Waits."""
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
     return ""
 
 
@@ -47,7 +47,7 @@ async def deaf() -> str:
     """Ignores a cancellation."""
     while True:
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             pass
 
@@ -55,7 +55,7 @@ async def deaf() -> str:
 @specialist(timeout=60)
 def blocks() -> str:
     """Blocks a thread."""
-    time.sleep(60)
+    threading.Event().wait()
     return ""
 
 
