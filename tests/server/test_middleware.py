@@ -123,35 +123,35 @@ def test_every_route_checks_host_and_origin(local: Server) -> None:
             assert (ask(local, path, method, **headers).status_code == 403) == expected, (method, path, headers)
 
 
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({}, 200),
-        ({"origin": "http://localhost:8000", "host": "localhost:8000"}, 200),
-        ({"origin": "https://chat.example", "host": "chat.example"}, 200),
-        ({"origin": "https://chat.example", "host": "chat.example:443"}, 200),
-        ({"origin": "http://chat.example", "host": "chat.example:80"}, 200),
-        ({"origin": "HTTPS://Chat.Example", "host": "chat.example"}, 200),
-        ({"sec_fetch_site": "same-origin", "sec_fetch_mode": "cors"}, 200),
-        ({"sec_fetch_site": "none", "sec_fetch_mode": "navigate", "user_agent": BROWSER}, 200),
-        ({"referer": "http://localhost:8000/page?x=http://evil.example", "host": "localhost:8000"}, 200),
-        ({"origin": "http://chat.example", "host": "chat.example:443"}, 403),
-        ({"origin": "http://localhost:8001", "host": "localhost:8000"}, 403),
-        ({"origin": "http://localhost", "host": "localhost:8000"}, 403),
-        ({"origin": "null"}, 403),
-        ({"origin": ""}, 403),
-        ({"origin": EVIL, "sec_fetch_site": "same-origin"}, 403),
-        ({"origin": EVIL, "referer": "http://localhost:8000/", "host": "localhost:8000"}, 403),
-        ({"sec_fetch_site": "same-site"}, 403),
-        ({"sec_fetch_site": "cross-site"}, 403),
-        ({"sec_fetch_site": ""}, 403),
-        ({"referer": "http://localhost:8000.evil.example/", "host": "localhost:8000"}, 403),
-        ({"referer": "http://localhost:8000@evil.example/", "host": "localhost:8000"}, 403),
-        ({"referer": "about:blank"}, 403),
-    ],
-)
-def test_origins(local: Server, headers: dict[str, str], expected: int) -> None:
-    assert ask(local, **headers).status_code == expected
+def origin(origin: str, host: str = "localhost:8000", **more: str) -> dict[str, str]:
+    return {"origin": origin, "host": host, **more}
+
+
+SAME_ORIGIN = [
+    {},
+    origin("http://localhost:8000"),
+    origin("https://chat.example", "chat.example"),
+    origin("https://chat.example", "chat.example:443"),
+    origin("http://chat.example", "chat.example:80"),
+    origin("HTTPS://Chat.Example", "chat.example"),
+    {"sec_fetch_site": "same-origin", "sec_fetch_mode": "cors"},
+    {"sec_fetch_site": "none", "sec_fetch_mode": "navigate", "user_agent": BROWSER},
+    {"referer": "http://localhost:8000/page?x=http://evil.example", "host": "localhost:8000"},
+]
+CROSS_ORIGIN = [
+    *(origin(one) for one in ("http://localhost:8001", "http://localhost", "null", "")),
+    origin("http://chat.example", "chat.example:443"),
+    origin(EVIL, sec_fetch_site="same-origin"),
+    origin(EVIL, referer="http://localhost:8000/"),
+    *({"sec_fetch_site": one} for one in ("same-site", "cross-site", "")),
+    *({"referer": one, "host": "localhost:8000"} for one in ("http://localhost:8000.evil.example/", "about:blank")),
+    {"referer": "http://localhost:8000@evil.example/", "host": "localhost:8000"},
+]
+
+
+@pytest.mark.parametrize("headers", [*SAME_ORIGIN, *CROSS_ORIGIN])
+def test_origins(local: Server, headers: dict[str, str]) -> None:
+    assert ask(local, **headers).status_code == (403 if headers in CROSS_ORIGIN else 200)
 
 
 @pytest.mark.parametrize(
@@ -207,12 +207,6 @@ def test_only_health_the_page_and_signing_in_are_open(guarded: Server) -> None:
         is_open = path in OPEN or (path, method) in (("/v1/session", "POST"), ("/v1/session", "DELETE"))
         assert (ask(guarded, path, method).status_code == 401) == (not is_open), (method, path)
     assert ask(guarded, "/nothing").status_code == 401
-
-
-def test_users_see_the_specialists_that_they_may_call(guarded: Server) -> None:
-    for key, names in (("first key", ["web", "wiki"]), ("bobs-key", ["wiki"]), ("eves-key", [])):
-        answer = ask(guarded, authorization=f"Bearer {key}")
-        assert [one["name"] for one in answer.json()["specialists"]] == names
 
 
 def test_many_wrong_keys_wait_and_right_keys_never_do() -> None:
