@@ -1,4 +1,4 @@
-"""What is kept of conversations, facts and memories, and where."""
+"""The store of conversations, facts and memories, and the place that the setting STORE names."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from brain.store.sqlite import SQLite
 
 
 async def open_store(setting: str | None) -> SQLite:
-    """The store at the place that STORE names, opened.
+    """Open the store at the place that STORE names.
 
     Args:
-        setting: `memory:`, `sqlite:` with the path of a file, or None for the one in the user's data folder.
+        setting: `memory:`, `sqlite:` with the path of a file, or None for the file in the user's data folder.
 
     Raises:
-        StoreError: naming the file and what to do, for whoever runs the server.
+        StoreError: with the path of the file, and what to do.
     """
     store = SQLite(path_of(setting))
     await store.open()

@@ -1,4 +1,4 @@
-"""Idle conversations, and the memories that are made of them."""
+"""Idle conversations, of which memories are made."""
 
 import sqlite3
 
@@ -8,9 +8,9 @@ from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 
 EXCHANGES_MOST = 40
-"""The newest exchanges, of which a memory is made."""
+"""The newest exchanges of a conversation, of which its memory is made."""
 CLAIM = 300 * SECOND
-"""How long a conversation is left to the first process that asked for it."""
+"""How long a conversation is left to the process that claimed it first."""
 
 
 def claim(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: bool) -> list[IdleConversation]:
