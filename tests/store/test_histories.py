@@ -1,6 +1,6 @@
 """Random histories of turns, compared with a model of the store in lists and dictionaries.
 
-BRAIN_TEST_HISTORIES says how many; 300 by default. Two users do all of it under the same IDs.
+BRAIN_TEST_HISTORIES says how many; 200 by default. Two users do all of it under the same IDs.
 """
 
 import os
@@ -15,7 +15,7 @@ from brain.errors import BadRequest
 from brain.messages import History
 from brain.store.sqlite import SQLite
 
-HISTORIES = int(os.environ.get("BRAIN_TEST_HISTORIES", "300"))
+HISTORIES = int(os.environ.get("BRAIN_TEST_HISTORIES", "200"))
 STEPS = 25
 LEASE_SECONDS = 15
 Place = tuple[str, str]
