@@ -108,7 +108,7 @@ async def wiki(
         yield await _read(source, best, section_name, offset)
         return
     article = await source.introduction(best)
-    if article.disambiguation and article.choices:
+    if article.is_disambiguation and article.choices:
         yield answer.show_choices(source.label, best, article)
     else:
         yield answer.show_hit(source.label, best, article, others)
@@ -122,7 +122,7 @@ def _open_source(name: str | None, language: str | None, settings: WikiSettings,
     wiki = choose_wiki(name, language, settings)
     if isinstance(wiki, OfflineWiki):
         return Zim(wiki)
-    home = None if wiki.trusted else wiki.api.replace("/w/api.php", "/wiki/")
+    home = None if wiki.is_trusted else wiki.api.replace("/w/api.php", "/wiki/")
     return MediaWiki(wiki.label, Api(wiki, context, settings.contact, [*zim_files(settings)]), home)
 
 
@@ -163,18 +163,18 @@ async def _read(source: Source, page: Page, section_name: str | None, offset: in
     if section_name is not None and section is None:
         raise answer.no_section(page, article, section_name)
     if section_name is None and offset is None:
-        if article.disambiguation and article.choices:
+        if article.is_disambiguation and article.choices:
             return answer.show_choices(source.label, page, article)
         section = article.find(page.fragment) if page.fragment else None
         if section is None:
             return answer.show_page(source.label, page, article)
     if section is None:
-        if not article.whole:
+        if not article.is_whole:
             raise answer.too_long(page, article)
         text = article.text
     elif not section.level:
         text = article.introduction
-    elif article.whole:
+    elif article.is_whole:
         text = article.below(section)
     else:
         text = (await source.section(page, article, section.index)).text

@@ -76,7 +76,7 @@ def rank(
         return sorted(words, key=lambda chunk: -words[chunk])[:DEPTH]
     codes = _match_codes(index, query, scope)
     near = _rank_by_vectors(matrix, query_vector, scope, {*words, *codes})
-    weight = WORDS_WEIGHT if query_vector.trusted else UNTRUSTED_WORDS_WEIGHT
+    weight = WORDS_WEIGHT if query_vector.is_trusted else UNTRUSTED_WORDS_WEIGHT
 
     def score(chunk: int) -> float:
         """A few of the words mean little, so their share counts squared."""
@@ -216,7 +216,7 @@ def _rank_by_vectors(
     nearness = (cosines - cosines.mean()) / max(float(cosines.std()), MIN_SPREAD)
     is_chosen = np.isin(chunks, list(others))
     best = np.argsort(-nearness)[:DEPTH]
-    if query_vector.trusted:
+    if query_vector.is_trusted:
         is_chosen[best] |= cosines[best] >= query_vector.floor
     else:
         is_chosen[best] |= nearness[best] >= min(OUTSTANDING, 0.8 * math.sqrt(len(chunks) - 1))

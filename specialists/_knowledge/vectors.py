@@ -57,12 +57,12 @@ class QueryVector:
     """A question as a vector.
 
     Attributes:
-        trusted: whether the embeddings of its model carry meaning.
+        is_trusted: whether the embeddings of its model carry meaning.
         floor: the cosine below which, by the embedding check, a passage has nothing to do with a question.
     """
 
     vector: Sequence[float]
-    trusted: bool
+    is_trusted: bool
     floor: float = 0.0
 
 

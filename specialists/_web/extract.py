@@ -82,25 +82,25 @@ def read(way: str, text: str, url: str, *, links: bool) -> Article:
         return Article(title=feed[0], text=tidy(feed[1]))
     if way in ("feed", "stripped") or is_hostile(text):
         return Article(text=tidy(strip_tags(text))[:MAX_TEXT])
-    return read_page(text, url, links=links, has_main=way == "html")
+    return read_page(text, url, links=links, pick_article=way == "html")
 
 
-def read_page(html: str, url: str, *, links: bool, has_main: bool = True) -> Article:
-    """The text of a page with its headings, lists, tables and code, and what is known of it.
+def read_page(html: str, url: str, *, links: bool, pick_article: bool = True) -> Article:
+    """The text of a page with its headings, lists, tables and code, and its facts.
 
     Args:
-        has_main: whether to look for the part of it that is an article.
+        pick_article: whether to leave out what is around the article.
     """
     from selectolax.lexbor import LexborHTMLParser
 
     tree = LexborHTMLParser(html)
     blocks = convert(tree.body, page_rules(url if links else "")) if tree.body is not None else []
     whole = tidy(join_blocks(blocks))
-    facts, text = _read_main(html, blocks) if has_main else ({}, "")
+    facts, text = _find_article(html, blocks) if pick_article else ({}, "")
     if len(text) < SHORT:
         text = whole
     elif len(text) < DISCUSSED_SHARE * len(whole) and len(html) < MAX_DISCUSSION:
-        discussion = _read_main(html, blocks, comments=True)[1]
+        discussion = _find_article(html, blocks, comments=True)[1]
         text = discussion if DISCUSSED_SHARE * len(discussion) > len(text) else text
     json_ld = [node.text(deep=True) or "" for node in tree.css("script[type='application/ld+json']")]
     has_scripts = tree.css_first("script") is not None
@@ -114,7 +114,7 @@ def read_page(html: str, url: str, *, links: bool, has_main: bool = True) -> Art
     )
 
 
-def _read_main(html: str, blocks: Sequence[Block], *, comments: bool = False) -> tuple[dict[str, str | None], str]:
+def _find_article(html: str, blocks: Sequence[Block], *, comments: bool = False) -> tuple[dict[str, str | None], str]:
     """The facts that trafilatura finds, and the part of the page that it takes for the article.
 
     Both are empty where it is not installed, the text also when it found no article.

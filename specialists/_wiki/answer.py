@@ -32,10 +32,10 @@ def show_hit(label: str, page: Page, article: Article, others: Sequence[Hit]) ->
 
 def show_page(label: str, page: Page, article: Article) -> Result:
     """The introduction of a page and its sections; all of it when it is short."""
-    if article.whole and len(article.text) <= PAGE_LENGTH:
+    if article.is_whole and len(article.text) <= PAGE_LENGTH:
         return _make_result(label, page, article.text or "(The page is empty.)")
     blocks = [_shorten(article.introduction, PAGE_LENGTH), _offer_sections(article)]
-    if article.whole:
+    if article.is_whole:
         blocks.append(f"The whole text has {len(article.text):,} characters; it begins with offset=0.")
     return _make_result(label, page, "\n\n".join(filter(None, blocks)))
 

@@ -106,7 +106,7 @@ class Api:
                 types=("application/json", "text/*"),
                 most=MAX_BYTES,
                 seconds=max(0.1, min(SECONDS, self._seconds_left)),
-                trusted=self._wiki.api if self._wiki.trusted else None,
+                trusted=self._wiki.api if self._wiki.is_trusted else None,
             )
         except Refused:  # its reason names the address, which may be one of the operator's own network
             raise Refused(

@@ -46,7 +46,7 @@ class Page:
     redirected_from: str | None = None
     fragment: str | None = None
     introduction: str = ""
-    disambiguation: bool = False
+    is_disambiguation: bool = False
     licence: str = ""
     where: str = ""
 
@@ -99,14 +99,14 @@ class Article:
         sections: the first is the introduction; empty ones are left out.
         facts: lines of its infobox.
         choices: for a disambiguation page, titles with their lines.
-        whole: whether the sections hold their texts.
+        is_whole: whether the sections hold their texts.
     """
 
     sections: Sequence[Section]
     facts: Sequence[str] = ()
     choices: Sequence[tuple[str, str]] = ()
-    disambiguation: bool = False
-    whole: bool = True
+    is_disambiguation: bool = False
+    is_whole: bool = True
 
     @property
     def introduction(self) -> str:
@@ -187,17 +187,17 @@ def article_from_blocks(found: Mapping[str, Any]) -> Article:
     return Article(sections, tuple(found["facts"]), choices, found["disambiguation"] or _lists_others(sections))
 
 
-def article_from_extract(extract: str, *, disambiguation: bool = False) -> Article:
+def article_from_extract(extract: str, *, is_disambiguation: bool = False) -> Article:
     """An article of a wiki's own plain text, with headings such as `== History ==`."""
     pieces = _PLAIN_HEADING.split(extract)
     parts = [(0, "", "", pieces[0].strip())]
     for marks, title, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
         parts.append((len(marks), title, title.replace(" ", "_"), re.sub(r"\n\s*\n", "\n\n", text.strip())))
     sections = _number_sections(parts)
-    disambiguation = disambiguation or _lists_others(sections)
+    is_disambiguation = is_disambiguation or _lists_others(sections)
     lines = [line.strip() for *_, text in parts for line in text.splitlines() if line.strip()]
-    choices = tuple((line, line) for line in lines[1:]) if disambiguation else ()
-    return Article(sections, choices=choices, disambiguation=disambiguation)
+    choices = tuple((line, line) for line in lines[1:]) if is_disambiguation else ()
+    return Article(sections, choices=choices, is_disambiguation=is_disambiguation)
 
 
 def article_from_contents(introduction: Article, entries: Sequence[Mapping[str, Any]]) -> Article:
@@ -209,7 +209,7 @@ def article_from_contents(introduction: Article, entries: Sequence[Mapping[str, 
             for key in ("level", "number", "line", "anchor", "index")
         )
         sections.append(Section(int(level) if re.fullmatch("[1-6]", level) else 2, number, title, anchor, "", index))
-    return replace(introduction, sections=tuple(sections), whole=False)
+    return replace(introduction, sections=tuple(sections), is_whole=False)
 
 
 def _number_sections(parts: Sequence[tuple[int, str, str, str]]) -> tuple[Section, ...]:

@@ -92,8 +92,8 @@ class MediaWiki:
         raise reason
 
     async def introduction(self, page: Page) -> Article:
-        brief = article_from_extract(page.introduction, disambiguation=page.disambiguation)
-        return brief if page.introduction and not brief.disambiguation else await self.article(page)
+        brief = article_from_extract(page.introduction, is_disambiguation=page.is_disambiguation)
+        return brief if page.introduction and not brief.is_disambiguation else await self.article(page)
 
     async def section(self, page: Page, article: Article, index: str) -> Article:
         return await self._parse(page, "text", section=index)
@@ -112,7 +112,7 @@ class MediaWiki:
         text = next((as_text(one.get("extract")) for one in as_objects(answer.get("pages"))), "")
         if not text:
             raise Refused(f"{self.label} gives no text for '{page.title[:80]}'; try another page")
-        return article_from_extract(text, disambiguation=page.disambiguation)
+        return article_from_extract(text, is_disambiguation=page.is_disambiguation)
 
     async def _parse(self, page: Page, prop: str, **more: str) -> Article:
         fixed = {"disableeditsection": 1, "disabletoc": 1, "disablelimitreport": 1}
@@ -122,8 +122,8 @@ class MediaWiki:
         if not text:
             raise Refused(f"{self.label} gives no text for '{page.title[:80]}'; try another page")
         article = await read(text)
-        chosen_from = page.disambiguation or _is_disambiguation(page.title, parsed)
-        return replace(article, disambiguation=article.disambiguation or chosen_from)
+        chosen_from = page.is_disambiguation or _is_disambiguation(page.title, parsed)
+        return replace(article, is_disambiguation=article.is_disambiguation or chosen_from)
 
     async def _query(self, **params: str | int) -> Json:
         try:
@@ -166,7 +166,8 @@ class MediaWiki:
             redirected_from=_clean_title(redirects[0].get("from")) if redirects else None,
             fragment=as_text(redirects[-1].get("tofragment")) or None if redirects else None,
             introduction=as_text(found.get("extract")).partition("\n==")[0].strip(),
-            disambiguation="disambiguation" in as_mapping(found.get("pageprops")) or _is_disambiguation(title, found),
+            is_disambiguation="disambiguation" in as_mapping(found.get("pageprops"))
+            or _is_disambiguation(title, found),
             licence=" ".join(as_text(as_mapping(answer.get("rightsinfo")).get("text")).split())[:80],
         )
 

@@ -49,7 +49,7 @@ class OnlineWiki:
 
     label: str
     api: str
-    trusted: bool
+    is_trusted: bool
 
 
 @dataclass(frozen=True, slots=True)

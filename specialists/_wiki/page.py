@@ -36,7 +36,9 @@ _SPECIAL_PAGE = re.compile(
     r"(?:Special|Spezial|Spécial|Especial|Speciale|Speciaal|Служебная|Спеціальна|特別|特殊|특수|خاص):"
 )
 """Lists of pages that the wiki makes; they have no text."""
-_CHOICE_BOXES = "#disambigbox, #setindexbox, .dmbox, .disambig, .dmbox-disambig, #disambig, .disambiguation, .homonymie"
+_CHOICE_BOXES = (
+    "#disambigbox, #setindexbox, .dmbox, .disambig, .dmbox-disambig, #disambig, .is_disambiguation, .homonymie"
+)
 
 Attributes = Mapping[str, str | None]
 

@@ -48,7 +48,7 @@ def main(passages: int = 10_000) -> None:
         report("words", questions, lambda question: answered(path, question, scope, None))
         with closing(Index(path)) as index:
             put_vectors(index, rng)
-        asked = vectors.QueryVector([rng.gauss(0, 1) for _ in range(DIMENSIONS)], trusted=True)
+        asked = vectors.QueryVector([rng.gauss(0, 1) for _ in range(DIMENSIONS)], is_trusted=True)
         report(
             f"words and vectors of {DIMENSIONS} numbers",
             questions,

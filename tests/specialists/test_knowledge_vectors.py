@@ -115,7 +115,7 @@ def test_a_source_limits_vectors_too(index: Index, server: Embedding) -> None:
     complete(index, server)
     (root,) = index.roots()
     file = [number for number, _, name in index.names([root]) if name == "leave.md"]
-    vector = vectors.QueryVector(server.vector("lunch in the canteen"), trusted=True)
+    vector = vectors.QueryVector(server.vector("lunch in the canteen"), is_trusted=True)
     for scope in (Scope([root.id], file), Scope([root.id], []), Scope([root.id + 1])):
         found = fetch(index, rank(index, "lunch", scope, vectors.load_matrix(index), vector))
         assert {one.file for one in found} <= {"leave.md"}

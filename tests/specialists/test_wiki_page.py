@@ -101,7 +101,7 @@ def test_choices_are_what_list_items_link_to() -> None:
     <li>Hg, or <a href="/wiki/Mercury_(element)" title="Mercury (element)">mercury</a></li>
     <li><a href="/p" title="Spezial:Präfixindex/Mercury">Alle Seiten</a></li>
     <li><a href="https://example.org" class="external text">elsewhere</a></li><li>no link</li></ul>""")
-    assert found.disambiguation
+    assert found.is_disambiguation
     assert found.choices == (
         ("Mercury (planet)", "Mercury (planet), the planet"),
         ("Mercury (element)", "Hg, or mercury"),
@@ -118,7 +118,7 @@ def test_choices_are_what_list_items_link_to() -> None:
     ],
 )
 def test_pages_that_list_others_are_recognized_without_the_api(html: str, is_disambiguation: bool) -> None:
-    assert article(f"{html}<ul><li><a href='/x' title='X'>X</a></li></ul>").disambiguation is is_disambiguation
+    assert article(f"{html}<ul><li><a href='/x' title='X'>X</a></li></ul>").is_disambiguation is is_disambiguation
 
 
 def test_plain_text_of_a_wiki_has_sections_too() -> None:

@@ -135,7 +135,7 @@ def test_without_the_extra_a_file_is_refused_with_the_command(folder: Path) -> N
 )  # fmt: skip
 def test_a_language_is_a_code_of_wikipedia(language: str | None, host: str) -> None:
     assert choose_wiki(None, language, WikiSettings()) == OnlineWiki(
-        f"WIKIPEDIA ({host})", f"https://{host}.wikipedia.org/w/api.php", trusted=False
+        f"WIKIPEDIA ({host})", f"https://{host}.wikipedia.org/w/api.php", is_trusted=False
     )
 
 
@@ -155,7 +155,7 @@ def test_wikis_of_the_operator_go_by_name() -> None:
         zim=["/data/medicine_en.zim", "~/x.zim"],
     )
     assert choose_wiki("de.wikipedia.org", None, settings) == choose_wiki("Wikipedia", "de", settings)
-    assert choose_wiki("lore", "de", settings) == OnlineWiki("LORE", "https://lore.example/api.php", trusted=True)
+    assert choose_wiki("lore", "de", settings) == OnlineWiki("LORE", "https://lore.example/api.php", is_trusted=True)
     assert choose_wiki("Wiktionary", "fr", settings).label == "WIKTIONARY (fr)"
     file = OfflineWiki("medicine_en (offline)", Path("/data/medicine_en.zim"))
     assert choose_wiki("medicine_EN", None, settings) == file
