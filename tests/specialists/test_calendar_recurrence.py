@@ -180,8 +180,8 @@ def test_files_made_to_hang_do_not(calendars: Calendars, text: str) -> None:
 
 
 def test_expansion_ends_with_the_time_of_the_call() -> None:
-    hourly = "DTSTART:19850101T000000Z\nRRULE:FREQ=HOURLY;BYMINUTE=0"
-    file = parse_file(ics(*(f"UID:{number}\nSUMMARY:Evil\n{hourly}" for number in range(1000))).encode())
+    hourly = "SUMMARY:It\nDTSTART:20260320T000000Z\nRRULE:FREQ=HOURLY"
+    file = parse_file(ics(*(f"UID:{number}\n{hourly}" for number in range(3))).encode())
     seconds_left = iter([1.0, 1.0, 0.0])
     expander = Expander(Window(NOW, NOW + timedelta(hours=2), NOW.tzinfo), lambda: next(seconds_left))  # type: ignore[arg-type]
     assert [uid for uid, _ in expander.file_occurrences(file)] == ["0", "0", "1", "1"]
