@@ -115,12 +115,16 @@ class PageServer:
 
         self.brain.on_loop(forget())
 
-    def answer(self, chat: Chat, question: str = "hello", *chunks: Chunk) -> Locator:
-        """Ask a question, and have it answered completely."""
-        answer = chat.ask(question)
+    def finish(self, chat: Chat, *chunks: Chunk) -> None:
+        """Write the rest of an answer, and wait until the page shows that it ended."""
         self.model.write(*chunks)
         self.model.end()
         chat.wait_until_idle()
+
+    def answer(self, chat: Chat, question: str = "hello", *chunks: Chunk) -> Locator:
+        """Ask a question, and have it answered completely."""
+        answer = chat.ask(question)
+        self.finish(chat, *chunks)
         expect(chat.questions.last).to_contain_text(question.partition("\n")[0])
         return answer
 

@@ -72,9 +72,7 @@ def test_each_token_is_on_screen_before_the_next_and_no_marker_ever(chat: Chat, 
         server.model.write_slowly(marker)
         server.model.write(" dropped")
         expect(chat.card(name).last).to_be_visible()
-    server.model.write("After.")
-    server.model.end()
-    chat.wait_until_idle()
+    server.finish(chat, "After.")
     expect(answer.get_by_role("listitem")).to_have_text("By a lake")
     states = recording.evaluate("it => (it.observer.disconnect(), it.states)")
     assert len(states) > 5
@@ -100,8 +98,7 @@ def test_visible_text_does_not_jump_and_a_selection_stays(chat: Chat, server: Pa
     assert selected.startswith("Start.")
     server.model.write("ve", " **six**", ".\n\n", "# Seven\n\n", "- eight\n", "- nine\n\n", "end")
     expect(answer).to_contain_text("end")
-    server.model.end()
-    chat.wait_until_idle()
+    server.finish(chat)
     assert chat.page.evaluate("getSelection().toString()").startswith(selected.rstrip())
     assert first.bounding_box() == place
 
@@ -164,8 +161,7 @@ def test_a_long_answer_is_read_from_its_start(chat: Chat, server: PageServer) ->
     server.model.write(paragraphs(100), " end")
     expect(answer).to_contain_text("end")
     assert chat.distance_from_end() > 500
-    server.model.end()
-    chat.wait_until_idle()
+    server.finish(chat)
     assert 0 <= distance_from_top(chat, chat.question) < 30
 
 
@@ -215,8 +211,7 @@ def test_markdown_as_a_person_sees_it(chat: Chat, server: PageServer) -> None:
     expect(answer.get_by_text("One. Two.", exact=True)).to_be_visible()  # it stays open
     server.model.write("\n</details>\n\nשלום עולם\n\n")
     server.model.write_slowly(DOCUMENT)
-    server.model.end()
-    chat.wait_until_idle()
+    server.finish(chat)
     expect(answer.get_by_text("One. Two.", exact=True)).to_be_visible()
     right_to_left = answer.get_by_text("שלום", exact=False)
     assert right_to_left.evaluate(TEXT_OFFSET) > 200
@@ -254,8 +249,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(chat: Chat, server:
     answer = chat.ask("a" * 200)
     server.model.write("b" * 3000, wide, formula, request("nobody" + "y" * 50, x="z" * 400), " x")
     server.model.end()
-    server.model.end()
-    chat.wait_until_idle()
+    server.finish(chat)
     expect(answer.get_by_role("math")).to_have_count(1)
     assert chat.page.evaluate("document.documentElement.scrollWidth") == 360
     assert chat.log.evaluate("node => node.scrollWidth <= node.clientWidth")
@@ -284,9 +278,7 @@ def test_an_answer_is_the_same_when_it_is_opened_again(chat: Chat, server: PageS
     chat.approve("burns")
     server.model.write(request("burns", title="Ada"), " x")
     chat.card("burns").last.get_by_role("button", name="Decline", exact=True).click()
-    server.model.write("One is left.")
-    server.model.end()
-    chat.wait_until_idle()
+    server.finish(chat, "One is left.")
     chat.answer.get_by_text("Thoughts", exact=True).first.click()
     expect(chat.answer.get_by_text("Let me see.")).to_be_visible()
     written = all_text(chat)

@@ -21,9 +21,7 @@ def test_a_card_shows_progress_then_its_result_folded(chat: Chat, server: PageSe
     chat.open_card("clock")
     expect(chat.card("clock")).to_contain_text("It is noon.")  # while the first still runs
     server.wiki_release.set()
-    server.model.write("After. ", request("clock"), " x", "Again.")
-    server.model.end()
-    chat.wait_until_idle()
+    server.finish(chat, "After. ", request("clock"), " x", "Again.")
     expect(chat.card("clock").nth(1)).to_contain_text("known from before")
     labels = "nodes => nodes.map(node => node.ariaLabel)"
     assert answer.locator(".call").evaluate_all(labels) == ["wiki", "clock", "clock"]
@@ -61,8 +59,7 @@ def test_a_failed_call_says_why(chat: Chat, server: PageServer) -> None:
     for marker, (name, _) in cases.items():
         server.model.write(marker, " x")
         expect(chat.card(name)).to_be_visible()
-    server.model.end()
-    chat.wait_until_idle()
+    server.finish(chat)
     for _ in range(2):
         for name, reason in cases.values():
             expect(chat.card(name).get_by_text(reason, exact=True)).to_be_visible()

@@ -44,9 +44,7 @@ def test_files_are_shown_and_sent_unchanged(chat: Chat, server: PageServer, tmp_
     assert '1: "dot.png" (image/png), 2: "naïve notes.txt" (text/plain)' in question
     chat.card("reader").nth(1).get_by_text("reader", exact=True).click()
     expect(chat.card("reader").nth(1)).to_contain_text("2 naïve notes.txt text/plain 6")
-    server.model.write("Read.")
-    server.model.end()
-    chat.wait_until_idle()
+    server.finish(chat, "Read.")
     for _ in range(2):
         expect(chat.card("reader")).to_have_count(2)
         expect(chat.question).to_contain_text("naïve notes.txt")

@@ -100,8 +100,7 @@ def test_a_reload_continues_the_answer(chat: Chat, server: PageServer) -> None:
     expect(chat.card("wiki")).to_contain_text("page 2 of 4")
     server.wiki_release.set()
     count(chat, server, "three")
-    server.model.end()
-    chat.wait_until_idle()
+    server.finish(chat)
     for _ in range(2):
         expect(chat.answer).to_contain_text("three")
         assert counted(chat) == "one two three"

@@ -22,7 +22,7 @@ from brain.server.routes.requests import engine_of, state_of, user_of
 from brain.server.static_files import PageFile
 
 CACHE_FOREVER = "public, max-age=31536000, immutable"
-_takes_gzip = re.compile(r"gzip(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE).search
+_accepts_gzip = re.compile(r"gzip(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE).search
 """Whether an Accept-Encoding header allows gzip."""
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' blob:; "
@@ -52,7 +52,7 @@ def _file_response(file: PageFile, request: Request, cache_control: str) -> Resp
         headers["Content-Security-Policy"] = _POLICY
     if file.etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    if _takes_gzip(request.headers.get("accept-encoding", "")):
+    if _accepts_gzip(request.headers.get("accept-encoding", "")):
         return Response(file.gzipped, headers={**headers, "Content-Encoding": "gzip"})
     return Response(file.data, headers=headers)
 
@@ -62,7 +62,7 @@ class PageCompression(GZipMiddleware):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        accepts_gzip = _takes_gzip(Headers(scope=scope).get("accept-encoding", ""))
+        accepts_gzip = _accepts_gzip(Headers(scope=scope).get("accept-encoding", ""))
         await (super().__call__ if accepts_gzip else self.app)(scope, receive, send)
 
 
