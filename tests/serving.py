@@ -1,4 +1,4 @@
-"""A real server for tests, on a port of its own; models that play their part; a client that notes what came when."""
+"""Real servers for tests, in a thread or a process; a scripted model; and the answers that clients read."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ from brain.settings.models import STANDARD
 from brain.turn_request import UNSAID, Sampling
 
 T = TypeVar("T")
-ITS_OWN = (
+SERVER_TASKS = (
     "serve",
     "_stop_turns",
     "_index_forever",
@@ -50,7 +50,7 @@ ITS_OWN = (
 
 
 class Server(uvicorn.Server):
-    """An app in a thread. Its loop can be asked what runs on it."""
+    """An application, served in a thread on a port of its own."""
 
     def __init__(self, app: Starlette) -> None:
         protocol = Protocol if hasattr(app.state, "brain") else "httptools"  # which others use who mount Brain
@@ -80,11 +80,11 @@ class Server(uvicorn.Server):
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(30)
 
     def left(self, seconds: float = 20.0) -> list[str]:
-        """The tasks of turns and requests that have not ended after this time."""
+        """The names of tasks of turns and requests that have not ended after this time."""
 
         async def names() -> list[str]:
             found = asyncio.all_tasks() - {asyncio.current_task()}
-            tasks = [one for one in found if one is not None and not _name(one).endswith(ITS_OWN)]
+            tasks = [one for one in found if one is not None and not _name(one).endswith(SERVER_TASKS)]
             if tasks:
                 await asyncio.wait(tasks, timeout=seconds)
             return sorted(_name(one) for one in tasks if not one.done())
@@ -92,11 +92,11 @@ class Server(uvicorn.Server):
         return asyncio.run_coroutine_threadsafe(names(), self.loop).result(seconds + 5)
 
     def release(self, event: asyncio.Event) -> None:
-        """Let a model or a specialist continue that waits for this."""
+        """Set an event for which a model or a specialist waits."""
         self.loop.call_soon_threadsafe(event.set)
 
     def play(self, *models: "Player") -> None:
-        """Lets these models answer, the first by default."""
+        """Let these models answer; the first is the default."""
         self.engine.models = [ModelEntry(model, "the test plays it") for model in models]  # type: ignore[arg-type]
 
 
@@ -106,7 +106,7 @@ def _name(task: "asyncio.Task[Any]") -> str:
 
 @contextmanager
 def served(app: Starlette) -> Iterator[Server]:
-    """The app, served until the block ends."""
+    """Serve an application until the block ends."""
     server = Server(app)
     thread = threading.Thread(target=server.run, args=([server.sock],))
     thread.start()
@@ -135,15 +135,14 @@ def script(folder: Path, *passes: Sequence[str] | Mapping[str, object], name: st
 
 @contextmanager
 def brain_served(registry: Registry | None = None, **values: object) -> Iterator[Server]:
-    """Brain, served with these settings and specialists."""
+    """Serve Brain with these settings and specialists."""
     app = create_app(settings(**values), registry if registry is not None else Registry())
     with served(app) as server:
         yield server
 
 
 class Player:
-    """A model that plays passes of texts, pauses (seconds, or until something is so), and errors; and keeps what it was
-    asked."""
+    """A model that plays passes of texts, pauses (seconds, or an event) and errors, and records its prompts."""
 
     is_demo = False
     template = ""
@@ -189,7 +188,7 @@ class Player:
         raise NotImplementedError
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is no connection."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +202,7 @@ class Event:
 
 @dataclass
 class Answer:
-    """What a server answered, piece by piece."""
+    """The answer of a server, in the pieces in which it arrived."""
 
     status: int
     headers: httpx.Headers
@@ -251,7 +250,7 @@ def client_of(server: Server, key: str | None = None, **headers: str) -> httpx.C
 
 
 def post(url: str, **options: Any) -> Answer:
-    """Reads a whole answer to `POST /v1/chat/stream`."""
+    """The whole answer to `POST /v1/chat/stream`."""
     with streaming(url, **options) as answer:
         pass
     return answer
@@ -259,7 +258,7 @@ def post(url: str, **options: Any) -> Answer:
 
 @contextmanager
 def streaming(url: str, until: str | None = None, **options: Any) -> Iterator[Answer]:
-    """The answer as far as `until`, an event's name, with the connection open; behind the block it is closed."""
+    """The answer up to this text, with the connection open; it is closed after the block."""
     with (
         httpx.Client(timeout=30, trust_env=False, verify=False) as client,
         client.stream("POST", f"{url}/v1/chat/stream", **options) as response,
@@ -274,7 +273,7 @@ def streaming(url: str, until: str | None = None, **options: Any) -> Iterator[An
 
 
 def plain(stream: bytes) -> str:
-    """A stream's text without what differs each time: ids, milliseconds, the length of the prompt."""
+    """The text of a stream without what differs each time: IDs, milliseconds, the length of the prompt."""
     text = re.sub(r"\bt[0-9a-f]{16}\b", "TURN", stream.decode())
     text = re.sub(r"\bconv[0-9a-f]{16}\b", "CONVERSATION", text)
     text = re.sub(r"\bm[0-9a-f]{16}\b", "MESSAGE", text)
@@ -282,7 +281,7 @@ def plain(stream: bytes) -> str:
 
 
 class Process:
-    """`python -m brain` with these arguments; its standard error is read as it comes."""
+    """`python -m brain` with these arguments."""
 
     def __init__(
         self,
@@ -311,7 +310,7 @@ class Process:
         self.process.communicate()
 
     def said(self, text: str, seconds: float = 100) -> str:
-        """What standard error holds once this is in it, and its line is complete."""
+        """Standard error, once it has a complete line with this text."""
         assert self.process.stderr is not None
         while not re.search(rf"{re.escape(text)}.*\n", self.stderr.decode()):
             ready, _, _ = select.select([self.process.stderr], [], [], seconds)
@@ -321,7 +320,7 @@ class Process:
         return self.stderr.decode()
 
     def url(self) -> str:
-        """Where the server listens, once it and its greeting are there."""
+        """The URL of the server, once it has printed its greeting."""
         found = re.search(r"listens on (\S+)", self.said("Specialists:"))
         assert found is not None
         return found[1]
