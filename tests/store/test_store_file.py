@@ -1,6 +1,7 @@
 """The file: where it is, which files are refused, damage, a full disk, a stuck process, and how work shares threads."""
 
 import asyncio
+import json
 import logging
 import sqlite3
 import stat
@@ -129,6 +130,32 @@ async def test_a_file_of_the_first_version_is_migrated(tmp_path: Path) -> None:
     async with store_at(path) as store:
         await add_turn(store, "ada", "c", "And?", "Well", number=2)
         assert await read_turns(store, "ada", "c") == [("Hello", "Hi", "complete"), ("And?", "Well", "complete")]
+
+
+async def test_a_turn_that_an_earlier_version_ran_is_interrupted_with_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, at, key = tmp_path / "brain.db", micros(NOON), 1 << 32 | 1
+    parts = [{"type": "text", "text": "Once", "turn_pass": 1}]
+    exchange = {"question": "One", "message": "One", "question_id": "q1", "started": NOON.isoformat(), "parts": parts}
+    data = json.dumps(exchange)
+    monkeypatch.setattr(schema, "MIGRATIONS", (earlier := schema.MIGRATIONS)[:8])
+    with closing(sqlite3.connect(path)) as db, db:
+        schema.migrate(db)
+        db.execute("INSERT INTO user (key, name) VALUES (1, 'ada')")
+        columns = "key, user, id, created, updated, last, sources"
+        db.execute(f"INSERT INTO conversation ({columns}) VALUES (1, 1, 'c', ?, ?, 1, 1)", (at, at))
+        columns = "key, started, until, owner, source, question_id, data"
+        db.execute(f"INSERT INTO exchange ({columns}) VALUES (?, ?, ?, 'o', 'chat', 'q1', ?)", (key, at, at, data))
+        columns = "id, user, conversation, owner, until, began, exchange, noted, options, replayable"
+        db.execute(f"INSERT INTO turn ({columns}) VALUES ('t1', 'ada', 'c', 'o', ?, ?, ?, 2, '', 1)", (at, at, key))
+        for row in ((1, 2, " (in the snapshot)"), (3, 4, " upon"), (5, 5, " a time")):
+            query = "INSERT INTO turn_log (turn, first, last, frames, text) VALUES ('t1', ?, ?, x'', ?)"
+            db.execute(query, row)
+    monkeypatch.setattr(schema, "MIGRATIONS", earlier)
+    async with store_at(path) as store:
+        assert await read_turns(store, "ada", "c") == [("One", "Once upon a time", "interrupted")]
+        assert len(await store.conversations("ada", words="upon")) == 1
 
 
 # damage, and a disk that is full
