@@ -114,7 +114,7 @@ def _handbook() -> Handbook:
 
 
 def find_pages(package: Path) -> list[Path]:
-    """Brain's pages: inside the package when it was built, beside it in a clone; those of the specialists last."""
+    """Brain's pages, the specialists' last. They are inside a built package, and beside it in a clone."""
     folder, readme = package / "handbook", list[Path]()
     if not folder.is_dir():
         folder, readme = package.parent / "docs", [*package.parent.glob("README.md")]

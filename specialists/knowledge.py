@@ -89,7 +89,7 @@ def _split_owner(item: str) -> tuple[str, str]:
 
 
 def health(*, settings: KnowledgeSettings) -> str | None:
-    """What is wrong with the index of the local user, or with the folders of the settings."""
+    """The problem of the local user's index, or of the folders in the settings, if any."""
     with closing(sqlite3.connect(":memory:")) as db:
         try:
             db.execute("CREATE VIRTUAL TABLE probe USING fts5(text)")
@@ -226,13 +226,13 @@ def _search(
 
 
 def _find_files(source: str, index: Index, roots: Sequence[Root]) -> set[int] | None:
-    """The files that a name means: those called so, else those in a folder called so, else those whose name holds it.
+    """The files with this name, else those in a folder with this name, else those whose name contains it.
 
     Returns:
         Their numbers; None when no file has passages.
 
     Raises:
-        Refused: when there are none, with what is wrong with that file, or names that come near.
+        Refused: when there are none, with the trouble of that file, or similar names.
     """
     names = index.names(roots)
     if not names:

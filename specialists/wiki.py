@@ -127,7 +127,7 @@ def _open_source(name: str | None, language: str | None, settings: WikiSettings,
 
 
 async def _search(source: Source, words: str, *, is_verbatim: bool) -> tuple[Page, Sequence[Hit]]:
-    """The best page and the others: the one of exactly this title, else the first one found.
+    """The best page, which has this title or is the first hit, and the other hits.
 
     The user's own sentence is searched again by its subject, and so is a query without hits.
     """

@@ -1,1 +1,1 @@
-"""Shared by several specialists: child processes, HTML, text, passages and terms."""
+"""Shared by several specialists: child processes, HTML, text and passages."""

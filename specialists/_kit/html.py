@@ -276,7 +276,7 @@ class _Writer:
         self._anchor = ""
 
     def enter(self, node: Any) -> bool:
-        """Writes what stands before a node's children; false when they are left out."""
+        """Writes the marks before a node's children; false when the children are left out."""
         tag = node.tag
         if tag == "-text":
             text = node.text_content or ""
@@ -312,7 +312,7 @@ class _Writer:
         return True
 
     def leave(self, node: Any) -> None:
-        """Writes what stands after the children of a node that was entered."""
+        """Writes the marks after the children of a node that was entered."""
         tag = node.tag
         if tag in ("a", "sup"):
             line, start = self._opened.pop()
@@ -461,7 +461,7 @@ class _Writer:
 
 
 def read_formula(node: Any, attributes: Mapping[str, str | None]) -> str:
-    """A formula as TeX where the page gives it, else its signs in their order; empty for what is none."""
+    """A formula as TeX where the page gives it, else its signs in their order; empty for other elements."""
     tex: str | None = ""
     if node.tag == "math":
         annotation = node.css_first("annotation[encoding='application/x-tex']")

@@ -28,7 +28,7 @@ from specialists._kit.child import Message, Payload, read, write
 
 IDLE_SECONDS = 300.0
 ENDING_SECONDS = 0.02
-"""For a process to end what it runs, before it is killed."""
+"""Time for a process to end its own children before it is killed."""
 AT_ONCE = 4
 """Processes of `run_isolated` for one event loop; each may take as much memory as its limit."""
 ALLOWED = (
@@ -286,7 +286,7 @@ def _check_answer(message: Message) -> Message:
 
 
 def run_program(command: Sequence[str], data: bytes = b"", *, cpu_seconds: float) -> bytes:
-    """What a program writes to stdout, also when it ends at its limit of CPU time.
+    """The output of a program on stdout, also when it ends at its limit of CPU time.
 
     It belongs to the group of the process that calls this, and has its limits.
     """
@@ -349,7 +349,7 @@ def _kill(process: subprocess.Popen[bytes], *, own_group: bool) -> None:
 
 
 def _reap_process(process: subprocess.Popen[bytes], error: Exception | None = None, *, own_group: bool) -> Ended:
-    """Ends what is left of a process and waits for it, so that nothing stays in the system's table; why it ended."""
+    """Ends a process and waits for it, so that no zombie stays; returns why it ended."""
     if process.returncode is None:
         _kill(process, own_group=own_group)
     with contextlib.suppress(OSError, ValueError):  # of what was still to be written

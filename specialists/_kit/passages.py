@@ -17,7 +17,7 @@ _FENCE = re.compile(r"\s*(```|~~~)")
 _RULE = re.compile(r"\|?[ :|-]*-[ :|-]*")
 _SENTENCE_ENDS = (". ", "! ", "? ", "; ", "。", " ")
 _MARGIN = " \t>"
-"""What may stand before a line of a paragraph that is in a list or a quotation."""
+"""Characters before a line of a paragraph in a list or a quotation."""
 
 
 class Headings:
@@ -27,7 +27,7 @@ class Headings:
         self._open: list[tuple[int, str]] = []
 
     def enter(self, level: int, title: str) -> None:
-        """Goes below a heading; it closes those of its level and of deeper ones."""
+        """Opens a heading; closes those of its level and of deeper levels."""
         self._open = [(above, name) for above, name in self._open if above < level]
         self._open.append((level, " ".join(title.split())[:_HEADING_LENGTH]))
 

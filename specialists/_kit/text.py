@@ -14,7 +14,7 @@ _INVISIBLE = {
     )
     for code in range(first, last + 1)
 }  # fmt: skip
-"""Controls, soft hyphens, marks of direction, and tags: what a reader does not see, a model should not either."""
+"""Controls, soft hyphens, marks of direction, and tags, which no reader sees."""
 _PIECE = 65_536
 _QUESTION_WORDS = frozenset({
     "a", "about", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "get",

@@ -135,7 +135,7 @@ def _is_stale(path: Path, folders: Sequence[Path], job: Job) -> bool:
 
 
 def sync_folders(index: Index, folders: Sequence[Path]) -> list[Root]:
-    """Makes the roots that come from settings these folders, without those that are below an indexed one."""
+    """Replaces the roots that come from settings by these folders, without those below an indexed folder."""
     paths = [Path(root.place) for root in index.roots("folder")]
     places = {str(path) for path in folders if not any(path.is_relative_to(one) for one in paths)}
     for root in index.roots("setting"):

@@ -17,7 +17,7 @@ USED_SECONDS = 3600.0
 MIN_COMMON = 20
 """Words in fewer passages are not counted in advance."""
 _DISK_ERRORS = ("SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_BUSY")
-"""Errors of the disk, or because of other processes, which say nothing about the file."""
+"""Errors of the disk, or because of other processes; the file itself may be intact."""
 _SCHEMA = """
 CREATE TABLE note (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE root (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, place TEXT NOT NULL, used REAL NOT NULL,
@@ -317,7 +317,7 @@ class Index:
         return self._value("SELECT value FROM note WHERE key = ?", key)
 
     def set_abilities(self, reader: int, abilities: str) -> None:
-        """Notes how files are read now, and what can be; when that changed, all files, or those not read, are new."""
+        """Stores how files are read now. A new reader marks all files as changed, new abilities the unread ones."""
         before = self.get_note("reader"), self.get_note("able")
         if before == (reader, abilities):
             return
@@ -355,7 +355,7 @@ async def with_index(path: Path, function: Callable[Concatenate[Index, P], T], *
 
 
 def format_for_embedding(name: str, title: str, text: str) -> str:
-    """The text of which a passage's vector is made: the passage below the names of where it stands."""
+    """The text for a passage's vector: the passage below its file name and headings."""
     return f"{' › '.join(filter(None, (name, title)))}\n{text}"
 
 

@@ -52,7 +52,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of a file; `place` is where it stands, such as `page=3`, `slide=2` or `sheet=Sales`."""
+    """A piece of a file; `place` is `page=3`, `slide=2`, `sheet=Sales` or empty."""
 
     text: str
     heading: tuple[str, ...] = ()

@@ -201,7 +201,7 @@ def _match_codes(index: Index, query: str, scope: Scope) -> dict[int, float]:
 def _rank_by_vectors(
     matrix: Matrix, query_vector: QueryVector, scope: Scope, others: Collection[int]
 ) -> dict[int, float]:
-    """How near the nearest passages are, and those others: in standard deviations above the mean of all."""
+    """The nearness of the nearest passages and of `others`, in standard deviations above the mean of all."""
     import numpy as np
 
     rows = np.isin(matrix.roots, list(scope.roots))

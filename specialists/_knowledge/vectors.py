@@ -28,7 +28,7 @@ SAME = 0.99
 FLOOR_SHARE = 0.3
 """Of the way from a wrong answer's cosine to a right one's, in the embedding check."""
 _PROBE = "Refunds are paid within two weeks of a return."
-"""A text whose vector tells one model from another."""
+"""A text whose vector identifies the model."""
 _WITHOUT_VECTOR = "FROM chunk c LEFT JOIN vector v ON v.chunk = c.id WHERE v.chunk IS NULL"
 
 Passage = tuple[int, str, str, str]

@@ -53,7 +53,7 @@ class Upload(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What is to be brought up to date: the folders in the index, or the uploads of one conversation.
+    """The work of one worker: to update the folders in the index, or the uploads of one conversation.
 
     Attributes:
         keep: names of the conversation's files; others go.
@@ -241,7 +241,7 @@ class Worker:
         self._report(Step("read", root.id, name, passages=len(chunks), trouble=trouble))
 
     def _read_parts(self, source: Source, kind: str | None) -> Iterator[Part | Trouble]:
-        """The parts of a file, and headings below which nothing stands: a line of notes may be all there is.
+        """The parts of a file, and headings without a text below them: notes may have nothing else.
 
         An exception of the reader becomes a trouble.
         """
@@ -277,7 +277,7 @@ def list_abilities(job: Job) -> str:
 
 
 def find_changes(index: Index, root: Root, skipped: Counter[str]) -> tuple[list[FoundFile], list[IndexedFile], int]:
-    """The files of a folder that are new or look changed, those that are gone, and how many are as they were."""
+    """The new or changed files of a folder, the deleted ones, and the number of unchanged ones."""
     indexed = index.files(root)
     changed, unchanged = [], 0
     for found in walk(Path(root.place), skipped):

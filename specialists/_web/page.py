@@ -26,7 +26,7 @@ MAX_HTML = 2_000_000
 ANSWERING_SECONDS = 0.5
 """Left for the reason when the time of the call is short."""
 WAYS = {"feed": 3, "html": 8, "plain": 3, "stripped": 2}
-"""Ways to read a page, with seconds of CPU time for each; when one does not work, those after it are tried."""
+"""Ways to read a page, with seconds of CPU time for each; when one fails, the next is tried."""
 MAX_REFRESHES = 2
 MAX_PDF_PAGES = 100
 _CUT = "(The page is too long to be read whole; it was read up to here.)"

@@ -123,7 +123,7 @@ def find_problem(*, settings: WebSettings) -> str | None:
 
 
 async def health(*, settings: WebSettings, context: Context) -> str | None:
-    """What is wrong with the first backend. SearXNG and ddgs are not made to search for it."""
+    """The problem of the first backend, if any. Only Brave is asked to search."""
     backends = available_backends(settings)
     if not backends:
         return NO_BACKEND
@@ -139,7 +139,7 @@ async def health(*, settings: WebSettings, context: Context) -> str | None:
 
 
 async def search(query: Query, settings: WebSettings, context: Context) -> tuple[SearchResults, str, Sequence[str]]:
-    """The results of the first backend that has some, its label, and what was wrong with those before it.
+    """The results of the first backend that has some, its label, and the problems of the backends before it.
 
     Raises:
         Refused: when there is no backend, or none could search.
@@ -268,7 +268,7 @@ def _read_hits(results: Any, max_hits: int, title: str, url: str, snippet: str, 
 
 
 def _clean(text: Any, length: int) -> str:
-    """One line of plain text, without tags and entities, cut between words; empty for what is no text."""
+    """One line of plain text, without tags and entities, cut between words; empty for other types."""
     return one_line(html.unescape(_TAG.sub("", text[: length * 10])), length) if isinstance(text, str) else ""
 
 

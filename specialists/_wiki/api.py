@@ -17,7 +17,7 @@ from specialists._wiki.names import OnlineWiki
 MAX_WAITS = 2
 """How often a wiki may ask to come back later."""
 WAIT_SECONDS = 1.0
-"""When it does not say when."""
+"""Between two requests to a busy wiki that names no time."""
 MAX_BATCHES = 5
 MAX_BYTES = 4 * 1024 * 1024
 SECONDS = 10.0

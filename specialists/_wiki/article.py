@@ -70,7 +70,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading with what stands below it up to the next one; the first of a page has none.
+    """A heading with the text below it, up to the next heading; the first section of a page has no heading.
 
     Attributes:
         number: as in a table of contents, such as `2.1`; empty for the introduction.
@@ -110,7 +110,7 @@ class Article:
 
     @property
     def introduction(self) -> str:
-        """What stands before the first heading, then the facts."""
+        """The text before the first heading, then the facts."""
         return "\n\n".join(filter(None, (self.sections[0].text, "\n".join(self.facts))))
 
     @property

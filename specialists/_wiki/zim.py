@@ -42,7 +42,7 @@ class Zim:
         raise AssertionError("its articles are whole")
 
     async def find_problem(self) -> str | None:
-        """What is wrong with the file, if anything."""
+        """The problem of the file, if any."""
         try:
             await self._run("check", "")
         except Refused as refusal:
