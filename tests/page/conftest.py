@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from page.chat import Chat
 from page.chromium import CHROMIUM_ARGS
+from page.markdown import load
 from page.network import Network, running_network
 from page.server import PageServer, serve_page
 from page.visitor import TIMEOUT, Visitor, prepare
@@ -41,6 +42,19 @@ def network() -> Iterator[Network]:
 def shared_context(browser: Browser) -> BrowserContext:
     """A browser context that has the page's files in its cache."""
     return prepare(browser.new_context())
+
+
+@pytest.fixture(scope="module")
+def renderer(browser: Browser, network: Network) -> Iterator[Chat]:
+    """A page that renders Markdown without a conversation around it, for all tests of a module."""
+    with serve_page(network) as server:
+        visitor = Visitor(prepare(browser.new_context()))
+        chat = visitor.open(server.url)
+        load(chat)
+        yield chat
+        visitor.leave()
+        visitor.context.close()
+    assert visitor.problems == []
 
 
 @pytest.fixture

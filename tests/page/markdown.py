@@ -97,7 +97,6 @@ def load(chat: Chat) -> None:
 
 def render(chat: Chat, texts: Sequence[str], sources: Sequence[dict[str, Any]] = SOURCES) -> list[str]:
     """The HTML of complete texts, without the parts that all links, code blocks and headings share."""
-    load(chat)
     found: list[str] = chat.page.evaluate(
         "([texts, sources]) => texts.map((text) => htmlOf(renderComplete(text, sources)))", [texts, sources]
     )
@@ -106,7 +105,6 @@ def render(chat: Chat, texts: Sequence[str], sources: Sequence[dict[str, Any]] =
 
 def render_open(chat: Chat, texts: Sequence[str]) -> list[str]:
     """The HTML of texts that are still being written."""
-    load(chat)
     found: list[str] = chat.page.evaluate("(texts) => texts.map((text) => htmlOf(writeParts([text]).node))", texts)
     return found
 

@@ -5,7 +5,6 @@ import random
 import pytest
 
 from page.chat import Chat
-from page.markdown import load
 
 pytestmark = pytest.mark.chromium
 
@@ -153,46 +152,41 @@ def split_randomly(text: str, seed: int) -> list[str]:
     return found
 
 
-def test_single_characters_become_the_same_as_the_complete_text(chat: Chat) -> None:
+def test_single_characters_become_the_same_as_the_complete_text(renderer: Chat) -> None:
     chance = random.Random(7)
     texts = [DOCUMENT, PROSE, *("".join(chance.choices(PIECES, k=chance.randrange(1, 20))) for _ in range(150))]
-    load(chat)
     for text in texts:
-        streamed, whole = chat.page.evaluate(STREAMED, text)
+        streamed, whole = renderer.page.evaluate(STREAMED, text)
         assert streamed == whole, repr(text)
 
 
-def test_visible_text_is_always_the_beginning_of_the_complete_text(chat: Chat) -> None:
-    load(chat)
+def test_visible_text_is_always_the_beginning_of_the_complete_text(renderer: Chat) -> None:
     for seed in range(4):
-        states: list[str] = chat.page.evaluate(STATES, split_randomly(PROSE, seed))
+        states: list[str] = renderer.page.evaluate(STATES, split_randomly(PROSE, seed))
         assert len(states) > 50
         assert 'print(n,"**",[n],"|")' in states[-1]
         assert [state for state in states if not states[-1].startswith(state)] == []
 
 
-def test_finished_blocks_never_change(chat: Chat) -> None:
-    load(chat)
-    finished, changed = chat.page.evaluate(CHANGED, split_randomly(DOCUMENT.partition("[a]")[0], 1))
+def test_finished_blocks_never_change(renderer: Chat) -> None:
+    finished, changed = renderer.page.evaluate(CHANGED, split_randomly(DOCUMENT.partition("[a]")[0], 1))
     assert finished > 10
     assert changed == []
 
 
-def test_a_long_text_is_rendered_in_small_steps(chat: Chat) -> None:
+def test_a_long_text_is_rendered_in_small_steps(renderer: Chat) -> None:
     """However dense it is, a step adds few elements, and the steps are few."""
-    load(chat)
-    found = {piece: chat.page.evaluate(STEPS, [piece, SIZE]) for piece in HOSTILE}
+    found = {piece: renderer.page.evaluate(STEPS, [piece, SIZE]) for piece in HOSTILE}
     assert {piece: steps for piece, (steps, most) in found.items() if steps > 500 or most > 2500} == {}
 
 
-def test_a_long_block_is_cut_and_loses_nothing(chat: Chat) -> None:
-    load(chat)
+def test_a_long_block_is_cut_and_loses_nothing(renderer: Chat) -> None:
     words = " ".join(f"w{n}" for n in range(10_000))
     table = "|a|b|\n|-|-|\n" + "".join(f"|{n}|b|\n" for n in range(2000))
     code = "```py\n" + "".join(f"x = {n}\n" for n in range(5000)) + "```\n"
     items = "".join(f"{n}. item {n}\n" for n in range(1, 2001))
     texts = "(texts) => texts.map((text) => renderComplete(text).textContent)"
-    shown: list[str] = chat.page.evaluate(texts, [words, table, code, items])
+    shown: list[str] = renderer.page.evaluate(texts, [words, table, code, items])
     assert "".join(shown[0].split()) == words.replace(" ", "")
     assert "".join(shown[1].split()).replace("ab", "") == "".join(f"{n}b" for n in range(2000))
     assert shown[2].endswith(code.removeprefix("```py\n").removesuffix("```\n"))

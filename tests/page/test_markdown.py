@@ -5,7 +5,7 @@ import re
 import pytest
 
 from page.chat import Chat
-from page.markdown import load, render, render_open
+from page.markdown import render, render_open
 
 pytestmark = pytest.mark.chromium
 
@@ -261,20 +261,19 @@ FORMULA_ATTRIBUTES = {"display", "fence", "form", "stretchy", "width"}
 @pytest.mark.parametrize(
     "cases", [BLOCKS, CONTAINERS, FORMULAS, LINKS], ids=["blocks", "containers", "formulas", "links"]
 )
-def test_a_complete_text(chat: Chat, cases: dict[str, str]) -> None:
-    assert dict(zip(cases, render(chat, list(cases)), strict=True)) == cases
+def test_a_complete_text(renderer: Chat, cases: dict[str, str]) -> None:
+    assert dict(zip(cases, render(renderer, list(cases)), strict=True)) == cases
 
 
-def test_a_text_that_is_still_being_written(chat: Chat) -> None:
-    assert dict(zip(OPEN, render_open(chat, list(OPEN)), strict=True)) == OPEN
+def test_a_text_that_is_still_being_written(renderer: Chat) -> None:
+    assert dict(zip(OPEN, render_open(renderer, list(OPEN)), strict=True)) == OPEN
 
 
-def test_nothing_active_comes_through(chat: Chat) -> None:
-    load(chat)
+def test_nothing_active_comes_through(renderer: Chat) -> None:
     urls: list[str] = []
-    chat.page.on("request", lambda request: urls.append(request.url))
+    renderer.page.on("request", lambda request: urls.append(request.url))
     texts = [around.replace("{}", attempt) for around in AROUND for attempt in ATTEMPTS]
-    found = chat.page.evaluate(FIND_UNEXPECTED, [texts, KNOWN])
+    found = renderer.page.evaluate(FIND_UNEXPECTED, [texts, KNOWN])
     for text, (unexpected, names, places) in zip(texts, found, strict=True):
         assert unexpected == [], text[:200]
         assert set(names) <= ATTRIBUTES | FORMULA_ATTRIBUTES, text[:200]
@@ -282,5 +281,5 @@ def test_nothing_active_comes_through(chat: Chat) -> None:
             one for one in places if not re.match(r"https?://(a\.example|bank\.example|www\.w3\.org)([/?#:]|$)", one)
         ]
         assert wrong == [], text[:200]
-    assert chat.page.evaluate("window.hacked") is None
-    assert [url for url in urls if not url.startswith(chat.page.url.partition("#")[0])] == []
+    assert renderer.page.evaluate("window.hacked") is None
+    assert [url for url in urls if not url.startswith(renderer.page.url.partition("#")[0])] == []
