@@ -40,32 +40,6 @@ def test_headings_of_all_generations(heading: str) -> None:
     assert (section.level, section.title, section.anchor, section.text) == (2, "Early life", "Early_life", "Born.")
 
 
-INFOBOX = """<table class="infobox vcard"><tbody><tr><th colspan="2" class="infobox-above">Berlin</th></tr>
-<tr><td colspan="2" class="infobox-image"><img src="x"><div>The skyline</div></td></tr>
-<tr><th>Country</th><td><a>Germany</a></td></tr>
-<tr><th colspan="2">Empty group</th></tr>
-<tr><th colspan="2">Population<div> (2022)</div></th></tr>
-<tr><th>&#160;•&#160;City</th><td>3,755,251<sup class="reference">[5]</sup></td></tr>
-<tr><th>Mayors</th><td><div class="plainlist"><ul><li>Ann</li>
-<li>Bob</li></ul></div></td></tr></tbody></table>"""
-FANDOM = """<aside class="portable-infobox pi-background"><h2 class="pi-item pi-title">Ada</h2>
-<figure class="pi-item pi-image"><img></figure><section class="pi-group"><h2 class="pi-item pi-header">Life</h2>
-<div class="pi-item pi-data"><h3 class="pi-data-label">Born</h3><div class="pi-data-value"><a>1815</a></div></div>
-<div class="pi-item pi-data"><div class="pi-data-value">alone</div></div></section></aside>"""
-
-
-@pytest.mark.parametrize(
-    ("box", "facts"),
-    [
-        (INFOBOX, "- Country: Germany\nPopulation (2022):\n- City: 3,755,251\n- Mayors: Ann; Bob"),
-        (FANDOM, "Life:\n- Born: 1815\n- –: alone"),
-        (FANDOM.replace("aside", "div"), "Life:\n- Born: 1815\n- –: alone"),
-    ],
-)
-def test_an_infobox_is_facts_after_the_introduction(box: str, facts: str) -> None:
-    assert article(f"{box}<p>The text.</p>").text == f"The text.\n\n{facts}"
-
-
 SECTIONS = (
     "<p>Rome.</p><h2 id='Geschichte'>History</h2><h3>Kings</h3><p>Seven.</p><h4>Numa</h4><p>Second.</p>"
     "<h3>Republic</h3><p>SPQR.</p><h2>Empty</h2><h3>Emptier</h3><h2>1990</h2><h4>Jumps</h4><p>A level.</p>"
