@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from playing import PNG, Item, Player, ask_for, echo, registry_of
 
+from brain import specialist
 from brain.errors import BadRequest, ModelError, StoreError
 from brain.events import Done, Error, Event, Notice, ToolCall
 from brain.messages import (
@@ -320,11 +321,13 @@ async def test_twenty_turns_at_once_are_never_mixed(chat: Chat) -> None:
     assert {(answer, outcome) for _, answer, outcome in stored} <= allowed
 
 
-def test_an_engine_closes_though_a_turn_ignores_its_cancellation(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_turn_that_ignores_its_cancellation_is_abandoned(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, closes: bool
 ) -> None:
     monkeypatch.setattr("brain.runtime.run.ABORT_SECONDS", 0.01)
     monkeypatch.setattr("brain.runtime.engine.ENDING_SECONDS", 0.01)
+    let_go = asyncio.Event()
 
     class Stubborn(Player):
         async def stream(self, *arguments: Any) -> AsyncIterator[Any]:  # type: ignore[override]
@@ -334,27 +337,42 @@ def test_an_engine_closes_though_a_turn_ignores_its_cancellation(
                     await let_go.wait()
             yield "too late"
 
-    let_go = asyncio.Event()
-
     async def main() -> None:
-        engine = Engine(read({"BRAIN_MODEL": "builtin", "BRAIN_STORE": "memory:"}), registry_of(echo))
-        await engine.open()
-        engine.models = [ModelEntry(Stubborn(), "the test plays it")]  # type: ignore[arg-type]
-        run = await engine.begin(ask_for("Hi", conversation_id="c"), "native")
-        run.start()
-        arrived = asyncio.Event()
-        run.join(lambda events, frames: arrived.set() if getattr(events[-1], "text", "") == "Well, " else None)
-        await arrived.wait()
-        await engine.close()
-        events = run.log.events()
-        assert isinstance(events[-1], Done | Error)
-        let_go.set()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.wait(tasks)
-        assert run.log.events() == events
+        async with opened() as engine:
+            engine.models = [ModelEntry(Stubborn(), "the test plays it")]  # type: ignore[arg-type]
+            run = await engine.begin(ask_for("Hi", conversation_id="c"), "native")
+            run.start()
+            arrived = asyncio.Event()
+            run.join(lambda events, frames: arrived.set() if getattr(events[-1], "text", "") == "Well, " else None)
+            await arrived.wait()
+            await (engine.close() if closes else run.abort())
+            events = run.log.events()
+            assert isinstance(events[-1], Done | Error)
+            let_go.set()
+            assert run._task is not None
+            await asyncio.wait({run._task})
+            assert run.log.events() == events
         assert [record.levelname for record in caplog.records if run.id in record.getMessage()][:1] == ["ERROR"]
 
     asyncio.run(main())
+
+
+@with_engine()
+async def test_a_specialist_that_cannot_delete_its_part_is_named(chat: Chat) -> None:
+    def forget(user: str, conversation_id: str | None) -> None:
+        raise OSError("the disk is full")
+
+    @specialist(forget=forget)
+    async def keeper() -> str:
+        """Keeps something."""
+        return ""
+
+    chat.engine.registry.add(keeper)
+    chat.play(["Yes."])
+    await chat.say()
+    with pytest.raises(BadRequest, match="keeper") as refused:
+        await chat.engine.delete("ada", "c")
+    assert (refused.value.code, refused.value.status, await chat.stored()) == ("unavailable", 503, [])
 
 
 # Histories that the client keeps
@@ -479,6 +497,27 @@ def test_a_request_is_narrowed_to_the_rights_of_its_user(
     assert narrow_request(ask_for(specialists=wanted), rights).specialists == frozenset(narrowed)
     json = ask_for(specialists=wanted, sampling=Sampling(format="json"))
     assert narrow_request(json, rights).specialists == frozenset()
+
+
+@with_engine()
+async def test_models_are_found_by_name_while_the_engine_is_open(chat: Chat) -> None:
+    engine = chat.engine
+    await engine.open()  # changes nothing
+    player = chat.play(["Yes."])
+    for name in (None, "builtin", "player"):
+        assert engine.find_model(name) is player  # type: ignore[comparison-overlap]
+    assert engine.model_names() == {"builtin", "player"}
+    with pytest.raises(BadRequest) as refused:
+        engine.find_model("gpt")
+    assert (refused.value.field, refused.value.status) == ("model", 400)
+    engine.is_closing = True
+    await chat.say()
+    assert chat.outcomes == ["shutdown"]
+    await engine.close()
+    await engine.close()
+    with pytest.raises(BadRequest) as refused:
+        engine.find_model(None)
+    assert (refused.value.code, refused.value.status) == ("unavailable", 503)
 
 
 def test_a_file_that_cannot_be_a_store_stops_the_start(tmp_path: Path) -> None:

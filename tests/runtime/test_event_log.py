@@ -24,7 +24,8 @@ from brain.events import (
     TurnStart,
     Usage,
 )
-from brain.runtime.event_log import MemoryEventLog
+from brain.runtime.event_log import MemoryEventLog, StoredEventLog
+from brain.store.turn_log import Frames
 
 DONE = Done("complete", "m1", "", 0, 1, None, 5)
 EVERY_KIND: list[Event] = [
@@ -70,7 +71,7 @@ def filled(events: Sequence[Event], size: int = 1, *, replayable: bool = True) -
     return log
 
 
-def kept_after(log: MemoryEventLog) -> list[int]:
+def readable_after(log: MemoryEventLog) -> list[int]:
     """The numbers after which the log can be read."""
     numbers = []
     for after in range(-1, log.last + 2):
@@ -165,8 +166,8 @@ def test_a_long_log_loses_its_older_half(monkeypatch: pytest.MonkeyPatch) -> Non
         log.append([Token(f"{n:05}")])
         assert log.bytes <= 20_000 + 64 * 60
         if n % 64 == 0:
-            lost.add(kept_after(log)[0])
-    kept = kept_after(log)
+            lost.add(readable_after(log)[0])
+    kept = readable_after(log)
     assert kept == list(range(kept[0], 2_001))
     assert all(after % 64 == 0 for after in lost)  # whole blocks
     assert log.bytes == sum(map(len, log.frames(kept[0])))
@@ -185,7 +186,7 @@ def test_the_newest_block_is_never_discarded(monkeypatch: pytest.MonkeyPatch) ->
     assert log.events(100) == [large]
     for _ in range(9):
         log.discard_older_half()
-    assert log.events(kept_after(log)[0])[-1] == large
+    assert log.events(readable_after(log)[0])[-1] == large
 
 
 def test_a_log_that_is_not_replayable_keeps_nothing() -> None:
@@ -239,3 +240,17 @@ def test_a_subscriber_may_unsubscribe_while_it_is_notified() -> None:
         ("before", [DONE]),
         ("after", [DONE]),
     ]
+
+
+def test_a_copy_loses_what_came_before_a_gap() -> None:
+    source = filled([Token(f"{n}") for n in range(1, 10)])
+    copy = StoredEventLog("t1")
+
+    def stored(first: int, last: int) -> Frames:
+        return Frames(first, last, b"".join(source.frames(first - 1, last)))
+
+    copy.extend([stored(1, 2), stored(1, 2), stored(3, 4)])
+    assert (copy.last, copy.frames(0)) == (4, [b"".join(source.frames(0, 4))])
+    copy.extend([stored(7, 9)])  # a log that was too long
+    assert (copy.last, readable_after(copy)) == (9, [6, 7, 8, 9])
+    assert copy.events(6) == source.events(6)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playing import Item, Player, ask_for, echo, registry_of, sends, short
 
-from brain.errors import BadRequest
+from brain.errors import BadRequest, StoreError
 from brain.events import Error, Event, Token
 from brain.models import ModelEntry
 from brain.runtime.commands import Cancel, Command, Decide, Show, Steer, encode
@@ -19,6 +19,7 @@ from brain.runtime.engine import Engine
 from brain.runtime.relay import RemoteRun
 from brain.runtime.run import AnyRun, Run
 from brain.settings import read
+from brain.store.turn_log import RequestTaken
 
 SENDS = "SPECIALIST_REQUEST[sends]"
 ECHO = 'SPECIALIST_REQUEST[echo:{"text":"b"}]'
@@ -78,6 +79,7 @@ def with_two(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
     def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> None:
         monkeypatch.setattr("brain.runtime.relay.WRITE_SECONDS", 0.001)
         monkeypatch.setattr("brain.runtime.relay.POLL_SECONDS", 0.001)
+        monkeypatch.setattr("brain.runtime.relay.CHECK_SECONDS", 0.01)
 
         async def main() -> None:
             async with opened(tmp_path / "brain.db") as here, opened(tmp_path / "brain.db") as there:
@@ -325,3 +327,46 @@ async def test_who_follows_what_is_deleted_or_keeps_no_events_is_not_left_waitin
     go.set()
     await asyncio.gather(*waits)
     assert [type(remote.log.events()[-1]) for remote in remotes[:1]] == [Error]
+
+
+@pytest.mark.parametrize(
+    ("method", "is_reader"), [("write", False), ("lapsed", False), ("news", True), ("ask", True), ("leave", True)]
+)
+@with_two
+async def test_a_store_that_fails_for_a_moment_delays_readers_only(
+    here: Process, there: Process, method: str, *, is_reader: bool
+) -> None:
+    relay = (there if is_reader else here).engine.turns.relay
+    assert relay is not None
+    work, failures, has_failed = (
+        getattr(relay._turn_log, method),
+        [StoreError("busy", "SQLITE_BUSY")] * 2,
+        asyncio.Event(),
+    )
+
+    def fail_twice(*arguments: Any, **options: Any) -> Any:
+        if failures:
+            has_failed.set()
+            raise failures.pop()
+        return work(*arguments, **options)
+
+    go = asyncio.Event()
+    run = await here.start(["a", go, "b"])
+    remote = await there.find(run)
+    setattr(relay._turn_log, method, fail_twice)
+    unsubscribe = remote.join(lambda events, frames: None)
+    remote.leave()
+    go.set()
+    await has_failed.wait()
+    await remote.wait_ended()
+    unsubscribe()
+    assert frames(remote) == frames(run)
+
+
+@with_two
+async def test_a_request_id_that_is_taken_by_a_turn_that_is_gone_is_refused(here: Process, there: Process) -> None:
+    async def begin() -> Run:
+        raise RequestTaken("It is taken.", code="busy", status=409)
+
+    with pytest.raises(RequestTaken):
+        await there.engine.turns.begin_once(ask_for(request_id="r"), begin)
