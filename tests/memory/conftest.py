@@ -11,6 +11,13 @@ from brain.memory import Memory
 Opened = tuple[Memory, BreakableStore, Clock]
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is not taken for a store or a model that answers late."""
+    monkeypatch.setattr("brain.memory.cache.ASKED_SECONDS", 30.0)
+    monkeypatch.setattr("brain.models.embedder.QUERY_SECONDS", 30.0)
+
+
 @pytest.fixture
 async def opened() -> AsyncIterator[Opened]:
     async with open_memory() as found:

@@ -251,9 +251,8 @@ async def test_what_other_processes_write_is_seen_in_a_moment(monkeypatch: pytes
     ("limit", "value"), [("HOT_SECONDS", 0.0), ("USERS_MOST", 0), ("BYTES_MOST", 100), ("busy", True)]
 )
 async def test_what_is_cached_is_limited(limit: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    if limit != "busy":
-        monkeypatch.setattr(f"brain.memory.cache.{limit}", value)
-    monkeypatch.setattr("brain.memory.cache.ASKED_SECONDS", 0.01)
+    name = "ASKED_SECONDS" if limit == "busy" else limit
+    monkeypatch.setattr(f"brain.memory.cache.{name}", 0.01 if limit == "busy" else value)
     async with open_memory() as (memory, store, _):
         store.busy = limit == "busy"  # a store that cannot say whether others wrote is read each time
         await add_exchanges(store, "ada", "c1", ("first", "1"))
