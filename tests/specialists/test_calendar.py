@@ -243,148 +243,30 @@ def test_ids_that_are_none_or_not_one(calendars: Calendars) -> None:
 # Series
 
 
-class TestSeries:
-    @pytest.fixture(autouse=True)
-    def standup(self, calendars: Calendars) -> None:
-        calendars.put("a.ics", f"{STANDUP}\nLOCATION:Room\nX-OWN:yes")
+@pytest.mark.parametrize("case", CASES["series"], ids=lambda case: case["name"])
+def test_series(calendars: Calendars, case: dict[str, Any]) -> None:
+    calendars.put("a.ics", *case.get("events", [f"{STANDUP}\nLOCATION:Room\nX-OWN:yes"]))
+    for step in case["steps"]:
+        if "refused" in step:
+            assert calendars.refusal(event_id="standup", **step["call"]).startswith(step["refused"])
+        elif "call" in step:
+            found = lines(calendars.text(event_id="standup", **step["call"]))
+            assert found[0] == step.get("line", found[0])
+        elif "when" in step:
+            events = calendars.data(start="2026-03-23", end="2026-04-05")["events"]
+            assert [f"{event['start'][5:16]} {event['title']}" for event in events] == step["when"]
+        elif "file" in step:
+            last = calendars.only_file().rpartition("BEGIN:VEVENT")[2]
+            assert all(f"{line}\n" in calendars.only_file() for line in step["file"])
+            assert step.get("absent", "BEGIN") not in last
+        else:
+            assert len(calendars.files()) == step["files"]
 
-    def when(self, calendars: Calendars) -> list[str]:
-        return [
-            f"{event['start'][5:16]} {event['title']}"
-            for event in calendars.data(start="2026-03-23", end="2026-04-05")["events"]
-        ]
 
-    def change(self, calendars: Calendars, occurrence: str, **params: Any) -> str:
-        return calendars.update("standup", scope="this", occurrence=occurrence, **params)
-
-    @pytest.mark.parametrize(
-        ("params", "reason"),
-        [
-            ({"title": "x"}, "the event repeats: ask the user which is meant"),
-            ({"title": "x", "scope": "this"}, "give occurrence, the start of the one that is meant"),
-            (
-                {"title": "x", "scope": "this", "occurrence": "2026-03-24T09:00"},
-                "the event has no occurrence at 2026-03-24T09:00; the nearest is 2026-03-23T09:00",
-            ),
-            ({"repeat": "daily", "scope": "this", "occurrence": "2026-03-25"}, "one occurrence has no repeat rule"),
-            ({"start": "2026-03-24", "end": "2026-03-24", "scope": "series"}, "a series of times cannot become one of"),
-        ],
-    )
-    def test_what_cannot_be_done(self, calendars: Calendars, params: dict[str, str], reason: str) -> None:
-        assert calendars.refusal(action="update", event_id="standup", **params).startswith(reason)
-
-    def test_one_occurrence_is_changed_again_and_removed(self, calendars: Calendars) -> None:
-        text = self.change(calendars, "2026-03-30T09:00", start="2026-03-31T11:00")
-        assert lines(text) == ["2026-03-31 Tue 11:00–12:00 Standup @ Room"]
-        self.change(calendars, "2026-03-31T11:00", title="Late")
-        self.change(calendars, "2026-03-30", duration_minutes=5)
-        assert lines(calendars.text(start="2026-03-31", end="2026-03-31")) == ["2026-03-31 Tue 11:00–11:05 Late @ Room"]
-        _, _, change = calendars.only_file().split("BEGIN:VEVENT")
-        assert "RECURRENCE-ID;TZID=Europe/Berlin:20260330T090000\n" in change
-        assert "X-OWN:yes\n" in change
-        assert "RRULE" not in change
-        calendars.text(action="delete", event_id="standup", scope="this", occurrence="2026-03-30")
-        assert self.when(calendars) == ["03-23T09:00 Standup", "03-25T09:00 Standup", "04-01T09:00 Standup"]
-        assert calendars.only_file().count("BEGIN:VEVENT") == 1
-        assert "EXDATE;TZID=Europe/Berlin:20260330T090000\n" in calendars.only_file()
-
-    def test_a_series_is_renamed_and_moved_but_not_what_differs(self, calendars: Calendars) -> None:
-        self.change(calendars, "2026-03-25T09:00", title="Special")
-        self.change(calendars, "2026-03-30", start="9:30")
-        calendars.update("standup", scope="series", title="Daily", start="8:00", duration_minutes=15)
-        assert self.when(calendars) == [
-            "03-23T08:00 Daily",
-            "03-25T08:00 Special",
-            "03-30T09:30 Daily",
-            "04-01T08:00 Daily",
-        ]
-        assert lines(calendars.text(start="2026-04-01", end="2026-04-01")) == [
-            "2026-04-01 Wed 08:00–08:15 Daily @ Room"
-        ]
-
-    def test_a_series_moves_with_its_rule_and_its_exceptions(self, calendars: Calendars) -> None:
-        calendars.update("standup", scope="series", repeat="FREQ=WEEKLY;BYDAY=MO,WE;UNTIL=20260401T070000Z")
-        calendars.text(action="delete", event_id="standup", scope="this", occurrence="2026-03-25T09:00")
-        self.change(calendars, "2026-03-30T09:00", title="Special")
-        calendars.update("standup", scope="series", start="2026-03-24T10:00")
-        assert self.when(calendars) == ["03-24T10:00 Standup", "03-31T10:00 Special", "04-02T10:00 Standup"]
-        assert "RRULE:FREQ=WEEKLY;BYDAY=TU,TH;UNTIL=20260402T080000Z\n" in calendars.only_file()
-
-    @pytest.mark.parametrize(
-        ("occurrence", "start", "time"),
-        [
-            ("", "2026-03-30T10:00", "10:00"),
-            ("2026-03-30T09:00", "2026-03-30T10:00", "10:00"),
-            ("2026-03-30T14:00", "2026-03-30T15:00", "10:00"),
-            ("2026-03-30T14:00", "2026-03-30T14:00", "09:00"),
-        ],
-    )
-    def test_a_series_moves_as_far_as_the_occurrence(
-        self, calendars: Calendars, occurrence: str, start: str, time: str
-    ) -> None:
-        self.change(calendars, "2026-03-30T09:00", start="2026-03-30T14:00")
-        calendars.update("standup", scope="series", start=start, occurrence=occurrence)
-        assert [when[:11] for when in self.when(calendars)] == [
-            f"03-23T{time}", f"03-25T{time}", "03-30T14:00", f"04-01T{time}",
-        ]  # fmt: skip
-
-    def test_the_nearest_occurrence_is_that_of_the_same_day(self, calendars: Calendars) -> None:
-        late = MORNING.replace("T09", "T20").replace("T10", "T21")
-        calendars.put("a.ics", f"UID:standup\nSUMMARY:Run\n{late}\nRRULE:FREQ=DAILY;COUNT=2")
-        calendars.update("standup", scope="series", start="2026-03-24T06:00")
-        assert self.when(calendars) == ["03-23T06:00 Run", "03-24T06:00 Run"]
-
-    def test_whole_days(self, calendars: Calendars) -> None:
-        days = "DTSTART;VALUE=DATE:20260323\nRRULE:FREQ=DAILY;UNTIL=20260326\nEXDATE;VALUE=DATE:20260324"
-        calendars.put("a.ics", f"UID:standup\nSUMMARY:Duty\n{days}")
-        text = self.change(calendars, "2026-03-25", start="2026-03-30", end="2026-03-31")
-        assert lines(text) == ["2026-03-30 Mon – 2026-03-31 Tue all day Duty"]
-        calendars.update("standup", scope="series", start="2026-03-24")
-        assert "RRULE:FREQ=DAILY;UNTIL=20260327\nEXDATE;VALUE=DATE:20260325\n" in calendars.only_file()
-        calendars.text(action="delete", event_id="standup", scope="this", occurrence="2026-03-27")
-        assert calendars.times("2026-03-23", "2026-04-05") == [
-            "2026-03-24 2026-03-24 Duty", "2026-03-30 2026-03-31 Duty",
-        ]  # fmt: skip
-        assert "EXDATE;VALUE=DATE:20260327\n" in calendars.only_file()
-
-    def test_a_rule_that_does_not_fit_the_new_start_must_be_given(self, calendars: Calendars) -> None:
-        calendars.put("b.ics", f"{MEETING}\nRRULE:FREQ=MONTHLY;BYDAY=4MO")
-        change = {"event_id": "1", "scope": "series", "start": "2026-03-24T09:00"}
-        reason = calendars.refusal(action="update", **change)
-        assert reason.startswith("the series repeats by FREQ=MONTHLY;BYDAY=4MO, which does not fit the new start")
-        assert "2026-03-24 Tue" in calendars.update(**change, repeat="FREQ=MONTHLY;BYDAY=4TU")
-        calendars.put("b.ics", f"{MEETING}\nRDATE;VALUE=PERIOD;TZID=Europe/Berlin:20260326T120000/PT3H")
-        reason = calendars.refusal("another", action="update", **change | {"start": "8:00"})
-        assert reason.startswith("the series has extra dates with lengths of their own")
-
-    def test_removed_as_a_whole_alone_and_among_others(self, calendars: Calendars) -> None:
-        calendars.text(action="delete", event_id="standup", scope="series")
-        assert calendars.files() == []
-        calendars.put("b.ics", f"UID:1\nSUMMARY:A\n{MORNING}", f"UID:2\nSUMMARY:B\n{MORNING}")
-        calendars.text(action="delete", event_id="1")
-        assert re.findall(r"SUMMARY:(.)", calendars.only_file()) == ["B"]
-
-    def test_a_change_without_its_series(self, calendars: Calendars) -> None:
-        alone = f"UID:standup\nSUMMARY:Guest\nRECURRENCE-ID;TZID=Europe/Berlin:20260323T080000\n{MORNING}"
-        calendars.put("a.ics", alone)
-        assert lines(self.change(calendars, "2026-03-23T09:00", start="2026-03-23T10:00"))[0].endswith(
-            "10:00–11:00 Guest"
-        )
-        reason = calendars.refusal(action="update", scope="series", title="x", event_id="standup")
-        assert reason.startswith("the series itself is not in this calendar")
-        calendars.text(action="delete", scope="this", event_id="standup", occurrence="2026-03-23T10:00")
-        assert calendars.files() == []
-
-    def test_this_and_all_later_ones_as_another_program_changed_them(self, calendars: Calendars) -> None:
-        later = MORNING.replace("20260323T09", "20260330T11").replace("20260323T10", "20260330T12")
-        onward = (
-            f"UID:standup\nRECURRENCE-ID;RANGE=THISANDFUTURE;TZID=Europe/Berlin:20260330T090000\n{later}\nSUMMARY:New"
-        )
-        calendars.put("a.ics", STANDUP, onward)
-        self.change(calendars, "2026-04-01T11:00", title="One")
-        assert self.when(calendars)[2:] == ["03-30T11:00 New", "04-01T11:00 One"]
-        calendars.text(action="delete", event_id="standup", scope="this", occurrence="2026-03-30T11:00")
-        assert self.when(calendars) == ["03-23T09:00 Standup", "03-25T09:00 Standup", "04-01T11:00 One"]
+def test_an_event_is_removed_from_a_file_with_others(calendars: Calendars) -> None:
+    calendars.put("b.ics", f"UID:1\nSUMMARY:A\n{MORNING}", f"UID:2\nSUMMARY:B\n{MORNING}")
+    calendars.text(action="delete", event_id="1")
+    assert re.findall(r"SUMMARY:(.)", calendars.only_file()) == ["B"]
 
 
 # Free time
