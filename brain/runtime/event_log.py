@@ -38,14 +38,14 @@ class EventLog(Protocol):
         """The native frames of the events after number `after`, in pieces of moderate size.
 
         Raises:
-            BadRequest: `gone`, when some of them are no longer kept.
+            BadRequest: `gone`, when some of them are no longer available.
         """
 
     def events(self, after: int = 0, until: int | None = None) -> list[Event]:
         """The events themselves.
 
         Raises:
-            BadRequest: `gone`, when some of them are no longer kept, or have not happened.
+            BadRequest: `gone`, when some of them are no longer available, or have not happened.
         """
 
     def subscribe(self, notify: Notify) -> Unsubscribe:
@@ -56,7 +56,7 @@ class MemoryEventLog:
     """A log in this process's memory.
 
     Args:
-        replayable: False for a run that nobody can join later. Nothing is kept of its events.
+        replayable: False for a run that nobody can join later. Its events are not stored.
     """
 
     __slots__ = ("_blocks", "_encode", "_first", "_marker", "_subscribers", "_tail", "_tail_bytes", "bytes",
@@ -76,7 +76,7 @@ class MemoryEventLog:
         self._subscribers: tuple[Notify, ...] = ()
 
     def append(self, events: Sequence[Event]) -> None:
-        """Number the events, keep them, and tell all subscribers."""
+        """Number the events, store their frames, and notify all subscribers."""
         self._add(events, b"" if self._encode is None else self._encode(events))
 
     def _add(self, events: Sequence[Event], frames: bytes) -> None:
@@ -115,11 +115,11 @@ class MemoryEventLog:
         Raises:
             BadRequest: `gone`, when it cannot.
         """
-        kept = self.first
+        first = self.first
         if not self.replayable:
             raise BadRequest("This turn cannot be joined.", code="gone", status=410)
-        if not kept - 1 <= after <= self.last:
-            message = f"The events after {after} are no longer available; ?after={kept - 1} reads those that are."
+        if not first - 1 <= after <= self.last:
+            message = f"The events after {after} are no longer available; ?after={first - 1} reads those that are."
             raise BadRequest(message, "last-event-id" if after else None, code="gone", status=410)
 
     def frames(self, after: int, until: int | None = None) -> list[bytes]:
@@ -168,7 +168,7 @@ class StoredEventLog(MemoryEventLog):
     __slots__ = ()
 
     def extend(self, frames: Sequence[Frames]) -> None:
-        """Append frames from the store. Those that came between and are no longer stored are missing for good."""
+        """Append frames from the store. Earlier frames are dropped when some between are no longer stored."""
         for first, last, data in frames:
             if first > self.last + 1:
                 self._blocks.clear()

@@ -100,8 +100,8 @@ class Agent:
         self._script = script
         self._lines: list[Any] = []
 
-    def start(self, *said: str | Mapping[str, Any], **parameters: Any) -> None:
-        messages = [one if isinstance(one, Mapping) else user(one) for one in said]
+    def start(self, *messages_or_texts: str | Mapping[str, Any], **parameters: Any) -> None:
+        messages = [one if isinstance(one, Mapping) else user(one) for one in messages_or_texts]
         self._lines = []
         self._script.say(json.dumps({"messages": messages, **parameters}))
 
@@ -116,8 +116,8 @@ class Agent:
         self.until("end")
         return Ended(self._lines)
 
-    def run(self, *said: str | Mapping[str, Any], **parameters: Any) -> Ended:
-        self.start(*said, **parameters)
+    def run(self, *messages_or_texts: str | Mapping[str, Any], **parameters: Any) -> Ended:
+        self.start(*messages_or_texts, **parameters)
         return self.result()
 
 

@@ -428,15 +428,15 @@ def test_the_next_address_is_tried(is_deaf: bool) -> None:
 
 def test_an_ipv6_address_is_allowed_in_any_form() -> None:
     async def resolved_by(url: str, allowed: str) -> list[str]:
-        asked: list[str] = []
+        resolved: list[str] = []
 
         async def resolve(host: str, port: int) -> Sequence[str]:
-            asked.append(f"{host} {port}")
+            resolved.append(f"{host} {port}")
             return ["::1"]
 
         with suppress(Refused):
             await Fetch(frozenset({allowed}), resolve)(url, seconds=1)
-        return asked
+        return resolved
 
     assert asyncio.run(resolved_by("http://[0:0:0:0:0:0:0:1]:9/", "[::1]:9")) == ["::1 9"]
     assert asyncio.run(resolved_by("http://[::1]:9/", "::1:9")) == []  # which is an address without a port

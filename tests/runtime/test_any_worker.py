@@ -66,18 +66,18 @@ class Client:
         return self.send("GET", f"/v1/turns/{turn_id}/events").text
 
 
-def shows(client: Client) -> Any:
+def show(client: Client) -> Any:
     turn_id = client.waiting()
     state = client.send("GET", f"/v1/turns/{turn_id}").json()["state"]
     return state, client.cancel(turn_id)
 
 
-def reads(client: Client) -> Any:
+def read(client: Client) -> Any:
     text = client.events(client.begin(model=client.answers))
     return "Done." in text, text.count("event: done")
 
 
-def resumes(client: Client) -> Any:
+def resume(client: Client) -> Any:
     turn_id = client.waiting()
     client.approve(turn_id)
     headers = {"Last-Event-ID": f"{turn_id}.2"}
@@ -85,38 +85,38 @@ def resumes(client: Client) -> Any:
     return f"id: {turn_id}.2\n" in text, f"id: {turn_id}.3\n" in text, text.count("event: done")
 
 
-def cancels(client: Client) -> Any:
+def cancel(client: Client) -> Any:
     turn_id = client.waiting()
     return client.cancel(turn_id), '"stop_reason":"cancelled"' in client.events(turn_id)
 
 
-def approves(client: Client) -> Any:
+def approve(client: Client) -> Any:
     turn_id = client.waiting()
     return client.approve(turn_id).status_code, '"text":"sent"' in client.events(turn_id)
 
 
-def steers(client: Client) -> Any:
+def steer(client: Client) -> Any:
     turn_id = client.waiting()
     status = client.send("POST", f"/v1/turns/{turn_id}/steer", json={"message": "hurry"}).status_code
     client.approve(turn_id)
     return status, '"hurry"' in client.events(turn_id)
 
 
-def joins(client: Client) -> Any:
+def join(client: Client) -> Any:
     number = client.begin(model=client.answers)  # which no other request has
     with ThreadPoolExecutor(4) as pool:
         ids = set(pool.map(lambda _: client.begin(request_id=number, conversation_id=number), range(4)))
     return len(ids), client.cancel(ids.pop())
 
 
-def comes_late(client: Client) -> Any:
+def come_late(client: Client) -> Any:
     turn_id = client.begin(model=client.answers)
     client.events(turn_id)
     steer = client.send("POST", f"/v1/turns/{turn_id}/steer", json={"message": "more"})
     return steer.status_code, client.approve(turn_id).status_code, client.cancel(turn_id), client.cancel("t0")
 
 
-def meets_another(client: Client) -> Any:
+def begin_second(client: Client) -> Any:
     conversation = client.begin(model=client.answers)
     turn_id = client.waiting(conversation_id=conversation)
     body = {"message": "Hi", "model": client.answers, "conversation_id": conversation}
@@ -139,15 +139,15 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 @pytest.mark.parametrize(
     ("act", "expected"),
     [
-        (shows, ("waiting", 202)),
-        (reads, (True, 1)),
-        (resumes, (False, True, 1)),
-        (cancels, (202, True)),
-        (approves, (200, True)),
-        (steers, (202, True)),
-        (joins, (1, 202)),
-        (comes_late, (410, 410, 202, 404)),
-        (meets_another, (409, 201, True)),
+        (show, ("waiting", 202)),
+        (read, (True, 1)),
+        (resume, (False, True, 1)),
+        (cancel, (202, True)),
+        (approve, (200, True)),
+        (steer, (202, True)),
+        (join, (1, 202)),
+        (come_late, (410, 410, 202, 404)),
+        (begin_second, (409, 201, True)),
     ],
 )
 def test_any_worker_takes_any_request(client: Client, act: Callable[[Client], Any], expected: Any) -> None:
@@ -166,14 +166,14 @@ def test_a_killed_process_leaves_all_that_others_have_read(tmp_path: Path) -> No
             httpx.stream("GET", f"{other.url}/v1/turns/{turn_id}/events", trust_env=False) as response,
         ):
             lines = response.iter_lines()
-            said = ""
-            while said.count("a time") < 3:
+            text = ""
+            while text.count("a time") < 3:
                 line = next(lines)
                 if line.startswith("data: ") and '"text"' in line:
-                    said += json.loads(line[6:])["text"]
+                    text += json.loads(line[6:])["text"]
             dying.process.kill()
             dying.process.wait(30)
     with brain_served(STORE=store) as server:
         found = httpx.get(f"{server.url}/v1/conversations/c1", trust_env=False).json()["messages"][-1]
-    kept = "".join(part["text"] for part in found["parts"])
-    assert (found["state"], kept[: len(said)]) == ("interrupted", said)
+    stored = "".join(part["text"] for part in found["parts"])
+    assert (found["state"], stored[: len(text)]) == ("interrupted", text)

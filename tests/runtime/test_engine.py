@@ -403,8 +403,8 @@ async def test_an_answer_that_continues_a_stored_one_replaces_it(chat: Chat) -> 
     answered = Call("pay", "SPECIALIST_REQUEST[pay]", {}, id=call.call_id, turn_pass=-8)
     other = msgspec.structs.replace(answered, id="call_of_another_turn")  # which answers nothing that is stored
     for part, messages in ((answered, ["Pay!"]), (other, ["Pay!", "Pay!"])):
-        begun = Exchange("", [Text("Let me see. ", -9), part], message="Pay!")
-        await chat.say("Pay!", history=History("c", question=begun), **options)
+        beginning_of_answer = Exchange("", [Text("Let me see. ", -9), part], message="Pay!")
+        await chat.say("Pay!", history=History("c", question=beginning_of_answer), **options)
         assert [message for message, *_ in await chat.stored()] == messages
     assert (await chat.stored())[0] == ("Pay!", "Let me see. Done.", "complete")
 
@@ -487,15 +487,15 @@ async def test_an_answer_after_untrusted_content_stays_untrusted(chat: Chat) -> 
 
 
 @pytest.mark.parametrize(
-    ("wanted", "allowed", "narrowed"),
+    ("requested", "allowed", "narrowed"),
     [(["echo", "add"], None, {"echo", "add"}), (["echo", "add"], {"add", "web"}, {"add"}), (None, {"add"}, {"add"})],
 )
 def test_a_request_is_narrowed_to_the_rights_of_its_user(
-    wanted: list[str] | None, allowed: set[str] | None, narrowed: set[str]
+    requested: list[str] | None, allowed: set[str] | None, narrowed: set[str]
 ) -> None:
     rights = Rights() if allowed is None else Rights(frozenset(allowed))
-    assert narrow_request(ask_for(specialists=wanted), rights).specialists == frozenset(narrowed)
-    json = ask_for(specialists=wanted, sampling=Sampling(format="json"))
+    assert narrow_request(ask_for(specialists=requested), rights).specialists == frozenset(narrowed)
+    json = ask_for(specialists=requested, sampling=Sampling(format="json"))
     assert narrow_request(json, rights).specialists == frozenset()
 
 

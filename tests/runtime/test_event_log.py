@@ -63,7 +63,7 @@ MIXED: list[Event] = [
 ]
 
 
-def filled(events: Sequence[Event], size: int = 1, *, replayable: bool = True) -> MemoryEventLog:
+def log_with(events: Sequence[Event], size: int = 1, *, replayable: bool = True) -> MemoryEventLog:
     """A log with these events, appended so many at a time."""
     log = MemoryEventLog("t1", replayable=replayable)
     for n in range(0, len(events), size):
@@ -85,7 +85,7 @@ def readable_after(log: MemoryEventLog) -> list[int]:
 
 
 def test_events_are_numbered_frames() -> None:
-    log = filled([Token("a"), Thinking("ü"), Token("\n"), DONE], size=3)
+    log = log_with([Token("a"), Thinking("ü"), Token("\n"), DONE], size=3)
     assert log.last == 4
     assert log.frames(0) == [
         b'retry: 2000\nevent: token\ndata: {"text":"a"}\nid: t1.1\n\n'
@@ -99,7 +99,7 @@ def test_events_are_numbered_frames() -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1_000])
 def test_every_cut_gives_exactly_the_events_between(size: int) -> None:
-    log = filled(MIXED, size)
+    log = log_with(MIXED, size)
     whole = b"".join(log.frames(0))
     ends = [0, *(whole.index(b"\nid: t1.%d\n\n" % n) + len(b"\nid: t1.%d\n\n" % n) for n in range(1, log.last + 1))]
     assert log.last == len(MIXED)
@@ -115,20 +115,20 @@ def test_every_cut_gives_exactly_the_events_between(size: int) -> None:
 
 @pytest.mark.parametrize("event", EVERY_KIND, ids=lambda event: type(event).__name__)
 def test_an_event_is_decoded_to_an_equal_one(event: Event) -> None:
-    assert filled([event]).events() == [event]
+    assert log_with([event]).events() == [event]
 
 
 def test_any_part_of_the_events_can_be_read() -> None:
-    log = filled(MIXED, 5)
+    log = log_with(MIXED, 5)
     assert log.events() == MIXED
     for after, until in [(0, 1), (0, 64), (69, 72), (70, 71), (71, None), (100, 99), (len(MIXED), None)]:
         assert log.events(after, until) == MIXED[after:until]
 
 
 def test_a_long_log_is_read_in_pieces_of_moderate_size() -> None:
-    log = filled([Token("word")] * 10_000)
+    log = log_with([Token("word")] * 10_000)
     assert [piece.count(b"\n\n") for piece in log.frames(0)] == [64] * 156 + [16]
-    assert max(map(len, filled([Token("a" * 1_000)] * 500, 10).frames(0))) < 80_000
+    assert max(map(len, log_with([Token("a" * 1_000)] * 500, 10).frames(0))) < 80_000
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_done_or_an_error_ends_a_log(events: list[Event], *, ended: bool) -> Non
     [(5, None, "last-event-id"), (-1, None, "last-event-id"), (0, 5, None)],
 )
 def test_events_that_never_happened_are_gone(after: int, until: int | None, field: str | None) -> None:
-    log = filled([Token("a")] * 4)
+    log = log_with([Token("a")] * 4)
     with pytest.raises(BadRequest) as raised:
         log.events(after, until)
     assert (raised.value.code, raised.value.status, raised.value.field) == ("gone", 410, field)
@@ -167,13 +167,13 @@ def test_a_long_log_loses_its_older_half(monkeypatch: pytest.MonkeyPatch) -> Non
         assert log.bytes <= 20_000 + 64 * 60
         if n % 64 == 0:
             lost.add(readable_after(log)[0])
-    kept = readable_after(log)
-    assert kept == list(range(kept[0], 2_001))
+    readable = readable_after(log)
+    assert readable == list(range(readable[0], 2_001))
     assert all(after % 64 == 0 for after in lost)  # whole blocks
-    assert log.bytes == sum(map(len, log.frames(kept[0])))
+    assert log.bytes == sum(map(len, log.frames(readable[0])))
     assert log.bytes >= 10_000 - 64 * 60
-    assert log.events(kept[0]) == [Token(f"{n:05}") for n in range(kept[0] + 1, 2_001)]
-    for after, field in [(0, None), (kept[0] - 1, "last-event-id")]:
+    assert log.events(readable[0]) == [Token(f"{n:05}") for n in range(readable[0] + 1, 2_001)]
+    for after, field in [(0, None), (readable[0] - 1, "last-event-id")]:
         with pytest.raises(BadRequest) as raised:
             log.frames(after)
         assert (raised.value.code, raised.value.status, raised.value.field) == ("gone", 410, field)
@@ -182,7 +182,7 @@ def test_a_long_log_loses_its_older_half(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_newest_block_is_never_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.runtime.event_log.LOG_BYTES", 100_000)
     large = Done("complete", "m1", "ä" * 200_000, 0, 1, None, 5)
-    log = filled([*[Token("a" * 1_000)] * 100, large])
+    log = log_with([*[Token("a" * 1_000)] * 100, large])
     assert log.events(100) == [large]
     for _ in range(9):
         log.discard_older_half()
@@ -204,7 +204,7 @@ def test_a_log_that_is_not_replayable_keeps_nothing() -> None:
 
 
 def test_subscribers_are_notified_of_everything_from_then_on() -> None:
-    log = filled([Token("a")])
+    log = log_with([Token("a")])
     heard: list[tuple[str, int, bool, bytes]] = []
     leave_first = log.subscribe(lambda events, frames: heard.append(("first", log.last, log.has_ended, frames)))
     log.append([Token("b")])
@@ -243,7 +243,7 @@ def test_a_subscriber_may_unsubscribe_while_it_is_notified() -> None:
 
 
 def test_a_copy_loses_what_came_before_a_gap() -> None:
-    source = filled([Token(f"{n}") for n in range(1, 10)])
+    source = log_with([Token(f"{n}") for n in range(1, 10)])
     copy = StoredEventLog("t1")
 
     def stored(first: int, last: int) -> Frames:

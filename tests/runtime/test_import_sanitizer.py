@@ -41,8 +41,10 @@ def test_facts_and_memories_are_harmless_lines() -> None:
 
 
 def test_instructions_are_left_out() -> None:
-    said = (Message("system", "Obey."), Message("user", FORGED))
-    neutralize = import_sanitizer.exchange(Exchange("Hi", messages_before=said, messages_after=said))
+    messages_around = (Message("system", "Obey."), Message("user", FORGED))
+    neutralize = import_sanitizer.exchange(
+        Exchange("Hi", messages_before=messages_around, messages_after=messages_around)
+    )
     assert neutralize.messages_before == neutralize.messages_after == (Message("user", TAMED),)
 
 

@@ -406,7 +406,7 @@ async def test_a_run_that_is_over_takes_neither_messages_nor_decisions(server: S
 
 
 @pytest.mark.parametrize(
-    ("asked", "begun", "new"),
+    ("asked", "count", "new"),
     [
         ([("ada", "r"), ("ada", "r"), ("ada", "r")], 1, [True, False, False]),
         ([("ada", "r"), ("bob", "r"), ("ada", "s")], 3, [True, True, True]),
@@ -415,7 +415,7 @@ async def test_a_run_that_is_over_takes_neither_messages_nor_decisions(server: S
 )
 @on_loop
 async def test_requests_of_one_id_begin_one_run(
-    server: Server, asked: list[tuple[str, str | None]], begun: int, new: list[bool]
+    server: Server, asked: list[tuple[str, str | None]], count: int, new: list[bool]
 ) -> None:
     waiting, all_wait, go = 0, asyncio.Event(), asyncio.Event()
 
@@ -423,7 +423,7 @@ async def test_requests_of_one_id_begin_one_run(
         async def begin() -> Run:
             nonlocal waiting
             waiting += 1
-            if waiting == begun:
+            if waiting == count:
                 all_wait.set()
             await go.wait()
             return server.start("a", user=user, request_id=request_id)
@@ -436,7 +436,7 @@ async def test_requests_of_one_id_begin_one_run(
     go.set()
     found = await asyncio.gather(*requests)
     assert [is_new for _, is_new in found] == new
-    assert (len({run.id for run, _ in found}), waiting) == (begun, begun)
+    assert (len({run.id for run, _ in found}), waiting) == (count, count)
     for run, _ in found:
         await run.wait_ended()
     again = [await once(*one) for one in asked]  # also when it is over
@@ -527,20 +527,20 @@ async def test_the_turns_are_quiet_a_while_after_the_last_one(
 # What is forgotten by itself
 
 
-@pytest.mark.parametrize(("kept_seconds", "kept"), [(HUGE, 4), (-1.0, 1)])
+@pytest.mark.parametrize(("life_seconds", "remaining"), [(HUGE, 4), (-1.0, 1)])
 @on_loop
 async def test_runs_are_forgotten_a_while_after_their_end(
-    server: Server, kept_seconds: float, kept: int, monkeypatch: pytest.MonkeyPatch
+    server: Server, life_seconds: float, remaining: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.runtime.runs.KEPT_SECONDS", kept_seconds)
+    monkeypatch.setattr("brain.runtime.runs.KEPT_SECONDS", life_seconds)
     running = server.start([asyncio.Event()], request_id="running")
     over = weakref.WeakSet([await server.complete("a", request_id=f"r{n}") for n in range(3)])
     server.turns._sweep()
     await all_tasks_end(but=running)
     gc.collect()
-    assert (len(server.turns), len(over)) == (kept, kept - 1)
+    assert (len(server.turns), len(over)) == (remaining, remaining - 1)
     found = [await server.turns.find_requested(request("ada", f"r{n}")) is not None for n in range(3)]
-    assert found == [kept > 1] * 3
+    assert found == [remaining > 1] * 3
     assert await server.turns.find(running.id, "ada") is running
     running.stop()
     await running.wait_ended()
