@@ -71,7 +71,7 @@ def visitor(
     """A person. Problems that the browser reports fail the test.
 
     A parameter gives the person a new browser context: NEW for a test that installs clocks or scripts in it, or the
-    settings PHONE, DARK or STILL.
+    settings PHONE or STILL.
     """
     options: Mapping[str, object] | None = getattr(request, "param", None)
     own = None if options is None else prepare(browser.new_context(**options))  # type: ignore[arg-type]

@@ -14,7 +14,6 @@ PHONE: Mapping[str, Any] = {
     "is_mobile": True,
     "has_touch": True,
 }
-DARK: Mapping[str, Any] = {"color_scheme": "dark"}
 STILL: Mapping[str, Any] = {"reduced_motion": "reduce"}
 TIMEOUT = 20_000
 """Milliseconds that an expectation may take, on a slow machine."""
