@@ -40,7 +40,7 @@ class Sampling:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-UNSAID = Sampling()
+DEFAULT_SAMPLING = Sampling()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class TurnRequest:
     tools: tuple[Tool, ...] = ()
     must_call: bool | str = False
     stop: tuple[str, ...] = ()
-    sampling: Sampling = UNSAID
+    sampling: Sampling = DEFAULT_SAMPLING
     replaces: str | None = None
     file_references: tuple[FileReference, ...] = ()
     request_id: str | None = None

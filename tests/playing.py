@@ -32,7 +32,7 @@ from brain.plugins.context import Progress, Result
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, specialist
 from brain.turn.turn import Turn
-from brain.turn_request import UNSAID, Sampling, TurnRequest
+from brain.turn_request import DEFAULT_SAMPLING, Sampling, TurnRequest
 
 PNG = b"\x89PNG\r\n\x1a\n"
 WAIT = 30.0
@@ -72,7 +72,7 @@ class Player:
         return [played] if isinstance(played, str) else played
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         self.requests.append(list(messages))
         self.given.append([])

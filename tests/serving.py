@@ -30,7 +30,7 @@ from brain.server.state import ServerState
 from brain.server.uvicorn_protocol import Protocol
 from brain.settings import Settings, read
 from brain.settings.models import STANDARD
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 T = TypeVar("T")
 SERVER_TASKS = (
@@ -159,7 +159,7 @@ class Player:
         self.closed = threading.Event()
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         self.asked.append(list(messages))
         self.sampled.append(sampling)

@@ -123,7 +123,7 @@ class _StopLog:
         def handle(number: int, frame: Any) -> None:
             if not self._reason:
                 self.note(_name_signal(number))
-                line = f"{self._process} stops on {self._reason}; running turns: {len(engine.turns.running)}"
+                line = f"{self._process} stops on {self._reason}; running turns: {len(engine.runs.running)}"
                 loop.call_soon_threadsafe(log.info, "%s", line)  # the signal may have interrupted a log line
             if callable(handle_stop):
                 handle_stop(number, frame)

@@ -24,7 +24,7 @@ from brain.turn.call_group import CallContext, CallGroup
 from brain.turn.call_policy import CallPolicy
 from brain.turn.deadline import Deadline
 from brain.turn.turn import Turn
-from brain.turn_request import UNSAID, Sampling, TurnRequest
+from brain.turn_request import DEFAULT_SAMPLING, Sampling, TurnRequest
 
 SYNTAX: tuple[SyntaxName, ...] = ("bracket", "function_call")
 
@@ -219,7 +219,7 @@ class StreamModel:
             self._may_read.set()
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         """Read the next of the caller's streams."""
         self.is_complete = False

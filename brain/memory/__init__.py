@@ -12,7 +12,7 @@ import anyio
 from brain.errors import StoreError
 from brain.memory import recall
 from brain.memory.background import Background
-from brain.memory.cache import OtherProcesses, RecentInteractions, UserCache
+from brain.memory.cache import RecentInteractions, StoreVersion, UserCache
 from brain.memory.edits import MemoryEdits
 from brain.memory.items import ALL, QUESTION_LENGTH, Items
 from brain.memory.quotes import UserMessage
@@ -27,7 +27,7 @@ HOT_USERS = 10_000
 HOT_BYTES = 16 * 1024 * 1024
 """Users of whom it is cached what each of their questions needs, and its size."""
 _OBJECT_BYTES = 1_000
-ABOUT_USER_MOST = 30
+MAX_ABOUT_USER = 30
 """Up to so many facts about the user are recalled although they share no word with the question."""
 ABANDON_SECONDS = 0.1
 """How long background work may take to end."""
@@ -67,7 +67,7 @@ class Memory:
         self._now = now
         self._items = Items(store, now, self._note_change)
         self.edits = MemoryEdits(self._items)
-        others = OtherProcesses(store)
+        others = StoreVersion(store)
         self._recent = RecentInteractions(store, others)
         self._profiles = UserCache(others, self._read_profile, HOT_USERS, HOT_BYTES, _size_of)
         self._background: Background | None = None
@@ -104,9 +104,9 @@ class Memory:
         found = [
             item
             for category in _ABOUT_USER
-            for item in await self._store.items(user, kind="fact", category=category, limit=ABOUT_USER_MOST + 1)
+            for item in await self._store.items(user, kind="fact", category=category, limit=MAX_ABOUT_USER + 1)
         ]
-        few = found if len(found) <= ABOUT_USER_MOST else []
+        few = found if len(found) <= MAX_ABOUT_USER else []
         return _Profile(is_recall_on=True, about=sorted(few, key=lambda item: item.updated, reverse=True))
 
     def view(self, user: str, conversation_id: str, messages: Callable[[], Sequence[UserMessage]]) -> UserMemory:

@@ -28,7 +28,7 @@ own words are stored. A summary, which takes a model long, is never written besi
 SUMMARIES_AT_ONCE, SUMMARY_SECONDS = 4, 60.0
 """So many summaries may follow each other; from then on there is one in so many seconds. After an import of hundreds of
 conversations, a model is busy with them for minutes of each hour, and the newest come first."""
-VECTORS_REST, VECTORS_REST_LEAST = 4.0, 0.5
+VECTORS_REST, MIN_VECTORS_REST = 4.0, 0.5
 """The next batch of vectors waits for so many times as long as one took, and at least for so many seconds."""
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
 """Seconds after a failure, and after many."""
@@ -65,7 +65,7 @@ class Background:
         self._store, self._model, self._embedder = store, model, embedder
         self._rest, self._now, self._new_id = timedelta(seconds=rest_seconds), now, new_id
         self._on_change, self._is_idle = on_change, is_idle
-        self._pauses = Pauses(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic)
+        self._pauses = Backoff(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic)
         self._failures: Counter[tuple[str, str]] = Counter()
         self._interruptions: Counter[tuple[str, str]] = Counter()
         self._next_summary = 0.0
@@ -107,7 +107,7 @@ class Background:
             log.warning("memory: %s", error)
         except Exception:
             log.exception("memory: its background work failed")
-        self._pauses.note_failure()
+        self._pauses.record_failure()
         return False
 
     async def _embed_all(self) -> bool:
@@ -132,7 +132,7 @@ class Background:
             embedded = zip(rows, vectors, strict=True)
             await self._store.embed(key, [(user, item.id, item.text, vector) for (user, item), vector in embedded])
             if len(rows) == BATCH:
-                await asyncio.sleep(max(VECTORS_REST_LEAST, VECTORS_REST * seconds))
+                await asyncio.sleep(max(MIN_VECTORS_REST, VECTORS_REST * seconds))
         return True
 
     async def _summarise_next(self, is_quiet: bool) -> bool:
@@ -158,7 +158,7 @@ class Background:
                     item = await self._while_idle(make_memory(idle, model, item_id, self._now()))
         except (ModelError, TimeoutError) as error:
             log.info("memory: a conversation could not be summarised, which is tried again: %r", error)
-            self._pauses.note_failure()
+            self._pauses.record_failure()
             if not isinstance(error, ModelError) or error.code != "model_unreachable":
                 self._failures[place] += 1
             return False
@@ -193,7 +193,7 @@ class _Interrupted(Exception):
     """A turn began."""
 
 
-class Pauses:
+class Backoff:
     """When to try again what failed: later each time.
 
     Args:
@@ -209,7 +209,7 @@ class Pauses:
     def is_over(self) -> bool:
         return self._clock() >= self._until
 
-    def note_failure(self) -> None:
+    def record_failure(self) -> None:
         self._until = self._clock() + min(self._longest, self._first * 2**self._failures)
         self._failures = min(self._failures + 1, 20)
 

@@ -13,15 +13,15 @@ from typing import Generic, NamedTuple, TypeVar
 from brain.messages import Interaction
 from brain.store.sqlite import SQLite
 
-HOT_SECONDS = 60.0
-UNSEEN_SECONDS = 1.0
+CACHE_SECONDS = 60.0
+VERSION_SECONDS = 1.0
 """How long a change by another process may go unseen."""
-ASKED_SECONDS = 0.05
+VERSION_TIMEOUT = 0.05
 """How long the store may take to say whether others wrote; a busy one is read instead."""
 KEPT = 20
 """Interactions of a user that are cached,"""
-USERS_MOST = 1_000
-BYTES_MOST = 32 * 1024 * 1024
+MAX_USERS = 1_000
+MAX_BYTES = 32 * 1024 * 1024
 TEXT_LENGTH = 8_000
 """and characters of each message and answer; a block could not show more."""
 _OBJECT_BYTES = 300
@@ -29,7 +29,7 @@ _OBJECT_BYTES = 300
 T = TypeVar("T")
 
 
-class OtherProcesses:
+class StoreVersion:
     """Whether other processes wrote anything; the store is asked once in a while."""
 
     def __init__(self, store: SQLite) -> None:
@@ -42,11 +42,11 @@ class OtherProcesses:
         asked_at = time.monotonic()
         if asked_at >= self._until:
             try:
-                async with asyncio.timeout(ASKED_SECONDS):
+                async with asyncio.timeout(VERSION_TIMEOUT):
                     self._version = await self._store.data_version()
             except TimeoutError:
                 return None
-            self._until = asked_at + UNSEEN_SECONDS
+            self._until = asked_at + VERSION_SECONDS
         return self._version
 
 
@@ -67,7 +67,7 @@ class UserCache(Generic[T]):
 
     def __init__(
         self,
-        others: OtherProcesses,
+        others: StoreVersion,
         read: Callable[[str], Awaitable[T]],
         users: int,
         size: int,
@@ -91,7 +91,7 @@ class UserCache(Generic[T]):
             if changes == self._changes:  # else it may be old already
                 break
         if version is not None:
-            self._set(user, _Entry(value, version, time.monotonic() + HOT_SECONDS, self._size_of(value)))
+            self._set(user, _Entry(value, version, time.monotonic() + CACHE_SECONDS, self._size_of(value)))
         return value
 
     def change(self, user: str, changed: Callable[[T], T]) -> None:
@@ -122,9 +122,9 @@ class UserCache(Generic[T]):
 class RecentInteractions:
     """The newest interactions of the most recent users, newest first."""
 
-    def __init__(self, store: SQLite, others: OtherProcesses) -> None:
+    def __init__(self, store: SQLite, others: StoreVersion) -> None:
         self._store = store
-        self._cache = UserCache(others, self._read, USERS_MOST, BYTES_MOST, _size_of)
+        self._cache = UserCache(others, self._read, MAX_USERS, MAX_BYTES, _size_of)
 
     async def get(self, user: str) -> Sequence[Interaction]:
         """The user's newest interactions."""

@@ -22,12 +22,12 @@ MEMORIES: Sequence[Kind] = ("memory",)
 ALL: Sequence[Kind] = ("fact", "memory")
 CANDIDATES = 30
 """Items that are ranked, of those found by words, and of those found by vectors."""
-ALIKE_MOST = 60
+MAX_ALIKE = 60
 """Items that share words with a text and are compared with it."""
 QUESTION_LENGTH = 4_000
 FLOOR_SHARE = 0.7
 """Of the way from a wrong answer's cosine to a right one's, below which an item has nothing to do with a question."""
-FORMER_MOST = 10
+MAX_FORMER = 10
 """Earlier texts that a fact keeps, with the first, which no number of corrections loses."""
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _ID_LENGTHS = (4, 4, 5, 6, 8)
@@ -67,14 +67,14 @@ class Items:
         found = await self.look_up(user, question, question, kinds)
         return recall.rank(found)[: max(0, limit)]
 
-    async def with_words(self, user: str, words: str, kinds: Sequence[Kind]) -> list[Item]:
+    async def find_by_words(self, user: str, words: str, kinds: Sequence[Kind]) -> list[Item]:
         """The items that have any of these words, best first."""
-        return [item for item, _ in await self.store.search_words(user, words, kinds=kinds, limit=ALIKE_MOST)]
+        return [item for item, _ in await self.store.search_words(user, words, kinds=kinds, limit=MAX_ALIKE)]
 
     async def find_same(self, user: str, text: str) -> Item | None:
         """The fact with the same words in the same order, if there is one: case, accents and signs do not matter."""
         same = words(text)
-        found = await self.with_words(user, text, FACTS)
+        found = await self.find_by_words(user, text, FACTS)
         return next((item for item in found if words(item.text) == same), None)
 
     def writing(self, user: str) -> AbstractAsyncContextManager[Any]:
@@ -118,5 +118,5 @@ class Items:
         now = self.now()
         if text != item.text:
             first, *later = *item.former, FormerText(item.text, now)
-            item = replace(item, former=(first, *later[-FORMER_MOST + 1 :]))
+            item = replace(item, former=(first, *later[-MAX_FORMER + 1 :]))
         return replace(item, text=text, updated=now, conversation_id=conversation_id, message_id=message_id)

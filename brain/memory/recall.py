@@ -10,17 +10,17 @@ from brain.messages import Item
 from brain.prompts import templates
 from brain.text import BYTES_PER_TOKEN, utf8_size
 
-WORDS_MOST = 40
+MAX_WORDS = 40
 """Words of a question that are looked for, the longest."""
-ITEM_WORDS_MOST = 200
-LETTERS_MOST = 12_000
+MAX_ITEM_WORDS = 200
+MAX_LETTERS = 12_000
 """Characters that are read of items with a word of the question, best first: more than are ever recalled."""
-LONG = 12
+LONG_QUESTION = 12
 """From so many significant words of a question on, two in common are not enough."""
-FEW = 2
+SHORT_QUESTION = 2
 """Up to so many, one in common is enough, however long the text is."""
-SHARE = 9
-"""One word of three, in a text of three, is enough."""
+OVERLAP = 9
+"""An item matches when the square of the common words, times this, is at least the product of both counts of words."""
 WORDS_WEIGHT = 0.5
 """Of the item that has most of a question's words; the nearest in meaning has about 1."""
 FILL_SHARE = 0.5
@@ -73,7 +73,7 @@ def rank(found: Found, question: "QuestionWords | None" = None) -> list[Item]:
 
 
 def _matching(by_words: Sequence[tuple[Item, float]], question: "QuestionWords") -> Iterator[tuple[Item, float]]:
-    room = LETTERS_MOST
+    room = MAX_LETTERS
     for item, score in by_words:
         room -= min(len(item.text), MEMORY_LENGTH)
         if room < 0:
@@ -89,7 +89,7 @@ class QuestionWords:
         found = significant_words(question)
         if not found and FIRST_PERSON.intersection(words(question)):
             found = content_words(question)
-        longest = set(sorted(found, key=len, reverse=True)[:WORDS_MOST])
+        longest = set(sorted(found, key=len, reverse=True)[:MAX_WORDS])
         self._words = [word for word in found if word in longest]
         self._matcher = WordMatcher(self._words)
 
@@ -100,11 +100,11 @@ class QuestionWords:
 
     def matches(self, item: Item) -> bool:
         """Whether an item has enough of them: several, or a good part of those of both."""
-        found, asked = content_words(item.text[:MEMORY_LENGTH])[:ITEM_WORDS_MOST], len(self._words)
+        found, asked = content_words(item.text[:MEMORY_LENGTH])[:MAX_ITEM_WORDS], len(self._words)
         common = self._matcher.match_any(found).bit_count()
-        if common >= (2 if asked <= LONG else 3) or SHARE * common**2 >= asked * len(found):
+        if common >= (2 if asked <= LONG_QUESTION else 3) or OVERLAP * common**2 >= asked * len(found):
             return common > 0
-        return common > 0 and asked <= FEW
+        return common > 0 and asked <= SHORT_QUESTION
 
 
 def choose(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]) -> list[Item]:

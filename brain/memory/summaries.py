@@ -15,7 +15,7 @@ from brain.messages import OWN_WORDS, Chunk, Exchange, IdleConversation, Item, M
 from brain.models.embedder import EmbeddingModel
 from brain.prompts import templates
 from brain.text import BYTES_PER_TOKEN, strip_invisible, utf8_size
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 SUMMARY_SECONDS = 60.0
 SUMMARY_LENGTH = 1000
@@ -42,7 +42,7 @@ class Writer(EmbeddingModel, Protocol):
     def context_tokens(self) -> int | None: ...
 
     def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]: ...
 
 

@@ -15,9 +15,9 @@ from brain.memory.texts import BETWEEN, FACT_LENGTH, MEMORY_LENGTH
 from brain.messages import OWN_WORDS, Category, Interaction, Item, Kind
 from brain.plugins.context import Saved
 
-NAMED_MOST = 5
+MAX_NAMED = 5
 """Items that are listed where words fit several."""
-FOUND_MOST = 50
+MAX_FOUND = 50
 """Items among which those of one category are looked for."""
 _CHANGED = (
     "what is kept was changed after the user approved this: look at it again, then ask again if it is still right"
@@ -52,7 +52,7 @@ class UserMemory:
 
     async def facts(self, words: str = "", category: Category | None = None, most: int = 50) -> Sequence[Item]:
         if words.strip():
-            found = await self._items.search(self._user, words, FACTS, FOUND_MOST)
+            found = await self._items.search(self._user, words, FACTS, MAX_FOUND)
             found = [item for item in found if category in (None, item.category)][:most]
         else:
             found = await self._items.store.items(self._user, kind="fact", category=category, limit=most)
@@ -148,13 +148,13 @@ class UserMemory:
             return item
         if not content_words(which):
             raise Refused("say which by its id, such as #k7m2, or by words that it alone has")
-        found = await self._items.with_words(self._user, which, kinds)
+        found = await self._items.find_by_words(self._user, which, kinds)
         found = await asyncio.to_thread(_with_all_words, found, which)
         if len(found) == 1:
             return found[0]
         if not found:
             raise Refused(f"nothing is kept with the words {which[:80]!r}; look for it with search or facts first")
-        raise Refused(f"which? {'; '.join(map(_describe, found[:NAMED_MOST]))}")
+        raise Refused(f"which? {'; '.join(map(_describe, found[:MAX_NAMED]))}")
 
 
 def _with_all_words(items: Sequence[Item], words: str) -> list[Item]:

@@ -17,7 +17,7 @@ import regex
 from brain.events import Resume
 from brain.messages import CLOCK_NOTE, NOTE_OPENS, Chunk, Finish, Message
 from brain.models.script import TextOnlyModel
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 VOTES = 3
 MAX_WORDS = 40
@@ -123,7 +123,7 @@ class Builtin(TextOnlyModel):
         self._by_example = {_normalize(example): one.name for one in reversed(specialists) for example in one.examples}
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         """Route in the first pass, word an answer when there are blocks."""
         system = messages[0].content if messages[0].role == "system" else ""

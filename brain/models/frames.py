@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import msgspec
 
-MAX_LESSONS = 8
+MAX_TEMPLATE_CHANGES = 8
 """Frames that are learned in vain, one after the other, when a server changes more than the text in every item."""
 
 MAX_EVENT_BYTES = 4096
@@ -28,13 +28,13 @@ class Frame:
         key: the name of the member that holds the text.
     """
 
-    __slots__ = ("_after", "_before", "_key", "_lessons", "_string")
+    __slots__ = ("_after", "_before", "_changes_left", "_key", "_string")
 
     def __init__(self, key: str) -> None:
         self._key = re.compile(rb'"%b"\s*:\s*("(?:[^"\\]|\\.)*")' % re.escape(key.encode()))
         self._before = self._after = b"\n"  # which no event has; `_after` includes the event's end
         self._string = slice(0)
-        self._lessons = MAX_LESSONS
+        self._changes_left = MAX_TEMPLATE_CHANGES
 
     def texts(self, events: bytes) -> list[str] | None:
         """Return the texts of whole events that all have the frame; None when one of them may hold something else."""
@@ -49,7 +49,7 @@ class Frame:
         except (ValueError, IndexError):  # no whole string: the structure is another one
             return None
         if texts is not None:
-            self._lessons = MAX_LESSONS
+            self._changes_left = MAX_TEMPLATE_CHANGES
         return texts
 
     def _decode_all(self, events: bytes, inner: bytes) -> list[str] | None:
@@ -67,9 +67,9 @@ class Frame:
 
     def learn(self, event: bytes, text: str) -> None:
         """Learn the frame of an event (without its end) that holds this text and nothing else."""
-        if not self._lessons or len(event) > MAX_EVENT_BYTES:
+        if not self._changes_left or len(event) > MAX_EVENT_BYTES:
             return
-        self._lessons -= 1
+        self._changes_left -= 1
         matches = list(self._key.finditer(event))
         with suppress(ValueError):  # half a character, which this decoder does not read
             if len(matches) == 1 and _decode_string(matches[0][1]) == text:

@@ -16,7 +16,7 @@ from brain.messages import Finish, Message, NativeCall, PassUsage
 from brain.models import failures
 from brain.models.lines import Lines
 from brain.models.remote import Remote
-from brain.models.reply import Checks, Part, Reply, arguments_text, decode_item
+from brain.models.reply import Part, Reply, ReportedValues, arguments_text, decode_item
 from brain.net import client
 from brain.settings import LOOPBACK
 from brain.turn_request import Sampling
@@ -101,7 +101,7 @@ class Ollama(Remote):
 
     async def _identify(self) -> str:
         details = await _show(self._http, self._model)
-        checks, info = Checks(), details.info
+        checks, info = ReportedValues(), details.info
         lengths = [checks.count(key, value) or 0 for key, value in info.items() if key.endswith(".context_length")]
         length = min(max(lengths, default=0) or DEFAULT_CONTEXT, MAX_CONTEXT)
         self.context_tokens = self._row.context or length
@@ -237,10 +237,10 @@ async def _show(server: httpx.AsyncClient, name: str) -> _ModelDetails:
 
 def build_reply() -> Reply:
     """Make the decoder of one answer."""
-    return Reply(Lines(), partial(decode_line, Checks()))
+    return Reply(Lines(), partial(decode_line, ReportedValues()))
 
 
-def decode_line(checks: Checks, data: bytes) -> Sequence[Part]:
+def decode_line(checks: ReportedValues, data: bytes) -> Sequence[Part]:
     """Decode one line.
 
     Raises:

@@ -15,7 +15,7 @@ from brain.models.dialects import LLAMA_CPP, UNKNOWN, find_dialect, resume_field
 from brain.models.frames import Frame
 from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
-from brain.models.reply import Checks, EndOfReply, Part, Reply, ToolDelta, arguments_text, decode_item
+from brain.models.reply import EndOfReply, Part, Reply, ReportedValues, ToolDelta, arguments_text, decode_item
 from brain.text import escape_invisible
 from brain.turn_request import Sampling
 
@@ -81,7 +81,7 @@ class OpenAI(Remote):
         self.resume = self._fixed_resume or dialect.resume
         if props is None:
             known = own or (similar if len(models) == 1 else {})
-            checks = Checks()
+            checks = ReportedValues()
             self.context_tokens = next(filter(None, (checks.count(k, known.get(k)) for k in _CONTEXT_KEYS)), None)
             self.sees_images = _lists_images(known)
         else:
@@ -93,7 +93,7 @@ class OpenAI(Remote):
     def _read_props(self, props: Mapping[str, Any]) -> None:
         """Read what llama.cpp reports of itself."""
         generation, modalities = props.get("default_generation_settings"), props.get("modalities")
-        context = Checks().count("n_ctx", generation.get("n_ctx")) if isinstance(generation, dict) else None
+        context = ReportedValues().count("n_ctx", generation.get("n_ctx")) if isinstance(generation, dict) else None
         self.context_tokens = context or None
         self.sees_images = isinstance(modalities, dict) and modalities.get("vision") is True
         keys = ("chat_template", "chat_template_tool_use", "bos_token", "eos_token")
@@ -135,10 +135,10 @@ class OpenAI(Remote):
 
 def build_reply() -> Reply:
     """Make the decoder of one answer."""
-    return Reply(ServerSentEvents(), partial(decode_event, Checks()), Frame("content"))
+    return Reply(ServerSentEvents(), partial(decode_event, ReportedValues()), Frame("content"))
 
 
-def decode_event(checks: Checks, data: bytes) -> Sequence[Part]:
+def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:
     """Decode one event. Of several choices, the first one is the answer.
 
     Raises:
@@ -174,7 +174,7 @@ def decode_event(checks: Checks, data: bytes) -> Sequence[Part]:
     return parts
 
 
-def _decode_delta(delta: _Delta, parts: list[Part], checks: Checks) -> None:
+def _decode_delta(delta: _Delta, parts: list[Part], checks: ReportedValues) -> None:
     if thought := delta.reasoning_content or delta.reasoning or delta.thinking:
         parts.append(Thinking(thought))
     content = delta.content
@@ -211,7 +211,7 @@ def _decode_content_item(item: Any) -> Sequence[Part]:
     return [Thinking(text) for text in texts if isinstance(text, str)]
 
 
-def _decode_usage(usage: Any, timings: Any, checks: Checks) -> PassUsage | None:
+def _decode_usage(usage: Any, timings: Any, checks: ReportedValues) -> PassUsage | None:
     """Return the tokens of a pass; None when the server does not report them, or something impossible."""
     if not isinstance(usage, dict):
         checks.reject("usage", usage)

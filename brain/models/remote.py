@@ -14,7 +14,7 @@ from brain.models.reply import Answer, Reply, open_answer, stream_chunks
 from brain.models.script import Embeddings
 from brain.net import client
 from brain.settings import ModelRow
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 READY_SECONDS = 2.0
 PROBE_SECONDS = 1.0
@@ -100,7 +100,7 @@ class Remote(ABC):
             return self._probed[1]
 
     def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         """Stream one pass; what one read brings comes as one chunk."""
         return stream_chunks(partial(self._ask, messages, sampling), self._build_reply())

@@ -55,7 +55,7 @@ class ToolDelta:
 Part = Chunk | ToolDelta | EndOfReply
 
 
-class Checks:
+class ReportedValues:
     """Checks what a server reports beside its text; logs the first bad value of an answer."""
 
     def __init__(self) -> None:
@@ -97,7 +97,9 @@ class Reply:
         error: what the server reported or what could not be decoded; the reply is over then.
     """
 
-    __slots__ = ("_decode", "_frame", "_half", "_splitter", "_tools", "error", "has_ended", "has_items", "is_over")
+    __slots__ = (
+        "_decode", "_frame", "_pending_surrogate", "_splitter", "_tools", "error", "has_ended", "has_items", "is_over",
+    )  # fmt: skip
 
     def __init__(
         self, splitter: Splitter, decode: Callable[[bytes], Sequence[Part]], frame: Frame | None = None
@@ -109,13 +111,13 @@ class Reply:
         self._splitter = splitter
         self._decode = decode
         self._frame = frame
-        self._half = ""  # of a character, until its other half comes
+        self._pending_surrogate = ""  # of a character, until its other half comes
         self._tools: list[ToolDelta] = []  # each call so far as one delta
 
     def feed(self, data: bytes) -> list[Chunk]:
         """Decode what one read brought; an error is noted, after the chunks before it."""
         try:
-            chunks = self._read_framed(data) if self._splitter.is_between else None
+            chunks = self._decode_with_template(data) if self._splitter.is_between else None
             return self._read(self._splitter.feed(data)) if chunks is None else chunks
         except ModelError as error:
             self._fail(error)
@@ -125,16 +127,16 @@ class Reply:
         """Decode what is left at the end of the body."""
         return self._read(self._splitter.close())
 
-    def _read_framed(self, items: bytes) -> list[Chunk] | None:
+    def _decode_with_template(self, items: bytes) -> list[Chunk] | None:
         """The text of items that all have the learned frame; None when they must be decoded one by one."""
-        texts = None if self._frame is None or self._half or self.is_over else self._frame.texts(items)
+        texts = None if self._frame is None or self._pending_surrogate or self.is_over else self._frame.texts(items)
         if texts is None:
             return None
         text = texts[0] if len(texts) == 1 else "".join(texts)
         return [text] if text else []
 
     def _read(self, items: bytes) -> list[Chunk]:
-        if (framed := self._read_framed(items)) is not None:
+        if (framed := self._decode_with_template(items)) is not None:
             return framed
         chunks: list[Chunk] = []
         texts: list[str] = []
@@ -170,7 +172,7 @@ class Reply:
     def _add_texts(self, texts: list[str], chunks: list[Chunk]) -> None:
         """Move the texts to the chunks, as one."""
         if texts:
-            text, self._half = join_surrogates(self._half + "".join(texts))
+            text, self._pending_surrogate = join_surrogates(self._pending_surrogate + "".join(texts))
             texts.clear()
             if text:
                 chunks.append(text)
@@ -185,7 +187,7 @@ class Reply:
         elif isinstance(part, ToolDelta):
             self._add_tool_delta(part)
         elif isinstance(part, Thinking):
-            text, self._half = join_surrogates(self._half + part.text)
+            text, self._pending_surrogate = join_surrogates(self._pending_surrogate + part.text)
             if chunks and isinstance(last := chunks[-1], Thinking):
                 text = last.text + text
                 chunks.pop()
@@ -194,8 +196,8 @@ class Reply:
         else:
             self.has_ended = True
             self.is_over = isinstance(part, EndOfReply)
-            if self._half:
-                self._half = ""
+            if self._pending_surrogate:
+                self._pending_surrogate = ""
                 chunks.append("\ufffd")
             chunks += [NativeCall(call.name, call.arguments) for call in self._tools if call.name]
             self._tools.clear()
@@ -234,7 +236,7 @@ async def stream_chunks(request: Callable[[], Awaitable[Answer]], reply: Reply) 
                 async for data in body:
                     while data and not reply.is_over:
                         part, data = data[:STEP_BYTES], data[STEP_BYTES:]
-                        steps = _steps(reply.feed(part))
+                        steps = _split_long_texts(reply.feed(part))
                         del part  # free it while the next read is awaited
                         while steps:
                             yield steps.pop(0)
@@ -247,7 +249,7 @@ async def stream_chunks(request: Callable[[], Awaitable[Answer]], reply: Reply) 
             except httpx.HTTPError:
                 if not reply.has_ended:
                     raise
-    steps = _steps(reply.close())
+    steps = _split_long_texts(reply.close())
     while steps:
         yield steps.pop(0)
         if steps:
@@ -261,7 +263,7 @@ async def stream_chunks(request: Callable[[], Awaitable[Answer]], reply: Reply) 
     raise ModelError("model_failed", "The model server broke off in the middle of its answer.", "no end was sent")
 
 
-def _steps(chunks: list[Chunk]) -> list[Chunk]:
+def _split_long_texts(chunks: list[Chunk]) -> list[Chunk]:
     """The same chunks, with long texts cut into steps."""
     steps: list[Chunk] = []
     for chunk in chunks:

@@ -10,7 +10,7 @@ import msgspec
 from brain.errors import ModelError, Refused, SettingsError
 from brain.events import Resume
 from brain.messages import Chunk, EmbeddingCheck, Finish, Message
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 
 class Embeddings(Protocol):
@@ -73,7 +73,7 @@ class Script(TextOnlyModel):
         self._passes = passes
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         """Play the line of this pass, whatever the messages say."""
         line = self._passes[turn_pass] if turn_pass < len(self._passes) else ScriptedPass()

@@ -42,11 +42,11 @@ class Leave(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         left_at: the number of the last event that it received.
-        comes_back: whether it left to bring a person's approval.
+        will_reconnect: whether it left to bring a person's approval.
     """
 
     left_at: int
-    comes_back: bool
+    will_reconnect: bool
 
 
 Command = Show | Stop | Cancel | Steer | Decide | Join | Leave

@@ -47,7 +47,7 @@ class Engine:
         self.persistence: Persistence
         self.models: list[ModelEntry] = []
         self.embedder: ModelEntry | None = None
-        self.turns = RunRegistry()
+        self.runs = RunRegistry()
         self.is_closing = False
         self._window = Window(settings.window_messages, settings.window_tokens, settings.context_seconds)
         self._resources: AsyncExitStack | None = None
@@ -65,8 +65,8 @@ class Engine:
             self.store = await open_store(self.settings.store)
             stack.push_async_callback(self.store.close)
             if self.store.turn_log is not None:
-                stack.push_async_callback(self.turns.open_relay(self.store.turn_log).close)
-            self.persistence = Persistence(self.store, self.turns, self._window.messages)
+                stack.push_async_callback(self.runs.open_relay(self.store.turn_log).close)
+            self.persistence = Persistence(self.store, self.runs, self._window.messages)
             self.memory = Memory(
                 self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
             )
@@ -75,7 +75,7 @@ class Engine:
             stack.callback(setattr, self, "models", [])
             self.models, self.embedder = found.offered, found.embedder
             writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
-            await stack.enter_async_context(self.memory.run_background(writer, lambda: self.turns.are_quiet, embedder))
+            await stack.enter_async_context(self.memory.run_background(writer, lambda: self.runs.is_idle, embedder))
             stack.push_async_callback(self._end_runs)
             self.is_closing = False
             self._resources = stack.pop_all()
@@ -88,15 +88,15 @@ class Engine:
 
     async def _end_runs(self) -> None:
         """Stop all turns, and wait until they are stored."""
-        running = self.turns.running
+        running = self.runs.running
         for run in running:
             run.stop("shutdown")
         with suppress(TimeoutError):
             async with asyncio.timeout(ENDING_SECONDS):
                 await asyncio.gather(*(run.wait_ended() for run in running))
-        await asyncio.gather(*(run.abort() for run in self.turns.running))
+        await asyncio.gather(*(run.abort() for run in self.runs.running))
         await self.persistence.wait_stored()
-        self.turns.close()
+        self.runs.close()
 
     def model_names(self) -> frozenset[str]:
         """The models that a request may name."""
@@ -172,9 +172,9 @@ class Engine:
             )
         except BaseException:
             if lease is not None:
-                self.persistence.store_later(lease, None)
-                if self.turns.relay is not None:
-                    self.turns.relay.delete(new.id)
+                self.persistence.store_in_background(lease, None)
+                if self.runs.relay is not None:
+                    self.runs.relay.delete(new.id)
             raise
         if self.is_closing:
             turn.stop("shutdown")
@@ -184,7 +184,7 @@ class Engine:
             if lease is not None:
                 user, _ = lease.key
                 if not lease.is_stored:  # the turn was cut, and nothing could wait for the store
-                    storing = self.persistence.store_later(lease, exchange)
+                    storing = self.persistence.store_in_background(lease, exchange)
                     storing.add_done_callback(lambda _: self.memory.invalidate(user))
                 elif lease.replaces:
                     self.memory.invalidate(user)
@@ -193,11 +193,11 @@ class Engine:
             if settle is not None:
                 settle(report)
 
-        run = self.turns.add(
+        run = self.runs.add(
             turn, request, protocol, settle_turn, replayable=replayable, unread_seconds=unread_seconds, options=options
         )
-        if self.turns.relay is not None and (lease is not None or replayable):
-            self.turns.relay.add(run, new, None if lease is None else lease.history.key, turn.snapshot)
+        if self.runs.relay is not None and (lease is not None or replayable):
+            self.runs.relay.add(run, new, None if lease is None else lease.history.key, turn.snapshot)
         return run
 
     async def context_exchanges(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
@@ -217,7 +217,7 @@ class Engine:
         existed = await self.persistence.run_alone(
             user, conversation_id, lambda: self.store.delete(user, conversation_id), stops=True
         )
-        self.turns.forget(conversation_id, user)
+        self.runs.forget(conversation_id, user)
         self.memory.invalidate(user)
         failed = await erase_user_data(self.registry, user, conversation_id)
         if failed:

@@ -175,7 +175,7 @@ class Persistence:
             await _wait_ended(run, until)
         return run.is_stopping or report.state in ("done", "error")
 
-    def store_later(self, lease: ExchangeLease, exchange: Exchange | None) -> asyncio.Task[Any]:
+    def store_in_background(self, lease: ExchangeLease, exchange: Exchange | None) -> asyncio.Task[Any]:
         """Have a turn stored for which nobody can wait; with None, its question is deleted."""
         task: asyncio.Task[Any] = asyncio.create_task(
             lease.drop() if exchange is None else lease.store(exchange), name="store"

@@ -151,9 +151,9 @@ class RemoteRun:
         self._relay.post(self.id, Join())
         return self._relay.follow(self, notify)
 
-    def leave(self, *, comes_back: bool = False) -> None:
+    def leave(self, *, will_reconnect: bool = False) -> None:
         """As `AnyRun.leave`."""
-        self._relay.post(self.id, Leave(self.left_at, comes_back))
+        self._relay.post(self.id, Leave(self.left_at, will_reconnect))
 
     async def wait_ended(self) -> None:
         """As `AnyRun.wait_ended`."""

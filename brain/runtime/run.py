@@ -76,7 +76,7 @@ class AnyRun(Protocol):
     def join(self, notify: Notify) -> Unsubscribe:
         """Add a reader; `notify` is called for each event from now on."""
 
-    def leave(self, *, comes_back: bool = False) -> None:
+    def leave(self, *, will_reconnect: bool = False) -> None:
         """Remove a reader. One that comes back with a person's approval has as long as that may take."""
 
     async def wait_ended(self) -> None:
@@ -212,9 +212,9 @@ class Run:
         match command:
             case Join():
                 self._count_reader()
-            case Leave(left_at, comes_back):
+            case Leave(left_at, will_reconnect):
                 self.left_at = max(self.left_at, left_at)
-                self.leave(comes_back=comes_back)
+                self.leave(will_reconnect=will_reconnect)
             case _ if turn is None:
                 check_ended(command, self.report())
             case Stop(reason):
@@ -267,18 +267,18 @@ class Run:
         if self._unread_timer is not None:
             self._unread_timer.cancel()
 
-    def leave(self, *, comes_back: bool = False) -> None:
+    def leave(self, *, will_reconnect: bool = False) -> None:
         """As `AnyRun.leave`."""
         self._readers -= 1
         if not self._readers:
-            self._stop_if_unread(comes_back=comes_back)
+            self._stop_if_unread(will_reconnect=will_reconnect)
         if self._turn is None and self.on_left is not None:
             self.on_left()
 
-    def _stop_if_unread(self, *, comes_back: bool = False) -> None:
+    def _stop_if_unread(self, *, will_reconnect: bool = False) -> None:
         if self.unread_seconds is None or self._turn is None:
             return
-        waits = comes_back and self._turn.is_waiting
+        waits = will_reconnect and self._turn.is_waiting
         seconds = self._turn.approvals.seconds + RECONNECT_SECONDS if waits else self.unread_seconds
         if seconds:
             self._unread_timer = asyncio.get_running_loop().call_later(seconds, self.stop)

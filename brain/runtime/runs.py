@@ -53,7 +53,7 @@ class RunRegistry:
         return [run for run in self._runs.values() if not run.has_ended]
 
     @property
-    def are_quiet(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no turn runs, or ended in the last `QUIET_SECONDS`."""
         return time.monotonic() >= self._last_end + QUIET_SECONDS and not self.running
 

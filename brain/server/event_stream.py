@@ -180,7 +180,7 @@ class Reader:
         self._run.left_at = self._last_sent
         if self._owns_run:
             self._run.stop()
-        self._run.leave(comes_back=self.encoder is not None and self.encoder.closed)
+        self._run.leave(will_reconnect=self.encoder is not None and self.encoder.closed)
 
 
 class EventStreamResponse:

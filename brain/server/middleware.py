@@ -17,7 +17,7 @@ from brain.server.rate_limits import rate_limited
 from brain.server.responses import SAFE_HEADERS, error_response, request_path
 from brain.settings import LOCAL_USER, LOOPBACK, Settings
 
-OPEN_PATHS = ("/", "/healthz", "/readyz")
+PUBLIC_PATHS = ("/", "/healthz", "/readyz")
 """Paths that need no key, besides the page's files."""
 SESSION_PATH = "/v1/session"
 GET_STARTS_TURN = ("/v1/chat/stream",)
@@ -45,7 +45,7 @@ class OriginMiddleware:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         # no frame of this stays on the stack
-        error = self._check(scope) if _is_guarded(scope) else None
+        error = self._check(scope) if _needs_auth(scope) else None
         return (self._app if error is None else error_response(error, scope))(scope, receive, send)
 
     def _check(self, scope: Scope) -> BadRequest | None:
@@ -129,7 +129,7 @@ class AuthMiddleware:
         self._keys = keys
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if _is_guarded(scope) and not (request_path(scope) == SESSION_PATH and scope["method"] in ("POST", "DELETE")):
+        if _needs_auth(scope) and not (request_path(scope) == SESSION_PATH and scope["method"] in ("POST", "DELETE")):
             try:
                 scope[USER] = self._authenticate(scope) if self._keys else LOCAL_USER
             except BadRequest as error:
@@ -204,8 +204,8 @@ def _normalize_host(name: str) -> str:
         return name
 
 
-def _is_guarded(scope: Scope) -> bool:
+def _needs_auth(scope: Scope) -> bool:
     if scope["type"] != "http":
         return False
     path = request_path(scope)
-    return path not in OPEN_PATHS and static_files.find(path) is None
+    return path not in PUBLIC_PATHS and static_files.find(path) is None

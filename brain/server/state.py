@@ -85,7 +85,7 @@ class ServerState:
         self.telemetry.metrics.set_lag(admission.lag)
         if was_overloaded != admission.is_overloaded:
             state = "no longer overloaded" if was_overloaded else "overloaded: turns that cannot start soon get 503"
-            counts = len(admission.pending), len(self.engine.turns.running)
+            counts = len(admission.pending), len(self.engine.runs.running)
             log.warning("%s (lag %.2f s, turns that start %d, that run %d)", state, admission.lag, *counts)
         if (admission.is_overloaded or self.acceptor.silent) and self.make_protocol is not None:
             for _ in range(self.acceptor.accept(loop, self.make_protocol, admission.capacity)):
@@ -104,7 +104,7 @@ class ServerState:
         self.engine.is_closing = True
         self.acceptor.close()
         self.engine.store.limit_waiting(SHUTDOWN_SECONDS)
-        for run in self.engine.turns.running:
+        for run in self.engine.runs.running:
             run.stop("shutdown")
 
 

@@ -10,13 +10,13 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from brain.errors import StoreError
-from brain.store.schema import Strange, check, migrate
+from brain.store.schema import IncompatibleFile, check, migrate
 
 if sys.platform != "win32":
     import fcntl
 
 MIB = 1024 * 1024
-FREE_BYTES_LEAST = 100 * MIB
+MIN_FREE_BYTES = 100 * MIB
 """With less room on its disk, `find_problem` reports it."""
 PATIENCE_SECONDS = 5.0
 BUSY_SECONDS = 30.0
@@ -83,7 +83,7 @@ def open_writer(
                     take_over(db)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise StoreError(f"{path} {REMEDIES.get(code_of(error), f'cannot be used: {error}')}.") from error
-    except Strange as error:
+    except IncompatibleFile as error:
         raise StoreError(f"{path} {error}.") from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}; check the folder and its permissions.") from error
@@ -169,7 +169,7 @@ def find_problem(path: Path) -> str | None:
     if found != "ok":
         return f"it is damaged: put a copy in its place that is whole ({found})"
     free = shutil.disk_usage(path.parent).free
-    return f"only {_in_words(free)} are free on its disk: make some room" if free < FREE_BYTES_LEAST else None
+    return f"only {_in_words(free)} are free on its disk: make some room" if free < MIN_FREE_BYTES else None
 
 
 def describe_size(path: Path) -> str:
@@ -189,13 +189,15 @@ def _check_kind(path: Path) -> None:
     """Check whether SQLite may open the path: it would delete the log beside a file that was emptied.
 
     Raises:
-        Strange: when it may not.
+        IncompatibleFile: when it may not.
     """
     wal = Path(f"{path}-wal")
     if path.is_dir():
-        raise Strange("is a folder; name a file")
+        raise IncompatibleFile("is a folder; name a file")
     if path.exists() and not path.stat().st_size and wal.exists() and wal.stat().st_size:
-        raise Strange(f"is empty, but {wal.name} beside it is not; put a copy in its place that is whole, or move both")
+        raise IncompatibleFile(
+            f"is empty, but {wal.name} beside it is not; put a copy in its place that is whole, or move both"
+        )
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from brain.errors import StoreError
 from brain.store import connection
 from brain.store.connection import DAMAGE, MIB, REMEDIES, SENTENCES, as_store_errors, code_of, transaction
 
-FREE_BYTES_LEAST = MIB
+MIN_FREE_BYTES = MIB
 """With less room on its disk, a file counts as full."""
 PROBE_BYTES = 65_536
 PROBE_SECONDS = 5.0
@@ -54,7 +54,7 @@ class _Write(NamedTuple):
     future: "asyncio.Future[Any]"
 
 
-class _Undone(Exception):
+class _TransactionUndone(Exception):
     """SQLite undid the whole transaction, as it does when the disk is full."""
 
 
@@ -72,7 +72,7 @@ class Database:
         self._reads: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
         self._waiting: deque[_Write] = deque()
         self._closing = ExitStack()
-        self._patience_ends = math.inf
+        self._give_up_at = math.inf
         self._file: os.stat_result | None = None
         self._wal: int | None = None
         self._is_damaged = False
@@ -100,7 +100,7 @@ class Database:
 
     def limit_waiting(self, seconds: float) -> None:
         """From now on, wait no longer than this for another process that writes."""
-        self._patience_ends = min(self._patience_ends, time.monotonic() + seconds)
+        self._give_up_at = min(self._give_up_at, time.monotonic() + seconds)
 
     def submit(self, work: Work[T], *, durable: bool = True, alone: bool = False) -> "asyncio.Future[T]":
         """Have something written, whether or not anybody waits for it.
@@ -223,7 +223,7 @@ class Database:
             self.check_place()
             if self._is_damaged:
                 return SENTENCES[sqlite3.SQLITE_CORRUPT]
-            if shutil.disk_usage(self.path.parent).free < FREE_BYTES_LEAST:
+            if shutil.disk_usage(self.path.parent).free < MIN_FREE_BYTES:
                 return SENTENCES[sqlite3.SQLITE_FULL]
             if self._is_unwritable or time.monotonic() - self._probed_at >= PROBE_PERIOD_SECONDS:
                 self._probed_at = time.monotonic()
@@ -295,7 +295,7 @@ class Database:
                 if is_durable and self._wal is not None:
                     _sync(self._wal)
                 return outcomes
-        except _Undone:
+        except _TransactionUndone:
             return [outcome for one in group for outcome in self._write([one])]
         except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
             return [error] * len(group)
@@ -308,7 +308,7 @@ class Database:
             try:
                 db.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
-                if code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= min(until, self._patience_ends):
+                if code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= min(until, self._give_up_at):
                     raise
             else:
                 return
@@ -324,7 +324,7 @@ def _write_in_savepoint(db: sqlite3.Connection, work: Work[Any]) -> Any:
             outcome = work(db)
     except Exception as error:
         if not db.in_transaction:
-            raise _Undone from error
+            raise _TransactionUndone from error
         db.execute("ROLLBACK TO work")
         outcome = error
     db.execute("RELEASE work")

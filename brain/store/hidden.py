@@ -13,43 +13,43 @@ from brain.errors import StoreError
 from brain.store import exchanges
 from brain.store.rows import SECOND
 
-ALIVE = 30 * SECOND
-"""An import that was not heard of for so long counts as dead."""
+LEASE = 30 * SECOND
+"""An import that was not heard of for so long counts as abandoned."""
 REMOVED_ROWS, REMOVED_BYTES = 64, 1024 * 1024
 """About as much is removed in one transaction."""
-_DEAD = 1
+_TO_REMOVE = 1
 
 
 def add_staging_user(db: sqlite3.Connection, target: int, now: int) -> int:
     """Add a hidden user for an import whose rows will be those of `target` when it is complete."""
-    return _add_user(db, now + ALIVE, target)
+    return _add_user(db, now + LEASE, target)
 
 
 def keep_alive(db: sqlite3.Connection, user: int, now: int) -> None:
     """Extend the time of an import.
 
     Raises:
-        StoreError: when it counts as dead, or its target was erased.
+        StoreError: when it counts as abandoned, or its target was erased.
     """
     query = (
         "UPDATE user SET hidden = ? WHERE key = ? AND hidden > ? "
         "AND EXISTS (SELECT 1 FROM user t WHERE t.key = user.target AND t.hidden = 0)"
     )
-    if not db.execute(query, (now + ALIVE, user, _DEAD)).rowcount:
+    if not db.execute(query, (now + LEASE, user, _TO_REMOVE)).rowcount:
         raise StoreError("The import stood still for too long, or its user was erased meanwhile; begin again.")
 
 
 def abandon(db: sqlite3.Connection, user: int) -> None:
     """Leave to `remove_some` what was imported so far."""
-    db.execute("UPDATE user SET hidden = ? WHERE key = ? AND hidden > 0", (_DEAD, user))
+    db.execute("UPDATE user SET hidden = ? WHERE key = ? AND hidden > 0", (_TO_REMOVE, user))
 
 
 def abandon_all(db: sqlite3.Connection) -> None:
     """Abandon all imports, when no other process has the file open."""
-    db.execute("UPDATE user SET hidden = ? WHERE hidden > 0", (_DEAD,))
+    db.execute("UPDATE user SET hidden = ? WHERE hidden > 0", (_TO_REMOVE,))
 
 
-def reveal(db: sqlite3.Connection, user: int) -> None:
+def publish(db: sqlite3.Connection, user: int) -> None:
     """Make what was imported its target's. What exists there by now, by its ID, stays as it is."""
     ((target, before),) = db.execute("SELECT target, bytes FROM user WHERE key = ?", (user,))
     left = 0
@@ -58,12 +58,12 @@ def reveal(db: sqlite3.Connection, user: int) -> None:
         ((size,),) = db.execute(f"SELECT coalesce(sum(bytes), 0) FROM {table} WHERE user = ?", (user,))
         left += size
     db.execute("UPDATE user SET bytes = bytes + ? WHERE key = ?", (before - left, target))
-    db.execute("UPDATE user SET bytes = ?, hidden = ? WHERE key = ?", (left, _DEAD, user))
+    db.execute("UPDATE user SET bytes = ?, hidden = ? WHERE key = ?", (left, _TO_REMOVE, user))
 
 
 def hide_user(db: sqlite3.Connection, user: int) -> None:
     """Delete all of a user, but for the rows, which `remove_some` removes."""
-    db.execute("UPDATE user SET name = ?, hidden = ? WHERE key = ?", (_unused_name(), _DEAD, user))
+    db.execute("UPDATE user SET name = ?, hidden = ? WHERE key = ?", (_unused_name(), _TO_REMOVE, user))
 
 
 def hide_conversation(db: sqlite3.Connection, conversation: int) -> int:
@@ -74,17 +74,17 @@ def hide_conversation(db: sqlite3.Connection, conversation: int) -> int:
     ((user, size),) = db.execute("SELECT user, bytes FROM conversation WHERE key = ?", (conversation,))
     exchanges.remove_memories(db, conversation)
     db.execute("UPDATE item SET conversation = NULL, exchange = NULL WHERE conversation = ?", (conversation,))
-    hidden = _add_user(db, _DEAD)
+    hidden = _add_user(db, _TO_REMOVE)
     db.execute("UPDATE conversation SET user = ?, memory = NULL WHERE key = ?", (hidden, conversation))
     db.execute("UPDATE user SET bytes = bytes + ? WHERE key = ?", (size, hidden))
     db.execute("UPDATE user SET bytes = bytes - ? WHERE key = ?", (size, user))
     return hidden
 
 
-def dead(db: sqlite3.Connection, now: int) -> list[int]:
+def removable(db: sqlite3.Connection, now: int) -> list[int]:
     """The hidden users whose rows are to be removed. A time too far ahead was set by a clock that was wrong."""
     query = "SELECT key FROM user WHERE hidden > 0 AND NOT hidden BETWEEN ? AND ? ORDER BY key"
-    return [key for (key,) in db.execute(query, (now, now + ALIVE))]
+    return [key for (key,) in db.execute(query, (now, now + LEASE))]
 
 
 def remove_some(db: sqlite3.Connection, user: int) -> bool:

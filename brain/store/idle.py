@@ -7,7 +7,7 @@ from brain.store import exchanges, items, rows
 from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 
-EXCHANGES_MOST = 40
+MAX_EXCHANGES = 40
 """The newest exchanges of a conversation, of which its memory is made."""
 CLAIM = 300 * SECOND
 """How long a conversation is left to the process that claimed it first."""
@@ -33,7 +33,7 @@ def claim(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: b
     db.executemany("UPDATE conversation SET claimed = ? WHERE key = ?", [(now + CLAIM, row[0]) for row in found])
     claimed = list[IdleConversation]()
     for key, number, user, conversation_id, title, summarised_to, memory in found:
-        newest = exchanges.history_rows(db, key, summarised_to, exchanges.span(key)[1] + 1, EXCHANGES_MOST)
+        newest = exchanges.history_rows(db, key, summarised_to, exchanges.span(key)[1] + 1, MAX_EXCHANGES)
         earlier = next((item for _, item in items.of_keys(db, number, [] if memory is None else [memory])), None)
         read = list(rows.readable(rows.read_exchange, newest))
         claimed.append(IdleConversation(user, conversation_id, title, read, earlier, newest[-1][0]))

@@ -11,15 +11,15 @@ from brain.messages import Category, Item, Kind
 from brain.store import exchanges, rows, search_terms, users
 
 KINDS: Sequence[Kind] = ("fact", "memory")
-RANKED_MOST = 200
+MAX_RANKED = 200
 """Items that are ranked by words before they are listed."""
-SCORED_LEAST = 100
+MIN_SCORED = 100
 """Items of which the length counts, too; of others only the words that they have."""
-WORDS_MOST, HITS_MOST = 12, 500
+MAX_WORDS, MAX_HITS = 12, 500
 """Words of a text that are looked for, and items with each: searches take no longer for a user who stores much."""
-CANDIDATES_MOST = 500
+MAX_CANDIDATES = 500
 """From so many items on, further words find no more."""
-COUNTED_MOST = 10_000
+MAX_COUNTED = 10_000
 """Items beyond so many do not change what a word weighs."""
 SATURATION, LENGTH_SHARE, USUAL_LENGTH = 1.2, 0.75, 12
 """BM25's k1 and b, and the length in words of a usual fact."""
@@ -48,7 +48,7 @@ def list_items(
         return []
     no_such_item = BadRequest("before must be the id of an item: that of the last one that was listed.", "before")
     if text:
-        ranked = search(db, user, text, KINDS if kind is None else (kind,), RANKED_MOST)
+        ranked = search(db, user, text, KINDS if kind is None else (kind,), MAX_RANKED)
         found = [item for item, _ in ranked if category in (None, item.category)]
         places = [place for place, item in enumerate(found) if item.id == before]
         if before is not None and not places:
@@ -143,10 +143,10 @@ def search(db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], 
     if number is None:
         return []
     query = "SELECT count(*) FROM (SELECT 1 FROM item WHERE user = ? LIMIT ?)"
-    ((count,),) = db.execute(query, (number, COUNTED_MOST))
+    ((count,),) = db.execute(query, (number, MAX_COUNTED))
     prefixes = [_term_prefix(number, kind) for kind in kinds]
     words = search_terms.search_words(text)
-    if len(words) > WORDS_MOST:
+    if len(words) > MAX_WORDS:
         words = _rarest(db, prefixes, words)
     importing = db.execute("SELECT 1 FROM user WHERE hidden > 0 AND target = ?", (number,)).fetchone()
     visible_to = None if importing is None else number  # items of an import are hidden under the same terms
@@ -155,16 +155,16 @@ def search(db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], 
         exact = _hits(db, visible_to, search_terms.query(prefixes, word))
         hits.append((exact, 1.0))
         stem = search_terms.stem(word)
-        if stem != word and len(exact) < HITS_MOST:
+        if stem != word and len(exact) < MAX_HITS:
             hits.append(
                 (_hits(db, visible_to, search_terms.query(prefixes, stem, is_prefix=True)) - exact, PREFIX_SHARE)
             )
     weights: dict[int, float] = {}
     for keys, share in sorted(hits, key=lambda hit: len(hit[0])):
         weight = share * math.log(1 + (count - len(keys) + 0.5) / (len(keys) + 0.5))
-        for key in keys if len(weights) < CANDIDATES_MOST else keys & weights.keys():
+        for key in keys if len(weights) < MAX_CANDIDATES else keys & weights.keys():
             weights[key] = weights.get(key, 0.0) + weight
-    best = nlargest(max(limit, SCORED_LEAST), weights, key=weights.__getitem__)
+    best = nlargest(max(limit, MIN_SCORED), weights, key=weights.__getitem__)
     marks = ", ".join("?" * len(best))
     texts = db.execute(f"SELECT key, text FROM item WHERE +user = ? AND key IN ({marks})", (number, *best))
     scores = {key: weights[key] * _shortness(text) for key, text in texts}
@@ -177,13 +177,13 @@ def _rarest(db: sqlite3.Connection, prefixes: Sequence[str], words: Sequence[str
 
     def count(match: str) -> int:
         query = "SELECT count(*) FROM (SELECT 1 FROM item_words WHERE item_words MATCH ? LIMIT ?)"
-        return int(db.execute(query, (match, 2 * HITS_MOST)).fetchone()[0])
+        return int(db.execute(query, (match, 2 * MAX_HITS)).fetchone()[0])
 
     counts = {}
     for word in words:
         found = count(search_terms.query(prefixes, word))
         counts[word] = found or count(search_terms.query(prefixes, search_terms.stem(word), is_prefix=True))
-    return nsmallest(WORDS_MOST, (word for word in words if counts[word]), key=counts.__getitem__)
+    return nsmallest(MAX_WORDS, (word for word in words if counts[word]), key=counts.__getitem__)
 
 
 def _hits(db: sqlite3.Connection, visible_to: int | None, match: str) -> frozenset[int]:
@@ -193,7 +193,7 @@ def _hits(db: sqlite3.Connection, visible_to: int | None, match: str) -> frozens
         visible_to: to whom they must belong, too; None where nothing is hidden under these terms.
     """
     visible = "" if visible_to is None else "AND (SELECT user FROM item WHERE key = item_words.rowid) = ? "
-    values = (match, HITS_MOST) if visible_to is None else (match, visible_to, HITS_MOST)
+    values = (match, MAX_HITS) if visible_to is None else (match, visible_to, MAX_HITS)
     newest = f"SELECT rowid FROM item_words WHERE item_words MATCH ? {visible}ORDER BY rowid DESC LIMIT ?"
     ((keys,),) = db.execute(f"SELECT group_concat(rowid) FROM ({newest})", values)
     return frozenset(map(int, keys.split(","))) if keys else frozenset()

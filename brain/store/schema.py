@@ -388,7 +388,7 @@ MIGRATIONS: Sequence[Sequence[str]] = (
 """The statements that make the next version of each version; an empty file has version 0."""
 
 
-class Strange(Exception):
+class IncompatibleFile(Exception):
     """The file cannot be used by this version; the text says why and what to do."""
 
 
@@ -396,15 +396,15 @@ def check(db: sqlite3.Connection) -> None:
     """Look whether the file is Brain's, and of no later version.
 
     Raises:
-        Strange: when it is another program's, or newer.
+        IncompatibleFile: when it is another program's, or newer.
     """
     ((version,),) = db.execute("PRAGMA user_version")
     ((application,),) = db.execute("PRAGMA application_id")
     ((tables,),) = db.execute("SELECT count(*) FROM sqlite_schema")
     if application != APPLICATION and (version, tables) != (0, 0):
-        raise Strange("is a database of another program; name another file")
+        raise IncompatibleFile("is a database of another program; name another file")
     if version > len(MIGRATIONS):
-        raise Strange("was written by a newer version of Brain; use that version, or another file")
+        raise IncompatibleFile("was written by a newer version of Brain; use that version, or another file")
 
 
 def migrate(db: sqlite3.Connection) -> None:

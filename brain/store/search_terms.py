@@ -11,12 +11,12 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-WORDS_MOST = 40
+MAX_WORDS = 40
 WORD_LENGTH = 64
 INDEXED_LENGTH = 100_000
 """Characters of a text that can be found."""
 FOUND_LENGTH = 160
-STEM_SHARE, STEMMED_LEAST = 0.65, 6
+STEM_SHARE, MIN_STEMMED = 0.65, 6
 
 _CJK = "\u1100-\u11ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_CJK}]+|(?:(?![{_CJK}])[^\W_])+")
@@ -45,7 +45,7 @@ def search_words(text: str) -> list[str]:
     """What a search is for: each word once, without those that stand in every text unless there are no others."""
     words = list(dict.fromkeys(word[:WORD_LENGTH] for word in _words(text[:INDEXED_LENGTH])))
     significant = [word for word in words if word.casefold() not in _STOP]
-    return (significant or words)[:WORDS_MOST]
+    return (significant or words)[:MAX_WORDS]
 
 
 def query(owners: Iterable[str], word: str, *, is_prefix: bool = False) -> str:
@@ -72,7 +72,7 @@ def excerpt(text: str, words: Iterable[str]) -> str:
 
 def stem(word: str) -> str:
     """How words of the same kind begin; the word itself where it is too short to tell."""
-    return word[: round(len(word) * STEM_SHARE)] if len(word) >= STEMMED_LEAST else word
+    return word[: round(len(word) * STEM_SHARE)] if len(word) >= MIN_STEMMED else word
 
 
 def _words(text: str) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 
-SHOWN = 30 * 86_400_000_000
+REPORT_SECONDS = 30 * 86_400_000_000
 """Microseconds for which a specialist that blocked is listed."""
 
 
@@ -30,4 +30,4 @@ def add_blocked(db: sqlite3.Connection, specialist: str, place: str, now: int) -
 def blocked(db: sqlite3.Connection, now: int) -> Sequence[tuple[str, int, int, str]]:
     """Name, number of times, microseconds of the last time, and place, of those of the last 30 days."""
     query = "SELECT specialist, times, last, place FROM blocked WHERE last >= ? ORDER BY specialist"
-    return db.execute(query, (now - SHOWN,)).fetchall()
+    return db.execute(query, (now - REPORT_SECONDS,)).fetchall()

@@ -38,7 +38,7 @@ from brain.store.turn_log import NewTurn, TurnLog
 from brain.store.vacuum import Vacuum
 
 CLOSING_SECONDS = 2.0
-HURRY_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
 """How long closing waits for another process that writes."""
 INDEX_SECONDS = 5.0
 """How often the words of the answers since then are added to the index; a search does it, too."""
@@ -88,7 +88,7 @@ class SQLite:
 
     async def close(self) -> None:
         """Close it when all that has begun is done, or has waited too long for another process that writes."""
-        self.limit_waiting(HURRY_SECONDS)
+        self.limit_waiting(CLOSE_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -398,7 +398,7 @@ class SQLite:
         Raises:
             BadRequest: naming the record and its field.
         """
-        with SpooledTemporaryFile(transfer.IN_MEMORY_MOST) as spooled:
+        with SpooledTemporaryFile(transfer.MAX_IN_MEMORY) as spooled:
             await transfer.spool(records, spooled)
             spooled.seek(0)
             new = transfer.Import(user, spooled, sanitizer)

@@ -27,11 +27,11 @@ from brain.store.upgrade import upgrade_exchange, upgrade_item
 VERSION = 2
 TOGETHER = 32
 """Records that are read at once."""
-IN_MEMORY_MOST = 16 * MIB
-SPOOLED_MOST = 2 * 1024 * MIB
-LINE_MOST = 24 * MIB
+MAX_IN_MEMORY = 16 * MIB
+MAX_SPOOLED = 2 * 1024 * MIB
+MAX_LINE = 24 * MIB
 """Longer than any record: a file of a conversation has 16 MiB, in base64."""
-RECORDS_MOST, BYTES_MOST = 64, 256 * 1024
+MAX_RECORDS, MAX_BYTES = 64, 256 * 1024
 """How much is imported within one transaction, for which others wait; one record more may be larger."""
 
 UPGRADES = {"exchange": upgrade_exchange, "item": upgrade_item}
@@ -166,10 +166,10 @@ async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) ->
                 line = msgspec.json.encode(record)
             except (UnicodeEncodeError, RecursionError) as error:
                 raise _problem(number, "", "holds text that UTF-8 cannot carry, or is nested too deeply") from error
-            if len(line) > LINE_MOST:
-                raise _problem(number, "", f"a record may have {LINE_MOST // MIB} MiB", code="too_large")
-            if file.tell() + len(line) > SPOOLED_MOST:
-                reason = f"no more than {SPOOLED_MOST // MIB} MiB can be imported at once"
+            if len(line) > MAX_LINE:
+                raise _problem(number, "", f"a record may have {MAX_LINE // MIB} MiB", code="too_large")
+            if file.tell() + len(line) > MAX_SPOOLED:
+                reason = f"no more than {MAX_SPOOLED // MIB} MiB can be imported at once"
                 raise _problem(number, "", reason, code="too_large")
             file.write(line + b"\n")
 
@@ -223,7 +223,7 @@ class Import:
 
         Raises:
             BadRequest: naming the record and the field that cannot be imported.
-            StoreError: when the import counts as dead.
+            StoreError: when the import counts as abandoned.
         """
         hidden.keep_alive(db, self._staging, now)
         size = 0
@@ -231,7 +231,7 @@ class Import:
             self._number = number
             self._import(self._read(line))
             size += len(line)
-            if count >= RECORDS_MOST or size >= BYTES_MOST:
+            if count >= MAX_RECORDS or size >= MAX_BYTES:
                 return True
         return False
 
@@ -246,7 +246,7 @@ class Import:
             self._number = 1
             self._reject("", "there is none")
         self._end_conversation()
-        hidden.reveal(db, self._staging)
+        hidden.publish(db, self._staging)
         for memory, conversation, last in self._summaries:
             exchanges.set_summary(db, conversation, memory, last)
         if not self._is_recall_on:

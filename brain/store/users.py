@@ -11,11 +11,11 @@ from brain.messages import Counts
 from brain.store import exchanges
 from brain.store.connection import MIB
 
-CONVERSATION_BYTES_MOST = 64 * MIB
-USER_BYTES_MOST = 1024 * MIB
-MEMORY_USER_BYTES_MOST = 256 * MIB
-MEMORY_BYTES_MOST = 512 * MIB
-MEMORY_CONVERSATIONS_MOST = 1000
+MAX_CONVERSATION_BYTES = 64 * MIB
+MAX_USER_BYTES = 1024 * MIB
+MAX_MEMORY_USER_BYTES = 256 * MIB
+MAX_MEMORY_BYTES = 512 * MIB
+MAX_MEMORY_CONVERSATIONS = 1000
 
 
 def find(db: sqlite3.Connection, user: str) -> int | None:
@@ -68,8 +68,8 @@ def check_conversation(db: sqlite3.Connection, conversation: int, field: str) ->
         BadRequest: `too_large`, when it may not.
     """
     ((size,),) = db.execute("SELECT bytes FROM conversation WHERE key = ?", (conversation,))
-    if size > CONVERSATION_BYTES_MOST:
-        sentence = f"A conversation may hold {CONVERSATION_BYTES_MOST // MIB} MiB with its files; begin a new one."
+    if size > MAX_CONVERSATION_BYTES:
+        sentence = f"A conversation may hold {MAX_CONVERSATION_BYTES // MIB} MiB with its files; begin a new one."
         raise BadRequest(sentence, field, code="too_large", status=413)
 
 
@@ -85,14 +85,14 @@ def check_quota(
     Raises:
         BadRequest: `too_large`, when it is too much.
     """
-    most = USER_BYTES_MOST
+    most = MAX_USER_BYTES
     if is_in_memory(db):
         make_room(db, user, conversation)
-        most = MEMORY_USER_BYTES_MOST
+        most = MAX_MEMORY_USER_BYTES
     if _size(db, user) + (0 if hidden is None else _size(db, hidden)) > most:
         sentence = f"A user may keep {most // MIB} MiB; delete what is not needed."
         raise BadRequest(sentence, field, code="too_large", status=413)
-    if is_in_memory(db) and _total_size(db) > MEMORY_BYTES_MOST:
+    if is_in_memory(db) and _total_size(db) > MAX_MEMORY_BYTES:
         raise BadRequest("There is no room left to keep this.", field, code="too_large", status=413)
 
 
@@ -104,7 +104,7 @@ def is_in_memory(db: sqlite3.Connection) -> bool:
 
 def make_room(db: sqlite3.Connection, user: int, conversation: int | None) -> None:
     """Delete the conversations not used for longest while there is too much; not this one, nor one that runs."""
-    while _size(db, user) > MEMORY_USER_BYTES_MOST and _delete_oldest(db, conversation, user):
+    while _size(db, user) > MAX_MEMORY_USER_BYTES and _delete_oldest(db, conversation, user):
         pass
     while (users := _largest_users(db)) and any(_delete_oldest(db, conversation, one) for one in users):
         pass
@@ -122,9 +122,9 @@ def _total_size(db: sqlite3.Connection) -> int:
 
 def _largest_users(db: sqlite3.Connection) -> list[int]:
     """The users by how much they have of what there is too much of; none if there is not."""
-    if _total_size(db) > MEMORY_BYTES_MOST:
+    if _total_size(db) > MAX_MEMORY_BYTES:
         query = "SELECT key FROM user ORDER BY bytes DESC"
-    elif db.execute("SELECT count(*) FROM conversation").fetchone()[0] > MEMORY_CONVERSATIONS_MOST:
+    elif db.execute("SELECT count(*) FROM conversation").fetchone()[0] > MAX_MEMORY_CONVERSATIONS:
         query = "SELECT user FROM conversation GROUP BY user ORDER BY count(*) DESC, min(used)"
     else:
         return []

@@ -67,7 +67,7 @@ class Vacuum:
         """
         until = time.monotonic() + seconds
         try:
-            for user in await self._database.read(lambda db: hidden.dead(db, self._now())):
+            for user in await self._database.read(lambda db: hidden.removable(db, self._now())):
                 await self.remove(user, until)
             row = await self._database.read(
                 lambda db: db.execute("SELECT removed FROM leftover WHERE removed > swept").fetchone()
@@ -84,7 +84,7 @@ class Vacuum:
         Raises:
             StoreError: when some are left, for want of room or because others use the file.
         """
-        for user in await self._database.read(lambda db: hidden.dead(db, self._now())):
+        for user in await self._database.read(lambda db: hidden.removable(db, self._now())):
             await self.remove(user)
         await self._merge(math.inf)
         await self._database.run_outside(_write_anew)

@@ -14,7 +14,7 @@ from brain.store import items, rows, users
 
 RESCORED = 100
 """Items with the most similar signs, whose whole vectors are compared."""
-USERS_MOST = 64
+MAX_USERS = 64
 """Users whose signs are cached."""
 Signs = Mapping[str, Mapping[int, int]]
 """For each kind, the signs of its items' vectors, one bit per dimension, by the keys of the items."""
@@ -38,7 +38,7 @@ class SignCache:
             cached = revision, signs
         self._cache[user, model] = cached
         self._cache.move_to_end((user, model))
-        if len(self._cache) > USERS_MOST:
+        if len(self._cache) > MAX_USERS:
             self._cache.popitem(last=False)
         return cached[1]
 

@@ -69,7 +69,7 @@ class Approvals:
     def open(self, call: Call) -> datetime:
         """Ask about a call. Return until when it can be decided (aware, UTC)."""
         if not self._open and self.deadline is not None:
-            self.deadline.hold()
+            self.deadline.pause()
         self._open[call.id] = asyncio.get_running_loop().create_future()
         self._calls[call.id] = call
         call.approval = "asked"

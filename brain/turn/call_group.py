@@ -36,7 +36,7 @@ from brain.turn_request import TurnRequest
 
 PROGRESS_SECONDS = 0.05
 """The shortest time between two progress events of a call; what comes in between is left out."""
-GATHERING_SECONDS = 1.0
+APPROVAL_BATCH_SECONDS = 1.0
 """How long a call waits for further ones of its pass before a person is asked."""
 MIN_WAIT_SECONDS = 0.05
 """The shortest wait for the time for calls to be over, which stands still while a person is asked."""
@@ -158,8 +158,8 @@ class CallGroup:
         self._began: dict[str, float] = {}  # by call id, on the clock of `time.monotonic`
         self._futures: dict[str, asyncio.Future[Outcome]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._is_complete = asyncio.Event()  # no more calls will come
-        self._is_done = asyncio.Event()  # and none is running
+        self._no_more_calls = asyncio.Event()  # no more calls will come
+        self._all_done = asyncio.Event()  # and none is running
         self._unready: set[str] = set()  # IDs of calls that need approval, and have no preview yet
         self._ready: dict[str, asyncio.Event] = {}  # those that have; the event is set once a person is asked
 
@@ -193,22 +193,22 @@ class CallGroup:
 
     def close(self) -> None:
         """No more calls will come."""
-        self._is_complete.set()
+        self._no_more_calls.set()
         self._on_idle = None  # it is a method of a pass that holds this group: no cycle for the garbage collector
         if not self.is_running:
-            self._is_done.set()
+            self._all_done.set()
 
     async def wait(self) -> None:
         """Wait until no call is running, or until the time for calls is over; then the rest ends with `deadline`."""
         deadline = self._context.deadline
-        while not self._is_done.is_set():
+        while not self._all_done.is_set():
             left = deadline.call_seconds_left()
             if left <= 0:
                 await self.end("deadline")
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(left, MIN_WAIT_SECONDS)):
-                    await self._is_done.wait()
+                    await self._all_done.wait()
 
     def cancel(self) -> None:
         """Cancel the tasks of all calls that are running."""
@@ -217,7 +217,7 @@ class CallGroup:
 
     async def end(self, code: CallCode) -> None:
         """Cancel the calls that are running, and end them with this code."""
-        self._is_complete.set()
+        self._no_more_calls.set()
         self._on_idle = None
         self._ready = {}  # nobody is asked any more
         self.cancel()
@@ -291,7 +291,7 @@ class CallGroup:
     async def _execute_if_approved(self, call: Call, prepared: PreparedCall, sent: Sequence[str]) -> None:
         """Execute a call once a person approves it. They are asked about all calls of the pass together."""
         context, approvals, specialist = self._context, self._context.approvals, prepared.entry.specialist
-        gathering_until = asyncio.get_running_loop().time() + GATHERING_SECONDS
+        gathering_until = asyncio.get_running_loop().time() + APPROVAL_BATCH_SECONDS
         seconds = min(PREVIEW_SECONDS, context.registry.call_seconds, context.seconds_for(specialist))
         preview = await make_preview(specialist, prepared.params, context.dependencies(prepared, seconds), seconds)
         if isinstance(preview, Failure):
@@ -301,7 +301,7 @@ class CallGroup:
         call.preview = "\n".join([*lines, *(f"Sends to another server: {value}" for value in sent)]) or None
         with suppress(TimeoutError):
             async with asyncio.timeout_at(gathering_until):
-                await self._is_complete.wait()
+                await self._no_more_calls.wait()
         is_asked = self._ready[call.id] = asyncio.Event()
         self._set_ready(call)
         try:
@@ -403,7 +403,7 @@ class CallGroup:
         self._set_ready(call)
         if self.is_running:
             return
-        if self._is_complete.is_set():
-            self._is_done.set()
+        if self._no_more_calls.is_set():
+            self._all_done.set()
         elif self._on_idle is not None:
             self._on_idle()

@@ -26,8 +26,9 @@ class Deadline:
         first_token: seconds that a pass may take to its first token; None for `silence`.
     """
 
-    __slots__ = ("_ends_at", "_first_token", "_held_since", "_loop", "_reserved", "_silence", "_silent_at", "_stop",
-                 "_timer")  # fmt: skip
+    __slots__ = (
+        "_ends_at", "_first_token", "_loop", "_paused_at", "_reserved", "_silence", "_silent_at", "_stop", "_timer",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -43,35 +44,35 @@ class Deadline:
         self._first_token = silence if first_token is None else first_token
         self._ends_at = self._loop.time() + limits.turn_seconds
         self._reserved = limits.turn_seconds - seconds_for_calls(limits)
-        self._held_since: float | None = None
+        self._paused_at: float | None = None
         self._silent_at = math.inf
         self._set_timer()
 
-    def await_first_token(self) -> None:
+    def expect_first_token(self) -> None:
         """The model was asked: give it its time for the first token."""
         self._silent_at = self._loop.time() + self._first_token
 
-    def await_next_token(self) -> None:
+    def expect_next_token(self) -> None:
         """The model sent something: give it its time for the next."""
         self._silent_at = self._loop.time() + self._silence
 
-    def allow_silence(self) -> None:
+    def expect_nothing(self) -> None:
         """The model is not waited for."""
         self._silent_at = math.inf
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Let the clock stand still while a person is asked."""
-        self._held_since = self._loop.time()
+        self._paused_at = self._loop.time()
 
     def resume(self) -> None:
         """Let the clock continue."""
-        assert self._held_since is not None
-        self._ends_at += self._loop.time() - self._held_since
-        self._held_since = None
+        assert self._paused_at is not None
+        self._ends_at += self._loop.time() - self._paused_at
+        self._paused_at = None
 
     def seconds_left(self) -> float:
         """Return the seconds until the turn is stopped."""
-        return self._ends_at - (self._loop.time() if self._held_since is None else self._held_since)
+        return self._ends_at - (self._loop.time() if self._paused_at is None else self._paused_at)
 
     def call_seconds_left(self) -> float:
         """Return the seconds until calls are stopped, so that there is time for the answer."""

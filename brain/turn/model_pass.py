@@ -19,7 +19,7 @@ from brain.turn.accounting import Accounting
 from brain.turn.call_group import CallContext, CallGroup
 from brain.turn.notices import Annotations
 from brain.turn.text_filters import PrefillEcho, RepetitionGuard, StopSequences
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 log = logging.getLogger("brain")
 
@@ -65,7 +65,7 @@ class Model(ModelView, Protocol):
     def template(self) -> str: ...
 
     def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         """Pass number `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server."""
 
@@ -89,9 +89,9 @@ class ModelPass:
     """
 
     __slots__ = (
-        "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_drain_until",
-        "_echo", "_emit", "_inbox", "_is_interrupted", "_is_over", "_is_reading", "_last_chunk_at", "_max_length",
-        "_model", "_next_step", "_number", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_task", "_text",
+        "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_echo", "_emit",
+        "_inbox", "_is_interrupted", "_is_over", "_is_reading", "_last_chunk_at", "_max_length", "_model", "_next_step",
+        "_number", "_read_until", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_task", "_text",
         "_text_guard", "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text", "text_length",
         "unknown_tool",
     )  # fmt: skip
@@ -136,7 +136,7 @@ class ModelPass:
         self._text_guard, self._thinking_guard = RepetitionGuard(), RepetitionGuard()
         self._is_over = False
         self._next_step = 0.0  # the part of the prompt from which on the next notice is due
-        self._drain_until: float | None = None  # until when a stream whose model has finished is read
+        self._read_until: float | None = None  # until when a stream whose model has finished is read
         self._last_chunk_at = 0.0  # when the last chunk after a call came
         self._call_timer: asyncio.TimerHandle | None = None  # interrupts a read after a call or the model's finish
         self._task: asyncio.Task[object] | None = None
@@ -164,7 +164,7 @@ class ModelPass:
             if self.calls is None:
                 raise
             log.info("the model's stream failed after a call", exc_info=not isinstance(failure, ModelError))
-        self._deadline.allow_silence()
+        self._deadline.expect_nothing()
         if self.calls is not None:
             self._stop_timer()
             await self._close_stream()
@@ -173,7 +173,7 @@ class ModelPass:
 
     async def close(self, code: CallCode) -> None:
         """Close the stream. Calls that are still running end with this code."""
-        self._deadline.allow_silence()
+        self._deadline.expect_nothing()
         self._stop_timer()
         if self.calls is not None:
             self.calls.cancel()
@@ -212,7 +212,7 @@ class ModelPass:
             is_started = last.role == "assistant"
             self._echo = PrefillEcho(last.content if is_started else clock_of(last.content), is_line=not is_started)
             self._accounting.begin_request(messages)
-            self._deadline.await_first_token()
+            self._deadline.expect_first_token()
             stream = self._stream = self._model.stream(messages, self._number - 1, self._sampling)
             try:
                 return await self._read(stream)
@@ -256,7 +256,7 @@ class ModelPass:
             await asyncio.sleep(0)
             raise asyncio.CancelledError
         if is_interrupted:
-            if self.calls is None and self._drain_until is not None:
+            if self.calls is None and self._read_until is not None:
                 log.info("the model's stream stayed open after its end")
                 return None
             self._is_over = True
@@ -287,8 +287,8 @@ class ModelPass:
 
         A model that has finished does not pause: its usage, which the server reports last, is still to come.
         """
-        if self._drain_until is not None:
-            return self._drain_until
+        if self._read_until is not None:
+            return self._read_until
         assert self.calls is not None
         if self.calls.is_running:
             calls_until = asyncio.get_running_loop().time() + self._deadline.call_seconds_left()
@@ -339,7 +339,7 @@ class ModelPass:
                     self._emit(events)
                     events = []
                 if self.calls is None:
-                    self._deadline.allow_silence()
+                    self._deadline.expect_nothing()
                     self.calls = CallGroup(self._context, self._number, self._set_timer)
                 if self.calls.start(piece):
                     continue
@@ -361,7 +361,7 @@ class ModelPass:
             self._last_chunk_at = asyncio.get_running_loop().time()
             self._set_timer()
         else:
-            self._deadline.await_next_token()
+            self._deadline.expect_next_token()
 
     def _scan(self, chunk: Chunk | None) -> Sequence[Piece]:
         """Return the pieces that a chunk, or the end of the stream, settles."""
@@ -388,7 +388,7 @@ class ModelPass:
             self._accounting.mark_final()
             self.finish = "length" if chunk.reason == "length" else "complete"
             now = asyncio.get_running_loop().time()
-            self._drain_until = now + min(LAST_CHUNK_SECONDS, self._silence / 2)
+            self._read_until = now + min(LAST_CHUNK_SECONDS, self._silence / 2)
             self._set_timer()
         return ()
 
@@ -423,7 +423,7 @@ class ModelPass:
 
     def _can_be_interrupted(self) -> bool:
         """Whether the text of the pass may stand alone: it is empty yet, or ends a sentence or a line."""
-        if self._scanner.is_holding or self._drain_until is not None:
+        if self._scanner.is_holding or self._read_until is not None:
             return False
         end = self._text.end()
         return not end or end.endswith("\n") or end.rstrip().rstrip(SENTENCE_CLOSERS).endswith(SENTENCE_ENDS)

@@ -26,7 +26,7 @@ from brain.models.openai import build_reply
 from brain.plugins.registry import Registry
 from brain.protocols.native import FrameEncoder
 from brain.turn.turn import Turn
-from brain.turn_request import UNSAID, Sampling, TurnRequest
+from brain.turn_request import DEFAULT_SAMPLING, Sampling, TurnRequest
 
 T = TypeVar("T")
 ONE, SIXTEEN = "a token a read", "16 tokens a read"
@@ -197,7 +197,7 @@ class Player:
         self._texts = texts
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         for text in self._texts:
             yield text

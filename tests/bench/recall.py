@@ -27,7 +27,7 @@ from brain.models import AnyModel, open_models
 from brain.models.embedder import Embedder
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 HERE = Path(__file__).parent
 SETS = {"english": "English", "english-second": "English, another person", "german": "German"}
@@ -87,7 +87,7 @@ class Prepared:
         return await self._model.embed(texts)
 
     def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         return self._model.stream(messages, turn_pass, sampling)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from brain.turn.text_filters import RepetitionGuard
 
 LENGTH = 6000
-SAMPLES_MOST = 20_000
+MAX_SAMPLES = 20_000
 SAMPLES_PER_FILE = 20
 TOKEN = re.compile(r"\s*\S{1,4}\s*")
 out = sys.stdout.write
@@ -59,7 +59,7 @@ def main() -> None:
         if guard.is_found:
             flagged += 1
             out(f"{name}: … {''.join(parts)[-80:]!r}\n")
-        if count == SAMPLES_MOST:
+        if count == MAX_SAMPLES:
             break
     cost = seconds / tokens * 1e6
     out(f"{count:,} samples of {LENGTH:,} characters; {flagged} are taken for a loop. {cost:.2f} µs per token\n")

@@ -245,7 +245,7 @@ def test_check_names_what_is_wrong_with_the_store(brain: Brain, monkeypatch: pyt
 
     assert brain("memory", "add", "I like tea.")[0] == 0
     with monkeypatch.context() as patch:
-        patch.setattr(connection, "FREE_BYTES_LEAST", 2**60)
+        patch.setattr(connection, "MIN_FREE_BYTES", 2**60)
         assert state().endswith(" are free on its disk: make some room")
     data = bytearray(brain.store.read_bytes())
     data[4096 * 3 : 4096 * 12] = bytes(4096 * 9)

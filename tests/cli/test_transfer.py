@@ -191,7 +191,7 @@ def deep(levels: int) -> Record:
 def test_a_problem_names_the_line_and_nothing_is_imported(
     records: list[object], sentence: str, brain: Brain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "LINE_MOST", 100_000)
+    monkeypatch.setattr(transfer, "MAX_LINE", 100_000)
     monkeypatch.setattr(transfer, "MAX_COMMAS", 20_000)
     assert brain("memory", "add", "I was here.", "--user", "ada")[0] == 0
     file = write(tmp_path / "x.jsonl", *records)

@@ -49,7 +49,7 @@ def server(running: Server) -> Iterator[Server]:
 
 def wait_for(server: Server, kind: type[Event], count: int = 1) -> None:
     """Wait until the one turn that runs has so many events of a kind."""
-    (run,) = server.engine.turns.running
+    (run,) = server.engine.runs.running
 
     async def wait() -> None:
         arrived = asyncio.Event()
@@ -411,7 +411,7 @@ def test_approvals_of_one_pass_are_answered_together(server: Server) -> None:
 def test_an_approval_that_comes_later_is_asked_for_in_a_run_of_its_own(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.turn.call_group.GATHERING_SECONDS", 0.0)
+    monkeypatch.setattr("brain.turn.call_group.APPROVAL_BATCH_SECONDS", 0.0)
     later = asyncio.Event()
     server.play(Player([LETTER, later, TO_BOB], ["Done."]))
     (first,) = interrupts(run(server, "later"))

@@ -145,7 +145,7 @@ def test_thoughts_progress_and_metadata(sdk: Sdk, server: Server) -> None:
     progress = sdk.until("data")
     assert (progress["type"], progress["transient"]) == ("data-progress", True)
     assert (progress["data"]["text"], progress["data"]["fraction"]) == ("falls asleep", 0.5)
-    run = server.engine.turns.running[0]
+    run = server.engine.runs.running[0]
     assert httpx.post(f"{server.url}/v1/turns/{run.id}/cancel", trust_env=False).is_success
     ended = sdk.result("send")  # a turn that is stopped elsewhere
     answer = plain(ended["messages"][1])
@@ -271,7 +271,7 @@ def test_a_new_message_gives_up_what_waits(sdk: Sdk, server: Server) -> None:
     call = tools_of(sdk.answer("Write!"))[0]
     server.play(player := Player(["Fine."]))
     assert text_of(sdk.answer("Forget it.")) == "Fine."
-    assert server.engine.turns.running == []
+    assert server.engine.runs.running == []
     assert [message.role for message in player.asked[0]] == ["system", "user"]
     approved = call | {"state": "approval-responded", "approval": call["approval"] | {"approved": True}}
     body = {"messages": [{"role": "assistant", "parts": [approved]}]}
@@ -309,7 +309,7 @@ def test_a_client_reconnects_to_a_resumable_turn(sdk: Sdk, server: Server, ended
     sdk.until("text", "two")
     sdk.do("stop")
     sdk.new_page(sdk.lines[-1]["messages"][:1])
-    (run,) = server.engine.turns.running
+    (run,) = server.engine.runs.running
     if ended_meanwhile:
         server.release(goes_on)
         server.on_loop(run.wait_ended())

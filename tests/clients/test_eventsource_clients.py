@@ -25,7 +25,7 @@ from serving import Player, Server
 from brain.errors import ModelError
 from brain.messages import Chunk
 from brain.messages import Message as Asked
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 CHROMIUM = shutil.which("chromium")
 CURL = shutil.which("curl")
@@ -50,7 +50,7 @@ class Talker(Player):
         self.players: list[Player] = []
 
     async def stream(
-        self, messages: Sequence[Asked], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Asked], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         question = next(message.content for message in reversed(messages) if message.role == "user")
         word = question.rpartition("\n")[2]

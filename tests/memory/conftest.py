@@ -14,7 +14,7 @@ Opened = tuple[Memory, BreakableStore, Clock]
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is not taken for a store or a model that answers late."""
-    monkeypatch.setattr("brain.memory.cache.ASKED_SECONDS", 30.0)
+    monkeypatch.setattr("brain.memory.cache.VERSION_TIMEOUT", 30.0)
     monkeypatch.setattr("brain.models.embedder.QUERY_SECONDS", 30.0)
 
 

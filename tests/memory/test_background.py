@@ -14,7 +14,7 @@ from stores import NOON, Clock
 
 from brain.errors import ModelError
 from brain.memory import Memory
-from brain.memory.background import Pauses
+from brain.memory.background import Backoff
 from brain.memory.summaries import SUMMARY_LENGTH, make_memory
 from brain.memory.terms import content_words
 from brain.messages import OWN_WORDS, Call, Chunk, Exchange, Finish, IdleConversation, Item, Message, Text
@@ -25,7 +25,7 @@ from brain.models.openai import OpenAI
 from brain.models.script import Script
 from brain.settings import ModelRow
 from brain.store.sqlite import SQLite
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +48,7 @@ class Toy(Vectors):
         self.streams = 0
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         self.read.append(messages)
         self.streams += 1
@@ -84,7 +84,7 @@ class Idle:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.memory.background.LOOK_SECONDS", (0.0, 0.0))
-    for name in ("FIRST_PAUSE", "IDLE_SECONDS", "VECTORS_REST_LEAST", "SUMMARY_SECONDS"):
+    for name in ("FIRST_PAUSE", "IDLE_SECONDS", "MIN_VECTORS_REST", "SUMMARY_SECONDS"):
         monkeypatch.setattr(f"brain.memory.background.{name}", 0.0)
 
 
@@ -369,7 +369,7 @@ async def test_no_summary_claims_to_be_the_users_own_words() -> None:
 async def test_a_summary_is_short_and_a_conversation_of_nothing_leaves_none() -> None:
     class Endless(Toy):
         async def stream(
-            self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+            self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
         ) -> AsyncGenerator[Chunk, None]:
             while True:
                 await asyncio.sleep(0)
@@ -424,7 +424,7 @@ async def test_a_user_who_stores_too_much_gets_no_memory_and_others_do(
     async with open_memory(path=tmp_path / "brain.db") as (memory, store, clock):
         await add_exchanges(store, "bob", "c1", LUNCH)
         await add_exchanges(store, "ada", "c1", ("plan a long lunch " + "x" * 2_000, "ok"))
-        monkeypatch.setattr("brain.store.users.USER_BYTES_MOST", 3_000)
+        monkeypatch.setattr("brain.store.users.MAX_USER_BYTES", 3_000)
         clock.advance(minutes=11)
         async with memory.run_background(Toy("y" * 900, "Of bob.")):
             assert await memories(store, "bob") == ["Of bob."]
@@ -471,11 +471,11 @@ async def test_after_three_tries_the_users_own_words_are_stored(why: str) -> Non
 
 def test_pauses_grow_and_begin_anew_after_a_success() -> None:
     clock = iter(range(10_000))
-    pauses, waits = Pauses(60, 300, lambda: next(clock)), []
+    pauses, waits = Backoff(60, 300, lambda: next(clock)), []
     for n in range(6):
         if n == 5:
             pauses.note_success()
-        pauses.note_failure()
+        pauses.record_failure()
         waits.append(next(n for n in range(1, 1000) if pauses.is_over))
     assert waits == [60, 120, 240, 300, 300, 60]
 

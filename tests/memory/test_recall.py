@@ -10,7 +10,7 @@ from stores import NOON, Clock
 
 from brain.memory import Memory
 from brain.memory.items import CANDIDATES, QUESTION_LENGTH
-from brain.memory.recall import LETTERS_MOST, WORDS_MOST, Found, QuestionWords, choose, format_note, rank
+from brain.memory.recall import MAX_LETTERS, MAX_WORDS, Found, QuestionWords, choose, format_note, rank
 from brain.messages import OWN_WORDS, Item, RecallResult
 from brain.prompts.templates import memory_line
 
@@ -114,7 +114,7 @@ async def test_a_user_without_items_costs_one_read(memory: Memory, store: Breaka
 async def test_a_first_fact_is_recalled_at_once_whoever_writes_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("brain.memory.cache.UNSEEN_SECONDS", 0.0)
+    monkeypatch.setattr("brain.memory.cache.VERSION_SECONDS", 0.0)
     path = tmp_path / "brain.db"
     async with open_memory(path=path) as (memory, store, _), open_memory(path=path) as (other, _, _):
         for user, writer in (("ada", memory), ("bob", other)):
@@ -228,7 +228,7 @@ async def test_a_note_keeps_to_its_budget(memory: Memory) -> None:
 
 
 def test_the_longest_words_of_a_question_are_looked_for() -> None:
-    words = [f"ab{n:02}" for n in range(WORDS_MOST)]
+    words = [f"ab{n:02}" for n in range(MAX_WORDS)]
     assert QuestionWords(" ".join(["tea", *words, "penicillin"])).words == " ".join([*words[:-1], "penicillin"])
     assert QuestionWords("Am I allergic to penicillin?").words == "allergic penicillin"
 
@@ -239,7 +239,7 @@ def found_by_words(*found: str) -> Found:
 
 def test_only_the_best_of_long_items_are_read() -> None:
     long, asked = "Nora sings. " * 83, QuestionWords("When does Nora sing?")
-    assert len(rank(found_by_words(*[long] * CANDIDATES), asked)) == LETTERS_MOST // len(long) < CANDIDATES
+    assert len(rank(found_by_words(*[long] * CANDIDATES), asked)) == MAX_LETTERS // len(long) < CANDIDATES
     assert len(rank(found_by_words(*["Nora sings."] * CANDIDATES), asked)) == CANDIDATES
     assert rank(found_by_words("x" * 10_000 + " Nora sings."), asked) == []
 

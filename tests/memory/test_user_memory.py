@@ -14,7 +14,7 @@ from stores import NOON, Clock
 from brain.errors import BadRequest, Refused, StoreError
 from brain.memory import Memory
 from brain.memory.cache import KEPT, TEXT_LENGTH
-from brain.memory.items import FORMER_MOST
+from brain.memory.items import MAX_FORMER
 from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
 from brain.messages import Exchange, FormerText, Item, Text
@@ -106,10 +106,10 @@ async def test_an_update_replaces_by_id_and_keeps_former_texts(memory: Memory, c
     assert (oslo.how, oslo.item.id, oslo.item.text) == ("corrected", berlin.id, "We moved to Oslo.")
     assert oslo.item.former == (FormerText("I live in Berlin", NOON + timedelta(days=1)),)
     item = oslo.item
-    for n in range(FORMER_MOST + 5):
+    for n in range(MAX_FORMER + 5):
         item = (await view(memory, f"I live in Rome{n}").update(berlin.id, f"I live in Rome{n}")).item
     assert [former.text for former in item.former][:2] == ["I live in Berlin", "I live in Rome5"]
-    assert len(item.former) == FORMER_MOST
+    assert len(item.former) == MAX_FORMER
     (cat,) = await saved(memory, "The cat is old")
     assert f"#{item.id} of" in await reason(view(memory, item.text).update(cat.id, item.text))
 
@@ -153,7 +153,7 @@ async def test_a_memory_of_a_conversation_is_made_of_quotes(memory: Memory) -> N
 
 
 async def test_a_user_who_stores_too_much_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("brain.store.users.USER_BYTES_MOST", 100)
+    monkeypatch.setattr("brain.store.users.MAX_USER_BYTES", 100)
     async with open_memory(path=tmp_path / "brain.db") as (memory, store, _):
         assert "MiB" in await reason(view(memory, "I like tea " * 20).save("I like tea"))
         assert await store.items("ada") == []
@@ -227,13 +227,13 @@ async def test_what_changes_while_the_store_is_read_is_seen(
 
 
 async def test_what_other_processes_write_is_seen_in_a_moment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("brain.memory.cache.UNSEEN_SECONDS", 3600.0)
+    monkeypatch.setattr("brain.memory.cache.VERSION_SECONDS", 3600.0)
     path = tmp_path / "brain.db"
     async with open_memory(path=path) as (memory, store, _), open_memory(path=path) as (_, other, _):
         assert await recent(memory) == []
         await add_exchanges(other, "ada", "c1", ("elsewhere", "1"))
         assert (await recent(memory), store.reads) == ([], 1)  # the store was asked a moment ago
-    monkeypatch.setattr("brain.memory.cache.UNSEEN_SECONDS", 0.0)
+    monkeypatch.setattr("brain.memory.cache.VERSION_SECONDS", 0.0)
     async with open_memory(path=path) as (memory, store, _), open_memory(path=path) as (_, other, _):
         await other.delete("ada", "c1")
         assert await recent(memory) == []
@@ -248,10 +248,10 @@ async def test_what_other_processes_write_is_seen_in_a_moment(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("limit", "value"), [("HOT_SECONDS", 0.0), ("USERS_MOST", 0), ("BYTES_MOST", 100), ("busy", True)]
+    ("limit", "value"), [("CACHE_SECONDS", 0.0), ("MAX_USERS", 0), ("MAX_BYTES", 100), ("busy", True)]
 )
 async def test_what_is_cached_is_limited(limit: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "ASKED_SECONDS" if limit == "busy" else limit
+    name = "VERSION_TIMEOUT" if limit == "busy" else limit
     monkeypatch.setattr(f"brain.memory.cache.{name}", 0.01 if limit == "busy" else value)
     async with open_memory() as (memory, store, _):
         store.busy = limit == "busy"  # a store that cannot say whether others wrote is read each time

@@ -13,7 +13,7 @@ from brain.messages import Finish
 from brain.models.frames import Frame
 from brain.models.lines import MAX_LINE_BYTES, Lines, ServerSentEvents, Splitter
 from brain.models.openai import decode_event
-from brain.models.reply import Checks, Part, Reply
+from brain.models.reply import Part, Reply, ReportedValues
 
 
 def items(splitter: Splitter, pieces: list[bytes]) -> list[bytes]:
@@ -94,7 +94,7 @@ def item(text: Any, **more: Any) -> bytes:
 def decode(reads: Sequence[Sequence[bytes]]) -> tuple[list[Any], int]:
     """The chunks of each read, `failed` once for an error, and how many items were decoded whole."""
     whole = 0
-    checks = Checks()
+    checks = ReportedValues()
 
     def count(data: bytes) -> Sequence[Part]:
         nonlocal whole

@@ -14,7 +14,7 @@ from brain.messages import Finish, Message
 from brain.models.dialects import LLAMA_CPP, UNKNOWN, Dialect, find_dialect
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 HELLO = [Message("user", "Hi")]
 STARTED = [*HELLO, Message("assistant", "Go")]
@@ -64,7 +64,7 @@ OWN_FORMAT = {"response_format": {"type": "json_object"}, "logit_bias": {"7": -1
 @pytest.mark.parametrize(
     ("sampling", "dialect", "expected"),
     [
-        (UNSAID, UNKNOWN, {}),
+        (DEFAULT_SAMPLING, UNKNOWN, {}),
         (ALL, UNKNOWN, LOCAL),
         (ALL, OPENAI, {**COMMON, "max_completion_tokens": 100, "seed": 7}),
         (ALL, MISTRAL, {**COMMON, "max_tokens": 100, "random_seed": 7}),
@@ -91,7 +91,7 @@ NUM_CTX = {"num_ctx": 4096}
 @pytest.mark.parametrize(
     ("sampling", "expected"),
     [
-        (UNSAID, {"options": NUM_CTX}),
+        (DEFAULT_SAMPLING, {"options": NUM_CTX}),
         (ALL, {"options": {**COMMON, "num_predict": 100, "top_k": 40, "min_p": 0.05, "seed": 7, **NUM_CTX}}),
         (Sampling(keep_alive="10m"), {"keep_alive": "10m", "options": NUM_CTX}),
         (Sampling(keep_alive=0), {"keep_alive": 0, "options": NUM_CTX}),

@@ -13,7 +13,7 @@ from serving import Player, Server, brain_served
 
 from brain import Citation, Context, Progress, Registry, Result, specialist
 from brain.messages import Chunk, Exchange, Finish, Message
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 from page.chat import Chat
 from page.network import Network
 
@@ -47,7 +47,7 @@ class ControlledModel(Player):
             asyncio.run_coroutine_threadsafe(self._chunks.join(), self._loop).result(20)
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         self.asked.append(list(messages))
         self.open.set()
@@ -111,7 +111,7 @@ class PageServer:
 
         async def forget() -> None:
             for conversation in await engine.store.conversations("local"):
-                engine.turns.forget(conversation.id, "local")
+                engine.runs.forget(conversation.id, "local")
 
         self.brain.on_loop(forget())
 

@@ -44,7 +44,7 @@ class Process:
         return run
 
     async def find(self, run: AnyRun, user: str | None = "ada") -> AnyRun:
-        found = await self.engine.turns.find(run.id, user)
+        found = await self.engine.runs.find(run.id, user)
         assert found is not None
         return found
 
@@ -145,13 +145,13 @@ async def test_a_client_has_events_that_are_not_stored_yet(here: Process, there:
 @with_two
 async def test_what_is_found_elsewhere(here: Process, there: Process) -> None:
     run = await here.start([asyncio.Event()], request_id="r", options="its own")
-    turns = there.engine.turns
+    turns = there.engine.runs
     found = await turns.find(run.id, "ada")
     assert found is not None
     assert (found.id, found.user, found.conversation_id, found.options) == (run.id, "ada", "c", "its own")
     assert await turns.find_requested(ask_for(request_id="r")) is found
     assert await turns.find_newest("c", "ada") is found
-    assert await here.engine.turns.find_newest("c", "ada") is run
+    assert await here.engine.runs.find_newest("c", "ada") is run
     for user, turn_id, request_id, conversation_id in [("bob", run.id, "r", "c"), ("ada", "t0", "s", "d")]:
         assert await turns.find(turn_id, user) is None
         assert await turns.find_requested(ask_for(user=user, request_id=request_id)) is None
@@ -192,7 +192,7 @@ async def test_commands_reach_the_turn_wherever_it_is(
 async def test_requests_of_one_id_begin_one_turn(here: Process, there: Process) -> None:
     async def once(process: Process) -> tuple[AnyRun, Run | None]:
         request = ask_for(request_id="r")
-        return await process.engine.turns.begin_once(request, lambda: process.start(["a"], request_id="r"))
+        return await process.engine.runs.begin_once(request, lambda: process.start(["a"], request_id="r"))
 
     found = await asyncio.gather(*(once(process) for process in (here, there) * 4))
     assert len({run.id for run, _ in found}) == 1
@@ -215,7 +215,7 @@ async def test_one_turn_of_a_conversation_at_a_time(here: Process, there: Proces
         assert (raised.value.code, raised.value.status) == ("busy", 409)
     elif how == "delete":
         assert await there.engine.delete("ada", "c")
-        assert await there.engine.turns.find(run.id, "ada") is None
+        assert await there.engine.runs.find(run.id, "ada") is None
     else:
         if how == "stopped before":
             run.stop()
@@ -251,13 +251,13 @@ async def test_how_far_a_turn_was_read_is_known_elsewhere(here: Process, there: 
     run = await here.start(["a"])
     run.join(lambda events, frames: None)
     await run.wait_ended()
-    relay = here.engine.turns.relay
+    relay = here.engine.runs.relay
     assert relay is not None
     await relay.write()
     run.left_at = run.log.last
     run.leave()
     await relay.write()
-    remote = await there.engine.turns.find_newest("c", "ada")
+    remote = await there.engine.runs.find_newest("c", "ada")
     assert remote is not None
     assert (remote.has_ended, remote.left_at) == (True, run.log.last)
 
@@ -266,7 +266,7 @@ async def test_how_far_a_turn_was_read_is_known_elsewhere(here: Process, there: 
 async def test_turns_of_a_process_that_is_gone_end_as_interrupted(here: Process, there: Process) -> None:
     run = await here.start(["Once ", ECHO], ["upon ", "a time", asyncio.Event()])
     await until(run, lambda: Token("a time") in run.log.events())
-    gone, left = here.engine.turns.relay, there.engine.turns.relay
+    gone, left = here.engine.runs.relay, there.engine.runs.relay
     assert gone is not None
     assert left is not None
     await gone.write()
@@ -303,13 +303,13 @@ async def test_a_turn_that_is_not_replayable_can_be_stopped_but_not_read(here: P
 async def test_what_is_forgotten_is_deleted(here: Process, there: Process) -> None:
     run = await here.start(["a"])
     await run.wait_ended()
-    relay = here.engine.turns.relay
+    relay = here.engine.runs.relay
     assert relay is not None
     await relay.write()
-    assert await there.engine.turns.find(run.id, "ada") is not None
-    here.engine.turns.forget("c", "ada")
+    assert await there.engine.runs.find(run.id, "ada") is not None
+    here.engine.runs.forget("c", "ada")
     await relay.write()
-    assert await there.engine.turns.find(run.id, "ada") is None
+    assert await there.engine.runs.find(run.id, "ada") is None
 
 
 @with_two
@@ -321,7 +321,7 @@ async def test_who_follows_what_is_deleted_or_keeps_no_events_is_not_left_waitin
     hidden = await here.start(["a", go], conversation_id="d", replayable=False)
     remotes = [await there.find(run) for run in (forgotten, hidden)]
     waits = [asyncio.create_task(remote.wait_ended()) for remote in remotes]
-    relay = here.engine.turns.relay
+    relay = here.engine.runs.relay
     assert relay is not None
     relay.delete(forgotten.id)
     go.set()
@@ -336,7 +336,7 @@ async def test_who_follows_what_is_deleted_or_keeps_no_events_is_not_left_waitin
 async def test_a_store_that_fails_for_a_moment_delays_readers_only(
     here: Process, there: Process, method: str, *, is_reader: bool
 ) -> None:
-    relay = (there if is_reader else here).engine.turns.relay
+    relay = (there if is_reader else here).engine.runs.relay
     assert relay is not None
     work, failures, has_failed = (
         getattr(relay._turn_log, method),
@@ -369,4 +369,4 @@ async def test_a_request_id_that_is_taken_by_a_turn_that_is_gone_is_refused(here
         raise RequestTaken("It is taken.", code="busy", status=409)
 
     with pytest.raises(RequestTaken):
-        await there.engine.turns.begin_once(ask_for(request_id="r"), begin)
+        await there.engine.runs.begin_once(ask_for(request_id="r"), begin)

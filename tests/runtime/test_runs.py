@@ -293,7 +293,7 @@ async def test_a_reader_keeps_a_run_alive(
 
 
 @pytest.mark.parametrize(
-    ("first", "comes_back", "reconnect_seconds", "outcome"),
+    ("first", "will_reconnect", "reconnect_seconds", "outcome"),
     [
         (SENDS, True, 30.0, "complete"),
         (SENDS, False, 30.0, "cancelled"),
@@ -309,14 +309,14 @@ async def test_a_reader_that_comes_back_with_an_approval_is_given_time(
     reconnect_seconds: float,
     monkeypatch: pytest.MonkeyPatch,
     *,
-    comes_back: bool,
+    will_reconnect: bool,
 ) -> None:
     monkeypatch.setattr("brain.runtime.run.RECONNECT_SECONDS", reconnect_seconds)
     run = server.begin([first, *([] if first == SENDS else [asyncio.Event()])], "Sent.", unread_seconds=0.0)
     run.join(lambda events, frames: None)
     run.start()
     await until(run, lambda: run.is_waiting or Token in kinds(run))
-    run.leave(comes_back=comes_back)
+    run.leave(will_reconnect=will_reconnect)
     await server.pass_tiny_time()
     if outcome == "complete":
         run.join(lambda events, frames: None)
@@ -511,17 +511,17 @@ async def test_forgetting_a_conversation_forgets_those_that_are_over(server: Ser
     assert len(server.turns) == 2
 
 
-@pytest.mark.parametrize(("quiet_seconds", "are_quiet"), [(HUGE, False), (0.0, True)])
+@pytest.mark.parametrize(("quiet_seconds", "is_idle"), [(HUGE, False), (0.0, True)])
 @on_loop
 async def test_the_turns_are_quiet_a_while_after_the_last_one(
-    server: Server, quiet_seconds: float, monkeypatch: pytest.MonkeyPatch, *, are_quiet: bool
+    server: Server, quiet_seconds: float, monkeypatch: pytest.MonkeyPatch, *, is_idle: bool
 ) -> None:
     monkeypatch.setattr("brain.runtime.runs.QUIET_SECONDS", quiet_seconds)
-    seen = [server.turns.are_quiet]
+    seen = [server.turns.is_idle]
     run = server.start("a")
-    seen.append(server.turns.are_quiet)
+    seen.append(server.turns.is_idle)
     await run.wait_ended()
-    assert [*seen, server.turns.are_quiet] == [True, False, are_quiet]
+    assert [*seen, server.turns.is_idle] == [True, False, is_idle]
 
 
 # What is forgotten by itself

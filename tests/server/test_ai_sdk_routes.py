@@ -227,7 +227,7 @@ def test_nothing_to_reconnect_to(server: Server, monkeypatch: pytest.MonkeyPatch
             nothing += [] if resumable else [reconnect(server, "other")]
             for answer in nothing:
                 assert (answer.status_code, answer.content, answer.headers["cache-control"]) == (204, b"", "no-store")
-            (run,) = server.engine.turns.running
+            (run,) = server.engine.runs.running
         server.release(gate)
         server.on_loop(run.wait_ended())
         assert reconnect(server, "other").status_code == 204, "longer than its log"

@@ -25,7 +25,7 @@ from serving import Player, Server, brain_served
 from brain import Progress, Registry, specialist
 from brain.errors import ModelError
 from brain.messages import Chunk, Message
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 CLIENTS = 1_000
 CONNECTING = 200
@@ -76,7 +76,7 @@ class Talker(Player):
         self.streams = 0
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         question = next(message.content for message in reversed(messages) if message.role == "user")
         player = Player(*passes(int(question[-1])))
@@ -229,7 +229,7 @@ def is_idle(server: Server) -> bool:
     """Wait until all is over that the clients started."""
 
     async def wait() -> None:
-        while len(server.engine.turns) or server.server_state.connections:  # noqa: ASYNC110 - they end without an event
+        while len(server.engine.runs) or server.server_state.connections:  # noqa: ASYNC110 - they end without an event
             await asyncio.sleep(0)
 
     assert server.left(60.0) == []

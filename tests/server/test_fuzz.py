@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from brain import Registry, specialist
 from brain.server.app import create_app
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 SECONDS = 30.0
 EXAMPLES = 24
@@ -105,7 +105,7 @@ async def echo(text: str = "") -> str:
 class Talker(Player):
     """Says a word; calls a specialist that needs an approval when the message says so."""
 
-    async def stream(self, messages: Any, turn_pass: int = 0, sampling: Sampling = UNSAID) -> Any:
+    async def stream(self, messages: Any, turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING) -> Any:
         is_call = not turn_pass and "approve" in messages[-1].content
         yield "SPECIALIST_REQUEST[echo]" if is_call else "Hello."
 
@@ -115,7 +115,7 @@ def server() -> Iterator[Server]:
     with brain_served(registry_of(echo), TURN_SECONDS=5, APPROVAL_SECONDS=60) as server:
         server.play(Talker(name="player"))
         yield server
-        for run in server.engine.turns.running:
+        for run in server.engine.runs.running:
             server.loop.call_soon_threadsafe(run.stop)
         assert server.left() == []
 

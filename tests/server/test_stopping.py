@@ -188,7 +188,7 @@ def test_a_client_that_reads_nothing_delays_neither_the_turn_nor_its_cancellatio
     with staged(Pass([*[LONG] * PIECES, Wait(60)])) as stage:
         with stalled(stage) as slow:
             stage.until(lambda: bool(stage.server.served) and stage.served.text == LONG * PIECES)
-            (run,) = stage.brain.engine.turns.running
+            (run,) = stage.brain.engine.runs.running
             assert stage.client.post(f"/v1/turns/{run.id}/cancel").status_code == 202
             stage.until(stage.served.closed.is_set)
             response = HTTPResponse(slow)
@@ -207,4 +207,4 @@ def test_a_client_that_reads_nothing_leaves_no_connection(monkeypatch: pytest.Mo
             stage.until(lambda: bool(stage.server.served))
             stage.until(stage.served.closed.is_set)
             stage.until(lambda: not stage.brain.server_state.connections)
-            stage.until(lambda: not stage.brain.engine.turns.running)
+            stage.until(lambda: not stage.brain.engine.runs.running)

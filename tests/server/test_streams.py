@@ -17,7 +17,7 @@ from brain.events import Thinking
 from brain.messages import Chunk
 from brain.messages import Message as ModelMessage
 from brain.protocols.native import EVENT_NAMES
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 HEARTBEAT = ": heartbeat"
 TRICKS = (
@@ -30,7 +30,7 @@ class Thinker(Player):
     """Thinks before each pass."""
 
     async def stream(
-        self, messages: Sequence[ModelMessage], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[ModelMessage], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         yield Thinking(TRICKS)
         async for chunk in super().stream(messages, turn_pass, sampling):

@@ -162,7 +162,7 @@ def test_a_turn_of_a_get_is_stopped_when_nobody_reads_it_any_more(
     monkeypatch.setattr("brain.server.routes.chat.UNREAD_SECONDS", 0.0)
     server.play(Player(["a", asyncio.Event()]))
     with reading(client, "GET", "/v1/chat/stream", b'"a"', params={"message": "hi"}):
-        (run,) = server.engine.turns.running
+        (run,) = server.engine.runs.running
     server.on_loop(run.wait_ended())
     assert client.get(f"/v1/turns/{run.id}").json()["stop_reason"] == "cancelled"
 
@@ -268,7 +268,7 @@ def test_the_beginning_of_a_very_long_turn_is_gone(
     texts, gate = [f"{word} " * 5 for word in words(1_000)], asyncio.Event()
     server.play(Player([gate, *texts]))
     _, url = start(client)
-    (run,) = server.engine.turns.running
+    (run,) = server.engine.runs.running
     server.release(gate)
     server.on_loop(run.wait_ended())
     gone = client.get(f"{url}/events")

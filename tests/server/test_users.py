@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from brain import Context, Registry, specialist
 from brain.messages import Chunk, Finish, Message
-from brain.turn_request import UNSAID, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
 from specialists._knowledge.index import Index, path_for
 
 SECRET = "hilda"
@@ -51,7 +51,7 @@ class Parrot(Player):
         self.calls = calls
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = UNSAID
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         if turn_pass == 0 and self.calls:
             yield self.calls

@@ -53,7 +53,7 @@ async def steps(store: SQLite, work: Callable[[], Awaitable[object]]) -> int:
 async def test_recall_takes_the_same_work_however_many_other_facts_there_are(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(items, "COUNTED_MOST", 50)
+    monkeypatch.setattr(items, "MAX_COUNTED", 50)
     costs = []
     for others in (100, 1_000):
         async with store_at(tmp_path / f"{others}.db") as store:

@@ -132,7 +132,7 @@ async def test_an_import_that_counts_as_dead_cannot_continue(file_store: SQLite,
     store = file_store
     slow = await SlowImport(store, export()).begin(3)
     clock.advance(seconds=seconds)
-    ((user,),) = await store._database.read(lambda db: [hidden.dead(db, store._now())])
+    ((user,),) = await store._database.read(lambda db: [hidden.removable(db, store._now())])
     assert await store._database.write(lambda db: hidden.remove_some(db, user))
     assert await slow.is_refused()
     await store._vacuum.sweep()

@@ -119,8 +119,8 @@ async def test_scores_count_rare_words_short_texts_and_one_users_items(store: SQ
 async def test_few_words_and_few_items_with_each_are_searched(
     memory_store: SQLite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(items, "WORDS_MOST", 2)
-    monkeypatch.setattr(items, "HITS_MOST", 3)
+    monkeypatch.setattr(items, "MAX_WORDS", 2)
+    monkeypatch.setattr(items, "MAX_HITS", 3)
     for number, text in enumerate(["oak", "elm oak", "elm oak ash", "oak", "oak", "oak"]):
         await memory_store.put("ada", fact(f"f{number}", text))
     await memory_store.put("eve", fact("e", "ash"))

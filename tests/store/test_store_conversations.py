@@ -220,7 +220,7 @@ async def is_too_large(store: SQLite, user: str, conversation: str, words: str, 
 
 
 async def test_a_conversation_has_a_largest_size(store: SQLite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "CONVERSATION_BYTES_MOST", 10_000)
+    monkeypatch.setattr(users, "MAX_CONVERSATION_BYTES", 10_000)
     assert await is_too_large(store, "ada", "c", "x" * 2_000, 4_000) is None
     assert await is_too_large(store, "ada", "c", "More", 5_000) == "attachments"
     assert await is_too_large(store, "ada", "c", "x" * 3_000, 0) == "conversation_id"
@@ -230,7 +230,7 @@ async def test_a_conversation_has_a_largest_size(store: SQLite, monkeypatch: pyt
 
 
 async def test_a_user_may_store_so_much_in_a_file(file_store: SQLite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "USER_BYTES_MOST", 10_000)
+    monkeypatch.setattr(users, "MAX_USER_BYTES", 10_000)
     assert await is_too_large(file_store, "ada", "a", "Hi", 6_000) is None
     assert await is_too_large(file_store, "ada", "b", "Hi", 5_000) == "attachments"
     with pytest.raises(BadRequest) as caught:
@@ -242,9 +242,9 @@ async def test_a_user_may_store_so_much_in_a_file(file_store: SQLite, monkeypatc
 
 
 async def test_in_memory_the_longest_unused_conversations_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "MEMORY_USER_BYTES_MOST", 10_000)
-    monkeypatch.setattr(users, "MEMORY_BYTES_MOST", 15_000)
-    monkeypatch.setattr(users, "MEMORY_CONVERSATIONS_MOST", 4)
+    monkeypatch.setattr(users, "MAX_MEMORY_USER_BYTES", 10_000)
+    monkeypatch.setattr(users, "MAX_MEMORY_BYTES", 15_000)
+    monkeypatch.setattr(users, "MAX_MEMORY_CONVERSATIONS", 4)
     async with store_at(None) as store:
 
         async def left() -> tuple[list[str], list[str]]:
@@ -266,8 +266,8 @@ async def test_in_memory_the_longest_unused_conversations_make_room(monkeypatch:
 async def test_in_memory_conversations_make_room_with_their_memories(
     memory_store: SQLite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(users, "MEMORY_USER_BYTES_MOST", 10_000)
-    monkeypatch.setattr(users, "MEMORY_BYTES_MOST", 15_000)
+    monkeypatch.setattr(users, "MAX_MEMORY_USER_BYTES", 10_000)
+    monkeypatch.setattr(users, "MAX_MEMORY_BYTES", 15_000)
     store = memory_store
     await add_turn(store, "ada", "a", files=[file(b"x" * 6_000)])
     (idle,) = await store.claim_idle(TOMORROW, 1)

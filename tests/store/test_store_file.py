@@ -305,7 +305,7 @@ async def test_all_that_waits_for_a_stuck_process_waits_together(path: Path, mon
 
 @pytest.mark.timeout(25)
 async def test_closing_does_not_wait_for_a_stuck_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brain.store.sqlite.HURRY_SECONDS", 0.1)
+    monkeypatch.setattr("brain.store.sqlite.CLOSE_SECONDS", 0.1)
     store = SQLite(path)
     await store.open()
     with stuck_writer(path):

@@ -213,10 +213,10 @@ async def test_what_is_nested_too_deeply_is_not_imported(memory_store: SQLite) -
 @pytest.mark.parametrize(
     ("module", "limit"),
     [
-        (users, "CONVERSATION_BYTES_MOST"),
-        (users, "USER_BYTES_MOST"),
-        (transfer, "LINE_MOST"),
-        (transfer, "SPOOLED_MOST"),
+        (users, "MAX_CONVERSATION_BYTES"),
+        (users, "MAX_USER_BYTES"),
+        (transfer, "MAX_LINE"),
+        (transfer, "MAX_SPOOLED"),
     ],
 )
 async def test_too_much_is_not_imported(

@@ -1,1 +1,1 @@
-"""What each command of `brain` does. What was typed is read in `cli.py`."""
+"""What each command of `brain` does. What was typed is read in `cli/main.py`."""

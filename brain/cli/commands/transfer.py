@@ -25,7 +25,7 @@ from brain.runtime import import_sanitizer
 from brain.settings import LOCAL_USER, Settings
 from brain.store import path_of
 from brain.store.sqlite import SQLite
-from brain.store.transfer import LINE_MOST
+from brain.store.transfer import MAX_LINE
 from brain.text import escape_invisible
 
 MAX_COMMAS = 500_000
@@ -228,7 +228,7 @@ def _read_lines(path: Path, name: str, stdin: IO[bytes]) -> Iterator[tuple[int, 
     number, is_empty = 0, True
     try:
         with nullcontext(stdin) if path == STDIN else path.open("rb") as file:
-            while line := file.readline(LINE_MOST + 1):
+            while line := file.readline(MAX_LINE + 1):
                 number += 1
                 if not line.strip():
                     continue
@@ -236,7 +236,7 @@ def _read_lines(path: Path, name: str, stdin: IO[bytes]) -> Iterator[tuple[int, 
                 place = f"{name}, line {number}"
                 if line.count(b",") > MAX_COMMAS:
                     raise BrainError(f"{place}: this holds more than a line of an export.")
-                record = decode_any(line, LINE_MOST, place, MAX_DEPTH)
+                record = decode_any(line, MAX_LINE, place, MAX_DEPTH)
                 if not isinstance(record, dict):
                     raise BrainError(f"{place}: this must be an object.")
                 yield number, record

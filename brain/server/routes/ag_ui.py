@@ -36,7 +36,7 @@ async def run_agent(request: Request) -> ASGIApp:
     if resumed is not None:
         return resumed
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
-    await wait_if_ending(await engine_of(request).turns.find_newest(options.conversation_id, user_of(request)))
+    await wait_if_ending(await engine_of(request).runs.find_newest(options.conversation_id, user_of(request)))
     run = await begin_run(request, turn_request, "ag_ui", history=history, unread_seconds=0.0)
     return start_and_stream(request, run, ag_ui.Encoder(options, run.id, run.report().model))
 
@@ -47,7 +47,7 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
     Raises:
         BadRequest: the thread waits for other answers, or no longer accepts these.
     """
-    turns, user = engine_of(request).turns, user_of(request)
+    turns, user = engine_of(request).runs, user_of(request)
     answers = parse_resume(options.resume)
     run = await turns.find(answers[0].turn_id, user) if answers else None
     if run is None or run.conversation_id != options.conversation_id:

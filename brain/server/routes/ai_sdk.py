@@ -29,7 +29,7 @@ async def chat(request: Request) -> ASGIApp:
         return await _continue(request, turn_request.conversation_id, options)
     turn_request, history = await runs.prepare_history(request, turn_request, messages, len(body))
     if turn_request.conversation_id is not None:
-        earlier = await engine_of(request).turns.find_newest(turn_request.conversation_id, user_of(request))
+        earlier = await engine_of(request).runs.find_newest(turn_request.conversation_id, user_of(request))
         await _stop_if_waiting(earlier)
         await runs.wait_if_ending(earlier)
     run = await runs.begin_run(
@@ -49,7 +49,7 @@ async def reconnect(request: Request) -> ASGIApp:
     if request.method == "HEAD":  # it would count as a reader of the turn
         raise HTTPException(405, headers={"Allow": "GET"})
     nothing = Response(status_code=204, headers=NO_STORE_HEADERS)
-    run = await engine_of(request).turns.find_newest(request.path_params["id"], user_of(request))
+    run = await engine_of(request).runs.find_newest(request.path_params["id"], user_of(request))
     options = _options_of(run)
     if run is None or options is None or not options.resumable:
         return nothing
@@ -69,7 +69,7 @@ async def _continue(request: Request, conversation_id: str | None, options: Requ
     Raises:
         BadRequest: this chat of this user has no such turn, or the turn did not ask to approve these calls.
     """
-    run = await engine_of(request).turns.find(options.decisions[-1].turn_id, user_of(request))
+    run = await engine_of(request).runs.find(options.decisions[-1].turn_id, user_of(request))
     first_options = _options_of(run)
     if run is None or first_options is None or conversation_id not in (None, run.conversation_id):
         raise runs.gone("Nothing waits for this approval any more; send the message again.")

@@ -22,13 +22,13 @@ async def stream_turn(request: Request) -> ASGIApp:
         raise HTTPException(405, headers={"Allow": "GET, POST"})
     if LAST_EVENT_ID in request.headers:  # a reader that reconnects never starts another turn
         turn_id, number = native.parse_event_id(request.headers[LAST_EVENT_ID])
-        run = await engine_of(request).turns.find(turn_id, user_of(request))
+        run = await engine_of(request).runs.find(turn_id, user_of(request))
         if run is None:
             raise gone("This turn is no longer available; start a new one without Last-Event-ID.", LAST_EVENT_ID)
         return await resume_stream(request, run, number)
     is_post = request.method == "POST"
     turn_request = await read_turn_request(request) if is_post else parse_fields(request, query_fields(request), [])
-    run, new = await engine_of(request).turns.begin_once(
+    run, new = await engine_of(request).runs.begin_once(
         turn_request,
         lambda: begin_run(request, turn_request, "native", unread_seconds=None if is_post else UNREAD_SECONDS),
     )

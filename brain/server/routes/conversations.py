@@ -42,7 +42,7 @@ class ConversationEndpoint(HTTPEndpoint):
         page = await engine.store.conversation(user, conversation_id, before=options.before, limit=options.limit)
         if page is None:
             raise not_found(NO_CONVERSATION)
-        run = await engine.turns.find_newest(conversation_id, user)
+        run = await engine.runs.find_newest(conversation_id, user)
         turn_id = run.id if run is not None and not run.has_ended and run.log.replayable else None
         return ApiResponse(
             await compute(page.size, lambda: resources.encode_page(page, count_tokens, block_content, turn_id))

@@ -18,7 +18,7 @@ from brain.server.routes.runs import begin_run, gone, not_found, resume_stream
 async def create(request: Request) -> Response:
     """`POST /v1/turns`: start a turn, which runs whether or not anybody reads it."""
     turn_request = await read_turn_request(request)
-    run, new = await engine_of(request).turns.begin_once(
+    run, new = await engine_of(request).runs.begin_once(
         turn_request, lambda: begin_run(request, turn_request, "native")
     )
     if new is not None:
@@ -30,7 +30,7 @@ async def create(request: Request) -> Response:
 
 async def events(request: Request) -> ASGIApp:
     """`GET /v1/turns/{id}/events`: its events after `Last-Event-ID` or `?after=`, which is an event ID or a number."""
-    run = await engine_of(request).turns.find(request.path_params["id"], user_of(request))
+    run = await engine_of(request).runs.find(request.path_params["id"], user_of(request))
     if run is None:
         raise gone("This turn does not exist, or is no longer available.")
     after = request.headers.get(LAST_EVENT_ID) or request.query_params.get("after") or "0"
@@ -67,7 +67,7 @@ async def approve(request: Request) -> Response:
 
 
 async def _find(request: Request) -> AnyRun:
-    run = await engine_of(request).turns.find(request.path_params["id"], user_of(request))
+    run = await engine_of(request).runs.find(request.path_params["id"], user_of(request))
     if run is None:
         raise not_found()
     return run
