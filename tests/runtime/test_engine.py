@@ -236,6 +236,16 @@ async def test_a_turn_that_cannot_begin_leaves_no_trace(chat: Chat) -> None:
         await chat.begin("One?", replaces="m0123456789abcdef")
     assert (refused.value.field, refused.value.status) == ("replace_from", 404)
     assert await chat.stored() == []
+
+    async def fail(*_: object) -> None:
+        raise OSError("the memory is gone")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chat.engine.memory, "recall", fail)
+        with pytest.raises(OSError, match="gone"):
+            await chat.begin("One?")
+    await chat.engine.persistence.wait_stored()
+    assert await chat.stored() == []
     for steps in range(8):
         beginning = asyncio.create_task(chat.begin("One?", f"c{steps}"))
         for _ in range(steps):
