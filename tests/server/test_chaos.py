@@ -31,7 +31,7 @@ CLIENTS = 1_000
 CONNECTING = 200
 """Clients that connect at once: fewer than the system lets wait."""
 LEFT_OBJECTS = CLIENTS // 2
-LEFT_BYTES = 300_000
+LEFT_BYTES = 1_500_000
 """What may be more behind a thousand clients than behind the thousand before: tables that grew, and no turn."""
 
 LONG = [prose(4_000, n) for n in range(3)]
