@@ -60,7 +60,7 @@ def defines(file: str, name: str) -> bool:
     if file.endswith(".js"):
         text, how = next((ROOT / "brain" / "page" / "scripts").rglob(file)).read_text("utf-8"), rf"^  {name}\("
     else:
-        text, how = (ROOT / "brain" / file).read_text("utf-8"), rf"^ *(?:async )?(?:def|class) {name}\b"
+        text, how = (ROOT / "brain" / file).read_text("utf-8"), rf"^ *(?:(?:async )?(?:def|class) {name}\b|{name} = )"
     return re.search(how, text, re.MULTILINE) is not None
 
 
