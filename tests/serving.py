@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import select
 import socket
 import subprocess
 import sys
@@ -300,24 +299,45 @@ class Process:
             env={**clean, **(env or {})},
             cwd=cwd,
         )
-        self.stderr = b""
+        assert self.process.stderr is not None
+        self._pipe, self.process.stderr = self.process.stderr, None
+        self._stderr = b""
+        self._has_ended = False
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read_stderr, daemon=True)
+        self._reader.start()
+
+    def _read_stderr(self) -> None:
+        """Take what the process writes, as a shell does: a full pipe would block it."""
+        with self._pipe:
+            while not self._has_ended:
+                data = os.read(self._pipe.fileno(), 65536)
+                with self._changed:
+                    self._stderr += data
+                    self._has_ended = not data
+                    self._changed.notify_all()
 
     def __enter__(self) -> "Process":
         return self
 
     def __exit__(self, *error: object) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.communicate(timeout=30)
+        self._reader.join()
 
     def said(self, text: str, seconds: float = 100) -> str:
         """Standard error, once it has a complete line with this text."""
-        assert self.process.stderr is not None
-        while not re.search(rf"{re.escape(text)}.*\n", self.stderr.decode()):
-            ready, _, _ = select.select([self.process.stderr], [], [], seconds)
-            data = os.read(self.process.stderr.fileno(), 65536) if ready else b""
-            assert data, f"never said {text!r}: {self.stderr.decode()}"
-            self.stderr += data
-        return self.stderr.decode()
+        with self._changed:
+            found = self._changed.wait_for(
+                lambda: re.search(rf"{re.escape(text)}.*\n", self.stderr) or self._has_ended, seconds
+            )
+            assert isinstance(found, re.Match), f"never said {text!r}: {self.stderr}"
+            return self.stderr
+
+    @property
+    def stderr(self) -> str:
+        """What came of standard error."""
+        return self._stderr.decode(errors="replace")
 
     def url(self) -> str:
         """The URL of the server, once it has printed its greeting."""
@@ -327,5 +347,6 @@ class Process:
 
     def end(self, seconds: float = 100) -> tuple[int, str, str]:
         """Exit code, standard output, all of standard error."""
-        out, err = self.process.communicate(timeout=seconds)
-        return self.process.returncode, out.decode(), (self.stderr + err).decode()
+        out, _ = self.process.communicate(timeout=seconds)
+        self._reader.join()
+        return self.process.returncode, out.decode(), self.stderr

@@ -231,6 +231,7 @@ def is_idle(server: Server) -> bool:
     async def wait() -> None:
         while len(server.engine.runs) or server.server_state.connections:  # noqa: ASYNC110 - they end without an event
             await asyncio.sleep(0)
+        await server.engine.store.set_recall("none", True)  # a write, after all others
 
     assert server.left(60.0) == []
     asyncio.run_coroutine_threadsafe(wait(), server.loop).result(60)

@@ -156,7 +156,7 @@ def test_the_automatic_model_is_found_once_for_all_workers() -> None:
         env = {"BRAIN_MODEL_URL": server.url, "BRAIN_WORKERS": "3"}
         with Process("serve", "--model", "auto", "--port", "0", env=env) as brain:
             brain.url()
-            assert "Model: builtin (" in brain.stderr.decode()
+            assert "Model: builtin (" in brain.stderr
     assert server.lines == list(empty)
 
 
