@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
+from brain.errors import StoreError
 from brain.messages import Interaction
 from brain.store.sqlite import SQLite
 
@@ -24,6 +25,8 @@ MAX_USERS = 1_000
 MAX_BYTES = 32 * 1024 * 1024
 TEXT_LENGTH = 8_000
 """and characters of each message and answer; a block could not show more."""
+CHANGE_COUNTS = 1024
+"""Users share these counts of changes: many users need no more memory, and seldom make each other read again."""
 _OBJECT_BYTES = 300
 
 T = TypeVar("T")
@@ -36,17 +39,27 @@ class StoreVersion:
         self._store = store
         self._version = 0
         self._until = 0.0
+        self._asking: asyncio.Task[int | None] | None = None
 
     async def version(self) -> int | None:
         """A number that is another one when they did; None when the store cannot tell at once."""
+        if time.monotonic() < self._until:
+            return self._version
+        if self._asking is None:  # one question at a time, however many turns wait for a busy store
+            self._asking = asyncio.create_task(self._ask(), name="store version")
+        asking = self._asking
+        done, _ = await asyncio.wait((asking,), timeout=VERSION_TIMEOUT)
+        return asking.result() if done else None
+
+    async def _ask(self) -> int | None:
         asked_at = time.monotonic()
-        if asked_at >= self._until:
-            try:
-                async with asyncio.timeout(VERSION_TIMEOUT):
-                    self._version = await self._store.data_version()
-            except TimeoutError:
-                return None
+        try:
+            self._version = await self._store.data_version()
             self._until = asked_at + VERSION_SECONDS
+        except StoreError:
+            return None
+        finally:
+            self._asking = None
         return self._version
 
 
@@ -76,7 +89,7 @@ class UserCache(Generic[T]):
         self._others, self._read, self._users, self._size, self._size_of = others, read, users, size, size_of
         self._entries: OrderedDict[str, _Entry[T]] = OrderedDict()
         self._total = 0
-        self._changes = 0
+        self._changes = [0] * CHANGE_COUNTS
 
     async def get(self, user: str) -> T:
         """The user's value, as it is now."""
@@ -86,9 +99,9 @@ class UserCache(Generic[T]):
             self._entries.move_to_end(user)
             return entry.value
         while True:
-            changes = self._changes
+            changes = self._changes[_count_of(user)]
             value = await self._read(user)
-            if changes == self._changes:  # else it may be old already
+            if changes == self._changes[_count_of(user)]:  # else it may be old already
                 break
         if version is not None:
             self._set(user, _Entry(value, version, time.monotonic() + CACHE_SECONDS, self._size_of(value)))
@@ -96,7 +109,7 @@ class UserCache(Generic[T]):
 
     def change(self, user: str, changed: Callable[[T], T]) -> None:
         """Report that a user's value changed, and how."""
-        self._changes += 1
+        self._changes[_count_of(user)] += 1
         entry = self._entries.get(user)
         if entry is not None:
             value = changed(entry.value)
@@ -104,7 +117,7 @@ class UserCache(Generic[T]):
 
     def forget(self, user: str) -> None:
         """Report that a user's value changed; it is read anew the next time."""
-        self._changes += 1
+        self._changes[_count_of(user)] += 1
         self._drop(user)
 
     def _set(self, user: str, entry: _Entry[T]) -> None:
@@ -147,6 +160,10 @@ class RecentInteractions:
 
     async def _read(self, user: str) -> Sequence[Interaction]:
         return [_shorten(one) for one in await self._store.recent(user, KEPT)]
+
+
+def _count_of(user: str) -> int:
+    return hash(user) % CHANGE_COUNTS
 
 
 def _shorten(interaction: Interaction) -> Interaction:

@@ -1,9 +1,11 @@
 """The memory of a user: facts saved, corrected and forgotten; recent messages; edits by hand; nothing of others."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from stores import NOON, Clock
 
 from brain.errors import BadRequest, Refused, StoreError
 from brain.memory import Memory
-from brain.memory.cache import KEPT, TEXT_LENGTH
+from brain.memory.cache import KEPT, TEXT_LENGTH, StoreVersion
 from brain.memory.items import MAX_FORMER
 from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
@@ -341,3 +343,22 @@ async def test_no_user_changes_what_is_anothers(memory: Memory, store: Breakable
     await store.put("bob", replace(fact, text="I like beer"))  # under the same ID
     assert (await view(memory).forget(fact.id)).text == "I live in Berlin"
     assert "I like beer" in texts(await store.items("bob"))
+
+
+async def test_a_busy_store_is_asked_once_whether_others_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.memory.cache.VERSION_TIMEOUT", 0)
+    monkeypatch.setattr("brain.memory.cache.VERSION_SECONDS", math.inf)
+    asked, is_free = 0, asyncio.Event()
+
+    async def data_version() -> int:
+        nonlocal asked
+        asked += 1
+        await is_free.wait()
+        return 7
+
+    others = StoreVersion(SimpleNamespace(data_version=data_version))  # type: ignore[arg-type]
+    assert [await others.version() for _ in range(3)] == [None, None, None]
+    is_free.set()
+    while (version := await others.version()) is None:
+        pass
+    assert (version, asked) == (7, 1)
