@@ -1,20 +1,17 @@
 // Change visible nodes as little as possible.
 
 /**
- * Makes children equal to new nodes and leaves equal ones unchanged, so a selection stays.
+ * Makes children that stand side by side equal to new nodes. Equal ones stay, so a selection stays; details stay open.
  * @param {Node} parent
- * @param {number} from the first of its children that may change
+ * @param {ChildNode[]} old
  * @param {ChildNode[]} next
+ * @returns {ChildNode[]} the children now
  */
-export function patch(parent, from, next) {
-  const old = [...parent.childNodes].slice(from);
-  next.forEach((node, n) => {
-    const now = old[n];
-    if (now instanceof HTMLDetailsElement && node instanceof HTMLDetailsElement) node.open = now.open;
-    if (!now) parent.appendChild(node);
-    else if (!now.isEqualNode(node)) update(now, node);
-  });
+export function patch(parent, old, next) {
+  const after = old.at(-1)?.nextSibling ?? null;
+  const nodes = next.map((node, n) => (old[n] ? update(old[n], node) : parent.insertBefore(node, after)));
   old.slice(next.length).forEach((node) => node.remove());
+  return nodes;
 }
 
 /**
@@ -22,10 +19,16 @@ export function patch(parent, from, next) {
  * @param {ChildNode} next
  */
 function update(old, next) {
+  if (old instanceof HTMLDetailsElement && next instanceof HTMLDetailsElement) next.open = old.open;
+  if (old.isEqualNode(next)) return old;
   if (old instanceof Text && next instanceof Text) rewrite(old, next.data);
   else if (old instanceof Element && next instanceof Element && old.cloneNode().isEqualNode(next.cloneNode())) {
-    patch(old, 0, [...next.childNodes]);
-  } else old.replaceWith(next);
+    patch(old, [...old.childNodes], [...next.childNodes]);
+  } else {
+    old.replaceWith(next);
+    return next;
+  }
+  return old;
 }
 
 /**

@@ -134,13 +134,17 @@ export class AnswerText {
     return this.#add(this.#tail.slice(0, Math.max(1, length - this.#again.length)), again);
   }
 
+  /** The nodes of the open end. */
+  get #open() {
+    return [...this.node.childNodes].slice(this.#count);
+  }
+
   /** @param {string} text @param {string} again */
   #add(text, again) {
     const source = this.#again + text, html = this.#html(source, this.#env);
     /** @type {Piece} */
     const piece = { text: source, html, nodes: [], level: this.#pieces.at(-1)?.level ?? 1 };
-    patch(this.node, this.#count, nodesOf(html, piece));
-    piece.nodes = [...this.node.childNodes].slice(this.#count);
+    piece.nodes = patch(this.node, this.#open, nodesOf(html, piece));
     this.#count = this.node.childNodes.length;
     this.#pieces.push(piece);
     this.#tail = this.#tail.slice(text.length);
@@ -161,14 +165,12 @@ export class AnswerText {
     const piece = this.#pieces[this.#redo];
     if (!piece) return false;
     this.#redo += 1;
-    const html = this.#html(piece.text, this.#env), first = piece.nodes[0];
-    if (html === piece.html || !first) return true;
+    const html = this.#html(piece.text, this.#env);
+    if (html === piece.html || !piece.nodes.length) return true;
     const nodes = nodesOf(html, { level: this.#pieces[this.#redo - 2]?.level ?? 1 });
-    first.before(...nodes);
-    piece.nodes.forEach((node) => node.remove());
     this.#count += nodes.length - piece.nodes.length;
-    Object.assign(piece, { html, nodes });
-    colourAll(nodes);
+    Object.assign(piece, { html, nodes: patch(this.node, piece.nodes, nodes) });
+    colourAll(piece.nodes);
     return true;
   }
 
@@ -176,7 +178,7 @@ export class AnswerText {
     const { references, notes } = this.#env;
     const env = { ...this.#env, open: true, references: { ...references }, notes: new Set(notes) };
     const html = this.#html(this.#again + stablePart(this.#tail), env);
-    patch(this.node, this.#count, nodesOf(html, { level: this.#pieces.at(-1)?.level ?? 1 }));
+    patch(this.node, this.#open, nodesOf(html, { level: this.#pieces.at(-1)?.level ?? 1 }));
   }
 
   /** @param {string} text @param {Env} env */
