@@ -12,7 +12,7 @@ from brain.events import Thinking
 from brain.messages import Finish, Message, PassUsage, PromptProgress, sniff
 from brain.models import failures
 from brain.models.dialects import LLAMA_CPP, UNKNOWN, find_dialect, resume_fields, sampling_fields
-from brain.models.frames import Frame
+from brain.models.event_template import EventTemplate
 from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
 from brain.models.reply import EndOfReply, Part, Reply, ReportedValues, ToolDelta, arguments_text, decode_item
@@ -135,7 +135,7 @@ class OpenAI(Remote):
 
 def build_reply() -> Reply:
     """Make the decoder of one answer."""
-    return Reply(ServerSentEvents(), partial(decode_event, ReportedValues()), Frame("content"))
+    return Reply(ServerSentEvents(), partial(decode_event, ReportedValues()), EventTemplate("content"))
 
 
 def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:

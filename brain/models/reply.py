@@ -16,7 +16,7 @@ from brain.errors import ModelError
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, NativeCall, PassUsage, PromptProgress
 from brain.models import failures
-from brain.models.frames import Frame
+from brain.models.event_template import EventTemplate
 from brain.models.lines import Splitter
 from brain.net.client import BodyStream, stream_body
 from brain.text import join_surrogates
@@ -88,7 +88,7 @@ class Reply:
     Args:
         splitter: finds the items in the bytes.
         decode: the parts of one item.
-        frame: learns the structure of items that hold nothing but a text, if they have one in common.
+        template: learns the structure of items that hold nothing but a text, if they have one in common.
 
     Attributes:
         has_items: whether there was any item.
@@ -98,11 +98,12 @@ class Reply:
     """
 
     __slots__ = (
-        "_decode", "_frame", "_pending_surrogate", "_splitter", "_tools", "error", "has_ended", "has_items", "is_over",
+        "_decode", "_pending_surrogate", "_splitter", "_template", "_tools",
+        "error", "has_ended", "has_items", "is_over",
     )  # fmt: skip
 
     def __init__(
-        self, splitter: Splitter, decode: Callable[[bytes], Sequence[Part]], frame: Frame | None = None
+        self, splitter: Splitter, decode: Callable[[bytes], Sequence[Part]], template: EventTemplate | None = None
     ) -> None:
         self.has_items = False
         self.has_ended = False
@@ -110,7 +111,7 @@ class Reply:
         self.error: ModelError | None = None
         self._splitter = splitter
         self._decode = decode
-        self._frame = frame
+        self._template = template
         self._pending_surrogate = ""  # of a character, until its other half comes
         self._tools: list[ToolDelta] = []  # each call so far as one delta
 
@@ -128,16 +129,18 @@ class Reply:
         return self._read(self._splitter.close())
 
     def _decode_with_template(self, items: bytes) -> list[Chunk] | None:
-        """The text of items that all have the learned frame; None when they must be decoded one by one."""
-        texts = None if self._frame is None or self._pending_surrogate or self.is_over else self._frame.texts(items)
+        """The text of items that all have the learned template; None when they must be decoded one by one."""
+        if self._template is None or self._pending_surrogate or self.is_over:
+            return None
+        texts = self._template.texts(items)
         if texts is None:
             return None
         text = texts[0] if len(texts) == 1 else "".join(texts)
         return [text] if text else []
 
     def _read(self, items: bytes) -> list[Chunk]:
-        if (framed := self._decode_with_template(items)) is not None:
-            return framed
+        if (decoded := self._decode_with_template(items)) is not None:
+            return decoded
         chunks: list[Chunk] = []
         texts: list[str] = []
         for item in filter(None, self._splitter.items(items)):
@@ -145,7 +148,7 @@ class Reply:
                 break
             if (data := self._splitter.data(item)) is None:
                 continue
-            if self._frame is not None and (same := self._frame.texts(item + self._splitter.END)) is not None:
+            if self._template is not None and (same := self._template.texts(item + self._splitter.END)) is not None:
                 texts += same
                 continue
             self.has_items = True
@@ -160,13 +163,11 @@ class Reply:
                 else:
                     self._add_texts(texts, chunks)
                     self._add_part(part, chunks)
-            if self._frame is not None and len(parts) == 1 and isinstance(parts[0], str):
-                self._frame.learn(item, parts[0])
+            if self._template is not None and len(parts) == 1 and isinstance(parts[0], str):
+                self._template.learn(item, parts[0])
         self._add_texts(texts, chunks)
         if len(chunks) > 1:
-            chunks.sort(
-                key=lambda chunk: isinstance(chunk, PassUsage)
-            )  # a turn needs the reason of the end before the usage
+            chunks.sort(key=lambda chunk: isinstance(chunk, PassUsage))  # a turn needs the finish before the usage
         return chunks
 
     def _add_texts(self, texts: list[str], chunks: list[Chunk]) -> None:

@@ -41,11 +41,11 @@ class Leave(msgspec.Struct, frozen=True, tag=True):
     """Stop counting that reader.
 
     Attributes:
-        left_at: the number of the last event that it received.
+        last_received: the number of the last event that it received.
         will_reconnect: whether it left to bring a person's approval.
     """
 
-    left_at: int
+    last_received: int
     will_reconnect: bool
 
 
@@ -62,7 +62,7 @@ class Rejection(msgspec.Struct, frozen=True):
     retry_after: int | None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class CommandReply(msgspec.Struct, frozen=True):
     """The result of a command.
 
     Attributes:
@@ -89,12 +89,13 @@ class Answer(msgspec.Struct, frozen=True):
         return self.report
 
 
-def reject(error: BadRequest) -> Answer:
+def reject(error: BadRequest) -> CommandReply:
     """The answer to a command that cannot be carried out."""
-    return Answer(None, rejection=Rejection(error.message, error.field, error.code, error.status, error.retry_after))
+    rejection = Rejection(error.message, error.field, error.code, error.status, error.retry_after)
+    return CommandReply(None, rejection=rejection)
 
 
 encode = msgspec.json.Encoder().encode
 decode_command = msgspec.json.Decoder(Command).decode
-decode_answer = msgspec.json.Decoder(Answer).decode
+decode_reply = msgspec.json.Decoder(CommandReply).decode
 decode_report = msgspec.json.Decoder(TurnReport).decode

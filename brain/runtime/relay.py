@@ -20,7 +20,7 @@ from brain.runtime import commands
 from brain.runtime.commands import Command, Join, Leave, Show, Stop
 from brain.runtime.event_log import Notify, StoredEventLog, Unsubscribe
 from brain.runtime.run import KEPT_SECONDS, Run, check_ended
-from brain.store.turn_log import Frames, NewTurn, Progress, StoredTurn, TurnLog
+from brain.store.turn_log import Frames, NewTurn, StoredTurn, TurnLog, TurnProgress
 
 WRITE_SECONDS = 0.25
 POLL_SECONDS = 0.02
@@ -46,7 +46,7 @@ class _StoredProgress:
         last: the number of the newest event in the store.
     """
 
-    __slots__ = ("exchange", "last", "left_at", "run", "snapshot", "snapshot_at", "turn")
+    __slots__ = ("exchange", "last", "last_received", "run", "snapshot", "snapshot_at", "turn")
 
     def __init__(self, run: Run, turn: NewTurn, exchange: int | None, snapshot: Callable[[], Exchange] | None) -> None:
         self.run = run
@@ -54,13 +54,13 @@ class _StoredProgress:
         self.exchange = exchange
         self.snapshot = snapshot
         self.last = 0
-        self.left_at = 0
+        self.last_received = 0
         self.snapshot_at = 0.0
 
-    def progress(self) -> Progress | None:
+    def progress(self) -> TurnProgress | None:
         """What has to be written now, if anything."""
         run = self.run
-        if run.log.last == self.last and run.left_at == self.left_at:
+        if run.log.last == self.last and run.last_received == self.last_received:
             return None
         has_ended = run.log.has_ended
         if not run.log.replayable and not has_ended:
@@ -71,7 +71,7 @@ class _StoredProgress:
         text = None if frames is None else text_of_tokens(frames.data)
         is_snapshot = text is None and not has_ended and self.snapshot is not None
         report = commands.encode(run.report()).decode() if text is None or has_ended else ""
-        return Progress(
+        return TurnProgress(
             turn=self.turn,
             exchange=self.exchange,
             frames=frames,
@@ -79,7 +79,7 @@ class _StoredProgress:
             snapshot=self.snapshot() if is_snapshot and self.snapshot is not None else None,
             keep_from=run.log.first,
             has_ended=has_ended,
-            left_at=run.left_at,
+            last_received=run.last_received,
             report=report,
         )
 
@@ -90,16 +90,16 @@ class _StoredProgress:
             Frames(first, log.last, b"".join(log.frames(first - 1))) if log.replayable and log.last >= first else None
         )
 
-    def mark_written(self, progress: Progress, last: int) -> None:
+    def mark_written(self, progress: TurnProgress, last: int) -> None:
         """Note that this was written."""
-        self.last, self.left_at = last, progress.left_at
+        self.last, self.last_received = last, progress.last_received
         if progress.has_ended:
             self.snapshot = None
 
     @property
     def is_complete(self) -> bool:
         """Whether nothing more will have to be written."""
-        return self.run.log.has_ended and (self.last, self.left_at) == (self.run.log.last, self.run.left_at)
+        return self.run.log.has_ended and (self.last, self.last_received) == (self.run.log.last, self.run.last_received)
 
 
 class RemoteRun:
@@ -116,7 +116,7 @@ class RemoteRun:
         self.conversation_id = turn.conversation_id
         self.options = turn.options
         self.log = StoredEventLog(turn.id, replayable=turn.is_replayable)
-        self.left_at = turn.left_at
+        self.last_received = turn.last_received
         self.is_stopping = False
         self._reached = 0  # the number of the newest event that is known to have happened
         self._relay = relay
@@ -153,7 +153,7 @@ class RemoteRun:
 
     def leave(self, *, will_reconnect: bool = False) -> None:
         """As `AnyRun.leave`."""
-        self._relay.post(self.id, Leave(self.left_at, will_reconnect))
+        self._relay.post(self.id, Leave(self.last_received, will_reconnect))
 
     async def wait_ended(self) -> None:
         """As `AnyRun.wait_ended`."""
@@ -192,7 +192,7 @@ class Relay:
         self._deleted: list[str] = []
         self._remote: WeakValueDictionary[str, RemoteRun] = WeakValueDictionary()
         self._followed: dict[str, RemoteRun] = {}
-        self._answers: dict[int, asyncio.Future[commands.Answer]] = {}
+        self._answers: dict[int, asyncio.Future[commands.CommandReply]] = {}
         self._last_command = 0
         self._version = -1
         self._posts: set[asyncio.Task[None]] = set()
@@ -298,7 +298,7 @@ class Relay:
         run = self._remote.get(turn.id)
         if run is None:
             run = self._remote[turn.id] = RemoteRun(self, turn)
-        run.left_at = max(run.left_at, turn.left_at)
+        run.last_received = max(run.last_received, turn.last_received)
         news = await self._turn_log.news(self._last_command, {run.id: run.log.last}, ())
         run.log.extend(news.frames.get(run.id, ()))
         return run
@@ -317,7 +317,7 @@ class Relay:
 
         return leave
 
-    async def send(self, turn_id: str, command: Command) -> commands.Answer:
+    async def send(self, turn_id: str, command: Command) -> commands.CommandReply:
         """Have a command carried out by the process that runs a turn.
 
         Raises:
@@ -333,7 +333,7 @@ class Relay:
                     if turn.ended is not None:
                         report = commands.decode_report(turn.report)
                         check_ended(command, report)
-                        return commands.Answer(report)
+                        return commands.CommandReply(report)
                     if key is None:
                         key = await self._turn_log.ask(turn_id, data)
                     future = self._answers.setdefault(key, asyncio.get_running_loop().create_future())
@@ -361,7 +361,7 @@ class Relay:
             await asyncio.wait(before)
         try:
             if isinstance(command, Leave):
-                await self._turn_log.leave(turn_id, command.left_at)
+                await self._turn_log.leave(turn_id, command.last_received)
             await self._turn_log.ask(turn_id, commands.encode(command), is_answered=False)
         except StoreError as error:
             log.warning("turn %s of another process cannot be reached: %s", turn_id, error)
@@ -396,7 +396,7 @@ class Relay:
         for key, data in news.answers.items():
             future = self._answers.get(key)
             if future is not None and not future.done():
-                future.set_result(commands.decode_answer(data))
+                future.set_result(commands.decode_reply(data))
         if news.commands:
             self._last_command = news.commands[-1].key
             answers = {one.key: self._carry_out(one.turn_id, one.data) for one in news.commands}
@@ -411,7 +411,7 @@ class Relay:
             run.apply(commands.decode_command(data))
         except BadRequest as error:
             return commands.encode(commands.reject(error))
-        return commands.encode(commands.Answer(run.report(), run.is_stopping, run.log.last))
+        return commands.encode(commands.CommandReply(run.report(), run.is_stopping, run.log.last))
 
     # processes that ended
 

@@ -35,10 +35,10 @@ class AnyRun(Protocol):
 
     Attributes:
         options: what its protocol needs when a client reconnects.
-        left_at: the number of the last event that the reader who left last had received.
+        last_received: the number of the last event that the reader who left last had received.
     """
 
-    left_at: int
+    last_received: int
 
     @property
     def id(self) -> str: ...
@@ -94,12 +94,12 @@ class Run:
 
     Attributes:
         log: the events so far.
-        left_at: the number of the last event that the reader who left last had received.
+        last_received: the number of the last event that the reader who left last had received.
         on_left: called when a reader has left after the end.
     """
 
     __slots__ = ("__weakref__", "_ended", "_readers", "_report", "_settle", "_task", "_turn", "_unread_timer",
-                 "conversation_id", "id", "left_at", "log", "on_left", "options", "protocol", "request_id",
+                 "conversation_id", "id", "last_received", "log", "on_left", "options", "protocol", "request_id",
                  "unread_seconds", "user")  # fmt: skip
 
     def __init__(
@@ -122,7 +122,7 @@ class Run:
         self.on_left: Callable[[], None] | None = None
         self.log = MemoryEventLog(turn.id, replayable=replayable)
         self.unread_seconds = unread_seconds
-        self.left_at = 0
+        self.last_received = 0
         self._turn: Turn | None = turn
         self._settle = settle
         self._report: TurnReport | None = None
@@ -212,8 +212,8 @@ class Run:
         match command:
             case Join():
                 self._count_reader()
-            case Leave(left_at, will_reconnect):
-                self.left_at = max(self.left_at, left_at)
+            case Leave(last_received, will_reconnect):
+                self.last_received = max(self.last_received, last_received)
                 self.leave(will_reconnect=will_reconnect)
             case _ if turn is None:
                 check_ended(command, self.report())

@@ -177,7 +177,7 @@ class Reader:
     def close(self) -> None:
         """Leave the run."""
         self._unsubscribe()
-        self._run.left_at = self._last_sent
+        self._run.last_received = self._last_sent
         if self._owns_run:
             self._run.stop()
         self._run.leave(will_reconnect=self.encoder is not None and self.encoder.closed)

@@ -336,13 +336,13 @@ _FEWER_PAGES = (
         ended INTEGER,
         exchange INTEGER,
         snapshot_last INTEGER NOT NULL DEFAULT 0,
-        left_at INTEGER NOT NULL DEFAULT 0,
+        last_received INTEGER NOT NULL DEFAULT 0,
         options TEXT NOT NULL,
         is_replayable INTEGER NOT NULL,
         report TEXT NOT NULL DEFAULT ''
     ) STRICT""",
     """INSERT INTO new_turn (id, user, conversation, request, owner, until, started, ended, exchange, snapshot_last,
-        left_at, options, is_replayable, report)
+        last_received, options, is_replayable, report)
         SELECT id, user, conversation, request, owner, until, began, ended, exchange, noted, seen, options, replayable,
             report FROM turn ORDER BY began""",
     """CREATE TABLE new_turn_log (

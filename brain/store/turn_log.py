@@ -25,8 +25,8 @@ COMMAND_LIFE = 60 * SECOND
 """After so long a command that was left by a process is deleted, whether or not it was answered."""
 
 _COLUMNS = (
-    "t.id, t.user, t.conversation, t.request, t.options, t.is_replayable, t.owner, t.started, t.ended, t.left_at, "
-    "t.report"
+    "t.id, t.user, t.conversation, t.request, t.options, t.is_replayable, t.owner, t.started, t.ended, "
+    "t.last_received, t.report"
 )
 _OVER = (
     "ended < :before AND key < coalesce((SELECT key FROM turn WHERE started >= :before ORDER BY key LIMIT 1), 1 << 62)"
@@ -60,7 +60,7 @@ class StoredTurn(NamedTuple):
     Attributes:
         owner: the process that runs it.
         ended: when it ended, in microseconds; None while it runs.
-        left_at: the number of the last event that the reader who left last had received.
+        last_received: the number of the last event that the reader who left last had received.
         report: as JSON, as far as the owner wrote one.
     """
 
@@ -73,7 +73,7 @@ class StoredTurn(NamedTuple):
     owner: str
     started: int
     ended: int | None
-    left_at: int
+    last_received: int
     report: str
 
 
@@ -85,7 +85,7 @@ class Frames(NamedTuple):
     data: bytes
 
 
-class Progress(NamedTuple):
+class TurnProgress(NamedTuple):
     """What a process has to write of a turn of its own.
 
     Attributes:
@@ -103,11 +103,11 @@ class Progress(NamedTuple):
     snapshot: Exchange | None
     keep_from: int
     has_ended: bool
-    left_at: int
+    last_received: int
     report: str
 
 
-class Command(NamedTuple):
+class StoredCommand(NamedTuple):
     """What another process wants of a turn."""
 
     key: int
@@ -123,7 +123,7 @@ class News(NamedTuple):
         over: followed turns of which nothing more will come: they ended, or are no longer kept.
     """
 
-    commands: Sequence[Command]
+    commands: Sequence[StoredCommand]
     frames: Mapping[str, Sequence[Frames]]
     answers: Mapping[int, bytes]
     over: Sequence[str]
@@ -172,7 +172,7 @@ class TurnLog:
         except sqlite3.Error:
             return -1
 
-    async def write(self, progress: Sequence[Progress], forgotten: Sequence[str]) -> None:
+    async def write(self, progress: Sequence[TurnProgress], forgotten: Sequence[str]) -> None:
         """Write what is new of turns of this process, and delete turns.
 
         Raises:
@@ -227,10 +227,10 @@ class TurnLog:
         query = "UPDATE turn_command SET answer = ? WHERE key = ? AND answer IS NULL"
         await self._database.write(lambda db: db.executemany(query, values) and None, durable=False)
 
-    async def leave(self, turn_id: str, left_at: int) -> None:
+    async def leave(self, turn_id: str, last_received: int) -> None:
         """Note how much of a turn of another process a reader had received."""
-        query = "UPDATE turn SET left_at = max(left_at, ?) WHERE id = ?"
-        await self._database.write(lambda db: db.execute(query, (left_at, turn_id)) and None, durable=False)
+        query = "UPDATE turn SET last_received = max(last_received, ?) WHERE id = ?"
+        await self._database.write(lambda db: db.execute(query, (last_received, turn_id)) and None, durable=False)
 
     async def prolong(self) -> None:
         """Say that the turns of this process still run; and cut leases that are too long, see `lapsed`."""
@@ -358,7 +358,7 @@ def _stored_turn(row: Sequence[Any]) -> StoredTurn:
 
 
 def _write(
-    db: sqlite3.Connection, owner: str, now: int, progress: Sequence[Progress], forgotten: Sequence[str]
+    db: sqlite3.Connection, owner: str, now: int, progress: Sequence[TurnProgress], forgotten: Sequence[str]
 ) -> None:
     for one in progress:
         frames, snapshot = one.frames, one.snapshot if one.exchange is not None else None
@@ -376,11 +376,11 @@ def _write(
             query = "UPDATE exchange SET data = ? WHERE key = ? AND owner = ? AND outcome = ''"
             db.execute(query, (rows.encode(snapshot), one.exchange, owner))
         last = None if frames is None or snapshot is None else frames.last
-        if one.has_ended or one.report or last is not None or one.left_at:
+        if one.has_ended or one.report or last is not None or one.last_received:
             db.execute(
-                "UPDATE turn SET snapshot_last = coalesce(?, snapshot_last), left_at = max(left_at, ?), "
+                "UPDATE turn SET snapshot_last = coalesce(?, snapshot_last), last_received = max(last_received, ?), "
                 "ended = coalesce(ended, ?), report = coalesce(nullif(?, ''), report) WHERE key = ?",
-                (last, one.left_at, now if one.has_ended else None, one.report, key),
+                (last, one.last_received, now if one.has_ended else None, one.report, key),
             )
         if one.keep_from > 1:
             query = "DELETE FROM turn_log WHERE key BETWEEN ? AND ? AND last < ?"
@@ -412,4 +412,4 @@ def _news(
         for turn_id, last in followed.items()
         if (found := db.execute(query, (last, turn_id)).fetchall())
     }
-    return News([Command(*row) for row in commands], frames, answers, over)
+    return News([StoredCommand(*row) for row in commands], frames, answers, over)

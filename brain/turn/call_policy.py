@@ -18,7 +18,7 @@ from brain.plugins.executor import Answer, Failure, Outcome
 from brain.plugins.registry import Entry
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
-from brain.turn.outgoing import MAX_PICKS, check
+from brain.turn.data_flow import MAX_PICKS, check_data_flow
 from brain.turn_request import Tool, TurnRequest
 
 MAX_IDENTICAL_CALLS = 2
@@ -177,7 +177,7 @@ class CallPolicy:
             for call in self._completed_calls()
             if (entry := self._specialists.get(call.name)) and entry.specialist.sends
         ]
-        checked = check(specialist.sent_params(params), specialist.parameters, own, earlier_calls)
+        checked = check_data_flow(specialist.sent_params(params), specialist.parameters, own, earlier_calls)
         if not checked.unknown and self._picks + checked.picks <= MAX_PICKS:
             self._picks += checked.picks
             return ()

@@ -10,7 +10,7 @@ from model_answers import cuts
 from brain.errors import ModelError
 from brain.events import Thinking
 from brain.messages import Finish
-from brain.models.frames import Frame
+from brain.models.event_template import EventTemplate
 from brain.models.lines import MAX_LINE_BYTES, Lines, ServerSentEvents, Splitter
 from brain.models.openai import decode_event
 from brain.models.reply import Part, Reply, ReportedValues
@@ -101,7 +101,7 @@ def decode(reads: Sequence[Sequence[bytes]]) -> tuple[list[Any], int]:
         whole += 1
         return decode_event(checks, data)
 
-    reply = Reply(ServerSentEvents(), count, Frame("content"))
+    reply = Reply(ServerSentEvents(), count, EventTemplate("content"))
     chunks: list[Any] = []
     for read in reads:
         found: list[Any] = list(reply.feed(b"".join(b"data: %b\n\n" % one for one in read)))

@@ -240,10 +240,10 @@ async def test_a_reader_elsewhere_keeps_a_run_alive(here: Process, there: Proces
     if stays:
         go.set()
     else:
-        remote.left_at = 3
+        remote.last_received = 3
         remote.leave()
     await run.wait_ended()
-    assert (run.report().outcome, run.left_at) == (("complete", 0) if stays else ("cancelled", 3))
+    assert (run.report().outcome, run.last_received) == (("complete", 0) if stays else ("cancelled", 3))
 
 
 @with_two
@@ -254,12 +254,12 @@ async def test_how_far_a_turn_was_read_is_known_elsewhere(here: Process, there: 
     relay = here.engine.runs.relay
     assert relay is not None
     await relay.write()
-    run.left_at = run.log.last
+    run.last_received = run.log.last
     run.leave()
     await relay.write()
     remote = await there.engine.runs.find_newest("c", "ada")
     assert remote is not None
-    assert (remote.has_ended, remote.left_at) == (True, run.log.last)
+    assert (remote.has_ended, remote.last_received) == (True, run.log.last)
 
 
 @with_two

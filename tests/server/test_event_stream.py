@@ -174,7 +174,7 @@ async def test_a_client_disconnects(owns_run: bool, direct: bool) -> None:
     await client.until(lambda: client.names == ["turn_start", "token"])
     client.left.set()
     await response
-    assert stage.run.left_at == 2
+    assert stage.run.last_received == 2
     gate.set()
     await following
     assert await stage.ended() == ("cancelled" if owns_run else "complete")
@@ -350,7 +350,7 @@ async def test_direct_writes_in_any_order(is_foreign: bool) -> None:
         reader.close()
         texts = [f"{number} " for number, action in enumerate(actions) if action in ("accepted", "rejected")]
         assert bytes(found) == ("".join(text * 2 for text in texts).encode() if is_foreign else stage.frames), actions
-        assert stage.run.left_at == len(texts) + 1
+        assert stage.run.last_received == len(texts) + 1
 
     for actions in product(("accepted", "rejected", "others run", "sent"), repeat=5):
         await act(actions)
@@ -374,8 +374,8 @@ async def test_a_client_too_far_behind_is_disconnected() -> None:
         assert await stage.ended() == "complete"
         assert "done" not in client.names
         assert client.numbers == list(range(1, len(client.numbers) + 1))
-        assert (stage.run.left_at, other.frames) == (len(client.numbers), stage.frames)
-        await stage.stream(rest, stage.run.left_at)
+        assert (stage.run.last_received, other.frames) == (len(client.numbers), stage.frames)
+        await stage.stream(rest, stage.run.last_received)
         assert client.frames + rest.frames == stage.frames
         run = Stage().run
         run.log.append([Token(prose(20_000))])
@@ -397,7 +397,7 @@ async def test_a_client_that_reads_nothing_for_four_heartbeats_is_disconnected(
     client.reads.clear()
     await response
     assert 4 * HEARTBEAT <= now() <= 5 * HEARTBEAT
-    assert (client.names, client.is_complete, stage.run.left_at) == (["turn_start", "token"], False, 2)
+    assert (client.names, client.is_complete, stage.run.last_received) == (["turn_start", "token"], False, 2)
     assert await stage.ended() == "cancelled"
 
 
@@ -410,9 +410,10 @@ async def test_an_encoder_ends_its_stream_before_the_turn_ends() -> None:
     stage, client, rest = Stage("a", "b", gate, "c"), Client(), Client()
     await (await stage.started(client, encoder=Doubling("b")))
     assert (client.headers[b"content-type"], client.headers[b"x-doubled"]) == (b"application/x-doubled", b"yes")
-    assert (client.frames, client.is_complete, stage.run.has_ended, stage.run.left_at) == (b"aabb", True, False, 3)
+    assert (client.frames, client.is_complete) == (b"aabb", True)
+    assert (stage.run.has_ended, stage.run.last_received) == (False, 3)
     gate.set()
-    await stage.stream(rest, stage.run.left_at, encoder=Doubling())
+    await stage.stream(rest, stage.run.last_received, encoder=Doubling())
     assert await stage.ended() == "complete"
     assert rest.frames == b"cc"
 
@@ -439,7 +440,7 @@ async def test_what_follows_the_end_of_an_encoders_stream_was_not_read() -> None
     client.reads.set()
     await response
     assert await stage.ended() == "complete"
-    assert (client.frames, client.is_complete, stage.run.left_at) == (b"aabb", True, 3)
+    assert (client.frames, client.is_complete, stage.run.last_received) == (b"aabb", True, 3)
 
 
 # Shutdown

@@ -31,7 +31,7 @@ from brain.errors import BadRequest, StoreError
 from brain.events import Citation, Error, Usage
 from brain.messages import Annotation, Call, Exchange, File, History, Message, Part, Steer, Text
 from brain.store.sqlite import SQLite
-from brain.store.turn_log import Frames, NewTurn, Progress
+from brain.store.turn_log import Frames, NewTurn, TurnProgress
 
 pytestmark = pytest.mark.anyio
 
@@ -152,8 +152,8 @@ async def test_leases_are_prolonged_and_cut_by_the_clock_of_now(
 
 
 async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Path) -> None:
-    def progress(frames: Frames, text: str, snapshot: Exchange | None, key: int) -> Progress:
-        return Progress(turn, key, frames, text, snapshot, 1, False, 0, "")
+    def progress(frames: Frames, text: str, snapshot: Exchange | None, key: int) -> TurnProgress:
+        return TurnProgress(turn, key, frames, text, snapshot, 1, False, 0, "")
 
     turn = NewTurn("t1", "ada", "c")
     async with store_at(path) as store:

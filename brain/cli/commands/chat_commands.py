@@ -22,7 +22,7 @@ CompletionKind = Literal["path", "specialists", "switch", "models", ""]
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class SlashCommand:
     """A slash command.
 
     Attributes:
@@ -220,20 +220,20 @@ async def _quit(session: ChatSession, rest: str) -> None:
 
 
 COMMANDS = {
-    "help": Command(_help, "", "this list"),
-    "attach": Command(_attach, "PATH …", "attach files to the next message", "path"),
-    "detach": Command(_detach, "[NAME]", "take one off again, or all"),
-    "new": Command(_new, "", "begin another conversation"),
-    "open": Command(_open, "[NUMBER|ID|WORDS]", "list conversations, or go on with one"),
-    "rename": Command(_rename, "TITLE", "give this one a title"),
-    "delete": Command(_delete, "", "delete this one"),
-    "retry": Command(_retry, "", "ask the last message again"),
-    "edit": Command(_edit, "", "change the last message, and ask again"),
-    "copy": Command(copy, "", "copy the last answer as Markdown"),
-    "save": Command(save, "FILE", "write the conversation to a file, as Markdown", "path"),
-    "model": Command(_model, "[NAME]", "see or choose who answers", "models"),
-    "specialists": Command(_specialists, "[on|off NAME …]", "see them, or say which may be called", "specialists"),
-    "memory": Command(_memory, "[on|off]", "whether facts and memories are recalled", "switch"),
-    "facts": Command(_facts, "[WORDS]", "what is remembered of you"),
-    "quit": Command(_quit, "", "leave"),
+    "help": SlashCommand(_help, "", "this list"),
+    "attach": SlashCommand(_attach, "PATH …", "attach files to the next message", "path"),
+    "detach": SlashCommand(_detach, "[NAME]", "take one off again, or all"),
+    "new": SlashCommand(_new, "", "begin another conversation"),
+    "open": SlashCommand(_open, "[NUMBER|ID|WORDS]", "list conversations, or go on with one"),
+    "rename": SlashCommand(_rename, "TITLE", "give this one a title"),
+    "delete": SlashCommand(_delete, "", "delete this one"),
+    "retry": SlashCommand(_retry, "", "ask the last message again"),
+    "edit": SlashCommand(_edit, "", "change the last message, and ask again"),
+    "copy": SlashCommand(copy, "", "copy the last answer as Markdown"),
+    "save": SlashCommand(save, "FILE", "write the conversation to a file, as Markdown", "path"),
+    "model": SlashCommand(_model, "[NAME]", "see or choose who answers", "models"),
+    "specialists": SlashCommand(_specialists, "[on|off NAME …]", "see them, or say which may be called", "specialists"),
+    "memory": SlashCommand(_memory, "[on|off]", "whether facts and memories are recalled", "switch"),
+    "facts": SlashCommand(_facts, "[WORDS]", "what is remembered of you"),
+    "quit": SlashCommand(_quit, "", "leave"),
 }

@@ -53,7 +53,7 @@ async def reconnect(request: Request) -> ASGIApp:
     options = _options_of(run)
     if run is None or options is None or not options.resumable:
         return nothing
-    if run.has_ended and run.left_at >= run.log.last:  # old clients would show a second copy beside the first
+    if run.has_ended and run.last_received >= run.log.last:  # old clients would show a second copy beside the first
         return nothing
     try:
         return runs.stream(request, run, _encoder(run, options, await run.control(Show())))

@@ -11,7 +11,7 @@ from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.requests import engine_of, query_fields, read_json, user_of
 
 
-class Items(HTTPEndpoint):
+class ItemsEndpoint(HTTPEndpoint):
     """`/v1/memory`: all items."""
 
     async def get(self, request: Request) -> Response:
@@ -43,7 +43,7 @@ class Items(HTTPEndpoint):
         return ApiResponse(resources.encode_recall(is_on))
 
 
-class Item(HTTPEndpoint):
+class ItemEndpoint(HTTPEndpoint):
     """`/v1/memory/{id}`: one item."""
 
     async def get(self, request: Request) -> Response:

@@ -25,7 +25,7 @@ class KeyBody(msgspec.Struct, forbid_unknown_fields=True):
     key: str
 
 
-class Session(HTTPEndpoint):
+class SessionEndpoint(HTTPEndpoint):
     """`/v1/session`: the session of a browser."""
 
     async def post(self, request: Request) -> Response:

@@ -14,7 +14,7 @@ from brain import Refused, Result, specialist
 from brain.events import Citation, Limits
 from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, Exchange, History, Item, RecallResult, Text
 from brain.prompts.client_history import ClientHistory
-from brain.turn.outgoing import check
+from brain.turn.data_flow import check_data_flow
 
 IMAGE = Attachment(1, "a.png", "image/png", PNG)
 
@@ -284,4 +284,4 @@ def test_what_a_person_cannot_read_is_not_sent() -> None:
 
 def test_names_and_large_numbers_are_values_too() -> None:
     params = {"filters": {"penicillin": 1}, "ids": [12, 31978945], "exact": True}
-    assert check(params, {}, ["Hi"], []).unknown == ("penicillin", "31978945")
+    assert check_data_flow(params, {}, ["Hi"], []).unknown == ("penicillin", "31978945")

@@ -41,7 +41,7 @@ class CheckedValues(NamedTuple):
     picks: int
 
 
-def check(
+def check_data_flow(
     params: Mapping[str, Any], schema: Mapping[str, Any], user_texts: Sequence[str], sent_calls: Sequence[Call]
 ) -> CheckedValues:
     """Find out where the values come from that a call sends to other hosts.

@@ -6,10 +6,10 @@ from contextlib import suppress
 import msgspec
 
 MAX_TEMPLATE_CHANGES = 8
-"""Frames that are learned in vain, one after the other, when a server changes more than the text in every item."""
+"""Templates that are learned in vain, one after the other, when a server changes more than the text in every item."""
 
 MAX_EVENT_BYTES = 4096
-"""No frame is learned from a larger event, in which the search would take long."""
+"""No template is learned from a larger event, in which the search would take long."""
 
 END = b"\n\n"
 QUOTE = ord('"')
@@ -18,7 +18,7 @@ _decode_string = msgspec.json.Decoder(str).decode
 _decode_strings = msgspec.json.Decoder(list[str]).decode
 
 
-class Frame:
+class EventTemplate:
     """The bytes before and after the text in the events of one answer, learned from an event that was decoded whole.
 
     Events with the same bytes before and after one whole JSON string each (RFC 8259, section 7) have the same
@@ -37,7 +37,7 @@ class Frame:
         self._changes_left = MAX_TEMPLATE_CHANGES
 
     def texts(self, events: bytes) -> list[str] | None:
-        """Return the texts of whole events that all have the frame; None when one of them may hold something else."""
+        """Return the texts of events that all match the template; None when one may hold something else."""
         if not (events.startswith(self._before) and events.endswith(self._after)):
             return None
         inner = events[self._string]
@@ -66,7 +66,7 @@ class Frame:
         return texts if len(texts) == len(strings) else None
 
     def learn(self, event: bytes, text: str) -> None:
-        """Learn the frame of an event (without its end) that holds this text and nothing else."""
+        """Learn the template of an event (without its end) that holds this text and nothing else."""
         if not self._changes_left or len(event) > MAX_EVENT_BYTES:
             return
         self._changes_left -= 1
