@@ -284,11 +284,11 @@ class Relay:
 
     async def find_requested(self, user: str | None, request_id: str) -> RemoteRun | None:
         """The turn that the user began in another process with this request ID."""
-        return await self._open_remote(await self._turn_log.requested(user, request_id), user)
+        return await self._open_remote(await self._turn_log.find_request(user, request_id), user)
 
     async def find_newest(self, user: str | None, conversation_id: str) -> Run | RemoteRun | None:
         """The newest turn of a conversation, in whatever process."""
-        turn = await self._turn_log.newest(user, conversation_id)
+        turn = await self._turn_log.find_newest(user, conversation_id)
         own = None if turn is None else self._runs.get(turn.id)
         return own or await self._open_remote(turn, user)
 
@@ -299,7 +299,7 @@ class Relay:
         if run is None:
             run = self._remote[turn.id] = RemoteRun(self, turn)
         run.last_received = max(run.last_received, turn.last_received)
-        news = await self._turn_log.news(self._last_command, {run.id: run.log.last}, ())
+        news = await self._turn_log.read_news(self._last_command, {run.id: run.log.last}, ())
         run.log.extend(news.frames.get(run.id, ()))
         return run
 
@@ -335,7 +335,7 @@ class Relay:
                         check_ended(command, report)
                         return commands.CommandReply(report)
                     if key is None:
-                        key = await self._turn_log.ask(turn_id, data)
+                        key = await self._turn_log.add_command(turn_id, data)
                     future = self._answers.setdefault(key, asyncio.get_running_loop().create_future())
                     self._version = -1
                     self._is_active.set()
@@ -362,7 +362,7 @@ class Relay:
         try:
             if isinstance(command, Leave):
                 await self._turn_log.leave(turn_id, command.last_received)
-            await self._turn_log.ask(turn_id, commands.encode(command), is_answered=False)
+            await self._turn_log.add_command(turn_id, commands.encode(command), is_answered=False)
         except StoreError as error:
             log.warning("turn %s of another process cannot be reached: %s", turn_id, error)
 
@@ -385,11 +385,11 @@ class Relay:
 
     async def _read_news(self) -> None:
         followed = {turn_id: run.log.last for turn_id, run in self._followed.items()}
-        news = await self._turn_log.news(self._last_command, followed, tuple(self._answers))
+        news = await self._turn_log.read_news(self._last_command, followed, tuple(self._answers))
         for turn_id, frames in news.frames.items():
             if turn_id in self._followed:
                 self._followed[turn_id].log.extend(frames)
-        for turn_id in news.over:
+        for turn_id in news.ended:
             run = self._followed.get(turn_id)
             if run is not None and not run.log.has_ended:
                 run.log.append([Error("shutdown", DELETED, recoverable=True)])
@@ -401,7 +401,7 @@ class Relay:
             self._last_command = news.commands[-1].key
             answers = {one.key: self._carry_out(one.turn_id, one.data) for one in news.commands}
             await self.write()  # the client may want to read on from here
-            await self._turn_log.answer(answers)
+            await self._turn_log.add_answers(answers)
 
     def _carry_out(self, turn_id: str, data: bytes) -> bytes:
         run = self._runs.get(turn_id)
@@ -425,10 +425,10 @@ class Relay:
 
     async def check(self) -> None:
         """Prolong the leases of this process, and end the turns of processes that ended without doing so."""
-        lapsed, is_too_long = await self._turn_log.lapsed()
+        expired, is_too_long = await self._turn_log.find_expired()
         if is_too_long or any(not one.run.has_ended for one in self._unwritten.values()):
-            await self._turn_log.prolong()
-        for turn, last in lapsed:
+            await self._turn_log.renew_leases()
+        for turn, last in expired:
             log.warning("turn %s is interrupted: the process that ran it ended", turn.id)
             error = Error("shutdown", OWNER_GONE, recoverable=True)
             data = FrameEncoder(turn.id, last).encode([error])
@@ -436,7 +436,7 @@ class Relay:
             if turn.report:
                 ended = replace(commands.decode_report(turn.report), state="error", error=error.code)
                 report = commands.encode(ended).decode()
-            await self._turn_log.end_lapsed(turn, Frames(last + 1, last + 1, data), report)
+            await self._turn_log.end_expired(turn, Frames(last + 1, last + 1, data), report)
         await self._turn_log.sweep(KEPT_SECONDS)
 
 

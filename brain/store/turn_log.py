@@ -120,13 +120,13 @@ class News(NamedTuple):
 
     Attributes:
         answers: of commands, by their keys.
-        over: followed turns of which nothing more will come: they ended, or are no longer kept.
+        ended: followed turns of which nothing more will come: they ended, or were deleted.
     """
 
     commands: Sequence[StoredCommand]
     frames: Mapping[str, Sequence[Frames]]
     answers: Mapping[int, bytes]
-    over: Sequence[str]
+    ended: Sequence[str]
 
 
 class TurnLog:
@@ -185,11 +185,11 @@ class TurnLog:
         """A turn by its ID."""
         return await self._find("turn t WHERE t.id = ?", turn_id)
 
-    async def requested(self, user: str | None, request_id: str) -> StoredTurn | None:
+    async def find_request(self, user: str | None, request_id: str) -> StoredTurn | None:
         """The turn that a user began with this request ID."""
         return await self._find("turn t WHERE t.user = ? AND t.request = ?", user or "", request_id)
 
-    async def newest(self, user: str | None, conversation_id: str) -> StoredTurn | None:
+    async def find_newest(self, user: str | None, conversation_id: str) -> StoredTurn | None:
         """The turn of the newest exchange of a conversation."""
         return await self._find(
             "turn t JOIN exchange e ON e.turn = t.key AND e.key = t.exchange WHERE e.key = (SELECT max(x.key) "
@@ -204,7 +204,7 @@ class TurnLog:
         row = await self._database.read(lambda db: db.execute(query, values).fetchone())
         return None if row is None else _stored_turn(row)
 
-    async def news(self, after_command: int, followed: Mapping[str, int], sent: Sequence[int]) -> News:
+    async def read_news(self, after_command: int, followed: Mapping[str, int], sent: Sequence[int]) -> News:
         """What other processes wrote.
 
         Args:
@@ -215,13 +215,13 @@ class TurnLog:
         read = partial(_news, owner=self._owner, after_command=after_command, followed=followed, sent=sent)
         return await self._database.read(read)
 
-    async def ask(self, turn_id: str, data: bytes, *, is_answered: bool = True) -> int:
+    async def add_command(self, turn_id: str, data: bytes, *, is_answered: bool = True) -> int:
         """Leave a command for the process that runs a turn; its key."""
         row = turn_id, None if is_answered else b"", self._owner, self._now(), data
         query = "INSERT INTO turn_command (turn, answer, asker, at, command) VALUES (?, ?, ?, ?, ?)"
         return await self._database.write(lambda db: int(db.execute(query, row).lastrowid or 0), durable=False)
 
-    async def answer(self, answers: Mapping[int, bytes]) -> None:
+    async def add_answers(self, answers: Mapping[int, bytes]) -> None:
         """Answer commands, by their keys."""
         values = [(answer, key) for key, answer in answers.items()]
         query = "UPDATE turn_command SET answer = ? WHERE key = ? AND answer IS NULL"
@@ -232,13 +232,13 @@ class TurnLog:
         query = "UPDATE turn SET last_received = max(last_received, ?) WHERE id = ?"
         await self._database.write(lambda db: db.execute(query, (last_received, turn_id)) and None, durable=False)
 
-    async def prolong(self) -> None:
-        """Say that the turns of this process still run; and cut leases that are too long, see `lapsed`."""
+    async def renew_leases(self) -> None:
+        """Say that the turns of this process still run; and cut leases that are too long, see `find_expired`."""
         query = "UPDATE turn INDEXED BY turn_running SET until = ? WHERE ended IS NULL AND (owner = ? OR until > ?)"
         until = self._now() + LEASE
         await self._database.write(lambda db: db.execute(query, (until, self._owner, until)) and None, durable=False)
 
-    async def lapsed(self) -> tuple[Sequence[tuple[StoredTurn, int]], bool]:
+    async def find_expired(self) -> tuple[Sequence[tuple[StoredTurn, int]], bool]:
         """Turns whose process is gone, each with the number of its last event.
 
         Returns:
@@ -256,7 +256,7 @@ class TurnLog:
 
         return await self._database.read(read)
 
-    async def end_lapsed(self, turn: StoredTurn, last: Frames, report: str) -> None:
+    async def end_expired(self, turn: StoredTurn, last: Frames, report: str) -> None:
         """End a turn of a process that is gone, unless another process has done it already."""
         owner, now = self._owner, self._now()
 
@@ -402,7 +402,7 @@ def _news(
         if row is not None:
             answers[key] = row[0]
     is_running = "SELECT 1 FROM turn WHERE id = ? AND ended IS NULL"
-    over = [turn_id for turn_id in followed if db.execute(is_running, (turn_id,)).fetchone() is None]
+    ended = [turn_id for turn_id in followed if db.execute(is_running, (turn_id,)).fetchone() is None]
     query = (
         "SELECT l.key & 0xFFFFFFFF, l.last, l.frames FROM turn t JOIN turn_log l "
         "ON l.key > (t.key << 32 | ?) AND l.key < (t.key + 1) << 32 WHERE t.id = ? ORDER BY l.key"
@@ -412,4 +412,4 @@ def _news(
         for turn_id, last in followed.items()
         if (found := db.execute(query, (last, turn_id)).fetchall())
     }
-    return News([StoredCommand(*row) for row in commands], frames, answers, over)
+    return News([StoredCommand(*row) for row in commands], frames, answers, ended)

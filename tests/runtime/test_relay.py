@@ -330,7 +330,8 @@ async def test_who_follows_what_is_deleted_or_keeps_no_events_is_not_left_waitin
 
 
 @pytest.mark.parametrize(
-    ("method", "is_reader"), [("write", False), ("lapsed", False), ("news", True), ("ask", True), ("leave", True)]
+    ("method", "is_reader"),
+    [("write", False), ("find_expired", False), ("read_news", True), ("add_command", True), ("leave", True)],
 )
 @with_two
 async def test_a_store_that_fails_for_a_moment_delays_readers_only(
@@ -338,11 +339,8 @@ async def test_a_store_that_fails_for_a_moment_delays_readers_only(
 ) -> None:
     relay = (there if is_reader else here).engine.runs.relay
     assert relay is not None
-    work, failures, has_failed = (
-        getattr(relay._turn_log, method),
-        [StoreError("busy", "SQLITE_BUSY")] * 2,
-        asyncio.Event(),
-    )
+    work, failures = getattr(relay._turn_log, method), [StoreError("busy", "SQLITE_BUSY")] * 2
+    has_failed = asyncio.Event()
 
     def fail_twice(*arguments: Any, **options: Any) -> Any:
         if failures:
