@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["alone", "nodes"]
+pytest_plugins = ["exclusive", "node_clients"]
 
 _numbers = count()
 

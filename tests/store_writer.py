@@ -12,7 +12,7 @@ import random
 import sys
 from pathlib import Path
 
-from stores import add_turn, answer, fact, file, question
+from store_helpers import add_turn, answer, fact, file, question
 
 from brain.store.sqlite import SQLite
 

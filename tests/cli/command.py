@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import pytest
-from serving import Process
+from brain_servers import Process
 
 from brain.cli.main import run
 from brain.store.sqlite import SQLite

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playing import words
-from serving import script
+from brain_servers import script
+from turn_helpers import words
 
 from brain.cli.commands import input
 from cli.command import Brain, interrupt

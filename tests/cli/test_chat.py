@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from emulator import Screen, Terminal
-from playing import words
-from serving import script
+from brain_servers import script
+from terminal_emulator import Screen, Terminal
+from turn_helpers import words
 
 from cli.command import Brain
 

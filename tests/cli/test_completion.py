@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from emulator import Screen, read
+from terminal_emulator import Screen, read
 
 from cli.command import Brain
 

@@ -9,7 +9,7 @@ from io import StringIO
 from typing import Any, get_args
 
 import pytest
-from emulator import Screen
+from terminal_emulator import Screen
 
 from brain.cli.commands.output import open_screen
 from brain.cli.terminal.approval import format_request, question

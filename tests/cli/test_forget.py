@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from emulator import Terminal
-from playing import words
-from serving import post, script
+from brain_servers import post, script
+from terminal_emulator import Terminal
+from turn_helpers import words
 
 from brain.messages import Attachment, Exchange, Item, Text
 from brain.store import vacuum

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from serving import Process, post, script
+from brain_servers import Process, post, script
 
 from brain.store import connection
 from cli.command import Brain

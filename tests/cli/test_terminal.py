@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from emulator import Terminal
-from playing import words
-from serving import Process, script
+from brain_servers import Process, script
+from terminal_emulator import Terminal
+from turn_helpers import words
 
 SPECIALISTS = '''\
 """Specialists for these tests."""

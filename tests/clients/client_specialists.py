@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from serving import Server, brain_served
+from brain_servers import Server, brain_served
 
 from brain import Citation, Context, Progress, Registry, Result, specialist
 from brain.plugins.specialist import Specialist

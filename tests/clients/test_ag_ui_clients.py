@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 from ag_ui_stream import verify
+from brain_servers import Player, Server
 from client_specialists import BREAKS, LETTER, NAP, PNG_BASE64, SENT, WEATHER, serve
-from cutting import cutting
-from nodes import Clients, Script
-from serving import Player, Server
+from cutting_proxy import cutting
+from node_clients import Clients, Script
 
 from brain import specialist
 from brain.errors import ModelError

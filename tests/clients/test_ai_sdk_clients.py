@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
+from brain_servers import Player, Server
 from client_specialists import BREAKS, LETTER, NAP, SENT, WEATHER, serve
-from nodes import Clients, Script
-from serving import Player, Server
+from node_clients import Clients, Script
 
 from brain.errors import ModelError
 

@@ -1,7 +1,7 @@
 """The parser by which our streams are judged, rule by rule of the standard, and with every cut of the bytes."""
 
 import pytest
-from eventsource import EventSource, Message, read
+from sse_parser import EventSource, Message, read
 
 
 def message(data: str, kind: str = "message", last_event_id: str = "") -> Message:

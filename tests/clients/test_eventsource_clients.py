@@ -15,12 +15,12 @@ from typing import Any
 
 import httpx
 import pytest
+from brain_servers import Player, Server
 from client_specialists import BREAKS, WEATHER, serve
-from cutting import Cut, Cutter, cutting
-from eventsource import Message, read
-from nodes import Clients
+from cutting_proxy import Cut, Cutter, cutting
+from node_clients import Clients
 from playwright.sync_api import sync_playwright
-from serving import Player, Server
+from sse_parser import Message, read
 
 from brain.errors import ModelError
 from brain.messages import Chunk

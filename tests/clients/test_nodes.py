@@ -1,7 +1,7 @@
 """The packages of Node's clients, in the versions that Brain is tested with."""
 
 import pytest
-from nodes import Clients
+from node_clients import Clients
 
 pytestmark = pytest.mark.node
 

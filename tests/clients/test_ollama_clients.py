@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
-from answering import Cut, Pass, ThinkerRun, in_thread
+from brain_servers import Player, Server
 from client_specialists import BREAKS, LETTER, NAP, PNG, PNG_BASE64, WEATHER, prompt, serve
-from nodes import Clients, Script
+from model_servers import Cut, OllamaServer, Pass, Reasoning, in_thread
+from node_clients import Clients, Script
 from ollama import AsyncClient, Client, ResponseError
-from servers import OllamaServer
-from serving import Player, Server
 
 from brain.errors import ModelError
 
@@ -287,7 +286,7 @@ def test_the_status_of_the_models_server_is_passed_on(status: int, passed_on: in
 
 
 def test_options_thoughts_and_counts_pass_through() -> None:
-    answers = [Pass([ThinkerRun("Hm, "), ThinkerRun("well."), "{}"], usage=(41, 9, None), finish="length")] * 2
+    answers = [Pass([Reasoning("Hm, "), Reasoning("well."), "{}"], usage=(41, 9, None), finish="length")] * 2
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     options = {"temperature": 0.5, "num_predict": 9, "seed": 7, "repeat_penalty": 1.25}
     with upstream(*answers) as (ollama, _, client):

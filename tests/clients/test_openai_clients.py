@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 
 import openai
 import pytest
-from answering import Cut, Pass, ThinkerRun, in_thread
+from brain_servers import Player, Server, post
 from client_specialists import BREAKS, LETTER, NAP, PNG_BASE64, WEATHER, prompt, serve
 from langchain_openai import ChatOpenAI
-from nodes import Clients, Script
+from model_servers import Cut, OpenAIServer, Pass, Reasoning, in_thread, models
+from node_clients import Clients, Script
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
 from pydantic import BaseModel
-from servers import OpenAIServer, models
-from serving import Player, Server, post
 
 from brain.errors import ModelError
 
@@ -358,7 +357,7 @@ def test_the_status_of_the_models_server_is_passed_on(status: int, passed_on: in
 
 
 def test_thoughts_counts_and_unknown_options_pass_through() -> None:
-    with upstream(Pass([ThinkerRun("hm"), "Hello"], usage=(10, 3, 8))) as (server, client):
+    with upstream(Pass([Reasoning("hm"), "Hello"], usage=(10, 3, 8))) as (server, client):
         options = {"stream_options": {"include_usage": True}, "extra_body": {"guided_choice": ["Hello"]}}
         *_, usage = chunks = list(streamed(client, seed=1, **options))
         thoughts = [choice.delta.model_extra.get("reasoning_content") for chunk in chunks for choice in chunk.choices]

@@ -9,8 +9,8 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from clock import run_jumping
-from playing import PNG, echo, registry_of, waits
+from fast_clock import run_jumping
+from turn_helpers import PNG, echo, registry_of, waits
 
 import brain
 from brain import Attachment, Context, RegistrationError, stream_with_specialists

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playing import breaks, echo, registry_of, sends, waits
+from turn_helpers import breaks, echo, registry_of, sends, waits
 
 from brain.errors import BadRequest, SettingsError
 from brain.events import ApprovalRequired, SpecialistError, SpecialistResult

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from remembering import BreakableStore, open_memory
-from stores import Clock
+from memory_helpers import BreakableStore, open_memory
+from store_helpers import Clock
 
 from brain.memory import Memory
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answering import Pass, ThinkerRun, Wait
-from remembering import BreakableStore, Vectors, add_exchanges, looked, open_memory, texts, until, view
-from servers import OllamaServer, OpenAIServer
-from stores import NOON, Clock
+from memory_helpers import BreakableStore, Vectors, add_exchanges, looked, open_memory, texts, until, view
+from model_servers import OllamaServer, OpenAIServer, Pass, Reasoning, Wait
+from store_helpers import NOON, Clock
 
 from brain.errors import ModelError
 from brain.memory import Memory
@@ -293,7 +292,7 @@ async def summarising(
 async def test_an_idle_conversation_is_summarised_by_the_model(
     kind: str, memory: Memory, store: BreakableStore, clock: Clock
 ) -> None:
-    thought = [ThinkerRun("hm")] if kind == "openai" else ["<think>", "hm</think>"]
+    thought = [Reasoning("hm")] if kind == "openai" else ["<think>", "hm</think>"]
     reply = Pass([*thought, "The user plans a lunch ", "for Nora.\n"])
     async with (OpenAIServer if kind == "openai" else OllamaServer)(reply) as server:
         row = ModelRow(name="m", kind=kind, model="m", url=server.url)

@@ -5,8 +5,8 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from remembering import BreakableStore, open_memory, texts, until, view
-from stores import NOON, Clock
+from memory_helpers import BreakableStore, open_memory, texts, until, view
+from store_helpers import NOON, Clock
 
 from brain.memory import Memory
 from brain.memory.items import CANDIDATES, QUESTION_LENGTH

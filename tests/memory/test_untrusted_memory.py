@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from serving import Player
+from brain_servers import Player
 
 from brain import Result, specialist
 from brain.events import SpecialistError

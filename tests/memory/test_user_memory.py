@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from memory_helpers import BreakableStore, add_exchanges, open_memory, texts, until, view
 from msgspec.structs import replace
-from remembering import BreakableStore, add_exchanges, open_memory, texts, until, view
-from stores import NOON, Clock
+from store_helpers import NOON, Clock
 
 from brain.errors import BadRequest, Refused, StoreError
 from brain.memory import Memory

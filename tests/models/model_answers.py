@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, ParamSpec
 
-from answering import Server
-from servers import OllamaServer
+from model_servers import OllamaServer, Server
 
 from brain.events import Thinking
 from brain.messages import Chunk, Message

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from answering import Pass
 from model_answers import HELLO, STARTED, collect, cuts, decode, in_loop, model_of
-from servers import OllamaServer
+from model_servers import OllamaServer, Pass
 
 from brain.events import Thinking
 from brain.messages import Chunk, Finish, Message, NativeCall, PassUsage

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from answering import Pass
 from model_answers import HELLO, STARTED, collect, cuts, decode, in_loop, merge, model_of
-from servers import OpenAIServer, models
+from model_servers import OpenAIServer, Pass, models
 
 from brain.events import Thinking
 from brain.messages import Finish, Message, NativeCall, PassUsage, PromptProgress

@@ -10,9 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-from answering import Pass, Server, in_thread
-from servers import OllamaServer, OpenAIServer, models
-from serving import Process
+from brain_servers import Process
+from model_servers import OllamaServer, OpenAIServer, Pass, Server, in_thread, models
 
 from brain.models import check_model, connect_models
 from brain.settings import read

@@ -8,9 +8,8 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from answering import Cut, Pass, Raw, Server, ThinkerRun, Wait
 from model_answers import STARTED, collect, in_loop, merge, model_of, row
-from servers import OllamaServer, OpenAIServer, models
+from model_servers import Cut, OllamaServer, OpenAIServer, Pass, Raw, Reasoning, Server, Wait, models
 
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Thinking
@@ -36,7 +35,7 @@ Kind = Callable[..., Any]
 @pytest.mark.parametrize("piece", [1, -1])
 @in_loop
 async def test_a_pass_in_pieces_of_any_size(kind: Kind, piece: int) -> None:
-    answer = Pass([ThinkerRun("hm"), "Hel", "lo ä€😀"], finish="length", piece=piece, newline=b"\r\n", done=False)
+    answer = Pass([Reasoning("hm"), "Hel", "lo ä€😀"], finish="length", piece=piece, newline=b"\r\n", done=False)
     async with kind(answer) as server, model_of(server) as model:
         assert await collect(model) == [Thinking("hm"), "Hello ä€😀", Finish("length"), PassUsage(10, 3)]
         assert len(server.asked) == 1
@@ -253,7 +252,7 @@ async def test_a_silent_server_is_unreachable() -> None:
 @both
 @in_loop
 async def test_describe(kind: Kind) -> None:
-    async with kind(Pass([ThinkerRun("look"), "A ", "cat."])) as server, model_of(server) as model:
+    async with kind(Pass([Reasoning("look"), "A ", "cat."])) as server, model_of(server) as model:
         assert await model.describe(b"\x89PNG\r\n\x1a\n", "What is it?") == "A cat."
         (message,) = server.generated[0]["messages"]
         assert "iVBORw0KGgo=" in json.dumps(message)

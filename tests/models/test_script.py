@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clock import run_jumping
+from fast_clock import run_jumping
 from model_answers import in_loop
 
 from brain.errors import ModelError, Refused, SettingsError

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from beside import beside, first_of, listen
+from background_server import beside, first_of, listen
 
 CHUNK = 65_536
 METHODS = (b"GET ", b"POST ", b"PATCH ", b"DELETE ", b"HEAD ")

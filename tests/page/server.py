@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from brain_servers import Player, Server, brain_served
 from playwright.sync_api import Locator, expect
-from serving import Player, Server, brain_served
 
 from brain import Citation, Context, Progress, Registry, Result, specialist
 from brain.messages import Chunk, Exchange, Finish, Message

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from nodes import Clients
+from node_clients import Clients
 from playwright.sync_api import expect
 
 from brain.events import Thinking

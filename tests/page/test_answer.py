@@ -4,8 +4,8 @@ import re
 
 import httpx
 import pytest
-from playing import words
 from playwright.sync_api import Locator, expect
+from turn_helpers import words
 
 from brain.errors import ModelError
 from brain.events import Thinking

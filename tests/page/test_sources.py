@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from nodes import NODE, Clients
+from node_clients import NODE, Clients
 
 from brain.cli.terminal.messages import FAILURES, OUTCOMES
 from brain.events import CallCode, ErrorCode

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from clock import run_jumping
+from fast_clock import run_jumping
 
 from brain.errors import Refused
 from brain.events import Citation

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from playing import PNG, Player, ask_for, echo, read, registry_of, turn_of
+from turn_helpers import PNG, Player, ask_for, echo, read, registry_of, turn_of
 
 from brain.events import Resume
 from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, History

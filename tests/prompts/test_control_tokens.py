@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from playing import Player, ask_for, echo, played, read, registry_of, turn_of
-from servers import OllamaServer, OpenAIServer
+from model_servers import OllamaServer, OpenAIServer
+from turn_helpers import Player, ask_for, echo, played, read, registry_of, turn_of
 
 from brain import Result, specialist
 from brain.events import Citation, SpecialistResult

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec import Meta
-from playing import PNG, registry_of
+from turn_helpers import PNG, registry_of
 
 from brain.events import Limits, SyntaxName
 from brain.markers.scanner import Scanner

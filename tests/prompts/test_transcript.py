@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from playing import KINDS, Item, Player, ask_for, read, turn_of
+from turn_helpers import KINDS, Item, Player, ask_for, read, turn_of
 
 from brain.events import Limits, Resume
 from brain.messages import Call, Exchange, History, Message, Part, Steer, Text

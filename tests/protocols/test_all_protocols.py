@@ -12,7 +12,7 @@ import pytest
 from ag_ui_stream import verify
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from playing import Player, read, turn_of
+from turn_helpers import Player, read, turn_of
 
 from brain import events as ev
 from brain.errors import BadRequest

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from serving import brain_served
+from brain_servers import brain_served
 
 from brain.errors import BadRequest
 from brain.protocols.bodies import decode, decode_any, encode

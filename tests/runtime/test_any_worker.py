@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import Process, brain_served, script, streaming
+from brain_servers import Process, brain_served, script, streaming
 
 TIMES = 4
 """Requests of each kind, each on a connection of its own, which the system gives to any of the workers."""

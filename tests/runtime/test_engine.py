@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from playing import PNG, Item, Player, ask_for, echo, registry_of
+from turn_helpers import PNG, Item, Player, ask_for, echo, registry_of
 
 from brain import specialist
 from brain.errors import BadRequest, ModelError, StoreError

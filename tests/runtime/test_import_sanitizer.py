@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from stores import NOON, fact
+from store_helpers import NOON, fact
 
 from brain.events import Error, Usage
 from brain.messages import Annotation, Call, Exchange, FormerText, Message, Steer, Text

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playing import Item, Player, ask_for, echo, registry_of, sends, short
+from turn_helpers import Item, Player, ask_for, echo, registry_of, sends, short
 
 from brain.errors import BadRequest, StoreError
 from brain.events import Error, Event, Token

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
-from playing import Item, Player, ask_for, echo, registry_of, sends, short, turn_of, words
+from turn_helpers import Item, Player, ask_for, echo, registry_of, sends, short, turn_of, words
 
 from brain import Progress, specialist
 from brain.errors import BadRequest

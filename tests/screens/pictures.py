@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from brain_servers import Server, brain_served
 from page.chat import Chat
 from page.chromium import CHROMIUM_ARGS
 from page.server import ControlledModel, request
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, expect, sync_playwright
-from serving import Server, brain_served
 
 from brain import Registry
 from brain.errors import ModelError

@@ -6,14 +6,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from emulator import Row, Screen, Terminal
+from brain_servers import script
 from page.server import request
 from rich.ansi import AnsiDecoder
 from rich.console import Console
 from rich.style import Style
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
-from serving import script
+from terminal_emulator import Row, Screen, Terminal
 
 from screens.data import DENTIST, fill_calendar
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from playing import registry_of, words
-from serving import Player, Server, brain_served, client_of
+from brain_servers import Player, Server, brain_served, client_of
+from turn_helpers import registry_of, words
 
 from brain import specialist
 

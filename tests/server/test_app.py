@@ -10,14 +10,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playing import prose, registry_of
-from serving import Player, Server, brain_served, client_of, plain, post, problem, script, served, settings, streaming
+from brain_servers import (
+    Player,
+    Server,
+    brain_served,
+    client_of,
+    plain,
+    post,
+    problem,
+    script,
+    served,
+    settings,
+    streaming,
+)
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from turn_helpers import prose, registry_of
 
 from brain import Context, Registry, Result, mount, specialist
 from brain.protocols.bodies import check_keys

@@ -19,8 +19,8 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from playing import prose
-from serving import Player, Server, brain_served
+from brain_servers import Player, Server, brain_served
+from turn_helpers import prose
 
 from brain import Progress, Registry, specialist
 from brain.errors import ModelError

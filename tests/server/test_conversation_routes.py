@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
-from playing import registry_of
-from serving import Answer, Player, Process, Server, brain_served, client_of, post, problem, script, streaming
+from brain_servers import Answer, Player, Process, Server, brain_served, client_of, post, problem, script, streaming
+from turn_helpers import registry_of
 
 from brain import Citation, Result, specialist
 

@@ -10,10 +10,10 @@ from itertools import product
 from typing import Any
 
 import pytest
-from clock import now, run_jumping
-from playing import Player, ask_for, prose, turn_of
+from fast_clock import now, run_jumping
 from sse_starlette.sse import AppStatus
 from starlette.types import Message as Sent
+from turn_helpers import Player, ask_for, prose, turn_of
 
 from brain.errors import ModelError
 from brain.events import Done, Error, Event, Token

@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from eventsource import read
+from brain_servers import Player, Server, brain_served
+from brain_servers import settings as settings_of
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from playing import registry_of
-from serving import Player, Server, brain_served
-from serving import settings as settings_of
+from sse_parser import read
 from starlette.routing import Route
+from turn_helpers import registry_of
 
 from brain import Registry, specialist
 from brain.server.app import create_app

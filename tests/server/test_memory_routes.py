@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import Player, Server, brain_served, client_of, post, problem
+from brain_servers import Player, Server, brain_served, client_of, post, problem
 
 QUESTION = "May I take penicillin?"
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from playing import registry_of
-from serving import Player, Server, brain_served, client_of, post, problem
+from brain_servers import Player, Server, brain_served, client_of, post, problem
 from starlette.routing import Route
+from turn_helpers import registry_of
 
 from brain import specialist
 from brain.server.responses import ApiResponse

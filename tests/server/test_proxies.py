@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 import trustme
-from serving import Process, brain_served, client_of, post, script
+from brain_servers import Process, brain_served, client_of, post, script
 
 OPERATIONS = Path(__file__).parent.parent.parent / "docs" / "operations.md"
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
+from brain_servers import Player, Process, Server, brain_served, client_of, problem, served, settings
 from playwright.sync_api import Page, sync_playwright
-from serving import Player, Process, Server, brain_served, client_of, problem, served, settings
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse

@@ -14,11 +14,10 @@ from typing import Any
 
 import httpx
 import pytest
-from answering import Pass, Served, Wait, in_thread
-from eventsource import Message, read
-from playing import registry_of
-from servers import OpenAIServer, models
-from serving import Server, brain_served, client_of, post, settings
+from brain_servers import Server, brain_served, client_of, post, settings
+from model_servers import Generation, OpenAIServer, Pass, Wait, in_thread, models
+from sse_parser import Message, read
+from turn_helpers import registry_of
 
 from brain import Progress, Registry, specialist
 from brain.cli.serve import drop_stalled_clients
@@ -83,7 +82,7 @@ class Stage:
         self.client = client
 
     @property
-    def served(self) -> Served:
+    def served(self) -> Generation:
         (found,) = self.server.served
         return found
 

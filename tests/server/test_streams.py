@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
-from eventsource import EventSource, Message, read
-from playing import registry_of
-from serving import Player, Server, brain_served, client_of
+from brain_servers import Player, Server, brain_served, client_of
+from sse_parser import EventSource, Message, read
+from turn_helpers import registry_of
 
 from brain import Progress, specialist
 from brain.errors import ModelError

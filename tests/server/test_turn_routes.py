@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from eventsource import EventSource, Message, read
-from playing import registry_of, words
-from serving import Player, Server, brain_served, client_of, problem
+from brain_servers import Player, Server, brain_served, client_of, problem
+from sse_parser import EventSource, Message, read
+from turn_helpers import registry_of, words
 
 from brain import specialist
 

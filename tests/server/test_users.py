@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import httpx
 import pytest
-from playing import PNG
-from serving import Player, Server, brain_served, client_of, settings
+from brain_servers import Player, Server, brain_served, client_of, settings
 from starlette.routing import Route
+from turn_helpers import PNG
 
 from brain import Context, Registry, specialist
 from brain.messages import Chunk, Finish, Message

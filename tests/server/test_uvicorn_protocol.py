@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 
 import pytest
-from playing import registry_of
-from serving import Player, Server, brain_served, client_of, post
+from brain_servers import Player, Server, brain_served, client_of, post
+from turn_helpers import registry_of
 
 from brain import specialist
 from brain.server import admission, state, uvicorn_protocol

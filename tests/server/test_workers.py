@@ -12,10 +12,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from answering import in_thread
-from eventsource import read
-from servers import OllamaServer
-from serving import Process, script
+from brain_servers import Process, script
+from model_servers import OllamaServer, in_thread
+from sse_parser import read
 
 SPECIALISTS = '''\
 """Specialists that report their process, wait, or crash."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import Player, brain_served, post
+from brain_servers import Player, brain_served, post
 
 from brain import Registry, specialist
 from brain.errors import SettingsError

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from brain_servers import Player, Server, brain_served, settings
 from calendars import CASES, CHANGED, NOW, Calendars, ics
-from serving import Player, Server, brain_served, settings
 
 from brain import Refused, Registry, Result
 from specialists.calendar import calendar, preview

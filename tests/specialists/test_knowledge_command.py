@@ -8,8 +8,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from brain_servers import Process, script
 from embedding_server import embedding
-from serving import Process, script
 from specialist_calls import full_disk
 
 from brain.cli.main import main

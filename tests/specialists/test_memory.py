@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from remembering import BreakableStore, add_exchanges, open_memory, view
+from memory_helpers import BreakableStore, add_exchanges, open_memory, view
 from specialist_calls import Eyes
-from stores import NOON, Clock
+from store_helpers import NOON, Clock
 
 from brain import Context, Refused, Result
 from brain.memory import Memory

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from stores import Clock, store_at
+from store_helpers import Clock, store_at
 
 from brain.store.sqlite import SQLite
 

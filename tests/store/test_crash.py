@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import add_turn, answer, question, read_turns, store_at
+from store_helpers import add_turn, answer, question, read_turns, store_at
 
 from brain.errors import BadRequest
 from brain.store import open_store

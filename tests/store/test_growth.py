@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import NOON, fact, store_at
+from store_helpers import NOON, fact, store_at
 
 from brain.runtime import import_sanitizer
 from brain.store import conversations, items

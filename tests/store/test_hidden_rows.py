@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import NOON, TOMORROW, Clock, add_turn, fact, file, read_turns, store_at
+from store_helpers import NOON, TOMORROW, Clock, add_turn, fact, file, read_turns, store_at
 
 from brain.errors import StoreError
 from brain.messages import Counts, Kind

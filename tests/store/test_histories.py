@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from stores import Clock, answer, file, lose_turns, question, store_at
+from store_helpers import Clock, answer, file, lose_turns, question, store_at
 
 from brain.errors import BadRequest
 from brain.messages import History

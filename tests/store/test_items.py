@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
-from stores import NOON, TOMORROW, Clock, add_turn, fact, memory, question
+from store_helpers import NOON, TOMORROW, Clock, add_turn, fact, memory, question
 
 from brain.errors import BadRequest
 from brain.messages import FormerText, Item, Kind, Query

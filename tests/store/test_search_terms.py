@@ -3,7 +3,7 @@
 import sqlite3
 
 import pytest
-from stores import add_turn, fact
+from store_helpers import add_turn, fact
 
 from brain.store import search_terms
 from brain.store.sqlite import SQLite

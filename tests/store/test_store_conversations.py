@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
-from stores import (
+from store_helpers import (
     TOMORROW,
     Clock,
     add_turn,

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from stores import NOON, TOMORROW, Clock, add_turn, answer, fact, question, read_turns, store_at
+from store_helpers import NOON, TOMORROW, Clock, add_turn, answer, fact, question, read_turns, store_at
 
 from brain.errors import BadRequest, StoreError
 from brain.messages import Query

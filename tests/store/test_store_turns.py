@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from stores import (
+from store_helpers import (
     NOON,
     Clock,
     add_turn,

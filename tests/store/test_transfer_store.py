@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stores import NOON, TOMORROW, add_turn, answer, fact, file, memory, question, read_turns, store_at
+from store_helpers import NOON, TOMORROW, add_turn, answer, fact, file, memory, question, read_turns, store_at
 
 from brain.errors import BadRequest
 from brain.events import Citation, Error, Usage

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
-from serving import Player, Server, brain_served, post
-from stores import opened
+from brain_servers import Player, Server, brain_served, post
+from store_helpers import opened
 
 from brain.cli.main import run
 from brain.messages import Call

@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from stores import add_turn, fact, file, question, store_at
+from store_helpers import add_turn, fact, file, question, store_at
 
 from brain.errors import StoreError
 from brain.store import vacuum

@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
-from reports import a_call, a_pass, a_report
-from serving import Process, post, script
+from brain_servers import Process, post, script
+from turn_reports import a_call, a_pass, a_report
 
 from brain.events import Usage
 from brain.telemetry import logs

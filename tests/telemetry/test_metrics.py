@@ -12,11 +12,11 @@ from typing import Any
 
 import httpx
 import pytest
-from playing import echo
+from brain_servers import Player, Process, brain_served, post, script, streaming
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
-from reports import a_call, a_pass, a_report
-from serving import Player, Process, brain_served, post, script, streaming
+from turn_helpers import echo
+from turn_reports import a_call, a_pass, a_report
 
 from brain import Registry
 from brain.events import Usage
@@ -189,8 +189,8 @@ sys.path.insert(0, {tests!r})
 from brain.telemetry.metrics import Metrics, share
 share(Path({folder!r}))
 metrics = Metrics(())
-from playing import echo
-from reports import a_report
+from turn_helpers import echo
+from turn_reports import a_report
 for command in sys.stdin:
     if command == "turn\\n":
         metrics.count_start()

@@ -13,11 +13,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from brain_servers import Player, Process, brain_served, post
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
-from playing import echo
-from reports import BEGAN, a_call, a_pass, a_report
-from serving import Player, Process, brain_served, post
+from turn_helpers import echo
+from turn_reports import BEGAN, a_call, a_pass, a_report
 
 from brain import Registry
 from brain.events import Usage

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from serving import Process, post, script
+from brain_servers import Process, post, script
 
 SPECIALISTS = '''\
 """Specialists that block until the log says so."""

@@ -7,9 +7,9 @@ from datetime import UTC
 from typing import Any
 
 import pytest
-from approving import ApprovalTurn, Decide, approve, decline, wait
-from clock import run_jumping
-from playing import PNG, WAIT, Item, ask_for, done, failed, played, registry_of, succeeded
+from approval_turns import ApprovalTurn, Decide, approve, decline, wait
+from fast_clock import run_jumping
+from turn_helpers import PNG, WAIT, Item, ask_for, done, failed, played, registry_of, succeeded
 
 from brain import Context, Refused, Result, specialist
 from brain.errors import BadRequest, RegistrationError

@@ -6,8 +6,22 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from clock import run_jumping
-from playing import PNG, WAIT, Player, ask_for, done, echo, failed, played, read, registry_of, short, succeeded, turn_of
+from fast_clock import run_jumping
+from turn_helpers import (
+    PNG,
+    WAIT,
+    Player,
+    ask_for,
+    done,
+    echo,
+    failed,
+    played,
+    read,
+    registry_of,
+    short,
+    succeeded,
+    turn_of,
+)
 
 from brain.events import Citation, Limits, SpecialistResult
 from brain.messages import Attachment, Call, History, Text

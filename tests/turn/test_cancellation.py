@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from clock import run_jumping
-from playing import PNG, WAIT, Item, Player, ask_for, done, registry_of, short, turn_of
+from fast_clock import run_jumping
+from turn_helpers import PNG, WAIT, Item, Player, ask_for, done, registry_of, short, turn_of
 
 from brain.errors import BadRequest, Interruption
 from brain.events import ApprovalRequired, Done, Error, Event, Notice, SpecialistResult, SpecialistStart, Token, Usage

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from playing import WAIT, Player, ask_for, done, echo, failed, played, read, registry_of, short, succeeded, turn_of
+from turn_helpers import WAIT, Player, ask_for, done, echo, failed, played, read, registry_of, short, succeeded, turn_of
 
 from brain.events import Limits, ToolCall
 from brain.messages import Call, PassUsage, Text

@@ -7,8 +7,8 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import pytest
-from approving import ApprovalTurn, approve, decline
-from playing import PNG, ask_for, failed, played, registry_of
+from approval_turns import ApprovalTurn, approve, decline
+from turn_helpers import PNG, ask_for, failed, played, registry_of
 
 from brain import Refused, Result, specialist
 from brain.events import Citation, Limits

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from clock import advance, run_jumping
-from playing import (
+from fast_clock import advance, run_jumping
+from turn_helpers import (
     WAIT,
     Item,
     Player,

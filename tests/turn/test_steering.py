@@ -6,9 +6,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from approving import ApprovalTurn
-from clock import run_jumping
-from playing import WAIT, Item, Player, ask_for, done, echo, failed, read, registry_of, short, succeeded, turn_of, waits
+from approval_turns import ApprovalTurn
+from fast_clock import run_jumping
+from turn_helpers import (
+    WAIT,
+    Item,
+    Player,
+    ask_for,
+    done,
+    echo,
+    failed,
+    read,
+    registry_of,
+    short,
+    succeeded,
+    turn_of,
+    waits,
+)
 
 from brain.errors import BadRequest, ModelError
 from brain.events import Done, Event, Limits, Notice, Resume, SpecialistResult, Thinking, Token, ToolCall, TurnStart

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from playing import Item, ask_for, done, played, succeeded
+from turn_helpers import Item, ask_for, done, played, succeeded
 
 from brain.errors import ModelError
 from brain.events import Thinking

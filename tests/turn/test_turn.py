@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clock import run_jumping
-from playing import (
+from fast_clock import run_jumping
+from turn_helpers import (
     KINDS,
     PNG,
     WAIT,

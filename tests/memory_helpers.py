@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stores import Clock, opened
+from store_helpers import Clock, opened
 
 from brain.errors import Refused, StoreError
 from brain.memory import Memory

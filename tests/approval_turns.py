@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from clock import run_jumping
-from playing import WAIT, Item, Player, ask_for, echo, read, registry_of, short, turn_of
+from fast_clock import run_jumping
+from turn_helpers import WAIT, Item, Player, ask_for, echo, read, registry_of, short, turn_of
 
 from brain import Specialist, specialist
 from brain.events import ApprovalRequired, Event

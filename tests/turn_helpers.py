@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from clock import run_jumping
+from fast_clock import run_jumping
 
 from brain.errors import Refused
 from brain.events import (

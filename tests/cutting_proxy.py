@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from beside import beside, first_of, listen
+from background_server import beside, first_of, listen
 
 READ = 65_536
 METHODS = (b"GET ", b"POST ", b"HEAD ")
