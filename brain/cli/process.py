@@ -25,6 +25,7 @@ def log_to_stderr(form: Literal["text", "json"] = "text") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    logging.logThreads = logging.logMultiprocessing = False  # no line shows them
     atexit.register(RateLimit(handler).write_counts)
     if sys.stderr is sys.__stderr__ and sys.stderr is not None:  # else it may have no file descriptor
         faulthandler.enable(sys.stderr)

@@ -147,11 +147,12 @@ class Engine:
         new = NewTurn(new_turn_id(), request.user, conversation_id, request.request_id, options, replayable)
         lease = None
         if history is None or request.conversation_id is not None:
-            lease = await self.persistence.begin(replace(request, conversation_id=conversation_id), question, new)
+            lease = await self.persistence.begin(request, conversation_id, question, new)
         try:
             if history is None:
                 assert lease is not None
-                request = replace(request, attachments=lease.history.files)
+                if lease.history.files:
+                    request = replace(request, attachments=lease.history.files)
                 history = context_window.select_window(lease.history, question, self._window, model.context_tokens)
             history.recalled = await self._recall(request, history)
             view = None

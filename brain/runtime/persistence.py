@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from brain.errors import BadRequest, StoreError
-from brain.messages import Call, Exchange, History, new_conversation_id, new_message_id
+from brain.messages import Call, Exchange, History, new_message_id
 from brain.runtime.commands import Show, Stop
 from brain.runtime.run import AnyRun, Run
 from brain.runtime.runs import RunRegistry
@@ -82,14 +82,16 @@ class Persistence:
         self._recent = recent
         self._tasks: dict[Key, set[asyncio.Task[Any]]] = {}
 
-    async def begin(self, request: TurnRequest, question: Exchange, turn: NewTurn) -> ExchangeLease:
+    async def begin(
+        self, request: TurnRequest, conversation_id: str, question: Exchange, turn: NewTurn
+    ) -> ExchangeLease:
         """Store a question, and lease its conversation; other processes find the turn from now on.
 
         Raises:
             BadRequest: `busy`, while another turn of it runs; `too_large`; `not_found`, for what is to be replaced;
                 `unavailable`, when it cannot be stored.
         """
-        user, conversation_id = request.user or "", request.conversation_id or new_conversation_id()
+        user = request.user or ""
         question.source, question.question_id = request.source, new_message_id()
 
         async def begin() -> ExchangeLease:

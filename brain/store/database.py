@@ -192,8 +192,12 @@ class Database:
 
         def run() -> T:
             with as_store_errors(), self._noting(writes=True):
-                self._connections[_WRITES].execute(f"PRAGMA busy_timeout = {round(connection.BUSY_SECONDS * 1000)}")
-                return work(self._connections[_WRITES])
+                db = self._connections[_WRITES]
+                _set_busy_timeout(db, connection.BUSY_SECONDS)
+                try:
+                    return work(db)
+                finally:
+                    _set_busy_timeout(db, 0)
 
         return await asyncio.shield(self._run(_WRITES, run))
 
@@ -240,10 +244,13 @@ class Database:
     def _open(self, take_over: Work[None]) -> None:
         with ExitStack() as stack:
             self._connections = [connection.open_writer(self.path, stack, take_over)]
+            # SQLite's own waits grow to 100 ms, and others write for few; see `_begin`
+            _set_busy_timeout(self._connections[_WRITES], 0)
             if self.path is not None:
                 self._connections += [connection.open_reader(self.path, stack) for _ in (_READS, _SEARCHES)]
                 self._file = self.path.stat()
                 self._wal = _open_wal(self.path, stack)
+            self._connections[_WRITES].execute("PRAGMA synchronous = NORMAL")  # `_sync` does the rest
             self._closing = stack.pop_all()
 
     def _run(self, thread: int, function: Callable[[], T]) -> "asyncio.Future[T]":
@@ -285,7 +292,8 @@ class Database:
                 db = self._connections[_WRITES]
                 self.check_place()
                 is_durable = any(one.is_durable for one in group)
-                db.execute(f"PRAGMA synchronous = {'FULL' if is_durable and self._wal is None else 'NORMAL'}")
+                if self.path is not None and self._wal is None:
+                    db.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
                 self._begin(db, max(one.until for one in group))
                 with transaction(db, begin=None):
                     if len(group) == 1:
@@ -302,7 +310,6 @@ class Database:
 
     def _begin(self, db: sqlite3.Connection, until: float) -> None:
         """Begin to write, waiting until then for another process that does."""
-        db.execute("PRAGMA busy_timeout = 0")  # SQLite's own waits grow to 100 ms, and others write for few
         pause = MIN_BUSY_PAUSE
         while True:
             try:
@@ -363,6 +370,10 @@ def _open_wal(path: Path, stack: ExitStack) -> int | None:
         return None
     stack.callback(os.close, wal)
     return wal
+
+
+def _set_busy_timeout(db: sqlite3.Connection, seconds: float) -> None:
+    db.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}")
 
 
 def _sync(wal: int) -> None:

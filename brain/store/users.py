@@ -86,13 +86,14 @@ def check_quota(
         BadRequest: `too_large`, when it is too much.
     """
     most = MAX_USER_BYTES
-    if is_in_memory(db):
+    has_no_file = is_in_memory(db)
+    if has_no_file:
         make_room(db, user, conversation)
         most = MAX_MEMORY_USER_BYTES
     if _size(db, user) + (0 if hidden is None else _size(db, hidden)) > most:
         sentence = f"A user may keep {most // MIB} MiB; delete what is not needed."
         raise BadRequest(sentence, field, code="too_large", status=413)
-    if is_in_memory(db) and _total_size(db) > MAX_MEMORY_BYTES:
+    if has_no_file and _total_size(db) > MAX_MEMORY_BYTES:
         raise BadRequest("There is no room left to keep this.", field, code="too_large", status=413)
 
 
@@ -106,8 +107,9 @@ def make_room(db: sqlite3.Connection, user: int, conversation: int | None) -> No
     """Delete the conversations not used for longest while there is too much; not this one, nor one that runs."""
     while _size(db, user) > MAX_MEMORY_USER_BYTES and _delete_oldest(db, conversation, user):
         pass
-    while (users := _largest_users(db)) and any(_delete_oldest(db, conversation, one) for one in users):
-        pass
+    limit = MAX_MEMORY_CONVERSATIONS
+    while (users := _largest_users(db, limit)) and any(_delete_oldest(db, conversation, one) for one in users):
+        limit = MAX_MEMORY_CONVERSATIONS - MAX_MEMORY_CONVERSATIONS // 50  # finding the user takes long
 
 
 def _size(db: sqlite3.Connection, user: int) -> int:
@@ -120,11 +122,11 @@ def _total_size(db: sqlite3.Connection) -> int:
     return int(size)
 
 
-def _largest_users(db: sqlite3.Connection) -> list[int]:
+def _largest_users(db: sqlite3.Connection, max_conversations: int) -> list[int]:
     """The users by how much they have of what there is too much of; none if there is not."""
     if _total_size(db) > MAX_MEMORY_BYTES:
         query = "SELECT key FROM user ORDER BY bytes DESC"
-    elif db.execute("SELECT count(*) FROM conversation").fetchone()[0] > MAX_MEMORY_CONVERSATIONS:
+    elif db.execute("SELECT count(*) FROM conversation").fetchone()[0] > max_conversations:
         query = "SELECT user FROM conversation GROUP BY user ORDER BY count(*) DESC, min(used)"
     else:
         return []

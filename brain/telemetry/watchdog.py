@@ -16,7 +16,7 @@ from brain.plugins.executor import TASK_NAME
 from brain.plugins.registry import Entry
 
 BLOCKED_SECONDS = 0.25
-CHECK_SECONDS = 0.05
+CHECK_SECONDS = 0.125
 CHECKS = 1 + round(BLOCKED_SECONDS / CHECK_SECONDS)
 """So many checks during one step of a task show that it takes too long."""
 FRAMES_SHOWN = 12

@@ -28,6 +28,7 @@ MAX_UNKNOWN = 1_000
 MAX_STOPS = 4
 STOP_LENGTH = 256
 
+_KNOWN_NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(CompletionBody))
 _NO_LOGPROBS = "an answer is put together from several of the model's, and has none; leave it out"
 _UNSUPPORTED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "n": ((None, 1), "one answer is given: leave it out, or ask again for another"),
@@ -172,8 +173,7 @@ def _parse_tools(body: CompletionBody) -> tuple[tuple[Tool, ...], bool | str]:
 
 def _parse_unknown(data: bytes) -> Mapping[str, Any]:
     """The fields that Brain does not know, for the model's server."""
-    known_names = {field.encode_name for field in msgspec.structs.fields(CompletionBody)}
-    fields = {name: raw for name, raw in decode(data, dict[str, msgspec.Raw]).items() if name not in known_names}
+    fields = {name: raw for name, raw in decode(data, dict[str, msgspec.Raw]).items() if name not in _KNOWN_NAMES}
     if len(fields) > MAX_UNKNOWN:
         raise too_large(f"At most {MAX_UNKNOWN:,} fields that are not known here.")
     room, values = UNKNOWN_BYTES, {}
