@@ -14,7 +14,6 @@ SPECIALISTS = '''\
 
 import asyncio
 import logging
-import re
 import threading
 
 from brain import specialist
@@ -50,8 +49,8 @@ async def sleeps() -> str:
 @specialist(timeout=120)
 async def spins() -> str:
     """Keeps the interpreter's lock, so that no other thread can run; longer each time."""
-    for length in range(20, 40):
-        re.match("(a+)+$", "a" * length + "b")
+    for step in range(30):
+        sum(range(int(2e6 * 1.4**step)))
         if is_noticed["spins"].is_set():
             return "True"
     return "False"
