@@ -25,8 +25,8 @@ MAX_USERS = 1_000
 MAX_BYTES = 32 * 1024 * 1024
 TEXT_LENGTH = 8_000
 """and characters of each message and answer; a block could not show more."""
-CHANGE_COUNTS = 1024
-"""Users share these counts of changes: many users need no more memory, and seldom make each other read again."""
+CHANGE_BUCKETS = 1024
+"""Counts of changes. Users share them, so many users need no more memory, and seldom make each other read again."""
 _OBJECT_BYTES = 300
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class UserCache(Generic[T]):
         self._others, self._read, self._users, self._size, self._size_of = others, read, users, size, size_of
         self._entries: OrderedDict[str, _Entry[T]] = OrderedDict()
         self._total = 0
-        self._changes = [0] * CHANGE_COUNTS
+        self._changes = [0] * CHANGE_BUCKETS
 
     async def get(self, user: str) -> T:
         """The user's value, as it is now."""
@@ -99,9 +99,9 @@ class UserCache(Generic[T]):
             self._entries.move_to_end(user)
             return entry.value
         while True:
-            changes = self._changes[_count_of(user)]
+            changes = self._changes[_bucket(user)]
             value = await self._read(user)
-            if changes == self._changes[_count_of(user)]:  # else it may be old already
+            if changes == self._changes[_bucket(user)]:  # else it may be old already
                 break
         if version is not None:
             self._set(user, _Entry(value, version, time.monotonic() + CACHE_SECONDS, self._size_of(value)))
@@ -109,7 +109,7 @@ class UserCache(Generic[T]):
 
     def change(self, user: str, changed: Callable[[T], T]) -> None:
         """Report that a user's value changed, and how."""
-        self._changes[_count_of(user)] += 1
+        self._changes[_bucket(user)] += 1
         entry = self._entries.get(user)
         if entry is not None:
             value = changed(entry.value)
@@ -117,7 +117,7 @@ class UserCache(Generic[T]):
 
     def forget(self, user: str) -> None:
         """Report that a user's value changed; it is read anew the next time."""
-        self._changes[_count_of(user)] += 1
+        self._changes[_bucket(user)] += 1
         self._drop(user)
 
     def _set(self, user: str, entry: _Entry[T]) -> None:
@@ -162,8 +162,8 @@ class RecentInteractions:
         return [_shorten(one) for one in await self._store.recent(user, KEPT)]
 
 
-def _count_of(user: str) -> int:
-    return hash(user) % CHANGE_COUNTS
+def _bucket(user: str) -> int:
+    return hash(user) % CHANGE_BUCKETS
 
 
 def _shorten(interaction: Interaction) -> Interaction:

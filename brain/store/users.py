@@ -107,9 +107,9 @@ def make_room(db: sqlite3.Connection, user: int, conversation: int | None) -> No
     """Delete the conversations not used for longest while there is too much; not this one, nor one that runs."""
     while _size(db, user) > MAX_MEMORY_USER_BYTES and _delete_oldest(db, conversation, user):
         pass
-    limit = MAX_MEMORY_CONVERSATIONS
+    limit = MAX_MEMORY_CONVERSATIONS  # above it, several are deleted at once: finding the users takes long
     while (users := _largest_users(db, limit)) and any(_delete_oldest(db, conversation, one) for one in users):
-        limit = MAX_MEMORY_CONVERSATIONS - MAX_MEMORY_CONVERSATIONS // 50  # finding the user takes long
+        limit = MAX_MEMORY_CONVERSATIONS - MAX_MEMORY_CONVERSATIONS // 50
 
 
 def _size(db: sqlite3.Connection, user: int) -> int:

@@ -82,7 +82,7 @@ def prose(length: int, every: int = 60) -> str:
 
 
 def main() -> None:
-    sys.stdout.write("| | a word is shown after, ms | still for at most, ms | CPU, ms |\n|---|---|---|---|\n")
+    sys.stdout.write("| | delay of a word, ms | longest pause, ms | CPU, ms |\n|---|---|---|---|\n")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, act in CASES.items():
