@@ -81,8 +81,10 @@ class Chat:
         self.card(name).get_by_text(name, exact=True).first.click()
 
     def steer(self, message: str) -> None:
+        """Add a message to the answer. The server has it when this returns; the page shows it before."""
         self.box.fill(message)
-        self.button("Add to the answer").click()
+        with self.page.expect_response("**/steer"):
+            self.button("Add to the answer").click()
 
     def stop(self) -> None:
         self.button("Stop").click()
