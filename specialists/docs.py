@@ -16,7 +16,7 @@ from specialists._kit.text import content_words
 
 PASSAGES_GIVEN = 3
 QUERY_SHOWN = 200
-OF_SPECIALISTS = "specialists/"
+OF_SPECIALISTS = "reference/specialists/"
 """The beginning of the names of the specialists' own pages."""
 _WEIGHTS = "12.0, 4.0, 1.0"
 """Of a passage's own heading, those above it and its text."""
@@ -101,24 +101,21 @@ def passages(page: str, text: str) -> Iterator[Passage]:
 def _is_in_section(passage: Passage, section: str) -> bool:
     name = section.strip().lower().removesuffix(".md")
     page = passage.page.lower()
-    return name in (page, page.removeprefix(OF_SPECIALISTS)) or any(name in title.lower() for title in passage.heading)
+    return name in (page, page.rpartition("/")[2]) or any(name in title.lower() for title in passage.heading)
 
 
 @cache
 def _handbook() -> Handbook:
-    pages = {}
-    for file in find_pages(Path(__file__).parent):
-        folder = OF_SPECIALISTS if file.parent.name == "specialists" else ""
-        pages[folder + file.stem] = file.read_text(encoding="utf-8")
-    return Handbook(pages)
+    return Handbook({name: file.read_text("utf-8") for name, file in find_pages(Path(__file__).parent).items()})
 
 
-def find_pages(package: Path) -> list[Path]:
-    """Brain's pages, the specialists' last. They are inside a built package, and beside it in a clone."""
+def find_pages(package: Path) -> dict[str, Path]:
+    """The files of the documentation by page name. A wheel has them inside the package, a clone next to it."""
     folder, readme = package / "handbook", list[Path]()
     if not folder.is_dir():
         folder, readme = package.parent / "docs", [*package.parent.glob("README.md")]
-    return [*readme, *sorted(folder.glob("*.md")), *sorted(folder.glob("specialists/*.md"))]
+    pages = {file.relative_to(folder).with_suffix("").as_posix(): file for file in sorted(folder.rglob("*.md"))}
+    return {file.stem: file for file in readme} | pages
 
 
 def health() -> str | None:

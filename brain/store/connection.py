@@ -46,7 +46,7 @@ REMEDIES = {
     sqlite3.SQLITE_IOERR: "cannot be read or written; check its disk",
     sqlite3.SQLITE_NOTADB: "is no database; name another file",
     sqlite3.SQLITE_CORRUPT: "is damaged; put a copy in its place that is whole, or name another file. "
-    "Brain leaves it as it is; sqlite3's .recover saves what can be read: see What is kept in docs/operations.md",
+    "Brain leaves it as it is; sqlite3's .recover saves what can be read: see docs/how-to/backup.md",
 }
 """For operators, after the path of the file."""
 

@@ -14,7 +14,7 @@ import pytest
 import trustme
 from brain_servers import Process, brain_served, client_of, post, script
 
-OPERATIONS = Path(__file__).parent.parent.parent / "docs" / "operations.md"
+GUIDE = Path(__file__).parent.parent.parent / "docs" / "how-to" / "nginx.md"
 NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 SPECIALIST = '''\
 """A specialist that reports its process."""
@@ -102,7 +102,7 @@ def proxied(folder: Path, block: str, replaced: Mapping[str, str], *, listens: s
     """Nginx as this block of the documentation sets it up, with real addresses and files; yields its address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    found = OPERATIONS.read_text("utf-8").partition(f"<!-- {block} -->\n```nginx\n")[2].partition("```")[0]
+    found = GUIDE.read_text("utf-8").partition(f"<!-- {block} -->\n```nginx\n")[2].partition("```")[0]
     for documented, real in {f"listen {listens}": f"listen 127.0.0.1:{port}", **replaced}.items():
         assert documented in found
         found = found.replace(documented, real)

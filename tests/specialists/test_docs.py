@@ -31,7 +31,7 @@ PAGES = {
     "guide": GUIDE,
     "server": "# Running the server\n\nStart it with one command. Café au lait.\n",
     "two": "# Two\n\nA folder holds the calendar.",
-    "specialists/ocr": "# ocr\n\n## Limits\n\nA limit of calls to pages.\n\n## Folder\n\nOf pictures.",
+    "reference/specialists/ocr": "# ocr\n\n## Limits\n\nA limit of calls to pages.\n\n## Folder\n\nOf pictures.",
 }
 
 
@@ -108,9 +108,9 @@ def test_answers_have_numbered_passages_and_citations(handbook: Handbook) -> Non
 @pytest.mark.parametrize(
     ("query", "first"),
     [
-        ("how do I write a specialist", "Writing a specialist"),
-        ("how do I write my own specialist", "Writing a specialist"),
-        ("how do I run Brain behind a proxy", "Operations › Behind a proxy"),
+        ("how do I write a specialist", "Write your first specialist"),
+        ("how do I write my own specialist", "Write your first specialist"),
+        ("how do I run Brain behind a proxy", "nginx › Behind a proxy"),
         ("what is Brain and how does it work", "Brain"),
     ],
 )
@@ -125,13 +125,16 @@ def test_its_pages_lie_beside_the_package_or_were_built_into_it(
 ) -> None:
     package = tmp_path / "specialists"
     built = package / "handbook"
-    beside = ["README.md", "docs/a.md", "docs/b.md", "docs/specialists/web.md"]
-    for page in (*beside, "docs/a.png", "specialists/handbook/built.md", "specialists/handbook/specialists/web.md"):
+    for page in ("README.md", "docs/a.md", "docs/b/c.md", "docs/a.png", "specialists/handbook/built/d.md"):
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / page).touch()
-    assert find_pages(package) == [built / "built.md", built / "specialists" / "web.md"]
+    assert find_pages(package) == {"built/d": built / "built" / "d.md"}
     shutil.rmtree(built)
-    assert [page.relative_to(tmp_path).as_posix() for page in find_pages(package)] == beside
+    assert find_pages(package) == {
+        "README": tmp_path / "README.md",
+        "a": tmp_path / "docs" / "a.md",
+        "b/c": tmp_path / "docs" / "b" / "c.md",
+    }
     assert health() is None
     monkeypatch.setattr("specialists.docs._handbook", lambda: Handbook({}))
     assert health() == "its pages are missing; install Brain anew"

@@ -145,7 +145,7 @@ def test_the_documentation_has_every_metric() -> None:
             name = f"{family.name}_total" if family.type == "counter" else family.name
             shown = f"{name}{{{','.join(labels)}}}" if labels else name
             rows.append(f"| `{shown}` | {family.type} | {family.documentation} |")
-    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
     table = page.partition("<!-- metrics -->\n")[2].partition("\n<!-- /metrics -->")[0]
     assert table == "\n".join(["| metric | kind | what |", "|---|---|---|", *rows])
 
