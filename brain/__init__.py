@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from brain.errors import Refused, RegistrationError
 from brain.events import Citation
+from brain.installation import install_command
 from brain.messages import Attachment
 from brain.net.page import Page
 from brain.plugins.context import Context, Progress, Result
@@ -31,6 +32,7 @@ __all__ = [
     "Result",
     "Specialist",
     "Thinker",
+    "install_command",
     "list_specialists",
     "mount",
     "register",

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Meta
 
-from brain import Context, Refused, Result, specialist
+from brain import Context, Refused, Result, install_command, specialist
 from specialists._calendar import answers, free_time
 from specialists._calendar.actions import UserCalendars
 from specialists._calendar.caldav import CalDavStore
@@ -56,7 +56,7 @@ class CalendarSettings:
 def missing(*, settings: CalendarSettings) -> str | None:
     """Return what is not installed, or None."""
     if settings.caldav_url and not importlib.util.find_spec("caldav"):
-        return "the library for CalDAV is not installed: pip install 'brain-sse[calendar]'"
+        return f"the library for CalDAV is not installed: {install_command('calendar')}"
     return None
 
 

@@ -25,7 +25,7 @@ from specialists._medical.search import (
 NOT_ADVICE = "Not medical advice."
 MOST_REASON = 390
 MOST_INPUTS_LISTED = 8
-MORE_IN_PACKAGE = "about 50 more come with the package open-medicine: pip install 'brain-sse[medical]'"
+MORE_IN_PACKAGE = "about 50 more come with the package open-medicine, which is not installed"
 KNOWN_CASES = (
     ("ckd_epi_2021", {"age": 50, "sex": "female", "creatinine": "61.88 µmol/L"}, 105.3),
     ("meld_na", {"creatinine": 1.9, "bilirubin": 4.2, "inr": 1.2, "sodium": 130, "dialysis": False}, 25),

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from brain import Context, Progress, Refused, Result, specialist
+from brain import Context, Progress, Refused, Result, install_command, specialist
 from specialists._pictures import reader
 from specialists._pictures.attachments import display_name, pick_attachment
 
@@ -40,13 +40,19 @@ class PageText:
     note: str = ""
 
 
+def health() -> str | None:
+    """Return that there is no OCR engine, and how to install one."""
+    problem = reader.missing()
+    return f"{problem}: {install_command('ocr')}, or install Tesseract" if problem else None
+
+
 @specialist(
     activates_on=("image", "pdf"),
     read_only=True,
     private=True,
     timeout=300,
     idle_timeout=60,
-    health=reader.missing,
+    health=health,
     lifespan=reader.lifespan,
     tags=("image", "pdf", "text", "documents"),
     examples=(

@@ -14,7 +14,7 @@ import brain
 ROOT = Path(__file__).parent.parent
 
 LAYERS = (
-    "errors events text concurrency",
+    "errors events text concurrency installation",
     "messages",
     "settings markers",
     "net turn_request",
@@ -80,6 +80,7 @@ PUBLIC = [
     "Result",
     "Specialist",
     "Thinker",
+    "install_command",
     "list_specialists",
     "mount",
     "register",

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from brain.errors import RegistrationError
+from brain.installation import install_command
 from brain.plugins import specialist_settings
 from brain.plugins.context import Context
 from brain.plugins.discovery import Package, find_sources
@@ -189,7 +190,7 @@ class Registry(Mapping[str, Entry]):
                 reason = "what it needs could not be checked"
             entry = replace(entry, unavailable_reason=reason)
         elif needs is not None and package is not None and not _has_extra(package, needs):
-            reason = f"its extra is not installed: pip install '{package.name}[{needs}]'"
+            reason = f"the extra {needs} is not installed: {install_command(needs, package.name)}"
             entry = replace(entry, unavailable_reason=reason)
         self._entries[name] = entry
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from brain.errors import SettingsError
 from brain.events import StopReason
+from brain.installation import install_command
 from brain.messages import TurnReport
 
 CLOSING_SECONDS = 0.9
@@ -116,7 +117,7 @@ def make_processor(where: Where) -> Any:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
     except ImportError:
-        raise SettingsError(f"TRACES={where} needs OpenTelemetry: pip install 'brain-sse[otel]'.") from None
+        raise SettingsError(f"BRAIN_TRACES={where} needs OpenTelemetry. Try: {install_command('otel')}") from None
     try:
         return BatchSpanProcessor(ConsoleSpanExporter(out=sys.stdout) if where == "console" else OTLPSpanExporter())
     except (ValueError, RuntimeError) as error:

@@ -58,12 +58,7 @@ def parse_time(text: str, now: datetime, *, name: str = "start") -> Moment:
     if len(plain) <= _MAX_LENGTH:
         moment = _parse_iso(plain) or _parse_words(plain.lower(), now) or _parse_any_language(plain, now)
     if moment is None or not YEARS[0] <= moment.year <= YEARS[1]:
-        more = (
-            "" if _has_dateparser() else "; the operator can pip install 'brain-sse[calendar]' to have more words read"
-        )
-        raise Refused(
-            f"{name} {plain[:40]!r} is no time that can be read; give ISO 8601, such as 2026-03-30T09:00{more}"
-        )
+        raise Refused(f"{name} {plain[:40]!r} is no time that can be read; give ISO 8601, such as 2026-03-30T09:00")
     return at(moment, zone) if isinstance(moment, datetime) else moment
 
 

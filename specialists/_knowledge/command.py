@@ -8,7 +8,7 @@ from contextlib import aclosing, closing
 from pathlib import Path
 from typing import Protocol
 
-from brain import Refused
+from brain import Refused, install_command
 from specialists._knowledge import background, vectors
 from specialists._knowledge.index import Damaged, Index, Unreachable, path_for
 from specialists._knowledge.readers import detect_kind
@@ -167,7 +167,7 @@ async def _embed(index: Index, model: vectors.Embedder, print_result: Print, pri
     if not vectors.count_missing(index):
         return
     if not vectors.is_installed():
-        print_result(f"vectors: none; {vectors.MISSING}")
+        print_result(f"vectors: none, because numpy is not installed. Try: {install_command('vectors')}")
         return
     done = 0
     try:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from brain import Refused
+from brain import Refused, install_command
 from specialists._kit.html import page_rules, read_markdown
 from specialists._kit.passages import Headings, split_sections
 from specialists._kit.text import guess_encoding
@@ -311,7 +311,7 @@ def _read_office(source: Source) -> Iterator[Part | Trouble]:
     if package is None:
         raise Unreadable("no docx, xlsx or pptx by its name")
     if importlib.util.find_spec(package) is None:
-        raise Unreadable("Office files need an extra: pip install 'brain-sse[office]'")
+        raise Unreadable(f"Office files need an extra: {install_command('office')}")
     if source.data.startswith(b"\xd0\xcf\x11\xe0"):
         raise Unreadable("encrypted, or in an old Office format; save it as docx, xlsx or pptx without a password")
     file = io.BytesIO(source.data)

@@ -16,7 +16,6 @@ from typing import Any, Protocol
 from brain import Refused
 from specialists._knowledge.index import Index, format_for_embedding, hash_bytes, with_index
 
-MISSING = "vectors need the extra: pip install 'brain-sse[vectors]'"
 BATCH = 32
 TEXT_LENGTH = 2000
 SHORT_LENGTH = 400

@@ -32,7 +32,7 @@ NICE = 2
 """Streams go first, but a page must not starve beside eight busy programs on two cores."""
 WAITING_SECONDS = 300.0
 """Default time limit of a request: on a busy machine one second of work may take 30."""
-MISSING = "no OCR engine is installed; the operator can pip install 'brain-sse[ocr]' or install Tesseract"
+MISSING = "no OCR engine is installed"
 BUSY = "the OCR engine is busy with other documents; ask again in a minute"
 _LATE = "'{}' could not be read in time, because the server is busy; ask again in a minute, or for fewer pages at once"
 
@@ -52,7 +52,7 @@ async def lifespan() -> AsyncIterator[None]:
 
 
 def missing() -> str | None:
-    """Return what to install if there is no OCR engine."""
+    """Return that there is no OCR engine, or None."""
     installed = engines()
     return None if installed.tesseract or installed.rapidocr else MISSING
 

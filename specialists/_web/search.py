@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from brain import Context, Page, Refused
+from brain import Context, Page, Refused, install_command
 from specialists._kit.isolated import Ended, Limits, run_isolated
 from specialists._kit.text import one_line
 
@@ -26,14 +26,11 @@ SNIPPET_LENGTH = 300
 URL_LENGTH = 1000
 MAX_ANSWER = 2 * 1024 * 1024
 MAX_RESULTS = 100
-NO_BACKEND = (
-    "no search backend is there; the operator can pip install 'brain-sse[web]', or set "
-    "BRAIN_SPECIALIST_WEB_SEARXNG or BRAIN_SPECIALIST_WEB_BRAVE_KEY. Pages can be read by url"
-)
+NO_BACKEND = "no search backend is set up on this server"
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,300}>")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _DDGS_TROUBLES = {
-    "missing": "is not installed: the operator can pip install 'brain-sse[web]'",
+    "missing": "is not installed",
     "late": "did not answer in time",
     "empty": "found nothing, or was blocked by its search engines: the operator can configure SearXNG or Brave",
     "unreachable": "could not reach its search engines, or was blocked: the operator can configure SearXNG or Brave",
@@ -117,7 +114,7 @@ def find_problem(*, settings: WebSettings) -> str | None:
             return f"BRAIN_SPECIALIST_WEB_{name} is no address: it must be one such as http://127.0.0.1:8888"
     if settings.backend != "auto" and not available_backends(settings):
         remedies = {"searxng": "set BRAIN_SPECIALIST_WEB_SEARXNG", "brave": "set BRAIN_SPECIALIST_WEB_BRAVE_KEY"}
-        remedy = remedies.get(settings.backend, "pip install 'brain-sse[web]'")
+        remedy = remedies.get(settings.backend, install_command("web"))
         return f"the search backend {settings.backend} is wanted and not there: {remedy}"
     return None
 
@@ -126,7 +123,8 @@ async def health(*, settings: WebSettings, context: Context) -> str | None:
     """The problem of the first backend, if any. Only Brave is asked to search."""
     backends = available_backends(settings)
     if not backends:
-        return NO_BACKEND
+        remedy = f"{install_command('web')}, or set BRAIN_SPECIALIST_WEB_SEARXNG or BRAIN_SPECIALIST_WEB_BRAVE_KEY"
+        return f"{NO_BACKEND}: {remedy}"
     try:
         if backends[0].name == "searxng":
             _read_json(await _fetch_searxng("", None, settings, context))
@@ -146,7 +144,7 @@ async def search(query: Query, settings: WebSettings, context: Context) -> tuple
     """
     backends = available_backends(settings)
     if not backends:
-        raise Refused(NO_BACKEND)
+        raise Refused(f"{NO_BACKEND}; read a page by url instead")
     troubles: list[str] = []
     empty: list[tuple[str, SearchResults]] = []
     for backend in backends:

@@ -3,7 +3,7 @@
 import importlib.util
 from typing import Any
 
-from brain import Refused
+from brain import Refused, install_command
 from specialists._kit.isolated import Ended, Limits, run_isolated
 from specialists._wiki.article import Article, Found, Hit, Page, read
 from specialists._wiki.mediawiki import nearest_titles
@@ -43,6 +43,8 @@ class Zim:
 
     async def find_problem(self) -> str | None:
         """The problem of the file, if any."""
+        if importlib.util.find_spec("libzim") is None:
+            return f"offline wikis need the package libzim: {install_command('wiki-offline')}"
         try:
             await self._run("check", "")
         except Refused as refusal:
@@ -51,9 +53,7 @@ class Zim:
 
     async def _run(self, action: str, term: str) -> Any:
         if importlib.util.find_spec("libzim") is None:
-            raise Refused(
-                "offline wikis need an extra, which the operator can add: pip install 'brain-sse[wiki-offline]'"
-            )
+            raise Refused("offline wikis need the package libzim, which is not installed")
         try:
             return await run_isolated("_wiki.archive", [action, self._path, term], limits=LIMITS, seconds=SECONDS)
         except Ended as error:

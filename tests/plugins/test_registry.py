@@ -12,6 +12,7 @@ import pytest
 from msgspec import Meta
 
 from brain.errors import RegistrationError
+from brain.installation import install_command
 from brain.plugins.context import Context
 from brain.plugins.executor import Answer
 from brain.plugins.registry import Refusal, Registry
@@ -79,7 +80,7 @@ def test_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused[-1] == Refusal(
         "two", "shopb 1.5", "specialist two from shopb 1.5: shop 1.5 already brings this name"
     )
-    reason = "its extra is not installed: pip install 'shop[deep]'"
+    reason = f"the extra deep is not installed: {install_command('deep', 'shop')}"
     assert (registry["one"].unavailable_reason, registry["two"].unavailable_reason) == (reason, None)
     description = registry["one"].describe()
     assert (description["available"], description["unavailable_reason"]) == (False, reason)

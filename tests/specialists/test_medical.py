@@ -388,7 +388,7 @@ def test_without_the_package_lists_and_refusals_say_how_to_get_it(monkeypatch: p
             refusal(medical, {"calculator": "phq9"}, HERE),
             refusal(medical, {"calculator": "wels" * 100}, HERE),
         ):
-            assert found.endswith("come with the package open-medicine: pip install 'brain-sse[medical]'")
+            assert found.endswith("come with the package open-medicine, which is not installed")
     finally:
         catalog.all_calculators.cache_clear()
 

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome, refusal, text_pdf, written
 from specialist_calls import pdf as make_pdf
 
-from brain import Progress, Registry
+from brain import Progress, Registry, install_command
 from brain.plugins.executor import Answer, Failure
 from specialists._pictures import images, pdf, rapidocr, reader
 from specialists._pictures.layout import Piece
@@ -25,7 +25,7 @@ from specialists.ocr import ocr
 UNREADABLE = "cannot be read: it is damaged, or none of PNG, JPEG, WEBP, TIFF, GIF, BMP, AVIF and PDF"
 TOO_LARGE = "takes more than 150 MB to be opened; ask the user for a smaller copy"
 TOO_SLOW = "takes too long to be read; ask the user for a simpler or smaller copy, or for single pages"
-NO_ENGINE = "no OCR engine is installed; the operator can pip install 'brain-sse[ocr]' or install Tesseract"
+NO_ENGINE = "no OCR engine is installed"
 FOX = "The quick brown fox\njumps over the lazy dog\nand runs away"
 PAGE = file(written(INVOICE))
 
@@ -244,7 +244,7 @@ def test_without_an_engine_only_text_layers_are_read() -> None:
     registry.add(ocr)
     assert registry.usable() == [ocr]
     assert ocr.health is not None
-    assert ocr.health() == NO_ENGINE
+    assert ocr.health() == f"{NO_ENGINE}: {install_command('ocr')}, or install Tesseract"
     assert extract("a.pdf", text_pdf("from the layer"), language="ru") == "from the layer"
     assert extract("a.pdf", text_pdf("one", "", "three")) == (
         f"## Page 1 of 3\n\none\n\n## Page 2 of 3\n\n(not read: {NO_ENGINE})\n\n## Page 3 of 3\n\nthree"

@@ -308,8 +308,8 @@ def test_health_asks_the_first_backend(server: Site, monkeypatch: pytest.MonkeyP
     assert (check(WebSettings(searxng=server.url)) or "").startswith("SearXNG has JSON switched off")
     assert check(WebSettings(brave_key=KEY, brave_url=f"{server.url}/web")) == "Brave answers with status 404"
     monkeypatch.setitem(sys.modules, "ddgs", None)
-    assert (check(WebSettings()) or "").startswith("no search backend is there")
-    assert refusal(web, {"query": "q"}, context(settings=WebSettings())).startswith("no search backend is there")
+    assert (check(WebSettings()) or "").startswith("no search backend is set up")
+    assert refusal(web, {"query": "q"}, context(settings=WebSettings())).startswith("no search backend is set up")
 
 
 # a real searx

@@ -19,7 +19,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from turn_helpers import echo
 from turn_reports import BEGAN, a_call, a_pass, a_report
 
-from brain import Registry
+from brain import Registry, install_command
 from brain.events import Usage
 from brain.telemetry.tracing import SpanData, Tracer, call_spans, pass_spans, turn_span
 
@@ -358,7 +358,7 @@ def test_without_the_extra_the_start_stops(workers: str) -> None:
         command, capture_output=True, text=True, check=False, env={"BRAIN_TRACES": "otlp", "PATH": ""}, timeout=30
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "brain: TRACES=otlp needs OpenTelemetry: pip install 'brain-sse[otel]'.\n"
+    assert done.stderr == f"brain: BRAIN_TRACES=otlp needs OpenTelemetry. Try: {install_command('otel')}\n"
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -1,0 +1,55 @@
+"""How a package was installed, and the command that adds one of its extras."""
+
+import importlib.metadata
+import json
+import os
+import shlex
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+PACKAGE = "brain-sse"
+CONTAINER_FILES = (Path("/.dockerenv"), Path("/run/.containerenv"))
+"""Docker and Podman create one of these in a container."""
+
+
+def install_command(extra: str, package: str = PACKAGE) -> str:
+    """Return the command that adds an extra to an installed package.
+
+    Args:
+        extra: Name of the extra, such as ``web``.
+        package: Name of the package; Brain without it.
+
+    Returns:
+        The command for the way in which the package was installed. ``cd /srv/brain && pip install -e '.[web]'`` for a
+        clone, without ``cd`` in that directory. ``pip install '/tmp/brain.whl[web]'`` for a wheel. In a container,
+        where the command would be lost with it, the line for the Dockerfile.
+    """
+    command = _build_command(extra, package)
+    if "KUBERNETES_SERVICE_HOST" in os.environ or any(file.exists() for file in CONTAINER_FILES):
+        return f"rebuild the image with RUN {command}"
+    return command
+
+
+def _build_command(extra: str, package: str) -> str:
+    try:
+        distribution = importlib.metadata.distribution(package)
+    except importlib.metadata.PackageNotFoundError:
+        return f"pip install '{package}[{extra}]'"
+    install = f"{'uv pip' if (distribution.read_text('INSTALLER') or '').strip() == 'uv' else 'pip'} install"
+    origin = json.loads(distribution.read_text("direct_url.json") or "{}")  # PEP 610
+    url = origin.get("url", "")
+    place = url2pathname(urlsplit(url).path) if url.startswith("file:") else ""
+    if "dir_info" in origin:
+        editable = "-e " if origin["dir_info"].get("editable") else ""
+        folder = "" if Path(place) == Path.cwd() else f"cd {shlex.quote(place)} && "
+        return f"{folder}{install} {editable}'.[{extra}]'"
+    if place:
+        return f"{install} {shlex.quote(f'{place}[{extra}]')}"
+    if "vcs_info" in origin:
+        url = f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"
+    if url:
+        return f"{install} '{package}[{extra}] @ {url}'"
+    if package == PACKAGE:  # it is on no package index
+        return f"{install} 'FILE.whl[{extra}]', with the wheel that Brain was installed from"
+    return f"{install} '{package}[{extra}]'"

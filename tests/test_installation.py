@@ -1,0 +1,83 @@
+"""The command that adds an extra fits the way in which the package was installed, and stands in one place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brain import install_command, installation
+
+ROOT = Path(__file__).parent.parent
+
+CLONE = {"url": "file:///srv/my%20shop", "dir_info": {"editable": True}}
+
+
+@pytest.fixture(autouse=True)
+def no_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "CONTAINER_FILES", ())
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def install(origin: dict[str, Any] | None, installer: str = "pip", name: str = "shop") -> None:
+        info = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "INSTALLER").write_text(f"{installer}\n")
+        if origin is not None:
+            (info / "direct_url.json").write_text(json.dumps(origin))
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("origin", "installer", "command"),
+    [
+        (CLONE, "pip", "cd '/srv/my shop' && pip install -e '.[deep]'"),
+        ({"url": "file:///srv/shop", "dir_info": {}}, "uv", "cd /srv/shop && uv pip install '.[deep]'"),
+        ({"url": "file:///w/shop-1.0.whl", "archive_info": {}}, "pip", "pip install '/w/shop-1.0.whl[deep]'"),
+        (
+            {"url": "https://shop.example/shop-1.0.whl", "archive_info": {}},
+            "pip",
+            "pip install 'shop[deep] @ https://shop.example/shop-1.0.whl'",
+        ),
+        (
+            {"url": "https://git.example/shop", "vcs_info": {"vcs": "git", "commit_id": "c0ffee"}},
+            "pip",
+            "pip install 'shop[deep] @ git+https://git.example/shop@c0ffee'",
+        ),
+        (None, "pip", "pip install 'shop[deep]'"),
+    ],
+)
+def test_the_command_for_a_package(install: Any, origin: dict[str, Any] | None, installer: str, command: str) -> None:
+    install(origin, installer)
+    assert install_command("deep", "shop") == command
+
+
+def test_the_directory_of_the_clone_needs_no_cd(install: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install({"url": tmp_path.as_uri(), "dir_info": {"editable": True}})
+    monkeypatch.chdir(tmp_path)
+    assert install_command("deep", "shop") == "pip install -e '.[deep]'"
+
+
+def test_a_container_needs_another_image(install: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(CLONE)
+    monkeypatch.setattr(installation, "CONTAINER_FILES", (tmp_path,))
+    command = "rebuild the image with RUN cd '/srv/my shop' && pip install -e '.[deep]'"
+    assert install_command("deep", "shop") == command
+
+
+def test_brain_is_never_looked_for_in_a_package_index(install: Any) -> None:
+    install(None, name="brain-sse")
+    assert "brain-sse" not in install_command("web")
+
+
+def test_no_other_text_says_how_to_install_an_extra() -> None:
+    sources = [file for folder in ("brain", "specialists") for file in (ROOT / folder).rglob("*") if file.is_file()]
+    texts = {file: file.read_text("utf-8", "replace") for file in sources if file.suffix in (".py", ".js", ".json")}
+    assert [file.name for file, text in texts.items() if "pip install" in text] == ["installation.py"]
+    documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    assert [file.name for file in documents if "brain-sse[" in file.read_text("utf-8")] == []
