@@ -78,6 +78,8 @@ class SpecialistInfo(Protocol):
     @property
     def examples(self) -> Sequence[str]: ...
     @property
+    def example_params(self) -> Mapping[str, Mapping[str, Any]]: ...
+    @property
     def parameters(self) -> Mapping[str, Any]: ...
 
 
@@ -203,12 +205,35 @@ class Builtin(TextOnlyModel):
 
     def _build_calls(self, name: str, question: str, files: Sequence[int], system: str) -> list[str]:
         """One call, or one for each of several files, as many as may be."""
-        values = _fill_parameters(self._specialists[name].parameters, question)
+        specialist = self._specialists[name]
+        values = _match_example(specialist.example_params, question) or _fill_parameters(
+            specialist.parameters, question
+        )
         caps = _LIMITS.search(system)
         several = len(files) > 1 and self._takes_files(name) and "image_id" not in values
         most = max(1, min(int(caps["calls"]), int(caps["each"]))) if caps else len(files)
         calls = [{**values, "image_id": number} for number in files[:most]] if several else [values]
         return [f"SPECIALIST_REQUEST[{name}:{json.dumps(call, ensure_ascii=False)}]" for call in calls]
+
+
+def _match_example(examples: Mapping[str, Mapping[str, Any]], question: str) -> Mapping[str, Any] | None:
+    """The parameters of an example that the question repeats, but for the text of one parameter, articles and signs."""
+    words = _example_words(question)
+    for example, params in examples.items():
+        lowered = [word.lower() for word in words]
+        if [word.lower() for word in _example_words(example)] == lowered:
+            return params
+        for name, value in params.items():
+            before, found, after = example.partition(value) if isinstance(value, str) and value else ("", "", "")
+            start, end = ([word.lower() for word in _example_words(part)] for part in (before, after))
+            middle = words[len(start) : len(words) - len(end)]
+            if found and middle and lowered == [*start, *(word.lower() for word in middle), *end]:
+                return {**params, name: " ".join(middle)}
+    return None
+
+
+def _example_words(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text) if word.lower() not in ("a", "an", "the")]
 
 
 def _fill_parameters(parameters: Mapping[str, Any], question: str) -> dict[str, Any]:

@@ -11,7 +11,14 @@ from jsonschema import Draft202012Validator
 
 from brain.errors import RegistrationError
 from brain.plugins.context import Context, Result
-from brain.plugins.schema import InjectedParameter, Schema, build_validator, find_injected, read_signature
+from brain.plugins.schema import (
+    InjectedParameter,
+    Schema,
+    build_validator,
+    find_injected,
+    find_problems,
+    read_signature,
+)
 from brain.settings.parsers import SPECIALIST_NAME
 
 P = ParamSpec("P")
@@ -36,7 +43,9 @@ class Options(TypedDict, total=False):
     private: whether its results hold the user's own data; by default, if it requires a user.
     cache_seconds: how long a result may be reused (read-only specialists).
     activates_on: kinds of attachment (`image`, `pdf`, `text`) for which it runs before the model.
-    tags, examples (questions that it answers), version: for people and for routing. settings: a dataclass.
+    examples: questions that it answers, alone or as pairs with the parameters of a fitting call. The prompt shows the
+    first pair's parameters, and the demo model finds specialists and parameters by them.
+    tags, version: for people. settings: a dataclass.
     needs: the extra of its package that it needs, or a function that returns what is missing.
     health: a function that raises or returns what is wrong. lifespan: a context manager around the server's life.
     forget: a function of a user and a conversation's id or None, which deletes what the specialist stores of them.
@@ -56,7 +65,7 @@ class Options(TypedDict, total=False):
     cache_seconds: float
     activates_on: Sequence[str]
     tags: Sequence[str]
-    examples: Sequence[str]
+    examples: Sequence[str | tuple[str, Mapping[str, Any]]]
     version: str
     settings: type
     needs: str | Callable[..., str | None]
@@ -95,6 +104,7 @@ class Specialist(Generic[P, R]):
     activates_on: frozenset[str] = frozenset()
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
+    example_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     version: str = ""
     settings: type | None = None
     needs: str | Callable[..., str | None] | None = None
@@ -192,7 +202,15 @@ def _is_list_of_str(value: Any) -> bool:
     return not isinstance(value, str) and all(isinstance(item, str) for item in value)
 
 
-_SEQUENCES: Mapping[str, Callable[[Any], Any]] = {"activates_on": frozenset, "tags": tuple, "examples": tuple}
+def _is_list_of_examples(value: Any) -> bool:
+    pairs = [item for item in value if not isinstance(item, str)]
+    return not isinstance(value, str) and all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and isinstance(pair[1], Mapping)
+        for pair in pairs
+    )
+
+
+_SEQUENCES: Mapping[str, Callable[[Any], Any]] = {"activates_on": frozenset, "tags": tuple}
 _RULES: Sequence[tuple[Sequence[str], Callable[[Any], bool], str]] = (
     (
         ("timeout", "idle_timeout", "cache_seconds"),
@@ -213,6 +231,7 @@ _RULES: Sequence[tuple[Sequence[str], Callable[[Any], bool], str]] = (
         "a plain function, which is not waited for",
     ),
     (tuple(_SEQUENCES), _is_list_of_str, "a list of texts"),
+    (("examples",), _is_list_of_examples, "a list of questions, or of pairs of a question and its parameters"),
     (("health", "lifespan"), callable, "a function"),
 )
 """Options, a check of their values, and what they must be."""
@@ -249,4 +268,10 @@ def _build(
     if not isinstance(values.get("sends", False), bool):
         values["sends"] = frozenset(values["sends"])
     validator = build_validator(parameters)
+    pairs = [(one, None) if isinstance(one, str) else one for one in values.get("examples", ())]
+    values["examples"] = tuple(question for question, _ in pairs)
+    values["example_params"] = {question: params for question, params in pairs if params is not None}
+    for question, params in values["example_params"].items():
+        if problems := find_problems(validator, params):
+            raise RegistrationError(f"the parameters of its example {question!r} do not fit: {'; '.join(problems)}")
     return Specialist(function, name, " ".join(description.split()), parameters, injected, validator, struct, **values)

@@ -182,7 +182,9 @@ def example_marker(specialist: Specialist[..., Any], syntax: SyntaxName) -> str:
 
 
 def example_values(specialist: Specialist[..., Any]) -> dict[str, Any]:
-    """Return plausible values for the required parameters."""
+    """Return the parameters of its first example that has some, else plausible values for the required ones."""
+    if specialist.example_params:
+        return dict(next(iter(specialist.example_params.values())))
     properties = specialist.parameters.get("properties", {})
     question = specialist.examples[0] if specialist.examples else ""
     return {

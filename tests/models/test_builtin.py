@@ -172,6 +172,25 @@ def test_parameters_from_the_question(question: str, expected: Any) -> None:
     assert calls(answer(question, (weather, distance, finder, diary))) == [expected]
 
 
+@specialist(examples=[("what does an espresso cost", {"drink": "espresso", "size": 2}), "price of tea"], read_only=True)
+def menu(drink: str, size: int = 1) -> str:
+    """Prices of drinks."""
+    return drink
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("What does an Espresso cost?", {"drink": "espresso", "size": 2}),
+        ("what does a Flat White cost?", {"drink": "Flat White", "size": 2}),
+        ("price of tea", {"drink": "tea"}),
+        ("what does cost", {"drink": "what does cost"}),
+    ],
+)
+def test_parameters_from_an_example(question: str, expected: Any) -> None:
+    assert calls(answer(question, (menu, weather))) == [("menu", expected)]
+
+
 OCR_BLOCK = "[SPECIALIST_RESULT: ocr]\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50\n[/SPECIALIST_RESULT]"
 TOTAL = "ocr found:\n\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50"
 DOCS_BLOCK = (

@@ -69,7 +69,11 @@ def test_options_that_depend_on_the_parameters() -> None:
         ({"requires_user": "no"}, "requires_user must be"),
         ({"read_only": 1}, "read_only must be"),
         ({"tags": "one"}, "tags must be"),
-        ({"examples": [1]}, "examples must be"),
+        *[
+            ({"examples": value}, "examples must be")
+            for value in ([1], "weather", [("weather", "Rome")], [("weather",)])
+        ],
+        ({"examples": [("weather", {"units": "C"})]}, "the parameters of its example 'weather' do not fit: "),
         ({"health": "yes"}, "health must be"),
         ({"forget": lambda user: None}, "forget must take"),
         ({"forget": 1}, "it is no function"),

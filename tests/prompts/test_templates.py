@@ -171,8 +171,14 @@ def test_any_schema_gives_a_prompt(schema: Any, expected: str, example: Any) -> 
     tool = from_schema("tool", "A tool.", parameters, lambda params: "", {"examples": ["ask"]})
     assert shape(tool.parameters) == f"{{text: {expected}}}"
     assert example_values(tool) == {"text": example}
+
     line = f"- tool: A tool. {{text: {expected}}} Example: "
     assert line in system_prompt([tool], Limits(), ("bracket",))
+
+
+def test_an_example_with_parameters_is_the_example_of_the_prompt() -> None:
+    examples: Any = ["weather in Paris", ("weather in Rome in °F", {"city": "Rome", "units": "imperial"})]
+    assert example_values(specialist(examples=examples)(weather.function)) == {"city": "Rome", "units": "imperial"}
 
 
 # Small contexts
