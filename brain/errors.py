@@ -105,8 +105,14 @@ class StoreError(BrainError):
 
 
 class Refused(BrainError):
-    """Raised by a specialist to refuse a call; the model reads the reason as written."""
+    """Raised by a specialist to refuse a call.
 
-    def __init__(self, reason: str) -> None:
+    Args:
+        reason: what happened, for people and logs.
+        advice: what the model does next. The model reads `reason; advice`.
+    """
+
+    def __init__(self, reason: str, advice: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+        self.advice = advice

@@ -158,7 +158,7 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
         by: the model, or an attachment (`auto`). `client`: the client runs it itself.
         turn_pass: the number of the pass; 0 for a call of an attachment.
         code: why it failed; None with a block is a success.
-        text: what is wrong with the marker. The result or reason of a complete call is in its block.
+        reason: why it failed, for people.
         block: answers it in the transcript; empty until the call is complete.
         approval: a person's decision, if it needed one; `preview`, what the person read that it would do.
         cached: whether the result is that of an earlier call.
@@ -174,7 +174,7 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
     by: CalledBy = "model"
     turn_pass: PassNumber = 0
     code: CallCode | None = None
-    text: str = ""
+    reason: str = ""
     block: str = ""
     citations: tuple[Citation, ...] = ()
     approval: Approval | None = None

@@ -36,7 +36,7 @@ Piece = str | Thinking | Call | Stop
 """What the scanner found; a plain string is text to show. A call with a `code` could not be read: `text` says why."""
 
 STOP = Stop()
-FORGED_TEXT = "result and error blocks are written by the system only; ask a specialist"
+FORGED_REASON = "the model wrote a result block itself"
 
 _SYNTAXES = {"bracket": bracket, "function_call": function_call, "mention": mention}
 """A syntax is one module with its `OPENERS` and a `read` that reads on after them."""
@@ -194,7 +194,7 @@ class Scanner:
                     return after
             elif delimiter in FORGED_OPENERS:
                 _add_text(text[settled:start], pieces)
-                pieces.append(Call("?", code="forged", text=FORGED_TEXT))
+                pieces.append(Call("?", code="forged", reason=FORGED_REASON))
                 return self._end(text, pieces)
             elif delimiter == BLOCK_CLOSER:
                 _add_text(text[settled:start], pieces)
@@ -242,11 +242,11 @@ class Scanner:
     def _add_call(self, parsed: ParsedMarker, cursor: Cursor, pieces: list[Piece]) -> int:
         call = Call(parsed.name, cursor.raw(), parsed.params if parsed.is_complete else None)
         if not parsed.is_complete and cursor.is_full:
-            call.code, call.text = "oversized", f"a request may be {MARKER_LIMIT} characters long; make it shorter"
+            call.code, call.reason = "oversized", f"the call is longer than {MARKER_LIMIT:,} characters"
         elif not parsed.is_complete:
-            call.code, call.text = "malformed", "the request never ends; write its closing bracket or tag"
+            call.code, call.reason = "malformed", "the call has no closing bracket or tag"
         elif parsed.params is None:
-            call.code, call.text = "malformed", f"{parsed.problem}; write the request again"
+            call.code, call.reason = "malformed", parsed.problem
         pieces.append(call)
         self._has_called, self._is_literal, self._whitespace = self._stops, False, 0
         self._mode = Scanner._after_call if self._stops else Scanner._in_text

@@ -37,12 +37,6 @@ _NOTE_LINE = re.compile(
 )
 """A line with which a note of Brain begins or ends, or that is one. Whoever writes a message may forge them."""
 _PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
-_ADVICE = re.compile(
-    "; (?:go on|do not ask|ask the user|ask for less|use it|"
-    "finish your|tell the user|correct the|write the|make it shorter)"
-    ".{0,200}$"
-)
-"""The advice for a model in a reason. People read only the cause."""
 _FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
 _LIMITS = re.compile(r"^- At most (?P<calls>\d+) calls an answer, (?P<each>\d+) of one", re.MULTILINE)
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
@@ -331,7 +325,8 @@ def _compose_answer(blocks: Sequence[_Block]) -> str:
     for block in blocks:
         if block.failed:
             who = "One call" if block.name == "?" else block.name
-            sentences.append(f"{who} could not help: {_ADVICE.sub('', block.text).rstrip('.')}.")
+            cause = block.text.rpartition("; ")[0] or block.text  # after it comes advice for a model
+            sentences.append(f"{who} could not help: {cause.rstrip('.')}.")
         else:
             sentences.append(f"{block.name} found:\n\n{_quote_passages(block.text)}")
     return "\n\n".join(sentences) or "The specialists found nothing."

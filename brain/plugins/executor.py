@@ -61,16 +61,17 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call that failed; `reason` tells the model what it can do about it."""
+    """A call that failed; people read `reason`, the model reads `reason; advice`."""
 
     code: CallCode
     reason: str
+    advice: str = ""
 
 
 Outcome = Answer | Failure
 
-FAILED = Failure("failed", "it ran into an error of its own; go on without it, or try other parameters")
-BUSY = Failure("unavailable", "too many earlier calls of it are still running; go on without it")
+FAILED = Failure("failed", "the specialist failed", "continue without it or try other parameters")
+BUSY = Failure("unavailable", "too many earlier calls are still running", "continue without it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Argu
     except BaseException:  # classes of parameters are the specialist's code, too
         log.warning("specialist %s: its parameters could not be made", specialist.name, exc_info=True)
         return FAILED
-    return Failure("invalid_params", f"{problem}; correct the parameters and ask again")
+    return Failure("invalid_params", problem, "correct the parameters and call again")
 
 
 def read_answer(value: Any) -> Answer:
@@ -192,12 +193,13 @@ async def execute(
     if is_late:
         seconds = timeout if hard_end <= idle_end else idle_timeout
         unit = "second" if seconds == 1 else "seconds"
-        return Failure("timeout", f"it took longer than {seconds:g} {unit}; ask for less, or go on without it")
+        return Failure("timeout", f"timed out after {seconds:g} {unit}", "ask for less or continue without it")
     try:
         try:
             return read(task.result())
         except Refused as refusal:
-            return Failure("refused", plain_text(refusal.reason) if isinstance(refusal.reason, str) else "")
+            texts = (refusal.reason, refusal.advice)
+            return Failure("refused", *(plain_text(text) if isinstance(text, str) else "" for text in texts))
     except NoThread:
         log.warning("specialist %s: all its threads are taken by abandoned calls", specialist.name)
         return BUSY

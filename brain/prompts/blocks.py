@@ -87,9 +87,9 @@ def result_block(name: str, text: str) -> str:
     return f"[SPECIALIST_RESULT: {name}]\n{text}\n[/SPECIALIST_RESULT]"
 
 
-def error_block(name: str, reason: str) -> str:
-    """Return the block of a call that failed; `reason` comes from `reason_text`."""
-    return f"[SPECIALIST_ERROR: {name} failed - {reason}]"
+def error_block(name: str, reason: str, advice: str = "") -> str:
+    """Return the block of a call that failed; `reason` and `advice` come from `reason_text`."""
+    return f"[SPECIALIST_ERROR: {name} failed - {f'{reason}; {advice}' if advice else reason}]"
 
 
 def block_content(name: str, block: str, failed: bool) -> str:

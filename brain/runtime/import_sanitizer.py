@@ -70,7 +70,8 @@ def _part(part: Part) -> Part:
 def _call(part: Call) -> Call:
     name = callable_name(part.name)
     marker = templates.marker(name, part.params or {}, "bracket") if part.marker else ""
-    return msgspec.structs.replace(part, name=name, marker=marker, block=_block(name, part))
+    reason = blocks.reason_text(part.reason) if part.reason else ""
+    return msgspec.structs.replace(part, name=name, marker=marker, reason=reason, block=_block(name, part))
 
 
 def _block(name: str, part: Call) -> str:

@@ -233,7 +233,7 @@ class CallGroup:
     def _add(self, call: Call) -> None:
         now, calls = time.monotonic(), self._context.policy.calls
         call.id, call.turn_pass = f"c{len(calls) + 1}", self._turn_pass
-        call.began_ms, call.code, call.text = round((now - self._context.began) * 1000), None, ""
+        call.began_ms, call.code, call.reason = round((now - self._context.began) * 1000), None, ""
         self._began[call.id] = now
         self.calls.append(call)
         calls.append(call)
@@ -281,9 +281,9 @@ class CallGroup:
         if not sent and not context.policy.needs_approval(entry.specialist, params):
             self._execute(call, prepared)
         elif not context.request.asks_person:
-            self._finish(call, Failure("declined", NO_APPROVER_TO_SEND if sent else NO_APPROVER))
+            self._finish(call, Failure("declined", *(NO_APPROVER_TO_SEND if sent else NO_APPROVER)))
         elif sum(map(len, sent)) > MAX_SENT_LENGTH:
-            self._finish(call, Failure("declined", TOO_LONG_TO_APPROVE))
+            self._finish(call, Failure("declined", *TOO_LONG_TO_APPROVE))
         else:
             self._unready.add(call.id)
             self._spawn(call, self._execute_if_approved(call, prepared, sent))
@@ -388,9 +388,10 @@ class CallGroup:
                 call.id, call.name, call.params or {}, text, call.citations, is_cached, call.ms, call.approval
             )
         else:
-            reason = blocks.reason_text(outcome.reason, context.tokens)
-            block, call.code = blocks.error_block(call.name, reason), outcome.code
-            event = SpecialistError(call.id, call.name, call.params, call.code, reason, call.ms, call.approval)
+            call.code, call.reason = outcome.code, blocks.reason_text(outcome.reason, context.tokens)
+            advice = blocks.reason_text(outcome.advice, context.tokens) if outcome.advice else ""
+            block = blocks.error_block(call.name, call.reason, advice)
+            event = SpecialistError(call.id, call.name, call.params, call.code, call.reason, call.ms, call.approval)
         if call.id in self._futures:
             self._futures[call.id].set_result(outcome)
         self._complete(call, block, event)

@@ -114,7 +114,7 @@ class CallPolicy:
             self.is_exhausted = True
             return self.failure("call_limit")
         if call.code is not None:
-            return Failure(call.code, call.text)
+            return Failure(call.code, call.reason, templates.ADVICE[call.code])
         if call.name in self.tools:
             return None
         if seconds_left <= 0:
@@ -124,7 +124,7 @@ class CallPolicy:
             return self.failure(code)
         reason = self._specialists[call.name].unavailable_reason
         if reason is not None:
-            return Failure("unavailable", f"{reason.partition(':')[0]}; go on without it")
+            return Failure("unavailable", reason.partition(":")[0], templates.ADVICE["unavailable"])
         key = call_key(call.name, call.params)
         self._calls_by_name[call.name] += 1
         self._identical_calls[key] += 1
@@ -145,8 +145,10 @@ class CallPolicy:
         return "unauthorized" if requires_user and self._request.user is None else None
 
     def failure(self, code: CallCode) -> Failure:
-        """Return the failure of this code, with the reason that a model reads."""
-        return Failure(code, templates.reason(code, self._request.limits, [*self._usable, *self.tools]))
+        """Return the failure with this code."""
+        limits, names = self._request.limits, ", ".join([*self._usable, *self.tools])
+        reason = templates.REASONS[code].format(each=limits.calls_per_specialist, calls=limits.calls)
+        return Failure(code, reason, templates.ADVICE[code].format(names=names or "none"))
 
     def needs_approval(self, specialist: Specialist[..., Any], params: Mapping[str, Any]) -> bool:
         """Whether a person must approve a call.

@@ -441,7 +441,6 @@ def read_native_call(native: NativeCall, syntax: SyntaxName) -> Call:
         call.marker = ""
         return call
     if not isinstance(call, Call) or call.params is None or len(pieces) > 1:
-        reason = "its arguments are no JSON object; write the request again"
-        return Call(native.name, code="malformed", text=reason)
+        return Call(native.name, code="malformed", reason="the arguments are not a JSON object")
     call.marker = marker(call.name, call.params, syntax)
     return call

@@ -187,9 +187,9 @@ ENDS: Sequence[tuple[Event, str, str]] = [
         "✗ one: invalid_params: the model asked with wrong parameters\n  to: must be a number",
     ),
     (
-        failed("declined", NO_APPROVER),
-        "✗ one 5003 ms declined: nobody can be asked to approve it here",
-        "✗ one: declined: nobody can be asked to approve it here",
+        failed("declined", NO_APPROVER[0]),
+        "✗ one 5003 ms declined: needs approval, which is not possible here",
+        "✗ one: declined: needs approval, which is not possible here",
     ),
     (Notice("trimmed", "The oldest was left out."), "The oldest was left out.", "The oldest was left out."),
     (Notice("repetition", "As the ending."), "", ""),

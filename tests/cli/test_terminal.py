@@ -175,7 +175,7 @@ def test_only_a_yes_approves_a_call(folder: Path) -> None:
             terminal.types(typed)
         code, seen = terminal.end()
     assert (code, deleted(folder)) == (0, ["six"])
-    assert len(re.findall(r"✗ deletes \d+ ms declined: you did not approve it", seen)) == 5
+    assert len(re.findall(r"✗ deletes \d+ ms declined: the call was not approved", seen)) == 5
     assert re.search(r"✓ deletes \d+ ms, approved ", seen)
     assert seen.endswith("\n\nDone.")
     assert "\x1b[1;33m?\x1b[0m\x1b[1m deletes needs" in terminal.raw

@@ -63,7 +63,7 @@ def as_written(pieces: Iterable[Piece]) -> list[Any]:
             found.append({"stop": True})
             last = ""
         else:
-            assert (piece.params is None, bool(piece.text)) == (piece.code is not None,) * 2
+            assert (piece.params is None, bool(piece.reason)) == (piece.code is not None,) * 2
             result = {"params": piece.params} if piece.code is None else {"problem": piece.code}
             found.append({"call": piece.name, **result, "raw": piece.marker})
             last = ""

@@ -197,8 +197,9 @@ DOCS_BLOCK = (
     "[SPECIALIST_RESULT: docs]\n📖 DOCS\n\n"
     "[1] Settings\n\nSet CALLS.\n\n    brain serve\n\n[2] Limits › Calls\n\nAt most 5.\n[/SPECIALIST_RESULT]"
 )
-REFUSED = "[SPECIALIST_ERROR: ocr failed - there is no attachment; attach an image.]"
-MALFORMED = f"[SPECIALIST_ERROR: ? failed - {templates.REASONS['denied']}]"  # whose advice is not passed on
+REFUSED = "[SPECIALIST_ERROR: ocr failed - there is no attachment; attach an image]"
+DENIED = f"{templates.REASONS['denied']}; {templates.ADVICE['denied']}"
+MALFORMED = f"[SPECIALIST_ERROR: ? failed - {DENIED}]"
 
 
 @pytest.mark.parametrize(
@@ -208,8 +209,8 @@ MALFORMED = f"[SPECIALIST_ERROR: ? failed - {templates.REASONS['denied']}]"  # w
          "docs found:\n\n📖 DOCS\n\n"
          "**Settings**\n\n> Set CALLS.\n>\n>     brain serve\n\n**Limits › Calls**\n\n> At most 5."),
         (f"…\n\n{REFUSED}\n\n{MALFORMED}\n\n{OCR_BLOCK}\n\n",
-         "ocr could not help: there is no attachment; attach an image.\n\n"
-         f"One call could not help: it may not be used here.\n\n{TOTAL}"),
+         "ocr could not help: there is no attachment.\n\n"
+         f"One call could not help: this specialist is not allowed here.\n\n{TOTAL}"),
         ("…", "The specialists found nothing."),
     ],
 )  # fmt: skip

@@ -16,11 +16,9 @@ from brain.plugins.registry import Registry
 from brain.plugins.specialist import from_schema, specialist
 from brain.prompts.system_prompt import check_context_size, example_marker, example_values, shape, system_prompt
 from brain.prompts.templates import (
-    REASONS,
     attachments_note,
     clock_note,
     marker,
-    reason,
 )
 from brain.turn_request import Tool
 
@@ -111,13 +109,6 @@ def test_the_prompt_teaches_the_first_syntax_and_the_scanner_reads_it(
     assert marker("pay", {"to": "[x]", "n": 1}, syntax) == written
     assert list(Scanner((syntax,)).feed(written)) == [Call("pay", written, {"to": "[x]", "n": 1})]
     assert TAME in marker("pay", {"to": EVIL}, syntax)
-
-
-def test_reasons_name_limits_and_specialists() -> None:
-    assert "called 3 times" in reason("specialist_limit", Limits())
-    assert "all 5 calls" in reason("call_limit", Limits())
-    assert reason("unknown", Limits(), ["beeps", "weather"]).endswith("beeps, weather")
-    assert all(reason(code, Limits()) for code in REASONS)
 
 
 def test_the_note_on_attachments() -> None:

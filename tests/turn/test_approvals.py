@@ -277,7 +277,7 @@ class Shelf:
 async def preview_sale(params: Mapping[str, Any], *, shelf: Shelf, context: Context) -> Result | None:
     shelf.previews.append((dict(params), context.user, context.approved, 1.5 < context.seconds_left <= 2))
     if not shelf.books:
-        raise Refused("there is no book left; tell the user")
+        raise Refused("there is no book left", "tell the user")
     return Result(f"Sell {shelf.books[-1]}.", data=shelf.books[-1])
 
 
@@ -308,6 +308,7 @@ def test_a_preview_that_refuses_is_asked_of_nobody() -> None:
     one.run()
     assert (one.failures, one.approvals) == (["refused"], [])
     assert one.blocks == ["[SPECIALIST_ERROR: sells failed - there is no book left; tell the user]"]
+    assert one.calls[0].reason == "there is no book left"  # people do not read the advice
 
 
 def test_the_call_gets_the_preview_that_was_approved() -> None:

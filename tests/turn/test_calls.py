@@ -97,7 +97,7 @@ def test_who_may_be_called(marker: str, options: dict[str, Any], expected: str) 
         ("malformed", "SPECIALIST_REQUEST[add:{", False, None),
         ("invalid_params", 'SPECIALIST_REQUEST[add:{"a":"x","c":1}]', False, None),
         ("oversized", "SPECIALIST_REQUEST[echo:{" + " " * 20000 + "}]", False, None),
-        ("unavailable", "SPECIALIST_REQUEST[absent]", False, "its engine is not there; go on without it"),
+        ("unavailable", "SPECIALIST_REQUEST[absent]", False, "its engine is not there"),
         ("declined", "SPECIALIST_REQUEST[sends]", False, None),
         ("refused", "SPECIALIST_REQUEST[refuses]", True, "Which calendar? home, work"),
         ("timeout", "SPECIALIST_REQUEST[hangs]", True, None),
@@ -112,7 +112,8 @@ def test_a_call_that_fails(code: str, marker: str, runs: bool, reason: str | Non
     before, call, after = turn.exchange.parts
     assert (before, after) == (Text("Look: ", 1), Text("Done.", 2))
     assert isinstance(call, Call)
-    assert call.block.startswith(f"[SPECIALIST_ERROR: {name} failed - {reason or ''}")
+    assert (call.reason == reason) or reason is None
+    assert call.block.startswith(f"[SPECIALIST_ERROR: {name} failed - {call.reason}")
     assert "swordfish" not in repr(events) + repr(model.requests)
 
 

@@ -17,7 +17,7 @@ from brain.plugins.specialist import specialist
 
 MAX_STEPS = 400
 IMAGE = Attachment(1, "a.png", "image/png", PNG)
-CANCELLED = "[SPECIALIST_ERROR: %s failed - the turn was stopped before it was done]"
+CANCELLED = "[SPECIALIST_ERROR: %s failed - the turn was stopped]"
 
 
 def marker(name: str) -> str:

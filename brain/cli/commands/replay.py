@@ -31,7 +31,7 @@ def events_of(exchange: Exchange) -> Iterator[Event]:
 
 
 def _end_of_call(call: Call) -> SpecialistResult | SpecialistError:
-    text, ms = block_content(call.name, call.block, call.code is not None), call.ms or 0
+    text, ms = call.reason or block_content(call.name, call.block, call.code is not None), call.ms or 0
     if call.code is not None:
         return SpecialistError(call.id, call.name, call.params, call.code, text, ms, call.approval)
     params = call.params or {}

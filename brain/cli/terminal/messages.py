@@ -6,7 +6,6 @@ The reason of a failed call is written for the model, so it is shown only where 
 from collections.abc import Mapping
 
 from brain.events import CallCode, SpecialistError, SpecialistResult, StopReason
-from brain.prompts.templates import NO_APPROVER, NO_APPROVER_TO_SEND
 
 FAILURES: Mapping[CallCode, str] = {
     "unknown": "there is no specialist of this name",
@@ -54,8 +53,8 @@ OUTCOMES: Mapping[str, str] = {
 
 def explain_failure(event: SpecialistError) -> tuple[str, str]:
     """Why a call failed, in words for people, and its reason if that says more."""
-    if event.reason in (NO_APPROVER, NO_APPROVER_TO_SEND):
-        return "nobody can be asked to approve it here", ""
+    if event.code == "declined":
+        return event.reason, ""
     seconds = f"{event.ms // 100 / 10:g}"
     words = FAILURES[event.code].format(seconds=seconds, reason=event.reason)
     return words, event.reason if event.code in CODES_WITH_DETAIL else ""

@@ -193,7 +193,7 @@ def _part(part: Part | Annotation, block_content: BlockContent) -> dict[str, Any
             return {"type": "thinking", "text": text}
         case Annotation(text, code=code):
             return {"type": "notice", "code": code, "text": text}
-    content = block_content(part.name, part.block, part.code is not None)
+    content = part.reason or block_content(part.name, part.block, part.code is not None)
     return {
         "type": "call",
         "call_id": part.id,
