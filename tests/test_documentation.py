@@ -27,6 +27,8 @@ def test_the_table_of_settings_is_that_of_the_code() -> None:
     shown = page.partition("<!-- settings -->\n")[2].partition("\n<!-- /settings -->")[0]
     of_brain = Registry().discover().settings_table()
     assert shown == "\n".join(part for part in (settings.table(), of_brain) if part)
+    topics = page.partition("## By topic\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"\b[A-Z_]{3,}\b", topics)) - {"SPECIALIST_"} == set(settings.KEYS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
