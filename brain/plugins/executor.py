@@ -50,7 +50,7 @@ Dependencies = Mapping[type, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CallResult:
     """A call that succeeded; `more` and `outside` are those of its `Result`."""
 
     text: str
@@ -68,7 +68,7 @@ class Failure:
     advice: str = ""
 
 
-Outcome = Answer | Failure
+Outcome = CallResult | Failure
 
 FAILED = Failure("failed", "the specialist failed", "continue without it or try other parameters")
 BUSY = Failure("unavailable", "too many earlier calls are still running", "continue without it")
@@ -103,8 +103,8 @@ def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Argu
     return Failure("invalid_params", problem, "correct the parameters and call again")
 
 
-def read_answer(value: Any) -> Answer:
-    """Make an answer of what a specialist returned.
+def read_result(value: Any) -> CallResult:
+    """Make a result of what a specialist returned.
 
     Raises:
         Exception: of any kind, when the value cannot be shown.
@@ -120,10 +120,10 @@ def read_answer(value: Any) -> Answer:
             citations.append(Citation(id_, title, url if is_link else None))
         more = None if value.more is None else _guard_more(value.more)
         outside = None if value.outside is None else value.outside is not False
-        return Answer(plain_text(value.text), tuple(citations), more, outside)
+        return CallResult(plain_text(value.text), tuple(citations), more, outside)
     if value is None:
         raise TypeError("it returned nothing")
-    return Answer(plain_text(value if isinstance(value, str) else msgspec.json.encode(value).decode()))
+    return CallResult(plain_text(value if isinstance(value, str) else msgspec.json.encode(value).decode()))
 
 
 @overload
@@ -152,7 +152,7 @@ async def execute(
     on_progress: OnProgress,
     *,
     timeout: float,
-    read: Callable[[Any], Any] = read_answer,
+    read: Callable[[Any], Any] = read_result,
 ) -> Any:
     """Run a prepared call.
 

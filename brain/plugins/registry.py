@@ -16,7 +16,7 @@ from brain.installation import install_command
 from brain.plugins import specialist_settings
 from brain.plugins.context import Context
 from brain.plugins.discovery import Package, find_sources
-from brain.plugins.executor import Answer
+from brain.plugins.executor import CallResult
 from brain.plugins.schema import Schema, find_injected, find_uninjectable, inject
 from brain.plugins.specialist import Options, Specialist, from_schema
 from brain.settings import Settings
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from brain.net.fetch import Fetch
 
 MAX_CACHED = 256
-AnswerKey = tuple[str | None, Hashable]
-"""The user of a cached answer, and the call that it answers."""
+CacheKey = tuple[str | None, Hashable]
+"""The user of a cached result, and its call."""
 log = logging.getLogger("brain")
 
 
@@ -97,7 +97,7 @@ class Registry(Mapping[str, Entry]):
     Args:
         settings: hold the specialists' own settings and the operator's list of allowed names.
         provide: objects for keyword-only parameters of their types.
-        now: the clock of cached answers, in seconds.
+        now: the clock for cached results, in seconds.
 
     Attributes:
         dependencies: what `provide` gave, by type.
@@ -112,7 +112,7 @@ class Registry(Mapping[str, Entry]):
     ) -> None:
         self._settings = settings or Settings()
         self._entries: dict[str, Entry] = {}
-        self._cached: OrderedDict[AnswerKey, tuple[float, Answer]] = OrderedDict()
+        self._cached: OrderedDict[CacheKey, tuple[float, CallResult]] = OrderedDict()
         self._variables: dict[str, set[str]] = {}  # environment variables, also of refused specialists
         self._now = now
         self.dependencies: Mapping[type, Any] = {type(value): value for value in provide}
@@ -247,20 +247,20 @@ class Registry(Mapping[str, Entry]):
                     stack.push_async_callback(_exit_lifespan, name, manager)
             yield
 
-    def find_cached(self, key: AnswerKey) -> Answer | None:
-        """Return a cached answer, unless it has expired."""
-        expires_at, answer = self._cached.get(key, (-float("inf"), None))
-        return answer if self._now() < expires_at else None
+    def find_cached(self, key: CacheKey) -> CallResult | None:
+        """Return a cached result, unless it has expired."""
+        expires_at, result = self._cached.get(key, (-float("inf"), None))
+        return result if self._now() < expires_at else None
 
-    def cache(self, key: AnswerKey, answer: Answer, seconds: float) -> None:
-        """Cache an answer; above `MAX_CACHED`, the oldest is dropped."""
-        self._cached[key] = (self._now() + seconds, answer)
+    def cache(self, key: CacheKey, result: CallResult, seconds: float) -> None:
+        """Cache a result; above `MAX_CACHED`, the oldest is dropped."""
+        self._cached[key] = (self._now() + seconds, result)
         self._cached.move_to_end(key)
         while len(self._cached) > MAX_CACHED:
             self._cached.popitem(last=False)
 
     def drop_cached(self, user: str | None) -> None:
-        """Drop the cached answers of a user."""
+        """Drop the cached results of a user."""
         for key in [key for key in self._cached if key[0] == user]:
             del self._cached[key]
 

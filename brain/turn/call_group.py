@@ -23,8 +23,8 @@ from brain.events import (
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Attachment, Call, History
 from brain.plugins.context import Context, MemoryView, ModelView, Progress, Result
-from brain.plugins.executor import FAILED, Answer, Arguments, Dependencies, Failure, Outcome, execute, prepare
-from brain.plugins.registry import AnswerKey, Entry, Registry
+from brain.plugins.executor import FAILED, Arguments, CallResult, Dependencies, Failure, Outcome, execute, prepare
+from brain.plugins.registry import CacheKey, Entry, Registry
 from brain.plugins.specialist import Specialist
 from brain.prompts import blocks
 from brain.prompts.templates import CLIENT_RUNS_TOOL, NO_APPROVER, NO_APPROVER_TO_SEND, TOO_LONG_TO_APPROVE
@@ -129,7 +129,7 @@ class CallContext:
         )
         return {**self.registry.dependencies, **prepared.entry.dependencies, Context: context}
 
-    def cache_key(self, prepared: PreparedCall) -> AnswerKey:
+    def cache_key(self, prepared: PreparedCall) -> CacheKey:
         """Return the key that calls of other turns share when the same answer serves them."""
         files = tuple((file.id, file.name, len(file.data), hash(file.data)) for file in prepared.attachments)
         key = call_key(prepared.entry.specialist.name, prepared.params)
@@ -357,7 +357,7 @@ class CallGroup:
 
         dependencies = context.dependencies(prepared, seconds, approved)
         outcome = await execute(specialist, prepared.arguments, dependencies, report, timeout=seconds)
-        if isinstance(outcome, Answer) and specialist.cache_seconds:
+        if isinstance(outcome, CallResult) and specialist.cache_seconds:
             is_long = len(outcome.text) > MAX_CACHED_LENGTH
             text = blocks.result_text(outcome.text, more=outcome.more) if is_long else outcome.text
             context.registry.cache(context.cache_key(prepared), replace(outcome, text=text), specialist.cache_seconds)
@@ -381,7 +381,7 @@ class CallGroup:
         call.cached, call.ms = is_cached, round((time.monotonic() - self._began[call.id]) * 1000)
         call.untrusted = context.policy.is_result_untrusted(call.name, outcome)
         event: SpecialistResult | SpecialistError
-        if isinstance(outcome, Answer):
+        if isinstance(outcome, CallResult):
             text = blocks.result_text(outcome.text, context.max_block_bytes, outcome.more, context.tokens)
             block, call.citations = blocks.result_block(call.name, text), outcome.citations
             event = SpecialistResult(

@@ -14,7 +14,7 @@ from typing import Any
 
 from brain.events import CallCode
 from brain.messages import Call, Exchange, History
-from brain.plugins.executor import Answer, Failure, Outcome
+from brain.plugins.executor import CallResult, Failure, Outcome
 from brain.plugins.registry import Entry
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
@@ -189,7 +189,7 @@ class CallPolicy:
         """Whether the block of a call may hold the words of strangers. Only a refusal is worded by the specialist."""
         if isinstance(outcome, Failure) and outcome.code != "refused":
             return False
-        if isinstance(outcome, Answer) and outcome.outside is not None:
+        if isinstance(outcome, CallResult) and outcome.outside is not None:
             return outcome.outside
         return self._specialists[name].specialist.outside
 

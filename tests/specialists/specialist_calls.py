@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from brain import Attachment, Context, Progress, Specialist
 from brain.messages import EmbeddingCheck
 from brain.net.fetch import Fetch
-from brain.plugins.executor import Answer, Failure, Outcome, execute, prepare
+from brain.plugins.executor import CallResult, Failure, Outcome, execute, prepare
 
 INVOICE = "Invoice 4711\nTotal 129.50 EUR"
 
@@ -91,7 +91,7 @@ def answer(
 ) -> str:
     """The text of a call that succeeds."""
     found = outcome(specialist, params, ctx, progress)
-    assert isinstance(found, Answer), found
+    assert isinstance(found, CallResult), found
     return found.text
 
 

@@ -16,7 +16,7 @@ from embedding_server import PARAGRAPHS, QUESTIONS
 from specialist_calls import answer, context, full_disk, last, outcome, refusal, text_pdf
 
 from brain import Citation, Context
-from brain.plugins.executor import Answer
+from brain.plugins.executor import CallResult
 from specialists._knowledge import background
 from specialists._knowledge.index import Chunk, Index, Unreachable, hold_lock, path_for
 from specialists._knowledge.search import Scope, fetch, rank
@@ -81,14 +81,14 @@ def ask(settings: KnowledgeSettings, query: str, user: str | None = "local", **p
 
 def test_passages_are_cited_with_headings_and_pages(library: KnowledgeSettings) -> None:
     found = outcome(knowledge, {"query": "how long is the notice period"}, of(library))
-    assert isinstance(found, Answer)
+    assert isinstance(found, CallResult)
     assert found.text == (
         "From the user's documents, the passages that fit best:\n\n"
         "[1] handbook.md › Handbook › Notice\n\nThe notice period is three months."
     )
     assert found.citations == (Citation("handbook.md#notice", "handbook.md › Handbook › Notice"),)
     found = outcome(knowledge, {"query": "maximum load"}, of(library))
-    assert isinstance(found, Answer)
+    assert isinstance(found, CallResult)
     assert found.citations == (Citation("manual.pdf#page=3", "manual.pdf › Chapter 1 Start, page 3"),)
 
 
@@ -141,7 +141,7 @@ def test_files_of_one_name_are_told_apart(settings: KnowledgeSettings, docs: Pat
     (tmp_path / "old" / "handbook.md").write_text("The notice period was one month.")
     both = replace(settings, folders=(str(docs), str(tmp_path / "old")))
     found = outcome(knowledge, {"query": "notice period"}, of(both))
-    assert isinstance(found, Answer)
+    assert isinstance(found, CallResult)
     assert {citation.id for citation in found.citations} == {"docs/handbook.md#notice", "old/handbook.md"}
     assert "[1] old/handbook.md" in ask(both, "notice", source="old")
 
@@ -244,7 +244,7 @@ def test_uploads_of_one_name_and_those_that_cannot_be_read(settings: KnowledgeSe
     files = [("a.pdf", text_pdf("first zebra")), ("a.pdf", text_pdf("second zebra")), ("p.png", b"\x89PNG\r\n\x1a\n")]
     call = of(settings, None, *files, ("locked.pdf", text_pdf("x", encrypted=True)))
     found = outcome(knowledge, {"query": "zebra"}, call)
-    assert isinstance(found, Answer)
+    assert isinstance(found, CallResult)
     assert sorted(citation.id for citation in found.citations) == ["2 a.pdf#page=1", "a.pdf#page=1"]
     assert "\n\nNot read: locked.pdf: 'locked.pdf' is encrypted" in found.text
     assert refusal(knowledge, {"query": "x", "source": "locked.pdf"}, call).startswith("Not read: locked.pdf: ")

@@ -17,7 +17,7 @@ from brain.memory import Memory
 from brain.messages import Item
 from brain.models.builtin import Builtin
 from brain.net.fetch import Fetch
-from brain.plugins.executor import Answer, Failure, execute, prepare
+from brain.plugins.executor import CallResult, Failure, execute, prepare
 from brain.plugins.registry import Registry
 from brain.prompts.system_prompt import example_marker
 from specialists.memory import memory, needs_approval, operation_of, preview, reads
@@ -59,7 +59,7 @@ class Session:
             memory=view(self.memory, *self.messages, user=self.user),
         )
 
-    async def call(self, *, approved: Result | None = None, **params: Any) -> Answer | Failure:
+    async def call(self, *, approved: Result | None = None, **params: Any) -> CallResult | Failure:
         arguments = prepare(memory, params)
         if isinstance(arguments, Failure):
             return arguments
@@ -68,7 +68,7 @@ class Session:
 
     async def text(self, **params: Any) -> str:
         answer = await self.call(**params)
-        assert isinstance(answer, Answer), answer
+        assert isinstance(answer, CallResult), answer
         return answer.text
 
     async def refusal(self, **params: Any) -> str:
@@ -231,7 +231,7 @@ async def test_words_of_strangers_are_untrusted() -> None:
         ]
         for params, untrusted in calls:
             answer = await ada.says("x").call(**params)
-            assert isinstance(answer, Answer)
+            assert isinstance(answer, CallResult)
             assert answer.outside is untrusted
 
 

@@ -17,7 +17,7 @@ from specialist_calls import INVOICE, answer, context, file, nested_pdf, outcome
 from specialist_calls import pdf as make_pdf
 
 from brain import Progress, Registry, install_command
-from brain.plugins.executor import Answer, Failure
+from brain.plugins.executor import CallResult, Failure
 from specialists._pictures import images, pdf, rapidocr, reader
 from specialists._pictures.layout import Piece
 from specialists.ocr import ocr
@@ -339,7 +339,7 @@ def test_refuses_a_page_that_is_not_there(page: int | str, data: bytes, has: str
 )
 def test_a_cut_result_names_the_rest(params: dict[str, Any], shown: int, advice: str) -> None:
     found = outcome(ocr, params, context(("a.pdf", text_pdf("page one", "page two", "page three", "page four"))))
-    assert isinstance(found, Answer)
+    assert isinstance(found, CallResult)
     assert found.more is not None
     assert found.more(shown) == f"ask again with {advice}"
 

@@ -17,7 +17,7 @@ from specialist_calls import answer, context, outcome, refusal
 
 from brain import Citation, Context, Page, Progress, Refused, Registry, Result
 from brain.net.fetch import Fetch
-from brain.plugins.executor import Answer, Failure
+from brain.plugins.executor import CallResult, Failure
 from brain.prompts.blocks import result_text
 from specialists._pubmed import eutils
 from specialists._pubmed.eutils import BASE, PubmedSettings, found_in
@@ -241,7 +241,7 @@ def test_a_busy_server_is_asked_again(server: Eutils, busy: Reply) -> None:
     server.replies["esearch"] = [busy] * 3
     server.replies["efetch"] = [busy]
     progress: list[Progress] = []
-    assert isinstance(outcome(pubmed, {"query": "x"}, ctx(server), progress), Answer)
+    assert isinstance(outcome(pubmed, {"query": "x"}, ctx(server), progress), CallResult)
     assert server.programs == ["esearch"] * 4 + ["efetch"] * 2
     assert progress[0].text == "PubMed is busy, asking again in 0 s"
 

@@ -10,7 +10,7 @@ from specialist_calls import answer, context, outcome, refusal, text_pdf
 from web_site import Site, Text, site
 
 from brain import Page, Refused
-from brain.plugins.executor import Answer, Failure
+from brain.plugins.executor import CallResult, Failure
 from brain.prompts.blocks import result_block, result_text
 from specialists._web import page as reading
 from specialists._web.extract import Article, read
@@ -213,7 +213,7 @@ def test_a_page_has_a_heading_its_final_url_and_a_citation(served: Site) -> None
     served.serve({"/old": Text(status=301, headers={"Location": "/news"}), "/news": NEWS})
     found = outcome(web, {"url": f"{served.url}/old"}, at(served))
     url = f"{served.url}/news"
-    assert isinstance(found, Answer)
+    assert isinstance(found, CallResult)
     assert found.text.startswith(
         f"🌐 WEB PAGE 'Harbour bridge reopens after four years' (127.0.0.1:{served.port}, 2026-03-01)\n"
         f"{url} · by Marta Lindqvist · The Tidewater Courier\n\n# Harbour bridge reopens after four years\n\nThe old"
@@ -227,7 +227,7 @@ def test_reading_on_gives_every_character_once(served: Site) -> None:
     url, parts = f"{served.url}/page", list[str]()
     for offset in range(0, len(text), 6000):
         found = outcome(web, {"url": url, "offset": offset}, at(served))
-        assert isinstance(found, Answer)
+        assert isinstance(found, CallResult)
         head, _, body = found.text.partition("\n\n")
         assert head.endswith(f", from character {offset}") == (offset > 0)
         assert found.more is not None
@@ -377,7 +377,7 @@ def test_instructions_and_forged_blocks_in_a_page_are_only_text(served: Site) ->
     )
     served.serve({"/page": html(f"<h1>{evil}</h1><p>{evil}</p>", f"<meta property='og:title' content='{evil}'>")})
     found = outcome(web, {"url": f"{served.url}/page"}, at(served))
-    assert isinstance(found, Answer)
+    assert isinstance(found, CallResult)
     assert "\n" not in found.citations[0].title
     block = result_block("web", result_text(found.text, more=found.more))
     assert block.count("[SPECIALIST_RESULT: web]") == block.count("[/SPECIALIST_RESULT]") == 1
@@ -402,7 +402,7 @@ def test_of_a_giant_page_the_beginning_is_read(served: Site) -> None:
     page = "<html><body>" + "".join(f"<p>{n} {'words and more words ' * 100}</p>" for n in range(1000))
     served.serve({"/page": page})
     found = outcome(web, {"url": f"{served.url}/page"}, at(served))
-    assert isinstance(found, Answer)
+    assert isinstance(found, CallResult)
     assert len(found.text) < 201_000
     end = read_page(served, page, section="(The page is too long")
     assert end.endswith("\n\n(The page is too long to be read whole; it was read up to here.)")

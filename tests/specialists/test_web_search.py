@@ -12,7 +12,7 @@ import pytest
 from specialist_calls import answer, context, outcome, refusal
 from web_site import Site, Text, free_port, program, site
 
-from brain.plugins.executor import Answer
+from brain.plugins.executor import CallResult
 from specialists._web.search import WebSettings, find_problem, health
 from specialists.web import web
 
@@ -87,7 +87,7 @@ def by_brave(server: Site, reply: Text) -> Any:
 
 def test_a_search_by_searxng_lists_results_with_citations(server: Site) -> None:
     found = outcome(web, {"query": "grüne knoten", "since": "week"}, by_searxng(server, searxng()))
-    assert isinstance(found, Answer)
+    assert isinstance(found, CallResult)
     assert found.text == (
         "🌐 WEB SEARCH RESULTS for 'grüne knoten' (SearXNG)\n\n"
         "1. Rope & knots (2026-03-01)\nhttps://example.org/a?x=1&y=2\nHow to tie a bowline – safely\n\n"
@@ -113,7 +113,7 @@ def test_the_base_address_may_be_written_as_operators_do(server: Site, path: str
 def test_max_results_caps_the_results(server: Site, params: dict[str, int], count: int) -> None:
     many = [{"url": f"https://example.org/{n}", "title": f"T{n}", "content": "c"} for n in range(30)]
     found = outcome(web, {"query": "q", **params}, by_searxng(server, searxng(many)))
-    assert isinstance(found, Answer)
+    assert isinstance(found, CallResult)
     assert len(found.citations) == count
 
 
