@@ -42,7 +42,7 @@ class PageText:
 
 def health() -> str | None:
     """Return that there is no OCR engine, and how to install one."""
-    problem = reader.missing()
+    problem = reader.find_problem()
     return f"{problem}: {install_command('ocr')}, or install Tesseract" if problem else None
 
 
@@ -93,7 +93,7 @@ async def ocr(
     attachment = pick_attachment(context, image_id)
     document = _Document(attachment.data, display_name(attachment.name), language, enhance, context)
     requested = parse_pages(page) or range(1, MAX_PAGE_NUMBERS + 1)
-    found = await reader.pages(
+    found = await reader.open_pages(
         document.data,
         name=document.name,
         numbers=() if enhance else requested[:MAX_PAGES],
@@ -159,13 +159,13 @@ class _Document:
         Raises:
             Refused: if it cannot be read.
         """
-        if layer := found.layer(number):
+        if layer := found.text_layer(number):
             yield PageText(number, layer, "the PDF's text layer")
             return
-        key = (found.digest, number, self.language, self.enhance, reader.engines())
+        key = (found.digest, number, self.language, self.enhance, reader.find_engines())
         reading = reader.cached_reading(key)
         if reading is None:
-            async with reader.reading(
+            async with reader.queue_page(
                 self.data, name=self.name, page=number, language=self.language, enhance=self.enhance, region=None
             ) as job:
                 while not await job.has_started(min(TOLD_SECONDS, self.context.seconds_left)):
@@ -177,7 +177,7 @@ class _Document:
                     if self.context.seconds_left < TOLD_SECONDS:
                         break
                     yield f"page {number} is being read, for {time.monotonic() - started:.0f} s now"
-                reading = await reader.read(job, self.name, self.context.seconds_left - RESERVED_SECONDS)
+                reading = await reader.receive_reading(job, self.name, self.context.seconds_left - RESERVED_SECONDS)
             seconds = time.monotonic() - started
             self.slowest_seconds, self.total_seconds = max(self.slowest_seconds, seconds), self.total_seconds + seconds
             reader.cache_reading(key, reading)

@@ -44,7 +44,7 @@ _WHITE = base64.b64decode(
 
 async def health() -> None:
     """Look at a small picture; raise `Refused`, or the error of the process, if that fails."""
-    await reader.request_look(_WHITE, {"do": "look", "name": "a test", "page": 1, "region": None, "show": False})
+    await reader.inspect_file(_WHITE, {"do": "inspect", "name": "a test", "page": 1, "region": None, "show": False})
 
 
 @specialist(
@@ -112,18 +112,18 @@ async def _analyse(
 ) -> list[str]:
     """Return the lines about one image: the model's description, or measures and text."""
     name, data, sees_images = display_name(attachment.name), attachment.data, context.model.sees_images
-    words: dict[str, Any] = {"do": "look", "name": name, "page": page, "region": region, "show": sees_images}
-    found, image = await reader.request_look(data, words, context.seconds_left - RESERVED_SECONDS)
+    words: dict[str, Any] = {"do": "inspect", "name": name, "page": page, "region": region, "show": sees_images}
+    found, image = await reader.inspect_file(data, words, context.seconds_left - RESERVED_SECONDS)
     file, *lines = found["lines"]
     if region:
         left, top, right, bottom = (f"{side:.0%}" for side in region)
         file += f"; looked at: {left} to {right} across, {top} to {bottom} down"
     if sees_images:
-        description = await context.model.describe(bytes(image), question(subject))
+        description = await context.model.describe(bytes(image), build_question(subject))
         return [description.strip() or "The model gave no description.", "", file, *lines]
     seconds = context.seconds_left - RESERVED_SECONDS
     try:
-        reading = await reader.page_text(data, name=name, page=page, region=region, seconds=seconds)
+        reading = await reader.read_page(data, name=name, page=page, region=region, seconds=seconds)
     except Refused as refusal:
         text = [f"Text: not read, {refusal.reason}"]
     else:
@@ -132,7 +132,7 @@ async def _analyse(
     return [file, *lines, *text, "", ONLY_FACTS]
 
 
-def question(subject: str) -> str:
+def build_question(subject: str) -> str:
     """Return the question for a model that sees images."""
     request = _QUESTIONS.get(subject.strip().lower(), f"Describe the image with regard to: {subject.strip()}.")
     return _FRAME.format(request)

@@ -242,7 +242,7 @@ def _read_pdf(source: Source) -> Iterator[Part | Trouble]:
 
 def _read_text_layers(source: Source, wanted: Sequence[int]) -> reader.Pages:
     try:
-        return asyncio.run(reader.pages(source.data, name=source.name, numbers=wanted))
+        return asyncio.run(reader.open_pages(source.data, name=source.name, numbers=wanted))
     except Refused as refusal:
         raise Unreadable(refusal.reason) from refusal
 
@@ -253,9 +253,9 @@ def _recognize(source: Source, page: int) -> str:
     Raises:
         Unreadable: when there is no OCR engine, or it cannot read the page.
     """
-    if problem := reader.missing():
+    if problem := reader.find_problem():
         raise Unreadable(f"it is scanned, and {problem}")
-    call = reader.page_text(source.data, name=source.name, page=page, language=source.language, seconds=PAGE_SECONDS)
+    call = reader.read_page(source.data, name=source.name, page=page, language=source.language, seconds=PAGE_SECONDS)
     try:
         return asyncio.run(call).text
     except Refused as refusal:

@@ -272,7 +272,8 @@ class Worker:
 def list_abilities(job: Job) -> str:
     """The limits, and what cannot be read here; when that changes, files that could not be read are tried again."""
     limits = f"{job.max_bytes} {job.max_passages} {job.language}"
-    lacking = [name for name, is_there in (("ocr", not reader.missing()), ("office", has_office())) if not is_there]
+    engines = {"ocr": not reader.find_problem(), "office": has_office()}
+    lacking = [name for name, is_installed in engines.items() if not is_installed]
     return f"{limits} {' '.join(lacking)}"
 
 

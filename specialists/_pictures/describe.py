@@ -54,7 +54,7 @@ _LYING = (5, 6, 7, 8)
 """Orientations of EXIF that exchange width and height."""
 
 
-def look(
+def inspect(
     data: bytes, *, name: str, pdf: bool, page: int, region: Sequence[float] | None, show: bool, pdf_seconds: float
 ) -> tuple[dict[str, Any], bytes]:
     """Return lines about one picture, and with `show` an encoded copy instead of the measures.

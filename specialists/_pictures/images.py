@@ -66,7 +66,7 @@ class Document:
             others are missing.
         """
         count, rest = self._of_pdf("text", *pages)
-        texts = [text_layer(page, stamps=stamps) for page, _ in rest]
+        texts = [build_text_layer(page, stamps=stamps) for page, _ in rest]
         missing = len(texts) < sum(1 <= page <= count for page in pages)
         return count, texts, (self._problem or unreadable_reason(self.name)) if missing else None
 
@@ -117,7 +117,7 @@ class Document:
         return count, [message for message in answers[1:] if message[0] != "end"]
 
 
-def pages(
+def read_layers(
     data: bytes, *, name: str, pdf: bool, pages: Sequence[int], stamps: bool, pdf_seconds: float
 ) -> tuple[dict[str, Any], bytes]:
     """Return the number of pages of a file, the text layers of a PDF, and a digest."""
@@ -212,7 +212,7 @@ def _translate_errors(name: str) -> Iterator[None]:
         raise Unreadable(unreadable_reason(name)) from error
 
 
-def text_layer(page: dict[str, Any] | None, *, stamps: bool) -> str | None:
+def build_text_layer(page: dict[str, Any] | None, *, stamps: bool) -> str | None:
     """Return the text of a page in the order of the file, or laid out if it has a table; None for a damaged page."""
     if page is None:
         return None

@@ -13,7 +13,7 @@ from specialists._pictures import rapidocr, tesseract
 from specialists._pictures.images import Document, Region, Unreadable
 from specialists._pictures.languages import RAPIDOCR, TESSERACT_CODES, guess_language, iso_code, tesseract_code
 from specialists._pictures.result import Engines, Reading
-from specialists._pictures.turning import pose, rotate
+from specialists._pictures.rotation import measure_pose, rotate
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -55,7 +55,7 @@ def read(
 
 def _engines_for(language: str, installed: Engines) -> list[Engine]:
     """Return the engines that read a language, best first."""
-    of_tesseract = tesseract.languages(installed.tesseract) - {"osd"}
+    of_tesseract = tesseract.list_languages(installed.tesseract) - {"osd"}
     of_rapidocr = RAPIDOCR if installed.rapidocr else frozenset[str]()
     auto = language == "auto"
     found: list[Engine] = []
@@ -76,7 +76,7 @@ def _best_reading(image: "Image", language: str, candidates: list[Engine], insta
         reading = engine(image, language, installed)
         unread_language = _language_not_read(reading, language, installed)
         if unread_language and engine is tesseract.read:
-            if TESSERACT_CODES[unread_language] in tesseract.languages(installed.tesseract):
+            if TESSERACT_CODES[unread_language] in tesseract.list_languages(installed.tesseract):
                 reading = tesseract.read(image, unread_language, installed)
             else:
                 code = TESSERACT_CODES[unread_language]
@@ -92,7 +92,7 @@ def _best_reading(image: "Image", language: str, candidates: list[Engine], insta
 def _language_not_read(reading: Reading, language: str, installed: Engines) -> str | None:
     """Return the language of a text if it was read for other languages, so that its accents may be missing."""
     found = guess_language(reading.text) if language == "auto" else None
-    read_for = tesseract.codes(language, tesseract.languages(installed.tesseract))
+    read_for = tesseract.choose_codes(language, tesseract.list_languages(installed.tesseract))
     return found if found and TESSERACT_CODES[found] not in read_for else None
 
 
@@ -100,9 +100,9 @@ def _level(image: "Image", installed: Engines) -> "Image":
     """Return an image with level lines, and with a margin in the colour of its corner if it is too narrow."""
     from PIL import Image
 
-    lean, sideways = pose(image)
+    lean, sideways = measure_pose(image)
     if sideways and installed.rapidocr:
-        sideways = rapidocr.lies_on_its_side(image)
+        sideways = rapidocr.is_sideways(image)
     image = rotate(rotate(image, -90 if sideways else 0), lean)
     if min(image.size) >= _SIDE_PADDED:
         return image

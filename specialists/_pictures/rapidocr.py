@@ -35,7 +35,7 @@ def read(image: "Image", _language: str, _installed: Engines) -> Reading:
     return max(reading, other, key=lambda reading: reading.worth)
 
 
-def lies_on_its_side(image: "Image") -> bool:
+def is_sideways(image: "Image") -> bool:
     """Return whether the lines of a page run down or up. This takes a fifth of the time of reading."""
     return _are_tall(_engine()(image.convert("RGB"), use_rec=False).boxes)
 
@@ -69,10 +69,10 @@ def _parse_result(result: Any) -> Reading:
     scores = result.scores or ()
     pieces = _straighten(result.boxes, result.txts) if scores else []
     text = lay_out(pieces)
-    return Reading(text, "RapidOCR", sum(scores) / len(scores) * known(pieces) if text else 0.0)
+    return Reading(text, "RapidOCR", sum(scores) / len(scores) * known_share(pieces) if text else 0.0)
 
 
-def known(pieces: Sequence[Piece]) -> float:
+def known_share(pieces: Sequence[Piece]) -> float:
     """Estimate the share of letters that the model knows. It leaves out others, and of Greek knows only formulas."""
     room = sum((piece.right - piece.left) / max(piece.height, 1.0) for piece in pieces)
     known = _GREEK.sub("", "".join(piece.text for piece in pieces))

@@ -36,9 +36,9 @@ MISSING = "no OCR engine is installed"
 BUSY = "the OCR engine is busy with other documents; ask again in a minute"
 _LATE = "'{}' could not be read in time, because the server is busy; ask again in a minute, or for fewer pages at once"
 
-reader = IsolatedProcess("_pictures.worker", Limits(PAGE_SECONDS, MAX_MEMORY, nice=NICE))
+page_process = IsolatedProcess("_pictures.worker", Limits(PAGE_SECONDS, MAX_MEMORY, nice=NICE))
 """Takes up to 1 GB; RapidOCR has 1.2 GB of address space on a page of A4."""
-looker = IsolatedProcess("_pictures.worker", Limits(LOOKING_SECONDS, MAX_MEMORY, nice=NICE))
+file_process = IsolatedProcess("_pictures.worker", Limits(LOOKING_SECONDS, MAX_MEMORY, nice=NICE))
 
 
 @asynccontextmanager
@@ -47,17 +47,17 @@ async def lifespan() -> AsyncIterator[None]:
     try:
         yield
     finally:
-        reader.end()
-        looker.end()
+        page_process.end()
+        file_process.end()
 
 
-def missing() -> str | None:
+def find_problem() -> str | None:
     """Return that there is no OCR engine, or None."""
-    installed = engines()
+    installed = find_engines()
     return None if installed.tesseract or installed.rapidocr else MISSING
 
 
-def engines() -> Engines:
+def find_engines() -> Engines:
     """Return what is installed."""
     has_rapidocr = all(importlib.util.find_spec(module) for module in ("rapidocr", "onnxruntime"))
     return Engines(shutil.which("tesseract"), has_rapidocr, TESSERACT_SECONDS)
@@ -89,7 +89,7 @@ class Pages:
     name: str
     digest: str
 
-    def layer(self, page: int) -> str:
+    def text_layer(self, page: int) -> str:
         """Return the text layer of a page; empty if it has none.
 
         Raises:
@@ -101,20 +101,20 @@ class Pages:
         return text
 
 
-async def pages(data: bytes, *, name: str, numbers: Sequence[int] = (), seconds: float = WAITING_SECONDS) -> Pages:
+async def open_pages(data: bytes, *, name: str, numbers: Sequence[int] = (), seconds: float = WAITING_SECONDS) -> Pages:
     """Count the pages of a file, and take the text layers of those `numbers` that a PDF has.
 
     Raises:
         Refused: if the file cannot be read.
     """
-    request = {"do": "pages", "name": name, "pages": list(numbers), "stamps": bool(missing())}
-    words, _ = await request_look(data, request, seconds)
+    request = {"do": "pages", "name": name, "pages": list(numbers), "stamps": bool(find_problem())}
+    words, _ = await inspect_file(data, request, seconds)
     existing = [page for page in numbers if 1 <= page <= words["count"]]
     texts = dict(zip(existing, words["texts"], strict=False))
     return Pages(words["count"], texts, words["late"], name, words["digest"])
 
 
-async def page_text(
+async def read_page(
     data: bytes,
     *,
     name: str = "the file",
@@ -124,7 +124,7 @@ async def page_text(
     region: Region = None,
     seconds: float = WAITING_SECONDS,
 ) -> Reading:
-    """Read one page of a scanned PDF, or an image, by OCR. Look for a text layer first, with `pages`.
+    """Read one page of a scanned PDF, or an image, by OCR. Look for a text layer first, with `open_pages`.
 
     Pages are read one after the other. Cancelling the call ends the process within 100 ms.
 
@@ -140,39 +140,39 @@ async def page_text(
         Refused: if there is no engine, the file is damaged or takes too much computing, or the time is over.
     """
     end = time.monotonic() + seconds
-    async with reading(data, name=name, page=page, language=language, enhance=enhance, region=region) as job:
+    async with queue_page(data, name=name, page=page, language=language, enhance=enhance, region=region) as job:
         if not await job.has_started(seconds):
             raise Refused(BUSY)
-        return await read(job, name, end - time.monotonic())
+        return await receive_reading(job, name, end - time.monotonic())
 
 
 @asynccontextmanager
-async def reading(
+async def queue_page(
     data: bytes, *, name: str, page: int, language: str, enhance: bool, region: Region
 ) -> AsyncIterator[Job]:
-    """Queue one page; `read` returns its text.
+    """Queue one page; `receive_reading` returns its text.
 
     Raises:
         Refused: if there is no engine.
     """
-    if problem := missing():
+    if problem := find_problem():
         raise Refused(problem)
     words = {"do": "read", "name": name, "page": page, "region": region, "language": language, "enhance": enhance}
-    words |= {"pdf": is_pdf(data), "engines": asdict(engines()), "pdf_seconds": PDF_SECONDS}
-    with reader.job(words, data) as job:
+    words |= {"pdf": is_pdf(data), "engines": asdict(find_engines()), "pdf_seconds": PDF_SECONDS}
+    with page_process.job(words, data) as job:
         yield job
 
 
-async def read(job: Job, name: str, seconds: float) -> Reading:
+async def receive_reading(job: Job, name: str, seconds: float) -> Reading:
     """Return the text of a page that the process has begun."""
     words, _ = await receive(job, name, seconds)
     return Reading(**words)
 
 
-async def request_look(data: bytes, words: Mapping[str, Any], seconds: float = WAITING_SECONDS) -> Message:
+async def inspect_file(data: bytes, words: Mapping[str, Any], seconds: float = WAITING_SECONDS) -> Message:
     """Send a request to the process that looks at files."""
     name, end = words["name"], time.monotonic() + seconds
-    with looker.job({**words, "pdf": is_pdf(data), "pdf_seconds": PDF_SECONDS}, data) as job:
+    with file_process.job({**words, "pdf": is_pdf(data), "pdf_seconds": PDF_SECONDS}, data) as job:
         if not await job.has_started(seconds):
             raise Refused(_LATE.format(name))
         return await receive(job, name, end - time.monotonic())

@@ -12,7 +12,7 @@ from specialists._kit.isolated import children_seconds, run_program
 from specialists._pictures.languages import SCRIPTS, TESSERACT_CODES, tesseract_code
 from specialists._pictures.layout import Piece, join_pieces, lay_out
 from specialists._pictures.result import LOW_CONFIDENCE, Engines, Reading
-from specialists._pictures.turning import rotate
+from specialists._pictures.rotation import rotate
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -27,7 +27,7 @@ _SHADOWED = ("-c", "thresholding_method=2")
 """Black is what is darker than its surroundings, not than the whole page."""
 
 
-class Facing(NamedTuple):
+class Orientation(NamedTuple):
     """A page's orientation: degrees counterclockwise to turn it by, and its script."""
 
     degrees: int
@@ -35,7 +35,7 @@ class Facing(NamedTuple):
 
 
 @cache
-def languages(program: str | None) -> frozenset[str]:
+def list_languages(program: str | None) -> frozenset[str]:
     """Return the codes of the installed languages; `osd` is the data for orientation."""
     if not program:
         return frozenset()
@@ -45,26 +45,26 @@ def languages(program: str | None) -> frozenset[str]:
 
 def read(image: "Image", language: str, installed: Engines) -> Reading:
     """Read a page whose lines are level, whichever way is up; nothing if Tesseract fails or computes for too long."""
-    engine = _Engine(installed, codes(language, languages(installed.tesseract)))
+    engine = _Engine(installed, choose_codes(language, list_languages(installed.tesseract)))
     best = engine.recognise(image)
     if not best.text:
         best = engine.recognise(image, options=_SHADOWED)
     if best.confidence >= LOW_CONFIDENCE or engine.seconds_left <= 0:
         return best
-    facing = engine.facing(image)
-    if not best.text and not facing:
+    orientation = engine.detect_orientation(image)
+    if not best.text and not orientation:
         return best
-    for degrees in [facing.degrees] * bool(facing.degrees) if facing else [180, 90, 270]:
+    for degrees in [orientation.degrees] * bool(orientation.degrees) if orientation else [180, 90, 270]:
         best = max(best, engine.recognise(rotate(image, degrees)), key=lambda reading: reading.worth)
         if best.confidence >= LOW_CONFIDENCE:
             return best
-    if not facing or language != "auto" or best.confidence >= LOW_CONFIDENCE or facing.script not in SCRIPTS:
+    if not orientation or language != "auto" or best.confidence >= LOW_CONFIDENCE or orientation.script not in SCRIPTS:
         return best
-    code = TESSERACT_CODES[SCRIPTS[facing.script]]
-    if code not in languages(installed.tesseract):
-        note = f"these may be {facing.script} letters; the operator can install tesseract-ocr-{code.replace('_', '-')}"
-        return replace(best, note=note)
-    other = engine.recognise(rotate(image, facing.degrees), codes=[code])
+    code = TESSERACT_CODES[SCRIPTS[orientation.script]]
+    if code not in list_languages(installed.tesseract):
+        package = f"tesseract-ocr-{code.replace('_', '-')}"
+        return replace(best, note=f"these may be {orientation.script} letters; the operator can install {package}")
+    other = engine.recognise(rotate(image, orientation.degrees), codes=[code])
     return max(best, other, key=lambda reading: reading.worth)
 
 
@@ -83,15 +83,15 @@ class _Engine:
     def recognise(self, image: "Image", *, codes: Sequence[str] = (), options: Sequence[str] = ()) -> Reading:
         return _parse_table(self._run(image, "-l", "+".join(codes or self._codes), *options, "tsv"))
 
-    def facing(self, image: "Image") -> Facing | None:
+    def detect_orientation(self, image: "Image") -> Orientation | None:
         """Return which way is up, if there is enough text and the data to tell."""
-        if "osd" not in languages(self._program):
+        if "osd" not in list_languages(self._program):
             return None
         output = self._run(image, "-l", "osd", "--psm", "0")
         values = dict(re.findall(r"^([\w ]+): ([\w.]+)$", output, re.M))
         if float(values.get("Orientation confidence", 0)) < _SURE:
             return None
-        return Facing(-int(values["Rotate"]) % 360, values["Script"])
+        return Orientation(-int(values["Rotate"]) % 360, values["Script"])
 
     def _run(self, image: "Image", *arguments: str) -> str:
         if self.seconds_left <= 0:
@@ -102,7 +102,7 @@ class _Engine:
         return run_program(command, pixels.getvalue(), cpu_seconds=self.seconds_left).decode(errors="replace")
 
 
-def codes(language: str, known: frozenset[str]) -> list[str]:
+def choose_codes(language: str, known: frozenset[str]) -> list[str]:
     """Return the codes to read for: the language that is language, or installed ones with Latin letters."""
     if language != "auto":
         return [tesseract_code(language)]

@@ -7,9 +7,9 @@ from specialists._kit.child import Payload, Report
 from specialists._pictures import describe, images, ocr
 
 _FUNCTIONS: dict[str, Callable[..., tuple[Any, Payload]]] = {
-    "pages": images.pages,
+    "pages": images.read_layers,
     "read": ocr.read,
-    "look": describe.look,
+    "inspect": describe.inspect,
 }
 
 

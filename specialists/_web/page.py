@@ -99,7 +99,7 @@ def decode(page: Page) -> str:
 async def _read_pdf(page: Page, seconds: float) -> Article:
     """The text layer of a PDF, page by page."""
     name = _name_of(page)
-    pdf = await reader.pages(page.body, name=name, numbers=range(1, MAX_PDF_PAGES + 1), seconds=seconds)
+    pdf = await reader.open_pages(page.body, name=name, numbers=range(1, MAX_PDF_PAGES + 1), seconds=seconds)
     texts = {number: pdf.texts.get(number) for number in range(1, min(pdf.count, MAX_PDF_PAGES) + 1)}
     if not any(text and text.strip() for text in texts.values()):
         raise Refused(f"the PDF '{name}' is a scan without text; ask the user to attach it, so that ocr can read it")

@@ -84,7 +84,8 @@ async def main() -> None:
         seconds, late = await lateness(work)
         p99, most = late[len(late) * 99 // 100], late[-1]
         show(f"{name}: {seconds:.1f} s; the loop was late by {p99:.1f} ms (p99), {most:.1f} ms at most\n")
-    show(f"process that reads: {memory(reader.reader.pid)}\nprocess that looks: {memory(reader.looker.pid)}\n")
+    show(f"process that reads: {memory(reader.page_process.pid)}\n")
+    show(f"process that looks: {memory(reader.file_process.pid)}\n")
 
 
 if __name__ == "__main__":

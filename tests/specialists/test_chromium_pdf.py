@@ -11,7 +11,7 @@ import pytest
 from page.chromium import CHROMIUM_ARGS
 
 from specialists._pictures import pdf
-from specialists._pictures.images import text_layer
+from specialists._pictures.images import build_text_layer
 
 pytestmark = pytest.mark.chromium
 
@@ -71,4 +71,4 @@ def test_the_words_of_a_page_are_those_of_its_pdf(body: str, tmp_path: Path) -> 
     pdf.answer(["text", 1], print_pdf(body, tmp_path), steps.append)
     expected = words(re.sub(r"<[^>]*>", " ", re.sub(r"</?(?:b|i|span|sup|sub)\b[^>]*>", "", body)))
     assert words(steps[1]["text"]) == expected
-    assert Counter(words(text_layer(steps[1], stamps=True) or "")) == Counter(expected)
+    assert Counter(words(build_text_layer(steps[1], stamps=True) or "")) == Counter(expected)

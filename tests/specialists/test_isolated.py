@@ -54,14 +54,14 @@ def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(reader, "reader", IsolatedProcess("_pictures.worker", Limits(memory=None)))
-    monkeypatch.setattr(reader, "looker", IsolatedProcess("_pictures.worker", Limits(memory=None)))
+    monkeypatch.setattr(reader, "page_process", IsolatedProcess("_pictures.worker", Limits(memory=None)))
+    monkeypatch.setattr(reader, "file_process", IsolatedProcess("_pictures.worker", Limits(memory=None)))
 
     async def main() -> None:
         async with reader.lifespan():
-            await reader.pages(text_pdf("one"), name="a.pdf", numbers=[1])
+            await reader.open_pages(text_pdf("one"), name="a.pdf", numbers=[1])
             with pytest.raises(Refused):  # that Tesseract reads no language
-                await reader.page_text(PAGE)
+                await reader.read_page(PAGE)
         await run_isolated("_web.extract", WEB_PAGE, b"<p>one</p>", limits=Limits(), seconds=TIMEOUT)
         await run_isolated("_wiki.page", None, b"<p>one</p>", limits=Limits(), seconds=TIMEOUT)
         request = ["check", "no file", ""]
@@ -202,22 +202,22 @@ def children_of(pid: int, command: str = "") -> list[int]:
     return [child for child in children if command in Path(f"/proc/{child}/cmdline").read_text()]
 
 
-def reader_pid() -> int:
-    assert reader.reader.pid
-    return reader.reader.pid
+def page_process_pid() -> int:
+    assert reader.page_process.pid
+    return reader.page_process.pid
 
 
 def test_a_cancelled_turn_leaves_nothing_running_and_the_next_one_is_answered(engine: Engine) -> None:
     async def main() -> None:
         engine.be_slow()
-        turn = asyncio.create_task(reader.page_text(PAGE))
-        pids = [await engine.start(), reader_pid()]
+        turn = asyncio.create_task(reader.read_page(PAGE))
+        pids = [await engine.start(), page_process_pid()]
         turn.cancel()
         await until_ended(*pids)
         await asyncio.wait({turn})
         engine.be_quick()
-        assert (await reader.page_text(PAGE)).text == "Done"
-        assert reader_pid() not in pids
+        assert (await reader.read_page(PAGE)).text == "Done"
+        assert page_process_pid() not in pids
 
     asyncio.run(main())
 
@@ -227,17 +227,17 @@ def test_a_call_that_waits_in_the_queue_is_cancelled_or_refused_without_disturbi
 ) -> None:
     async def main() -> None:
         engine.be_slow()
-        first = asyncio.create_task(reader.page_text(PAGE))
+        first = asyncio.create_task(reader.read_page(PAGE))
         await engine.start()
-        pid = reader_pid()
-        second = asyncio.create_task(reader.page_text(PAGE))
+        pid = page_process_pid()
+        second = asyncio.create_task(reader.read_page(PAGE))
         await asyncio.sleep(0)
         second.cancel()
         with pytest.raises(Refused, match=r"^the OCR engine is busy with other documents"):
-            await reader.page_text(PAGE, seconds=0.05)
+            await reader.read_page(PAGE, seconds=0.05)
         engine.release()
         assert (await first).text == "Done"
-        assert reader_pid() == pid
+        assert page_process_pid() == pid
 
     asyncio.run(main())
 
@@ -246,13 +246,13 @@ def test_a_call_that_waits_in_the_queue_is_cancelled_or_refused_without_disturbi
 def test_a_page_whose_process_is_killed_is_read_by_another(engine: Engine, how: signal.Signals) -> None:
     async def main() -> None:
         engine.be_slow()
-        call = asyncio.create_task(reader.page_text(PAGE))
+        call = asyncio.create_task(reader.read_page(PAGE))
         await engine.start()
         engine.be_quick()
-        os.kill(reader_pid(), how)
+        os.kill(page_process_pid(), how)
         assert (await call).text == "Done"
-        os.kill(reader_pid(), signal.SIGKILL)  # between two pages
-        assert (await reader.page_text(PAGE)).text == "Done"
+        os.kill(page_process_pid(), signal.SIGKILL)  # between two pages
+        assert (await reader.read_page(PAGE)).text == "Done"
 
     asyncio.run(main())
 
@@ -260,10 +260,10 @@ def test_a_page_whose_process_is_killed_is_read_by_another(engine: Engine, how: 
 def test_a_page_that_kills_two_processes_is_refused(engine: Engine) -> None:
     async def main() -> None:
         engine.be_slow()
-        call = asyncio.create_task(reader.page_text(PAGE, name="a.png"))
+        call = asyncio.create_task(reader.read_page(PAGE, name="a.png"))
         for _ in range(2):
             await engine.start()
-            os.kill(reader_pid(), signal.SIGKILL)
+            os.kill(page_process_pid(), signal.SIGKILL)
         with pytest.raises(Refused, match=r"^'a\.png' broke the process that reads files"):
             await call
 
@@ -272,27 +272,27 @@ def test_a_page_that_kills_two_processes_is_refused(engine: Engine) -> None:
 
 def test_a_process_that_hangs_is_ended(engine: Engine) -> None:
     async def main() -> None:
-        await reader.page_text(PAGE)
-        pid = reader_pid()
+        await reader.read_page(PAGE)
+        pid = page_process_pid()
         os.kill(pid, signal.SIGSTOP)
         with pytest.raises(Refused, match=r"^'a\.png' could not be read in time, because the server is busy"):
-            await reader.page_text(PAGE, name="a.png", seconds=0.1)
+            await reader.read_page(PAGE, name="a.png", seconds=0.1)
         await until_ended(pid)
-        assert (await reader.page_text(PAGE)).text == "Done"
+        assert (await reader.read_page(PAGE)).text == "Done"
 
     asyncio.run(main())
 
 
 def test_all_users_and_event_loops_share_one_process(engine: Engine) -> None:
     async def main() -> None:
-        readings = await asyncio.gather(*(reader.page_text(PAGE) for _ in range(10)))
+        readings = await asyncio.gather(*(reader.read_page(PAGE) for _ in range(10)))
         assert [reading.text for reading in readings] == ["Done"] * 10
         assert len(children_of(os.getpid(), "_pictures.worker")) <= 2
 
     asyncio.run(main())
-    pid = reader_pid()
+    pid = page_process_pid()
     asyncio.run(main())
-    assert reader_pid() == pid
+    assert page_process_pid() == pid
 
 
 def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,8 +313,8 @@ def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_processes_end_with_the_server(engine: Engine) -> None:
     async def main() -> None:
         async with reader.lifespan():
-            await reader.page_text(PAGE)
-            pid = reader_pid()
+            await reader.read_page(PAGE)
+            pid = page_process_pid()
         await until_ended(pid)
 
     asyncio.run(main())
@@ -325,7 +325,7 @@ def test_the_processes_end_when_the_server_is_killed(engine: Engine) -> None:
     code = (
         "import asyncio, sys; sys.modules['rapidocr'] = None\n"
         "from specialists._pictures import reader\n"
-        f"asyncio.run(reader.page_text({PAGE!r}))"
+        f"asyncio.run(reader.read_page({PAGE!r}))"
     )
     server = subprocess.Popen([sys.executable, "-c", code])
 
@@ -342,14 +342,14 @@ def test_the_processes_end_when_the_server_is_killed(engine: Engine) -> None:
 def test_a_hostile_pdf_or_an_error_takes_no_process_with_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         monkeypatch.setattr(reader, "PDF_SECONDS", 0.3)
-        await reader.page_text(PAGE)
-        pid = reader_pid()
+        await reader.read_page(PAGE)
+        pid = page_process_pid()
         with pytest.raises(Refused, match="takes too long to be read"):
-            await reader.page_text(nested_pdf(12))
-        with reader.reader.job({"do": "nothing"}) as job, pytest.raises(RuntimeError, match="KeyError: 'nothing'"):
+            await reader.read_page(nested_pdf(12))
+        with reader.page_process.job({"do": "x"}) as job, pytest.raises(RuntimeError, match="KeyError: 'x'"):
             await reader.receive(job, "a.png", TIMEOUT)
-        assert (await reader.page_text(PAGE)).text == "Done"
-        assert reader_pid() == pid
+        assert (await reader.read_page(PAGE)).text == "Done"
+        assert page_process_pid() == pid
 
     asyncio.run(main())
 

@@ -227,7 +227,7 @@ def test_a_page_that_was_just_read_is_not_read_again(says: Says, monkeypatch: py
 
 def test_greek_is_not_taken_for_what_rapidocr_knows() -> None:
     formula, letter = ("2πr = 6.28, tan α = 1.5", "λλνι κεμενα γφνται ε")
-    assert [rapidocr.known([Piece(text, 0, 300, 0, 30)]) for text in (formula, letter)] == [1.0, 0.0]
+    assert [rapidocr.known_share([Piece(text, 0, 300, 0, 30)]) for text in (formula, letter)] == [1.0, 0.0]
 
 
 @pytest.mark.usefixtures("no_tesseract")

@@ -356,6 +356,7 @@ def test_wrong_parameters_are_not_run(params: dict[str, Any]) -> None:
 
 def test_its_health_is_that_of_the_process_that_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(health())
-    monkeypatch.setattr("specialists._pictures.reader.looker", IsolatedProcess("_pictures.no_such_program", Limits()))
+    broken = IsolatedProcess("_pictures.no_such_program", Limits())
+    monkeypatch.setattr("specialists._pictures.reader.file_process", broken)
     with pytest.raises(Refused, match="broke the process that reads files"):
         asyncio.run(health())

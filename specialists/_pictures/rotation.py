@@ -24,7 +24,7 @@ class Pose(NamedTuple):
     sideways: bool
 
 
-def pose(image: "Image") -> Pose:
+def measure_pose(image: "Image") -> Pose:
     """Return how the lines of a page lie. Text makes stripes, whose edges are sharpest when they are level."""
     from PIL import ImageOps
 
