@@ -84,7 +84,7 @@ class Chat:
         """Add a message to the answer. The server has it when this returns; the page shows it before."""
         self.box.fill(message)
         with self.page.expect_response("**/steer"):
-            self.button("Add to the answer").click()
+            self.button("Add to answer").click()
 
     def stop(self) -> None:
         self.button("Stop").click()
@@ -104,7 +104,7 @@ class Chat:
     def attach(self, *files: Path | FilePayload) -> None:
         """Attach files with the button."""
         with self.page.expect_file_chooser() as chooser:
-            self.button("Attach").click()
+            self.button("Attach files").click()
         chooser.value.set_files(list(files))  # type: ignore[arg-type]
 
     def drop(self, *files: tuple[str, str, str]) -> None:

@@ -79,11 +79,11 @@ def test_axe_in_a_conversation(chat: Chat, server: PageServer, axe: Axe) -> None
     axe.check(chat)
     chat.decline("burns")
     server.model.write("No. ", request("breaks"), " x")
-    expect(chat.card("breaks")).to_contain_text("breaks failed:")
+    expect(chat.card("breaks")).to_contain_text("breaks failed.")
     server.model.fail()
     expect(chat.answer.get_by_role("button", name="Retry", exact=True)).to_be_visible()
     chat.open_card("wiki")
-    chat.answer.get_by_text("Thoughts", exact=True).first.click()
+    chat.answer.get_by_text("Reasoning", exact=True).first.click()
     expect(chat.card("wiki").get_by_text("two  spaces")).to_be_visible()
     axe.check(chat)
 
@@ -102,7 +102,7 @@ def test_axe_in_lists_menus_and_dialogs(chat: Chat, server: PageServer, axe: Axe
     chat.choose_option("tea?", "Delete")
     axe.check(chat)
     chat.page.keyboard.press("Escape")
-    for name, shown in (("Specialists", "moon"), ("Settings", "Colours"), ("Memory", "Nothing is remembered yet.")):
+    for name, shown in (("Specialists", "moon"), ("Settings", "Theme"), ("Memory", "No facts yet")):
         chat.button(name).click()
         expect(chat.dialog(name).get_by_text(shown).first).to_be_visible()
         axe.check(chat)
@@ -117,7 +117,7 @@ def test_axe_in_lists_menus_and_dialogs(chat: Chat, server: PageServer, axe: Axe
 def test_axe_in_the_sign_in_dialog(server: PageServer, visitor: Visitor, axe: Axe) -> None:
     visitor.allow("401")
     chat = visitor.visit(server.url)
-    key = chat.dialog("This server asks for a key").get_by_label("Key", exact=True)
+    key = chat.dialog("Sign in").get_by_label("API key", exact=True)
     expect(key).to_be_focused()
     key.fill("wrong")
     key.press("Enter")
@@ -139,7 +139,7 @@ def test_axe_on_a_phone(chat: Chat, server: PageServer, axe: Axe) -> None:
     axe.check(chat)
     chat.decline("burns")
     server.finish(chat)
-    chat.button("Show or hide the conversations").tap()
+    chat.button("Show or hide conversations").tap()
     expect(chat.conversation("tea?")).to_be_visible()
     axe.check(chat)
 
@@ -181,10 +181,10 @@ FOCUSED_AREA = """() => {
 }"""
 IS_IN_DIALOG = "document.activeElement === document.body || Boolean(document.activeElement.closest('dialog'))"
 TAB_STOPS = [
-    *("Skip to the message", "New conversation", "Search conversations", "tea?", "Options for tea?"),
-    *("Show or hide the conversations", "Model", "Specialists", "Memory", "Settings"),
-    *("Conversation", "Copy", "Edit", "Page", "Copy the code", "code", "wiki", "Copy", "Retry"),
-    *("Message", "Attach", "Send"),
+    *("Skip to message box", "New conversation", "Search conversations", "tea?", "Options for tea?"),
+    *("Show or hide conversations", "Model", "Specialists", "Memory", "Settings"),
+    *("Conversation", "Copy", "Edit", "Page", "Copy code", "code", "wiki", "Copy", "Retry"),
+    *("Message", "Attach files", "Send"),
 ]
 
 
@@ -252,7 +252,7 @@ def test_each_tab_stop_is_visible_and_none_is_a_trap(chat: Chat, server: PageSer
     server.answer(chat, "tea?", code, request("wiki", title="Bern"), " x", "Boil water.")
     expect(chat.conversation("tea?")).to_be_visible()
     expect(chat.box).to_be_focused()
-    assert list(keyboard.tab_stops()) == ["Attach", "Send"]  # after the box
+    assert list(keyboard.tab_stops()) == ["Attach files", "Send"]  # after the box
     found = []
     for stop in keyboard.tab_stops():
         found.append(stop)
@@ -261,7 +261,7 @@ def test_each_tab_stop_is_visible_and_none_is_a_trap(chat: Chat, server: PageSer
     assert list(keyboard.tab_stops("Shift+Tab")) == TAB_STOPS[::-1]
     chat.page.evaluate("document.activeElement.blur()")
     keyboard.press("Home")
-    keyboard.choose("Skip to the message")
+    keyboard.choose("Skip to message box")
     expect(chat.box).to_be_focused()
     chat.log.focus()
     keyboard.press("t", "e")  # typed text goes to the box
@@ -282,7 +282,7 @@ def test_a_turn_by_keyboard(chat: Chat, server: PageServer, keyboard: Keyboard) 
     assert server.model.questions() == ["one\nline"]
     expect(chat.box).to_be_focused()
     keyboard.type("shorter, please")
-    keyboard.choose("Add to the answer")
+    keyboard.choose("Add to answer")
     server.model.write("\n")
     expect(chat.answer).to_contain_text("shorter, please")
     expect(chat.box).to_be_focused()

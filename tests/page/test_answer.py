@@ -173,7 +173,7 @@ def distance_from_top(chat: Chat, place: Locator) -> float:
 
 
 def test_the_conversation_follows_the_answer_only_from_its_end(chat: Chat, server: PageServer) -> None:
-    answer, newest = chat.ask(), chat.button("Newest")
+    answer, newest = chat.ask(), chat.button("Jump to latest")
     server.model.write("line")
     expect(answer).to_contain_text("line")
     expect(newest).to_be_hidden()
@@ -234,7 +234,7 @@ def test_markdown_as_a_person_sees_it(chat: Chat, server: PageServer) -> None:
         assert copied.endswith("\n\nSources:\n\n1. [Bern](https://example.org/bern)\n2. A book")
         assert DOCUMENT.strip() in copied
         chat.reload()
-    answer.get_by_role("button", name="Copy the code", exact=True).click()
+    answer.get_by_role("button", name="Copy code", exact=True).click()
     assert chat.clipboard() == "def tea() -> str:\n    return 'green'  # hot\n"
     chat.page.set_viewport_size({"width": 800, "height": 400})
     answer.get_by_role("button", name="1", exact=True).click()
@@ -273,13 +273,13 @@ def test_an_answer_is_the_same_when_it_is_opened_again(chat: Chat, server: PageS
     server.model.write(Thinking("Let me "), Thinking("see."), "I **look**.\n\n")
     expect(chat.answer.get_by_text("Let me see.")).to_be_hidden()
     server.model.write(*(request("wiki", title=title) for title in ("Bern", "Bern")), request("breaks"), " x")
-    expect(chat.card("breaks")).to_contain_text("breaks failed: ")
+    expect(chat.card("breaks")).to_contain_text("breaks failed. ")
     server.model.write("They have one. ", Thinking("Burn it?"), "Now:\n\n", request("burns", title="Emma"), " x")
     chat.approve("burns")
     server.model.write(request("burns", title="Ada"), " x")
     chat.card("burns").last.get_by_role("button", name="Decline", exact=True).click()
     server.finish(chat, "One is left.")
-    chat.answer.get_by_text("Thoughts", exact=True).first.click()
+    chat.answer.get_by_text("Reasoning", exact=True).first.click()
     expect(chat.answer.get_by_text("Let me see.")).to_be_visible()
     written = all_text(chat)
     assert {"Recalled 1 fact: I like libraries", "Let me see.", "Burn it?", "look"} <= set(written)

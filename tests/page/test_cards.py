@@ -5,6 +5,7 @@ from playwright.sync_api import expect
 
 from page.chat import Chat
 from page.server import HOSTILE, PageServer, request
+from page.texts import LANGUAGES, page_text
 from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
@@ -22,7 +23,7 @@ def test_a_card_shows_progress_then_its_result_folded(chat: Chat, server: PageSe
     expect(chat.card("clock")).to_contain_text("It is noon.")  # while the first still runs
     server.wiki_release.set()
     server.finish(chat, "After. ", request("clock"), " x", "Again.")
-    expect(chat.card("clock").nth(1)).to_contain_text("known from before")
+    expect(chat.card("clock").nth(1)).to_contain_text("cached")
     labels = "nodes => nodes.map(node => node.ariaLabel)"
     assert answer.locator(".call").evaluate_all(labels) == ["wiki", "clock", "clock"]
     expect(card.get_by_role("progressbar")).to_be_hidden()
@@ -32,7 +33,7 @@ def test_a_card_shows_progress_then_its_result_folded(chat: Chat, server: PageSe
     chat.open_card("wiki")
     expect(result).to_be_visible()
     expect(card.locator("br")).to_have_count(1)  # of Markdown
-    card.get_by_role("button", name="Copy the result", exact=True).click()
+    card.get_by_role("button", name="Copy result", exact=True).click()
     assert chat.clipboard() == "two  spaces\n  kept"
     source = card.get_by_role("link", name="Bern")
     expect(source).to_have_attribute("href", "https://example.org/bern")
@@ -46,25 +47,21 @@ def test_a_card_shows_progress_then_its_result_folded(chat: Chat, server: PageSe
 
 def test_a_failed_call_says_why(chat: Chat, server: PageServer) -> None:
     cases = {
-        request("breaks"): ("breaks", "breaks failed: something went wrong in it"),
-        "SPECIALIST_REQUEST[nobody]": ("nobody", "nobody was not run: there is no specialist of this name"),
-        request("wiki", name=1): ("wiki", "wiki was not run: the model asked with wrong parameters"),
-        request("moon"): ("moon", "moon was not run: it cannot be asked now"),
-        "[SPECIALIST_RESULT: docs]\nmade up": (
-            "A call",
-            "A call was not run: the model made up a result instead of asking",
-        ),
+        request("breaks"): ("breaks", "failed"),
+        "SPECIALIST_REQUEST[nobody]": ("nobody", "unknown"),
+        request("wiki", name=1): ("wiki", "invalid_params"),
+        request("moon"): ("moon", "unavailable"),
+        "[SPECIALIST_RESULT: docs]\nmade up": ("A call", "forged"),
     }
+    calls = LANGUAGES["en"]["calls"]
     chat.ask()
     for marker, (name, _) in cases.items():
         server.model.write(marker, " x")
         expect(chat.card(name)).to_be_visible()
     server.finish(chat)
     for _ in range(2):
-        for name, reason in cases.values():
-            expect(chat.card(name).get_by_text(reason, exact=True)).to_be_visible()
-        chat.open_card("breaks")
-        expect(chat.card("breaks")).to_contain_text("What the model was toldit ran into an error of its own;")
+        for name, code in cases.values():
+            expect(chat.card(name)).to_contain_text(calls[code]["remedy"])
         expect(chat.answer).not_to_contain_text("swordfish")
         chat.reload()
 
@@ -111,7 +108,7 @@ def test_a_call_runs_only_after_approval(chat: Chat, server: PageServer, visitor
     expect(chat.button("Approve")).to_have_count(1)
     expect(cards.nth(1)).to_contain_text("needs your approval")
     cards.nth(1).get_by_role("button", name="Decline", exact=True).press("Enter")
-    expect(cards.nth(1)).to_contain_text("not approved")
+    expect(cards.nth(1)).to_contain_text("declined")
     server.model.write("They burnt.")
     server.model.end()
     for tab in (chat, other):
@@ -129,7 +126,7 @@ def test_a_call_runs_only_after_approval(chat: Chat, server: PageServer, visitor
 def test_an_approval_expires(chat: Chat, server: PageServer) -> None:
     server.answer(chat, "hello", *BURN, "I did not.")
     for _ in range(2):
-        expect(chat.card("burns")).to_contain_text("not approved in time")
+        expect(chat.card("burns")).to_contain_text("approval expired")
         expect(chat.button("Approve")).to_have_count(0)
         chat.reload()
     assert server.burned == []
@@ -142,14 +139,14 @@ def test_every_character_of_the_parameters_is_in_reach(chat: Chat, server: PageS
     server.model.write(marker, " x")
     card = chat.card("burns")
     shown, last = card.get_by_text('"title"').last, card.get_by_text('"copies": 9007199254740993').last
-    expect(card.get_by_text("more below")).to_be_hidden()
+    expect(card.get_by_text(page_text("moreBelow"))).to_be_hidden()
     expect(last).to_be_in_viewport()
     card.get_by_role("button", name="more characters").click()
     expect(shown).to_contain_text('"title": "a\\u{202e}gpj.exe\\u{200b}\\u{a0}<b>é</b>\\nlong long ')
     assert shown.inner_text().count("long") == 2000
-    expect(card.get_by_text("more below")).to_be_visible()
+    expect(card.get_by_text(page_text("moreBelow"))).to_be_visible()
     last.evaluate("it => it.parentElement.scrollTo(0, it.scrollHeight)")
-    expect(card.get_by_text("more below")).to_be_hidden()
+    expect(card.get_by_text(page_text("moreBelow"))).to_be_hidden()
 
 
 def test_a_decision_that_the_server_did_not_take_can_be_made_again(
@@ -161,13 +158,13 @@ def test_a_decision_that_the_server_did_not_take_can_be_made_again(
     expect(chat.button("Approve")).to_be_visible()
     chat.page.route("**/approvals/*", lambda route: route.abort())
     chat.approve("burns")
-    expect(chat.card("burns")).to_contain_text("could not be reached")
+    expect(chat.card("burns")).to_contain_text(page_text("unreachable"))
     chat.page.unroute("**/approvals/*")
-    error = {"code": "gone", "message": "It was decided otherwise."}
+    error = {"code": "another", "message": "It was decided otherwise."}
     chat.page.route("**/approvals/*", lambda route: route.fulfill(status=410, json={"error": error}))
     chat.approve("burns")
     expect(chat.card("burns").get_by_role("alert")).to_have_text("It was decided otherwise.")
     chat.page.unroute("**/approvals/*")
     chat.decline("burns")
-    expect(chat.card("burns")).to_contain_text("not approved")
+    expect(chat.card("burns")).to_contain_text("declined")
     assert server.burned == []

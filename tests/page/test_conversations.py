@@ -11,6 +11,7 @@ from brain import Context, specialist
 from page.chat import Chat
 from page.markdown import make_messages
 from page.server import HOSTILE, PageServer
+from page.texts import page_text
 from page.visitor import NEW, Visitor
 
 pytestmark = pytest.mark.chromium
@@ -34,7 +35,7 @@ def test_conversations_are_opened_continued_renamed_and_deleted(
 ) -> None:
     visitor.allow("404")
     chat.page.goto(f"{server.url}/#/c/nothing")
-    expect(chat.log).to_contain_text("This conversation does not exist, or belongs to somebody else.")
+    expect(chat.log).to_contain_text(page_text("noConversation"))
     chat.log.get_by_role("button", name="New conversation", exact=True).click()
     server.answer(chat, TEA, "Boil water.")
     chat.start_conversation()
@@ -91,7 +92,7 @@ def test_search_opens_a_conversation_at_the_words_it_found(chat: Chat, server: P
     expect(found).to_be_in_viewport()
     assert chat.page.evaluate(HIGHLIGHTED) == ["fresh", "wat"]
     chat.search("nowhere")
-    expect(chat.history).to_contain_text("Nothing was found.")
+    expect(chat.history).to_contain_text(page_text("nothingFound"))
     chat.search("bold")
     expect(chat.conversation(HOSTILE)).to_be_visible()
     expect(chat.history.locator("img, b")).to_have_count(0)
@@ -105,7 +106,7 @@ def test_search_opens_a_conversation_at_the_words_it_found(chat: Chat, server: P
 def test_the_list_notices_news_from_elsewhere(chat: Chat, server: PageServer) -> None:
     chat.page.clock.install()
     chat.reload()
-    expect(chat.history).to_contain_text("No conversations yet.")
+    expect(chat.history).to_contain_text(page_text("noConversations"))
     conversation = ask_elsewhere(server, "From a terminal")
     chat.page.clock.fast_forward(8000)
     chat.conversation("From a terminal").click()
@@ -157,13 +158,13 @@ def test_a_long_list_appears_in_parts_and_is_one_tab_stop(chat: Chat, server: Pa
         expect(focused).to_have_accessible_name(name)
     press("Enter")
     expect(chat.question).to_contain_text("Question 59")
-    chat.button("More").focus()
+    chat.button("Show more").focus()
     press("Shift+Tab")
     expect(focused).to_have_accessible_name("Options for Question 59")
-    chat.button("More").press("Enter")
+    chat.button("Show more").press("Enter")
     expect(chat.conversation("Question 9")).to_be_focused()
     expect(chat.conversation("Question 0")).to_be_attached()
-    expect(chat.button("More")).to_be_hidden()
+    expect(chat.button("Show more")).to_be_hidden()
 
 
 # how a conversation begins

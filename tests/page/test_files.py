@@ -8,6 +8,7 @@ from playwright.sync_api import FilePayload, expect
 
 from page.chat import Chat
 from page.server import PageServer
+from page.texts import page_text
 
 pytestmark = pytest.mark.chromium
 
@@ -32,11 +33,11 @@ def test_files_are_shown_and_sent_unchanged(chat: Chat, server: PageServer, tmp_
     chat.attach(*(make_file(*one) for one in files), make_file("empty", "", b""))
     items = chat.files.get_by_role("listitem")
     expect(items).to_have_count(3)
-    expect(chat.alert).to_have_text("empty was not attached: it is empty.")
+    expect(chat.alert).to_have_text(page_text("emptyFile", name="empty"))
     expect(items.first.locator("img")).to_have_js_property("naturalWidth", 1)
     chat.button("Remove gone").click()
     chat.box.press("Enter")
-    expect(chat.alert).to_have_text("Write a message to go with the files.")
+    expect(chat.alert).to_have_text(page_text("needsMessage"))
     chat.ask("read\nthem")
     expect(items).to_have_count(0)
     (question,) = server.model.questions()
@@ -57,12 +58,12 @@ def test_files_are_shown_and_sent_unchanged(chat: Chat, server: PageServer, tmp_
     path.unlink()
     chat.box.fill("read it")
     chat.box.press("Enter")
-    expect(chat.alert).to_contain_text("gone.txt cannot be read: it was moved or changed. Attach it again.")
+    expect(chat.alert).to_contain_text(page_text("goneFile", name="gone.txt"))
     expect(chat.box).to_have_value("read it")
     assert len(server.model.asked) == 1
     chat.reload()
     expect(chat.box).to_have_value("read it")
-    expect(chat.alert).to_have_text("gone.txt has to be attached again: the page was reloaded.")
+    expect(chat.alert).to_have_text(page_text("lostFiles", names="gone.txt"))
     chat.attach(make_file("a.txt"))
     expect(chat.alert).to_have_text([])
 
@@ -84,13 +85,13 @@ def test_names_of_files_are_text_and_stay_the_same(chat: Chat, server: PageServe
 
 def test_limits_of_files(chat: Chat, server: PageServer) -> None:
     chat.page.evaluate(DROP, [16 * MIB + 1])
-    expect(chat.alert).to_have_text("f0 was not attached: it is larger than 16 MiB.")
+    expect(chat.alert).to_have_text(page_text("largeFile", name="f0", size="16 MiB"))
     chat.page.evaluate(DROP, [16 * MIB, 3 * MIB, 1])
-    expect(chat.alert).to_have_text("f2 was not attached: all files together may have 19 MiB.")
+    expect(chat.alert).to_have_text(page_text("largeFiles", name="f2", size="19 MiB"))
     expect(chat.files.get_by_role("listitem")).to_have_count(2)
     server.answer(chat, "read them", "read")  # they fit into a request
     chat.page.evaluate(DROP, [1] * 15)
-    expect(chat.alert).to_have_text("Not attached: f10, f11, f12, and 2 others. A message can have 10 files.")
+    expect(chat.alert).to_have_text(page_text("tooMany", names="f10, f11, f12, and 2 others", count=10))
     expect(chat.files.get_by_role("listitem")).to_have_count(10)
     chat.edit_question()
     expect(chat.alert).to_have_text([])
@@ -105,8 +106,8 @@ def test_a_dropped_folder_stands_for_its_files(chat: Chat, tmp_path: Path) -> No
     expect(chat.files.locator(".file-name")).to_have_text(["a.txt", "b.txt", "c.txt"])
     expect(chat.alert).to_have_text([])
     drag_paths(chat, tmp_path / "none", tmp_path / "many")
-    expect(chat.alert).to_contain_text("none was not attached: the folder is empty.")
-    expect(chat.alert).to_contain_text("many was not attached: the folder has more than 10 files.")
+    expect(chat.alert).to_contain_text(page_text("emptyFolder", name="none"))
+    expect(chat.alert).to_contain_text(page_text("largeFolder", name="many", count=10))
 
 
 def drag_paths(chat: Chat, *paths: Path) -> None:

@@ -96,7 +96,7 @@ def test_an_answer_written_token_by_token(other_hosts: list[str], chat: Chat, se
     server.model.write("\n")
     expect(answer).to_contain_text(f"{HOSTILE} [a](javascript:hacked=1)")
     server.finish(chat)
-    answer.get_by_text("Thoughts", exact=True).click()
+    answer.get_by_text("Reasoning", exact=True).click()
     expect(answer.get_by_text(HOSTILE, exact=True).first).to_be_visible()
     check_harmless(chat, other_hosts)
 

@@ -7,12 +7,13 @@ from playwright.sync_api import Locator, Route, expect
 
 from page.chat import Chat
 from page.server import HOSTILE, PageServer, request
+from page.texts import page_text
 from page.visitor import Visitor
 from specialists.memory import memory
 
 pytestmark = pytest.mark.chromium
 
-PROTECT = "Protected: only you may change or delete it"
+PROTECT = page_text("protect")
 FACT = "I drink no coffee"
 RECALLED = f"Recalled 1 fact: {FACT}"
 SAVE = (request("memory", operation="save_fact", text=FACT), " x")
@@ -41,28 +42,28 @@ def test_a_fact_of_an_answer_leads_to_it_and_a_protected_one_is_kept(chat: Chat,
     dialog = open_memory(chat)
     item = dialog.get_by_role("listitem")
     expect(item).to_contain_text(FACT)
-    dialog.get_by_role("link", name="where it was said", exact=True).click()
+    dialog.get_by_role("link", name="Show in conversation", exact=True).click()
     expect(dialog).to_be_hidden()
     expect(chat.question).to_contain_text(f"Remember that {FACT}")
     expect(chat.answer).to_contain_text("Noted.")
     open_memory(chat)
     item.get_by_role("button", name="Edit", exact=True).click()
     dialog.get_by_role("checkbox", name=PROTECT, exact=True).check()
-    dialog.get_by_role("textbox", name="Text", exact=True).fill(f"{FACT} at night")
+    dialog.get_by_role("textbox", name="Fact", exact=True).fill(f"{FACT} at night")
     dialog.get_by_role("button", name="Save", exact=True).click()
     expect(dialog.get_by_role("button", name="Save", exact=True)).to_have_count(0)
     expect(item).to_contain_text("Protected")
     chat.page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     server.answer(chat, f"Forget that {FACT}", request("memory", operation="forget", text="coffee"), " x", "No.")
-    expect(chat.card("memory").last).to_contain_text("memory was not run:")
+    expect(chat.card("memory").last).to_contain_text("memory did not run.")
     expect(chat.button("Approve")).to_have_count(0)
     expect(open_memory(chat).get_by_role("listitem")).to_contain_text(f"{FACT} at night")
 
 
 def test_facts_are_searched_edited_and_deleted(chat: Chat, server: PageServer) -> None:
     dialog = open_memory(chat)
-    expect(dialog).to_contain_text("Nothing is remembered yet.")
+    expect(dialog).to_contain_text(page_text("noMemory"))
     item = add_fact(dialog, FACT)
     add_fact(dialog, HOSTILE)
     search = dialog.get_by_role("searchbox", name="Search facts and memories", exact=True)
@@ -71,17 +72,17 @@ def test_facts_are_searched_edited_and_deleted(chat: Chat, server: PageServer) -
     expect(dialog.get_by_role("listitem")).to_contain_text(HOSTILE)
     assert chat.page.locator("dialog img, dialog b").count() == 0
     search.fill("nowhere")
-    expect(dialog.get_by_role("status")).to_have_text("Nothing was found.")
+    expect(dialog.get_by_role("status")).to_have_text(page_text("nothingFound"))
     search.fill("")
     item.get_by_role("button", name="Edit", exact=True).click()
-    text = dialog.get_by_role("textbox", name="Text", exact=True)
+    text = dialog.get_by_role("textbox", name="Fact", exact=True)
     expect(text).to_have_value(FACT)
     text.fill("I drink no tea")
     dialog.get_by_role("combobox", name="Category", exact=True).select_option("Knowledge")
     dialog.get_by_role("button", name="Save", exact=True).click()
     item = dialog.get_by_role("region", name="Knowledge", exact=True).get_by_role("listitem")
     expect(item).to_contain_text("I drink no tea")
-    expect(item).to_contain_text(f"Before: “{FACT}”, until")
+    expect(item).to_contain_text(f"“{FACT}”")
     item.get_by_role("button", name="Delete", exact=True).click()
     question = chat.dialog("Delete this fact?")
     expect(question).to_contain_text("Answers will no longer use “I drink no tea”.")
@@ -100,14 +101,14 @@ def test_more_facts_are_loaded_on_demand(chat: Chat, server: PageServer, visitor
         assert visitor.context.request.post(f"{server.url}/v1/memory", data=fact).status == 201
     chat.page.route("**/v1/memory*", lambda route: route.abort())
     dialog, address = open_memory(chat), re.compile("before=")
-    expect(dialog.get_by_role("alert")).to_contain_text("The server could not be reached.")
+    expect(dialog.get_by_role("alert")).to_contain_text(page_text("unreachable"))
     chat.page.unroute("**/v1/memory*")
     dialog.get_by_role("button", name="Retry", exact=True).click()
-    items, more = dialog.get_by_role("listitem"), dialog.get_by_role("button", name="More", exact=True)
+    items, more = dialog.get_by_role("listitem"), dialog.get_by_role("button", name="Show more", exact=True)
     expect(items).to_have_count(50)
     server.network.cut()
     more.click()
-    expect(dialog.get_by_role("alert")).to_have_text("The server could not be reached.")
+    expect(dialog.get_by_role("alert")).to_have_text(page_text("unreachable"))
     server.network.restore()
     late: list[Route] = []
     chat.page.route(address, lambda route: late.append(route))
@@ -136,7 +137,7 @@ def test_memory_is_switched_off_for_a_window_and_for_all(chat: Chat, server: Pag
     chat.page.keyboard.press("Escape")
     expect(server.answer(chat, "May I have coffee?", "Yes.")).to_contain_text(RECALLED)
     open_memory(chat)
-    dialog.get_by_role("switch", name="Not in this window", exact=True).check()
+    dialog.get_by_role("switch", name="Use memory in this window", exact=True).uncheck()
     chat.page.keyboard.press("Escape")
     chat.start_conversation()
     expect(server.answer(chat, "More coffee?", "Yes.")).not_to_contain_text("Recalled")
@@ -152,4 +153,4 @@ def test_memory_is_switched_off_for_a_window_and_for_all(chat: Chat, server: Pag
     expect(server.answer(other, "And coffee?", "Yes.")).not_to_contain_text("Recalled")
     dialog = open_memory(other)
     expect(dialog.get_by_role("switch", name="Use memory in answers", exact=True)).not_to_be_checked()
-    expect(dialog.get_by_role("switch", name="Not in this window", exact=True)).to_be_disabled()
+    expect(dialog.get_by_role("switch", name="Use memory in this window", exact=True)).to_be_disabled()

@@ -8,11 +8,12 @@ from playwright.sync_api import expect
 from brain.messages import Exchange, Text
 from page.chat import SET_HIDDEN, Chat
 from page.server import PageServer, request
+from page.texts import page_text
 from page.visitor import NEW, Visitor
 
 pytestmark = pytest.mark.chromium
 
-LOST = "The connection is lost; it comes back by itself."
+LOST = page_text("lost")
 WAITING = "Brain is still writing this. It appears here when it is finished."
 PATIENCE = 60_000  # ms: the page waits longer after each attempt to reconnect
 
@@ -32,7 +33,7 @@ def test_a_lost_connection_loses_nothing(chat: Chat, server: PageServer, visitor
     visitor.allow("net::")
     server.network.cut()
     chat.ask("count")
-    expect(chat.page.get_by_text("The server could not be reached; trying again…")).to_be_visible()
+    expect(chat.page.get_by_text(page_text("sendsAgain"))).to_be_visible()
     server.network.restore()
     assert server.model.open.wait(60)
     count(chat, server, "one")
@@ -77,7 +78,7 @@ def test_time_passes_while_a_machine_sleeps_a_tab_is_hidden_or_the_server_is_awa
     server.network.cut()
     chat.box.fill("count")
     chat.box.press("Enter")
-    away = chat.log.get_by_text("The server could not be reached.", exact=True)
+    away = chat.log.get_by_text(page_text("unreachable"), exact=True)
     while not away.is_visible():  # it tries a few times
         clock.fast_forward(4000)
     server.network.restore()

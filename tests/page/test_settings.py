@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, Locator, expect
 from page.chat import Chat
 from page.network import Network
 from page.server import PageServer
+from page.texts import page_text
 from page.visitor import NEW, PHONE, Visitor
 
 pytestmark = pytest.mark.chromium
@@ -22,11 +23,11 @@ LIGHT, DARK = "rgb(251, 250, 248)", "rgb(22, 23, 25)"
 
 
 def sign_in_dialog(chat: Chat) -> Locator:
-    return chat.dialog("This server asks for a key")
+    return chat.dialog("Sign in")
 
 
 def sign_in(chat: Chat, key: str) -> None:
-    sign_in_dialog(chat).get_by_label("Key", exact=True).fill(key)
+    sign_in_dialog(chat).get_by_label("API key", exact=True).fill(key)
     sign_in_dialog(chat).get_by_role("button", name="Sign in", exact=True).click()
     expect(sign_in_dialog(chat)).to_be_hidden()
     chat.wait_until_ready()
@@ -44,7 +45,7 @@ def test_a_person_signs_in_once_in_all_tabs(server: PageServer, visitor: Visitor
     visitor.allow("401", "404")
     chat = visitor.visit(server.url)
     dialog = sign_in_dialog(chat)
-    key = dialog.get_by_label("Key", exact=True)
+    key = dialog.get_by_label("API key", exact=True)
     expect(key).to_be_focused()
     expect(key).to_have_attribute("type", "password")
     key.fill("wrong")
@@ -73,7 +74,7 @@ def test_a_person_signs_in_once_in_all_tabs(server: PageServer, visitor: Visitor
     expect(sign_in_dialog(other)).to_be_hidden()
     for tab in (chat, other):
         tab.wait_until_ready()
-        expect(tab.history).to_contain_text("No conversations yet.")
+        expect(tab.history).to_contain_text(page_text("noConversations"))
         check_blank(tab)
     server.answer(chat, "Bob's words")
     chat.box.fill("a draft of Bob's")
@@ -90,7 +91,7 @@ def test_a_lost_session_loses_neither_message_nor_answer(server: PageServer, vis
     chat = visitor.visit(server.url)
     expect(sign_in_dialog(chat)).to_be_visible()
     chat.page.keyboard.press("Escape")
-    expect(chat.alert.filter(has_text="You are not signed in.")).to_be_visible()
+    expect(chat.alert.filter(has_text=page_text("notSignedIn"))).to_be_visible()
     expect(chat.log.get_by_role("button", name="Sign in", exact=True)).to_be_focused()
     chat.box.fill("first")
     chat.box.press("Enter")
@@ -130,7 +131,7 @@ def test_colours_stay_from_the_first_paint(chat: Chat) -> None:
     chat.page.add_init_script(FIRST_PAINT)
     for scheme, name, before, after in (("light", "Dark", LIGHT, DARK), ("dark", "Light", DARK, LIGHT)):
         chat.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        choose(chat, "As the system")
+        choose(chat, "System")
         assert chat.page.evaluate(BACKGROUND) == before
         choose(chat, name)
         assert chat.page.evaluate(BACKGROUND) == after
@@ -154,18 +155,18 @@ def test_a_touch_screen_has_no_shortcuts(chat: Chat) -> None:
 def test_models_and_specialists_say_what_they_are(chat: Chat, server: PageServer, visitor: Visitor) -> None:
     server.model.is_demo = True
     chat.reload()
-    expect(chat.page.get_by_role("main")).to_contain_text("No language model is connected")
-    expect(server.answer(chat, "hello", "Hello.")).to_contain_text("(demo model)")
+    expect(chat.page.get_by_role("main")).to_contain_text(page_text("demoMode"))
+    expect(server.answer(chat, "hello", "Hello.")).to_contain_text("(demo)")
     chat.button("Specialists").click()
     dialog = chat.dialog("Specialists")
     rows = dialog.get_by_role("listitem")
-    expect(rows.filter(has_text="burns")).to_contain_text("Asks you before it acts")
+    expect(rows.filter(has_text="burns")).to_contain_text(page_text("asksAlways"))
     expect(rows.filter(has_text="moon")).to_contain_text("Not available: it needs a moon: buy one")
     expect(dialog.get_by_role("switch", name="moon", exact=True)).to_be_disabled()
     dialog.get_by_role("switch", name="wiki", exact=True).uncheck()
     chat.page.keyboard.press("Escape")
     server.answer(chat, "hello again", 'SPECIALIST_REQUEST[wiki:{"title":"Bern"}]', " x", "No.")
-    expect(chat.card("wiki")).to_contain_text("wiki was not run:")
+    expect(chat.card("wiki")).to_contain_text("wiki did not run.")
     chat.reload()
     chat.page.get_by_role("button", name=re.compile("^Specialists")).click()
     expect(dialog.get_by_role("switch", name="wiki", exact=True)).not_to_be_checked()

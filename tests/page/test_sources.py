@@ -1,40 +1,42 @@
-"""The files of the page: typed, layered, self-contained; words for every failure; libraries as pinned."""
+"""The files of the page: typed, layered, self-contained; texts complete in every language; libraries as pinned."""
 
 import hashlib
+import json
 import re
 import subprocess
 from collections.abc import Iterable
 from graphlib import TopologicalSorter
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from node_clients import NODE, Clients
 
-from brain.cli.terminal.messages import FAILURES, OUTCOMES
-from brain.events import CallCode, ErrorCode
+from brain.events import CallCode, ErrorCode, StopReason
 
 PAGE = Path(__file__).parents[2] / "brain" / "page"
 VENDOR = PAGE / "vendor"
 FILES = sorted(path for path in PAGE.rglob("*") if path.is_file() and VENDOR not in path.parents)
 TEXTS = {path: path.read_text("utf-8") for path in FILES if path.suffix != ".png"}
 SCRIPTS = {path: text for path, text in TEXTS.items() if path.suffix == ".js"}
-ENGLISH = PAGE / "texts" / "en.js"
+LANGUAGES = {path.stem: json.loads(text) for path, text in TEXTS.items() if path.suffix == ".json"}
+ENGLISH = LANGUAGES["en"]
 TYPES_ONLY = PAGE / "scripts" / "base" / "types.js"
 """Shapes for the checker; no browser requests it."""
-LAYERS = ["texts", "base", "dialogs", "answer", "conversation", "list", "composer", "main"]
+LAYERS = ["base", "dialogs", "answer", "conversation", "list", "composer", "main"]
 """The folders of the scripts, lowest first; a script imports from its own folder and from lower ones."""
 INDEX = TEXTS[PAGE / "index.html"]
 IMPORT = re.compile(r'(?:\bfrom |^import )\s*"([^"]+)"', re.MULTILINE)
 LAZY = re.compile(r'\bimport\("([^"]+)"\)')
 COMMENT = re.compile(r"/\*\*.*?\*/", re.DOTALL)
 DATA = re.compile(r'data-(?:text|label|placeholder)="(\w+)"')
+PLURALS = {"de": {"one", "other"}, "es": {"one", "many", "other"}, "fr": {"one", "many", "other"}, "zh": {"other"}}
+"""The plural forms of cardinal numbers, by the Unicode CLDR."""
 CHECK = (
     "--noEmit --allowJs --checkJs --strict --target es2023 --module esnext --moduleResolution bundler "
     "--lib es2023,dom,dom.iterable --skipLibCheck"
 )
-ENGLISH_WORDS = dict(re.findall(r'^  (\w+): "(.*)",$', TEXTS[ENGLISH], re.MULTILINE))
 VENDOR_ROW = re.compile(r"^\| `([^`]+)` \| [^|]+ \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 
 
@@ -112,34 +114,57 @@ def test_every_file_is_used_and_those_of_the_first_paint_are_preloaded() -> None
     at_once = reachable(first)
     assert at_once | reachable(one for path in at_once for one in imports(path, LAZY)) == set(SCRIPTS) - {TYPES_ONLY}
     assert linked("link", "href", ".css") == {path for path in TEXTS if path.suffix == ".css"}
-    assert {path.suffix for path in TEXTS} == {".html", ".css", ".js", ".svg"}
+    assert {path.suffix for path in TEXTS} == {".html", ".css", ".js", ".json", ".svg"}
     preloaded = [attributes["href"] for _, attributes in ELEMENTS.all if attributes.get("rel") == "modulepreload"]
     assert preloaded == sorted(path.relative_to(PAGE.parent).as_posix() for path in at_once - first)
     assert [path.name for path in at_once if re.search(r"^import .*vendor/", SCRIPTS[path], re.MULTILINE)] == []
 
 
 def test_every_text_is_used_and_every_used_text_exists() -> None:
-    texts = set(re.findall(r"^  (\w+): ", SCRIPTS[ENGLISH], re.MULTILINE))
+    texts = set(ENGLISH["page"])
     assert len(texts) > 100
-    others = "\n".join(COMMENT.sub("", text) for path, text in SCRIPTS.items() if path != ENGLISH)
+    scripts = "\n".join(COMMENT.sub("", text) for text in SCRIPTS.values())
     in_index = set(DATA.findall(INDEX))
-    as_properties = set(re.findall(r"^\s+(\w+): t\(", others, re.MULTILINE))
-    assert texts - set(re.findall(r'"(\w+)"', others)) - in_index - as_properties == set()
-    assert (set(re.findall(r'\bt\("(\w+)"', others)) | in_index) - texts == set()
+    as_properties = set(re.findall(r"^\s+(\w+): t\(", scripts, re.MULTILINE))
+    assert texts - set(re.findall(r'"(\w+)"', scripts)) - in_index - as_properties == set()
+    assert (set(re.findall(r'\bt\("(\w+)"', scripts)) | in_index) - texts == set()
 
 
-def test_failures_have_the_same_words_as_in_the_terminal() -> None:
-    def words(name: str, constant: str) -> dict[str, str]:
-        body = TEXTS[PAGE / "scripts" / name].partition(f"const {constant} = {{")[2].partition("}")[0]
-        return {code: ENGLISH_WORDS[text] for code, text in re.findall(r'\b(\w+): "(\w+)"', body)}
+def test_every_code_has_a_text() -> None:
+    """The terminal takes these texts from the same file."""
+    assert set(ENGLISH["calls"]) == set(get_args(CallCode))
+    assert set(ENGLISH["errors"]) >= {*get_args(ErrorCode), "interrupted"}
+    assert set(ENGLISH["endings"]) == set(get_args(StopReason)) - {"complete"}
 
-    calls = words("answer/failures.js", "WORDS")
-    assert set(calls) == set(get_args(CallCode)) - {"refused", "declined", "cancelled"}  # the card has their words
-    assert {"declined", "cancelled"} <= set(ENGLISH_WORDS)
-    in_terminal = {str(code): text for code, text in FAILURES.items()}
-    assert {code for code, text in calls.items() if text != in_terminal[code]} == {"timeout"}  # another placeholder
-    answers = words("base/stored_conversation.js", "FAILURES") | {"internal": ENGLISH_WORDS["internal"]}
-    assert answers == {code: OUTCOMES[code] for code in (*get_args(ErrorCode), "interrupted")}
+
+def placeholders(text: str) -> set[str]:
+    return set(re.findall(r"\{(\w+)\}", text))
+
+
+@pytest.mark.parametrize("language", sorted(set(LANGUAGES) - {"en"}))
+def test_a_language_is_complete(language: str) -> None:
+    texts, plurals = LANGUAGES[language], PLURALS[language]
+
+    def compare(english: Any, translated: Any, path: str) -> None:
+        if isinstance(english, str):
+            assert isinstance(translated, str), path
+            assert bool(translated.strip()) == bool(english), path
+            assert placeholders(translated) == placeholders(english), path
+        elif "other" in english:
+            assert set(translated) == plurals, path
+            for form, text in translated.items():
+                compare(english["other"], text, f"{path}.{form}")
+        else:
+            assert list(translated) == list(english), path
+            for key, value in english.items():
+                compare(value, translated[key], f"{path}.{key}")
+
+    compare(ENGLISH, texts, language)
+
+
+def test_the_page_offers_each_language() -> None:
+    offered = ELEMENTS.all[0][1]["data-languages"] or ""
+    assert sorted(tag.partition("-")[0] for tag in offered.split()) == sorted(LANGUAGES)
 
 
 def test_the_page_is_self_contained_and_works_below_a_path() -> None:

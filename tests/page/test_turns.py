@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from page.chat import Chat
 from page.server import HOSTILE, PageServer, request
+from page.texts import error, page_text
 from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
@@ -69,15 +70,15 @@ def test_a_message_is_stopped_on_its_way(chat: Chat, server: PageServer, visitor
     expect(chat.history.get_by_role("link")).to_have_count(1)
     server.network.cut()
     chat.ask("is anybody there?")
-    expect(chat.page.get_by_text("The server could not be reached; trying again…")).to_be_visible()
+    expect(chat.page.get_by_text(page_text("sendsAgain"))).to_be_visible()
     chat.box.press("Escape")
     expect(chat.box).to_have_value("is anybody there?")
-    expect(chat.alert.filter(has_text="The server could not be reached.")).to_be_visible()
+    expect(chat.alert.filter(has_text=page_text("unreachable"))).to_be_visible()
     expect(chat.questions).to_have_count(2)
 
 
 def test_an_addition_is_visible_until_brain_reads_it_and_stays_there(chat: Chat, server: PageServer) -> None:
-    answer, pending = chat.ask(), "Brain reads it at the next pause"
+    answer, pending = chat.ask(), page_text("addedUnread")
     server.model.write("Before the end")
     expect(answer).to_contain_text("Before the end")
     chat.steer("shorter, please")
@@ -91,7 +92,7 @@ def test_an_addition_is_visible_until_brain_reads_it_and_stays_there(chat: Chat,
     for _ in range(2):
         expect(chat.answer).to_contain_text("After.")
         expect(chat.answer.get_by_text("shorter, please")).to_have_count(1)
-        assert re.search(r"(?s)Before.*You, meanwhile.*shorter, please.*After\.", chat.answer.inner_text())
+        assert re.search(r"(?s)Before.*You added.*shorter, please.*After\.", chat.answer.inner_text())
         chat.reload()
 
 
@@ -101,7 +102,7 @@ def test_an_addition_returns_to_the_box_when_the_turn_is_gone(chat: Chat, server
     server.model.write("A sentence without")
     expect(answer).to_contain_text("A sentence without")
     chat.steer("shorter, please")
-    expect(answer).to_contain_text("Brain reads it at the next pause")
+    expect(answer).to_contain_text(page_text("addedUnread"))
     conversation = {"id": "c1", "title": "hello", "messages": [], "files": [], "running": False, "earlier": None}
     chat.page.route("**/v1/turns/*", lambda route: route.fulfill(status=404, json={"error": {"code": "not_found"}}))
     chat.page.route("**/v1/turns/*/events*", lambda route: route.fulfill(status=410))
@@ -135,7 +136,7 @@ def test_an_answer_is_replaced_by_retry_and_edit(chat: Chat, server: PageServer)
     server.model.fail()  # the previous answer comes back, and the message to the box
     expect(chat.answer).to_contain_text("all of it")
     expect(chat.question).to_contain_text("once")
-    expect(chat.alert.filter(has_text="Something went wrong")).to_be_visible()
+    expect(chat.alert.filter(has_text=error("internal"))).to_be_visible()
     expect(chat.box).to_have_value("twice")
     chat.box.press("Enter")
     server.model.write("more of it")
@@ -203,5 +204,5 @@ def test_brain_says_what_it_left_out_and_that_its_server_stops(chat: Chat, serve
     headers = {"Content-Type": "text/event-stream"}
     chat.page.route("**/v1/turns/*/events*", lambda route: route.fulfill(headers=headers, body=frame))
     chat.ask("four")
-    expect(chat.answer).to_contain_text("The server stopped while this was being written.")
+    expect(chat.answer).to_contain_text(error("interrupted"))
     chat.wait_until_idle()

@@ -8,12 +8,12 @@ import { t } from "../base/texts.js";
  * @param {string} text
  */
 export function additionNode(text) {
-  return make("div", "steered", make("span", "small", t("addedBy")), make("p", "message-text", text));
+  return make("div", "steered", make("span", "small", t("added")), make("p", "message-text", text));
 }
 
 /** Brain reads it with the next message. @param {Element} node */
 export function markForNextMessage(node) {
-  node.firstElementChild?.replaceChildren(t("readLater"));
+  node.firstElementChild?.replaceChildren(t("addedForNext"));
 }
 
 /** Additions that Brain has not read yet, below the answer. */
@@ -28,7 +28,7 @@ export class PendingAdditions {
    */
   add(text) {
     const one = { text, node: additionNode(text) };
-    one.node.firstElementChild?.replaceChildren(t("putIn"));
+    one.node.firstElementChild?.replaceChildren(t("addedUnread"));
     this.#all.push(one);
     this.node.append(one.node);
     return () => this.#drop(one);

@@ -4,7 +4,7 @@ import { announce, announceNow } from "../base/announcements.js";
 import { copyButton, withSources } from "../base/clipboard.js";
 import { button, make } from "../base/dom.js";
 import { eventsOf } from "../base/stored_conversation.js";
-import { span, t } from "../base/texts.js";
+import { endingText, explainError, noticeText, span, t } from "../base/texts.js";
 import { modelNamed } from "../dialogs/choices.js";
 import { PendingAdditions, additionNode, markForNextMessage } from "./additions.js";
 import { Card } from "./card.js";
@@ -15,12 +15,6 @@ import { AnswerText, renderMarkdown } from "./text.js";
 import { Waiting } from "./waiting.js";
 
 const READ_OUT = 400; // characters: of a longer answer, only the length is announced
-/** @type {Record<string, Parameters<typeof t>[0]>} */
-const ENDINGS = {
-  length: "endedLength", repetition: "endedRepetition", call_limit: "endedCalls", deadline: "endedTime",
-  cancelled: "stopped",
-};
-
 const SAID_ELSEWHERE = ["stand_in", "repeated_call", "repetition"]; // at the end of each answer, on the card
 
 /**
@@ -117,7 +111,7 @@ export class Answer {
       this.#tokens = estimated ? t("about", { amount }) : amount;
     },
     error: ({ code, message, recoverable }) => {
-      this.fail(code === "shutdown" ? t("interrupted") : message, recoverable, code === "model_context");
+      this.fail(explainError(code, message) || explainError("internal"), recoverable, code === "model_context");
     },
     done: (data) => this.#done(data),
   };
@@ -210,8 +204,9 @@ export class Answer {
     reveal();
   }
 
-  /** @param {{ code: string, text: string }} notice */
-  #notice({ code, text }) {
+  /** @param {Events["notice"]} notice */
+  #notice(notice) {
+    const { code } = notice, text = noticeText(notice);
     if (SAID_ELSEWHERE.includes(code)) return;
     if (code === "prompt_progress") return this.#waiting.show(text);
     if (code === "steered") this.#additions.remove(text);
@@ -241,15 +236,16 @@ export class Answer {
     this.id = message_id;
     let last = this.#flow.lastElementChild;
     for (; last?.matches(".steered"); last = last.previousElementSibling) markForNextMessage(last);
-    if (stop_reason in ENDINGS) this.#put(make("p", "notice small", t(ENDINGS[stop_reason])));
+    const ending = endingText(stop_reason);
+    if (ending) this.#put(make("p", "notice small", ending));
     this.#end([total_ms === undefined ? "" : span(total_ms), this.#tokens]);
-    this.#announce(stop_reason === "cancelled" ? t("stopped") : summarize(text));
+    this.#announce(stop_reason === "cancelled" ? ending : summarize(text));
   }
 
   /** @param {string[]} facts */
   #end(facts) {
     this.#close();
-    const model = modelNamed(this.#model)?.stand_in ? t("standInModel", { name: this.#model }) : this.#model;
+    const model = modelNamed(this.#model)?.stand_in ? t("demoModel", { name: this.#model }) : this.#model;
     this.#meta.textContent = [model, ...facts].filter(Boolean).join(" · ");
     if (this.text) this.#foot.append(copyButton(t("copy"), withSources(this.text, this.#sources)));
     if (!this.problem) {

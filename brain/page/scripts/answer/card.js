@@ -3,8 +3,8 @@
 import { box } from "../base/box.js";
 import { copyButton } from "../base/clipboard.js";
 import { button, icon, make, problemLine } from "../base/dom.js";
-import { span, t } from "../base/texts.js";
-import { displayName, failure, saysMore } from "./failures.js";
+import { includesReason, span, t } from "../base/texts.js";
+import { displayName, failure } from "./failures.js";
 import { inShort, paramsBox } from "./params.js";
 import { renderMarkdown } from "./text.js";
 
@@ -113,7 +113,7 @@ export class Card {
     this.#end(quiet ? "abandoned" : "failed", quiet ? t(approval === "expired" ? approval : code) : ms ? span(ms) : "");
     this.#showNote(quiet ? "" : failure({ name: this.name, code, reason }));
     const line = make("p", "reason", reason);
-    if (quiet || saysMore(code)) this.#inside.prepend(section(t("toldModel"), box(t("toldModel"), line)));
+    if (quiet || !includesReason(code)) this.#inside.prepend(section(t("details"), box(t("details"), line)));
   }
 
   /**

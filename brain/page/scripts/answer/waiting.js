@@ -39,7 +39,7 @@ export class Waiting {
 
   #showReason() {
     if (this.#works()) return;
-    this.#words.textContent ||= t("waits");
+    this.#words.textContent ||= t("waiting");
     announce(this.#words.textContent);
   }
 

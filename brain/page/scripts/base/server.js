@@ -1,6 +1,6 @@
 // Requests to the server. A 401 lets the person sign in, then the request is sent again.
 
-import { t } from "./texts.js";
+import { explainError, t } from "./texts.js";
 
 /** An error that the server answered, with its message. */
 export class Refused extends Error {
@@ -10,8 +10,7 @@ export class Refused extends Error {
    * @param {number} [seconds] until the request may be sent again
    */
   constructor(status, error, seconds = 0) {
-    const message = error.message ?? t("refused", { status });
-    super(seconds ? t("tryLater", { message, count: seconds }) : message);
+    super(explainError(error.code ?? "", error.message ?? t("refused", { status }), seconds));
     this.status = status;
     this.code = error.code ?? "";
   }
@@ -71,7 +70,7 @@ export async function request(method, path, body, { signal, read = (json) => JSO
     for (const act of awaiting.splice(0)) act();
     if (response.status === 401 && path !== "v1/session") {
       if (await signIn()) continue;
-      throw new Refused(401, { code: "unauthorized", message: t("notSignedIn") });
+      throw new Refused(401, { message: t("notSignedIn") });
     }
     if (!response.ok) throw await refusal(response);
     return response.status === 204 ? null : response.text().then(read).catch(unlessAborted);

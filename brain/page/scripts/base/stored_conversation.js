@@ -2,14 +2,8 @@
 
 import { pause } from "./pause.js";
 import { request } from "./server.js";
-import { t } from "./texts.js";
 
 const WATCH = 2000; // ms between two requests
-/** Texts for stored answers that failed without a message. @type {Record<string, Parameters<typeof t>[0]>} */
-const FAILURES = {
-  model_unreachable: "modelUnreachable", model_failed: "modelFailed", model_context: "modelContext",
-  shutdown: "interrupted", interrupted: "interrupted",
-};
 
 /**
  * @typedef {import("./types.js").Attached} Attached
@@ -139,7 +133,7 @@ function ending({ id, state, stop_reason, error, message, recoverable = true, to
     return event("done", { stop_reason: stop_reason ?? state, message_id: id, text: "", total_ms });
   }
   const code = error ?? state;
-  return event("error", { code, message: message ?? t(FAILURES[code] ?? "internal"), recoverable });
+  return event("error", { code, message: message ?? "", recoverable });
 }
 
 /** @param {StoredQuestion} message */

@@ -1,37 +1,62 @@
-// Texts in the reader's language. To add one: a file beside texts/en.js, and its line here.
+// Texts, numbers and dates in the language of the page.
 
-import { en } from "../../texts/en.js";
+import { sharedStorage } from "./storage.js";
 
-/** @type {Record<string, Partial<typeof en>>} */
-const languages = { en };
+/**
+ * @typedef {typeof import("../../texts/en.json")} Texts
+ * @typedef {keyof Texts["page"]} Key
+ * @typedef {Partial<Record<Intl.LDMLPluralRule, string>> & { other: string }} Forms
+ * @typedef {Record<string, { what: string, remedy: string } | undefined>} Explanations
+ */
 
-const language = navigator.languages.map((name) => name.split("-")[0]).find((name) => name in languages) ?? "en";
-const locale = navigator.languages.find((name) => name.split("-")[0] === language) ?? language; // for numbers and dates
-const texts = { ...en, ...languages[language] };
-const plurals = new Intl.PluralRules(language);
-const numbers = new Intl.NumberFormat(locale);
-const lists = new Intl.ListFormat(language);
 const FEW = 3;
+const DETAILED = [ // errors that the server explains in more detail, in English
+  "bad_request", "too_large", "unavailable", "model_unreachable", "model_failed", "model_context",
+];
+
+const { lang, dataset } = document.documentElement, language = lang.split("-")[0];
+const isEnglish = language === "en";
+const locale = navigator.languages.find((name) => name.split("-")[0] === language) ?? lang; // for numbers and dates
+const plurals = new Intl.PluralRules(locale);
+const numbers = new Intl.NumberFormat(locale);
+const lists = new Intl.ListFormat(locale);
 const seconds = new Intl.NumberFormat(locale, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
 const tenths = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
 
-/**
- * A text with its places filled: `{name}` by `values.name`. One with several forms is chosen by `values.count`.
- * @param {keyof typeof en} key
- * @param {Record<string, string | number>} [values]
- */
-export function t(key, values = {}) {
-  const found = texts[key];
-  const text = typeof found === "string" ? found : formOf(found, Number(values.count));
-  return text.replace(/\{(\w+)\}/g, (place, name) => format(values[name]) ?? place);
+/** @type {Texts} */
+const texts = await fetch(new URL(`../../texts/${language}.json`, import.meta.url)).then((file) => file.json());
+
+/** The languages of the page with their own names. @returns {[tag: string, name: string][]} */
+export function languages() {
+  return (dataset.languages ?? "").split(" ").map((tag) => {
+    const name = new Intl.DisplayNames(tag, { type: "language" }).of(tag) ?? tag;
+    return [tag, name.charAt(0).toLocaleUpperCase(tag) + name.slice(1)];
+  });
+}
+
+/** The chosen language; empty for that of the browser. */
+export const chosenLanguage = () => sharedStorage.get("language") ?? "";
+
+/** Reloads the page in another language. @param {string} tag empty for the language of the browser */
+export function chooseLanguage(tag) {
+  sharedStorage.put("language", tag || null);
+  location.reload();
 }
 
 /**
- * @param {Partial<Record<Intl.LDMLPluralRule, string>> & { other: string }} forms
- * @param {number} count
+ * A text with its placeholders filled: `{name}` by `values.name`. `values.count` chooses among plural forms.
+ * @param {Key} key
+ * @param {Record<string, string | number>} [values]
  */
-function formOf(forms, count) {
-  return forms[plurals.select(count)] ?? forms.other;
+export function t(key, values = {}) {
+  /** @type {string | Forms} */
+  const found = texts.page[key];
+  return fillIn(typeof found === "string" ? found : found[plurals.select(Number(values.count))] ?? found.other, values);
+}
+
+/** @param {string} text @param {Record<string, string | number>} values */
+function fillIn(text, values) {
+  return text.replace(/\{(\w+)\}/g, (placeholder, name) => format(values[name]) ?? placeholder);
 }
 
 /** @param {string | number | undefined} value */
@@ -40,14 +65,61 @@ function format(value) {
 }
 
 /**
- * Fills in what `index.html` leaves open.
- * @param {ParentNode} [root]
+ * Why a call failed, and what to do about it. Only English texts include the server's reason, which is English.
+ * @param {string} code
+ * @param {string} reason
  */
-export function fill(root = document) {
-  document.documentElement.lang = language;
+export function explainCall(code, reason) {
+  const known = /** @type {Explanations} */ (texts.calls)[code];
+  const what = known && (!includesReason(code) || !reason) ? known.what : sentence(reason);
+  return join(what, known?.remedy);
+}
+
+/** Whether `explainCall` includes the server's reason. @param {string} code */
+export function includesReason(code) {
+  return isEnglish || code === "refused" || !(code in texts.calls);
+}
+
+/**
+ * What went wrong, and what to do about it.
+ * @param {string} code
+ * @param {string} [message] of the server, in English
+ * @param {number} [wait] seconds until the person can try again
+ */
+export function explainError(code, message = "", wait = 0) {
+  const known = /** @type {Explanations} */ (texts.errors)[code];
+  const isOwn = known && !(message && isEnglish && DETAILED.includes(code));
+  return join(isOwn ? known.what : message, wait ? t("tryAgain", { count: wait }) : isOwn ? known.remedy : "");
+}
+
+/** @param {string} what @param {string} [remedy] */
+const join = (what, remedy) => [what, remedy].filter(Boolean).join(language === "zh" ? "" : " ");
+
+/**
+ * A notice in an answer.
+ * @param {{ code: string, text: string, fraction?: number }} notice
+ */
+export function noticeText({ code, text, fraction = 0 }) {
+  const own = isEnglish ? "" : /** @type {Record<string, string>} */ (texts.notices)[code];
+  return own ? fillIn(own, { text: text.slice(text.indexOf(": ") + 2), percent: Math.round(fraction * 100) }) : text;
+}
+
+/** Why an answer ended early; empty when it did not. @param {string} stopReason */
+export function endingText(stopReason) {
+  return /** @type {Record<string, string>} */ (texts.endings)[stopReason] ?? "";
+}
+
+/** A reason as a sentence. @param {string} text */
+function sentence(text) {
+  const start = text.charAt(0).toUpperCase() + text.slice(1);
+  return !start || /[.!?…。！？]["”)]?$/.test(start) ? start : `${start}.`;
+}
+
+/** Adds the texts to `index.html`. */
+export function fill() {
   for (const [name, put] of Object.entries(places)) {
-    for (const node of root.querySelectorAll(`[data-${name}]`)) {
-      if (node instanceof HTMLElement) put(node, t(/** @type {keyof typeof en} */ (node.dataset[name])));
+    for (const node of document.querySelectorAll(`[data-${name}]`)) {
+      if (node instanceof HTMLElement) put(node, t(/** @type {Key} */ (node.dataset[name])));
     }
   }
 }
@@ -63,16 +135,16 @@ const places = {
 };
 
 /**
- * Names in a row; of many the first.
+ * A list of names; of many, the first three.
  * @param {string[]} names
  */
 export function few(names) {
   const rest = names.length - FEW;
-  return lists.format(rest > 1 ? [...names.slice(0, FEW), t("others", { count: rest })] : names);
+  return lists.format(rest > 1 ? [...names.slice(0, FEW), t("otherFiles", { count: rest })] : names);
 }
 
 /**
- * A time of day, or the day if it is another.
+ * The time of day, with the date if it is not today.
  * @param {Date} time
  */
 export function when(time) {
@@ -80,15 +152,13 @@ export function when(time) {
   return time.toLocaleString(locale, today ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" });
 }
 
-/**
- * @param {Date} time
- */
+/** @param {Date} time */
 export function day(time) {
   return time.toLocaleDateString(locale, { dateStyle: "medium" });
 }
 
 /**
- * The heading for this time in a list: today, yesterday, or the month.
+ * The heading for a time in a list: today, yesterday, or the month.
  * @param {Date} time
  */
 export function period(time) {
@@ -100,7 +170,7 @@ export function period(time) {
 }
 
 /**
- * How long something took, or takes.
+ * A duration.
  * @param {number} ms
  */
 export function span(ms) {
@@ -108,6 +178,7 @@ export function span(ms) {
 }
 
 /**
+ * A file size.
  * @param {number} bytes
  */
 export function size(bytes) {

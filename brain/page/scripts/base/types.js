@@ -48,7 +48,7 @@
  * @property {{ call_id: string, text: string, fraction?: number }} specialist_progress
  * @property {Result} specialist_result
  * @property {Failed & { code: string }} specialist_error
- * @property {{ code: string, text: string }} notice
+ * @property {{ code: string, text: string, fraction?: number }} notice
  * @property {Usage} usage
  * @property {{ code: string, message: string, recoverable: boolean }} error
  * @property {{ stop_reason: string, message_id: string | null, text: string, total_ms?: number }} done

@@ -6,7 +6,7 @@ import { addressOf } from "../base/address.js";
 import { button, make } from "../base/dom.js";
 import { Refused, errorText } from "../base/server.js";
 import { fetchConversation, waitUntilIdle } from "../base/stored_conversation.js";
-import { t } from "../base/texts.js";
+import { explainError, t } from "../base/texts.js";
 import { makeEmpty } from "./empty.js";
 import { Exchanges, complain, idOf } from "./exchanges.js";
 import { showWarning } from "./heading.js";
@@ -282,7 +282,7 @@ class Conversation extends ConversationState {
     showWarning("");
     this.setState("idle");
     answer.id = cut?.id ?? null;
-    answer.fail(t(cut ? "interrupted" : "cut"), true);
+    answer.fail(cut ? explainError("interrupted") : t("cut"), true);
     const message = answer.takeBack();
     if (message) this.emit("compose", { message });
   }

@@ -56,7 +56,7 @@ function usual() {
 
 /** @param {Model} model */
 function option(model) {
-  const node = make("option", "", model.stand_in ? t("standInModel", { name: model.name }) : model.name);
+  const node = make("option", "", model.stand_in ? t("demoModel", { name: model.name }) : model.name);
   node.value = model.name;
   return node;
 }
@@ -64,7 +64,7 @@ function option(model) {
 function show() {
   const model = modelNamed(select.value);
   standIn.hidden = !model?.stand_in;
-  standIn.textContent = model?.stand_in ? t("standIn", { name: model.name }) : "";
+  standIn.textContent = model?.stand_in ? t("demoMode", { name: model.name }) : "";
   select.title = model?.name ?? "";
   box.dataset.name = select.title.replace(/^\w+:/, ""); // a phone has no room for the provider
 }

@@ -112,7 +112,7 @@ class Section {
     this.words = "";
     this.list = make("ul", "items");
     this.more = button(t("more"), () => this.loadMore(), { className: "quiet" });
-    const title = t(category ?? "memories");
+    const title = t(category ?? "summaries");
     this.node = make("section", "", make("h3", "", title), this.list, this.more);
     this.node.setAttribute("aria-label", title);
     this.node.hidden = true;
@@ -194,7 +194,7 @@ function recalls(set) {
     set(on);
     show(on);
   });
-  const here = switchRow(t("recallHere"), t("recallHereWhat"), isMemoryLeftOut(), setMemoryLeftOut);
+  const here = switchRow(t("recallHere"), t("recallHereWhat"), !isMemoryLeftOut(), (on) => setMemoryLeftOut(!on));
   const show = (/** @type {boolean} */ on) => {
     everywhere.box.checked = on;
     setRecall(on);

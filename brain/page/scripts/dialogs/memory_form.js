@@ -61,14 +61,14 @@ function textFor(item) {
   text.maxLength = item?.kind === "memory" ? MEMORY_LENGTH : FACT_LENGTH;
   text.value = item?.text ?? "";
   text.placeholder = item ? "" : t("factShort");
-  text.setAttribute("aria-label", t(item ? "factText" : "fact"));
+  text.setAttribute("aria-label", t(item?.kind === "memory" ? "summary" : "fact"));
   return text;
 }
 
 /** @param {Item | null} item */
 function categories(item) {
   const select = make("select");
-  const none = item ? [] : [new Option(t("byItsWords"), "")];
+  const none = item ? [] : [new Option(t("automatic"), "")];
   select.append(...none, ...CATEGORIES.map((one) => new Option(t(one), one)));
   if (item?.category) select.value = item.category;
   return select;

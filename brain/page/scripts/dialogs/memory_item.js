@@ -33,16 +33,16 @@ export function memoryItem(item, memory) {
 /** @param {Item} item @param {Memory} memory */
 function describe(item, memory) {
   const line = make("p", "small"), isChanged = item.updated.slice(0, 10) !== item.created.slice(0, 10);
-  const since = t(isChanged ? "changed" : "kept", { date: day(new Date(item.updated)) });
+  const since = t(isChanged ? "changedOn" : "addedOn", { date: day(new Date(item.updated)) });
   if (!item.mutable) line.append(make("span", "tag", t("protected")), " ");
-  line.append(since, ...linkToConversation(item, memory), ...(item.outside ? [` · ${t("outside")}`] : []));
+  line.append(since, ...linkToConversation(item, memory), ...(item.outside ? [` · ${t("fromOutside")}`] : []));
   return line;
 }
 
 /** @param {Item} item @param {Memory} memory */
 function linkToConversation({ conversation_id, kind }, memory) {
   if (!conversation_id) return [];
-  const link = make("a", "", t(kind === "fact" ? "saidHere" : "itsConversation"));
+  const link = make("a", "", t(kind === "fact" ? "showInConversation" : "openConversation"));
   link.href = addressOf(conversation_id);
   link.onclick = () => memory.close();
   return [" · ", link];
@@ -50,7 +50,7 @@ function linkToConversation({ conversation_id, kind }, memory) {
 
 /** @param {Item} item */
 function formerTexts({ was }) {
-  return was.map(({ text, until }) => make("p", "small", t("was", { text, date: day(new Date(until)) }))).reverse();
+  return was.map(({ text, until }) => make("p", "small", t("formerText", { text, date: day(new Date(until)) }))).reverse();
 }
 
 /** @param {HTMLElement} node @param {Item} item @param {Memory} memory */
@@ -80,8 +80,8 @@ async function save(item, { text, category, mutable }) {
 
 /** @param {Item} item @param {Memory} memory */
 async function forget(item, memory) {
-  const title = t(item.kind === "fact" ? "deleteFact" : "deleteMemory");
+  const title = t(item.kind === "fact" ? "deleteFact" : "deleteSummary");
   const act = () => request("DELETE", `v1/memory/${item.id}`).catch(unlessGone);
-  const text = [t("deleteItemWhat", { text: item.text }), ...(item.conversation_id ? [t("deleteItemSaid")] : [])];
+  const text = [t("deleteItemWhat", { text: item.text }), ...(item.conversation_id ? [t("deleteItemSource")] : [])];
   if (await askConfirmation({ title, text, label: t("delete"), act, danger: true })) memory.deleted(item);
 }

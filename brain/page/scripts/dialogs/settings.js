@@ -5,7 +5,7 @@ import { button, find, hasTouchScreen, make, problemLine } from "../base/dom.js"
 import { errorText } from "../base/server.js";
 import { commandKey, listed, shortcut } from "../base/shortcuts.js";
 import { sharedStorage } from "../base/storage.js";
-import { t } from "../base/texts.js";
+import { chooseLanguage, chosenLanguage, languages, t } from "../base/texts.js";
 import { setUser, signOut } from "./signin.js";
 
 /** Fires `changed` when a setting changed. */
@@ -27,7 +27,7 @@ export function startSettings(start) {
 function show(start) {
   const keys = hasTouchScreen ? [] : [keyboard()], who = start.keys ? [account(start.user)] : [];
   const version = make("p", "small", t("version", { version: start.version }));
-  openDialog(t("settings"), [themes(), enterKey(), ...keys, ...who, version], { light: true });
+  openDialog(t("settings"), [themes(), languageChoice(), enterKey(), ...keys, ...who, version], { light: true });
 }
 
 function themes() {
@@ -36,6 +36,18 @@ function themes() {
     sharedStorage.put("theme", theme || null);
     document.documentElement.dataset.theme = theme;
   });
+}
+
+/** Buttons, because radio buttons would reload the page at the first press of an arrow key. */
+function languageChoice() {
+  const group = make("fieldset", "choice languages", make("legend", "", t("language")));
+  for (const [tag, name] of [["", t("languageAuto")], ...languages()]) {
+    const node = button(name, () => chooseLanguage(tag), { className: "quiet" });
+    if (tag) node.lang = tag;
+    node.ariaPressed = String(tag === chosenLanguage());
+    group.append(node);
+  }
+  return group;
 }
 
 function enterKey() {
@@ -69,8 +81,8 @@ function choice(title, texts, now, choose) {
 function keyboard() {
   const enter = enterSends() ? [] : [commandKey], line = enterSends() ? [t("shift")] : [];
   const ours = [
-    { keys: [...enter, "Enter"], label: t("sendKey") },
-    { keys: [...line, "Enter"], label: t("lineKey") },
+    { keys: [...enter, t("enterName")], label: t("sendKey") },
+    { keys: [...line, t("enterName")], label: t("lineKey") },
     { keys: [t("escape")], label: t("stopKey") },
   ];
   const rows = [...ours, ...listed()].map(({ keys, label }) => {

@@ -29,7 +29,7 @@ export class Entry {
     this.link.dir = "auto";
     this.writing = make("span", "writing");
     this.writing.setAttribute("role", "img");
-    this.writing.setAttribute("aria-label", t("isWritten"));
+    this.writing.setAttribute("aria-label", t("answering"));
     this.about = make("p", "small entry-about");
     this.about.id = `about-${heading.id}`;
     this.link.setAttribute("aria-describedby", this.about.id);
@@ -100,7 +100,7 @@ export class Entry {
 
   async delete() {
     const { id, title, running } = this.heading;
-    const text = [t("deleteConversationWhat", { title }), t("deleteConversationKept")];
+    const text = [t("deleteConversationWhat", { title }), t("deleteConversationFacts")];
     if (running) text.push(t("deleteRunning"));
     const act = () => request("DELETE", this.path).catch(unlessGone);
     const done = await askConfirmation({ title: t("deleteConversation"), text, label: t("delete"), act, danger: true });
