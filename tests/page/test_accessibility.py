@@ -96,7 +96,7 @@ def test_axe_in_lists_menus_and_dialogs(chat: Chat, server: PageServer, axe: Axe
     expect(chat.page.get_by_role("menu")).to_be_visible()
     axe.check(chat)
     chat.page.get_by_role("menuitem", name="Rename", exact=True).click()
-    expect(chat.history.get_by_role("textbox", name="New title of tea?", exact=True)).to_be_focused()
+    expect(chat.history.get_by_role("textbox", name="New title for tea?", exact=True)).to_be_focused()
     axe.check(chat)
     chat.page.keyboard.press("Escape")
     chat.choose_option("tea?", "Delete")

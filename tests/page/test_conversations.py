@@ -57,7 +57,7 @@ def test_conversations_are_opened_continued_renamed_and_deleted(
     chat.page.go_back()
     expect(chat.answer).to_contain_text("Grind beans.")
     chat.choose_option(TEA, "Rename")
-    field = chat.history.get_by_role("textbox", name=f"New title of {TEA}", exact=True)
+    field = chat.history.get_by_role("textbox", name=f"New title for {TEA}", exact=True)
     expect(field).to_be_focused()
     field.fill("Tea")
     field.press("Enter")

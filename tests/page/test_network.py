@@ -14,7 +14,7 @@ from page.visitor import NEW, Visitor
 pytestmark = pytest.mark.chromium
 
 LOST = page_text("lost")
-WAITING = "Brain is still writing this. It appears here when it is finished."
+WAITING = page_text("elsewhere")
 PATIENCE = 60_000  # ms: the page waits longer after each attempt to reconnect
 
 

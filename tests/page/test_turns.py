@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from page.chat import Chat
 from page.server import HOSTILE, PageServer, request
-from page.texts import error, page_text
+from page.texts import error_text, page_text
 from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
@@ -19,7 +19,7 @@ WAYS_TO_STOP: tuple[Callable[[Chat], None], ...] = (
     lambda chat: chat.box.press("Escape"),
     lambda chat: chat.log.press("Escape"),
 )
-BUSY = "Brain is already writing an answer here"
+BUSY = page_text("busy")
 
 
 def test_an_answer_is_stopped_at_any_moment(chat: Chat, server: PageServer) -> None:
@@ -136,7 +136,7 @@ def test_an_answer_is_replaced_by_retry_and_edit(chat: Chat, server: PageServer)
     server.model.fail()  # the previous answer comes back, and the message to the box
     expect(chat.answer).to_contain_text("all of it")
     expect(chat.question).to_contain_text("once")
-    expect(chat.alert.filter(has_text=error("internal"))).to_be_visible()
+    expect(chat.alert.filter(has_text=error_text("internal"))).to_be_visible()
     expect(chat.box).to_have_value("twice")
     chat.box.press("Enter")
     server.model.write("more of it")
@@ -198,11 +198,11 @@ def test_a_refused_message_says_why_and_returns_to_the_box(chat: Chat, server: P
 def test_brain_says_what_it_left_out_and_that_its_server_stops(chat: Chat, server: PageServer) -> None:
     for question in ("one", "two", "three"):
         server.answer(chat, question, f"An answer to {question}")
-    expect(chat.answer).to_contain_text("The oldest 2 questions and answers no longer fit and were left out.")
+    expect(chat.answer.locator(".notice")).to_be_visible()
     error = {"code": "shutdown", "message": "The server is shutting down.", "recoverable": True}
     frame = f"event: error\ndata: {json.dumps(error)}\nid: t.1\n\n"
     headers = {"Content-Type": "text/event-stream"}
     chat.page.route("**/v1/turns/*/events*", lambda route: route.fulfill(headers=headers, body=frame))
     chat.ask("four")
-    expect(chat.answer).to_contain_text(error("interrupted"))
+    expect(chat.answer).to_contain_text(error_text("interrupted"))
     chat.wait_until_idle()

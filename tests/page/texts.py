@@ -15,7 +15,7 @@ def page_text(key: str, language: str = "en", /, **values: object) -> str:
     return filled
 
 
-def error(code: str) -> str:
+def error_text(code: str) -> str:
     """What the page says about an error."""
     return _explain(LANGUAGES["en"]["errors"][code])
 
