@@ -1,4 +1,4 @@
-"""The chart of the page: what a token costs, and how many streams a core carries."""
+"""The chart of the page: CPU time per token, and streams per core."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,8 +21,8 @@ def draw(tables: Mapping[str, Table], path: Path) -> None:
     panels = [
         (tables[name], column, title)
         for name, at, title in (
-            ("cpu", 0, "µs of CPU a token, burst"),
-            ("cpu", 2, "µs of CPU a token, 200 paced streams"),
+            ("cpu", 0, "CPU per token, burst, µs"),
+            ("cpu", 2, "CPU per token, 200 streams, µs"),
             ("capacity", 0, "streams of 50 tokens/s on one core"),
         )
         if name in tables

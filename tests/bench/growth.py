@@ -1,4 +1,4 @@
-"""What a token and a reply cost when everything around them grows; each is to stay flat."""
+"""The cost of tokens and answers as everything around them grows. It should stay flat."""
 
 import time
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from tables import Table, quantile
 from targets import KINDS, Target
 from whole import MILLION, Run, busy, paced, say
 
-A_TOKEN, A_REPLY = "µs a token", "µs a reply of one token"
-LATE = "late, ms p99"
+A_TOKEN, A_REPLY = "µs per token", "µs per one-token answer"
+LATE = "latency p99, ms"
 TOKENS = 2_000
 
 
 def length(run: Run) -> Table:
     """Answers as fast as they go: the price of the reply itself spreads, and less and less is there at a time."""
-    alone, a_read = "the turn alone, µs a token", "tokens a read"
-    table = Table("Growth with the length of the answer, burst", [A_TOKEN, a_read, alone], "tokens")
+    alone, a_read = "turn alone, µs per token", "tokens per read"
+    table = Table("Length of the answer, burst", [A_TOKEN, a_read, alone], "tokens")
     target = run.bench.target("brain")
     for _ in range(run.rounds):
         for tokens in (100, 1_000, 10_000) if run.quick else (100, 1_000, 10_000, 100_000):
@@ -34,7 +34,7 @@ def streams(run: Run) -> Table:
     """Streams side by side, of 20 tokens a second, while none begins or ends; nginx tells what any server pays."""
     names = [name for name in ("brain", "nginx") if not KINDS[name].missing]
     columns = [f"{name}, {what}" for name in names for what in (A_TOKEN, LATE)]
-    table = Table("Growth with the number of streams of 20 tokens/s", columns, "streams")
+    table = Table("Number of streams of 20 tokens/s", columns, "streams")
     for _ in range(run.rounds):
         for count in (1, 20) if run.quick else (1, 20, 200, 1_000):
             say(f"streams: {count}")
@@ -42,7 +42,7 @@ def streams(run: Run) -> Table:
                 used, outcome = paced(run.bench.target(name), count, 5 if count == 1 else 2, rate=20)
                 table.add(f"{count:,}", f"{name}, {A_TOKEN}", used)
                 table.add(f"{count:,}", f"{name}, {LATE}", quantile(outcome.late, 0.99) / MILLION)
-    table.notes.append(f"Without any stream Brain takes {_idle(run.bench.target('brain')):.1f} ms of a second.")
+    table.notes.append(f"Without streams, Brain uses {_idle(run.bench.target('brain')):.1f} ms of CPU per second.")
     return table
 
 
@@ -55,7 +55,7 @@ def _idle(target: Target, seconds: float = 2.0) -> float:
 
 def specialists(run: Run) -> Table:
     """More registered specialists make a longer prompt, which every request carries; a token knows nothing of it."""
-    table = Table("Growth with the number of specialists", [A_TOKEN, A_REPLY], "registered")
+    table = Table("Number of specialists", [A_TOKEN, A_REPLY], "registered")
     for more in (0, 10) if run.quick else (0, 10, 100, 300):
         say(f"specialists: {more} more")
         with run.bench.fresh("brain", more) as target:
@@ -66,7 +66,7 @@ def specialists(run: Run) -> Table:
 
 def history(run: Run) -> Table:
     """Earlier exchanges of a conversation, of 100 tokens each, which every request carries."""
-    table = Table("Growth with the length of the history", [A_TOKEN, A_REPLY], "earlier exchanges")
+    table = Table("Length of the history", [A_TOKEN, A_REPLY], "earlier turns")
     target = run.bench.target("brain")
     for n in range(run.rounds):
         for earlier in (0, 10) if run.quick else (0, 10, 100):

@@ -1,4 +1,4 @@
-"""The pieces of the way of a token, each by itself and in this process, next to what is usual for it."""
+"""The steps of a token, each by itself in this process, next to common alternatives."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ from brain.turn.turn import Turn
 from brain.turn_request import DEFAULT_SAMPLING, Sampling, TurnRequest
 
 T = TypeVar("T")
-ONE, SIXTEEN = "a token a read", "16 tokens a read"
+ONE, SIXTEEN = "1 token per read", "16 tokens per read"
 READS = {ONE: 1, SIXTEEN: 16}
 MARKER = re.compile(r"SPECIALIST_REQUEST\[(\w+):(.*?)\]", re.DOTALL)
 SHORT = 2_000
@@ -81,7 +81,7 @@ def scanner(run: Run) -> None:
 def decode(run: Run) -> Table:
     """From the model's bytes to text."""
     on_core()
-    table = Table("Decode: ns a token", list(READS), "reader")
+    table = Table("Decoding, ns per token", list(READS), "reader")
     for _ in range(run.rounds):
         for column, size in READS.items():
             say(f"decode: {column}")
@@ -148,7 +148,7 @@ async def _openai_client(reads: Sequence[bytes]) -> None:
 def encode(run: Run) -> Table:
     """From text to the bytes of an event."""
     on_core()
-    table = Table("Encode: ns a token", list(READS), "writer")
+    table = Table("Encoding, ns per token", list(READS), "writer")
     ways: dict[str, Callable[[str], object]] = {
         "json.dumps": lambda text: f"event: token\nid: t.1\ndata: {json.dumps({'text': text})}\n\n".encode(),
         "sse-starlette": lambda text: ServerSentEvent(json.dumps({"text": text}), event="token", id="t.1").encode(),
@@ -175,14 +175,14 @@ def _each(way: Callable[[T], object]) -> Callable[[Sequence[T]], object]:
 def turn(run: Run) -> Table:
     """From the model's texts to encoded events, by the turn; next to a loop that searches all the text every time."""
     on_core()
-    columns = (*READS, "a turn of one token, µs")
-    table = Table(f"Turn and encode: ns a token of an answer of {SHORT:,}", columns, "loop")
+    columns = (*READS, "one-token turn, µs")
+    table = Table(f"Turn and encoding, ns per token of an answer with {SHORT:,} tokens", columns, "loop")
     for _ in range(run.rounds):
         for column, size in READS.items():
             say(f"turn: {column}")
             texts = joined(words(SHORT), size)
             table.add("brain", column, nanoseconds_of(_turn, texts, SHORT))
-            table.add("usual", column, nanoseconds_of(_usual, texts, SHORT))
+            table.add("baseline", column, nanoseconds_of(_baseline, texts, SHORT))
         table.add("brain", columns[-1], nanoseconds_of(_turns, 100, 100) / 1000)
     return table
 
@@ -234,7 +234,7 @@ async def _turns(count: int) -> None:
         await _turn(["hi"])
 
 
-async def _usual(texts: Sequence[str]) -> None:
+async def _baseline(texts: Sequence[str]) -> None:
     said = ""
     for text in texts:
         said += text

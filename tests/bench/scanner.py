@@ -1,4 +1,4 @@
-"""What the scanner costs a token, next to the two usual ways of finding markers, in one run.
+"""What the scanner costs a token, next to two common ways of finding markers, in one run.
 
     python tests/bench/scanner.py
 

@@ -80,14 +80,14 @@ class Kind:
 
 
 KINDS = {
-    "direct": Kind("the client straight at the fake model server: what the tools themselves add"),
-    "splice": Kind("two sockets of uvloop and nothing between them: the floor of a Python process"),
+    "direct": Kind("the client connects to the fake model server: the cost of the tools"),
+    "splice": Kind("two uvloop sockets and nothing between them: the minimum for a Python process"),
     "nginx": Kind("nginx, buffering off", missing=None if NGINX else "nginx is not installed"),
     "brain": Kind("`brain serve`, default settings", path="/v1/chat/stream", repeats=True),
-    "passthrough": Kind("Starlette and httpx, bytes passed on, nothing read"),
-    "usual": Kind("the usual way: Ollama's client, one regular expression over all text a token, sse-starlette"),
+    "passthrough": Kind("Starlette and httpx, which pass bytes on unread"),
+    "baseline": Kind("the `ollama` client, one regex over the full text per token, sse-starlette"),
     "openai": Kind(
-        "the openai client, its stream sent on",
+        "the `openai` client, whose stream is passed on",
         missing=None if find_spec("openai") else "the extra bench is not installed",
         slow=True,
     ),
@@ -219,7 +219,7 @@ class Bench:
             return [str(NGINX), "-p", f"{self._folder}/", "-c", str(conf)]
         if name == "splice":
             return [sys.executable, str(HERE / "peers" / "splice.py"), str(port)]
-        app = {"passthrough": "passthrough:app", "usual": "usual:app", "openai": "openai_client:app"}[name]
+        app = {"passthrough": "passthrough:app", "baseline": "baseline:app", "openai": "openai_client:app"}[name]
         options = "--no-access-log --log-level warning --loop uvloop --http httptools --backlog 4096"
         folder = ["--app-dir", str(HERE / "peers")]
         return [sys.executable, "-m", "uvicorn", app, "--port", str(port), *folder, *options.split()]

@@ -1,4 +1,4 @@
-"""The benchmarks run: what they say is for `docs/performance.md`, and measured there."""
+"""The benchmarks run: what they say is for `docs/explanation/performance.md`, and measured there."""
 
 import json
 import subprocess
@@ -17,8 +17,8 @@ def test_a_quick_run_measures_and_keeps_its_figures(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCH), "--quick", "--only", "encode", "--json", str(kept)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stderr.split(":")[0]) == (0, "encode")
-    assert "### Encode: ns a token" in run.stdout
-    assert json.loads(kept.read_text("utf-8"))["encode"]["rows"]["brain"]["a token a read"][0] > 0
+    assert "### Encoding, ns per token" in run.stdout
+    assert json.loads(kept.read_text("utf-8"))["encode"]["rows"]["brain"]["1 token per read"][0] > 0
 
 
 def test_whole_servers_can_be_measured(tmp_path: Path) -> None:

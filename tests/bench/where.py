@@ -24,13 +24,13 @@ LINE = re.compile(r"^ +([\d.]+)% +(\S+)", re.MULTILINE)
 
 def where(run: Run) -> Table:
     """Shares of the processor in percent, by kind of work."""
-    table = Table("By function: % of its samples", [*WHO, REST], "work")
+    table = Table("CPU time by component, % of samples", [*WHO, REST], "work")
     target = run.bench.target("brain")
     seconds = run.less(3, 1)
     works: dict[str, Callable[[], object]] = {
-        f"200 × {RATE}/s": lambda: paced(target, 200, seconds),
+        f"200 streams × {RATE}/s": lambda: paced(target, 200, seconds),
         "burst": lambda: target.run([Play(2_000)] * seconds * 80, at_once=8),
-        "replies of one token": lambda: target.run([Play(1)] * seconds * 1_000, at_once=4),
+        "one-token answers": lambda: target.run([Play(1)] * seconds * 1_000, at_once=4),
     }
     for name, work in works.items():
         say(f"where: {name}")

@@ -40,9 +40,9 @@ def say(text: str) -> None:
 
 
 def cpu(run: Run) -> Table:
-    """Time on CPU a token: as fast as it goes, paced, and what a reply costs however short it is."""
-    columns = ("burst", f"20 × {RATE}/s", f"200 × {RATE}/s", "a reply of one token")
-    table = Table("Processor: µs on CPU a token", columns, "server")
+    """CPU time per token: as fast as possible, paced, and of an answer with one token."""
+    columns = ("burst", f"20 streams × {RATE}/s", f"200 streams × {RATE}/s", "one-token answer")
+    table = Table("CPU time per token, µs", columns, "server")
     for name in run.in_turn("direct"):
         say(f"cpu: {name}")
         target = run.bench.target(name)
@@ -80,9 +80,9 @@ def paced(
 
 def latency(run: Run) -> Table:
     """How much later a token leaves than it came, and how long the first one takes."""
-    quiet, first, many = "quiet stream", "first token", f"first token, {run.less(1_000, 100):,} at once"
+    quiet, first, many = "token", "first token", f"first token, {run.less(1_000, 100):,} turns at once"
     columns = [f"{what}, {share}" for what in (quiet, first, many) for share in ("p50", "p99")]
-    table = Table("Latency: ms", columns, "server")
+    table = Table("Latency, ms", columns, "server")
     for name in run.in_turn():
         say(f"latency: {name}")
         target = run.bench.target(name)
@@ -102,7 +102,7 @@ def firsts(outcome: Outcome) -> list[int]:
 def capacity(run: Run) -> Table:
     """The most paced streams without stutter: doubled until there is one, then halved; one round, for it is long."""
     column = f"streams of {RATE} tokens/s"
-    table = Table(f"Capacity: the most streams whose tokens are late by less than {LATE * 1000:.0f} ms, p99", [column])
+    table = Table(f"Capacity: concurrent streams with p99 latency below {LATE * 1000:.0f} ms", [column])
     table.first = "server"
     most = run.less(3_200, 200)
     for name in sorted(run.names, key="direct".__ne__):
@@ -111,7 +111,9 @@ def capacity(run: Run) -> Table:
         if name == "direct":
             most = found
     if "direct" in table.rows:
-        table.notes.append("As many as direct is as many as the tools bear: the server may bear more.")
+        table.notes.append(
+            "The tools reach their limit at the value of `direct`: a server with this value may carry more."
+        )
     return table
 
 
@@ -137,7 +139,7 @@ def _fluent(target: Target, streams: int) -> bool:
 
 def memory(run: Run) -> Table:
     """What an open stream holds, in a process that has done little before: memory given back would hide the next."""
-    silent, spoken = "a waiting stream, KiB", "one that has spoken 2,000 tokens, KiB"
+    silent, spoken = "per waiting stream, KiB", "per stream after 2,000 tokens, KiB"
     table = Table("Memory", ("process, MiB", silent, spoken), "server")
     for name in run.names:
         if name == "direct":
@@ -159,7 +161,9 @@ def leaving(run: Run) -> Table:
     """From a client's leaving to the close of the model's connection, while other streams run."""
     others, probes = run.less(100, 20), run.less(50, 10)
     columns = ("p50", "p99")
-    table = Table(f"Leaving: ms until the model's stream is closed, beside {others} streams", columns, "server")
+    table = Table(
+        f"Disconnect: time until the model's stream is closed, with {others} other streams, ms", columns, "server"
+    )
     for name in run.in_turn():
         say(f"leaving: {name}")
         target = run.bench.target(name)
@@ -180,8 +184,8 @@ def leaving(run: Run) -> Table:
 
 def marker(run: Run) -> Table:
     """From a marker's end to the specialist and to the close of the model's stream, and on to the next request."""
-    columns = ("marker → specialist", "marker → closed", "next text → closed", "specialist → next request")
-    table = Table("Marker: ms, each of many calls", columns, "the model goes on")
+    columns = ("call → specialist", "call → stream closed", "next text → stream closed", "specialist → next request")
+    table = Table("Call, ms", columns, "the model continues")
     calls = run.less(50, 5)
     with run.bench.fresh("brain", specialists=1) as target:
         for row, rate, others in (
@@ -196,7 +200,7 @@ def marker(run: Run) -> Table:
             for times in _marker_times(outcome, run.bench.log()):
                 for column, nanoseconds in zip(columns, times, strict=True):
                     table.add(row, column, nanoseconds / MILLION)
-    table.notes.append("After a marker, the model's stream is read until other text comes, or none for 100 ms.")
+    table.notes.append("After a call, Brain reads the model's stream until other text arrives, or for 100 ms.")
     return table
 
 

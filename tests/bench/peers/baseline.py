@@ -1,4 +1,4 @@
-"""The usual way to find markers in a stream: the text so far is searched with one expression at every token."""
+"""A common way to find markers in a stream: search the text so far with one regex at every token."""
 
 import json
 import os
