@@ -1,7 +1,7 @@
-"""What Brain costs, next to other ways of doing the same, in one run. Linux, two cores or more.
+"""Measure what Brain costs, next to other servers, in one run. Needs Linux and two cores.
 
-The model server and the client run on the first core, the server that is measured alone on the second; its cost is its
-processes' time on CPU, so that what else runs on the machine matters little.
+The model server and the client share the first core. The measured server has the second core alone. Its cost is its
+process CPU time, so other load on the machine has little effect.
 """
 
 import argparse
@@ -90,20 +90,20 @@ def _parser() -> argparse.ArgumentParser:
         helped = f"{what}: {', '.join(known)}"
         parser.add_argument(option, nargs="+", choices=known, default=list(known), metavar="NAME", help=helped)
 
-    names("--only", list(MEASURES), "what is measured")
-    names("--targets", list(KINDS), "the servers that whole servers are measured of")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each (3)")
-    parser.add_argument("--quick", action="store_true", help="one short round: whether it works, not what it costs")
+    names("--only", list(MEASURES), "tables to measure")
+    names("--targets", list(KINDS), "servers to measure")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds per table (default: 3)")
+    parser.add_argument("--quick", action="store_true", help="one short round as a smoke test")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="add the figures to this file")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw CPU time and capacity (SVG, PNG)")
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="keep all figures there, beside those of earlier runs"
+        "--page", type=Path, metavar="FILE", help="write the tables into this page, between their marks"
     )
-    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw cpu and capacity (SVG, PNG)")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="put the tables there, each between its marks")
     return parser
 
 
 def _write(page: Path, parts: Mapping[str, Table | str]) -> None:
-    """Replaces what stands between `<!-- NAME -->` and `<!-- /NAME -->`, for each part that has its marks."""
+    """Replace the text between `<!-- NAME -->` and `<!-- /NAME -->` for each part that has these marks."""
     text = page.read_text("utf-8")
     for name, part in parts.items():
         before, mark, rest = text.partition(f"<!-- {name} -->\n")
@@ -114,7 +114,7 @@ def _write(page: Path, parts: Mapping[str, Table | str]) -> None:
 
 
 def _about(names: Sequence[str], skipped: Mapping[str, str]) -> str:
-    """Date, machine, versions, and what the names stand for."""
+    """Return date, machine, versions, and the meaning of the names."""
     versions = {"Brain": f"{importlib.metadata.version('brain-sse')} at {_said('git', 'rev-parse', '--short', 'HEAD')}"}
     versions["Python"] = platform.python_version()
     versions |= {name: found for name in PACKAGES if (found := _version(name))}

@@ -9,7 +9,7 @@ OURS, OTHERS = "#1f6feb", "#b8c0cc"
 
 
 def draw(tables: Mapping[str, Table], path: Path) -> None:
-    """Draws the measures of the processor and of the capacity that there are.
+    """Draw CPU time and capacity, as far as they were measured.
 
     Raises:
         ImportError: without the extra bench.

@@ -15,7 +15,7 @@ TOKENS = 2_000
 
 
 def length(run: Run) -> Table:
-    """Answers as fast as they go: the price of the reply itself spreads, and less and less is there at a time."""
+    """Measure answers of growing length, as fast as possible. The cost of the request spreads over more tokens."""
     alone, a_read = "turn alone, µs per token", "tokens per read"
     table = Table("Length of the answer, burst", [A_TOKEN, a_read, alone], "tokens")
     target = run.bench.target("brain")
@@ -31,7 +31,7 @@ def length(run: Run) -> Table:
 
 
 def streams(run: Run) -> Table:
-    """Streams side by side, of 20 tokens a second, while none begins or ends; nginx tells what any server pays."""
+    """Measure parallel streams of 20 tokens per second while none starts or ends; nginx shows the common minimum."""
     names = [name for name in ("brain", "nginx") if not KINDS[name].missing]
     columns = [f"{name}, {what}" for name in names for what in (A_TOKEN, LATE)]
     table = Table("Number of streams of 20 tokens/s", columns, "streams")
@@ -47,14 +47,14 @@ def streams(run: Run) -> Table:
 
 
 def _idle(target: Target, seconds: float = 2.0) -> float:
-    """Milliseconds on CPU a second, with nothing to do."""
+    """Return the milliseconds of CPU time per second of an idle server."""
     before = target.cpu()
     time.sleep(seconds)
     return (target.cpu() - before) / MILLION / seconds
 
 
 def specialists(run: Run) -> Table:
-    """More registered specialists make a longer prompt, which every request carries; a token knows nothing of it."""
+    """Measure with more registered specialists. They lengthen the prompt of each request, and no token."""
     table = Table("Number of specialists", [A_TOKEN, A_REPLY], "registered")
     for more in (0, 10) if run.quick else (0, 10, 100, 300):
         say(f"specialists: {more} more")
@@ -65,7 +65,7 @@ def specialists(run: Run) -> Table:
 
 
 def history(run: Run) -> Table:
-    """Earlier exchanges of a conversation, of 100 tokens each, which every request carries."""
+    """Measure with earlier turns of 100 tokens each, which every request sends."""
     table = Table("Length of the history", [A_TOKEN, A_REPLY], "earlier turns")
     target = run.bench.target("brain")
     for n in range(run.rounds):
@@ -79,7 +79,7 @@ def history(run: Run) -> Table:
 
 
 def _costs(table: Table, row: str, target: Target, talks: Sequence[str | None]) -> None:
-    """What a reply costs, and a token more of it."""
+    """Measure the cost of an answer, and of one more token in it."""
     a_reply = busy(target, [Play(1, conversation=talk) for talk in talks], at_once=1)
     long = busy(target, [Play(TOKENS, conversation=talk) for talk in talks[:24]], at_once=8) * TOKENS
     table.add(row, A_TOKEN, (long - a_reply) / (TOKENS - 1))

@@ -1,4 +1,4 @@
-"""How long a question to `knowledge` takes: `python tests/bench/knowledge.py [PASSAGES]`, 10,000 without a number.
+"""Measure a search of `knowledge`: `python tests/bench/knowledge.py [PASSAGES]` (default: 10,000).
 
 The passages are random words, as frequent as in a language (Zipf); the vectors are random.
 """
@@ -57,7 +57,7 @@ def main(passages: int = 10_000) -> None:
 
 
 def answered(path: Path, question: str, scope: Scope, asked: vectors.QueryVector | None) -> int:
-    """What a call does besides waiting for the vector of its question; each opens the index."""
+    """Do the work of a call, without the request for the embedding; each call opens the index."""
     with closing(Index(path)) as index:
         matrix = vectors.load_matrix(index) if asked else None
         return len(fetch(index, rank(index, question, scope, matrix, asked)[:5]))
@@ -86,7 +86,7 @@ def report(what: str, questions: list[str], ask: Callable[[str], int]) -> None:
         times.append((time.perf_counter() - began) * 1000)
     times.sort()
     p99 = times[int(len(times) * 0.99)]
-    sys.stdout.write(f"{what}: p50 {statistics.median(times):.1f} ms, p99 {p99:.1f} ms, most {times[-1]:.1f} ms\n")
+    sys.stdout.write(f"{what}: p50 {statistics.median(times):.1f} ms, p99 {p99:.1f} ms, max {times[-1]:.1f} ms\n")
 
 
 if __name__ == "__main__":

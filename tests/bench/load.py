@@ -1,4 +1,4 @@
-"""A streaming load client: opens many streams of one server, counts tokens, and tells how late each one is."""
+"""A streaming load client: it opens many streams of one server, counts tokens, and measures their latency."""
 
 import re
 import select
@@ -14,12 +14,12 @@ READ = 1 << 18
 
 @dataclass(frozen=True)
 class Play:
-    """What the model is to say on one stream: see `upstream.py`.
+    """What the fake model writes on one stream; see `upstream.py`.
 
     Attributes:
-        leave: the client leaves after so many tokens.
-        keep: whether all bytes of the reply are kept.
-        conversation: what an earlier stream may have begun.
+        leave: number of tokens after which the client disconnects.
+        keep: whether to keep all bytes of the answer.
+        conversation: its ID, to continue an earlier stream.
     """
 
     tokens: int
@@ -37,7 +37,7 @@ class Play:
 
 @dataclass(eq=False)
 class Stream:
-    """One reply as it comes in; times in nanoseconds."""
+    """One answer as it arrives; times in nanoseconds."""
 
     play: Play
     sock: socket.socket
@@ -51,15 +51,15 @@ class Stream:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more is to come: it ended, the client left, or the model is silent now."""
+        """Whether nothing more will arrive: it ended, the client left, or the model is silent now."""
         return bool(self.ended or self.left) or (self.play.how == "stay" and self.tokens >= self.play.tokens)
 
 
 @dataclass
 class Window:
-    """A part of a run, in seconds from its beginning; `read` is called at its start and at its end.
+    """A part of a run, in seconds from its beginning; `read` is called at its start and its end.
 
-    How late tokens are is noted from its start only.
+    Latencies are recorded from its start on.
     """
 
     start: float
@@ -71,7 +71,7 @@ class Window:
 
 @dataclass
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     streams: list[Stream] = field(default_factory=list)
     late: list[int] = field(default_factory=list)
@@ -79,21 +79,21 @@ class Outcome:
     seconds: float = 0.0
 
     def close(self) -> None:
-        """Closes the streams that are still open."""
+        """Close the streams that are still open."""
         for stream in self.streams:
             stream.sock.close()
 
 
 class Failed(Exception):
-    """A server did not give what was asked for."""
+    """A server did not answer as expected."""
 
 
 class Client:
     """The streams of one run, on one thread.
 
     Args:
-        request: the bytes that ask a server for a play.
-        repeats: whether the end of a reply repeats all of its text.
+        request: returns the bytes of a request for a play.
+        repeats: whether the end of an answer repeats all its text.
     """
 
     def __init__(self, port: int, request: Callable[[Play], bytes], *, repeats: bool) -> None:
@@ -110,10 +110,10 @@ class Client:
         window: Window | None = None,
         limit: float = 60.0,
     ) -> Outcome:
-        """Opens the streams, `at_once` at a time or all of them over `spread` seconds, and reads until all settled.
+        """Open the streams, `at_once` at a time or all over `spread` seconds, and read until all have settled.
 
         Raises:
-            Failed: when a reply was not whole, or took longer than `limit` seconds.
+            Failed: an answer was incomplete, or took longer than `limit` seconds.
         """
         try:
             return self._run(plays, at_once, spread, window, limit)
@@ -167,7 +167,7 @@ class Client:
         self._poll.register(sock, select.EPOLLIN)
 
     def _read_all(self, seconds: float) -> int:
-        """Reads what there is; how many streams settled."""
+        """Read what has arrived; return how many streams settled."""
         settled = 0
         for fd, _ in self._poll.poll(seconds):
             stream = self._open[fd]

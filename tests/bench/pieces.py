@@ -33,7 +33,7 @@ ONE, SIXTEEN = "1 token per read", "16 tokens per read"
 READS = {ONE: 1, SIXTEEN: 16}
 MARKER = re.compile(r"SPECIALIST_REQUEST\[(\w+):(.*?)\]", re.DOTALL)
 SHORT = 2_000
-"""Tokens of an answer, for what grows with its length or is too slow for more."""
+"""Tokens of an answer, for alternatives that are slow or whose cost grows with its length."""
 
 
 def words(count: int) -> list[str]:
@@ -41,7 +41,7 @@ def words(count: int) -> list[str]:
 
 
 def joined(items: Sequence[str], size: int) -> list[str]:
-    """What arrives together, as one."""
+    """Join the texts that arrive in one read."""
     return ["".join(items[at : at + size]) for at in range(0, len(items), size)]
 
 
@@ -50,7 +50,7 @@ def on_core() -> None:
 
 
 def nanoseconds(work: Callable[[T], object], given: T, tokens: int) -> float:
-    """Of the second time, when all that is loaded on first use is there."""
+    """Return nanoseconds per token of a second call, after all lazy loading."""
     work(given)
     began = process_time_ns()
     work(given)
@@ -58,7 +58,7 @@ def nanoseconds(work: Callable[[T], object], given: T, tokens: int) -> float:
 
 
 def nanoseconds_of(work: Callable[[T], Coroutine[Any, Any, None]], given: T, tokens: int) -> float:
-    """The same of what awaits."""
+    """Do the same for a coroutine."""
 
     async def twice() -> float:
         await work(given)
@@ -70,7 +70,7 @@ def nanoseconds_of(work: Callable[[T], Coroutine[Any, Any, None]], given: T, tok
 
 
 def scanner(run: Run) -> None:
-    """It has a table, and a command, of its own."""
+    """Print the table of `scanner.py`."""
     on_core()
     scanning.main()
 
@@ -79,7 +79,7 @@ def scanner(run: Run) -> None:
 
 
 def decode(run: Run) -> Table:
-    """From the model's bytes to text."""
+    """Measure the way from the model's bytes to text."""
     on_core()
     table = Table("Decoding, ns per token", list(READS), "reader")
     for _ in range(run.rounds):
@@ -120,7 +120,7 @@ async def _body(reads: Sequence[bytes]) -> AsyncIterator[bytes]:
 
 
 def _answering(library: Any, reads: Sequence[bytes], media_type: str) -> Any:
-    """A transport whose response is these reads, of `httpx` or of its like."""
+    """Return a transport of `httpx` or `httpx2` whose response consists of these reads."""
     headers = {"Content-Type": media_type}
     return library.MockTransport(lambda request: library.Response(200, headers=headers, content=_body(reads)))
 
@@ -128,7 +128,7 @@ def _answering(library: Any, reads: Sequence[bytes], media_type: str) -> Any:
 async def _ollama_client(reads: Sequence[bytes]) -> None:
     client = ollama.AsyncClient(transport=_answering(httpx, reads, "application/x-ndjson"))
     async for part in await client.chat(model="fake", messages=[{"role": "user", "content": "hi"}], stream=True):
-        part.message.content  # noqa: B018 - what a program reads
+        part.message.content  # noqa: B018 - a client reads this
 
 
 async def _openai_client(reads: Sequence[bytes]) -> None:
@@ -139,14 +139,14 @@ async def _openai_client(reads: Sequence[bytes]) -> None:
     client = openai.AsyncOpenAI(api_key="-", base_url="http://fake/v1", http_client=http)
     asked: Any = [{"role": "user", "content": "hi"}]
     async for chunk in await client.chat.completions.create(model="fake", messages=asked, stream=True):
-        chunk.choices[0].delta.content  # noqa: B018 - what a program reads
+        chunk.choices[0].delta.content  # noqa: B018 - a client reads this
 
 
 # encode
 
 
 def encode(run: Run) -> Table:
-    """From text to the bytes of an event."""
+    """Measure the way from text to the bytes of an event."""
     on_core()
     table = Table("Encoding, ns per token", list(READS), "writer")
     ways: dict[str, Callable[[str], object]] = {
@@ -173,7 +173,7 @@ def _each(way: Callable[[T], object]) -> Callable[[Sequence[T]], object]:
 
 
 def turn(run: Run) -> Table:
-    """From the model's texts to encoded events, by the turn; next to a loop that searches all the text every time."""
+    """Measure a turn, from the model's texts to encoded events, next to a loop that searches the full text."""
     on_core()
     columns = (*READS, "one-token turn, µs")
     table = Table(f"Turn and encoding, ns per token of an answer with {SHORT:,} tokens", columns, "loop")
@@ -188,7 +188,7 @@ def turn(run: Run) -> Table:
 
 
 class Player:
-    """A model that says these texts."""
+    """A model that writes these texts."""
 
     name, is_demo, context_tokens, sees_images, template = "player", False, None, False, ""
     resume: Resume = "message"
@@ -225,7 +225,7 @@ async def _turn(texts: Sequence[str]) -> None:
 
 
 def a_turn(tokens: int) -> float:
-    """Nanoseconds a token of a turn of so many, each in a read of its own."""
+    """Return nanoseconds per token of a turn with one token per read."""
     return nanoseconds_of(_turn, words(tokens), tokens)
 
 

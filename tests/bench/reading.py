@@ -1,4 +1,4 @@
-"""How late the event loop is while a scan is read and a photo is looked at, and what the two processes take.
+"""Measure the lag of the event loop during OCR and image analysis, and the memory of their two processes.
 
 `python tests/bench/reading.py`, with the extra `ocr`.
 """
@@ -29,7 +29,7 @@ MEGAPIXELS_24 = (6000, 4000)
 
 
 def scan() -> bytes:
-    """Pages of 40 lines, a little askew and grained, as a PDF of pictures."""
+    """Return a scanned PDF: pages of 40 lines, slightly rotated and grainy."""
     line = "The members agreed to raise the allowance for travel by four percent"
     page = written("\n".join(f"{n} {line}" for n in range(40)), A4).rotate(0.7, fillcolor="white")
     grained = Image.blend(page, Image.effect_noise(A4, 40).convert("RGB"), 0.12)
@@ -44,7 +44,7 @@ def photo() -> bytes:
 
 
 async def lateness(work: Awaitable[Any]) -> tuple[float, list[float]]:
-    """Seconds that the work took, and by how many milliseconds each sleep of one came late meanwhile, in order."""
+    """Return the seconds of the work, and the sorted delays of sleeps of 1 ms during it, in milliseconds."""
     late: list[float] = []
     started = time.perf_counter()
     task = asyncio.ensure_future(work)
@@ -65,11 +65,11 @@ def call(specialist: Specialist[..., Any], name: str, data: bytes, eyes: Eyes | 
 
 
 def memory(pid: int | None) -> str:
-    """Peak and present resident memory of a process, where the system tells."""
+    """Return peak and current resident memory of a process."""
     status = Path(f"/proc/{pid}/status")
     told = dict(line.split(":", 1) for line in status.read_text().splitlines()) if status.exists() else {}
     peak, now = (int(told.get(key, "0").split()[0]) // 1024 for key in ("VmHWM", "VmRSS"))
-    return f"{peak} MB at most, {now} MB afterwards"
+    return f"{peak} MB peak, {now} MB afterwards"
 
 
 async def main() -> None:
@@ -77,15 +77,15 @@ async def main() -> None:
     pages, picture = scan(), photo()
     works = {
         f"ocr, {PAGES} pages": call(ocr, "scan.pdf", pages, None),
-        "vision, 24 MP, measured and read": call(vision, "photo.jpg", picture, None),
-        "vision, 24 MP, for a model that sees": call(vision, "photo.jpg", picture, Eyes(says="A wall.")),
+        "vision, 24 MP, measurements and codes": call(vision, "photo.jpg", picture, None),
+        "vision, 24 MP, for a model that sees images": call(vision, "photo.jpg", picture, Eyes(says="A wall.")),
     }
     for name, work in works.items():
         seconds, late = await lateness(work)
         p99, most = late[len(late) * 99 // 100], late[-1]
-        show(f"{name}: {seconds:.1f} s; the loop was late by {p99:.1f} ms (p99), {most:.1f} ms at most\n")
-    show(f"process that reads: {memory(reader.page_process.pid)}\n")
-    show(f"process that looks: {memory(reader.file_process.pid)}\n")
+        show(f"{name}: {seconds:.1f} s; loop lag {p99:.1f} ms (p99), {most:.1f} ms (max)\n")
+    show(f"OCR process: {memory(reader.page_process.pid)}\n")
+    show(f"image process: {memory(reader.file_process.pid)}\n")
 
 
 if __name__ == "__main__":

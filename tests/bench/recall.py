@@ -1,8 +1,8 @@
-"""How well facts and memories are recalled, and how fast: `python tests/bench/recall.py`, by words alone.
+"""Measure quality and speed of recall: `python tests/bench/recall.py`, with keyword search.
 
-With `--model openai:NAME --model-url URL` also with the embeddings of that server. `recall-*.json` has what is
-stored and asked, about people who do not exist; each question names the items that answer it. The ranking was set
-by one half of these questions and of `recall-messages.json`, which nothing answers; the other half confirmed it.
+`--model openai:NAME --model-url URL` adds the embeddings of that server. `recall-*.json` has stored items and questions
+about invented people; each question names the items that answer it. No item answers `recall-messages.json`. One half of
+the questions and messages set the ranking, and the other half confirmed it.
 """
 
 import argparse
@@ -39,9 +39,9 @@ KINDS: Sequence[Kind] = ("fact", "memory")
 USER = "someone"
 TOKENS = 400
 LOOKED_AT = 10
-"""Items that a search returns at most."""
+"""Limit of items that a search returns."""
 ROUNDS = 3
-"""How often each question is asked, for the times."""
+"""How often each question runs, to measure its time."""
 BATCH = 32
 VECTORS_SECONDS = 3600
 
@@ -57,7 +57,7 @@ class Question:
 
 @dataclass
 class Tables:
-    """The figures of all ways to find something."""
+    """The figures of all search methods."""
 
     first: Table
     three: Table
@@ -66,7 +66,7 @@ class Tables:
 
 
 class Prepared:
-    """A model server that was asked for the vectors of the questions before, so that a time is Brain's own."""
+    """A model server with prepared embeddings of the questions, so that times are Brain's own."""
 
     is_language_model = False
     context_tokens = None
@@ -102,9 +102,15 @@ def main() -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python tests/bench/recall.py", description=__doc__.partition("\n\n")[0])
-    parser.add_argument("--model", metavar="KIND:NAME", help="whose embeddings are measured: ollama:… or openai:…")
+    parser.add_argument("--model", metavar="KIND:NAME", help="embedding model: ollama:… or openai:…")
     parser.add_argument("--model-url", metavar="URL", help="its server, as in BRAIN_MODEL_URL")
-    parser.add_argument("--others", type=int, default=10_000, metavar="N", help="facts beside them, once more (10,000)")
+    parser.add_argument(
+        "--others",
+        type=int,
+        default=10_000,
+        metavar="N",
+        help="number of other facts in a second measurement (default: 10,000)",
+    )
     parser.add_argument("--only", nargs="+", choices=SETS, default=list(SETS), metavar="SET", help=", ".join(SETS))
     return parser
 
@@ -116,12 +122,12 @@ async def measured(given: argparse.Namespace) -> Tables:
         (found,) = await open_models(Settings(model=(given.model,), model_url=given.model_url), ())
         model = Prepared(found.model)
         if not await Embedder(model).run_check():
-            raise SystemExit(f"{model.name} has no vectors that pass the check, so Brain goes by words alone.")
+            raise SystemExit(f"{model.name} has no embeddings that pass the check, so Brain uses keyword search.")
     for name in given.only:
         await _measure(name, SETS[name], model, 0, tables)
     if given.others:
         first = given.only[0]
-        await _measure(first, f"{SETS[first]}, beside {given.others:,} facts", model, given.others, tables)
+        await _measure(first, f"{SETS[first]}, with {given.others:,} other facts", model, given.others, tables)
     return tables
 
 
@@ -131,15 +137,15 @@ def _empty(names: Sequence[str]) -> Tables:
         counts = Counter(question.kind for question in _questions(name))
         notes.append(f"{SETS[name]}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}.  ")
     return Tables(
-        Table("The first item answers: % of the questions", COLUMNS, "way", notes=notes),
-        Table("One of the first three answers: % of the questions", COLUMNS, "way"),
-        Table("All that answers is found: % of the questions", [*COLUMNS, *UNANSWERED], "way"),
-        Table("Time: ms a question, without the request for its vector", ["p50", "p99"], "way"),
+        Table("hit@1, % of the questions", COLUMNS, "way", notes=notes),
+        Table("hit@3, % of the questions", COLUMNS, "way"),
+        Table("All answers found, % of the questions", [*COLUMNS, *UNANSWERED], "way"),
+        Table("Time per question, without the request for its embedding, ms", ["p50", "p99"], "way"),
     )
 
 
 async def _measure(name: str, row: str, model: Prepared | None, others: int, tables: Tables) -> None:
-    """Fills a store with what one person said, and asks in every way."""
+    """Fill a store with the items of one person, and run the questions with each method."""
     found = _read(name)
     questions, now = _questions(name), datetime.fromisoformat(found["now"])
     with tempfile.TemporaryDirectory() as folder:
@@ -169,7 +175,7 @@ def by_words(store: SQLite) -> Way:
 
 
 async def by_meaning(store: SQLite, model: Prepared) -> Way:
-    """Begins when all items have their vectors, which are made in the background."""
+    """Wait until all items have embeddings, which the background task makes."""
     vectors = Embedder(model)
     await vectors.run_check()
     assert vectors.check is not None
@@ -178,7 +184,7 @@ async def by_meaning(store: SQLite, model: Prepared) -> Way:
             break
         await asyncio.sleep(1)
     else:
-        raise SystemExit(f"{model.name} did not make all vectors within {VECTORS_SECONDS} s.")
+        raise SystemExit(f"{model.name} did not make all embeddings within {VECTORS_SECONDS} s.")
 
     async def way(ask: str) -> Sequence[Item]:
         near = await vectors.embed_query(ask)
@@ -189,7 +195,7 @@ async def by_meaning(store: SQLite, model: Prepared) -> Way:
 
 
 def recalled(memory: Memory) -> Way:
-    """What a turn would be told."""
+    """Return the items that a turn would recall."""
 
     async def way(ask: str) -> Sequence[Item]:
         return (await memory.recall(USER, ask)).items
@@ -198,7 +204,7 @@ def recalled(memory: Memory) -> Way:
 
 
 async def _ask(row: str, way: Way, questions: Sequence[Question], tables: Tables) -> None:
-    always = {item.id for item in await way("")}  # facts about a user of whom few are known are told with any question
+    always = {item.id for item in await way("")}  # a few facts about the user come with any question
     found = [(question, [item.id for item in await way(question.ask)]) for question in questions]
     for kind in COLUMNS:
         asked = [(question.answers, ids) for question, ids in found if _is(question, kind)]
@@ -258,7 +264,7 @@ Lyon Porto Leeds Turin Malmo Gdansk Bern Utrecht Cork Graz Bilbao Aarhus Split N
 
 
 def _others(count: int, now: datetime) -> Iterator[Item]:
-    """Facts about other people that answer nothing, with words that the questions have, too; the same in every run."""
+    """Yield facts about other people that answer nothing but share words with the questions; the same in every run."""
     rng = random.Random(1)
     lists = [line.split() for line in _VOCABULARY.split("\n") if line]
     for number in range(count):

@@ -1,7 +1,7 @@
-"""Whether ordinary text looks like a loop, and what looking costs: `python tests/bench/repetition.py [FOLDER ...]`.
+"""Measure false positives and cost of the repetition guard: `python tests/bench/repetition.py [FOLDER ...]`.
 
-Without folders: the standard library, the installed packages and `/usr/share/doc`. Each sample has 6,000 characters.
-Files that are no text are taken as base64.
+Default: the standard library, the installed packages and `/usr/share/doc`. Each sample has 6,000 characters. Binary
+files are read as base64.
 """
 
 import base64
@@ -24,7 +24,7 @@ out = sys.stdout.write
 
 
 def samples(folders: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The name of a file, and a part of it; files in an order that is random, but the same every time."""
+    """Yield the name of a file and a part of it, in a random order that is the same in every run."""
     files = sorted(Path(at) / name for folder in folders for at, _, names in os.walk(folder) for name in names)
     random.Random(1).shuffle(files)
     for file in files:
@@ -62,7 +62,7 @@ def main() -> None:
         if count == MAX_SAMPLES:
             break
     cost = seconds / tokens * 1e6
-    out(f"{count:,} samples of {LENGTH:,} characters; {flagged} are taken for a loop. {cost:.2f} µs per token\n")
+    out(f"{count:,} samples of {LENGTH:,} characters; {flagged} flagged as repetition. {cost:.2f} µs per token\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""What grows with what is stored: `python tests/bench/scale.py [NAME ...]`, all tables without a name.
+"""Measure costs that grow with stored data: `python tests/bench/scale.py [NAME ...]` (default: all tables).
 
-Names: imports, beside, cookies, recall, deletion, search, turns. Each starts from an empty file in a temporary folder.
-Servers and commands run as users run them, in processes of their own.
+Names: imports, beside, cookies, recall, deletion, search, turns. Each table starts with an empty file in a temporary
+folder. Servers and commands run as separate processes.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ rng = random.Random(2)
 
 
 def facts(count: int) -> Iterator[dict[str, Any]]:
-    """An export of facts."""
+    """Yield the records of an export with facts."""
     yield {"kind": "brain", "version": 1, "user": "local"}
     categories = itertools.cycle(("general", "general", "general", "personal", "preferences"))
     for number, category in zip(range(count), categories, strict=False):
@@ -48,7 +48,7 @@ def facts(count: int) -> Iterator[dict[str, Any]]:
 
 
 def conversations(count: int, exchanges: int, also: str = "") -> Iterator[dict[str, Any]]:
-    """An export of conversations."""
+    """Yield the records of an export with conversations."""
     yield {"kind": "brain", "version": 1, "user": "local"}
     for number in range(count):
         name, now = f"c{number}", START.isoformat()
@@ -76,7 +76,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def imported(folder: Path, path: Path) -> float:
-    """Seconds that `brain import` takes."""
+    """Return the seconds that `brain import` takes."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "brain", "import", str(path)]
     subprocess.run(command, env=environment(folder), check=True, capture_output=True)
@@ -85,7 +85,7 @@ def imported(folder: Path, path: Path) -> float:
 
 @contextmanager
 def server(folder: Path) -> Iterator[tuple[httpx.Client, int]]:
-    """`brain serve`, and its process."""
+    """Start `brain serve`; yield a client and the process ID."""
     command = [sys.executable, "-m", "brain", "serve", "--port", "0"]
     with subprocess.Popen(command, env=environment(folder), stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -100,7 +100,7 @@ def server(folder: Path) -> Iterator[tuple[httpx.Client, int]]:
 
 
 def first_token(client: httpx.Client, message: str, *, memory: bool = True) -> tuple[float, int]:
-    """Milliseconds to the first token of a turn, and how its request was answered."""
+    """Return the milliseconds to the first token of a turn, and the HTTP status."""
     began, came = time.perf_counter(), 0.0
     with client.stream("POST", "/v1/chat/stream", json={"message": message, "memory": memory}) as answer:
         for line in answer.iter_lines():
@@ -110,7 +110,7 @@ def first_token(client: httpx.Client, message: str, *, memory: bool = True) -> t
 
 
 def imports(folder: Path) -> Table:
-    table = Table("Imports of facts: seconds", ["`brain import`"], "facts")
+    table = Table("Import of facts, seconds", ["`brain import`"], "facts")
     for count in FACTS:
         (own := folder / f"{count}").mkdir()
         table.add(f"{count:,}", "`brain import`", imported(own, written(own, facts(count))))
@@ -118,8 +118,8 @@ def imports(folder: Path) -> Table:
 
 
 def beside(folder: Path) -> Table:
-    """First tokens while somebody else imports 20,000 exchanges and 30,000 facts."""
-    table = Table("First token beside an import: ms", ["p50", "p99", "most", "refused", "import, s"], "")
+    """Measure first tokens during an import of 20,000 exchanges and 30,000 facts."""
+    table = Table("First token during an import, ms", ["p50", "p99", "max", "rejected", "import, s"], "")
     records = itertools.chain(conversations(1_000, 20), itertools.islice(facts(30_000), 1, None))
     path = written(folder, records)
     with server(folder) as (client, _):
@@ -127,11 +127,11 @@ def beside(folder: Path) -> Table:
             first_token(client, text(10))
         seconds = list[float]()
         thread = threading.Thread(target=lambda: seconds.append(imported(folder, path)))
-        _row(table, "nobody imports", client, lambda n: n < TURNS_MEASURED)
+        _row(table, "without import", client, lambda n: n < TURNS_MEASURED)
         thread.start()
-        _row(table, "beside an import", client, lambda n: thread.is_alive())
+        _row(table, "during an import", client, lambda n: thread.is_alive())
         thread.join()
-        table.add("beside an import", "import, s", *seconds)
+        table.add("during an import", "import, s", *seconds)
     return table
 
 
@@ -141,14 +141,14 @@ def _row(table: Table, row: str, client: httpx.Client, more: Callable[[int], boo
         found.append(first_token(client, text(10)))
         time.sleep(0.05)
     times = [ms for ms, _ in found]
-    for column, value in (("p50", quantile(times, 0.5)), ("p99", quantile(times, 0.99)), ("most", max(times))):
+    for column, value in (("p50", quantile(times, 0.5)), ("p99", quantile(times, 0.99)), ("max", max(times))):
         table.add(row, column, value)
-    table.add(row, "refused", sum(status != 200 for _, status in found))
+    table.add(row, "rejected", sum(status != 200 for _, status in found))
 
 
 def cookies(folder: Path) -> Table:
-    columns = ["a cookie", "a Bearer key"]
-    table = Table("Who asks: µs of CPU per request", columns, "keys configured")
+    columns = ["cookie", "bearer key"]
+    table = Table("Authentication, µs of CPU per request", columns, "keys configured")
     for count in (1, 100, 2_000):
         keyring = KeyStore([(f"key-{n}-{'x' * 32}", f"user{n}") for n in range(count)])
         key = f"key-{count // 2}-{'x' * 32}".encode()
@@ -173,7 +173,7 @@ def _by_cookie(keyring: KeyStore, token: str) -> Callable[[], str | None]:
 
 def recall(folder: Path) -> Table:
     columns = ["p50", "p99", "without memory, p50"]
-    table = Table("First token with recall: ms", columns, "facts")
+    table = Table("First token with recall, ms", columns, "facts")
     for count in (0, *FACTS):
         (own := folder / f"{count}").mkdir()
         imported(own, written(own, facts(count)))
@@ -197,8 +197,8 @@ async def _filled(folder: Path, records: Iterable[dict[str, Any]]) -> SQLite:
 
 
 def deletion(folder: Path) -> Table:
-    """What others wait for while a conversation is deleted: turns of somebody else begin one behind the other."""
-    table = Table("A conversation is deleted: ms", ["all of it", "a turn begins beside it, p50", "most"], "exchanges")
+    """Measure how long turns of another user wait while a conversation is deleted."""
+    table = Table("Deletion of a conversation, ms", ["total", "other turn begins, p50", "max"], "exchanges")
 
     async def run(count: int, own: Path) -> None:
         store = await _filled(own, conversations(1, count))
@@ -230,8 +230,8 @@ def deletion(folder: Path) -> Table:
 
 
 def search(folder: Path) -> Table:
-    columns = ["in each conversation", "in none", "three words"]
-    table = Table("The list of conversations, searched: ms p50", columns, "conversations of 5 exchanges")
+    columns = ["word in every conversation", "word in none", "three words"]
+    table = Table("Search of the list of conversations, p50, ms", columns, "conversations of 5 turns")
 
     async def run(count: int, own: Path) -> None:
         store = await _filled(own, conversations(count, 5, also="everywhere"))
@@ -252,8 +252,8 @@ def search(folder: Path) -> Table:
 
 
 def turns(folder: Path) -> Table:
-    """The memory of a server whose turns ended within the last minutes."""
-    table = Table("Memory after many turns: MiB", ["resident"], "turns")
+    """Measure the memory of a server after many recent turns."""
+    table = Table("Memory after many turns, MiB", ["resident"], "turns")
     with server(folder) as (client, process):
         done = 0
         for count in (100, 5_000, 10_000, 15_000):

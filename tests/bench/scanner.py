@@ -1,10 +1,10 @@
-"""What the scanner costs a token, next to two common ways of finding markers, in one run.
+"""Measure the scanner per token, next to two common ways to find markers.
 
     python tests/bench/scanner.py
 
-A token is 5 characters. `seed` searches the text so far with one regular expression at every token; `partial` searches
-what it holds with partial matching and shows what cannot be part of a match. `x` is how many times our time each takes.
-An unclosed marker is given up at its 16,384th character: behind that, we have nothing left to do.
+A token has 5 characters. `baseline` searches the full text with one regex at every token. `partial` uses partial
+matching on the held text and releases what cannot be part of a match. `x` is the ratio to the scanner's time. After
+16,384 characters, the scanner rejects an unclosed marker and has nothing left to do.
 """
 
 import re
@@ -16,7 +16,7 @@ import regex
 
 from brain.markers.scanner import Scanner
 
-SEED = re.compile(r"SPECIALIST_REQUEST\[(\w+):(.*?)\]", re.DOTALL)
+BASELINE = re.compile(r"SPECIALIST_REQUEST\[(\w+):(.*?)\]", re.DOTALL)
 PARTIAL = regex.compile(r"SPECIALIST_REQUEST\[\s*[A-Za-z][\w-]{0,63}\s*:(.*?)\]", regex.DOTALL)
 TOKEN = 5
 TOKENS = 3_000
@@ -29,7 +29,7 @@ Feed = Callable[[str], object]
 TEXTS = {
     "plain text": ("", "The quick brown fox jumps over the lazy dog, and so on it went. She said no. "),
     "near misses": ("", "SPECIALIST_REQUES[ <function_callx> [SPECIALIST_RESULTS] SPECIALIST_ "),
-    "unclosed marker": ('SPECIALIST_REQUEST[a:{"q":"', "some words in a long string that goes on, "),
+    "unclosed marker": ('SPECIALIST_REQUEST[a:{"q":"', "some words in a long string without end, "),
 }
 
 
@@ -40,13 +40,13 @@ def ours(before: str) -> Feed:
     return scanner.feed
 
 
-def seed(before: str) -> Feed:
+def baseline(before: str) -> Feed:
     text = before
 
     def feed(token: str) -> object:
         nonlocal text
         text += token
-        return SEED.search(text)
+        return BASELINE.search(text)
 
     return feed
 
@@ -71,7 +71,7 @@ def tokens(text: str, length: int, times: int) -> Iterator[str]:
 
 
 def nanoseconds(make: Callable[[str], Feed], before: str, chunks: list[str], seconds: float = 1.0) -> float:
-    """The best of three runs, each ended early when it takes longer than `seconds`."""
+    """Return the best of three runs; each stops early after `seconds`."""
     best = float("inf")
     for _ in range(3):
         feed = make(before)
@@ -86,16 +86,16 @@ def nanoseconds(make: Callable[[str], Feed], before: str, chunks: list[str], sec
 
 
 def main() -> None:
-    say(f"{'text':<17}{'after':>10}{'ours ns':>10}{'seed ns':>14}{'x':>9}{'partial ns':>14}{'x':>9}\n")
+    say(f"{'text':<17}{'after':>10}{'brain ns':>10}{'baseline ns':>14}{'x':>9}{'partial ns':>14}{'x':>9}\n")
     for name, (opener, text) in TEXTS.items():
         for size in SIZES:
             before = opener + text * (size // len(text))
             chunks = list(tokens(text, TOKEN, TOKENS))
             own = nanoseconds(ours, before, chunks)
-            theirs = [nanoseconds(make, before, chunks, 0.5) for make in (seed, partial)]
+            theirs = [nanoseconds(make, before, chunks, 0.5) for make in (baseline, partial)]
             row = "".join(f"{ns:>14,.0f}{ns / own:>9,.1f}" for ns in theirs)
             say(f"{name:<17}{size:>10,}{own:>10,.0f}{row}\n")
-    say("\njoined reads of 1,000 characters, ns a character\n")
+    say("\nreads of 1,000 characters, ns per character\n")
     for name, (opener, text) in TEXTS.items():
         chunks = list(tokens(text, 1_000, 300))
         say(f"{name:<17}{nanoseconds(ours, opener, chunks) / 1_000:>10.1f}\n")

@@ -1,4 +1,4 @@
-"""How smooth the page is in Chromium: how late a word is shown, how long it stands still, and its CPU time.
+"""Measure the page in Chromium: delay until a word is shown, longest pause, and CPU time.
 
 `python tests/bench/smooth.py`
 """
@@ -73,7 +73,7 @@ WORDS = ("some", "**bold**", "of", "a", "`code`", "paragraph", "[a link](https:/
 
 
 def prose(length: int, every: int = 60) -> str:
-    """Words in an order that does not repeat itself, with a new paragraph now and then."""
+    """Return words in an order without repetition, with paragraphs."""
     chance, words = random.Random(1), list[str]()
     while length > 0:
         words.append(chance.choice(WORDS) + ("\n\n" if every and len(words) % every == every - 1 else " "))
@@ -82,7 +82,7 @@ def prose(length: int, every: int = 60) -> str:
 
 
 def main() -> None:
-    sys.stdout.write("| | delay of a word, ms | longest pause, ms | CPU, ms |\n|---|---|---|---|\n")
+    sys.stdout.write("| answer | delay, ms | longest pause, ms | CPU, ms |\n|---|---|---|---|\n")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, act in CASES.items():
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def _say_at_speed(server: PageServer, tokens: list[str], speed: int = SPEED) -> None:
-    """One by one."""
+    """Write tokens one by one."""
 
     async def say() -> None:
         began = asyncio.get_running_loop().time()
@@ -114,13 +114,13 @@ def _say_at_speed(server: PageServer, tokens: list[str], speed: int = SPEED) -> 
 
 
 def _worked(session: CDPSession) -> float:
-    """CPU time of the page's main thread so far, in ms."""
+    """Return the CPU time of the page's main thread so far, in ms."""
     metrics = session.send("Performance.getMetrics")["metrics"]
     return 1000 * sum(float(one["value"]) for one in metrics if one["name"] == "TaskDuration")
 
 
 def _written(chat: Chat, server: PageServer, before: int) -> float:
-    """The median of 200 words that come behind so many others, at 200 a second."""
+    """Return the median delay of 200 words after `before` others."""
     chat.page.evaluate(DELAYS)
     words = [f"w{n}" + (". " if n % 10 == 9 else " ") + ("\n\n" if n % 40 == 39 else "") for n in range(before + 200)]
     answer = chat.ask()
@@ -136,7 +136,7 @@ def _written(chat: Chat, server: PageServer, before: int) -> float:
 
 
 def _answer(chat: Chat, server: PageServer) -> float:
-    """The longest time between two frames, while 10,000 tokens of Markdown of every kind come at 200 per second."""
+    """Return the longest time between two frames during 10,000 tokens of Markdown at 200 per second."""
     text = "".join(
         f"{part}{prose(60 + n, 0)}\n\n" if part.startswith("##") else part for n, part in enumerate(PARTS * 80)
     )
@@ -185,12 +185,12 @@ def _now(page: Page) -> float:
 
 
 CASES: dict[str, Callable[[Chat, PageServer], float]] = {
-    "200 tokens a second": lambda chat, server: _written(chat, server, 0),
-    "the same behind 10,000 tokens": lambda chat, server: _written(chat, server, 10_000),
-    "10,000 tokens of Markdown, 200 a second (between frames)": _answer,
+    "200 tokens per second": lambda chat, server: _written(chat, server, 0),
+    "the same after 10,000 tokens": lambda chat, server: _written(chat, server, 10_000),
+    "10,000 tokens of Markdown, 200 per second (between frames)": _answer,
     "Markdown of every kind, at once": _at_once("".join(PARTS) * 40),
     "300 KB of text, at once": _at_once(prose(300_000)),
-    "a paragraph of 300 KB, at once": _at_once(prose(300_000, 0)),
+    "one paragraph of 300 KB, at once": _at_once(prose(300_000, 0)),
     "200 messages opened": _opened,
 }
 

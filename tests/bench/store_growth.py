@@ -1,8 +1,7 @@
-"""How long the store takes where a user has much: `python tests/bench/store_growth.py [MESSAGES [FACTS]]`.
+"""Measure the store with many messages per user: `python tests/bench/store_growth.py [MESSAGES [FACTS]]`.
 
-Defaults: 100,000 messages and 10,000 facts.
-A fifth of the messages are in one conversation. The texts are random words, as frequent as in a language (Zipf); the
-vectors are random.
+Defaults: 100,000 messages and 10,000 facts. One conversation has a fifth of the messages. The texts are random words
+with natural frequencies (Zipf). The embeddings are random.
 """
 
 import asyncio

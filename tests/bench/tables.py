@@ -1,4 +1,4 @@
-"""Figures of several rounds, as medians with min..max, in tables that can be pasted into a page."""
+"""Figures of several rounds, as medians with min..max, in Markdown tables."""
 
 import math
 import statistics
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Table:
-    """One table: a title that names the unit, and under each row's and column's name what the rounds gave."""
+    """One table: a title with the unit, and the figures of all rounds by row and column."""
 
     title: str
     columns: Sequence[str]
@@ -37,7 +37,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def shown(values: Sequence[float]) -> str:
-    """The median, and in brackets the range when it is wide enough to be seen."""
+    """Return the median, and the range in brackets if it differs."""
     if not values:
         return "–"
     median, low, high = (_number(f(values)) for f in (statistics.median, min, max))
@@ -51,13 +51,13 @@ def _number(value: float) -> str:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value that so large a share of the values does not exceed."""
+    """Return the value that this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else math.nan
 
 
 def rotated(names: Sequence[str], rounds: int) -> Iterator[str]:
-    """The names, so many times, each round begun by another, so that no one is always behind the same."""
+    """Yield the names once per round; each round starts with another one, so that their order varies."""
     for n in range(rounds):
         at = n % len(names) if names else 0
         yield from (*names[at:], *names[:at])

@@ -1,4 +1,4 @@
-"""What is measured: servers in front of the fake model server, alone on a core; their time on CPU, their memory."""
+"""The measured servers, each alone on a core in front of the fake model server; their CPU time and memory."""
 
 import json
 import os
@@ -39,7 +39,7 @@ http {{
 }}
 """
 
-SPECIALIST = '''"""Tells when it was called."""
+SPECIALIST = '''"""Reports when it was called."""
 
 import time
 
@@ -56,7 +56,7 @@ MORE_SPECIALISTS = '''
 
 @specialist(name="number_{n}")
 async def number_{n}(city: str, days: int = 1) -> str:
-    """Number {n} of many, which tells of the weather."""
+    """Number {n} of many: the weather in a city."""
     return city
 '''
 
@@ -66,10 +66,10 @@ class Kind:
     """A server that can be started.
 
     Attributes:
-        what: in a few words, for the tables' readers.
-        missing: why it cannot be started here, if it cannot.
-        slow: it costs so much a token that it gets less to do.
-        repeats: whether the end of a reply repeats all of its text.
+        what: a short description for the page.
+        missing: why it cannot start here, if it cannot.
+        slow: whether it gets less work because of its cost per token.
+        repeats: whether the end of an answer repeats all its text.
     """
 
     what: str
@@ -95,7 +95,7 @@ KINDS = {
 
 
 class Target:
-    """A running server; `pid` is None for one whose time is not measured."""
+    """A running server; `pid` is None if its time is not measured."""
 
     def __init__(self, name: str, port: int, pid: int | None) -> None:
         self.name, self.kind, self.port, self.pid = name, KINDS[name], port, pid
@@ -108,7 +108,7 @@ class Target:
         window: Window | None = None,
         limit: float = 60.0,
     ) -> Outcome:
-        """Streams these plays from the server."""
+        """Stream these plays from the server."""
         client = Client(self.port, self._request, repeats=self.kind.repeats)
         try:
             return client.run(plays, at_once, spread, window, limit)
@@ -116,16 +116,16 @@ class Target:
             raise Failed(f"{self.name}: {error}") from None
 
     def cpu(self) -> float:
-        """Nanoseconds on CPU so far, of all its processes and threads."""
+        """Return nanoseconds of CPU time so far, of all its processes and threads."""
         return float(sum(map(_on_cpu, _family(self.pid)))) if self.pid else 0.0
 
     def reads(self) -> int:
-        """How often it read so far."""
+        """Return the number of reads so far."""
         said = Path(f"/proc/{self.pid}/io").read_text("utf-8")
         return int(said.partition("syscr: ")[2].split()[0])
 
     def memory(self) -> float:
-        """KiB that are its own, with its share of what it shares."""
+        """Return its proportional memory (PSS), in KiB."""
         return float(sum(map(_kib, _family(self.pid)))) if self.pid else 0.0
 
     def _request(self, play: Play) -> bytes:
@@ -142,7 +142,7 @@ def _body(name: str, play: Play) -> dict[str, object]:
 
 
 class Bench:
-    """The fake model server, and the targets that were started in front of it."""
+    """The fake model server, and the servers in front of it."""
 
     def __init__(self) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
@@ -158,17 +158,17 @@ class Bench:
         self._stack.close()
 
     def target(self, name: str) -> Target:
-        """A target that stays up for the measures to come."""
+        """Return a server that keeps running for later tables."""
         if name not in self._started:
             self._started[name] = self._stack.enter_context(self.fresh(name))
         return self._started[name]
 
     @contextmanager
     def fresh(self, name: str, specialists: int | None = None) -> Iterator[Target]:
-        """A target of its own, warmed up; Brain with so many more specialists.
+        """Start a new server and warm it up; Brain gets this many more specialists.
 
         Raises:
-            Failed: when it does not answer as it should.
+            Failed: it does not answer as expected.
         """
         model_port = self._model()
         if name == "direct":
@@ -182,7 +182,7 @@ class Bench:
             yield target
 
     def log(self) -> list[tuple[str, str, int]]:
-        """What the model server noted since it was asked last: what, of which reply, when."""
+        """Return the model server's log since the last request: event, label and time."""
         with socket.create_connection(("127.0.0.1", self._model()), 5) as sock:
             sock.sendall(b"GET /log HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             data = sock.recv(1 << 20)
@@ -200,7 +200,7 @@ class Bench:
         return self._model_port
 
     def _brain(self, model_port: int, specialists: int | None) -> dict[str, str]:
-        """Its settings; without a number of specialists there are only those that come with it."""
+        """Return Brain's settings; without a number of specialists, it has the included ones only."""
         settings = {"BRAIN_MODEL": "openai:fake", "BRAIN_MODEL_URL": f"http://127.0.0.1:{model_port}/v1"}
         if specialists is None:
             return settings
@@ -229,7 +229,7 @@ class Bench:
 def _started(
     command: Sequence[str], environ: Mapping[str, str], core: int, port: int
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process alone on its core, from when it listens; its last words are told when it does not come that far."""
+    """Start a process on a core and wait until it listens; on a failure, report its last output."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("BRAIN_") and key != "PORT"}
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -265,7 +265,7 @@ def _free_port() -> int:
 
 
 def _family(pid: int | None) -> Iterator[int]:
-    """A process and its children."""
+    """Yield a process and its children."""
     if pid:
         yield pid
         with suppress(OSError):

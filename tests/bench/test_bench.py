@@ -1,4 +1,4 @@
-"""The benchmarks run: what they say is for `docs/explanation/performance.md`, and measured there."""
+"""The benchmarks for `docs/explanation/performance.md` run."""
 
 import json
 import subprocess

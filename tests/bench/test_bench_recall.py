@@ -1,4 +1,4 @@
-"""`python tests/bench/recall.py` runs."""
+"""The benchmark of recall runs."""
 
 import re
 import subprocess
@@ -22,7 +22,7 @@ def test_recall_by_words_is_measured() -> None:
     assert "| German: recall, words |" in times
 
 
-def test_a_server_without_vectors_is_not_measured() -> None:
+def test_a_server_without_embeddings_is_not_measured() -> None:
     run = measure("--model", "openai:none", "--model-url", "http://127.0.0.1:9/v1")
     assert (run.returncode, run.stdout) == (1, "")
-    assert run.stderr.startswith("openai:none has no vectors")
+    assert run.stderr.startswith("openai:none has no embeddings")

@@ -1,12 +1,12 @@
-"""A fake model server: says what the last message asks for, in the API of OpenAI or of Ollama, one write a token.
+"""A fake model server with the APIs of OpenAI and Ollama. It writes the tokens that the last message requests.
 
     python tests/bench/upstream.py PORT
 
-A message that holds `play:TOKENS:RATE:HOW:LABEL` is answered with so many tokens, RATE a second or, at 0, as fast as
-possible. HOW is `end`, `stay` (silent and open behind the last token) or `call` (a marker behind the last token, then
-tokens until somebody closes the stream). Every token holds one `@`; paced ones carry the time of their emission behind
-it, so that whoever receives them can tell how late they are. `GET /log` tells, once, what happened to labelled
-replies: `called`, `behind` (the first token behind a marker), `closed` (by the peer, before the end), `asked`.
+The message contains `play:TOKENS:RATE:HOW:LABEL`. RATE is tokens per second; 0 is as fast as possible. HOW is the end:
+`end`, `stay` (open and silent after the last token), or `call` (a call after the last token, then tokens until the
+stream is closed). Every token contains one `@`. A paced token has its time of emission after the `@`, so the client can
+measure its latency. `GET /log` returns, once, the events of labelled answers: `called`, `behind` (the first token after
+a call), `closed` (by the peer, before the end), `asked` (the next request of the turn).
 """
 
 import json
@@ -27,9 +27,9 @@ WORDS = (
 TOKENS = [f"{word}@" for word in WORDS.split("@") if word]
 STAMPED = " @%016d"
 LAP = "lap-"
-"""What a call of ours holds: a request that holds it goes on behind the call."""
+"""Text of the call. A request that contains it continues after the call."""
 TURNS = 16
-"""How many tokens of one reply are written before it is the others' turn."""
+"""Tokens of one answer that are written before those of the next one."""
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -45,7 +45,7 @@ def chunk(data: str) -> bytes:
 
 
 def openai_event(text: str | None) -> str:
-    """One event of `POST /v1/chat/completions`; the last one without a text."""
+    """Return one event of `POST /v1/chat/completions`; the last one has no text."""
     delta, finish = ({}, "stop") if text is None else ({"content": text}, None)
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
     known = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "fake"}
@@ -53,14 +53,14 @@ def openai_event(text: str | None) -> str:
 
 
 def ollama_line(text: str | None) -> str:
-    """One line of `POST /api/chat`; the last one without a text."""
+    """Return one line of `POST /api/chat`; the last one has no text."""
     message = {"role": "assistant", "content": text or ""}
     known = {"model": "fake", "created_at": "2026-01-01T00:00:00.000000Z", "message": message, "done": text is None}
     return json.dumps(known, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
 class Dialect:
-    """The frames of one API, made once."""
+    """The frames of one API, built once."""
 
     def __init__(self, media_type: bytes, item: Callable[[str | None], str], end: str) -> None:
         self.head = HEAD % media_type
@@ -71,7 +71,7 @@ class Dialect:
         self._item = item
 
     def marker(self, label: str) -> list[bytes]:
-        """A call in pieces of five characters, which are what models say of it at a time."""
+        """Return a call in chunks of five characters, as models write it."""
         call = f'SPECIALIST_REQUEST[stopwatch:{{"lap":"{LAP}{label}"}}]'
         return [chunk(self._item(call[at : at + 5])) for at in range(0, len(call), 5)]
 
@@ -82,7 +82,7 @@ DIALECTS = {"/v1/chat/completions": OPENAI, "/api/chat": OLLAMA}
 
 
 class Reply:
-    """What is still to be said on one connection."""
+    """The rest of the answer on one connection."""
 
     def __init__(self, dialect: Dialect, tokens: int, rate: int, how: str, label: str) -> None:
         self.dialect, self.left, self.how, self.label = dialect, tokens, how, label
@@ -92,7 +92,7 @@ class Reply:
 
 
 class Connection:
-    """One client's connection; it asks, and is answered, again and again."""
+    """One client's connection, which is kept alive."""
 
     def __init__(self, server: "Server", sock: socket.socket) -> None:
         self.server, self.sock, self.fd = server, sock, sock.fileno()
@@ -149,13 +149,13 @@ class Connection:
             self.server.eager[self.fd] = self
 
     def speak(self, now: int) -> None:
-        """One paced token, and when the next one is due."""
+        """Write one paced token, and schedule the next one."""
         if self.reply is not None and self.say(self.reply, now):
             self.due += self.reply.step
             heappush(self.server.paced, (self.due, self.fd))
 
     def hurry(self) -> None:
-        """As many tokens as it is this reply's turn for, and the socket takes."""
+        """Write up to `TURNS` tokens, as far as the socket takes them."""
         assert self.reply is not None
         for _ in range(TURNS):
             if self.unsent or not self.say(self.reply, 0):
@@ -163,7 +163,7 @@ class Connection:
                 return
 
     def say(self, reply: Reply, now: int) -> bool:
-        """The next token, or what comes behind the last; whether there is more to say."""
+        """Write the next token, or the end; return whether more follows."""
         if reply.left:
             reply.left -= 1
             self.write(reply.dialect.stamped % now if reply.step else next(reply.words))
@@ -236,7 +236,7 @@ class Server:
             self.log.append((what, label, monotonic_ns()))
 
     def phase(self, step: int) -> int:
-        """How long a reply waits for its first token: spread over a step, so that replies do not beat as one."""
+        """Return the delay of an answer's first token, so that answers do not run in step."""
         self._replies += 1
         return self._replies * 7_919_000 % step
 
@@ -260,7 +260,7 @@ class Server:
                 eager.hurry()
 
     def wait(self) -> None:
-        """Until there is something to do; `epoll` counts in milliseconds, which is too coarse for paced tokens."""
+        """Wait for work. `epoll` counts in milliseconds, which is too coarse for paced tokens."""
         if not self.eager:
             left = max(0, self.paced[0][0] - monotonic_ns()) / 1e9 if self.paced else None
             select.select([self.poll], [], [], left)

@@ -1,4 +1,4 @@
-"""What a visit of the page takes in Chromium: its requests, their bytes, and when it is painted and ready.
+"""Measure a visit of the page in Chromium: requests, bytes, and the times until it is painted and ready.
 
 `python tests/bench/visit.py`
 """
@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, Request, sync_playwrigh
 
 ROUNDS = 9
 SLOW = {"offline": False, "latency": 150, "downloadThroughput": 200_000, "uploadThroughput": 94_000}
-"""A phone's network: ms, and bytes a second."""
+"""A phone's network: milliseconds, and bytes per second."""
 SERVE = ["serve", "--port", "0", "--model", "builtin"]
 READY = """() => new Promise((done) => {
     const look = () => document.querySelector("#model option") ? done(performance.now()) : requestAnimationFrame(look);
@@ -30,11 +30,11 @@ PAINTED = """() => new Promise((done) => {
 
 
 def main() -> None:
-    sys.stdout.write("| | requests | KiB | painted, ms | ready, ms |\n|---|---|---|---|---|\n")
+    sys.stdout.write("| visit | requests | KiB | painted, ms | ready, ms |\n|---|---|---|---|---|\n")
     with _brain() as url, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         _measure(browser, url, "", slow=False)
-        _measure(browser, url, ", 150 ms away and 1.6 Mbit/s", slow=True)
+        _measure(browser, url, ", with 150 ms round trip and 1.6 Mbit/s", slow=True)
         browser.close()
 
 
@@ -44,13 +44,13 @@ def _measure(browser: Browser, url: str, how: str, *, slow: bool) -> None:
         context = browser.new_context()
         visits.append((_visit(context, url, slow), _visit(context, url, slow)))
         context.close()
-    for name, found in zip(("the first", "a later one"), zip(*visits, strict=True), strict=True):
+    for name, found in zip(("first", "later"), zip(*visits, strict=True), strict=True):
         requests, size, painted, ready = (statistics.median(values) for values in zip(*found, strict=True))
         sys.stdout.write(f"| {name}{how} | {requests:.0f} | {size / 1024:.0f} | {painted:.0f} | {ready:.0f} |\n")
 
 
 def _visit(context: BrowserContext, url: str, slow: bool) -> tuple[int, int, float, float]:
-    """Requests that reach the server, bytes with their heads, ms until something is painted, and until one can ask."""
+    """Return requests to the server, bytes with headers, and ms until the first paint and until the page is ready."""
     page = context.new_page()
     if slow:
         context.new_cdp_session(page).send("Network.emulateNetworkConditions", SLOW)
@@ -71,7 +71,7 @@ def _brain() -> Iterator[str]:
     with subprocess.Popen(command, env={"BRAIN_STORE": "memory:"}, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            yield next(found[1] for line in process.stderr if (found := re.search(r"listens on (\S+)", line)))
+            yield next(found[1] for line in process.stderr if (found := re.search(r"(http://\S+)", line)))
         finally:
             process.terminate()
 

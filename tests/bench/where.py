@@ -1,4 +1,4 @@
-"""Where the time of a token goes: samples of Brain's process by `perf`, by who ran: kernel, interpreter, libraries."""
+"""Sample Brain's process with `perf`: shares of kernel, interpreter and libraries."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ LINE = re.compile(r"^ +([\d.]+)% +(\S+)", re.MULTILINE)
 
 
 def where(run: Run) -> Table:
-    """Shares of the processor in percent, by kind of work."""
+    """Measure the shares of CPU time in percent, by kind of work."""
     table = Table("CPU time by component, % of samples", [*WHO, REST], "work")
     target = run.bench.target("brain")
     seconds = run.less(3, 1)
@@ -40,7 +40,7 @@ def where(run: Run) -> Table:
 
 
 def _shares(target: Target, work: Callable[[], object]) -> dict[str, float]:
-    """What each had of the samples while this work was done."""
+    """Return the share of each component in the samples during this work."""
     with tempfile.TemporaryDirectory() as folder:
         data = str(Path(folder) / "perf.data")
         try:

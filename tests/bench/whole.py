@@ -1,4 +1,4 @@
-"""Whole servers next to each other: processor, latency, capacity, memory, and how soon they notice."""
+"""Compare whole servers: CPU time, latency, capacity, memory, and reaction times."""
 
 import math
 import re
@@ -12,15 +12,15 @@ from tables import Table, quantile, rotated
 from targets import Bench, Target
 
 RATE = 50
-"""Tokens a second of a paced stream."""
+"""Tokens per second of a paced stream."""
 LATE = 0.050
-"""Seconds: a stream whose tokens come later than that is felt to stutter."""
+"""Latency in seconds above which a stream stutters visibly."""
 MILLION = 1e6
 
 
 @dataclass
 class Run:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     bench: Bench
     names: Sequence[str]
@@ -40,7 +40,7 @@ def say(text: str) -> None:
 
 
 def cpu(run: Run) -> Table:
-    """CPU time per token: as fast as possible, paced, and of an answer with one token."""
+    """Measure CPU time per token: as fast as possible, paced, and of an answer with one token."""
     columns = ("burst", f"20 streams × {RATE}/s", f"200 streams × {RATE}/s", "one-token answer")
     table = Table("CPU time per token, µs", columns, "server")
     for name in run.in_turn("direct"):
@@ -56,7 +56,7 @@ def cpu(run: Run) -> Table:
 
 
 def busy(target: Target, plays: Sequence[Play], at_once: int = 8) -> float:
-    """Microseconds on CPU a token of these replies, from their requests to their ends."""
+    """Return microseconds of CPU time per token of these answers, from request to end."""
     before = target.cpu()
     outcome = target.run(plays, at_once)
     return (target.cpu() - before) / outcome.tokens / 1000
@@ -65,10 +65,10 @@ def busy(target: Target, plays: Sequence[Play], at_once: int = 8) -> float:
 def paced(
     target: Target, streams: int, seconds: float, rate: int = RATE, patience: float = 30.0
 ) -> tuple[float, Outcome]:
-    """Microseconds on CPU a token while so many streams run and none begins or ends, and how late tokens were.
+    """Return microseconds of CPU time per token while no stream starts or ends, and the outcome with latencies.
 
     Raises:
-        Failed: when all is not over so many seconds after it should be.
+        Failed: the run is not over `patience` seconds after its planned end.
     """
     spread = max(0.5, streams / 1_000)
     window = Window(spread + 0.3, spread + 0.3 + seconds, target.cpu)
@@ -79,7 +79,7 @@ def paced(
 
 
 def latency(run: Run) -> Table:
-    """How much later a token leaves than it came, and how long the first one takes."""
+    """Measure the latency of tokens, and the time to the first one."""
     quiet, first, many = "token", "first token", f"first token, {run.less(1_000, 100):,} turns at once"
     columns = [f"{what}, {share}" for what in (quiet, first, many) for share in ("p50", "p99")]
     table = Table("Latency, ms", columns, "server")
@@ -100,7 +100,7 @@ def firsts(outcome: Outcome) -> list[int]:
 
 
 def capacity(run: Run) -> Table:
-    """The most paced streams without stutter: doubled until there is one, then halved; one round, for it is long."""
+    """Find the number of paced streams without stutter, by doubling and bisection, in one long round."""
     column = f"streams of {RATE} tokens/s"
     table = Table(f"Capacity: concurrent streams with p99 latency below {LATE * 1000:.0f} ms", [column])
     table.first = "server"
@@ -132,13 +132,13 @@ def _fluent(target: Target, streams: int) -> bool:
     try:
         _, outcome = paced(target, streams, 2, patience=1)
     except Failed:
-        time.sleep(1)  # until it has noticed that all are gone
+        time.sleep(1)  # until it has noticed the disconnects
         return False
     return quantile(outcome.late, 0.99) < LATE * 1e9
 
 
 def memory(run: Run) -> Table:
-    """What an open stream holds, in a process that has done little before: memory given back would hide the next."""
+    """Measure the memory of an open stream in a new process. In an old one, freed memory would hide it."""
     silent, spoken = "per waiting stream, KiB", "per stream after 2,000 tokens, KiB"
     table = Table("Memory", ("process, MiB", silent, spoken), "server")
     for name in run.names:
@@ -158,7 +158,7 @@ def memory(run: Run) -> Table:
 
 
 def leaving(run: Run) -> Table:
-    """From a client's leaving to the close of the model's connection, while other streams run."""
+    """Measure the time from a client's disconnect to the close of the model's connection, with other streams."""
     others, probes = run.less(100, 20), run.less(50, 10)
     columns = ("p50", "p99")
     table = Table(
@@ -183,7 +183,7 @@ def leaving(run: Run) -> Table:
 
 
 def marker(run: Run) -> Table:
-    """From a marker's end to the specialist and to the close of the model's stream, and on to the next request."""
+    """Measure the times from the end of a call to the specialist, the close of the stream and the next request."""
     columns = ("call → specialist", "call → stream closed", "next text → stream closed", "specialist → next request")
     table = Table("Call, ms", columns, "the model continues")
     calls = run.less(50, 5)
@@ -220,5 +220,5 @@ def _marker_times(outcome: Outcome, log: Sequence[tuple[str, str, int]]) -> list
 
 
 def _beside(others: int, plays: Sequence[Play]) -> list[Play]:
-    """These plays behind so many others, which are paced and outlast them."""
+    """Return these plays after `others` paced ones that outlast them."""
     return [Play(4 * RATE, RATE)] * others + list(plays)

@@ -1,4 +1,4 @@
-"""The openai client, its stream sent on as server-sent events, with nothing looked for in it."""
+"""The openai client. Its stream is passed on as server-sent events, without a search for calls."""
 
 import json
 import os

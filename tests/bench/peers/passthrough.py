@@ -1,4 +1,4 @@
-"""Starlette and httpx: the model's bytes, passed on as they come. It does none of the work."""
+"""Starlette and httpx, which pass the model's bytes on unread."""
 
 import os
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Two sockets and nothing between them: what one Python process pays to pass bytes on, whatever they are.
+"""Two sockets and nothing between them: the cost of one Python process that passes bytes on.
 
 UPSTREAM=http://127.0.0.1:11434 python tests/bench/peers/splice.py PORT
 """
