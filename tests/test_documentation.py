@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from test_architecture import LAYERS
 
-from brain import Registry, settings
+from brain import Registry, Specialist, Thinker, settings
+from brain.events import Limits, SpecialistResult
+from brain.prompts.system_prompt import system_prompt
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -20,6 +22,29 @@ def test_python_blocks_run(page: Path, capsys: pytest.CaptureFixture[str]) -> No
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
         exec(compile(block, page.name, "exec"), namespace)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("page", ["tutorials/first-specialist.md", "how-to/write-a-specialist.md"])
+async def test_the_demo_model_answers_all_examples(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    namespace: dict[str, Any] = {"__name__": "documentation"}
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        if "asyncio.run(" not in block:
+            exec(compile(block, page, "exec"), namespace)
+    registry = Registry()
+    examples = []
+    for one in namespace.values():
+        if isinstance(one, Specialist):
+            registry.add(one)
+            examples += [(question, one.name) for question in one.examples]
+            shown = [line for line in text.splitlines() if line.startswith(f"- {one.name}: ")]
+            assert set(shown) <= set(system_prompt([one], Limits(), ("bracket",)).splitlines())
+    assert examples
+    async with Thinker(registry, model="builtin", store="memory:") as thinker:
+        for question, name in examples:
+            response = await thinker.create_session(on_approval=lambda asked: True).think(question)
+            assert [call.name for call in response.calls if isinstance(call, SpecialistResult)] == [name], question
 
 
 def test_the_table_of_settings_is_that_of_the_code() -> None:
