@@ -167,6 +167,12 @@ def test_the_page_offers_each_language() -> None:
     assert sorted(tag.partition("-")[0] for tag in offered.split()) == sorted(LANGUAGES)
 
 
+def test_index_has_no_text_of_one_language_only() -> None:
+    """A text there would be visible before the texts of the reader's language are loaded."""
+    assert [one for one in ELEMENTS.texts if one[0] not in ("p", "code")] == [("title", "Brain"), ("h1", "Brain")]
+    assert {"p", "code"} == {tag for tag, _ in ELEMENTS.texts} - {"title", "h1"}  # for browsers without scripts
+
+
 def test_the_page_is_self_contained_and_works_below_a_path() -> None:
     hosts = {
         (path.name, address)

@@ -4,7 +4,7 @@ import { announce, announceNow } from "../base/announcements.js";
 import { copyButton, withSources } from "../base/clipboard.js";
 import { button, make } from "../base/dom.js";
 import { eventsOf } from "../base/stored_conversation.js";
-import { endingText, explainError, noticeText, span, t } from "../base/texts.js";
+import { countWords, endingText, explainError, noticeText, span, t } from "../base/texts.js";
 import { modelNamed } from "../dialogs/choices.js";
 import { PendingAdditions, additionNode, markForNextMessage } from "./additions.js";
 import { Card } from "./card.js";
@@ -305,5 +305,5 @@ function numberOf(call) {
 /** The announcement of an answer: in full, or by its length. @param {string} text */
 function summarize(text) {
   if (text.length <= READ_OUT) return t("answered", { text: text.replace(/\*\*|`|^#+ /gm, "").trim() });
-  return t("answeredLong", { count: text.trim().split(/\s+/).length });
+  return t("answeredLong", { count: countWords(text) });
 }

@@ -5,7 +5,7 @@ import { t } from "./texts.js";
 const mac = /Mac|iP/.test(navigator.platform);
 
 /** The name of the modifier key on this machine. */
-export const commandKey = mac ? "⌘" : "Ctrl";
+export const commandKey = mac ? "⌘" : t("control");
 
 /**
  * @typedef {{ key: string, shift: boolean, label: string, act: () => void }} Shortcut

@@ -115,6 +115,11 @@ function sentence(text) {
   return !start || /[.!?…。！？]["”)]?$/.test(start) ? start : `${start}.`;
 }
 
+/** The number of words, also in languages without spaces between them. @param {string} text */
+export function countWords(text) {
+  return [...new Intl.Segmenter(locale, { granularity: "word" }).segment(text)].filter((one) => one.isWordLike).length;
+}
+
 /** Adds the texts to `index.html`. */
 export function fill() {
   for (const [name, put] of Object.entries(places)) {
