@@ -2,14 +2,17 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from starlette.routing import Route
 from test_architecture import LAYERS
 
 from brain import Registry, Specialist, Thinker, settings
-from brain.events import Limits, SpecialistResult
+from brain.events import CallCode, ErrorCode, Limits, NoticeCode, SpecialistResult, StopReason
 from brain.prompts.system_prompt import system_prompt
+from brain.protocols.native.encoder import EVENT_NAMES
+from brain.server.app import create_app
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -89,3 +92,22 @@ def defines(file: str, name: str) -> bool:
     else:
         text, how = (ROOT / "brain" / file).read_text("utf-8"), rf"^ *(?:(?:async )?(?:def|class) {name}\b|{name} = )"
     return re.search(how, text, re.MULTILINE) is not None
+
+
+def test_the_reference_has_every_event_and_code() -> None:
+    page = (ROOT / "docs" / "reference" / "events.md").read_text("utf-8")
+    assert set(EVENT_NAMES.values()) <= set(re.findall(r"^## (\w+)$", page, re.MULTILINE))
+    assert [code for code in get_args(NoticeCode) if f"| `{code}` |" not in page] == []
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text("utf-8")
+    for title, codes in (("Turn errors", ErrorCode), ("Call errors", CallCode), ("Stop reasons", StopReason)):
+        section = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(get_args(codes))
+
+
+def test_the_reference_has_every_route() -> None:
+    pages = [(ROOT / "docs" / "reference" / f"{name}.md").read_text("utf-8") for name in ("http-api", "compatibility")]
+    shown = set(re.findall(r"`(?:[A-Z]+ )?(/[^`? ]*)`", "\n".join(pages)))
+    paths = {
+        re.sub(r":path}", "}", route.path) for route in create_app(settings.read({})).routes if isinstance(route, Route)
+    }
+    assert {path.replace("{number}", "{n}") for path in paths} - shown == {"/page/{file}"}
