@@ -65,7 +65,8 @@ class Engine:
             self.store = await open_store(self.settings.store)
             stack.push_async_callback(self.store.close)
             if self.store.turn_log is not None:
-                stack.push_async_callback(self.runs.open_relay(self.store.turn_log).close)
+                relay = await self.runs.open_relay(self.store.turn_log)
+                stack.push_async_callback(relay.close)
             self.persistence = Persistence(self.store, self.runs, self._window.messages)
             self.memory = Memory(
                 self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now

@@ -24,6 +24,7 @@ from brain.store.turn_log import Frames, NewTurn, StoredTurn, TurnLog, TurnProgr
 
 WRITE_SECONDS = 0.25
 POLL_SECONDS = 0.02
+"""How often this process looks for commands while others have the file open; else every `WRITE_SECONDS`."""
 CHECK_SECONDS = 2.0
 """How often this process prolongs the leases of its turns, and looks for turns of processes that ended."""
 SNAPSHOT_SECONDS = 2.0
@@ -195,6 +196,8 @@ class Relay:
         self._answers: dict[int, asyncio.Future[commands.CommandReply]] = {}
         self._last_command = 0
         self._version = -1
+        self._is_registered = False
+        self._has_peers = True
         self._posts: set[asyncio.Task[None]] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._has_changes = asyncio.Event()
@@ -202,8 +205,9 @@ class Relay:
         self._has_failed = False
         self._is_writing = asyncio.Lock()
 
-    def open(self) -> None:
+    async def open(self) -> None:
         """Start to write and to read."""
+        await self._register()
         loops = self._write_forever(), self._poll_forever(), self._check_forever()
         self._tasks = [asyncio.create_task(one, name="relay") for one in loops]
 
@@ -216,6 +220,13 @@ class Relay:
         await asyncio.gather(*self._posts)
         self._tasks.clear()
         await self.write()
+        with suppress(StoreError):
+            await self._turn_log.unregister()
+
+    async def _register(self) -> None:
+        with suppress(StoreError):  # tried again by the next `check`
+            await self._turn_log.register()
+            self._is_registered = True
 
     # runs of this process
 
@@ -371,7 +382,7 @@ class Relay:
             if not self._runs and not self._followed and not self._answers:
                 self._is_active.clear()
                 await self._is_active.wait()
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS if self._has_peers else WRITE_SECONDS)
             version = self._turn_log.version()
             if version == self._version:
                 continue
@@ -386,6 +397,7 @@ class Relay:
     async def _read_news(self) -> None:
         followed = {turn_id: run.log.last for turn_id, run in self._followed.items()}
         news = await self._turn_log.read_news(self._last_command, followed, tuple(self._answers))
+        self._has_peers = news.has_peers
         for turn_id, frames in news.frames.items():
             if turn_id in self._followed:
                 self._followed[turn_id].log.extend(frames)
@@ -425,6 +437,8 @@ class Relay:
 
     async def check(self) -> None:
         """Prolong the leases of this process, and end the turns of processes that ended without doing so."""
+        if not self._is_registered:
+            await self._register()
         expired, is_too_long = await self._turn_log.find_expired()
         if is_too_long or any(not one.run.has_ended for one in self._unwritten.values()):
             await self._turn_log.renew_leases()

@@ -86,10 +86,10 @@ class RunRegistry:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
         return run
 
-    def open_relay(self, turn_log: TurnLog) -> Relay:
+    async def open_relay(self, turn_log: TurnLog) -> Relay:
         """Find the runs of other processes from now on, and let other processes find those of this one."""
         self.relay = Relay(turn_log, self._runs)
-        self.relay.open()
+        await self.relay.open()
         return self.relay
 
     async def find(self, turn_id: str, user: str | None) -> AnyRun | None:

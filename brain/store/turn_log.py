@@ -4,8 +4,7 @@ The process that runs a turn owns its row, prolongs the row's lease, and adds th
 Other processes read them, and leave commands, which the owner answers. When the owner is gone and its lease is over,
 another process ends the turn. What was answered until then is part of its exchange, see `text_after_snapshot`.
 
-A row of the log has the number of its turn and that of its first event in its key, so that new events of all turns lie
-side by side at the end of the table.
+New events of all turns go to the end of the log, so that one write of many turns changes few pages.
 """
 
 import sqlite3
@@ -121,12 +120,14 @@ class News(NamedTuple):
     Attributes:
         answers: of commands, by their keys.
         ended: followed turns of which nothing more will come: they ended, or were deleted.
+        has_peers: whether any other process has the file open, or did not close it.
     """
 
     commands: Sequence[StoredCommand]
     frames: Mapping[str, Sequence[Frames]]
     answers: Mapping[int, bytes]
     ended: Sequence[str]
+    has_peers: bool
 
 
 class TurnLog:
@@ -171,6 +172,24 @@ class TurnLog:
             return int(self._watcher.execute("PRAGMA data_version").fetchone()[0])
         except sqlite3.Error:
             return -1
+
+    async def register(self) -> None:
+        """Let other processes know that this one may leave commands for their turns.
+
+        Raises:
+            StoreError: when it cannot be written.
+        """
+        query = "INSERT OR IGNORE INTO process (owner) VALUES (?)"
+        await self._database.write(lambda db: db.execute(query, (self._owner,)) and None, durable=False)
+
+    async def unregister(self) -> None:
+        """Undo `register`.
+
+        Raises:
+            StoreError: when it cannot be written.
+        """
+        query = "DELETE FROM process WHERE owner = ?"
+        await self._database.write(lambda db: db.execute(query, (self._owner,)) and None, durable=False)
 
     async def write(self, progress: Sequence[TurnProgress], forgotten: Sequence[str]) -> None:
         """Write what is new of turns of this process, and delete turns.
@@ -245,7 +264,7 @@ class TurnLog:
             These, and whether any lease is longer than one that begins now: a clock was ahead when it was made.
         """
         owner, now = self._owner, self._now()
-        last = "SELECT coalesce(max(l.last), 0) FROM turn_log l WHERE l.key BETWEEN t.key << 32 AND (t.key + 1) << 32"
+        last = "SELECT coalesce(max(l.last), 0) FROM turn_log l WHERE l.turn = t.key"
         running = "FROM turn t INDEXED BY turn_running WHERE t.ended IS NULL"
 
         def read(db: sqlite3.Connection) -> tuple[Sequence[tuple[StoredTurn, int]], bool]:
@@ -269,8 +288,8 @@ class TurnLog:
             if row is None:
                 return
             key, exchange = row
-            query = "INSERT INTO turn_log (key, last, frames, text) VALUES (?, ?, ?, '')"
-            db.execute(query, (key << 32 | last.first, last.last, last.data))
+            query = "INSERT INTO turn_log (turn, first, last, frames, text) VALUES (?, ?, ?, ?, '')"
+            db.execute(query, (key, *last))
             if db.execute("SELECT 1 FROM exchange WHERE key = ? AND outcome = ''", (exchange,)).fetchone() is not None:
                 self._interrupt(db, exchange)
 
@@ -319,8 +338,7 @@ def text_after_snapshot(db: sqlite3.Connection, exchange: int) -> str:
     """The text that the log has beyond what stands in an exchange."""
     found = db.execute(
         "SELECT l.text FROM exchange e JOIN turn t ON t.key = e.turn AND t.exchange = e.key "
-        "JOIN turn_log l ON l.key > (t.key << 32 | t.snapshot_last) AND l.key < (t.key + 1) << 32 "
-        "WHERE e.key = ? ORDER BY l.key",
+        "JOIN turn_log l ON l.turn = t.key AND l.first > t.snapshot_last WHERE e.key = ? ORDER BY l.first",
         (exchange,),
     )
     return "".join(text for (text,) in found)
@@ -347,9 +365,9 @@ def forget(db: sqlite3.Connection, user: str, conversation: int | None = None) -
 
 
 def forget_all(db: sqlite3.Connection) -> None:
-    """Delete all turns: no process is left that could read them."""
-    db.execute("DELETE FROM turn")
-    db.execute("DELETE FROM turn_command")
+    """Delete all turns, commands and processes: no process is left that could read them."""
+    for table in ("turn", "turn_command", "process"):
+        db.execute(f"DELETE FROM {table}")
 
 
 def _stored_turn(row: Sequence[Any]) -> StoredTurn:
@@ -361,30 +379,28 @@ def _write(
     db: sqlite3.Connection, owner: str, now: int, progress: Sequence[TurnProgress], forgotten: Sequence[str]
 ) -> None:
     for one in progress:
-        frames, snapshot = one.frames, one.snapshot if one.exchange is not None else None
-        row = db.execute("SELECT key FROM turn WHERE id = ? AND owner = ?", (one.turn.id, owner)).fetchone()
-        if row is not None:
-            key = row[0]
-        elif one.exchange is None and frames is not None and frames.first == 1:
-            key = begin(db, one.turn, owner, now)
-        else:
-            continue  # it was deleted, or another process ended it
-        if frames is not None:
-            values = key << 32 | frames.first, frames.last, frames.data, one.text
-            db.execute("INSERT INTO turn_log (key, last, frames, text) VALUES (?, ?, ?, ?)", values)
+        if one.exchange is None and one.frames is not None and one.frames.first == 1:
+            begin(db, one.turn, owner, now)
+    db.executemany(
+        "INSERT INTO turn_log (turn, first, last, frames, text) "
+        "SELECT key, ?, ?, ?, ? FROM turn WHERE id = ? AND owner = ?",
+        [(*one.frames, one.text, one.turn.id, owner) for one in progress if one.frames is not None],
+    )
+    for one in progress:
+        snapshot = one.snapshot if one.exchange is not None else None
         if snapshot is not None:
             query = "UPDATE exchange SET data = ? WHERE key = ? AND owner = ? AND outcome = ''"
             db.execute(query, (rows.encode(snapshot), one.exchange, owner))
-        last = None if frames is None or snapshot is None else frames.last
+        last = None if one.frames is None or snapshot is None else one.frames.last
         if one.has_ended or one.report or last is not None or one.last_received:
             db.execute(
                 "UPDATE turn SET snapshot_last = coalesce(?, snapshot_last), last_received = max(last_received, ?), "
-                "ended = coalesce(ended, ?), report = coalesce(nullif(?, ''), report) WHERE key = ?",
-                (last, one.last_received, now if one.has_ended else None, one.report, key),
+                "ended = coalesce(ended, ?), report = coalesce(nullif(?, ''), report) WHERE id = ? AND owner = ?",
+                (last, one.last_received, now if one.has_ended else None, one.report, one.turn.id, owner),
             )
         if one.keep_from > 1:
-            query = "DELETE FROM turn_log WHERE key BETWEEN ? AND ? AND last < ?"
-            db.execute(query, (key << 32, key << 32 | one.keep_from, one.keep_from))
+            query = "DELETE FROM turn_log WHERE turn = (SELECT key FROM turn WHERE id = ? AND owner = ?) AND last < ?"
+            db.execute(query, (one.turn.id, owner, one.keep_from))
     db.executemany("DELETE FROM turn WHERE id = ?", [(turn_id,) for turn_id in forgotten])
 
 
@@ -404,12 +420,13 @@ def _news(
     is_running = "SELECT 1 FROM turn WHERE id = ? AND ended IS NULL"
     ended = [turn_id for turn_id in followed if db.execute(is_running, (turn_id,)).fetchone() is None]
     query = (
-        "SELECT l.key & 0xFFFFFFFF, l.last, l.frames FROM turn t JOIN turn_log l "
-        "ON l.key > (t.key << 32 | ?) AND l.key < (t.key + 1) << 32 WHERE t.id = ? ORDER BY l.key"
+        "SELECT l.first, l.last, l.frames FROM turn t JOIN turn_log l ON l.turn = t.key AND l.first > ? "
+        "WHERE t.id = ? ORDER BY l.first"
     )
     frames = {
         turn_id: [Frames(*row) for row in found]
         for turn_id, last in followed.items()
         if (found := db.execute(query, (last, turn_id)).fetchall())
     }
-    return News([StoredCommand(*row) for row in commands], frames, answers, ended)
+    has_peers = db.execute("SELECT 1 FROM process WHERE owner <> ?", (owner,)).fetchone() is not None
+    return News([StoredCommand(*row) for row in commands], frames, answers, ended, has_peers)
