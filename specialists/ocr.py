@@ -1,4 +1,4 @@
-"""`ocr`: extracts the text of attached images, scans and PDFs, page by page."""
+"""`ocr`: extract the text of attached images, scans and PDFs, page by page."""
 
 import re
 import time
@@ -13,25 +13,26 @@ from msgspec import Meta
 from brain import Context, Progress, Refused, Result, install_command, specialist
 from specialists._pictures import reader
 from specialists._pictures.attachments import display_name, pick_attachment
+from specialists._pictures.images import missing_page_reason
 
 MAX_PAGES = 50
-"""Pages per call."""
+"""Maximum number of pages per call."""
 MAX_PAGE_NUMBERS = 2000
 TEXT_ENOUGH = 60_000
-"""Characters after which no further page is begun; a block shows 8,000 of them."""
+"""Number of characters after which reading stops; a result block shows 8,000 of them."""
 SECONDS_ENOUGH = 90.0
-"""Time of reading after which no further page is begun, unless the call names pages."""
+"""Reading time in seconds after which reading stops, unless the call names pages."""
 UNSURE = 0.8
 RESERVED_SECONDS = 0.5
-"""Time of a call for returning what was read."""
-TOLD_SECONDS = 5.0
+"""Time reserved for returning the result, in seconds."""
+PROGRESS_SECONDS = 5.0
 """Time between two progress messages."""
 _RANGE = re.compile(r"(\d{1,6})(?:\s*(-)\s*(\d{1,6})?)?")
 
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """The text of one page and its source; `confidence` is None for text that was not recognised."""
+    """The text of one page and its source; `confidence` is None for a text layer."""
 
     page: int
     text: str
@@ -41,7 +42,7 @@ class PageText:
 
 
 def health() -> str | None:
-    """Return that there is no OCR engine, and how to install one."""
+    """Return the install command if no OCR engine is installed, else None."""
     problem = reader.find_problem()
     return f"{problem}: {install_command('ocr')}, or install Tesseract" if problem else None
 
@@ -72,23 +73,23 @@ def health() -> str | None:
 async def ocr(
     enhance: Annotated[
         bool,
-        Meta(description="For faint, noisy or small text; reads a PDF page as a picture even if it has a text layer."),
+        Meta(description="For faint, noisy or small text; reads a PDF page as an image even if it has a text layer."),
     ] = False,
     language: Annotated[
-        str, Meta(description="Of the text: auto, two letters such as de, or a Tesseract code.", max_length=40)
+        str, Meta(description="Language of the text: auto, two letters such as de, or a Tesseract code.", max_length=40)
     ] = "auto",
     image_id: Annotated[
         int | None,
-        Meta(description="Which attachment, counted from 1 through the conversation; else the newest.", examples=[1]),
+        Meta(description="Number of the attachment in the conversation, from 1 (default: the newest).", examples=[1]),
     ] = None,
-    page: Annotated[int | str | None, Meta(description='Of a PDF or TIFF, such as 3 or "2-5,9"; else all.')] = None,
-    offset: Annotated[int, Meta(description="Characters to skip, when a cut result says so.", ge=0)] = 0,
+    page: Annotated[int | str | None, Meta(description='Pages of a PDF or TIFF, such as 3 or "2-5,9".')] = None,
+    offset: Annotated[int, Meta(description="Number of characters to skip, to continue a truncated result.", ge=0)] = 0,
     *,
     context: Context,
 ) -> AsyncGenerator[Progress | Result, None]:
-    """Extracts the text of an attached image, scan or PDF, word for word; tables as Markdown.
+    """Extract the text of an attached image, scan or PDF, word for word; tables as Markdown.
 
-    Reads the newest attached image or PDF unless `image_id` names another, and then says which others there are.
+    Without `image_id`, read the newest attached image or PDF, and list the others.
     """
     attachment = pick_attachment(context, image_id)
     document = _Document(attachment.data, display_name(attachment.name), language, enhance, context)
@@ -102,7 +103,7 @@ async def ocr(
     existing = [number for number in requested if 1 <= number <= found.count]
     selected = existing[:MAX_PAGES]
     if not selected:
-        raise Refused(f"'{document.name}' has no page {page}; it has {_count_pages(found.count)}")
+        raise Refused(*missing_page_reason(document.name, str(page), found.count))
     pages: list[PageText] = []
     for done, number in enumerate(selected):
         is_enough = sum(len(one.text) for one in pages) > TEXT_ENOUGH
@@ -126,8 +127,8 @@ async def ocr(
     notes = [_describe_source(pages)]
     if unread := existing[len(pages) :]:
         read = format_pages([one.page for one in pages])
-        which = f"page {read} of {found.count} was" if len(pages) == 1 else f"pages {read} of {found.count} were"
-        notes.append(f"Only {which} read; {_advise(same, unread)} for the others.")
+        which = f"page {read}" if len(pages) == 1 else f"pages {read}"
+        notes.append(f"Only {which} of {found.count} read. For the others, {_advise(same, unread)}.")
     others = [a for a in context.attachments if a.kind in ("image", "pdf") and a.id != attachment.id]
     if image_id is None and others:
         listed = ", ".join(f"image_id {a.id} '{display_name(a.name)}'" for a in others)
@@ -137,7 +138,7 @@ async def ocr(
 
 @dataclass(slots=True)
 class _Document:
-    """One file, and how its pages are to be read."""
+    """One file, and how to read its pages."""
 
     data: bytes
     name: str
@@ -148,16 +149,16 @@ class _Document:
     total_seconds: float = 0.0
 
     def is_too_slow(self, *, is_requested: bool) -> bool:
-        """Return whether another page would take too long, or the pages before have."""
+        """Return whether there is no time for another page."""
         return self.context.seconds_left < 2 * self.slowest_seconds or (
             self.total_seconds > SECONDS_ENOUGH and not is_requested
         )
 
     async def read_page(self, number: int, found: reader.Pages) -> AsyncGenerator[str | PageText, None]:
-        """Yield progress messages about a wait, then the page.
+        """Yield progress messages while waiting, then the page.
 
         Raises:
-            Refused: if it cannot be read.
+            Refused: if the page cannot be read.
         """
         if layer := found.text_layer(number):
             yield PageText(number, layer, "the PDF's text layer")
@@ -168,15 +169,15 @@ class _Document:
             async with reader.queue_page(
                 self.data, name=self.name, page=number, language=self.language, enhance=self.enhance, region=None
             ) as job:
-                while not await job.has_started(min(TOLD_SECONDS, self.context.seconds_left)):
-                    if self.context.seconds_left < TOLD_SECONDS:
-                        raise Refused(reader.BUSY)
-                    yield f"page {number} waits for the OCR engine, which reads other documents"
+                while not await job.has_started(min(PROGRESS_SECONDS, self.context.seconds_left)):
+                    if self.context.seconds_left < PROGRESS_SECONDS:
+                        raise Refused(*reader.BUSY)
+                    yield f"page {number} is waiting for the OCR engine"
                 started = time.monotonic()
-                while not await job.has_ended(min(TOLD_SECONDS, self.context.seconds_left - RESERVED_SECONDS)):
-                    if self.context.seconds_left < TOLD_SECONDS:
+                while not await job.has_ended(min(PROGRESS_SECONDS, self.context.seconds_left - RESERVED_SECONDS)):
+                    if self.context.seconds_left < PROGRESS_SECONDS:
                         break
-                    yield f"page {number} is being read, for {time.monotonic() - started:.0f} s now"
+                    yield f"reading page {number} for {time.monotonic() - started:.0f} s"
                 reading = await reader.receive_reading(job, self.name, self.context.seconds_left - RESERVED_SECONDS)
             seconds = time.monotonic() - started
             self.slowest_seconds, self.total_seconds = max(self.slowest_seconds, seconds), self.total_seconds + seconds
@@ -185,10 +186,10 @@ class _Document:
 
 
 def parse_pages(page: int | str | None) -> list[int]:
-    """Return the pages in `3` or `"2-5,9"`, in this order and each once; none for None or `all`.
+    """Return the pages in `3` or `"2-5,9"`, in this order and without duplicates; none for None or `all`.
 
     Raises:
-        Refused: for anything else.
+        Refused: if the text has another form.
     """
     if page is None or page == "all":
         return []
@@ -196,7 +197,7 @@ def parse_pages(page: int | str | None) -> list[int]:
     for part in str(page).replace("–", "-").split(",")[:MAX_PAGE_NUMBERS]:
         found = _RANGE.fullmatch(part.strip())
         if not found or (found[3] and int(found[3]) < int(found[1])):
-            raise Refused(f'page must be a number from 1, or a list such as "2-5,9"; {str(page)[:40]!r} is neither')
+            raise Refused(f"page {str(page)[:40]!r} is neither a number nor a list", 'write pages as 3 or "2-5,9"')
         first, most = int(found[1]), MAX_PAGE_NUMBERS - len(requested)
         last = int(found[3]) if found[3] else first + most if found[2] else first
         requested.update(dict.fromkeys(range(first, min(last + 1, first + most))))
@@ -204,7 +205,7 @@ def parse_pages(page: int | str | None) -> list[int]:
 
 
 def format_pages(pages: Sequence[int]) -> str:
-    """Return pages as `parse_pages` reads them: `2-5,9`."""
+    """Return pages in the form that `parse_pages` reads: `2-5,9`."""
     parts: list[list[int]] = []
     for page in pages:
         if parts and page == parts[-1][-1] + 1:
@@ -215,7 +216,7 @@ def format_pages(pages: Sequence[int]) -> str:
 
 
 def _build_result(name: str, notes: str, pages: Sequence[PageText], count: int, offset: int, same: str) -> Result:
-    """Build the result; the source stands first, so that a cut does not lose it.
+    """Build the result. The source comes first, so truncation does not remove it.
 
     Args:
         same: parameters that a call for the rest must repeat.
@@ -230,7 +231,7 @@ def _build_result(name: str, notes: str, pages: Sequence[PageText], count: int, 
         text += f"({caveat})\n\n" if caveat else ""
         start, skipped = len(text), offset if page is pages[0] else 0
         if page.text and skipped >= len(page.text):
-            text += f"(the text ends before offset {skipped}; it has {len(page.text)} characters)"
+            text += f"(the text has {len(page.text)} characters, fewer than offset {skipped})"
         else:
             text += page.text[skipped:] or "(no text was found)"
         places.append((start, len(text)))
@@ -244,7 +245,7 @@ def _build_result(name: str, notes: str, pages: Sequence[PageText], count: int, 
 
 
 def _advise(same: str, pages: Sequence[int]) -> str:
-    return f'ask again with {same}page="{format_pages(pages)}"'
+    return f'call again with {same}page="{format_pages(pages)}"'
 
 
 def _describe_source(pages: Sequence[PageText]) -> str:

@@ -1,1 +1,1 @@
-"""Pictures and PDFs: opened, read and looked at in a process of their own."""
+"""Open, read and inspect images and PDFs in child processes."""

@@ -1,4 +1,4 @@
-"""Finds the attachment that a call names, and shows its name."""
+"""Find the attachment that a call names, and format its name."""
 
 import re
 
@@ -8,25 +8,23 @@ _NAME_LENGTH = 80
 
 
 def pick_attachment(context: Context, image_id: int | None) -> Attachment:
-    """Return the image or PDF with this id, or the newest one.
+    """Return the image or PDF with this ID, or the newest one.
 
     Raises:
-        Refused: if there is none, naming the others.
+        Refused: if it does not exist; the advice lists the others.
     """
     pictures = {attachment.id: attachment for attachment in context.attachments if attachment.kind in ("image", "pdf")}
     if not pictures:
-        raise Refused("no image is attached to this conversation; ask the user to attach an image or a PDF")
+        raise Refused("no image or PDF is attached to this conversation", "ask the user to attach one")
     chosen = max(pictures) if image_id is None else image_id
     if chosen not in pictures:
-        there = ", ".join(
-            f"{number} '{display_name(attachment.name)}'" for number, attachment in sorted(pictures.items())
-        )
-        raise Refused(f"no image or PDF has the image_id {chosen}; there are: {there}")
+        listed = ", ".join(f"{number} '{display_name(one.name)}'" for number, one in sorted(pictures.items()))
+        raise Refused(f"no image or PDF has the image_id {chosen}", f"use one of: {listed}")
     return pictures[chosen]
 
 
 def display_name(name: str) -> str:
-    """Return a file's name without folders, as one short line."""
+    """Return a file name without directories, as one short line."""
     last = re.split(r"[\\/]", name)[-1]
     line = " ".join("".join(c if c.isprintable() else " " for c in last).split())
     return (line if len(line) <= _NAME_LENGTH else line[: _NAME_LENGTH - 1] + "…") or "unnamed"

@@ -1,4 +1,4 @@
-"""Looks at one picture in a child process: its measures, its codes, and a copy for a model that sees images."""
+"""Inspect one image in a child process: measurements, bar codes, and a copy for a vision model."""
 
 import colorsys
 import math
@@ -14,7 +14,7 @@ Code = tuple[str, str, tuple[float, float]]
 Kind = Literal["photo", "screenshot or document", "drawing or diagram", "one plain colour"]
 
 SHOWN_SIDE = 1568
-"""Pixels per side of the copy for a model; more only costs tokens."""
+"""Maximum side of the copy for a model, in pixels; a larger copy only costs tokens."""
 COLOURS_NAMED = 5
 CODES_NAMED = 10
 _MIN_SHARE = 0.01
@@ -51,17 +51,17 @@ _EXPOSURE, _APERTURE, _SENSITIVITY, _FOCAL_LENGTH, _LENS = 0x829A, 0x829D, 0x882
 _CAMERA_PART = 0x8769
 _ORIENTATION = 0x0112
 _LYING = (5, 6, 7, 8)
-"""Orientations of EXIF that exchange width and height."""
+"""EXIF orientations that swap width and height."""
 
 
 def inspect(
     data: bytes, *, name: str, pdf: bool, page: int, region: Sequence[float] | None, show: bool, pdf_seconds: float
 ) -> tuple[dict[str, Any], bytes]:
-    """Return lines about one picture, and with `show` an encoded copy instead of the measures.
+    """Return lines about one image. With `show`, return an encoded copy instead of the measurements.
 
     Args:
-        page: page of a PDF or TIFF.
-        region: left, top, right and bottom of the part to look at, from 0 to 1.
+        page: page of a PDF or TIFF, from 1.
+        region: left, top, right and bottom of the part to inspect, from 0 to 1.
     """
     document = Document(data, name, pdf, pdf_seconds)
     count = document.count() if pdf or page > 1 else page
@@ -74,7 +74,7 @@ def inspect(
             size, frames = image.size, getattr(image, "n_frames", 1)
             which = f", {'the first' if page == 1 else f'number {page}'} of {frames} frames" if frames > 1 else ""
             kind = f"mode {image.mode}{which}"
-            pixels = to_upright(image, region)  # first, for it shrinks the image; reading the notes of a PNG decodes it
+            pixels = to_upright(image, region)  # before getexif, which decodes a PNG at full size
             exif = image.getexif()
             width, height = reversed(size) if exif.get(_ORIENTATION, 1) in _LYING else size
             file, notes = f"File: {image.format}, {width} × {height} pixels, {kind}", _camera(exif)
@@ -88,7 +88,7 @@ def inspect(
 
 
 def _colours(image: "Image") -> str:
-    """Return the dominant colours by name, code and share of the area."""
+    """Return the dominant colours with name, code and share of the area."""
     from PIL.Image import Quantize
 
     small = image.resize((min(image.width, _SAMPLE), min(image.height, _SAMPLE)))
@@ -113,14 +113,14 @@ def _brightness(image: "Image") -> str:
 
 
 def _sharpness(image: "Image") -> str:
-    """Return the variance of the Laplacian, on at most 1024 pixels per side so that sizes compare."""
+    """Return the variance of the Laplacian, at up to 1024 pixels per side to make image sizes comparable."""
     from PIL import ImageFilter, ImageStat
 
     grey = image.convert("L")
     grey.thumbnail((_SHARPNESS_SIDE, _SHARPNESS_SIDE))
     edges = grey.filter(ImageFilter.Kernel((3, 3), (0, 1, 0, 1, -4, 1, 0, 1, 0), scale=1, offset=128))
     inner = edges.crop((1, 1, edges.width - 1, edges.height - 1)) if min(edges.size) > 2 else None
-    variance = ImageStat.Stat(inner).var[0] if inner else 0.0  # the filter leaves the margin as it was
+    variance = ImageStat.Stat(inner).var[0] if inner else 0.0  # the filter does not change the margin
     return f"Sharpness: {variance:.0f}, the variance of the Laplacian ({_label(variance, _SHARPNESS_WORDS)})"
 
 
@@ -161,11 +161,11 @@ def _codes(image: "Image") -> list[str]:
         column = "left" if across < 1 / 3 else "right" if across > 2 / 3 else ""
         lines.append(f"{kind} at the {f'{row} {column}'.strip() or 'center'}: {_line(text, _CODE_LENGTH)}")
     left_out = len(found) - CODES_NAMED
-    return [*lines, f"Codes: {left_out} more; look at parts of the image for them"] if left_out > 0 else lines
+    return [*lines, f"Codes: {left_out} more (inspect parts of the image to read them)"] if left_out > 0 else lines
 
 
 def _decode_codes(grey: "Image", *, bars: bool = False) -> list[Code]:
-    """Return each code, or each bar code, with its kind, its text and its middle from 0 to 1."""
+    """Return kind, text and relative centre of each code; `bars` limits the search to linear bar codes."""
     import zxingcpp
 
     kinds = zxingcpp.BarcodeFormats([zxingcpp.BarcodeFormat.AllLinear] if bars else [])
@@ -179,7 +179,7 @@ def _decode_codes(grey: "Image", *, bars: bool = False) -> list[Code]:
 
 
 def _decode_slanted(grey: "Image") -> list[Code]:
-    """Return the bar codes that no row or column of pixels runs through."""
+    """Return the linear bar codes that are slanted by about 45 degrees."""
     grey = grey.copy()
     grey.thumbnail((_CODE_SIDE, _CODE_SIDE))
     rotate = grey.rotate(45, expand=True, fillcolor=255)
@@ -191,7 +191,7 @@ def _decode_slanted(grey: "Image") -> list[Code]:
 
 
 def _sharpen_for_codes(grey: "Image") -> "Image":
-    """Return an image with more contrast, larger and sharper, for small, faint or blurred codes."""
+    """Return a larger, sharper image with more contrast, for small, faint or blurred codes."""
     from PIL import ImageFilter, ImageOps
     from PIL.Image import Resampling
 
@@ -202,7 +202,7 @@ def _sharpen_for_codes(grey: "Image") -> "Image":
 
 
 def _camera(exif: Any) -> list[str]:
-    """Return the notes of the camera, but never the position, only that there was one."""
+    """Return camera metadata. Report only that a location was present, never the location."""
     part = exif.get_ifd(_CAMERA_PART)
     body = " ".join(_tag(exif, tag) for tag in (_MAKE, _MODEL)).strip()
     known = {"Taken": _tag(part, _TAKEN), "Camera": body, "Lens": _tag(part, _LENS), "Exposure": _exposure(part)}
@@ -223,7 +223,7 @@ def _exposure(part: Mapping[int, Any]) -> str:
 
 
 def _number(part: Mapping[int, Any], tag: int) -> float | None:
-    """Return a finite number above 0; some cameras write 0/0."""
+    """Return a finite number above 0, or None; some cameras write 0/0."""
     try:
         value = float(part[tag])
     except (KeyError, TypeError, ValueError, ZeroDivisionError):

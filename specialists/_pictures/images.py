@@ -1,6 +1,6 @@
-"""Opens a stranger's images and PDFs in a child process; PDFium runs in another one, which can be killed.
+"""Open untrusted images and PDFs in a child process. PDFium runs in another process, which can be killed.
 
-Returns upright RGB images on a ground on which text is visible, or raises `Unreadable` with a reason for people.
+Functions return upright RGB images with a visible text background, or raise `Unreadable`.
 """
 
 import hashlib
@@ -20,25 +20,32 @@ if TYPE_CHECKING:
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "AVIF")
 MAX_DECODED_BYTES = 150_000_000
-"""A page of A4 at 600 dpi in colour takes 140 million."""
+"""An A4 page at 600 dpi in colour takes 140 million bytes."""
 MAX_SIDE = 4000
 PDF_SECONDS = 15.0
-"""CPU time to open a PDF and take its text, or to draw a page."""
+"""CPU time limit for opening a PDF and extracting its text, or for rendering a page, in seconds."""
 GARBLED = 0.1
-"""Share of codes without letters from which a text layer is not used."""
+"""Share of unmapped characters above which a text layer is ignored."""
 _LIGHT = 170
 
 Region = Sequence[float] | None
-"""Left, top, right and bottom of a part of an image, from 0 to 1; None for all of it."""
+"""Left, top, right and bottom of a part of an image, from 0 to 1; None for the whole image."""
+
+
+Reason = tuple[str, str]
+"""The arguments of `Refused`: a reason for people, and advice for the model."""
 
 
 class Unreadable(Exception):
-    """A file or page that cannot be read, with the reason."""
+    """A file or page cannot be read; the arguments are those of `Refused`."""
+
+    def __init__(self, reason: str, advice: str = "") -> None:
+        super().__init__(reason, advice)
 
 
 @dataclass
 class Document:
-    """A file as pages, counted from 1. All methods raise `Unreadable` for a file that cannot be read."""
+    """A file as pages, counted from 1. All methods raise `Unreadable` if the file cannot be read."""
 
     data: bytes
     name: str
@@ -46,24 +53,24 @@ class Document:
     seconds: float = PDF_SECONDS
 
     def __post_init__(self) -> None:
-        self._problem: str | None = None
+        self._problem: Reason | None = None
 
     def count(self) -> int:
-        """Return the number of pages; an animation is one page."""
+        """Return the number of pages; an animation counts as one page."""
         if self.pdf:
             return self._of_pdf("text")[0]
         with self.open() as image:
             return int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
 
-    def texts(self, pages: Sequence[int], *, stamps: bool) -> tuple[int, list[str | None], str | None]:
-        """Take the text layers of a PDF.
+    def texts(self, pages: Sequence[int], *, stamps: bool) -> tuple[int, list[str | None], Reason | None]:
+        """Extract the text layers of a PDF.
 
         Args:
-            stamps: whether a line of text on a scan, or text without letters, counts as a layer.
+            stamps: whether to accept a line of text on a scan, or garbled text, as a layer.
 
         Returns:
-            The number of pages; the layers of those `pages` that were read in time, None for a damaged page; and why
-            others are missing.
+            The page count, the layers that were extracted in time (None for a damaged page), and why others are
+            missing.
         """
         count, rest = self._of_pdf("text", *pages)
         texts = [build_text_layer(page, stamps=stamps) for page, _ in rest]
@@ -79,19 +86,19 @@ class Document:
                 return to_upright(image, region)
         _, rest = self._of_pdf("image", page)
         if self._problem or not rest:
-            raise Unreadable(self._problem or unreadable_reason(self.name))
+            raise Unreadable(*(self._problem or unreadable_reason(self.name)))
         size, pixels = rest[0]
         drawn = Image.frombytes("RGB", (size["width"], size["height"]), bytes(pixels), "raw", "RGB", size["stride"])
         return crop_region(drawn, region)
 
     def check(self, page: int, count: int) -> None:
-        """Raise for a page that does not exist."""
+        """Raise `Unreadable` if the page does not exist."""
         if not 1 <= page <= count:
-            raise Unreadable(f"'{self.name}' has no page {page}; it has {count} page{'s' * (count > 1)}")
+            raise Unreadable(*missing_page_reason(self.name, page, count))
 
     @contextmanager
     def open(self, page: int = 1) -> Iterator["Image"]:
-        """Open an image, but read only its header. `to_upright`, inside the block, decodes it."""
+        """Open an image and read only its header. Call `to_upright` inside the block to decode it."""
         from PIL import Image
 
         with _translate_errors(self.name), Image.open(BytesIO(self.data), formats=FORMATS) as image:
@@ -100,7 +107,7 @@ class Document:
             yield image
 
     def _of_pdf(self, kind: str, *numbers: int) -> tuple[int, list[Message]]:
-        """Return the number of pages, and the messages about those `numbers` until the process was done or ended."""
+        """Return the page count and the messages about the pages `numbers`."""
         answers = list[Message]()
         try:
             for message in messages("_pictures.pdf", [kind, *numbers], self.data, Limits(self.seconds)):
@@ -111,25 +118,25 @@ class Document:
             self._problem = unreadable_reason(self.name)
         count = answers[0][0] if answers else None
         if count == "encrypted":
-            raise Unreadable(f"'{self.name}' is encrypted; ask the user for a copy without a password")
+            raise Unreadable(f"'{self.name}' is encrypted", "ask the user for a copy without a password")
         if not isinstance(count, int):
-            raise Unreadable(self._problem or unreadable_reason(self.name))
+            raise Unreadable(*(self._problem or unreadable_reason(self.name)))
         return count, [message for message in answers[1:] if message[0] != "end"]
 
 
 def read_layers(
     data: bytes, *, name: str, pdf: bool, pages: Sequence[int], stamps: bool, pdf_seconds: float
 ) -> tuple[dict[str, Any], bytes]:
-    """Return the number of pages of a file, the text layers of a PDF, and a digest."""
+    """Return the page count of a file, the text layers of a PDF, and a digest."""
     document = Document(data, name, pdf, pdf_seconds)
     count, texts, late = document.texts(pages, stamps=stamps) if pdf else (document.count(), [], None)
     return {"count": count, "texts": texts, "late": late, "digest": hashlib.blake2b(data).hexdigest()}, b""
 
 
 def to_upright(image: "Image", region: Region = None) -> "Image":
-    """Return an upright RGB copy with at most `MAX_SIDE` pixels per side; the image itself shrinks too.
+    """Return an upright RGB copy with up to `MAX_SIDE` pixels per side. This also shrinks the image itself.
 
-    A region is taken out of the image at its full size, if that fits.
+    A region is cropped at full size if the decoded image fits into `MAX_DECODED_BYTES`.
 
     Raises:
         DecompressionBombError: if decoding takes too much memory.
@@ -140,7 +147,7 @@ def to_upright(image: "Image", region: Region = None) -> "Image":
         image = crop_region(ImageOps.exif_transpose(image), region)
         region = None
     shrink = min(1.0, MAX_SIDE / max(image.size))
-    if not image.info.get("progressive"):  # of which the JPEG decoder must keep all, whatever it shrinks
+    if not image.info.get("progressive"):  # a progressive JPEG is decoded at full size anyway
         image.draft("RGB", (max(1, int(image.width * shrink)), max(1, int(image.height * shrink))))
     if _decoded_bytes(image) > MAX_DECODED_BYTES:
         raise Image.DecompressionBombError
@@ -149,7 +156,7 @@ def to_upright(image: "Image", region: Region = None) -> "Image":
 
 
 def crop_region(image: "Image", region: Region) -> "Image":
-    """Return a part of an image, at least one pixel."""
+    """Return a part of an image; it has at least one pixel."""
     if not region:
         return image
     left, top = int(region[0] * image.width), int(region[1] * image.height)
@@ -159,19 +166,19 @@ def crop_region(image: "Image", region: Region) -> "Image":
 
 
 def encode(image: "Image") -> bytes:
-    """Return the pixels as PNG, without the notes of the camera and its position."""
+    """Return the pixels as PNG, without camera metadata and location."""
     out = BytesIO()
     image.save(out, "PNG", compress_level=1)
     return out.getvalue()
 
 
 def _decoded_bytes(image: "Image") -> int:
-    """Return the memory of a decoded image. Pillow takes four bytes per pixel for several or wide bands, else two."""
+    """Return the size of a decoded image: four bytes per pixel for several or wide bands in Pillow, else two."""
     return image.width * image.height * (4 if len(image.getbands()) > 1 or image.mode in ("I", "F") else 2)
 
 
 def _eight_bit(image: "Image") -> "Image":
-    """Deep images scaled to 8 bits a channel, which Pillow's own conversion would clip to white."""
+    """Scale deep images to 8 bits per channel; Pillow's own conversion would clip them to white."""
     if not image.mode.startswith(("I", "F")):
         return image
     low, high = (0, 65535) if image.mode.startswith("I;16") else image.getextrema()
@@ -181,7 +188,7 @@ def _eight_bit(image: "Image") -> "Image":
 
 
 def _opaque(image: "Image") -> "Image":
-    """Return an image without transparency: on white, or on black if its visible part is nearly white."""
+    """Return an image without transparency: on black if its visible part is nearly white, else on white."""
     from PIL import Image, ImageStat
 
     if not image.has_transparency_data:
@@ -197,7 +204,7 @@ def _opaque(image: "Image") -> "Image":
 
 @contextmanager
 def _translate_errors(name: str) -> Iterator[None]:
-    """Turn all errors of decoders into `Unreadable`; hostile bytes make them raise nearly anything."""
+    """Turn decoder errors into `Unreadable`; hostile bytes can raise any exception."""
     from PIL import Image
 
     try:
@@ -206,14 +213,14 @@ def _translate_errors(name: str) -> Iterator[None]:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:
         megabytes = MAX_DECODED_BYTES // 1_000_000
-        reason = f"'{name}' takes more than {megabytes} MB to be opened; ask the user for a smaller copy"
-        raise Unreadable(reason) from error
+        reason = f"opening '{name}' needs more than {megabytes} MB of memory"
+        raise Unreadable(reason, "ask the user for a smaller copy") from error
     except Exception as error:
-        raise Unreadable(unreadable_reason(name)) from error
+        raise Unreadable(*unreadable_reason(name)) from error
 
 
 def build_text_layer(page: dict[str, Any] | None, *, stamps: bool) -> str | None:
-    """Return the text of a page in the order of the file, or laid out if it has a table; None for a damaged page."""
+    """Return the text of a page in file order, or laid out if it has a table; None for a damaged page."""
     if page is None:
         return None
     if (page["scanned"] or _is_garbled(page["text"])) and not stamps:
@@ -223,16 +230,23 @@ def build_text_layer(page: dict[str, Any] | None, *, stamps: bool) -> str | None
 
 
 def _is_garbled(text: str) -> bool:
-    """Return whether a text consists of codes that only the fonts of its file turn into letters."""
+    """Return whether the text has character codes that only the fonts of the file can map to letters."""
     codes = sum(c == "\ufffd" or unicodedata.category(c) in ("Cn", "Co", "Cc") for c in text if not c.isspace())
     return codes > GARBLED * len(text)
 
 
-def unreadable_reason(name: str) -> str:
-    """Return the reason for a damaged file."""
-    return f"'{name}' cannot be read: it is damaged, or none of {', '.join(FORMATS)} and PDF"
+def unreadable_reason(name: str) -> Reason:
+    """Return the reason for a damaged file, and advice."""
+    formats = ", ".join(FORMATS)
+    return f"'{name}' cannot be read: it is damaged, or not one of {formats} or PDF", "ask the user for another copy"
 
 
-def too_slow_reason(name: str) -> str:
-    """Return the reason for a file that takes too much computing."""
-    return f"'{name}' takes too long to be read; ask the user for a simpler or smaller copy, or for single pages"
+def too_slow_reason(name: str) -> Reason:
+    """Return the reason for a file that needs too much CPU time, and advice."""
+    return f"reading '{name}' takes too long", "ask the user for a simpler or smaller copy, or read single pages"
+
+
+def missing_page_reason(name: str, page: int | str, count: int) -> Reason:
+    """Return the reason for a page that does not exist, and advice."""
+    pages = "1 page" if count == 1 else f"{count} pages"
+    return f"'{name}' has no page {page}, only {pages}", f"use a page from 1 to {count}"

@@ -1,4 +1,4 @@
-"""Languages: their codes, the engines that read them, and which language a text is in."""
+"""Language codes, the engines that support them, and language detection."""
 
 import re
 from collections import Counter
@@ -14,13 +14,13 @@ RAPIDOCR = frozenset({
     "ca", "cs", "da", "de", "en", "es", "et", "fi", "fr", "hr", "hu", "id", "is", "it", "ja", "lt", "lv", "nl", "no",
     "pl", "pt", "ro", "sk", "sl", "sv", "tr", "zh",
 })  # fmt: skip
-"""Languages whose letters the bundled model knows; it would download models for others."""
+"""Languages that the bundled model supports; RapidOCR would download models for others."""
 
 SCRIPTS = {
     "Arabic": "ar", "Cyrillic": "ru", "Devanagari": "hi", "Greek": "el", "Hangul": "ko", "Han": "zh", "Hebrew": "he",
     "Japanese": "ja", "Korean": "ko", "Thai": "th",
 }  # fmt: skip
-"""Tesseract's names of scripts other than Latin, each with a language."""
+"""Tesseract's names of non-Latin scripts, each with one language."""
 
 _COMMON_WORDS = {
     "da": "og det at en den til er som på de med han af for ikke der var",
@@ -39,11 +39,11 @@ _WORD = re.compile(r"[^\W\d_]+")
 _SAMPLE = 5000
 _MIN_WORDS = 20
 _SHARE = 0.2
-"""Share of all words; in running text the twenty most common ones are about a third."""
+"""Minimum share of common words; they make up about a third of running text."""
 
 
 def iso_code(language: str) -> str:
-    """Return `de` for `de`, `DE-at` and `deu`; an unknown code as it is."""
+    """Return `de` for `de`, `DE-at` and `deu`; return an unknown code unchanged."""
     of_tesseract = {code: letters for letters, code in TESSERACT_CODES.items()}
     code = language.strip().lower()
     region_less = code.partition("-")[0]
@@ -51,13 +51,13 @@ def iso_code(language: str) -> str:
 
 
 def tesseract_code(language: str) -> str:
-    """Return Tesseract's code of a language."""
+    """Return Tesseract's code for a language."""
     letters = iso_code(language)
     return TESSERACT_CODES.get(letters, letters)
 
 
 def guess_language(text: str) -> str | None:
-    """Return the likely language of a text, by its common words; None if it is too short or unusual."""
+    """Return the likely language of a text from its common words; None if it is too short or unusual."""
     words = [word.lower() for word in _WORD.findall(text[:_SAMPLE])]
     if len(words) < _MIN_WORDS:
         return None

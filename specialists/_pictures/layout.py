@@ -1,7 +1,7 @@
-"""Arranges the pieces of a page in reading order: rows, paragraphs, columns, and tables as Markdown.
+"""Arrange the text pieces of a page in reading order: rows, paragraphs, columns, and tables as Markdown.
 
-A gutter, a strip without text through several rows, separates columns. Columns of whole lines are prose and are read
-one after the other; columns of words and numbers are a table.
+A gutter is a strip without text through several rows; it separates columns. Columns of full lines are prose and are
+read one after the other. Columns of words and numbers are a table.
 """
 
 import unicodedata
@@ -11,13 +11,13 @@ from itertools import pairwise
 from statistics import median
 
 GUTTER = 1.0
-"""Least width of a gutter, in heights of a line."""
+"""Minimum width of a gutter, in line heights."""
 HAIRLINE = 0.15
-"""Least gap between two columns of a table in which other rows have a gutter, in heights of a line."""
+"""Minimum gap between two table columns that other rows separate with a gutter, in line heights."""
 PARAGRAPH = 2.0
-"""Distance of two rows in different paragraphs, from middle to middle, in heights of a line."""
+"""Distance between the centres of two rows in different paragraphs, in line heights."""
 BREAK = 1.8
-"""Distance that ends a table, in usual distances of its rows."""
+"""Row distance that ends a table, in median row distances."""
 PROSE_LETTERS = 20
 RULE = "| --- |"
 """Text that every table contains."""
@@ -28,12 +28,12 @@ _APART = "   "
 _MIN_LETTERS = 8
 _MIN_LINES = 5
 _ONE_WIDTH = 0.06
-"""Largest difference of letter widths in a monospaced font; that of prose is at least 0.12."""
+"""Largest difference of letter widths in a monospaced font; prose has at least 0.12."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Words that stand together, and their place in pixels from the left and the top."""
+    """Adjacent words with their position, in pixels from the left and the top."""
 
     text: str
     left: float
@@ -55,12 +55,12 @@ Span = tuple[float, float]
 
 
 def is_rtl(text: str) -> bool:
-    """Return whether a text has letters that are written from right to left."""
+    """Return whether a text has right-to-left letters."""
     return any(unicodedata.bidirectional(char) in ("R", "AL") for char in text if char > "\u0590")
 
 
 def lay_out(pieces: Sequence[Piece]) -> str:
-    """Return the text of a page, or of one column of it."""
+    """Return the text of a page, or of one of its columns."""
     pieces = [piece for piece in pieces if piece.text]
     if not pieces:
         return ""
@@ -80,14 +80,14 @@ def lay_out(pieces: Sequence[Piece]) -> str:
 
 
 def _letter_width(pieces: Sequence[Piece]) -> float:
-    """Return the width of the letters of a monospaced page, whose lines keep their indents; else 0."""
+    """Return the letter width of a monospaced page, whose indentation is kept; 0 for other pages."""
     widths = [(piece.right - piece.left) / len(piece.text) for piece in pieces if len(piece.text) >= _MIN_LETTERS]
     same = len(widths) >= _MIN_LINES and max(widths) - min(widths) < _ONE_WIDTH * median(widths)
     return median(widths) if same else 0.0
 
 
 def join_pieces(words: Sequence[Piece]) -> list[Piece]:
-    """Join words that follow each other in a line without a gutter between them."""
+    """Join the words of a line that no gutter separates."""
     pieces = [word for word in words[:1] if word.text]
     for word in (word for word in words[1:] if word.text):
         before = pieces[-1] if pieces else None
@@ -138,7 +138,7 @@ def _middle(row: Row) -> float:
 
 
 def _blocks(rows: Sequence[Row], height: float) -> Iterator[tuple[list[Row], list[Span]]]:
-    """Yield rows that share their gutters, with the columns between these; a single row has no columns."""
+    """Yield blocks of rows that share gutters, with their columns; a single row has no columns."""
     start = 0
     while start < len(rows):
         block, spans = _columned(rows[start:], GUTTER * height)
@@ -147,7 +147,7 @@ def _blocks(rows: Sequence[Row], height: float) -> Iterator[tuple[list[Row], lis
 
 
 def _columned(rows: Sequence[Row], gutter: float) -> tuple[list[Row], list[Span]]:
-    """Return the first rows that share a gutter, and their columns; no columns unless two rows have several."""
+    """Return the first rows that share a gutter, and their columns if at least two rows have several."""
     spans = _merge_spans([(piece.left, piece.right) for piece in rows[0]], gutter)
     block, steps = [rows[0]], list[float]()
     for above, row in pairwise(rows):
@@ -161,14 +161,14 @@ def _columned(rows: Sequence[Row], gutter: float) -> tuple[list[Row], list[Span]
     if _is_prose(block, spans):
         return block, spans if _side_by_side(block, spans) else []
     while len(block) > 1 and _columns(block[-1], spans) == {0}:
-        block.pop()  # a line of text right below a table
+        block.pop()  # a text line directly below a table
     if len(_columns(block[0], spans)) < 2:
-        return block, []  # or right above one
+        return block, []  # a text line directly above one
     return block, spans if sum(len(_columns(row, spans)) > 1 for row in block) > 1 else []
 
 
 def _side_by_side(block: Sequence[Row], spans: Sequence[Span]) -> bool:
-    """Return whether lines of one column stand beside those of another, unlike the two sides of a chat."""
+    """Return whether lines of different columns are side by side, unlike the messages of a chat."""
     beside = sum(len(_columns(row, spans)) > 1 for row in block)
     beside += sum(
         row[0].top < above[0].bottom and _columns(row, spans) != _columns(above, spans)
@@ -178,7 +178,7 @@ def _side_by_side(block: Sequence[Row], spans: Sequence[Span]) -> bool:
 
 
 def _merge_spans(spans: Sequence[Span], gutter: float) -> list[Span]:
-    """Merge strips of text that have less than a gutter between them."""
+    """Merge spans that no gutter separates."""
     merged: list[Span] = []
     for left, right in sorted(spans):
         if merged and left - merged[-1][1] < gutter:
@@ -208,7 +208,7 @@ def _block(block: Sequence[Row], spans: Sequence[Span], height: float) -> str:
 
 
 def _is_prose(block: Sequence[Row], spans: Sequence[Span]) -> bool:
-    """Return whether every column consists of lines that fill it."""
+    """Return whether full lines make up every column."""
     if len(block) < 3 or not 1 < len(spans) <= _PROSE_COLUMNS:
         return False
     for number, (left, right) in enumerate(spans):
@@ -220,7 +220,7 @@ def _is_prose(block: Sequence[Row], spans: Sequence[Span]) -> bool:
 
 
 def _line(row: Row) -> str:
-    """Join the pieces of a row; distant ones stay apart."""
+    """Join the pieces of a row, with wider space between distant ones."""
     if sum(len(piece.text) for piece in row if is_rtl(piece.text)) * 2 > sum(len(piece.text) for piece in row):
         return " ".join(piece.text for piece in reversed(row))
     text = row[0].text
@@ -230,7 +230,7 @@ def _line(row: Row) -> str:
 
 
 def _merge_columns(block: Sequence[Row], spans: Sequence[Span], gutter: float) -> list[Span]:
-    """Merge neighbour columns that no row separates, such as a heading and the numbers to its right."""
+    """Merge adjacent columns that no row separates, such as a heading and the numbers to its right."""
     folded = [spans[0]]
     for span in spans[1:]:
         apart = any(
@@ -253,7 +253,7 @@ def _table(block: Sequence[Row], height: float) -> str:
 
 
 def _cells(block: Sequence[Row], spans: Sequence[Span]) -> list[list[str]]:
-    """Return the rows of a table. A close row without a first cell continues the row above."""
+    """Return the rows of a table. A nearby row without a first cell continues the row above."""
     steps = [_middle(row) - _middle(above) for above, row in pairwise(block)]
     usual = median([step for step, row in zip(steps, block[1:], strict=True) if _column(row[0], spans) == 0] or steps)
     table: list[list[str]] = []

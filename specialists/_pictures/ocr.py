@@ -1,8 +1,8 @@
-"""Reads one page with the installed engines, in a child process.
+"""Read one page with the installed engines, in a child process.
 
-RapidOCR goes first: it is as fast as Tesseract, reads tables, photographs and accents that Tesseract loses without
-lower confidence, and needs no language. Tesseract reads the languages that RapidOCR does not know, and pages of which
-RapidOCR was not sure.
+RapidOCR runs first: it is as fast as Tesseract, needs no language, and reads tables, photographs and accents that
+Tesseract loses without lowering its confidence. Tesseract reads languages that RapidOCR does not support, and retries
+pages with low confidence.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 CLEAN = 0.92
-"""Mean confidence from which no other engine is tried."""
+"""Mean confidence at which no other engine is tried."""
 _SMALL = 1000
 _MIN_SIDE = 8
 _SIDE_PADDED = 64
@@ -42,7 +42,7 @@ def read(
     """Return the text of one page.
 
     Args:
-        language: `auto`, two letters with or without a region, or a code of Tesseract.
+        language: `auto`, two letters with or without a region, or a Tesseract code.
     """
     installed = Engines(**engines)
     candidates = _engines_for(language, installed)
@@ -54,7 +54,7 @@ def read(
 
 
 def _engines_for(language: str, installed: Engines) -> list[Engine]:
-    """Return the engines that read a language, best first."""
+    """Return the engines that support a language, best first."""
     of_tesseract = tesseract.list_languages(installed.tesseract) - {"osd"}
     of_rapidocr = RAPIDOCR if installed.rapidocr else frozenset[str]()
     auto = language == "auto"
@@ -65,8 +65,8 @@ def _engines_for(language: str, installed: Engines) -> list[Engine]:
         found.append(tesseract.read)
     if not found:
         known = {iso_code(one) for one in of_tesseract} | of_rapidocr
-        there = ", ".join(sorted(known)) or "none"
-        raise Unreadable(f"no installed OCR engine reads the language {language[:20]!r}; installed: {there}")
+        reason = f"no installed OCR engine supports the language {language[:20]!r}"
+        raise Unreadable(reason, f"use one of: {', '.join(sorted(known))}" if known else "continue without it")
     return found
 
 
@@ -79,10 +79,9 @@ def _best_reading(image: "Image", language: str, candidates: list[Engine], insta
             if TESSERACT_CODES[unread_language] in tesseract.list_languages(installed.tesseract):
                 reading = tesseract.read(image, unread_language, installed)
             else:
-                code = TESSERACT_CODES[unread_language]
-                note = f"this seems to be '{unread_language}', whose accents may be wrong: "
-                note += f"the operator can install tesseract-ocr-{code}"
+                note = f"the text seems to be in '{unread_language}', which is not installed: accents may be wrong"
                 reading = replace(reading, confidence=min(reading.confidence, CLEAN - 0.01), note=note)
+                reading = replace(reading, missing_code=TESSERACT_CODES[unread_language])
         readings.append(reading)
         if reading.confidence >= CLEAN:
             break
@@ -90,20 +89,20 @@ def _best_reading(image: "Image", language: str, candidates: list[Engine], insta
 
 
 def _language_not_read(reading: Reading, language: str, installed: Engines) -> str | None:
-    """Return the language of a text if it was read for other languages, so that its accents may be missing."""
+    """Return the detected language if the text was read for other languages, so accents may be missing."""
     found = guess_language(reading.text) if language == "auto" else None
     read_for = tesseract.choose_codes(language, tesseract.list_languages(installed.tesseract))
     return found if found and TESSERACT_CODES[found] not in read_for else None
 
 
 def _level(image: "Image", installed: Engines) -> "Image":
-    """Return an image with level lines, and with a margin in the colour of its corner if it is too narrow."""
+    """Return the image with level lines, padded with the colour of its corner if it is too narrow."""
     from PIL import Image
 
-    lean, sideways = measure_pose(image)
+    skew, sideways = measure_pose(image)
     if sideways and installed.rapidocr:
         sideways = rapidocr.is_sideways(image)
-    image = rotate(rotate(image, -90 if sideways else 0), lean)
+    image = rotate(rotate(image, -90 if sideways else 0), skew)
     if min(image.size) >= _SIDE_PADDED:
         return image
     size = (max(image.width, _SIDE_PADDED), max(image.height, _SIDE_PADDED))
@@ -113,7 +112,7 @@ def _level(image: "Image", installed: Engines) -> "Image":
 
 
 def _enhance(image: "Image") -> "Image":
-    """Return a grey image of full contrast, without specks, sharper, and twice the size if it is small."""
+    """Return a grey, sharpened image with full contrast and without specks; a small one is doubled in size."""
     from PIL import ImageFilter, ImageOps
     from PIL.Image import Resampling
 
@@ -124,7 +123,7 @@ def _enhance(image: "Image") -> "Image":
 
 
 def _remove_specks(grey: "Image") -> "Image":
-    """Remove pixels that are darker or lighter than all around; unlike a median, this keeps thin strokes."""
+    """Remove pixels that are darker or lighter than all neighbours; unlike a median, this keeps thin strokes."""
     from PIL import ImageChops, ImageFilter
 
     second_darkest, second_lightest = (grey.filter(ImageFilter.RankFilter(3, rank)) for rank in (1, 7))

@@ -1,4 +1,4 @@
-"""Reads one PDF in a child process, which can be killed: PDFium cannot be stopped from inside."""
+"""Read one PDF in a child process that can be killed; PDFium cannot be interrupted."""
 
 import contextlib
 import itertools
@@ -15,27 +15,27 @@ MAX_TEXT = 50_000
 MAX_PICTURES = 2000
 MAX_WORDS = 10_000
 MAX_STAMP = 200
-"""Characters that a scanner or a clerk adds to a scanned page."""
+"""Maximum length of the text that a scanner or a clerk adds to a scanned page, in characters."""
 DPI = 150
 _AROUND = 4
-"""Characters before and after a gap that show whether letters are spaced widely there."""
+"""Number of characters around a gap that show whether letters are widely spaced."""
 _MOST = 0.6
 _SAME_LINE = 0.3
-"""Share of the lower of two heights that characters of one line have in common."""
+"""Minimum vertical overlap of two characters in one line, as a share of the smaller height."""
 _APART = 1.0
-"""Width of a gap, in heights of a line, that is no letter-spacing."""
+"""Minimum gap between words, in line heights; a smaller one may be letter spacing."""
 _HYPHEN = "\x02"
-"""PDFium's character for a hyphen at the end of a line."""
+"""PDFium's character for a hyphen at a line end."""
 _POINTS_PER_INCH = 72
 
 
 def answer(words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
-    """Answer a request about a PDF. The first report is the number of pages, or `encrypted`.
+    """Answer a request about a PDF. The first report is the page count, or `encrypted`.
 
     Args:
-        words: `text` and page numbers: reports for each page the text, its pieces with their places, and whether it is
-            only a stamp on a scan; None for a damaged page. Or `image` and a page number: returns width, height and
-            stride, with the pixels as RGB.
+        words: `text` and page numbers, or `image` and one page number. For `text`, report for each page the text, its
+            pieces with positions, and whether the page is a scan with a stamp; None for a damaged page. For `image`,
+            return width, height and stride, with RGB pixels.
     """
     import pypdfium2
 
@@ -74,10 +74,10 @@ def _text(pdf: Any, number: int) -> dict[str, Any] | None:
 
 
 class Glyph(NamedTuple):
-    """A character and its box, in points from the left and the bottom.
+    """A character and its bounding box, in points from the left and the bottom.
 
     Attributes:
-        space: `own` after a space in the file, `guessed` after one that PDFium inserted, else empty.
+        space: `own` if a space in the file precedes it, `guessed` if PDFium inserted one, else empty.
     """
 
     char: str
@@ -93,7 +93,7 @@ class Glyph(NamedTuple):
 
 
 def _glyphs(layer: Any) -> list[Glyph]:
-    """Return the visible characters of a page in the order of the file."""
+    """Return the visible characters of a page in file order."""
     import pypdfium2.raw as pdfium
 
     found, space, box = list[Glyph](), "", pdfium.FS_RECTF()
@@ -111,10 +111,10 @@ def _glyphs(layer: Any) -> list[Glyph]:
 
 
 def _words(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
-    """Group characters that stand side by side without a space.
+    """Group adjacent characters into words.
 
-    A producer that places each character by itself makes PDFium guess spaces where letters are only spaced widely, and
-    objects of text begin and end within words. So a guessed space counts unless most gaps around it are as wide.
+    Some programs position every character separately. PDFium then guesses spaces between widely spaced letters, and
+    text objects start and end within words. A guessed space is therefore ignored if most gaps around it are as wide.
     """
     words = list[list[Glyph]]()
     for number, glyph in enumerate(glyphs):
@@ -133,7 +133,7 @@ def _words(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
 
 
 def _follows(word: Sequence[Glyph], glyph: Glyph) -> bool:
-    """Return whether a character follows a word, to the right or, in some scripts, to the left."""
+    """Return whether a character continues a word, to the right or, in right-to-left scripts, to the left."""
     before = word[-1]
     height = max(before.height, glyph.height)
     if min(before.top, glyph.top) - max(before.bottom, glyph.bottom) <= _SAME_LINE * min(before.height, glyph.height):
@@ -152,7 +152,7 @@ def _gap(one: Glyph, other: Glyph) -> float:
 def _spell(word: Sequence[Glyph]) -> str:
     """Return a word in reading order.
 
-    Files have words from right to left in either order, but numbers in their own.
+    Files store right-to-left words in either order, but numbers always from left to right.
     """
     if not any(is_rtl(glyph.char) for glyph in word):
         return "".join(glyph.char for glyph in word)
@@ -164,7 +164,7 @@ def _spell(word: Sequence[Glyph]) -> str:
 
 
 def _pieces(words: Sequence[Sequence[Glyph]], height: float) -> list[tuple[str, float, float, float, float]]:
-    """Return each word with its left, right, top and bottom, measured from the top."""
+    """Return each word with left, right, top and bottom, measured from the top of the page."""
     return [
         (
             _spell(word),
@@ -178,7 +178,7 @@ def _pieces(words: Sequence[Sequence[Glyph]], height: float) -> list[tuple[str, 
 
 
 def _flowing(words: Sequence[Sequence[Glyph]]) -> str:
-    """Return the words in the order of the file, line by line."""
+    """Return the words in file order, line by line."""
     return "\n".join(" ".join(_spell(word) for word in line) for line in _lines(words))[:MAX_TEXT]
 
 
@@ -200,7 +200,7 @@ def _lines(words: Sequence[Sequence[Glyph]]) -> Iterator[list[Sequence[Glyph]]]:
             line = []
         if leftward and line and word[0].left > line[-1][0].left:
             at = next((n for n in range(len(line), 0, -1) if not _may_be_leftward(line[n - 1])), 0)
-            line.insert(at, word)  # of words written leftward, the one at the right goes first
+            line.insert(at, word)  # the rightmost of several right-to-left words goes first
         else:
             line.append(word)
         if len(line) == 1:
@@ -210,7 +210,7 @@ def _lines(words: Sequence[Sequence[Glyph]]) -> Iterator[list[Sequence[Glyph]]]:
 
 
 def _is_picture(page: Any) -> bool:
-    """Return whether a picture covers most of the page."""
+    """Return whether an image covers most of the page."""
     import pypdfium2
 
     pictures = page.get_objects(filter=[pypdfium2.raw.FPDF_PAGEOBJ_IMAGE], max_depth=2)

@@ -1,4 +1,4 @@
-"""Reads pages with RapidOCR and its bundled model."""
+"""Read pages with RapidOCR and its bundled model."""
 
 import math
 import re
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SIDE = 1920
-"""Pixels per side for finding lines: fewer lose the small print of a large screen, more take time and memory."""
+"""Maximum side for finding lines, in pixels: less loses small print on large screens, more takes time and memory."""
 _MIN_LETTERS = 0.5
-"""Letters per square of a line's height; Latin text has about two, Chinese text one."""
+"""Letters per square of the line height; Latin text has about two, Chinese text one."""
 _GREEK = re.compile(r"[\u0370-\u03ff\s]")
 
 
 def read(image: "Image", _language: str, _installed: Engines) -> Reading:
-    """Read a page whose lines are level, whichever way is up."""
+    """Read a page with level lines; it may be upside down or sideways."""
     image = image.convert("RGB")
     result = _read_all(image)
     if _are_tall(result.boxes):
@@ -36,17 +36,17 @@ def read(image: "Image", _language: str, _installed: Engines) -> Reading:
 
 
 def is_sideways(image: "Image") -> bool:
-    """Return whether the lines of a page run down or up. This takes a fifth of the time of reading."""
+    """Return whether lines run vertically. This takes a fifth of the time of `read`."""
     return _are_tall(_engine()(image.convert("RGB"), use_rec=False).boxes)
 
 
 def _read_all(image: "Image") -> Any:
-    return _engine()(image, use_rec=True)  # or it would use the setting of the last call
+    return _engine()(image, use_rec=True)  # otherwise the engine keeps the setting of the last call
 
 
 @cache
 def _engine() -> Any:
-    """Return the one engine of the process."""
+    """Return the engine, which the process creates once."""
     import cv2
     from rapidocr import RapidOCR
 
@@ -65,7 +65,7 @@ def _engine() -> Any:
 
 def _parse_result(result: Any) -> Reading:
     if result.boxes is None:
-        return Reading("", "RapidOCR", 1.0)  # it finds lines in any letters: where there is none, there is no text
+        return Reading("", "RapidOCR", 1.0)  # it finds lines in any script, so the page has no text
     scores = result.scores or ()
     pieces = _straighten(result.boxes, result.txts) if scores else []
     text = lay_out(pieces)
@@ -73,14 +73,14 @@ def _parse_result(result: Any) -> Reading:
 
 
 def known_share(pieces: Sequence[Piece]) -> float:
-    """Estimate the share of letters that the model knows. It leaves out others, and of Greek knows only formulas."""
+    """Estimate the share of readable letters: the model omits unknown ones, and knows Greek only from formulas."""
     room = sum((piece.right - piece.left) / max(piece.height, 1.0) for piece in pieces)
     known = _GREEK.sub("", "".join(piece.text for piece in pieces))
     return min(1.0, len(known) / (_MIN_LETTERS * room or 1.0))
 
 
 def _straighten(boxes: Any, texts: Sequence[str]) -> list[Piece]:
-    """Return the lines found, turned back by their usual slope."""
+    """Return the lines found, rotated by their median slope to be level."""
     slopes = [math.atan2(box[1][1] - box[0][1], box[1][0] - box[0][0]) for box in boxes]
     sine, cosine = math.sin(-median(slopes)), math.cos(-median(slopes))
     pieces = []

@@ -1,4 +1,4 @@
-"""Measures how a page lies, by the angle of its lines, and turns it."""
+"""Measure the orientation and skew of a page from its lines, and rotate it."""
 
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -7,25 +7,25 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SIDE = 700
-"""Pixels per side for measuring."""
-MAX_LEAN = 12.0
-MIN_LEAN = 0.4
-"""Degrees; a smaller lean does no harm."""
+"""Maximum side of the measured image, in pixels."""
+MAX_SKEW = 12.0
+MIN_SKEW = 0.4
+"""Smallest skew that is corrected, in degrees."""
 SIDEWAYS = 1.6
-"""Factor by which the lines must be sharper along the other axis."""
+"""Factor by which lines must be sharper along the other axis."""
 _GAIN = 1.2
 _GRAIN = 24
 
 
 class Pose(NamedTuple):
-    """The counterclockwise turn in degrees that levels the lines of a page, and whether they run from top to bottom."""
+    """The counterclockwise rotation in degrees that levels the lines of a page, and whether they run vertically."""
 
-    lean: float
+    skew: float
     sideways: bool
 
 
 def measure_pose(image: "Image") -> Pose:
-    """Return how the lines of a page lie. Text makes stripes, whose edges are sharpest when they are level."""
+    """Return skew and orientation. Lines of text are stripes, and their edges are sharpest when level."""
     from PIL import ImageOps
 
     grey = ImageOps.autocontrast(ImageOps.grayscale(image))
@@ -33,12 +33,12 @@ def measure_pose(image: "Image") -> Pose:
     ink = _ink(grey)
     level, rotated = (_best_angle(page) for page in (ink, ink.rotate(-90, expand=True)))
     sideways = rotated[1] > SIDEWAYS * level[1]
-    lean = (rotated if sideways else level)[0]
-    return Pose(lean if abs(lean) >= MIN_LEAN else 0.0, sideways)
+    skew = (rotated if sideways else level)[0]
+    return Pose(skew if abs(skew) >= MIN_SKEW else 0.0, sideways)
 
 
 def rotate(image: "Image", degrees: float) -> "Image":
-    """Turn an image counterclockwise, on a larger ground in the colour of its corner."""
+    """Rotate an image counterclockwise, on a larger background in the colour of its corner."""
     from PIL.Image import Resampling
 
     if degrees % 90 == 0:
@@ -47,7 +47,7 @@ def rotate(image: "Image", degrees: float) -> "Image":
 
 
 def _ink(grey: "Image") -> "Image":
-    """Return an image that is white where a page differs from its surroundings, so that shadows make no stripes."""
+    """Return an image that is white where a page differs from its surroundings, to ignore shadows."""
     from PIL import ImageChops, ImageFilter
 
     ink = ImageChops.difference(grey, grey.filter(ImageFilter.BoxBlur(8))).point(lambda value: value * (value > _GRAIN))
@@ -55,9 +55,9 @@ def _ink(grey: "Image") -> "Image":
 
 
 def _best_angle(ink: "Image") -> tuple[float, float]:
-    """Return the angle at which the stripes are sharpest, and their sharpness."""
+    """Return the angle at which the lines are sharpest, and that sharpness."""
     best, sharpest = 0.0, _sharpness(ink, 0.0) * _GAIN
-    for step, span in ((2.0, MAX_LEAN), (0.5, 1.5), (0.125, 0.375)):
+    for step, span in ((2.0, MAX_SKEW), (0.5, 1.5), (0.125, 0.375)):
         middle = best
         for turn in range(-int(span / step), int(span / step) + 1):
             angle = middle + turn * step
@@ -68,7 +68,7 @@ def _best_angle(ink: "Image") -> tuple[float, float]:
 
 
 def _sharpness(ink: "Image", angle: float) -> float:
-    """Return how much neighbour rows of an image differ in their ink."""
+    """Return how much adjacent rows of a rotated image differ."""
     from PIL.Image import Resampling
 
     level = ink.rotate(angle, Resampling.BILINEAR, expand=True).convert("F")

@@ -1,4 +1,4 @@
-"""Reads pages with the program Tesseract."""
+"""Read pages with the program Tesseract."""
 
 import re
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 LISTING_SECONDS = 5
 AT_ONCE = 3
-"""Languages that are read together if the call names none; each one costs time and certainty."""
+"""Number of languages that are read together with `auto`; each one costs time and confidence."""
 _DRAWN = re.compile(r"[|_—=~¦]+")
-"""What Tesseract reads in the lines of a table."""
+"""Text that Tesseract reads in ruled lines of a table."""
 _SURE = 1.0
 _SHADOWED = ("-c", "thresholding_method=2")
-"""Black is what is darker than its surroundings, not than the whole page."""
+"""Use a local threshold: black is darker than its surroundings, not than the whole page."""
 
 
 class Orientation(NamedTuple):
@@ -36,7 +36,7 @@ class Orientation(NamedTuple):
 
 @cache
 def list_languages(program: str | None) -> frozenset[str]:
-    """Return the codes of the installed languages; `osd` is the data for orientation."""
+    """Return the codes of the installed languages; `osd` is the orientation data."""
     if not program:
         return frozenset()
     listed = run_program([program, "--list-langs"], cpu_seconds=LISTING_SECONDS)
@@ -44,7 +44,7 @@ def list_languages(program: str | None) -> frozenset[str]:
 
 
 def read(image: "Image", language: str, installed: Engines) -> Reading:
-    """Read a page whose lines are level, whichever way is up; nothing if Tesseract fails or computes for too long."""
+    """Read a page with level lines, in any orientation; the text is empty if Tesseract fails or takes too long."""
     engine = _Engine(installed, choose_codes(language, list_languages(installed.tesseract)))
     best = engine.recognise(image)
     if not best.text:
@@ -62,14 +62,14 @@ def read(image: "Image", language: str, installed: Engines) -> Reading:
         return best
     code = TESSERACT_CODES[SCRIPTS[orientation.script]]
     if code not in list_languages(installed.tesseract):
-        package = f"tesseract-ocr-{code.replace('_', '-')}"
-        return replace(best, note=f"these may be {orientation.script} letters; the operator can install {package}")
+        note = f"the script may be {orientation.script}, which is not installed"
+        return replace(best, note=note, missing_code=code)
     other = engine.recognise(rotate(image, orientation.degrees), codes=[code])
     return max(best, other, key=lambda reading: reading.worth)
 
 
 class _Engine:
-    """Tesseract with a limit of CPU time for one page."""
+    """Tesseract with a CPU time limit for one page."""
 
     def __init__(self, installed: Engines, codes: Sequence[str]) -> None:
         self._program = installed.tesseract
@@ -84,7 +84,7 @@ class _Engine:
         return _parse_table(self._run(image, "-l", "+".join(codes or self._codes), *options, "tsv"))
 
     def detect_orientation(self, image: "Image") -> Orientation | None:
-        """Return which way is up, if there is enough text and the data to tell."""
+        """Return the orientation of the page, or None without enough text or the `osd` data."""
         if "osd" not in list_languages(self._program):
             return None
         output = self._run(image, "-l", "osd", "--psm", "0")
@@ -103,7 +103,7 @@ class _Engine:
 
 
 def choose_codes(language: str, known: frozenset[str]) -> list[str]:
-    """Return the codes to read for: the language that is language, or installed ones with Latin letters."""
+    """Return the codes for a language; for `auto`, installed languages with Latin letters."""
     if language != "auto":
         return [tesseract_code(language)]
     others = {TESSERACT_CODES[one] for one in SCRIPTS.values()} | {"osd"}
@@ -113,7 +113,7 @@ def choose_codes(language: str, known: frozenset[str]) -> list[str]:
 
 
 def _parse_table(table: str) -> Reading:
-    """Parse Tesseract's TSV: one row per word, with its block, paragraph, line and confidence."""
+    """Parse Tesseract's TSV: one row per word, with block, paragraph, line and confidence."""
     lines: dict[tuple[str, ...], list[Piece]] = {}
     confidences = []
     for row in table.splitlines()[1:]:
@@ -134,7 +134,7 @@ def _parse_table(table: str) -> Reading:
 
 
 def _level(lines: Sequence[Sequence[Piece]]) -> Sequence[Sequence[Piece]]:
-    """Return lines turned level; Tesseract also reads lines that run down or up the page."""
+    """Return the lines rotated to be level; Tesseract also reads vertical lines."""
     steps = [(word.left - before.left, word.top - before.top) for words in lines for before, word in pairwise(words)]
     across, down = (sum(abs(step[axis]) for step in steps) for axis in (0, 1))
     if down <= across:

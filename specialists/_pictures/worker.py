@@ -1,4 +1,4 @@
-"""Answers the requests of `reader` in a child process. It imports nothing of Brain."""
+"""Answer the requests of `reader` in a child process. This module imports nothing from Brain."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +14,10 @@ _FUNCTIONS: dict[str, Callable[..., tuple[Any, Payload]]] = {
 
 
 def answer(words: Any, data: bytes, _: Report) -> tuple[Any, Payload]:
-    """Return the result of the function that a request names, or why the file cannot be read."""
+    """Return the result of the function that a request names, or the arguments of a refusal."""
     try:
         return _FUNCTIONS[words.pop("do")](data, **words)
     except images.Unreadable as error:
-        return {"refused": str(error)}, b""
+        return {"refused": error.args}, b""
     except MemoryError:
-        return {"refused": "it takes too much memory to be read; ask the user for a smaller copy"}, b""
+        return {"refused": ("reading the file needs too much memory", "ask the user for a smaller copy")}, b""

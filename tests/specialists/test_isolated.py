@@ -264,7 +264,7 @@ def test_a_page_that_kills_two_processes_is_refused(engine: Engine) -> None:
         for _ in range(2):
             await engine.start()
             os.kill(page_process_pid(), signal.SIGKILL)
-        with pytest.raises(Refused, match=r"^'a\.png' broke the process that reads files"):
+        with pytest.raises(Refused, match=r"^'a\.png' crashed "):
             await call
 
     asyncio.run(main())
@@ -275,7 +275,7 @@ def test_a_process_that_hangs_is_ended(engine: Engine) -> None:
         await reader.read_page(PAGE)
         pid = page_process_pid()
         os.kill(pid, signal.SIGSTOP)
-        with pytest.raises(Refused, match=r"^'a\.png' could not be read in time, because the server is busy"):
+        with pytest.raises(Refused, match=r"^'a\.png' was not read in time"):
             await reader.read_page(PAGE, name="a.png", seconds=0.1)
         await until_ended(pid)
         assert (await reader.read_page(PAGE)).text == "Done"
@@ -344,7 +344,7 @@ def test_a_hostile_pdf_or_an_error_takes_no_process_with_it(engine: Engine, monk
         monkeypatch.setattr(reader, "PDF_SECONDS", 0.3)
         await reader.read_page(PAGE)
         pid = page_process_pid()
-        with pytest.raises(Refused, match="takes too long to be read"):
+        with pytest.raises(Refused, match="takes too long"):
             await reader.read_page(nested_pdf(12))
         with reader.page_process.job({"do": "x"}) as job, pytest.raises(RuntimeError, match="KeyError: 'x'"):
             await reader.receive(job, "a.png", TIMEOUT)

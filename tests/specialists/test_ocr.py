@@ -1,4 +1,4 @@
-"""`ocr`: what it reads, from which files, by which engine, and what it refuses."""
+"""`ocr`: files, pages, engines and refusals."""
 
 import random
 import re
@@ -22,10 +22,7 @@ from specialists._pictures import images, pdf, rapidocr, reader
 from specialists._pictures.layout import Piece
 from specialists.ocr import ocr
 
-UNREADABLE = "cannot be read: it is damaged, or none of PNG, JPEG, WEBP, TIFF, GIF, BMP, AVIF and PDF"
-TOO_LARGE = "takes more than 150 MB to be opened; ask the user for a smaller copy"
-TOO_SLOW = "takes too long to be read; ask the user for a simpler or smaller copy, or for single pages"
-NO_ENGINE = "no OCR engine is installed"
+UNREADABLE, TOO_LARGE, TOO_SLOW, ENCRYPTED = "damaged", "150 MB", "too long", "encrypted"
 FOX = "The quick brown fox\njumps over the lazy dog\nand runs away"
 PAGE = file(written(INVOICE))
 
@@ -41,7 +38,7 @@ def no_rapidocr(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def extract(name: str, data: bytes, **params: Any) -> str:
-    """Return the text that was read, without the heading and the line about the source."""
+    """Return the text without the heading and the source line."""
     return answer(ocr, params, context((name, data))).partition("\n\n")[2]
 
 
@@ -53,7 +50,7 @@ def refuse(name: str, data: bytes, **params: Any) -> str:
     return refusal(ocr, params, context((name, data)))
 
 
-# Pictures
+# Images
 
 
 def transparent(ink: str) -> Image.Image:
@@ -89,15 +86,13 @@ PICTURES = {kind: file(written(INVOICE), kind) for kind in ("JPEG", "WEBP", "TIF
 
 
 @pytest.mark.parametrize("kind", PICTURES)
-def test_reads_every_kind_of_picture(kind: str) -> None:
+def test_reads_every_image_format(kind: str) -> None:
     assert extract("x", PICTURES[kind]) == INVOICE
 
 
 def test_a_result_has_its_heading_source_and_confidence() -> None:
-    text = answer(ocr, {}, context(("note.png", PAGE)))
-    assert re.fullmatch(
-        rf"📄 OCR EXTRACTED TEXT from 'note.png'\nSource: RapidOCR; mean confidence (9\d|100)%\.\n\n{INVOICE}", text
-    )
+    heading = r"📄 OCR EXTRACTED TEXT from 'note.png'\nSource: RapidOCR; mean confidence (9\d|100)%\."
+    assert re.fullmatch(rf"{heading}\n\n{INVOICE}", answer(ocr, {}, context(("note.png", PAGE))))
 
 
 @pytest.mark.parametrize("angle", [90, 180, 270])
@@ -107,7 +102,7 @@ def test_rapidocr_reads_a_turned_page(angle: int) -> None:
 
 
 @pytest.mark.parametrize("angle", [-11, -3, 2, 8])
-def test_levels_a_leaning_page(angle: int) -> None:
+def test_levels_a_skewed_page(angle: int) -> None:
     image = written(FOX, (420, 160)).rotate(angle, Image.Resampling.BICUBIC, expand=True, fillcolor="white")
     assert extract("x.png", file(image)) == FOX
 
@@ -115,7 +110,7 @@ def test_levels_a_leaning_page(angle: int) -> None:
 @pytest.mark.tesseract
 @pytest.mark.usefixtures("no_rapidocr")
 @pytest.mark.parametrize("angle", [0, 5, 90, 180])
-def test_tesseract_alone_reads_a_page_however_it_lies(angle: int) -> None:
+def test_tesseract_alone_reads_any_orientation(angle: int) -> None:
     if shutil.which("tesseract") is None:
         pytest.skip("the program tesseract is not installed")
     text = "\n".join(["The quick brown fox jumps over the lazy dog"] * 4)
@@ -147,7 +142,7 @@ def test_enhancing_reads_through_specks() -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3000, 2), (5, 3000), (3000, 12), (40, 40)])
-def test_finds_nothing_where_nothing_is(size: tuple[int, int]) -> None:
+def test_an_empty_page_has_no_text(size: tuple[int, int]) -> None:
     assert extract("x.png", file(Image.new("RGB", size, "white"))) == "(no text was found)"
 
 
@@ -156,7 +151,7 @@ def test_finds_nothing_where_nothing_is(size: tuple[int, int]) -> None:
 
 @pytest.fixture
 def says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_rapidocr: None) -> Callable[[str, int], Path]:
-    """Replace Tesseract by a program for English and German that reads a given text with a given confidence."""
+    """Replace Tesseract with a program for English and German that returns a given text and confidence."""
 
     def write(text: str, confidence: int) -> Path:
         rows = [
@@ -185,33 +180,34 @@ FRENCH = (
 )
 
 
-def test_doubts_stand_before_the_text(says: Says) -> None:
+def test_warnings_precede_the_text(says: Says, caplog: pytest.LogCaptureFixture) -> None:
     says("Total 129.50", 54)
     assert extract("a.png", file(written("a"))) == ("(low confidence, 54%: check names and numbers)\n\nTotal 129.50")
     says(FRENCH, 95)
-    assert extract("b.png", file(written("b"))) == (
-        f"(this seems to be 'fr', whose accents may be wrong: the operator can install tesseract-ocr-fra)\n\n{FRENCH}"
-    )
+    note, _, text = extract("b.png", file(written("b"))).partition("\n\n")
+    assert text == FRENCH
+    assert "'fr'" in note
+    assert "tesseract-ocr-fra" not in note
+    assert "apt install tesseract-ocr-fra" in caplog.text
     assert extract("b.png", file(written("b")), language="en") == FRENCH
-    reason = "no installed OCR engine reads the language 'fr'; installed: de, en"
-    assert refuse("b.png", file(written("b")), language="fr") == reason
+    assert "'fr'" in refuse("b.png", file(written("b")), language="fr")
 
 
-def test_a_page_on_which_nothing_is_found_may_lie_in_a_shadow(says: Says) -> None:
+def test_a_page_without_text_is_read_with_a_local_threshold(says: Says) -> None:
     program = says("In the shadow", 95)
     lit = 'case "$*" in *--list-langs* | *thresholding_method=2*) ;; *) exit ;; esac\n'
     program.write_text(program.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\n{lit}"))
     assert extract("x.png", PAGE) == "In the shadow"
 
 
-def test_a_tesseract_that_computes_for_ever_is_killed(says: Says, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tesseract_is_killed_at_its_cpu_limit(says: Says, monkeypatch: pytest.MonkeyPatch) -> None:
     program = says("", 0)
     program.write_text(program.read_text().replace("while", "while :; do :; done\nwhile"))
     monkeypatch.setattr(reader, "TESSERACT_SECONDS", 1.0)
     assert extract("x.png", PAGE) == "(no text was found)"
 
 
-def test_a_page_that_was_just_read_is_not_read_again(says: Says, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recent_pages_are_cached(says: Says, monkeypatch: pytest.MonkeyPatch) -> None:
     scan = file(written(INVOICE), "PDF")
     says("one", 95)
     assert extract("scan.pdf", scan) == "one"
@@ -219,13 +215,13 @@ def test_a_page_that_was_just_read_is_not_read_again(says: Says, monkeypatch: py
     assert extract("scan.pdf", scan, page=1) == "one"
     assert extract("scan.pdf", scan, enhance=True) == "two"
     assert extract("scan.pdf", file(written("other"), "PDF")) == "two"
-    monkeypatch.setattr(reader, "SECONDS", -1)
+    monkeypatch.setattr(reader, "CACHE_SECONDS", -1)
     for word in ("three", "four"):
         says(word, 95)
         assert extract("new.pdf", file(written("new"), "PDF")) == word
 
 
-def test_greek_is_not_taken_for_what_rapidocr_knows() -> None:
+def test_rapidocr_does_not_know_greek() -> None:
     formula, letter = ("2πr = 6.28, tan α = 1.5", "λλνι κεμενα γφνται ε")
     assert [rapidocr.known_share([Piece(text, 0, 300, 0, 30)]) for text in (formula, letter)] == [1.0, 0.0]
 
@@ -234,8 +230,10 @@ def test_greek_is_not_taken_for_what_rapidocr_knows() -> None:
 def test_languages_of_rapidocr() -> None:
     for language in ("de", "DE-at", "deu"):
         assert extract("x.png", file(written("Guten Tag")), language=language) == "Guten Tag"
-    reason = "no installed OCR engine reads the language 'ru'; installed: ca, cs, da, de, en, es, et, fi, fr, hr, hu, "
-    assert refuse("x.png", PAGE, language="ru").startswith(reason)
+    found = outcome(ocr, {"language": "ru"}, context(("x.png", PAGE)))
+    assert isinstance(found, Failure)
+    assert "'ru'" in found.reason
+    assert "ca, cs, da, de, en, es" in found.advice
 
 
 @pytest.mark.usefixtures("no_tesseract", "no_rapidocr")
@@ -244,10 +242,10 @@ def test_without_an_engine_only_text_layers_are_read() -> None:
     registry.add(ocr)
     assert registry.usable() == [ocr]
     assert ocr.health is not None
-    assert ocr.health() == f"{NO_ENGINE}: {install_command('ocr')}, or install Tesseract"
+    assert install_command("ocr") in str(ocr.health())
     assert extract("a.pdf", text_pdf("from the layer"), language="ru") == "from the layer"
     assert extract("a.pdf", text_pdf("one", "", "three")) == (
-        f"## Page 1 of 3\n\none\n\n## Page 2 of 3\n\n(not read: {NO_ENGINE})\n\n## Page 3 of 3\n\nthree"
+        f"## Page 1 of 3\n\none\n\n## Page 2 of 3\n\n(not read: {reader.MISSING})\n\n## Page 3 of 3\n\nthree"
     )
     assert extract("scan.pdf", stamped(written(INVOICE), "Filed by Ada")) == "Filed by Ada"
     for name, data, enhance in (
@@ -256,7 +254,7 @@ def test_without_an_engine_only_text_layers_are_read() -> None:
         ("scan.pdf", file(written("a"), "PDF"), False),
         ("layer.pdf", text_pdf("a"), True),
     ):
-        assert refuse(name, data, enhance=enhance) == NO_ENGINE
+        assert refuse(name, data, enhance=enhance) == reader.MISSING
 
 
 # Documents
@@ -273,14 +271,14 @@ def stamped(scan: Image.Image, text: str) -> bytes:
     return make_pdf([drawing], "<< /Font << /F1 3 0 R >> /XObject << /X0 6 0 R >> >>", "", [picture])
 
 
-def test_takes_the_text_layer_unless_it_is_to_enhance() -> None:
+def test_uses_the_text_layer_without_enhance() -> None:
     assert answer(ocr, {}, context(("document.pdf", text_pdf("Hello from the layer")))) == (
         "📄 OCR EXTRACTED TEXT from 'document.pdf'\nSource: the PDF's text layer.\n\nHello from the layer"
     )
     assert source("document.pdf", text_pdf("Hello"), enhance=True).startswith("RapidOCR")
 
 
-def test_text_layers_that_are_not_the_text() -> None:
+def test_ignores_stamps_and_garbled_text_layers() -> None:
     assert extract("scan.pdf", stamped(written(INVOICE), "Filed by Ada")).startswith(INVOICE)
     codes = images.Document(text_pdf("\\001\\003\\004 \\005\\006abc", "Plain text"), "a.pdf", True)
     assert codes.texts([1, 2], stamps=False) == (2, ["", "Plain text"], None)
@@ -306,23 +304,19 @@ def test_reads_scanned_pages_one_by_one(kind: str) -> None:
         ("1,1-2", "1 2"), ("2–3", "2 3"), ("all", "1 2 3 4"),
     ],
 )  # fmt: skip
-def test_reads_the_pages_that_are_named(page: int | str, read: str) -> None:
+def test_selects_pages(page: int | str, read: str) -> None:
     text = extract("a.pdf", text_pdf("one", "two", "three", "four"), page=page)
     assert " ".join(re.findall(r"^## Page (\d) of 4$", text, re.MULTILINE)) == read
 
 
 @pytest.mark.parametrize("page", ["two", "", "1;2", "-2", "2-1-3", "1,,2", "5-2"])
-def test_refuses_what_names_no_pages(page: str) -> None:
-    reason = f'page must be a number from 1, or a list such as "2-5,9"; {page!r} is neither'
-    assert refuse("a.pdf", text_pdf("a"), page=page) == reason
+def test_refuses_invalid_pages(page: str) -> None:
+    assert repr(page) in refuse("a.pdf", text_pdf("a"), page=page)
 
 
-@pytest.mark.parametrize(
-    ("page", "data", "has"),
-    [(3, text_pdf("a", "b"), "2 pages"), (0, text_pdf("a"), "1 page"), ("3-4,9", text_pdf("a"), "1 page")],
-)
-def test_refuses_a_page_that_is_not_there(page: int | str, data: bytes, has: str) -> None:
-    assert refuse("a.pdf", data, page=page) == f"'a.pdf' has no page {page}; it has {has}"
+@pytest.mark.parametrize("page", [3, 0, "3-4,9"])
+def test_refuses_missing_pages(page: int | str) -> None:
+    assert f"no page {page}, only 2 pages" in refuse("a.pdf", text_pdf("a", "b"), page=page)
 
 
 @pytest.mark.parametrize(
@@ -337,17 +331,17 @@ def test_refuses_a_page_that_is_not_there(page: int | str, data: bytes, has: str
         ({"image_id": 1, "language": "en"}, 94, 'image_id=1, language="en", page="1-4", offset=3'),
     ],
 )
-def test_a_cut_result_names_the_rest(params: dict[str, Any], shown: int, advice: str) -> None:
+def test_a_truncated_result_names_the_rest(params: dict[str, Any], shown: int, advice: str) -> None:
     found = outcome(ocr, params, context(("a.pdf", text_pdf("page one", "page two", "page three", "page four"))))
     assert isinstance(found, CallResult)
     assert found.more is not None
-    assert found.more(shown) == f"ask again with {advice}"
+    assert found.more(shown).endswith(f" {advice}")
 
 
 def test_offsets() -> None:
     data = text_pdf("from the start", "next")
     assert extract("a.pdf", data, offset=9) == "## Page 1 of 2\n\nstart\n\n## Page 2 of 2\n\nnext"
-    assert extract("a.pdf", text_pdf("short"), offset=9) == "(the text ends before offset 9; it has 5 characters)"
+    assert extract("a.pdf", text_pdf("short"), offset=9) == "(the text has 5 characters, fewer than offset 9)"
 
 
 @pytest.mark.parametrize(
@@ -355,45 +349,41 @@ def test_offsets() -> None:
 )
 def test_reads_fifty_pages_and_names_the_rest(count: int, page: str | None, read: str, rest: str) -> None:
     data = text_pdf(*(f"page number {n}" for n in range(1, count + 1)))
-    assert source("long.pdf", data, page=page) == (
-        f'the PDF\'s text layer (50 pages). Only pages {read} were read; ask again with page="{rest}" for the others.'
-    )
+    found = source("long.pdf", data, page=page)
+    assert found.startswith(f"the PDF's text layer (50 pages). Only pages {read} read.")
+    assert found.endswith(f' page="{rest}".')
 
 
-def test_gives_what_it_has_when_time_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_returns_a_part_when_time_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specialists.ocr.SECONDS_ENOUGH", -1.0)
     found = source("a.pdf", text_pdf("one", "two"))
-    assert found.endswith('Only page 1 of 2 was read; ask again with page="2" for the others.')
+    assert found.endswith(' page="2".')
 
 
-def test_a_bad_page_does_not_take_the_others_with_it() -> None:
+def test_a_damaged_page_does_not_affect_the_others() -> None:
     pages = [Image.new("RGB", (9, 9)), Image.new("RGB", (9, 9), "white")]
     tiff = bytearray(file(pages[0], "TIFF", save_all=True, append_images=pages[1:], compression="tiff_lzw"))
     tiff[8:16] = b"\xff" * 8
-    assert extract("a", bytes(tiff)) == (
-        f"## Page 1 of 2\n\n(not read: 'a' {UNREADABLE})\n\n## Page 2 of 2\n\n(no text was found)"
-    )
+    unreadable = f"## Page 1 of 2\n\n(not read: {images.unreadable_reason('a')[0]})\n\n## Page 2 of 2"
+    assert extract("a", bytes(tiff)) == f"{unreadable}\n\n(no text was found)"
     cut = text_pdf("one", "two").replace(b"[4 0 R 6 0 R]", b"[9 0 R 6 0 R]")
     for enhance in (False, True):
-        assert extract("a", cut, enhance=enhance) == (
-            f"## Page 1 of 2\n\n(not read: 'a' {UNREADABLE})\n\n## Page 2 of 2\n\ntwo"
-        )
+        assert extract("a", cut, enhance=enhance) == f"{unreadable}\n\ntwo"
 
 
 # Attachments
 
 
-def test_reads_the_newest_and_names_the_others() -> None:
+def test_reads_the_newest_and_lists_the_others() -> None:
     files = (("old.pdf", text_pdf("old")), ("notes.txt", b"no image"), ("new.pdf", text_pdf("new")))
     assert answer(ocr, {}, context(*files)) == (
         "📄 OCR EXTRACTED TEXT from 'new.pdf'\n"
         "Source: the PDF's text layer. Also attached: image_id 1 'old.pdf'.\n\nnew"
     )
     assert answer(ocr, {"image_id": 1}, context(*files)).endswith("Source: the PDF's text layer.\n\nold")
-    reason = "no image or PDF has the image_id 2; there are: 1 'old.pdf', 3 'new.pdf'"
-    assert refusal(ocr, {"image_id": 2}, context(*files)) == reason
-    reason = "no image is attached to this conversation; ask the user to attach an image or a PDF"
-    assert refusal(ocr, {}, context(files[1])) == refusal(ocr, {}, context()) == reason
+    missing = Failure("refused", "no image or PDF has the image_id 2", "use one of: 1 'old.pdf', 3 'new.pdf'")
+    assert outcome(ocr, {"image_id": 2}, context(*files)) == missing
+    assert refusal(ocr, {}, context(files[1])) == refusal(ocr, {}, context())
 
 
 @pytest.mark.parametrize(
@@ -406,7 +396,7 @@ def test_reads_the_newest_and_names_the_others() -> None:
         ("x" * 200, "x" * 79 + "…"),
     ],
 )
-def test_shows_names_without_folders_in_one_line(name: str, shown: str) -> None:
+def test_shows_file_names_in_one_line(name: str, shown: str) -> None:
     assert answer(ocr, {}, context((name, text_pdf("a")))).startswith(f"📄 OCR EXTRACTED TEXT from '{shown}'\n")
 
 
@@ -414,7 +404,7 @@ def test_shows_names_without_folders_in_one_line(name: str, shown: str) -> None:
 
 
 def png_header(width: int, height: int) -> bytes:
-    """Return a PNG that claims a size and holds next to nothing."""
+    """Return a PNG with a size in its header and almost no data."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
@@ -437,7 +427,7 @@ LARGE_PHOTO = Image.new("RGB", (8064, 6048), "white")
         (b"<svg xmlns='http://www.w3.org/2000/svg'/>", UNREADABLE),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", UNREADABLE),
         (png_header(0, 0), UNREADABLE),
-        (text_pdf("a", encrypted=True), "is encrypted; ask the user for a copy without a password"),
+        (text_pdf("a", encrypted=True), ENCRYPTED),
         # decompression bombs, by what decoding takes and not by pixels
         (png_header(8_000, 8_000), TOO_LARGE),
         (png_header(60_000, 60_000), TOO_LARGE),
@@ -449,8 +439,10 @@ LARGE_PHOTO = Image.new("RGB", (8064, 6048), "white")
         "large bomb", "progressive", "colour",
     ],
 )  # fmt: skip
-def test_refuses_what_cannot_be_read(data: bytes, reason: str) -> None:
-    assert refuse("a.png", data) == f"'a.png' {reason}"
+def test_refuses_unreadable_files(data: bytes, reason: str) -> None:
+    found = refuse("a.png", data)
+    assert "'a.png'" in found
+    assert reason in found
 
 
 @pytest.mark.parametrize(
@@ -458,16 +450,16 @@ def test_refuses_what_cannot_be_read(data: bytes, reason: str) -> None:
     [(file(LARGE_PHOTO, "JPEG"), (4000, 3000)), (file(Image.new("1", (6300, 6300))), (4000, 4000))],
     ids=["JPEG", "1 bit"],
 )
-def test_opens_a_large_picture_whose_decoder_can_shrink_it(data: bytes, size: tuple[int, int]) -> None:
+def test_shrinks_a_large_picture_while_decoding(data: bytes, size: tuple[int, int]) -> None:
     assert images.Document(data, "x", pdf=False).image(1).size == size
 
 
-def test_a_pdf_that_takes_for_ever_is_given_up_and_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_pdf_is_abandoned_and_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     files = (("next.pdf", text_pdf("next")), ("hostile.pdf", nested_pdf(12)))
     with monkeypatch.context() as hurried:
         hurried.setattr(reader, "PDF_SECONDS", 0.5)
         for enhance in (False, True):
-            assert refusal(ocr, {"enhance": enhance}, context(*files)) == f"'hostile.pdf' {TOO_SLOW}"
+            assert TOO_SLOW in refusal(ocr, {"enhance": enhance}, context(*files))
     assert answer(ocr, {"image_id": 1}, context(*files)).endswith("\n\nnext")
 
 
@@ -479,17 +471,15 @@ def test_a_pdf_that_takes_for_ever_is_given_up_and_the_next_one_is_read(monkeypa
     ],
     ids=["time", "memory"],
 )
-def test_pages_before_one_that_takes_all_time_or_memory_are_read(
-    levels: int, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pages_before_a_hostile_one_are_read(levels: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if reason == TOO_SLOW:
         monkeypatch.setattr(reader, "PDF_SECONDS", 1.0)  # enough for two pages, and too little to take all memory
-    assert extract("hostile.pdf", nested_pdf(levels, "one", "two")) == (
-        f"## Page 1 of 3\n\none\n\n## Page 2 of 3\n\ntwo\n\n## Page 3 of 3\n\n(not read: 'hostile.pdf' {reason})"
-    )
+    text = extract("hostile.pdf", nested_pdf(levels, "one", "two"))
+    assert text.startswith("## Page 1 of 3\n\none\n\n## Page 2 of 3\n\ntwo\n\n## Page 3 of 3\n\n(not read: ")
+    assert reason in text
 
 
-def test_what_a_pdf_gives_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_and_pixels_of_a_pdf_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pdf, "MAX_TEXT", 5)
     steps: list[Any] = []
     pdf.answer(["text", 1, 2, 3], text_pdf("one page", "another"), steps.append)
@@ -497,24 +487,6 @@ def test_what_a_pdf_gives_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [step["text"] for step in steps[1:]] == ["one p", "anoth"]
     size, pixels = pdf.answer(["image", 1], text_pdf("a").replace(b"[0 0 400 100]", b"[0 0 9999 999]"), steps.append)
     assert (size["width"], size["height"], len(pixels)) == (4000, 400, size["height"] * size["stride"])
-
-
-# The specialist itself
-
-
-@pytest.mark.parametrize("params", [{"page": 1.5}, {"image_id": 1.5}, {"enhance": 1}, {"scale": 2}])
-def test_wrong_parameters_are_not_run(params: dict[str, Any]) -> None:
-    found = outcome(ocr, params, context(("a.pdf", text_pdf("a"))))
-    assert isinstance(found, Failure)
-    assert found.code == "invalid_params"
-
-
-def test_what_routing_and_people_need() -> None:
-    assert ocr.activates_on == {"image", "pdf"}
-    assert ocr.read_only
-    assert ocr.cache_seconds == 0  # a cut text must not be answered from a cache
-    assert ocr.examples
-    assert all(parameter["description"] for parameter in ocr.parameters["properties"].values())
 
 
 def test_importing_the_specialists_loads_nothing_heavy() -> None:
