@@ -1,4 +1,4 @@
-"""Protocols. Each folder is one: requests in, events out; no I/O.
+"""Protocols, one folder each: they parse requests and encode events, without I/O.
 
-All functions that read requests raise `BadRequest`, which names the field and what is wrong with it.
+All parsers raise `BadRequest`, which names the field and the problem.
 """

@@ -1,11 +1,11 @@
-"""Files as clients send them, alike in all protocols."""
+"""Files that clients send; shared by all protocols."""
 
 import base64
 import re
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, sniff
-from brain.protocols.bodies import invalid, too_large
+from brain.protocols.bodies import invalid, quote_field, too_large
 
 ATTACHMENT_BYTES = 16 * 1024 * 1024
 """Size limit of one file."""
@@ -16,11 +16,11 @@ _MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}", re.ASCII)
 
 
 def make_attachment(name: str, media_type: str, data: bytes, field: str) -> Attachment:
-    """Return a file without an ID. Its name loses any folder; its content overrides `media_type`."""
+    """Return a file without an ID. Folders are removed from its name; its content overrides `media_type`."""
     if not data:
         raise invalid(field, "is empty")
     if len(data) > ATTACHMENT_BYTES:
-        raise too_large(f"{field} is larger than 16 MiB.", field)
+        raise too_large(f"{quote_field(field)} is larger than the limit of {ATTACHMENT_BYTES >> 20} MiB.", field)
     name = "".join(character if character.isprintable() else " " for character in re.split(r"[/\\]", name)[-1])
     media_type = media_type.partition(";")[0].strip().lower()
     media_type = media_type if _MEDIA_TYPE.fullmatch(media_type) else "application/octet-stream"
@@ -28,7 +28,7 @@ def make_attachment(name: str, media_type: str, data: bytes, field: str) -> Atta
 
 
 def decode_attachment(name: str, media_type: str, text: str, field: str) -> Attachment:
-    """Return a file that comes in base64, or in a `data:` URL, whose type counts where `media_type` is empty."""
+    """Return a file from base64 or from a `data:` URL, whose media type is used if `media_type` is empty."""
     head, _, encoded = text.partition(",") if text.startswith("data:") else ("", "", text)
     try:
         data = base64.b64decode("".join(encoded.split()), validate=True)
@@ -39,4 +39,4 @@ def decode_attachment(name: str, media_type: str, text: str, field: str) -> Atta
 
 def too_many_attachments() -> BadRequest:
     """Return the error for a message with too many files."""
-    return too_large(f"At most {MAX_ATTACHMENTS} attachments a message.", "attachments")
+    return too_large(f"A message can have up to {MAX_ATTACHMENTS} attachments. Send fewer.", "attachments")

@@ -1,13 +1,15 @@
-"""JSON in request and response bodies, alike in all protocols."""
+"""JSON in request and response bodies, and the errors for invalid input; shared by all protocols."""
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
+import msgspec.inspect
 
 from brain.errors import BadRequest
 from brain.events import Error, ErrorCode
@@ -16,28 +18,42 @@ from brain.text import replace_surrogates
 BODY_BYTES = 20 * 1024 * 1024
 """Size limit of a request body."""
 MAX_DEPTH = 64
-"""Levels of nested values in a field that may hold any JSON."""
+"""Levels of nested values in a field that accepts any JSON."""
 ABSENT = msgspec.Raw(b"")
 """Default of a field that is decoded later."""
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 T = TypeVar("T")
+S = TypeVar("S", bound=str)
+
+SHOWN_LENGTH = 60
+"""Characters of a client's value in an error message."""
 
 _PATH = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
+_STEP = re.compile(r"\[[^\]]*\]|[^.\[]+")
+_TYPE_NAMES = {
+    "str": "a string",
+    "int": "an integer",
+    "float": "a number",
+    "bool": "a boolean",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
 
 
 def decode(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
     """Decode a body, or the part of it at `place`.
 
-    Duplicate keys are checked here only for structs that decode completely. A caller that decodes parts later calls
-    `check_keys` once, when all limits are checked.
+    Duplicate keys are rejected here only for structs without raw fields. A caller that decodes parts later calls
+    `check_keys` once, after it has checked all limits.
     """
     try:
         value = msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
-        raise as_bad_request(error, place) from None
+        raise as_bad_request(error, kind, place) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        message = f"{place or 'The body'} is not valid JSON: {describe_decode_error(error)}."
+        message = f"{quote_field(place) if place else 'The body'} is not valid JSON: {describe_decode_error(error)}."
         raise BadRequest(message, place or None) from None
     if isinstance(value, msgspec.Struct) and not _has_raw_fields(type(value)):
         check_keys(bytes(data), place)
@@ -50,12 +66,11 @@ def _has_raw_fields(kind: type[msgspec.Struct]) -> bool:
 
 
 def decode_any(data: bytes | msgspec.Raw, max_bytes: int, place: str, max_depth: int = MAX_DEPTH) -> Any:
-    """Decode a field that may hold any JSON within these limits."""
-    if len(memoryview(data)) > max_bytes:
-        raise too_large(f"{place} may be {max_bytes:,} bytes long.", place)
+    """Decode a field that accepts any JSON within these limits."""
+    check_limit(place, len(memoryview(data)), max_bytes, "bytes")
     value = decode(data, object, place)
     if _is_deeper(value, max_depth):
-        raise invalid(place, f"may be nested {max_depth} levels deep")
+        raise invalid(place, f"is nested deeper than the limit of {max_depth} levels")
     return value
 
 
@@ -65,7 +80,7 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def decode_object(data: msgspec.Raw, max_bytes: int, place: str) -> dict[str, Any]:
-    """Decode a field that may hold any JSON object; one that is absent or null is empty."""
+    """Decode a field that accepts any JSON object; return an empty one if it is absent or null."""
     value = decode_any(data, max_bytes, place) if is_present(data) else {}
     if not isinstance(value, dict):
         raise invalid(place, "must be an object")
@@ -78,7 +93,7 @@ def is_present(data: msgspec.Raw) -> bool:
 
 
 def check_keys(data: bytes, place: str) -> None:
-    """Check that no object has a key twice: a proxy or a log may have read the other value.
+    """Check that no object has a duplicate key: a proxy or a log may have read the other value.
 
     Args:
         data: valid JSON.
@@ -86,12 +101,12 @@ def check_keys(data: bytes, place: str) -> None:
     try:
         _KEY_DECODER.decode(data.decode(errors="replace"))
     except _DuplicateKeyError as error:
-        name = (f"{place}.{error}" if place else str(error))[:200]
-        raise BadRequest(f"{name}: This key stands here more than once.", name) from None
+        field = (f"{place}.{error}" if place else str(error))[:200]
+        raise invalid(field, "appears more than once in the same object; send it once") from None
 
 
 class _DuplicateKeyError(ValueError):
-    """The key that an object has twice."""
+    """A key that appears twice in one object."""
 
 
 def _check_pairs(pairs: list[tuple[str, None]]) -> None:
@@ -100,25 +115,57 @@ def _check_pairs(pairs: list[tuple[str, None]]) -> None:
 
 
 def _ignore(number: str) -> None:
-    """Skip a number, which may have any length."""
+    """Skip a number, whose length is not limited."""
 
 
 _KEY_DECODER = json.JSONDecoder(object_pairs_hook=_check_pairs, parse_int=_ignore, parse_float=_ignore, strict=False)
 
 
-def as_bad_request(error: msgspec.ValidationError, place: str = "") -> BadRequest:
-    """Return the same error in a sentence that names the field within `place`."""
-    sentence, inner = str(error), ""
-    if match := _PATH.search(sentence):
-        sentence, inner = sentence[: match.start()], match["path"]
-    if missing := re.search(r"missing required field `([^`]*)`", sentence):
-        inner, sentence = f"{inner}.{missing[1]}", "This field is missing"
-    elif unknown := re.search(r"unknown field `([^`]*)`", sentence):
-        inner, sentence = f"{inner}.{unknown[1]}", "This field does not exist"
-    elif sentence.startswith("Expected `array"):
-        sentence = "This must be a list"
-    field = f"{place}.{inner}".replace("[...]", "[]").replace("..", ".").replace(".[", "[").strip(".")
-    return BadRequest(f"{field}: {sentence}." if field else f"{sentence}.", field or None)
+def as_bad_request(error: msgspec.ValidationError, kind: Any, place: str = "") -> BadRequest:
+    """Return the error for a value that is not of a type, at this place of a body."""
+    problem, path = str(error), ""
+    if match := _PATH.search(problem):
+        problem, path = problem[: match.start()], match["path"]
+    found = _type_at(kind, path)
+    if missing := re.search(r"missing required field `([^`]*)`", problem):
+        path, problem = f"{path}.{missing[1]}", "is missing"
+    elif unknown := re.search(r"unknown field `([^`]*)`", problem):
+        path, problem = f"{path}.{unknown[1]}", f"is an unknown field{_suggest(unknown[1], found)}"
+    elif types := re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`", problem):
+        expected = [_TYPE_NAMES.get(one, one) for one in types[1].split(" | ") if one != "null"]
+        problem = f"must be {' or '.join(expected)}, not {_TYPE_NAMES.get(types[2], types[2])}"
+    elif value := re.fullmatch(r"Invalid enum value '?(.*?)'?", problem):
+        allowed = found.values if isinstance(found, msgspec.inspect.LiteralType) else ()
+        problem = f"is {quote_value(value[1])}; use one of: {', '.join(map(str, allowed))}"
+    else:
+        problem = f"is invalid: {problem[:1].lower()}{problem[1:]}"
+    field = f"{place}.{path}".replace("[...]", "[]").replace("..", ".").replace(".[", "[").strip(".")
+    return invalid(field, problem) if field else BadRequest(f"The body {problem}.")
+
+
+def _type_at(kind: Any, path: str) -> msgspec.inspect.Type | None:
+    """Return the type at the path of a `ValidationError`, without `None`; None if it is not known."""
+    found: msgspec.inspect.Type | None = msgspec.inspect.type_info(kind)
+    for step in _STEP.findall(path):
+        inner: list[msgspec.inspect.Type] = []
+        for one in _alternatives(found):
+            if isinstance(one, msgspec.inspect.ListType) and step.startswith("["):
+                inner.append(one.item_type)
+            elif isinstance(one, msgspec.inspect.StructType):
+                inner += [field.type for field in one.fields if field.encode_name == step]
+        found = inner[0] if inner else None
+    return next(_alternatives(found), None)
+
+
+def _alternatives(found: msgspec.inspect.Type | None) -> Iterator[msgspec.inspect.Type]:
+    types = found.types if isinstance(found, msgspec.inspect.UnionType) else (found,)
+    yield from (one for one in types if one is not None and not isinstance(one, msgspec.inspect.NoneType))
+
+
+def _suggest(field: str, parent: msgspec.inspect.Type | None) -> str:
+    known = [one.encode_name for one in parent.fields] if isinstance(parent, msgspec.inspect.StructType) else []
+    close = get_close_matches(field, known, 1)
+    return f"; did you mean {quote_field(close[0])}?" if close else f"; known fields: {', '.join(known)}"
 
 
 def describe_decode_error(error: Exception) -> str:
@@ -128,29 +175,52 @@ def describe_decode_error(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if "truncated" in str(error):
-        return "it ends too early, or in the middle of a character"
+        return "it is incomplete"
     return str(error).removeprefix("JSON is malformed: ")
 
 
+def quote_field(field: str) -> str:
+    """Return a field for an error message, in backticks; a label with spaces, such as a line of a file, without."""
+    return field if " " in field else f"`{field}`"
+
+
+def quote_value(value: str) -> str:
+    """Return a client's value for an error message: as a JSON string, shortened."""
+    return encode(value if len(value) <= SHOWN_LENGTH else f"{value[:SHOWN_LENGTH]}…").decode()
+
+
 def invalid(field: str, problem: str) -> BadRequest:
-    """Return the error for a field, in a sentence of its name and the problem."""
-    return BadRequest(f"{field} {problem}.", field)
+    """Return the error for a field: its name and the problem in one sentence."""
+    return BadRequest(f"{quote_field(field)} {problem}{'' if problem.endswith('?') else '.'}", field)
+
+
+def choose(value: str, allowed: Sequence[S], field: str) -> S:
+    """Return the allowed value that equals `value`.
+
+    Raises:
+        BadRequest: no allowed value does.
+    """
+    for one in allowed:
+        if one == value:
+            return one
+    raise invalid(field, f"is {quote_value(value)}; use one of: {', '.join(allowed)}")
 
 
 def check_limit(field: str, count: int, limit: int, unit: str, remedy: str = "") -> None:
-    """Raise `too_large` when a field has more of something, such as characters, than it may."""
+    """Raise `too_large` when a field exceeds a limit, such as one for characters."""
     if count > limit:
-        advice = f"; {remedy}" if remedy else ""
-        raise too_large(f"{field} has {count:,} {unit}; the limit is {limit:,}{advice}.", field)
+        raise too_large(
+            f"{quote_field(field)} has {count:,} {unit}; the limit is {limit:,}.{remedy and f' {remedy}'}", field
+        )
 
 
 def too_large(message: str, field: str | None = None) -> BadRequest:
-    """Return the error for something that exceeds a limit."""
+    """Return the error for a request that exceeds a limit."""
     return BadRequest(message, field, code="too_large", status=413)
 
 
 def encode(value: Any) -> bytes:
-    """Encode JSON on one line. Surrogates, which UTF-8 cannot hold, become U+FFFD."""
+    """Encode JSON on one line. Surrogates, which UTF-8 cannot encode, become U+FFFD."""
     try:
         return _encode_json(value)
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Histories that clients send: limits, and what the protocols read in the same way."""
+"""Message histories that clients send: limits, and helpers for the parsers of all protocols."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -7,7 +7,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
-from brain.protocols.bodies import check_limit, decode, decode_any, too_large
+from brain.protocols.bodies import check_limit, decode, decode_any, invalid, too_large
 
 MESSAGE_LENGTH = 200_000
 """Characters of one message."""
@@ -17,12 +17,15 @@ MAX_FILES = 100
 MAX_CALLS = 4096
 """Calls in all messages together."""
 MAX_VALUES = 1_000_000
-"""JSON values in all messages together. One comma at least stands between two, and commas are counted in no time."""
+"""JSON values in all messages together, counted by the commas between them, which is fast."""
 MAX_VALUES_PER_MESSAGE = 250_000
 MAX_OTHER_VALUES = 100_000
-"""JSON values of the body that are not in its messages."""
+"""JSON values of a body outside its messages."""
 
-LEAVE_OUT = "leave the oldest messages out"
+STOP_LENGTH = 256
+"""Characters of one stop sequence."""
+
+LEAVE_OUT = "Leave out the oldest messages."
 
 T = TypeVar("T")
 
@@ -32,14 +35,15 @@ class _Messages(msgspec.Struct):
 
 
 def check_value_count(data: bytes) -> None:
-    """Check that a body has few values besides its messages."""
-    count = data.count(b",")
-    if count > MAX_OTHER_VALUES and count - _count_commas(decode(data, _Messages).messages) > MAX_OTHER_VALUES:
-        raise too_large(f"The body may hold {MAX_OTHER_VALUES:,} values besides its messages.")
+    """Check the number of values outside the messages of a body."""
+    if (count := data.count(b",")) > MAX_OTHER_VALUES:
+        count -= _count_commas(decode(data, _Messages).messages)
+    if count > MAX_OTHER_VALUES:
+        raise too_large(f"The body has {count:,} values outside `messages`; the limit is {MAX_OTHER_VALUES:,}.")
 
 
 def decode_messages(data: msgspec.Raw, kind: type[T], limit: int = MAX_MESSAGES) -> Iterator[tuple[T, str]]:
-    """Decode messages one by one; yield each with its place in the body."""
+    """Decode messages one at a time; yield each with its place in the body."""
     check_limit("messages", _count_commas(data), MAX_VALUES, "values", LEAVE_OUT)
     messages = decode(data, list[msgspec.Raw], "messages")
     check_limit("messages", len(messages), limit, "entries", LEAVE_OUT)
@@ -50,7 +54,7 @@ def decode_messages(data: msgspec.Raw, kind: type[T], limit: int = MAX_MESSAGES)
 
 
 def collect_messages(messages: Iterable[ClientMessage], max_files: int = MAX_FILES) -> list[ClientMessage]:
-    """Return all messages; stop as soon as they have too many calls or files."""
+    """Return all messages, whose calls and files are limited in total."""
     collected: list[ClientMessage] = []
     calls = files = 0
     for message in messages:
@@ -72,7 +76,7 @@ def newest_question(messages: Sequence[ClientMessage]) -> str:
 
 
 def check_length(text: str | None, field: str, limit: int = MESSAGE_LENGTH) -> str:
-    """Return the text, an empty one for None, after checking its length."""
+    """Return the text, or an empty string for None, after checking its length."""
     check_limit(field, len(text or ""), limit, "characters")
     return text or ""
 
@@ -82,8 +86,20 @@ def check_count(values: Sequence[object] | None, limit: int, field: str) -> None
     check_limit(field, len(values or ()), limit, "entries")
 
 
+def parse_stop(stop: Sequence[str] | None, limit: int, field: str) -> tuple[str, ...]:
+    """Return the stop sequences of a request, without empty ones."""
+    if stop and len(stop) > limit:
+        raise invalid(field, f"has {len(stop)} entries; the limit is {limit}")
+    if (longest := max(map(len, stop or ()), default=0)) > STOP_LENGTH:
+        raise invalid(field, f"has an entry with {longest:,} characters; the limit is {STOP_LENGTH}")
+    return tuple(filter(None, stop or ()))
+
+
 def parse_arguments(text: str, max_bytes: int) -> Mapping[str, Any]:
-    """Return the arguments of a client's call. What is no JSON object stays readable: its client cannot correct it."""
+    """Return the arguments of a client's call.
+
+    The call is history, which the client cannot correct. So invalid JSON is returned as text in `arguments`.
+    """
     try:
         value = decode_any(text.encode(errors="replace"), max_bytes, "arguments") if text.strip() else {}
     except BadRequest:

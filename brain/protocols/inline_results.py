@@ -1,4 +1,4 @@
-"""Text in the answers of other protocols for events that they cannot express: results, and calls to be approved."""
+"""Text for events that a protocol cannot express: results, and calls that need approval."""
 
 import re
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from brain.protocols.bodies import encode
 from brain.settings import ShowResults
 
 PARAMS_LENGTH = 2_000
-"""Characters of the parameters of a call to be approved."""
+"""Characters of the parameters of a call that needs approval."""
 MIN_VALUE_LENGTH = 8
-"""Characters of each value that are shown at least."""
+"""Characters of each value that are always shown."""
 
 _BACKTICKS = re.compile("`+")
 _TAG_OPENER = re.compile("<(?=[A-Za-z/!?])")
@@ -22,7 +22,7 @@ _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#!|~&]")
 
 @dataclass(frozen=True, slots=True)
 class InlineText:
-    """Returns the text for an event; empty for most.
+    """Returns the text for an event; empty for most events.
 
     Args:
         show: how results of specialists appear.
@@ -43,7 +43,7 @@ class InlineText:
         return f"\n\n{_block(event) if self.show == 'block' else _details(event)}\n\n"
 
     def _approval(self, event: ApprovalRequired) -> str:
-        """How to approve a call with curl; these clients have no button for it."""
+        """How to approve a call with curl, for clients without approvals."""
         key = "-H 'Authorization: Bearer YOUR_KEY' " if self.has_keys else ""
         command = (
             f"curl -X POST {self.turn_url}/approvals/{event.call_id} {key}"
@@ -51,14 +51,14 @@ class InlineText:
         )
         preview = ""
         if event.text:
-            preview = f"{event.name} would do this: {_code_span(_hide_tags(' '.join(event.text.split())))}. "
+            preview = f"Preview of {event.name}: {_code_span(_hide_tags(' '.join(event.text.split())))}. "
         params, is_cut = format_params(event.params, PARAMS_LENGTH)
         params = _code_span(_TAG_OPENER.sub(r"\\u003c", params))  # "<" in JSON, but no tag for a page
-        note = f" This is cut, not all that you would approve; to see the whole: `curl {key}{self.turn_url}`."
+        note = f" The parameters are shortened here; to see all of them: `curl {key}{self.turn_url}`."
         return (
-            f"{preview}{event.name} would be called with {params} and waits for your approval until "
+            f"{preview}The call of {event.name} with {params} needs your approval before "
             f"{event.expires_at:%H:%M:%S} UTC.{note if is_cut else ''} To approve it: {_code_span(command)}; "
-            "to decline, say false."
+            "to decline it, send false."
         )
 
 
@@ -70,7 +70,7 @@ def _block(event: SpecialistResult | SpecialistError) -> str:
 
 
 def _details(event: SpecialistResult | SpecialistError) -> str:
-    """A `details` element. Nothing in it can close it, or becomes HTML."""
+    """A `details` element. Its content cannot close it or become HTML."""
     summary, text = event.name, event.text if isinstance(event, SpecialistResult) else event.reason
     if isinstance(event, SpecialistError):
         summary = f"{event.name} failed"
@@ -98,14 +98,14 @@ def _longest_backticks(text: str) -> int:
 
 
 def _hide_tags(text: str) -> str:
-    """Replace the opener of each tag by its full-width form: some pages look for tags in code, too."""
+    """Replace the opener of each tag by its full-width form, since some pages parse tags in code."""
     return _TAG_OPENER.sub("＜", text)
 
 
 def format_params(params: Mapping[str, Any], max_length: int) -> tuple[str, bool]:
     """Return the parameters as JSON with invisible characters escaped, and whether it is cut.
 
-    Values are cut so that all names fit, long values first. If the names alone are too long, the end is cut.
+    Long values are cut first, until all names fit. If the names alone are too long, the end is cut.
     """
     whole = _visible_json(params)
     if len(whole) <= max_length:
@@ -113,7 +113,7 @@ def format_params(params: Mapping[str, Any], max_length: int) -> tuple[str, bool
     names, values = [*map(_visible_json, params)], [*map(_visible_json, params.values())]
     room, remaining = max_length - 1 - sum(len(name) + 2 for name in names), len(values)
     length = max(map(len, values), default=0)
-    for value in sorted(values, key=len):  # short values leave their share to longer ones
+    for value in sorted(values, key=len):  # short values leave space to longer ones
         share = room // remaining
         if len(value) > share:
             length = max(MIN_VALUE_LENGTH, share)

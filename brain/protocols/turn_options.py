@@ -1,28 +1,26 @@
-"""What a request may say of a turn, alike in all protocols."""
+"""Brain's own options for a turn; shared by all protocols."""
 
 import re
 import zoneinfo
 from collections.abc import Sequence, Set
 from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from brain.events import Limits, SyntaxName
 from brain.messages import Source
-from brain.protocols.bodies import Int64, invalid
+from brain.protocols.bodies import Int64, choose, invalid, quote_value
 from brain.protocols.client_messages import check_length
 from brain.settings import Settings
 from brain.turn_request import Sampling, TurnRequest
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-T = TypeVar("T", bound=str)
-
 
 class LimitsBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Limits of a request. They can only lower the server's."""
+    """Limits of one request, which can only lower the server's limits."""
 
     calls: int | None = None
     calls_per_specialist: int | None = None
@@ -42,12 +40,12 @@ class SamplingBody(msgspec.Struct):
     presence_penalty: float | None = None
 
     def make_sampling(self, **more: Any) -> Sampling:
-        """Return the parameters with `more` of them."""
+        """Return the parameters, with `more` fields of `Sampling`."""
         return Sampling(**{field: getattr(self, field) for field in SamplingBody.__struct_fields__}, **more)
 
 
 class TurnOptions(msgspec.Struct):
-    """Options as they stand in the JSON."""
+    """The options in the JSON."""
 
     specialists: list[str] | None = None
     limits: LimitsBody | None = None
@@ -68,21 +66,22 @@ def build_request(
     place: str = "",
     **more: Any,
 ) -> TurnRequest:
-    """Return a request for a turn, with the options checked against the settings.
+    """Check the options against the settings, and return a request for a turn.
 
     Args:
-        source: how the message was written, where the options do not say.
+        source: how the message was written; the options override it.
         place: the path of the options in the body, such as `brain.`.
-        more: further fields of the request.
+        more: further fields of `TurnRequest`.
     """
-    if model is not None and model not in models:
-        raise invalid(f"{place}model", f"must be one of: {', '.join(sorted(models))}")
+    if model is not None:
+        choose(model, sorted(models), f"{place}model")
     zone = settings.time_zone
     if options.time_zone is not None:
         try:
             zone = zoneinfo.ZoneInfo(options.time_zone).key
         except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-            raise invalid(f"{place}time_zone", "must be an IANA name such as Europe/Berlin") from None
+            problem = f"is {quote_value(options.time_zone)}; use an IANA name such as Europe/Berlin"
+            raise invalid(f"{place}time_zone", problem) from None
     if options.source is not None:
         source = choose(options.source, get_args(Source), f"{place}source")
     request = TurnRequest(
@@ -111,30 +110,21 @@ def _lower_limits(limits: Limits, body: LimitsBody | None, place: str) -> Limits
         most = getattr(limits, field.name)
         least = 0 if isinstance(field.default, int) else 0.001
         if not least <= value <= most:
-            allowed = f"may only lower the server's, which is {most:g}, and not below {least:g}"
-            raise invalid(f"{place}.{field.name}", f"{allowed}")
+            raise invalid(f"{place}.{field.name}", f"must be between {least:g} and {most:g}, the server's limit")
         lowered[field.name] = value
     return replace(limits, **lowered)
 
 
 def parse_syntax(names: Sequence[str]) -> tuple[SyntaxName, ...]:
-    """Return the call syntaxes that a request allows, each once."""
+    """Return the call syntaxes that a request allows, without duplicates."""
     if not names:
-        raise invalid("syntax", "must name one syntax at least")
+        raise invalid("syntax", f"is empty; use one or more of: {', '.join(get_args(SyntaxName))}")
     known = [choose(name, get_args(SyntaxName), f"syntax[{n}]") for n, name in enumerate(names)]
     return tuple(dict.fromkeys(known))
 
 
-def choose(value: str, allowed: Sequence[T], field: str) -> T:
-    """Return the allowed value that equals `value`."""
-    for one in allowed:
-        if one == value:
-            return one
-    raise invalid(field, f"must be one of: {', '.join(allowed)}")
-
-
 def check_id(value: str | None, field: str) -> str | None:
-    """Return the ID."""
+    """Check the form of an ID that a client chose."""
     if value is not None and not ID.fullmatch(value):
-        raise invalid(field, "must be 1 to 64 letters, digits, _ or -")
+        raise invalid(field, f"is {quote_value(value)}; use 1 to 64 letters, digits, _ or -")
     return value

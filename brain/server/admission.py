@@ -1,4 +1,4 @@
-"""Decides which turns and connections the server accepts, so that it can serve those that it has."""
+"""Admission control: limits connections, and rejects new turns while the server is overloaded."""
 
 import socket
 import sys
@@ -13,74 +13,75 @@ from brain.errors import BadRequest
 from brain.server.responses import error_response
 
 BURST = 1_000
-"""Turns that a calm server accepts at once, however many it can start per second. One core starts them in 2.5 s."""
+"""Turns that a calm server accepts at once, in addition to its queue. One core starts them in 2.5 s."""
 BURST_PER_SECOND = 100.0
-"""How much the next burst grows per second while the server is calm."""
+"""Growth of the next burst per second while the server is calm."""
 CALM_STARTS = 64
-"""A server with at most so many turns to start is calm; an overloaded server may have as many."""
+"""Pending turns up to which a server is calm. An overloaded server can have as many."""
 QUEUE_SECONDS = 0.5
-"""After its burst, a server queues as many turns as it starts in this time."""
+"""Length of the queue after a burst, in seconds of turn starts."""
 LAG_SECONDS, CALM_LAG_SECONDS = 0.25, 0.1
-"""Smoothed lag of the event loop above which a server is overloaded, and below which it no longer is. Tokens are late
-by this much, and the first token by about ten times as much, since a turn waits for the loop as often until then."""
+"""Smoothed lag of the event loop above which overload begins, and below which it can end. Tokens are late by the lag,
+and the first token by about ten times as much, since a turn waits for the loop that often before it."""
 SMOOTHING_SECONDS = 1.0
 CALM_SECONDS = 1.0
-"""A server is no longer overloaded when it was calm for so long."""
+"""Overload ends after the server was calm for this time."""
 STALL_SECONDS = 2.0
-"""A longer lag counts as this one: a machine that was suspended for an hour is not overloaded."""
+"""Maximum lag of one measurement: a machine that was suspended for an hour is not overloaded."""
 FASTER, SLOWER = 1.1, 0.85
-"""An overloaded server multiplies its turns per second by one of these with each measurement: by the second when the
-loop lags by `CALM_LAG_SECONDS`, or a turn waits for its start for longer than `QUEUE_SECONDS`."""
+"""With each measurement, an overloaded server multiplies its turns per second by one of these factors: by `SLOWER` if
+the loop lags by `CALM_LAG_SECONDS`, or if a turn has waited longer than `QUEUE_SECONDS` for its start."""
 MIN_PER_SECOND = 8.0
 MIN_SHARE = 0.7
-"""An overloaded server accepts at least this share of the turns that end, so that their number falls without a gap."""
+"""Turns that an overloaded server accepts, as a share of turns that end: their number falls steadily."""
 RETRY_SECONDS = 2
 
 ACCEPT_LIMIT = 1_000
 """Connections accepted at once."""
 REJECTED_LIMIT = 8_192
 REJECT_SECONDS = 1.0
-"""Delay before a rejected request is answered: clients that retry at once would take all the time."""
+"""Delay before the response to a rejected request: clients that retry immediately would keep the server busy."""
 ANSWERS_PER_ROUND = 50
-"""Rejected requests answered at once. The system takes some 0.1 ms for each."""
+"""Responses to rejected requests per round. Each takes about 0.1 ms in the kernel."""
 TURN_STARTS = frozenset(
     (b"POST", path)
     for path in (b"/v1/chat/stream", b"/v1/turns", b"/v1/chat/completions", b"/api/chat", b"/api/generate")
 )
-"""Requests that can be rejected by their heads. Other requests that start turns may also join a turn or answer an
-approval; they are rejected when it turns out that they start one."""
+"""Requests that can be rejected by their headers. Other routes can start turns, too, but their requests can also
+subscribe to a turn or answer an approval; Brain rejects them later, if they start a turn."""
 PENDING_START = "brain.pending_start"
-"""The key of a request's scope that holds its `PendingStart`."""
+"""Key of the `PendingStart` in a request's scope."""
 
 Reason = Literal["address", "connections", "overload"]
 
+_RETRY = f"try again in {RETRY_SECONDS} seconds"
 _MESSAGES: Mapping[Reason, str] = {
-    "address": "This address has too many open connections; close some, or try again later.",
-    "connections": "The server has no room for further connections; try again later.",
-    "overload": "The server is overloaded; try again later.",
+    "address": f"This address has too many open connections. Close some, or {_RETRY}.",
+    "connections": f"The server has reached its connection limit; {_RETRY}.",
+    "overload": f"The server is overloaded; {_RETRY}.",
 }
 
 
 def unavailable(reason: Reason) -> BadRequest:
-    """The error 503 for a request that the server has no capacity for."""
+    """Return the error 503 for a request over a limit."""
     return BadRequest(_MESSAGES[reason], code="unavailable", status=503, retry_after=RETRY_SECONDS)
 
 
 @lru_cache(64)
 def raw_rejection(path: bytes, reason: Reason) -> bytes:
-    """The whole response 503 in the protocol of a path, after which the connection is closed."""
+    """Return a complete 503 response, in the protocol of the path. It closes the connection."""
     response = error_response(unavailable(reason), {"type": "http", "path": path.decode("latin-1")})
     head = b"".join(b"%s: %s\r\n" % header for header in response.raw_headers)
     return b"HTTP/1.1 503 Service Unavailable\r\n%sconnection: close\r\n\r\n%s" % (head, bytes(response.body))
 
 
 def starts_turn(method: bytes, url: bytes) -> bool:
-    """Whether a request starts a turn and does nothing else, judged by its request line."""
+    """Whether the request line shows that a request only starts a turn."""
     return (method, url.partition(b"?")[0]) in TURN_STARTS
 
 
 class PendingStart:
-    """A turn between its request and its first event."""
+    """A turn that was requested and has not started yet."""
 
     __slots__ = ("_admission", "requested_at")
 
@@ -89,21 +90,21 @@ class PendingStart:
         self._admission = admission
 
     def end(self) -> None:
-        """The turn has started, or cannot start. Further calls do nothing."""
+        """Remove the turn from `pending`; it has started or failed. Further calls do nothing."""
         self._admission.pending.pop(self, None)
 
 
 class Admission:
-    """Decides whether a turn may start. Pure: the caller passes the time.
+    """Decides whether turns can start. Pure: the caller passes the time.
 
-    A burst is accepted whole, since it passes. When turns keep coming faster than they start, each would wait for all
-    that came before it. So an overloaded server has a short queue, and accepts as many turns per second as its event
-    loop can bear.
+    The server accepts a whole burst. If turns keep arriving faster than they start, each of them would wait for all
+    earlier ones. So an overloaded server has a short queue, and accepts only as many turns per second as its event loop
+    can start.
 
     Attributes:
         pending: turns that wait for their start, oldest first.
         lag: smoothed lag of the event loop, in seconds.
-        is_overloaded: whether requests are rejected, or were until a short while ago.
+        is_overloaded: whether the server rejects requests, or did until a moment ago.
     """
 
     def __init__(self) -> None:
@@ -112,15 +113,15 @@ class Admission:
         self.is_overloaded = False
         self._burst: float = BURST
         self._started = 0  # since the last measurement
-        self._per_second = 0.0  # starts; of an overloaded server, those that it allows
+        self._per_second = 0.0  # turns started; under overload, turns allowed
         self._ended = 0  # since the last measurement
         self._ended_per_second = 0.0
         self._calm_seconds = 0.0
-        self._allowed = 0.0  # turns that an overloaded server may start now
+        self._allowed = 0.0  # turns that can start now under overload
 
     @property
     def capacity(self) -> int:
-        """How many turns may start now."""
+        """Number of turns that can start now."""
         queue = self._queue_limit - len(self.pending)
         return int(self._burst) + max(0, int(min(queue, self._allowed) if self.is_overloaded else queue))
 
@@ -129,7 +130,7 @@ class Admission:
         return max(CALM_STARTS, self._per_second * QUEUE_SECONDS)
 
     def admit(self, now: float) -> PendingStart:
-        """Count a turn that is to start. The caller calls `end` of the result in any case."""
+        """Count a turn that will start. The caller must call `end` of the result."""
         if len(self.pending) < self._queue_limit and not (self.is_overloaded and self._allowed < 1):
             self._allowed = max(0.0, self._allowed - 1)
         else:
@@ -143,13 +144,13 @@ class Admission:
         self._ended += 1
 
     def measure(self, now: float, elapsed: float, lag: float, unaccepted: int) -> None:
-        """Decide anew whether the server is overloaded.
+        """Update `is_overloaded` and the number of allowed turns.
 
         Args:
             now: seconds on the clock of `admit`.
             elapsed: seconds since the last measurement.
             lag: seconds by which this measurement is late.
-            unaccepted: connections that the system holds for this process to accept.
+            unaccepted: connections in the kernel's queue for this process.
         """
         weight = min(1.0, elapsed / SMOOTHING_SECONDS)
         self.lag += (min(lag, STALL_SECONDS) - self.lag) * weight
@@ -177,13 +178,13 @@ class ConnectionLimits:
     """Counts connections, in total and per address.
 
     Args:
-        limit: open connections in total.
-        limit_per_address: connections of one address; behind a proxy, requests that are being answered.
+        limit: limit for open connections in total.
+        limit_per_address: limit for connections of one address; behind a proxy, for its requests in progress.
 
     Attributes:
-        open_count: connections that are open and not rejected.
+        open_count: number of open connections, without rejected ones.
         idle: connections that wait for a request, longest first.
-        rejected: connections over a limit that wait for the request to answer with 503.
+        rejected: connections over a limit, whose request will get a 503.
     """
 
     def __init__(self, limit: int, limit_per_address: int) -> None:
@@ -195,7 +196,7 @@ class ConnectionLimits:
         self._per_address: Counter[str] = Counter()
 
     def acquire(self, address: str) -> bool:
-        """Count one more connection of an address; False when it has reached its limit."""
+        """Count one more connection of an address, or return False if it has reached its limit."""
         if self._per_address[address] >= self.limit_per_address:
             return False
         self._per_address[address] += 1
@@ -211,15 +212,15 @@ class ConnectionLimits:
 class Acceptor:
     """Accepts waiting connections of an overloaded process, and rejects requests that start turns.
 
-    The event loop accepts one connection at a time, between all other work, so under overload the others would wait in
-    the system's queue, unanswered. A rejection here costs a few system calls: no transport, no protocol, no
+    The event loop accepts one connection at a time between all other work, so under overload the other connections
+    would wait in the kernel's queue. A rejection here costs a few system calls, and needs no transport, protocol or
     application.
 
     Args:
-        listening: the sockets of the server.
+        listening: the listening sockets of the server.
 
     Attributes:
-        silent: connections whose requests had not arrived when they were accepted.
+        silent: accepted connections whose request has not arrived yet.
     """
 
     def __init__(self, listening: Sequence[socket.socket]) -> None:
@@ -231,7 +232,7 @@ class Acceptor:
 
     @property
     def backlog(self) -> int:
-        """Connections that wait to be accepted; 0 where the system does not report them."""
+        """Number of connections to accept; 0 if the system does not report it."""
         if sys.platform != "linux":
             return 0
         # tcpi_unacked, which is the queue length of a listening socket
@@ -244,11 +245,11 @@ class Acceptor:
         """Accept all waiting connections.
 
         Args:
-            make_protocol: makes a protocol for connections that are not rejected.
-            capacity: how many turns may start.
+            make_protocol: creates the protocol of an accepted connection.
+            capacity: number of turns that can start.
 
         Returns:
-            How many were rejected.
+            The number of rejected connections.
         """
         count = 0
         earlier = dict.fromkeys(self.silent)
@@ -256,7 +257,7 @@ class Acceptor:
         for connection in (*earlier, *self._accept_new()):
             data = _receive(connection, socket.MSG_PEEK)
             if not data and connection not in earlier:
-                self.silent.append(connection)  # its request may be on its way
+                self.silent.append(connection)  # its request may arrive soon
                 continue
             path = _path_to_reject(data)
             if path and capacity < 1:
@@ -271,7 +272,7 @@ class Acceptor:
 
     def _accept_new(self) -> Iterator[socket.socket]:
         for listening in self._listening:
-            with suppress(OSError):  # none waits any more, or there are no descriptors
+            with suppress(OSError):  # the queue is empty, or there are no descriptors left
                 for _ in range(ACCEPT_LIMIT):
                     connection, _ = listening.accept()
                     connection.setblocking(False)
@@ -280,22 +281,22 @@ class Acceptor:
     def _on_connected(self, task: Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # read, so that asyncio does not log that the client left
+            task.exception()  # read it, or asyncio logs that the client disconnected
 
     def answer_rejected(self, now: float) -> None:
-        """Answer some of the requests that were rejected a while ago."""
+        """Respond to some of the requests that were rejected `REJECT_SECONDS` ago."""
         remaining = ANSWERS_PER_ROUND
         while self._rejected and (
             len(self._rejected) > REJECTED_LIMIT or self._is_closing or (remaining > 0 and self._rejected[0][0] <= now)
         ):
             remaining -= 1
             _, connection, data = self._rejected.popleft()
-            with connection, suppress(OSError):  # its client left
-                _receive(connection, 0)  # unread data would make the system reset the connection
+            with connection, suppress(OSError):  # the client may have disconnected
+                _receive(connection, 0)  # with unread data, the kernel would reset the connection
                 connection.send(data)
 
     def close(self) -> None:
-        """Stop listening, and answer all rejected requests."""
+        """Stop listening, and respond to all rejected requests."""
         for listening in self._listening:
             listening.close()
         self._is_closing = True
@@ -306,7 +307,7 @@ class Acceptor:
 
 
 def _path_to_reject(data: bytes) -> bytes:
-    """The path of a request that starts a turn and does nothing else; empty for any other, and for half a head."""
+    """The path of a request that only starts a turn; empty for other requests and for incomplete headers."""
     head, complete, _ = data.partition(b"\r\n\r\n")
     line, _, headers = head.partition(b"\r\n")
     method, _, rest = line.partition(b" ")
@@ -314,7 +315,7 @@ def _path_to_reject(data: bytes) -> bytes:
     if not complete or (method, path) not in TURN_STARTS:
         return b""
     names = headers.lower()
-    # a page gets the response of the application, whose headers allow it to read the error
+    # a web page needs the CORS headers of the application to read the error
     return b"" if b"last-event-id:" in names or b"\norigin:" in b"\n" + names else path
 
 

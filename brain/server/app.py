@@ -1,4 +1,4 @@
-"""The application: its routes, its middleware, and its error handlers."""
+"""The ASGI application: routes, middleware and error handlers."""
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -14,8 +14,9 @@ from starlette.routing import Mount, Route
 
 from brain.errors import BadRequest, StoreError
 from brain.plugins.registry import Registry
+from brain.protocols.bodies import quote_value
 from brain.server.middleware import AuthMiddleware, CorsMiddleware, OriginMiddleware
-from brain.server.responses import error_response
+from brain.server.responses import error_response, request_path
 from brain.server.routes import about, ag_ui, ai_sdk, chat, conversations, memory, ollama, openai, page, session, turns
 from brain.server.routes.requests import Endpoint
 from brain.server.state import ServerState
@@ -25,11 +26,11 @@ log = logging.getLogger("brain")
 
 
 def create_app(settings: Settings | None = None, registry: Registry | None = None) -> Starlette:
-    """Brain as an ASGI application.
+    """Create Brain as an ASGI application.
 
     Args:
-        settings: the defaults when left out.
-        registry: the specialists; the installed ones when left out.
+        settings: the default settings if None.
+        registry: the specialists; all installed ones if None.
     """
     settings = settings or read({})
     state = ServerState(settings, registry if registry is not None else Registry(settings).discover())
@@ -43,7 +44,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
         routes=_routes(),
         middleware=[
             Middleware(OriginMiddleware, settings=settings),
-            # before the keys, so that a page can read that its key is wrong
+            # before authentication, so pages can read its errors
             *([Middleware(CorsMiddleware, settings=settings)] if settings.origins else []),
             Middleware(AuthMiddleware, keys=state.keys),
         ],
@@ -52,7 +53,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
         ),
         lifespan=lifespan,
     )
-    app.router.redirect_slashes = False  # an unknown path fails with our own 404
+    app.router.redirect_slashes = False  # an unknown path gets a 404 of Brain
     app.state.brain = state
     return app
 
@@ -60,7 +61,7 @@ def create_app(settings: Settings | None = None, registry: Registry | None = Non
 def mount(
     app: Starlette, path: str = "/brain", settings: Settings | None = None, registry: Registry | None = None
 ) -> None:
-    """Add Brain to a Starlette or FastAPI application. It starts and stops with the application."""
+    """Add Brain to a Starlette or FastAPI application. Brain starts and stops with it."""
     brain = create_app(settings, registry)
     state: ServerState = brain.state.brain
     outer: Callable[[Any], AbstractAsyncContextManager[Any]] = app.router.lifespan_context
@@ -121,13 +122,19 @@ async def _on_error(request: Request, error: Exception) -> Response:
             log.error("the store failed: %s", error)
             rejection = BadRequest(error.message, code="unavailable", status=503)
         case HTTPException(status_code=status):
-            code = {404: "not_found", 405: "method_not_allowed"}.get(status, "bad_request")
-            rejection = BadRequest(error.detail, code=code, status=status)
             headers = error.headers or {}
-        case ClientDisconnect():  # before its whole body was read
-            rejection = BadRequest("The client left.")
+            code, message = "bad_request", error.detail
+            path = quote_value(request_path(request.scope))
+            if status == 404:
+                code, message = "not_found", f"There is no route {path}."
+            elif status == 405:
+                code = "method_not_allowed"
+                message = f"{request.method} is not allowed for {path}; use {headers.get('Allow', 'GET')}."
+            rejection = BadRequest(message, code=code, status=status)
+        case ClientDisconnect():
+            rejection = BadRequest("The client disconnected before it had sent the whole body.")
         case _:
-            message = "Something went wrong on the server; it was logged."
+            message = "The server failed to process the request; its log has the details."
             rejection = BadRequest(message, code="internal", status=500)
     response = error_response(rejection, request.scope)
     response.headers.update(headers)

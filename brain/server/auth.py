@@ -1,8 +1,7 @@
-"""API keys, and the sessions that keys open. Pure: the caller passes the time.
+"""API keys and sessions. Pure: the caller passes the time.
 
-A session is a token that the client keeps: when it ends, which key opened it, and an HMAC of the end and the user, made
-with the key. So the server stores nothing, other workers accept the session after a restart, and a removed key ends its
-sessions.
+A session is a token that the client stores: its end, the ID of the key, and an HMAC of end and user under that key. So
+the server stores nothing, all workers accept the session after a restart, and removing a key ends its sessions.
 """
 
 import base64
@@ -29,13 +28,16 @@ class Session(NamedTuple):
 
 
 class KeyStore:
-    """The keys, as pairs of key and user.
+    """The API keys and their users.
 
-    Lookups compare digests under a secret of this process, so the time of a lookup reveals nothing about keys, and does
-    not grow with their number.
+    A lookup compares digests under a secret of this process. So its duration reveals nothing about keys, and does not
+    depend on their number.
+
+    Args:
+        keys: pairs of key and user.
 
     Attributes:
-        failures: counts wrong keys.
+        failures: counts invalid keys.
     """
 
     def __init__(self, keys: Sequence[tuple[str, str]]) -> None:
@@ -49,18 +51,18 @@ class KeyStore:
         return bool(self._by_id)
 
     def find_user(self, key: bytes) -> str | None:
-        """The user of a key."""
+        """Return the user of a key, or None."""
         return self._users.get(self._digest(key))
 
     def verify(self, session: Session) -> str | None:
-        """The user of a session, if one of the keys opened it."""
+        """Return the user of a session that one of the keys opened, or None."""
         key, user = self._by_id.get(session.key_id, (b"", None))
         if user is None or not hmac.compare_digest(_sign(key, user, session.end), session.signature):
             return None
         return user
 
     def open_session(self, key: bytes, now: float) -> tuple[str, str] | None:
-        """The user of a key, and the token of a session that starts now."""
+        """Return the user of a key and the token of a new session, or None for an invalid key."""
         user = self.find_user(key)
         if user is None:
             return None
@@ -72,7 +74,7 @@ class KeyStore:
 
 
 def parse_token(token: str, now: float) -> Session | None:
-    """The session of a token; None for a malformed or expired one."""
+    """Return the session of a token; None if it is malformed or expired."""
     match = _TOKEN.fullmatch(token)
     if match is None or int(match["end"]) <= now:
         return None
@@ -80,7 +82,7 @@ def parse_token(token: str, now: float) -> Session | None:
 
 
 def _encodings(key: str) -> set[bytes]:
-    """The bytes that clients send for a key: UTF-8, or Latin-1, as browsers do."""
+    """The bytes that clients send for a key: UTF-8, or Latin-1 from browsers."""
     return {key.encode()} | ({key.encode("latin-1")} if max(key) <= "\xff" else set())
 
 

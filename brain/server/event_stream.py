@@ -1,4 +1,4 @@
-"""Streams a run to one client, in any protocol. The only importer of sse_starlette."""
+"""Streams a run to one client in any protocol; the only module that imports sse_starlette."""
 
 import asyncio
 import logging
@@ -21,17 +21,17 @@ log = logging.getLogger("brain")
 
 CHUNK_BYTES = 64 * 1024
 PENDING_BYTES = 8 * 1024 * 1024
-"""A client that is so far behind is disconnected. It can reconnect, and reads the log."""
+"""Limit for unsent data. A slower client is disconnected; it can reconnect and read the event log."""
 UNREAD_HEARTBEATS = 4
-"""A client that reads nothing for so many heartbeat intervals is disconnected."""
+"""Heartbeat intervals after which a client that reads nothing is disconnected."""
 CHECKS_PER_HEARTBEAT = 4
-"""How often in one heartbeat interval a stream checks whether it needs a heartbeat."""
+"""Checks for silence per heartbeat interval."""
 SHUTDOWN_SECONDS = 5.0
-"""How long a server that stops waits for its turns to end."""
+"""Time limit for turns to end at shutdown."""
 WRITE_EXTENSION = "brain.write"
-"""The ASGI extension of `uvicorn_protocol`: writes one chunk of the body at once, or returns False."""
+"""ASGI extension of `uvicorn_protocol`: writes one chunk of the body immediately, or returns False."""
 OPENING = (TurnStart, Notice)
-"""Events that come before the model answers."""
+"""Events before the first text of the model."""
 
 Refusal = Callable[[Error], tuple[int, bytes]]
 """HTTP status and JSON body for a turn that failed before the model answered."""
@@ -45,9 +45,8 @@ class Encoder(Protocol):
     Attributes:
         content_type: the media type of the stream.
         headers: further response headers.
-        heartbeat: bytes to send after a silence, so that no proxy closes the connection.
-        closed: whether the stream has ended. It ends before the turn does when another request must bring a person's
-            approval.
+        heartbeat: bytes to send after a silence, to stop proxies from closing the connection.
+        closed: whether the stream has ended. It ends before the turn if the client sends approvals in a new request.
     """
 
     @property
@@ -60,22 +59,22 @@ class Encoder(Protocol):
     def closed(self) -> bool: ...
 
     def encode(self, events: Sequence[Event]) -> bytes:
-        """The events as bytes; after the last event, the end of the protocol, too."""
+        """Encode events; after the last event, also the end of the stream."""
 
 
 class Reader:
     """One client of a run: an async iterator of the bytes to send.
 
-    A reader that is up to date does not need to be woken: the run's own task writes new events to the socket at once,
-    where the server offers that.
+    If the reader is up to date and the server supports it, the task of the run writes new events directly to the
+    socket, without waking the reader.
 
     Args:
         encoder: None for the native protocol, whose frames are in the log.
-        after: the number of the event after which the client continues.
-        owns_run: whether the run stops when this client leaves, whoever else reads it.
+        after: the number of the last event that the client has.
+        owns_run: whether the run stops when this client disconnects, even if it has other readers.
 
     Raises:
-        BadRequest: `gone`, when the log no longer has what follows that event.
+        BadRequest: `gone`, if the events after `after` have expired.
     """
 
     def __init__(self, run: AnyRun, encoder: Encoder | None = None, after: int = 0, *, owns_run: bool = False) -> None:
@@ -103,7 +102,7 @@ class Reader:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether no more data will come."""
         return self._is_lost or self._run.log.has_ended or (self.encoder is not None and self.encoder.closed)
 
     def _notify(self, events: Sequence[Event], frames: bytes) -> None:
@@ -116,12 +115,12 @@ class Reader:
                 self.model_answered.set_result(None)
         try:
             data = frames if self.encoder is None else self.encoder.encode(events)
-        except Exception:  # a fault in one protocol must not end the run, which may have other readers
+        except Exception:  # an error in one protocol must not end the run
             log.exception("turn %s: its events could not be encoded", self._run.id)
             data, self._is_lost = b"", True
         waiter = self._waiter if self._waiter is not None and not self._waiter.done() else None
         self._last_encoded = self._run.log.last
-        # without a waiter, earlier events are still to be sent
+        # without a waiter, earlier events are not sent yet
         if waiter is not None and self.write is not None and not self.is_over and self.write(data):
             self._last_given = self._last_sent = self._last_encoded
             self.sent_at = self._loop.time()
@@ -162,20 +161,20 @@ class Reader:
         return data
 
     def interrupt(self) -> None:
-        """Let the iterator return nothing, instead of waiting, until `is_interrupted` is set back."""
+        """Make the iterator return empty bytes instead of waiting, until `is_interrupted` is reset."""
         self.is_interrupted = True
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def put_back(self, data: bytes) -> None:
-        """Return data that could not be sent."""
+        """Put unsent data back to the front."""
         if data:
             self._pending.insert(0, data)
             self._pending_bytes += len(data)
             self._last_given = self._last_sent
 
     def close(self) -> None:
-        """Leave the run."""
+        """Unsubscribe from the run."""
         self._unsubscribe()
         self._run.last_received = self._last_sent
         if self._owns_run:
@@ -189,8 +188,8 @@ class EventStreamResponse:
     Args:
         heartbeat: seconds of silence after which a comment is sent.
         count_streams: called with 1 when a stream opens, with -1 when it closes.
-        refusal: encodes the error of a turn that fails before the model answers. With it, the response begins only when
-            the model answers, or after one heartbeat interval, so that the model server's status can be passed on.
+        refusal: encodes the error of a turn that fails before its first text. With it, the response starts with the
+            first text or after one heartbeat interval, so that it can have the status of the model server.
     """
 
     def __init__(
@@ -222,13 +221,13 @@ class EventStreamResponse:
 
                 await self._response()(scope, receive, send_rest)
         except* SendTimeoutError:  # while sending an event, a heartbeat, or both
-            log.info("a client reads nothing of its stream; it is disconnected")
+            log.info("disconnected a client that does not read its stream")
         finally:
             self._count_streams(-1)
             self._reader.close()
 
     async def _send_refusal(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Wait until the model answers, or send the error of the turn; whether the stream is to be sent."""
+        """Wait for the first text. Return True then; send the error of a failed turn and return False."""
         answered = self._reader.model_answered
         disconnect = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
         futures: set[asyncio.Future[Any]] = {answered, disconnect}
@@ -246,12 +245,12 @@ class EventStreamResponse:
         return False
 
     async def _send_directly(self, write: Callable[[bytes], bool], receive: Receive, send: Send) -> bool:
-        """Send a short stream, as long as its client takes everything at once.
+        """Send a short stream to a client that reads fast enough.
 
-        The tasks of `EventSourceResponse` cost a fifth of a short turn. Heartbeats and slow clients need them.
+        The tasks of `EventSourceResponse`, which heartbeats and slow clients need, cost a fifth of a short turn.
 
         Returns:
-            Whether the response is complete, or its client has left; else `_response` is to send the rest.
+            True if the response is complete or the client disconnected; False if `_response` must send the rest.
         """
         reader = self._reader
         await send({"type": "http.response.start", "status": 200, "headers": self._raw_headers()})
@@ -277,7 +276,7 @@ class EventStreamResponse:
         return not disconnect.cancelled()
 
     def _raw_headers(self) -> list[tuple[bytes, bytes]]:
-        """A list of its own for each response, since middleware adds headers to it."""
+        """A new list, since middleware adds headers to it."""
         encoder = self._reader.encoder
         if encoder is None:
             return [*_raw_headers(None)]
@@ -297,16 +296,16 @@ class EventStreamResponse:
         return response
 
     def _heartbeat_if_silent(self) -> bytes:
-        silence = self._reader._loop.time() - self._reader.sent_at
-        if silence + self._heartbeat / CHECKS_PER_HEARTBEAT <= self._heartbeat:
+        now = asyncio.get_running_loop().time()
+        if now - self._reader.sent_at + self._heartbeat / CHECKS_PER_HEARTBEAT <= self._heartbeat:
             return b""
-        self._reader.sent_at = self._reader._loop.time()
+        self._reader.sent_at = now
         return HEARTBEAT if self._reader.encoder is None else self._reader.encoder.heartbeat
 
 
 @cache
 def _raw_headers(content_type: bytes | None) -> list[tuple[bytes, bytes]]:
-    """The headers of a stream: those of `EventSourceResponse`, and ours."""
+    """The headers of a stream: those of `EventSourceResponse` and Brain's."""
     response = EventSourceResponse(iter(()), headers=_HEADERS)
     if content_type is not None:
         response.headers["content-type"] = content_type.decode()
@@ -320,5 +319,5 @@ async def wait_for_disconnect(receive: Receive) -> None:
 
 
 async def wait_for_shutdown() -> None:
-    """Wait until the server that runs this application is told to stop, whichever server that is."""
+    """Wait until the ASGI server shuts down; works with any server."""
     await EventSourceResponse._listen_for_exit_signal()

@@ -1,4 +1,4 @@
-"""Checks each request by Host, Origin and key. Pure ASGI middleware."""
+"""ASGI middleware: checks Host, Origin and API key of each request."""
 
 import ipaddress
 import re
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from brain.errors import BadRequest
+from brain.protocols.bodies import quote_value
 from brain.server import auth, static_files
 from brain.server.auth import KeyStore
 from brain.server.rate_limits import rate_limited
@@ -18,25 +19,25 @@ from brain.server.responses import SAFE_HEADERS, error_response, request_path
 from brain.settings import LOCAL_USER, LOOPBACK, Settings
 
 PUBLIC_PATHS = ("/", "/healthz", "/readyz")
-"""Paths that need no key, besides the page's files."""
+"""Paths without authentication, in addition to the files of the page."""
 SESSION_PATH = "/v1/session"
 GET_STARTS_TURN = ("/v1/chat/stream",)
 USER = "brain.user"
-"""The key of a request's scope that holds its user."""
+"""Key of the user in a request's scope."""
 COOKIE = "brain_session"
 SECURE_COOKIE = "__Host-brain_session"
-"""The cookie over HTTPS for all paths. No other subdomain can set a cookie of this name."""
+"""The cookie for HTTPS. Other subdomains cannot set a cookie with this prefix."""
 EXPOSED_HEADERS = ("location", "retry-after", "x-conversation-id", "x-vercel-ai-ui-message-stream")
 
-KEY_MISSING = "Send your key: Authorization: Bearer KEY."
-KEY_UNKNOWN = "This key is not known here."
+KEY_MISSING = "Missing API key. Send the header Authorization: Bearer YOUR_KEY."
+KEY_UNKNOWN = "Invalid API key."
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\s:@/%\[\]]+)(:[0-9]{1,5})?")
 _REFERER = re.compile(r"(?P<origin>[a-z][a-z0-9+.-]*://[^/?#]*)")
 
 
 class OriginMiddleware:
-    """Rejects requests with an unknown Host, and requests that pages of other origins make."""
+    """Rejects requests for unknown hosts, and requests from web pages of other origins."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -44,7 +45,7 @@ class OriginMiddleware:
         self._origins = frozenset(settings.origins)
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        # no frame of this stays on the stack
+        # not async: adds no frame to the stack of a stream
         error = self._check(scope) if _needs_auth(scope) else None
         return (self._app if error is None else error_response(error, scope))(scope, receive, send)
 
@@ -54,18 +55,20 @@ class OriginMiddleware:
         host = hosts[0].lower() if len(hosts) == 1 else ""
         match = _HOST.fullmatch(host)
         if match is None or _normalize_host(match["name"]) not in self._hosts:
-            message = "This Host name is not known here; the operator lists others in HOSTS."
+            message = f"Host name {quote_value(', '.join(hosts))} is not allowed. Add it to BRAIN_HOSTS."
             return BadRequest(message, "host", code="forbidden_host", status=403)
         if not self._is_same_origin(headers, host):
-            message = "This origin may not call; the operator lists others in ORIGINS."
+            origin = headers.get("origin") or headers.get("referer")
+            shown = f"Origin {quote_value(origin)}" if origin else "The origin of this request"
+            message = f"{shown} is not allowed. Add it to BRAIN_ORIGINS."
             return BadRequest(message, "origin", code="forbidden_origin", status=403)
         if scope["method"] in ("GET", "HEAD") and request_path(scope) in GET_STARTS_TURN and not _is_script(headers):
-            message = "A program or a page's own script can start a turn; a link, an image or the address bar cannot."
+            message = "Navigation requests cannot start a turn. Use fetch, EventSource or an HTTP client."
             return BadRequest(message, "origin", code="forbidden_origin", status=403)
         return None
 
     def _is_same_origin(self, headers: Headers, host: str) -> bool:
-        """Whether no page of another site makes the request; a client without any of these headers is a program."""
+        """Whether the request is not from a page of another site. Clients without these headers are not browsers."""
         origin = headers.get("origin")
         if origin is not None:
             return self._is_allowed(origin.lower(), host)
@@ -79,17 +82,17 @@ class OriginMiddleware:
         return page is not None and self._is_allowed(page["origin"], host)
 
     def _is_allowed(self, origin: str, host: str) -> bool:
-        """Whether this is the server's own origin, which browsers write without the default port, or a listed one."""
+        """Whether an origin is the server's own or a configured one. Browsers omit the default port."""
         own = {f"http://{host}", f"https://{host}", f"http://{host.removesuffix(':80')}", _https_origin(host)}
         return origin in self._origins or origin in own
 
 
 def _is_script(headers: Headers) -> bool:
-    """Whether a program or a script makes the request, and no link or image.
+    """Whether the request is from a script or a program, not from a link or an image.
 
-    Browsers report it in Sec-Fetch-Mode. Older ones do not, nor does any to a server that is neither loopback nor
-    HTTPS; there the request needs a header that shows its origin, or one that no link can add. All browsers' names
-    begin with Mozilla.
+    Browsers send Sec-Fetch-Mode, except old ones, and only to loopback and HTTPS servers. Without it, a request from a
+    browser needs a header that shows its origin, or one that a link cannot add. The user agent of each browser starts
+    with Mozilla.
     """
     mode = headers.get("sec-fetch-mode")
     if mode is not None:
@@ -99,9 +102,9 @@ def _is_script(headers: Headers) -> bool:
 
 
 class CorsMiddleware(CORSMiddleware):
-    """Lets pages of ORIGINS read responses, and use the sessions that were opened from there.
+    """Lets pages of the configured origins read responses and use sessions.
 
-    They may send any header: other origins were rejected before.
+    All headers are allowed: `OriginMiddleware` has already rejected other origins.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -122,7 +125,7 @@ class CorsMiddleware(CORSMiddleware):
 
 
 class AuthMiddleware:
-    """Rejects requests without a valid key or session, and puts the user into the scope."""
+    """Rejects requests without a valid key or session, and adds the user to the scope."""
 
     def __init__(self, app: ASGIApp, keys: KeyStore) -> None:
         self._app = app
@@ -137,7 +140,7 @@ class AuthMiddleware:
         return self._app(scope, receive, send)
 
     def _authenticate(self, scope: Scope) -> str:
-        """The user of the key in the Authorization header, else of the session in the cookie."""
+        """Return the user of the key in the Authorization header, or of the session cookie."""
         headers = Headers(scope=scope)
         scheme, _, credentials = headers.get("authorization", "").partition(" ")
         key = credentials.strip(" \t").encode("latin-1")
@@ -154,10 +157,12 @@ class AuthMiddleware:
 
 
 def invalid_key(scope: Scope, keys: KeyStore, field: str, message: str = KEY_UNKNOWN) -> BadRequest:
-    """The error for a wrong key: 401, or 429 after many from one address. A right key never has to wait."""
+    """Return the error for an invalid key: 401, or 429 after many from one address. Valid keys are not limited."""
     client = scope["client"][0] if scope.get("client") else ""
     seconds = keys.failures.count(client_network(client), time.time())
-    return _unauthorized(field, message) if seconds is None else rate_limited("Too many wrong keys; wait.", seconds)
+    if seconds is None:
+        return _unauthorized(field, message)
+    return rate_limited(f"Too many requests with invalid API keys. Try again in {seconds} seconds.", seconds)
 
 
 def _unauthorized(field: str, message: str) -> BadRequest:
@@ -165,7 +170,7 @@ def _unauthorized(field: str, message: str) -> BadRequest:
 
 
 def is_secure(scope: Scope) -> bool:
-    """Whether the browser uses HTTPS, to this server or to the proxy before it."""
+    """Whether the browser uses HTTPS, to this server or to its proxy."""
     headers = Headers(scope=scope)
     return scope["scheme"] == "https" or headers.get("origin", "").lower() == _https_origin(headers["host"].lower())
 
@@ -175,7 +180,7 @@ def _https_origin(host: str) -> str:
 
 
 def _session_cookie(headers: Headers) -> str:
-    """The token that the browser sends; of several cookies of a name the first, which belongs to this very path."""
+    """The token in the cookie. Of several cookies with one name, the first has the longest path."""
     cookies: dict[str, str] = {}
     for pair in headers.get("cookie", "").split(";"):
         name, _, value = pair.partition("=")
@@ -184,7 +189,7 @@ def _session_cookie(headers: Headers) -> str:
 
 
 def client_network(host: str) -> str:
-    """An IPv4 address, or the /64 network of an IPv6 address, all of which one client can use."""
+    """Return an IPv4 address unchanged, or the /64 network of an IPv6 address, which one client can use entirely."""
     if ":" not in host:
         return host
     try:
@@ -194,7 +199,7 @@ def client_network(host: str) -> str:
 
 
 def _normalize_host(name: str) -> str:
-    """A host in lower case without brackets, zone and the dot of the root; IPv6 in its short form."""
+    """A host in lower case without brackets, zone and final dot; IPv6 in its short form."""
     name = name.lower().strip("[]").partition("%")[0].removesuffix(".")
     if ":" not in name:
         return name

@@ -1,4 +1,4 @@
-"""Rate limits: turns per user, and wrong keys per address. Pure: the caller passes the time."""
+"""Rate limits: turns per user, and invalid keys per address. Pure: the caller passes the time."""
 
 import math
 from collections.abc import Callable
@@ -10,20 +10,20 @@ from brain.settings import Rights
 
 MINUTE = 60.0
 ADDRESS_FAILURES = 20
-"""Wrong keys of one address per minute before it must wait."""
+"""Invalid keys per minute and address."""
 TOTAL_FAILURES = 200
-"""The same for all addresses together, since a proxy may report any address."""
+"""Invalid keys per minute from all addresses, since a client behind a proxy can fake its address."""
 ADDRESSES_LIMIT = 10_000
 RETRY_SOON = 1
-"""Seconds after which to retry when it is not known when a turn ends."""
+"""Retry delay in seconds if the end of a turn is unknown."""
 
 _NEARLY = 1e-6
-"""Tolerance for rounding: clocks count in fractions that no float represents exactly."""
+"""Tolerance for rounding errors of the clock."""
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """Turns that a user may still start at `updated`, and turns that run."""
+    """Turns that a user could still start at the time `updated`, and running turns."""
 
     tokens: float
     updated: float
@@ -31,12 +31,12 @@ class _Bucket:
 
 
 class UserRateLimits:
-    """How many turns users may start.
+    """Limits the turns of users: per minute and at the same time.
 
-    Each user has a bucket with as many turns as a minute allows; it is full at first, and refills evenly.
+    Each user has a token bucket with the turns of one minute; it is full at first and refills evenly.
 
     Args:
-        rights: returns the limits of a user.
+        rights: returns the rights of a user.
     """
 
     def __init__(self, rights: Callable[[str | None], Rights]) -> None:
@@ -54,29 +54,27 @@ class UserRateLimits:
             now: seconds of a monotonic clock.
 
         Raises:
-            BadRequest: `rate_limited`, when too many turns of the user run or started in the last minute.
+            BadRequest: `rate_limited`, if the user has reached a limit.
         """
         rights = self._rights(user)
         per_minute, at_once = rights.turns_a_minute, rights.turns_at_once
         if not (per_minute or at_once):
             return
-        if now >= self._sweep_at:  # a user whose last turn started a minute ago has a full bucket again
+        if now >= self._sweep_at:  # after a minute without a new turn, a bucket is full
             self._sweep_at = now + MINUTE
             for name, bucket in [*self._buckets.items()]:
                 if not bucket.running and now - bucket.updated >= MINUTE:
                     del self._buckets[name]
         bucket = self._buckets.get(user) or _Bucket(per_minute, now)
         if at_once and bucket.running >= at_once:
-            raise rate_limited(
-                f"You have {_turns(bucket.running)} running; the limit is {at_once}. Wait for one to end.", RETRY_SOON
-            )
+            message = f"You have {_turns(bucket.running)} running; the limit is {at_once}. Wait for one to finish."
+            raise rate_limited(message, RETRY_SOON)
         if per_minute:
             tokens = min(per_minute, bucket.tokens + (now - bucket.updated) * per_minute / MINUTE)
             if tokens < 1 - _NEARLY:
-                raise rate_limited(
-                    f"You may start {_turns(per_minute)} per minute; try again later.",
-                    whole_seconds((1 - tokens) * MINUTE / per_minute),
-                )
+                seconds = whole_seconds((1 - tokens) * MINUTE / per_minute)
+                message = f"Rate limit reached: {_turns(per_minute)} per minute. Try again in {seconds} seconds."
+                raise rate_limited(message, seconds)
             bucket.tokens = tokens - 1
         bucket.updated = now
         bucket.running += 1
@@ -89,7 +87,7 @@ class UserRateLimits:
 
 
 class _Window(NamedTuple):
-    """Failures in a minute that ends at `end`."""
+    """Failures in the minute that ends at `end`."""
 
     end: float = 0.0
     failures: int = 0
@@ -99,9 +97,9 @@ class _Window(NamedTuple):
 
 
 class LoginRateLimit:
-    """Counts wrong keys per address, and of all addresses, in the current minute.
+    """Counts invalid keys in the current minute, per address and in total.
 
-    Addresses whose minute began first are dropped first.
+    If there are too many addresses, the oldest ones are dropped.
     """
 
     def __init__(self) -> None:
@@ -112,10 +110,10 @@ class LoginRateLimit:
         return len(self._windows)
 
     def count(self, address: str, now: float) -> int | None:
-        """Count one more wrong key.
+        """Count one more invalid key.
 
         Returns:
-            Whole seconds to wait when there were too many, else None.
+            Seconds to wait if a limit is exceeded, else None.
         """
         while self._windows:
             oldest = next(iter(self._windows))
@@ -130,7 +128,7 @@ class LoginRateLimit:
 
 
 def whole_seconds(seconds: float) -> int:
-    """Seconds for a `Retry-After` header: whole, at least 1."""
+    """Return seconds for a `Retry-After` header: an integer, at least 1."""
     return max(1, math.ceil(seconds - _NEARLY))
 
 

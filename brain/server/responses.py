@@ -1,4 +1,4 @@
-"""Responses and errors as JSON, with the headers that every response has."""
+"""JSON responses and errors, and the headers of every response."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -18,21 +18,20 @@ SAFE_HEADERS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""Headers of every response. The last one does not keep pages of ORIGINS from reading: it binds requests without
-CORS."""
+"""Headers of every response. The last one does not affect pages of configured origins, which use CORS."""
 
 NO_STORE_HEADERS: Mapping[str, str] = {**SAFE_HEADERS, "Cache-Control": "no-store"}
-"""The same for responses that no cache may store."""
+"""Headers of responses that caches must not store."""
 
 
 class ApiResponse(JSONResponse):
-    """JSON, or bytes that are JSON already, which no cache stores."""
+    """JSON that caches must not store; bytes are sent unchanged."""
 
     def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(content, status_code, {**NO_STORE_HEADERS, **(headers or {})})
 
     def render(self, content: Any) -> bytes:
-        """The body in UTF-8; lone surrogates, which a client may have sent, are replaced."""
+        """Encode the body as UTF-8; lone surrogates from clients are replaced."""
         if isinstance(content, bytes):
             return content
         text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -40,7 +39,7 @@ class ApiResponse(JSONResponse):
 
 
 def error_response(error: BadRequest, scope: Scope) -> ApiResponse:
-    """The response to a request that failed before the first byte, in the protocol that its path belongs to."""
+    """Return the response for a rejected request, in the protocol of its path."""
     path = request_path(scope)
     encode = next((encode for prefix, encode in _ERROR_BODIES.items() if path.startswith(prefix)), _native_error)
     status, body = encode(error)
@@ -49,7 +48,7 @@ def error_response(error: BadRequest, scope: Scope) -> ApiResponse:
 
 
 def error_headers(error: BadRequest) -> dict[str, str]:
-    """Headers that an error has in every protocol."""
+    """Return the headers of an error in any protocol."""
     headers = {}
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
@@ -59,7 +58,7 @@ def error_headers(error: BadRequest) -> dict[str, str]:
 
 
 def request_path(scope: Scope) -> str:
-    """The path below the place where Brain is mounted."""
+    """Return the path relative to the mount point of Brain."""
     return str(scope["path"].removeprefix(scope.get("root_path", ""))) or "/"
 
 
@@ -77,4 +76,4 @@ _ERROR_BODIES: Mapping[str, Callable[[BadRequest], tuple[int, Mapping[str, Any] 
     "/ai-sdk/": ai_sdk.encode_rejection,
     "/ag-ui/": ag_ui.encode_rejection,
 }
-"""Status and body of an error by the beginning of the path."""
+"""By path prefix: returns status and body of an error."""

@@ -1,4 +1,4 @@
-"""What the routes share, from the start of the server to its end."""
+"""The state that all routes share while the server runs."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ MEASURE_SECONDS = 0.1
 FIRST_MEASURE_SECONDS = 1.0
 """Delay of the first measurement, since a start blocks the loop."""
 RESERVED_DESCRIPTORS = 128
-"""For the store, specialists, child processes, the log, and rejected connections."""
+"""File descriptors for the store, specialists, child processes, the log and rejected connections."""
 
 log = logging.getLogger("brain")
 
@@ -30,8 +30,8 @@ class ServerState:
     """The engine of a server, with its keys, limits and telemetry.
 
     Attributes:
-        acceptor: has the sockets of the server.
-        make_protocol: makes the protocol of a connection.
+        acceptor: accepts connections under overload.
+        make_protocol: creates the protocol of a connection.
     """
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
@@ -49,11 +49,11 @@ class ServerState:
         """Open the engine and watch the event loop until the block ends.
 
         Raises:
-            BrainError: the settings do not let the server start.
+            BrainError: the server cannot start with these settings.
         """
         loop = asyncio.get_running_loop()
 
-        def report_blocked(blocked: Blocked) -> None:  # called in the thread of the watchdog
+        def report_blocked(blocked: Blocked) -> None:  # runs in the thread of the watchdog
             self.telemetry.metrics.count_block(blocked.specialist)
             if blocked.specialist != UNKNOWN:
                 asyncio.run_coroutine_threadsafe(self._store_blocked(blocked), loop)
@@ -76,7 +76,7 @@ class ServerState:
         self._timer = asyncio.get_running_loop().call_at(now + MEASURE_SECONDS, self._measure)
 
     def _measure(self) -> None:
-        """Compare when this should have run with when it runs, and accept or reject connections under overload."""
+        """Measure the lag of the event loop by the delay of this call, and reject connections under overload."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         elapsed = now - self._measured_at
@@ -84,9 +84,9 @@ class ServerState:
         admission.measure(now, elapsed, elapsed - MEASURE_SECONDS, self.acceptor.backlog)
         self.telemetry.metrics.set_lag(admission.lag)
         if was_overloaded != admission.is_overloaded:
-            state = "no longer overloaded" if was_overloaded else "overloaded: turns that cannot start soon get 503"
+            state = "no longer overloaded" if was_overloaded else "overloaded: new turns that cannot start soon get 503"
             counts = len(admission.pending), len(self.engine.runs.running)
-            log.warning("%s (lag %.2f s, turns that start %d, that run %d)", state, admission.lag, *counts)
+            log.warning("The server is %s (lag %.2f s, %d turns pending, %d running)", state, admission.lag, *counts)
         if (admission.is_overloaded or self.acceptor.silent) and self.make_protocol is not None:
             for _ in range(self.acceptor.accept(loop, self.make_protocol, admission.capacity)):
                 self.telemetry.metrics.count_rejection("overload")
@@ -94,12 +94,12 @@ class ServerState:
         self._schedule_measurement(now)
 
     async def _store_blocked(self, blocked: Blocked) -> None:
-        """Store it for `brain check`."""
+        """Store the report for `brain check`."""
         with suppress(StoreError):
             await self.engine.store.add_blocked(blocked.specialist, blocked.place)
 
     async def _stop_turns(self) -> None:
-        """Stop all turns when the server is told to shut down."""
+        """Stop all turns when the server shuts down."""
         await wait_for_shutdown()
         self.engine.is_closing = True
         self.acceptor.close()
@@ -109,7 +109,7 @@ class ServerState:
 
 
 def connection_limit() -> int:
-    """Connections that this process may have: each may need a second descriptor, for a model server."""
+    """Return the connection limit of this process: each one can need a second descriptor, for a model server."""
     try:
         import resource  # not on Windows
     except ImportError:

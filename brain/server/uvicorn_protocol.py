@@ -1,4 +1,4 @@
-"""One connection of the server: uvicorn's protocol, with limits on what may arrive before a request is accepted."""
+"""One connection: uvicorn's protocol with limits for headers, connections and pipelined requests."""
 
 import logging
 from asyncio import TimerHandle, Transport
@@ -13,32 +13,36 @@ from brain.server.middleware import client_network
 from brain.server.state import ServerState
 
 HEAD_BYTES = 64 * 1024
-"""Limit for a request's head, for the trailers of a body, and for what arrives while earlier requests wait."""
+"""Limit for the headers of a request, the trailers of a body, and pipelined data."""
 MAX_HEADERS = 256
 HEAD_SECONDS = 20.0
-"""Time limit for a head, from the start of the connection or the end of the earlier response."""
+"""Time limit for the headers, from the start of the connection or the end of the last response."""
 MAX_PIPELINED = 16
-"""Requests that may wait on a connection while an earlier one is answered."""
+"""Pipelined requests that can wait on one connection."""
 DRAIN_SECONDS = SHUTDOWN_SECONDS / 2
-"""How long a server that stops waits for clients to read the rest of responses, or to send the rest of bodies."""
+"""At shutdown: time for clients to read the rest of responses and to send the rest of bodies."""
 MAX_REJECTED = 64
-"""Connections over a limit whose request is awaited, to answer it with 503; further ones are closed at once."""
+"""Connections over a limit that get a 503 response. Further ones are closed immediately."""
 REJECTED_HEAD_SECONDS = 2.0
 
 log = logging.getLogger("brain")
 
-_TOO_LARGE = (
+_TOO_LARGE = b"The request headers are too large; the limits are %d KiB and %d headers.\r\n" % (
+    HEAD_BYTES >> 10,
+    MAX_HEADERS,
+)
+_TOO_LARGE_RESPONSE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
-    b"content-length: 24\r\nconnection: close\r\n\r\nThe head is too large.\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_TOO_LARGE), _TOO_LARGE)
 )
 
 
 class _StopParsing(Exception):
-    """Makes the parser stop."""
+    """Stops the parser."""
 
 
 def write_chunk(cycle: RequestResponseCycle, data: bytes) -> bool:
-    """Write a chunk of a body without the event loop. False when the client is not ready for it."""
+    """Write a chunk of a body without an `await`. Return False if the client is not ready for it."""
     if cycle.flow.write_paused or cycle.disconnected or cycle.response_complete or not cycle.chunked_encoding:
         return False
     if data:
@@ -47,15 +51,17 @@ def write_chunk(cycle: RequestResponseCycle, data: bytes) -> bool:
 
 
 class Protocol(HttpToolsProtocol):
-    """Adds limits for heads, connections and pipelining, and notices a disconnect while requests are pipelined.
+    """Adds limits for headers, connections and pipelining, and detects a disconnect while requests wait.
 
-    Nothing of it runs per chunk of a response.
+    None of its code runs per chunk of a response.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._cycles: list[RequestResponseCycle] = []  # of unanswered requests; the first is being answered
-        self._buffered = 0  # bytes that no request has received yet
+        self._cycles: list[
+            RequestResponseCycle
+        ] = []  # of requests without a complete response; the first is in progress
+        self._buffered = 0  # bytes that no request has consumed yet
         self._timer: TimerHandle | None = None
         app: Any = self.app
         self._proxies: Any = getattr(app, "trusted_hosts", ())
@@ -68,7 +74,7 @@ class Protocol(HttpToolsProtocol):
         if self._state.make_protocol is None:
             self._state.make_protocol = partial(type(self), *args, **kwargs)
 
-    # calls by asyncio, the parser and uvicorn
+    # Called by asyncio, the parser and uvicorn
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -103,7 +109,7 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse data. Reading continues while requests wait, since a disconnect is not noticed otherwise."""
+        """Parse data. Reading continues while requests wait, to detect a disconnect."""
         if self._is_rejecting:
             return
         self._buffered += len(data)
@@ -114,7 +120,7 @@ class Protocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def on_headers_complete(self) -> None:
-        """Pass a request on, or reject it."""
+        """Start a request, or reject it."""
         is_large = len(self.headers) > MAX_HEADERS or (
             self._buffered > HEAD_BYTES
             and len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES
@@ -140,7 +146,7 @@ class Protocol(HttpToolsProtocol):
             self._reset_buffered()
 
     def on_message_complete(self) -> None:
-        """Count a turn that the request starts, if there is capacity; else the application rejects it."""
+        """Count the turn of a request that starts one. Without capacity, the application rejects it."""
         if self._is_rejecting:
             return
         super().on_message_complete()
@@ -150,7 +156,7 @@ class Protocol(HttpToolsProtocol):
             scope[PENDING_START] = self._state.admission.admit(self.loop.time())
 
     def on_response_complete(self) -> None:
-        """The first request is answered."""
+        """Remove the first request, and limit the time for the next one."""
         for cycle in self._cycles[:1]:
             _end_start(cycle)
         del self._cycles[:1]
@@ -162,14 +168,14 @@ class Protocol(HttpToolsProtocol):
             self._start_head_timer(HEAD_SECONDS)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer invalid HTTP, unless it was rejected already."""
+        """Respond to invalid HTTP, unless the request was already rejected."""
         if self._cycles:
-            self.transport.abort()  # the answer would become part of another one
+            self.transport.abort()  # the response would become part of another one
         elif not self.transport.is_closing():
             super().send_400_response(msg)
 
     def shutdown(self) -> None:
-        """The server stops."""
+        """Close the connection; abort it later if the client blocks it."""
         super().shutdown()
 
         def abort_if_stuck() -> None:
@@ -178,7 +184,7 @@ class Protocol(HttpToolsProtocol):
 
         self.loop.call_later(DRAIN_SECONDS, abort_if_stuck)
 
-    # heads
+    # Headers
 
     def _start_head_timer(self, seconds: float) -> None:
         if self._limit_reached is None:
@@ -199,13 +205,13 @@ class Protocol(HttpToolsProtocol):
         if self._cycles:
             self.transport.abort()
         elif not self.transport.is_closing():
-            self.transport.write(_TOO_LARGE)
+            self.transport.write(_TOO_LARGE_RESPONSE)
             self.transport.close()
 
-    # connection limits
+    # Connection limits
 
     def _is_from_proxy(self) -> bool:
-        """Whether a trusted proxy connected, whose requests name their clients."""
+        """Whether the peer is a trusted proxy, whose requests name their clients."""
         return self.client is None or self.client[0] in self._proxies
 
     def _count_address(self, host: str) -> None:
@@ -217,7 +223,7 @@ class Protocol(HttpToolsProtocol):
             self._limit_reached = "address"
             self._state.telemetry.metrics.count_rejection("address")
             limit = connections.limit_per_address
-            log.warning("%s has %d open connections, the limit (CONNECTIONS_PER_ADDRESS)", address, limit)
+            log.warning("%s has reached the limit of %d connections (CONNECTIONS_PER_ADDRESS)", address, limit)
 
     def _release_address(self) -> None:
         if self._address is not None:
@@ -225,14 +231,14 @@ class Protocol(HttpToolsProtocol):
             self._address = None
 
     def _close_idle_connection(self) -> None:
-        """Close the connection that has waited longest for a request; if none waits, reject this one."""
+        """Close the connection that has been idle longest; if none is idle, reject this one."""
         connections = self._state.connections
         self._state.telemetry.metrics.count_rejection("connections")
         oldest = next(iter(connections.idle), None)
         if oldest is None:
             self._limit_reached = "connections"
             return
-        log.warning("%d connections are open, the limit: the longest idle one is closed", connections.limit)
+        log.warning("The limit of %d connections is reached: the longest idle one is closed", connections.limit)
         oldest._stop_head_timer()
         oldest.transport.abort()
 
@@ -244,21 +250,19 @@ class Protocol(HttpToolsProtocol):
             host = self._proxies.get_trusted_client_address(forwarded.decode("latin-1"))[0] if forwarded else ""
             if host:
                 self._count_address(host)
-                reason, self._limit_reached = (
-                    self._limit_reached,
-                    None,
-                )  # the limit rejects the request, not the proxy's connection
+                # the limit applies to the request, not to the proxy's connection
+                reason, self._limit_reached = self._limit_reached, None
                 return reason
         if self._state.admission.capacity < 1 and starts_turn(self.parser.get_method(), self.url):
             names = {name for name, _ in self.headers}
-            if b"last-event-id" not in names and b"origin" not in names:  # as `Acceptor` does it
+            if b"last-event-id" not in names and b"origin" not in names:  # like `Acceptor`
                 return "overload"
         return None
 
     def _reject(self, reason: Reason) -> None:
-        """Answer 503 without the application, and close; drop what else the client sends."""
+        """Respond with 503 without the application, and close the connection."""
         self._is_rejecting = True
-        if reason == "overload":  # others were counted when the connection was made
+        if reason == "overload":  # others were counted with their connection
             self._state.telemetry.metrics.count_rejection(reason)
         data = raw_rejection(self.url.partition(b"?")[0], reason)
 

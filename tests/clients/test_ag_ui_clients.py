@@ -228,7 +228,7 @@ def test_an_approval(agent: Agent, server: Server, approved: bool, outcome: str,
     (interrupt,) = first.end["pendingInterrupts"]
     assert (first.end["outcome"], interrupt["reason"], SENT) == ("interrupt", "tool_call", [])
     assert interrupt["toolCallId"] == first.end["newMessages"][0]["toolCalls"][0]["id"]
-    assert interrupt["message"] == 'Write to Ada.\n\nMay letter be called with {"to":"Ada"}?'
+    assert interrupt["message"] == 'Write to Ada.\n\nAllow letter with {"to":"Ada"}?'
     second = agent.run(resume=[decide(interrupt["id"], approved)])
     assert (second.text, second.roles) == ("That was it.", ["user", "assistant", "tool", "assistant"])
     assert second.end["messages"][1]["toolCalls"][0]["function"]["arguments"] == '{"to":"Ada"}'

@@ -189,7 +189,7 @@ def test_failures_and_bad_requests(sdk: Sdk, server: Server) -> None:
     assert text_of(sdk.answer("Again")) == "Better."
     sdk.new(model="gpt")
     ended = sdk.send()
-    assert (ended["status"], ended["error"][:6], sdk.all("response")) == ("error", "model ", [400])
+    assert (ended["status"], "`model`" in ended["error"], sdk.all("response")) == ("error", True, [400])
 
 
 @pytest.mark.parametrize("item", ["", NAP])
@@ -250,7 +250,7 @@ def test_newer_clients_approve_in_the_next_request(
     server.play(later := Player(["Yes."]))
     assert text_of(sdk.answer("Did you?")) == "Yes."
     result = "\n".join(message.content for message in later.asked[0])
-    assert ("Sent to Ada." in result, "did not allow this call" in result) == (approved, not approved)
+    assert ("Sent to Ada." in result, "declined this call" in result) == (approved, not approved)
 
 
 @NEWER

@@ -321,8 +321,12 @@ def test_a_connection_that_breaks_is_an_error_in_the_last_line() -> None:
 @pytest.mark.parametrize(
     ("options", "status", "field"),
     [
-        ({"messages": [{"role": "boss"}]}, 400, "messages[0].role"),
-        ({"messages": [{"role": "user", "content": "Look", "images": [bytes(16 * 1024 * 1024)]}]}, 413, "The body"),
+        ({"messages": [{"role": "boss"}]}, 400, "`messages[0].role`"),
+        (
+            {"messages": [{"role": "user", "content": "Look", "images": [bytes(16 * 1024 * 1024)]}]},
+            413,
+            "The request body",
+        ),
     ],
 )
 def test_bad_requests(client: Client, options: dict[str, Any], status: int, field: str) -> None:

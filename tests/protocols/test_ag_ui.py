@@ -212,7 +212,7 @@ def test_answers_to_interrupts() -> None:
         with pytest.raises(BadRequest) as raised:
             parse_answers({"interruptId": "t1.c1.7", "status": "resolved", "payload": payload})
         assert raised.value.field == "resume[0].payload"
-    with pytest.raises(BadRequest, match="twice"):
+    with pytest.raises(BadRequest, match="more than once"):
         parse_answers({"interruptId": "a", "status": "cancelled"}, {"interruptId": "a", "status": "cancelled"})
 
 
@@ -363,7 +363,7 @@ def test_an_approval_ends_the_run() -> None:
 {"type":"TOOL_CALL_ARGS","toolCallId":"t1.c1","delta":"{\\"to\\":\\"Ada\\"}"}
 {"type":"TOOL_CALL_END","toolCallId":"t1.c1"}
 {"type":"RUN_FINISHED","threadId":"thread","runId":"run","outcome":{"type":"interrupt","interrupts":[{"id":"t1.c1.3",
-  "reason":"tool_call","message":"May sends be called with {\\"to\\":\\"Ada\\"}?","toolCallId":"t1.c1",
+  "reason":"tool_call","message":"Allow sends with {\\"to\\":\\"Ada\\"}?","toolCallId":"t1.c1",
   "responseSchema":{"type":"object","properties":{"approved":{"type":"boolean"}},"required":["approved"]},
   "expiresAt":"2026-11-21T10:20:30Z"}]}}
 """
@@ -382,11 +382,9 @@ def test_interrupts() -> None:
     both = interrupts(approval("c1"), approval("c2"), ev.SpecialistStart("c3", "echo", {}, "model"))
     assert [interrupt_id for interrupt_id, _ in both] == ["t1.c1.4", "t1.c2.4"]
     assert interrupts(approval("c1"), ev.SpecialistStart("c1", "sends", {"to": "Ada"}, "model")) == []
-    assert interrupts(approval("c1", {"a": "x" * 600}))[0][1].startswith(
-        f'May sends be called with {{"a":"{"x" * 492}…}}?'
-    )
+    assert interrupts(approval("c1", {"a": "x" * 600}))[0][1].startswith(f'Allow sends with {{"a":"{"x" * 492}…}}?')
     preview = interrupts(approval("c1", preview="Send a letter\nto Ada Lovelace"))[0][1]
-    assert preview == 'Send a letter\nto Ada Lovelace\n\nMay sends be called with {"to":"Ada"}?'
+    assert preview == 'Send a letter\nto Ada Lovelace\n\nAllow sends with {"to":"Ada"}?'
 
 
 def test_the_rest_of_a_turn_is_a_run_of_its_own() -> None:

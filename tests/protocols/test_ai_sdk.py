@@ -329,7 +329,7 @@ def test_a_history() -> None:
         ClientMessage("tool", "It broke.", call_id=place(6)),
         ClientMessage("assistant", "Soft. ", calls=second),
         ClientMessage("tool", '{"n":3}', call_id=place(9)),
-        ClientMessage("tool", "A person did not allow this call.", call_id=place(10)),
+        ClientMessage("tool", "The user declined this call.", call_id=place(10)),
         ClientMessage("user", "Why?"),
     ]
 

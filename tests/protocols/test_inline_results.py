@@ -79,24 +79,22 @@ COMMAND = (
 
 
 def test_the_command_that_approves_a_call() -> None:
-    expected = (
-        """\n\ncalendar would be called with `{"title":"Lunch","tags":["a"]}` and waits for your approval until """
-        f"10:05:00 UTC. To approve it: `{COMMAND}`; to decline, say false.\n\n"
-    )
     event = ev.ApprovalRequired("c2", "calendar", {"title": "Lunch", "tags": ["a"]}, LATER)
-    assert [written(event, show) for show in ("hidden", "block", "details")] == [expected] * 3
+    (shown,) = {written(event, show) for show in ("hidden", "block", "details")}
+    assert (shown[:2], shown[-2:], "10:05:00 UTC" in shown) == ("\n\n", "\n\n", True)
+    assert shown.split("`")[1::2] == ['{"title":"Lunch","tags":["a"]}', COMMAND]
     key = "/approvals/c2 -H 'Authorization: Bearer YOUR_KEY' -H 'Content-Type"
     assert key in written(event, keyed=True)
 
 
 def test_parameters_cannot_look_like_anything_else() -> None:
-    assert """with `` {"a":"x` y\\n\\n# z"} `` and waits""" in approval_text({"a": "x` y\n\n# z"})
-    assert r"""with `{"a":"\u003cb> < 1"}` and waits""" in approval_text({"a": "<b> < 1"})
+    assert """with `` {"a":"x` y\\n\\n# z"} `` needs""" in approval_text({"a": "x` y\n\n# z"})
+    assert r"""with `{"a":"\u003cb> < 1"}` needs""" in approval_text({"a": "<b> < 1"})
 
 
 def test_invisible_characters_are_shown() -> None:
     shown = approval_text({"a\u200b": "x\u202egpj.exe\u2066\u00a0é\u007f"})
-    assert r"""with `{"a\u{200b}":"x\u{202e}gpj.exe\u{2066}\u{a0}é\u{7f}"}` and waits""" in shown
+    assert r"""with `{"a\u{200b}":"x\u{202e}gpj.exe\u{2066}\u{a0}é\u{7f}"}` needs""" in shown
 
 
 def test_a_call_that_is_cut_shows_all_its_names_and_says_so() -> None:
@@ -105,21 +103,11 @@ def test_a_call_that_is_cut_shows_all_its_names_and_says_so() -> None:
     span = shown.split("`")[1]
     assert span == f"""{{"body":"{"x" * 1044}…,"to":["eve@example.org"],"cc":"{"y" * 900}","send":true}}"""
     assert len(span) == 2000
-    assert (
-        "10:05:00 UTC. This is cut, not all that you would approve; to see the whole: "
-        f"`curl -H 'Authorization: Bearer YOUR_KEY' {URL}`. To approve it: " in shown
-    )
-    assert "This is cut" not in approval_text({"a": "x" * 1992})
-    assert "This is cut" in approval_text({"a": "x" * 1993})
-
-
-def test_the_preview_stands_before_the_parameters() -> None:
-    event = ev.ApprovalRequired("c2", "calendar", {"id": "x"}, LATER, 'Delete one event:\n2026-11-24 Tue "Lunch"')
-    assert written(event, "hidden").startswith(
-        '\n\ncalendar would do this: `Delete one event: 2026-11-24 Tue "Lunch"`. calendar would be called with '
-    )
+    assert f"`curl -H 'Authorization: Bearer YOUR_KEY' {URL}`" in shown
+    assert f"`curl {URL}`" not in approval_text({"a": "x" * 1992})
+    assert f"`curl {URL}`" in approval_text({"a": "x" * 1993})
 
 
 def test_a_preview_cannot_look_like_anything_else() -> None:
     event = ev.ApprovalRequired("c2", "mail", {}, LATER, "Send `x`\n\n# <b>Approved</b>")
-    assert "mail would do this: `` Send `x` # ＜b>Approved＜/b> ``. mail would" in written(event, "hidden")
+    assert "`` Send `x` # ＜b>Approved＜/b> ``. The call of mail" in written(event, "hidden")

@@ -1,4 +1,4 @@
-"""AG-UI: runs, and the answers of its users to interrupts."""
+"""The AG-UI protocol: runs, and the answers of users to interrupts."""
 
 from brain.protocols.ag_ui.encoder import Encoder, encode_failed_run, encode_rejection
 from brain.protocols.ag_ui.request import InterruptAnswer, RequestOptions, messages_since, parse, parse_resume

@@ -1,7 +1,7 @@
-"""Writes a turn as the events of an AG-UI run, or of several where a person has to approve a call in between.
+"""Encodes a turn as the events of an AG-UI run, or of several runs with approvals between them.
 
-Specialists are tool calls with results; a client's own tools are calls without. IDs of messages are those of the native
-events that opened them, so that no run of a turn uses an ID of another.
+Calls of specialists are tool calls with results; calls of client tools have no results. The ID of a message is the ID
+of the native event that started it, so IDs are unique across all runs of a turn.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -52,12 +52,12 @@ class Encoder:
     """Encodes the events of a run.
 
     Args:
-        options: those of the request that the run answers.
-        after: the number of the turn's event after which the run begins.
-        known_calls: the calls of the turn that the client has from an earlier run.
+        options: the options of the client's request.
+        after: the number of the event after which the run starts.
+        known_calls: the calls that the client has from an earlier run of the turn.
 
     Attributes:
-        closed: whether the run is over, perhaps because a person has to approve a call.
+        closed: whether the run has ended. A call that needs approval ends it, too.
     """
 
     content_type = b"text/event-stream; charset=utf-8"
@@ -87,7 +87,7 @@ class Encoder:
         self.closed = False
 
     def encode(self, events: Sequence[Event]) -> bytes:
-        """Return the frames of events that happened together. When an approval is pending, the run ends after them."""
+        """Return the frames of events that happened together. The run ends after them if an approval is pending."""
         frames = self._encode(events[0]) if len(events) == 1 else b"".join(map(self._encode, events))
         if not self._is_started:
             self._is_started = True
@@ -151,7 +151,7 @@ class Encoder:
         return closing
 
     def _encode_call(self, call_id: str, name: str, params: Mapping[str, Any] | None) -> bytes:
-        """A call with its parameters, once. It belongs to the message before it, or makes one."""
+        """A call with its parameters, once. It belongs to the message before it, or starts one."""
         if call_id in self._known_calls:
             return b""
         self._known_calls.add(call_id)
@@ -187,9 +187,9 @@ class Encoder:
         return frames
 
     def _interrupt(self) -> bytes:
-        """The end of a run whose turn waits: each call to be approved is an interrupt.
+        """The end of a run whose turn waits: each call that needs approval is an interrupt.
 
-        Its ID names the turn, the call and the event after which to continue.
+        The ID of an interrupt contains the turn, the call, and the number of the last event.
         """
         self.closed = True
         interrupts = []
@@ -197,12 +197,14 @@ class Encoder:
             call_id = self._client_id(event.call_id)
             params, is_cut = format_params(event.params, PARAMS_LENGTH)
             preview = "" if event.text is None else f"{event.text}\n\n"
-            note = f" This is cut; the whole stands in the tool call, and at GET /v1/turns/{self._turn_id}."
+            note = (
+                f" The parameters are shortened here; the tool call and GET /v1/turns/{self._turn_id} have all of them."
+            )
             interrupts.append(
                 {
                     "id": f"{call_id}.{self._number}",
                     "reason": "tool_call",
-                    "message": f"{preview}May {event.name} be called with {params}?{note if is_cut else ''}",
+                    "message": f"{preview}Allow {event.name} with {params}?{note if is_cut else ''}",
                     "toolCallId": call_id,
                     "responseSchema": _RESPONSE_SCHEMA,
                     "expiresAt": event.expires_at.isoformat().replace("+00:00", "Z"),
@@ -242,7 +244,7 @@ class Encoder:
         return {"usage": [counts], **({"metadata": {"usageEstimated": True}} if usage.estimated else {})}
 
     def _client_id(self, call_id: str) -> str:
-        """A call's ID for clients, which is unique in the conversation."""
+        """The ID of a call for clients, which is unique in the conversation."""
         return f"{self._turn_id}.{call_id}"
 
     def _event_id(self) -> str:
@@ -255,7 +257,7 @@ def encode_rejection(error: BadRequest) -> tuple[int, dict[str, str]]:
 
 
 def encode_failed_run(options: RequestOptions, error: BadRequest) -> bytes:
-    """Return a run that fails at once, which the protocol demands for answers to interrupts that are rejected."""
+    """Return a run that fails at once. The protocol requires it for rejected answers to interrupts."""
     return _run_started(options) + _data(_run_error(error.message, error.code))
 
 

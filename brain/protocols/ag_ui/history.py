@@ -1,11 +1,10 @@
-"""The messages of AG-UI's clients: texts, files, calls and their results."""
+"""Parses messages from AG-UI clients: texts, files, calls and their results."""
 
 import sys
 from collections.abc import Iterator
 
 import msgspec
 
-from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.ag_ui.schema import CallBody, MessageBody, PartBody
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
@@ -25,7 +24,7 @@ ARGUMENTS_BYTES = 4 * MESSAGE_LENGTH
 
 
 def parse_messages(data: msgspec.Raw) -> list[ClientMessage]:
-    """Return all messages of user, assistant, tools and system, in order."""
+    """Return all messages that a model reads, in order."""
     return collect_messages(_parse_messages(data), max_files=sys.maxsize)
 
 
@@ -51,14 +50,14 @@ def _parse_messages(data: msgspec.Raw) -> Iterator[ClientMessage]:
 
 
 def _parse_content(body: MessageBody, place: str) -> tuple[str, tuple[Attachment, ...]]:
-    """The text of a message, a line for each of its parts, and its files."""
+    """The text of a message, one line per part, and its files."""
     content = body.content
     if content is None and body.role == "user":
         raise invalid(place, "is missing")
     if content is None or isinstance(content, str):
         return check_length(content, place), ()
     if isinstance(content, dict) or body.role not in ("user", "tool"):
-        raise invalid(place, "must be a string; only users and tools send lists of parts")
+        raise invalid(place, "must be a string; only messages with the role user or tool can have parts")
     texts, files = [], []
     for n, part in enumerate(content):
         if part.type != "text":
@@ -68,7 +67,7 @@ def _parse_content(body: MessageBody, place: str) -> tuple[str, tuple[Attachment
         else:
             texts.append(part.text)
     if files and body.role != "user":
-        raise BadRequest(f"{place}: only a user's message has files.", place)
+        raise invalid(place, "has files, which only messages with the role user can have")
     if len(files) > MAX_ATTACHMENTS:
         raise too_many_attachments()
     return check_length("\n".join(texts), place), tuple(_parse_file(*file) for file in files)
@@ -85,7 +84,7 @@ def _parse_file(part: PartBody, place: str) -> Attachment:
         is_data = part.source.type == "data" or part.source.value.startswith("data:")
         data, media_type, field = part.source.value if is_data else None, part.source.mime_type or "", f"{place}.value"
     if data is None:
-        raise BadRequest(f"{place}: files are not fetched; send the content as data in base64.", place)
+        raise invalid(place, "has no data, and Brain fetches no files; send the content in base64")
     return decode_attachment(name, media_type, data, field)
 
 

@@ -1,15 +1,14 @@
-"""Reads requests of AG-UI clients. Brain's own options stand in `forwardedProps`."""
+"""Parses requests from AG-UI clients. Brain's own options are in `forwardedProps`."""
 
 import hashlib
 import re
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from brain.errors import BadRequest
 from brain.messages import ClientMessage
 from brain.protocols.ag_ui.history import parse_messages
 from brain.protocols.ag_ui.schema import AnswerBody, PropsBody, RunBody, ToolBody
-from brain.protocols.bodies import decode, decode_any, invalid
+from brain.protocols.bodies import decode, decode_any, invalid, quote_value
 from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question
 from brain.protocols.turn_options import ID, build_request
 from brain.settings import Settings
@@ -18,7 +17,7 @@ from brain.turn_request import Tool, TurnRequest
 ID_LENGTH = 256
 MAX_TOOLS = 128
 TOOL_BYTES = 65_536
-"""Of a tool's schema; as many characters may its description have."""
+"""Size limit of a tool's schema, and character limit of its description."""
 PAYLOAD_BYTES = 65_536
 
 _INTERRUPT_ID = re.compile(r"(?P<turn>\w{1,64})\.(?P<call>\w{1,64})\.(?P<after>[0-9]{1,9})", re.ASCII)
@@ -26,10 +25,10 @@ _INTERRUPT_ID = re.compile(r"(?P<turn>\w{1,64})\.(?P<call>\w{1,64})\.(?P<after>[
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """Which run of which thread the client wants.
+    """The run that the client requests.
 
     Attributes:
-        conversation_id: the ID under which the thread is stored.
+        conversation_id: the ID under which Brain stores the thread.
         resume: answers to interrupts, for `parse_resume`.
     """
 
@@ -42,12 +41,12 @@ class RequestOptions:
 
 @dataclass(frozen=True, slots=True)
 class InterruptAnswer:
-    """A person's answer to an interrupt, which stands for a call of a turn.
+    """A user's answer to an interrupt, which represents a call that needs approval.
 
     Attributes:
-        turn_id: empty when the interrupt is not one of Brain's.
-        after: the number of the event with which the interrupted run ended.
-        approve: whether the call may run; None when the person did not decide.
+        turn_id: empty if the interrupt is not from Brain.
+        after: the number of the last event of the interrupted run.
+        approve: whether the call may run; None if the user did not decide.
     """
 
     interrupt_id: str
@@ -60,18 +59,18 @@ class InterruptAnswer:
 def parse(
     data: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    """Read the body of `POST /ag-ui/run`."""
+    """Parse the body of `POST /ag-ui/run`."""
     check_value_count(data)
     body = decode(data, RunBody)
     for name, value in (("threadId", body.thread_id), ("runId", body.run_id), ("parentRunId", body.parent_run_id)):
         if value is not None and not (0 < len(value) <= ID_LENGTH and value.isprintable()):
-            raise invalid(name, f"must be 1 to {ID_LENGTH} printable characters")
+            raise invalid(name, f"is {quote_value(value)}; use 1 to {ID_LENGTH} printable characters")
     conversation_id = body.thread_id
     if not ID.fullmatch(conversation_id):
         conversation_id = f"thread-{hashlib.sha256(body.thread_id.encode()).hexdigest()[:40]}"
     messages = parse_messages(body.messages)
     if not messages and not body.resume:
-        raise invalid("messages", "is empty: there is nothing to answer")
+        raise invalid("messages", "is empty")
     is_object = bytes(body.forwarded_props).lstrip().startswith(b"{")  # anything else has no options
     props = decode(body.forwarded_props, PropsBody, "forwardedProps") if is_object else PropsBody()
     check_count(body.tools, MAX_TOOLS, "tools")
@@ -86,7 +85,7 @@ def parse(
         asks_person=True,
     )  # fmt: skip
     if context := "\n".join(f"{entry.description}: {entry.value}" for entry in body.context or ()):
-        # It may differ in each run. Before the newest question, all earlier messages stay in the model server's cache.
+        # It may differ in each run. Before the newest message, it leaves earlier ones in the model server's cache.
         at = max((n for n, message in enumerate(messages) if message.role == "user"), default=len(messages))
         messages.insert(at, ClientMessage("system", check_length(context, "context")))
     options = RequestOptions(body.thread_id, body.run_id, body.parent_run_id, conversation_id, body.resume or ())
@@ -94,9 +93,9 @@ def parse(
 
 
 def parse_tool(body: ToolBody, place: str) -> Tool:
-    """Return a tool of the client's. Parameters that are no object are ignored."""
+    """Return a client tool. Parameters that are not an object are ignored."""
     if not 0 < len(body.name) <= ID_LENGTH:
-        raise invalid(f"{place}.name", f"must be 1 to {ID_LENGTH} characters long")
+        raise invalid(f"{place}.name", f"has {len(body.name)} characters; use 1 to {ID_LENGTH}")
     description = check_length(body.description, f"{place}.description", TOOL_BYTES)
     raw = bytes(body.parameters)
     parameters = decode_any(body.parameters, TOOL_BYTES, f"{place}.parameters") if raw else None
@@ -107,7 +106,7 @@ def parse_resume(resume: Sequence[AnswerBody]) -> list[InterruptAnswer]:
     """Return the answers to interrupts."""
     answers = [_parse_answer(body, f"resume[{n}].payload") for n, body in enumerate(resume)]
     if len({answer.interrupt_id for answer in answers}) < len(answers):
-        raise invalid("resume", "answers an interrupt twice; send one entry for each")
+        raise invalid("resume", "answers an interrupt more than once; send one entry per interrupt")
     return answers
 
 
@@ -118,7 +117,7 @@ def _parse_answer(body: AnswerBody, place: str) -> InterruptAnswer:
         if isinstance(payload, dict):
             payload = payload.get("approved", payload.get("approve"))
         if not isinstance(payload, bool):
-            raise BadRequest(f'{place} must be {{"approved": true}} or {{"approved": false}}.', place)
+            raise invalid(place, 'must be {"approved": true} or {"approved": false}')
         approve = payload
     match = _INTERRUPT_ID.fullmatch(body.interrupt_id)
     if match is None:

@@ -1,6 +1,6 @@
-"""The body that AG-UI clients send, a `RunAgentInput`, as it stands in the JSON.
+"""The request body of AG-UI clients, a `RunAgentInput`.
 
-As the protocol demands, unknown fields are ignored, and optional fields can be null.
+As the protocol requires, unknown fields are ignored, and optional fields can be null.
 """
 
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from brain.protocols.turn_options import TurnOptions
 
 
 class _Body(msgspec.Struct, rename="camel"):
-    """Field names are camel case in the JSON."""
+    """A body with camel-case field names."""
 
 
 class SourceBody(_Body):
@@ -24,7 +24,7 @@ class SourceBody(_Body):
 
 
 class PartBody(_Body):
-    """One part of a message. `binary` is any file, as clients sent it before version 1.0 of the protocol."""
+    """One part of a message. `binary` is any file, from clients before version 1.0 of the protocol."""
 
     type: Literal["text", "image", "audio", "video", "document", "binary"]
     text: str | None = None
@@ -43,14 +43,14 @@ class FunctionBody(_Body):
 
 
 class CallBody(_Body):
-    """A call by the assistant: of a client's tool, or of a specialist in an earlier run."""
+    """A call by the assistant: of a client tool, or of a specialist in an earlier run."""
 
     id: str
     function: FunctionBody
 
 
 class MessageBody(_Body):
-    """One message. Only an activity, which no model reads, has an object as its content."""
+    """One message. Only an activity, which no model reads, has an object as content."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "activity", "reasoning"]
     content: str | list[PartBody] | dict[str, Any] | None = None
@@ -60,7 +60,7 @@ class MessageBody(_Body):
 
 
 class ToolBody(_Body):
-    """A tool of the client's own."""
+    """A client tool."""
 
     name: str
     description: str | None = None
@@ -75,7 +75,7 @@ class ContextBody(_Body):
 
 
 class AnswerBody(_Body):
-    """A person's answer to an interrupt."""
+    """A user's answer to an interrupt."""
 
     interrupt_id: str
     status: Literal["resolved", "cancelled"]
@@ -83,14 +83,14 @@ class AnswerBody(_Body):
 
 
 class PropsBody(TurnOptions):
-    """Brain's own options. Other properties are other people's."""
+    """Brain's own options. Other properties are ignored."""
 
     model: str | None = None
     system: str | None = None
 
 
 class RunBody(_Body):
-    """The body."""
+    """The body of `POST /ag-ui/run`."""
 
     thread_id: str
     run_id: str

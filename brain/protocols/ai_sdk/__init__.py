@@ -1,4 +1,4 @@
-"""The Vercel AI SDK's protocol: chats, and the decisions of its users on calls."""
+"""The protocol of the Vercel AI SDK: chats, and the decisions of users on calls."""
 
 from brain.protocols.ai_sdk.encoder import Encoder, encode_rejection
 from brain.protocols.ai_sdk.request import Decision, RequestOptions, parse

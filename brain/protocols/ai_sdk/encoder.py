@@ -1,7 +1,7 @@
-"""Writes a turn as the parts of one message: the Vercel AI SDK's UI message stream.
+"""Encodes a turn as the parts of one message: the UI message stream of the Vercel AI SDK.
 
-For years, its clients rejected a frame with an unknown key, or of a later version, and ended the stream. So the frames
-are those of version 5.0.0; newer ones go to clients that name their version.
+Its older clients end the stream at a frame with an unknown key or from a later version. So the frames are those of
+version 5.0.0; newer frames go to clients that send their version.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -44,18 +44,18 @@ CallEvent = SpecialistStart | SpecialistResult | SpecialistError | ApprovalRequi
 class Encoder:
     """Encodes the events of one turn.
 
-    A step of the message is the text and the calls of one pass; it ends when its calls are answered and anything else
-    follows. Calls are marked as executed by the provider, so that no client executes them or sends their results. A
-    call that waits for approval is not yet marked: clients before 6.0.264 would not send the decision.
+    A step of the message is the text and the calls of one pass. It ends when its calls have outputs and another frame
+    follows. Calls are marked as executed by the provider, so clients neither execute them nor send their results. A
+    call that waits for approval is not marked yet: clients before 6.0.264 would not send the decision.
 
     Args:
-        message_id: of the answer; None when it continues a message that the client has.
-        all_pending: whether all of these calls wait for approval now. Then the stream ends, since clients send
-            decisions only in another request. Version 5 has approvals elsewhere, and reads on.
+        message_id: the ID of the answer; None if it continues a message that the client has.
+        all_pending: returns whether all of these calls wait for approval now. Then the stream ends, since clients send
+            decisions only in a new request. Clients of version 5 use Brain's own route and read on.
 
     Attributes:
-        event_count: how many events were encoded.
-        closed: whether the stream is over.
+        event_count: number of encoded events.
+        closed: whether the stream has ended.
     """
 
     content_type = b"text/event-stream; charset=utf-8"
@@ -95,7 +95,7 @@ class Encoder:
         return b"".join(frames)
 
     def skip(self, events: Sequence[Event], decided: Collection[str]) -> None:
-        """Take the events that the client read before it sent decisions on these calls. The next frames follow them."""
+        """Skip the events that the client received before it sent decisions on these calls."""
         all_pending, self._all_pending = self._all_pending, set(decided).issubset
         self.encode(events)
         self._all_pending = all_pending
@@ -154,7 +154,7 @@ class Encoder:
         return b"%b%b%b}\n\n" % (start, self._delta_head, encode(text))
 
     def _start_step(self) -> bytes:
-        """Close the open part, and start a step unless the open one has no output, or not all."""
+        """Close the open part, and start a step unless the open one has no output or lacks some."""
         closing = self._close_part()
         if self._in_step and (self._calls or self._approvals or not self._step_has_output):
             return closing
@@ -206,7 +206,7 @@ class Encoder:
         )
 
     def _encode_source(self, call_id: str, citation: Citation) -> bytes:
-        """A source, once; without a web URL it is a document."""
+        """A source, once. A source without a web URL is a document."""
         key = citation.url or citation.title
         if key in self._sources:
             return b""
@@ -217,7 +217,7 @@ class Encoder:
         return _frame(type="source-document", sourceId=source_id, mediaType="text/plain", title=citation.title)
 
     def _client_id(self, call_id: str) -> str:
-        """A call's ID for clients, which has to be unique in the whole chat."""
+        """The ID of a call for clients, which is unique in the chat."""
         return f"{self._turn_id}.{call_id}"
 
     # Approvals
@@ -233,7 +233,7 @@ class Encoder:
         return opening + _frame(type="tool-approval-request", approvalId=call_id, toolCallId=call_id)
 
     def _resolve_approval(self, call_id: str, *, approved: bool) -> bytes:
-        """The decision on a call that was pending. Version 6 has no frame for it."""
+        """The decision on a pending call. Version 6 has no frame for it."""
         event = self._approvals.pop(call_id, None)
         if event is None or self._version == 6:
             return b""
@@ -242,7 +242,7 @@ class Encoder:
         return _frame(type="tool-approval-response", approvalId=self._client_id(call_id), approved=approved)
 
     def _approval_part(self, event: ApprovalRequired, state: str) -> bytes:
-        """A part that stays in the message and shows the state; clients decide at Brain's own endpoint."""
+        """A part that shows the state of a call and stays in the message; clients decide at Brain's own route."""
         data = {
             "turnId": self._turn_id,
             "callId": event.call_id,
@@ -255,7 +255,7 @@ class Encoder:
         return _frame(type="data-approval", id=self._client_id(event.call_id), data=data)
 
     def _pause(self) -> bytes:
-        """The end of the stream, when all open calls wait for approval."""
+        """The end of the stream, if all open calls wait for approval."""
         if self._version == 5 or not self._approvals or self._approvals.keys() != self._calls.keys():
             return b""
         if not self._all_pending(self._approvals.keys()):
@@ -266,9 +266,9 @@ class Encoder:
     # The end
 
     def _close_all(self) -> bytes:
-        """Close everything: a finished message has no call without an output.
+        """Close all parts and calls: each call in a finished message has an output.
 
-        Nor is its last step one of calls alone: clients would take it for theirs to continue, and send a request.
+        The last step does not contain only calls, since clients would send a request to continue it.
         """
         frames = [self._close_part()]
         frames += [self._resolve_approval(call_id, approved=False) for call_id in [*self._approvals]]
@@ -277,7 +277,7 @@ class Encoder:
         return b"".join([*frames, self._finish_step()])
 
     def _encode_finish(self, event: Done) -> bytes:
-        if event.stop_reason == "cancelled":  # clients of 5.0 take in the step that was opened last with metadata only
+        if event.stop_reason == "cancelled":  # clients of 5.0 need it to store the last step
             return _frame(type="message-metadata", messageMetadata={"stop_reason": event.stop_reason}) + _ABORT
         reason = _FINISH_REASONS.get(event.stop_reason, "stop")
         finish_reason = {} if self._version == 5 else {"finishReason": reason}  # 5.0.92 was the first to accept it
@@ -285,12 +285,12 @@ class Encoder:
 
 
 def encode_rejection(error: BadRequest) -> tuple[int, bytes]:
-    """Return status and text for a rejected request; clients show the text as it is."""
+    """Return status and text for a rejected request; clients show the text."""
     return error.status, replace_surrogates(error.message).encode()
 
 
 def _usage(event: Usage) -> Mapping[str, Any]:
-    """The SDK's fields, and `estimated` of our own."""
+    """The SDK's fields, and Brain's `estimated`."""
     reused = {} if event.reused_tokens is None else {"cachedInputTokens": event.reused_tokens}
     return {
         "inputTokens": event.prompt_tokens,
@@ -302,7 +302,7 @@ def _usage(event: Usage) -> Mapping[str, Any]:
 
 
 def _transient(name: str, data: Mapping[str, Any]) -> bytes:
-    """A part that clients show now and do not store in the message."""
+    """A part that clients show once and do not store in the message."""
     return _frame(type=f"data-{name}", data=data, transient=True)
 
 

@@ -1,4 +1,4 @@
-"""The messages of a chat of the Vercel AI SDK: texts, files, calls and their results."""
+"""Parses messages from the Vercel AI SDK: texts, files, calls and their results."""
 
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote_to_bytes
@@ -8,7 +8,7 @@ import msgspec
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.ai_sdk.schema import MessageBody, PartBody
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, make_attachment, too_many_attachments
-from brain.protocols.bodies import decode_any, encode, invalid
+from brain.protocols.bodies import decode_any, encode, invalid, quote_value
 from brain.protocols.client_messages import (
     MESSAGE_LENGTH,
     check_count,
@@ -18,16 +18,16 @@ from brain.protocols.client_messages import (
 )
 
 MAX_PARTS = 1000
-"""In one message."""
-DENIED = "A person did not allow this call."
-"""The result that a model reads of a call that was declined."""
+"""Limit per message."""
+DENIED = "The user declined this call."
+"""The result of a declined call, for the model."""
 
 _OTHER_PARTS = ("reasoning", "step-start", "data-", "source-")
-"""Prefixes of the types of parts that a model does not read."""
+"""Prefixes of part types that a model does not read."""
 
 
 def parse_messages(data: msgspec.Raw) -> tuple[list[ClientMessage], MessageBody, str]:
-    """Return all messages, in order; the newest one as it was sent, and its place."""
+    """Return all messages in order, and the body and place of the newest one."""
     newest: tuple[MessageBody, str] | None = None
 
     def parse_all() -> Iterator[ClientMessage]:
@@ -52,7 +52,7 @@ def _parse_message(body: MessageBody, place: str) -> Iterator[ClientMessage]:
 
 
 def _parse_answer(parts: Sequence[PartBody], place: str) -> Iterator[ClientMessage]:
-    """An answer as messages: text after calls is a message of its own, after their results."""
+    """An answer as messages: text after calls becomes a new message after their results."""
     text = ""
     calls: list[tuple[ClientToolCall, str]] = []
     for n, part in enumerate(parts):
@@ -74,7 +74,7 @@ def _answer_messages(text: str, calls: Sequence[tuple[ClientToolCall, str]]) -> 
 
 
 def _parse_call(part: PartBody, place: str) -> tuple[ClientToolCall, str] | None:
-    """A call and its result; None for a part that is no call, or has no result."""
+    """A call and its result; None for another part, or for a call without a result."""
     if not part.tool or part.tool == "?":
         return None
     match part.state:
@@ -100,14 +100,14 @@ def _parse_files(parts: Sequence[PartBody], place: str) -> Iterator[Attachment]:
                 raise too_many_attachments()
             yield _parse_file(part, f"{place}.parts[{n}].url")
         elif part.type != "text" and not part.type.startswith(_OTHER_PARTS):
-            raise invalid(f"{place}.parts[{n}].type", "must be text or file")
+            raise invalid(f"{place}.parts[{n}].type", f"is {quote_value(part.type)}; use text or file")
 
 
 def _parse_file(part: PartBody, place: str) -> Attachment:
     url, name, media_type = part.url or "", part.filename or "file", part.media_type or ""
     head, comma, text = url.partition(",")
     if not head.startswith("data:") or not comma:
-        raise invalid(place, "must be a data: URL; files are not fetched")
+        raise invalid(place, "is not a `data:` URL, and Brain fetches no files; send data:TYPE;base64,…")
     if head.endswith(";base64"):
         return decode_attachment(name, media_type, url, place)
     return make_attachment(name, media_type or head.removeprefix("data:"), unquote_to_bytes(text), place)

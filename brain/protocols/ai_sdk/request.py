@@ -1,4 +1,4 @@
-"""Reads requests of the Vercel AI SDK: for a turn, or for the rest of one that waited for approvals."""
+"""Parses requests from the Vercel AI SDK: for a turn, or for the rest of a turn after approvals."""
 
 import re
 from collections.abc import Iterator, Set
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from brain.messages import ClientMessage
 from brain.protocols.ai_sdk.history import parse_messages
 from brain.protocols.ai_sdk.schema import ChatBody, MessageBody, SdkVersion
-from brain.protocols.bodies import decode, invalid
+from brain.protocols.bodies import decode, invalid, quote_value
 from brain.protocols.client_messages import check_value_count, newest_question
 from brain.protocols.turn_options import build_request, check_id
 from brain.settings import Settings
@@ -18,7 +18,7 @@ _APPROVAL_ID = re.compile(r"(?P<turn>\w{1,64})\.(?P<call>\w{1,64})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A person's decision on a call that waits for approval."""
+    """A user's decision on a call that waits for approval."""
 
     turn_id: str
     call_id: str
@@ -27,12 +27,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """How the client wants the response.
+    """Options for the response.
 
     Attributes:
-        resumable: whether the turn continues when its reader disconnects.
-        continues: whether the answer continues the newest message, which is the assistant's.
-        decisions: those in the newest message. A request with decisions is for the rest of the turn that waits.
+        resumable: whether the turn continues after its client disconnects.
+        continues: whether the answer continues the newest message, which is from the assistant.
+        decisions: decisions in the newest message. A request with decisions asks for the rest of the waiting turn.
     """
 
     sdk_version: SdkVersion = 5
@@ -44,7 +44,7 @@ class RequestOptions:
 def parse(
     data: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    """Read the body of `POST /ai-sdk/chat`."""
+    """Parse the body of `POST /ai-sdk/chat`."""
     check_value_count(data)
     body = decode(data, ChatBody)
     check_id(body.id, "id")
@@ -71,5 +71,7 @@ def _parse_decisions(message: MessageBody, place: str) -> Iterator[Decision]:
             raise invalid(f"{field}.approved", "is missing")
         match = _APPROVAL_ID.fullmatch(part.approval.id)
         if match is None:
-            raise invalid(f"{field}.id", "is not an approval ID of this server")
+            raise invalid(
+                f"{field}.id", f"is {quote_value(part.approval.id)}, which is not an approval ID of this server"
+            )
         yield Decision(match["turn"], match["call"], part.approval.approved)

@@ -1,4 +1,4 @@
-"""The body that clients of the Vercel AI SDK send. As in the SDK, unknown fields are ignored."""
+"""The request body of the Vercel AI SDK. As in the SDK, unknown fields are ignored."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ _NULL = msgspec.Raw(b"null")
 
 
 class ApprovalBody(msgspec.Struct):
-    """The approval of a call; `approved` is set once a person decided."""
+    """The approval of a call; `approved` is missing until the user decides."""
 
     id: str
     approved: bool | None = None
@@ -36,7 +36,7 @@ class PartBody(msgspec.Struct, rename="camel"):
 
     @property
     def tool(self) -> str | None:
-        """The name of the tool, in a part that is a call."""
+        """The name of the tool, if the part is a call."""
         if self.type == "dynamic-tool":
             return self.tool_name
         return self.type.removeprefix("tool-") if self.type.startswith("tool-") else None
@@ -50,7 +50,7 @@ class MessageBody(msgspec.Struct):
 
 
 class ChatBody(TurnOptions, kw_only=True):
-    """The body of `POST /ai-sdk/chat`: what `DefaultChatTransport` sends, with Brain's own options from its `body`."""
+    """The body of `POST /ai-sdk/chat` from `DefaultChatTransport`, whose `body` adds Brain's own options."""
 
     messages: msgspec.Raw
     id: str | None = None

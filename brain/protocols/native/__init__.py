@@ -1,4 +1,4 @@
-"""Brain's own protocol: turns (`request`, `encoder`), and stored data (`queries`, `resources`)."""
+"""Brain's own protocol: turns (`request`, `encoder`) and stored data (`queries`, `resources`)."""
 
 from brain.protocols.client_messages import MESSAGE_LENGTH
 from brain.protocols.native.encoder import (

@@ -1,4 +1,4 @@
-"""Writes a turn as named server-sent events."""
+"""Encodes a turn as named server-sent events."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,22 +43,22 @@ EVENT_NAMES: Mapping[type[Event], str] = {
     Done: "done",
 }
 _OPTIONAL_FIELDS = frozenset({"params", "fraction", "reused_tokens", "url", "status", "text", "approval"})
-"""Fields that are left out when they are None."""
+"""Fields that are left out if they are None."""
 _EVENT_TYPES: Mapping[bytes, tuple[type[Event], Mapping[str, None]]] = {
     name.encode(): (kind, dict.fromkeys(_OPTIONAL_FIELDS & {field.name for field in fields(kind)}))
     for kind, name in EVENT_NAMES.items()
 }
-"""By the name of an event: its type, and the fields that its data may lack."""
+"""By event name: its type and its optional fields."""
 
 
 class FrameEncoder:
     """Encodes the events of one turn as frames. IDs count from 1 without gaps; lines end in LF.
 
-    The ID comes last. Some clients store it as soon as they read it: if the connection broke before the data, they
-    would miss that event when they reconnect.
+    The ID comes last. Some clients store it as soon as they read it. If the connection broke between ID and data,
+    they would miss that event when they reconnect.
 
     Args:
-        number: of the last event that was encoded before.
+        number: the number of the last encoded event.
     """
 
     __slots__ = ("_id", "_number")
@@ -92,7 +92,7 @@ _TOKEN = re.compile(rb'event: token\ndata: \{"text":("[^\n]*")\}\nid: [^\n]*\n\n
 
 
 def text_of_tokens(frames: bytes) -> str | None:
-    """The text of whole frames, if all of them are tokens."""
+    """Return the text of complete frames, or None if one of them is not a token."""
     texts = _TOKEN.findall(frames)
     if len(texts) != frames.count(b"\n\n"):
         return None

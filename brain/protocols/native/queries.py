@@ -1,4 +1,4 @@
-"""Reads requests for stored data: the part of a list that a client wants, and changes of titles, facts and memories."""
+"""Parses requests for stored data: pages of lists, and changes of titles, facts and summaries."""
 
 import unicodedata
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import Category, Kind
-from brain.protocols.bodies import decode, invalid
-from brain.protocols.turn_options import ID, choose
+from brain.protocols.bodies import choose, decode, invalid, quote_value
+from brain.protocols.turn_options import ID
 from brain.text import replace_surrogates
 
 DEFAULT_LIMIT = 50
@@ -25,11 +25,11 @@ _LINE_BREAKS = frozenset(("Cc", "Zl", "Zp"))
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """Which part of a list a client wants.
+    """One page of a list.
 
     Attributes:
-        before: the last ID of the previous part.
-        kind, category: of facts and memories; None for all.
+        before: the `next` or `earlier` ID of the previous page.
+        kind, category: of facts and summaries; None for all.
     """
 
     words: str = ""
@@ -40,32 +40,32 @@ class ListQuery:
 
 
 def parse_conversations_query(query: Mapping[str, str]) -> ListQuery:
-    """Read the query of `GET /v1/conversations`."""
+    """Parse the query of `GET /v1/conversations`."""
     return _parse_query(query, "q", "before", "limit")
 
 
 def parse_messages_query(query: Mapping[str, str]) -> ListQuery:
-    """Read the query of `GET /v1/conversations/{id}`; raises as the others."""
+    """Parse the query of `GET /v1/conversations/{id}`."""
     return _parse_query(query, "before", "limit")
 
 
 def parse_memory_query(query: Mapping[str, str]) -> ListQuery:
-    """Read the query of `GET /v1/memory`; raises as the others."""
+    """Parse the query of `GET /v1/memory`."""
     return _parse_query(query, "kind", "category", "q", "before", "limit")
 
 
 def _parse_query(query: Mapping[str, str], *known: str) -> ListQuery:
     unknown = next((name[:100] for name in query if name not in known), None)
     if unknown is not None:
-        raise BadRequest(f"{unknown}: This field does not exist; there are: {', '.join(known)}.", unknown)
+        raise invalid(unknown, f"is an unknown query parameter; known parameters: {', '.join(known)}")
     words, before = query.get("q", ""), query.get("before")
     if len(words) > WORDS_LENGTH:
-        raise invalid("q", f"may be {WORDS_LENGTH:,} characters long")
+        raise invalid("q", f"has {len(words):,} characters; the limit is {WORDS_LENGTH:,}")
     if before is not None and not ID.fullmatch(before):
-        raise invalid("before", "must be the id of the last entry of the part before")
+        raise invalid("before", f"is {quote_value(before)}; use the `next` or `earlier` ID of the previous page")
     limit = query.get("limit", str(DEFAULT_LIMIT))
     if not (limit.isascii() and limit.isdecimal() and len(limit) < 10 and 1 <= int(limit) <= MAX_LIMIT):
-        raise invalid("limit", f"must be a whole number from 1 to {MAX_LIMIT}")
+        raise invalid("limit", f"is {quote_value(limit)}; use an integer from 1 to {MAX_LIMIT}")
     kind = query.get("kind")
     return ListQuery(
         words,
@@ -110,7 +110,7 @@ class ChangeBody(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact that the user writes; without a category, it gets the one that fits its words."""
+    """A fact that the user writes. Without a category, Brain chooses one by its words."""
 
     text: str
     category: Category | None
@@ -119,7 +119,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The changes of a fact or memory; None leaves a field as it is."""
+    """Changes of a fact or summary; None leaves a field unchanged."""
 
     text: str | None = None
     category: Category | None = None
@@ -127,26 +127,34 @@ class Change:
 
 
 def parse_title(data: bytes) -> str:
-    """Return the title in a body."""
+    """Return the title from a body."""
     return check_title(decode(data, TitleBody).title)
 
 
 def check_title(text: str) -> str:
-    """Return a title without surrounding blanks."""
+    """Return a title without surrounding whitespace.
+
+    Raises:
+        BadRequest: it is empty, too long, or not one line.
+    """
     text = replace_surrogates(text).strip()
-    if not 1 <= len(text) <= TITLE_LENGTH or any(unicodedata.category(one) in _LINE_BREAKS for one in text):
-        raise invalid("title", f"must be one line of 1 to {TITLE_LENGTH} characters")
+    if not text:
+        raise invalid("title", "is empty")
+    if len(text) > TITLE_LENGTH:
+        raise invalid("title", f"has {len(text):,} characters; the limit is {TITLE_LENGTH}")
+    if any(unicodedata.category(one) in _LINE_BREAKS for one in text):
+        raise invalid("title", "contains a line break or another control character; use one line")
     return text
 
 
 def parse_fact(data: bytes) -> Fact:
-    """Return the fact in a body; raises as the others."""
+    """Return the fact from a body."""
     body = decode(data, FactBody)
     return Fact(body.text, _parse_category(body.category), body.mutable)
 
 
 def parse_change(data: bytes) -> Change:
-    """Return the changes in a body; raises as the others."""
+    """Return the changes from a body."""
     body = decode(data, ChangeBody)
     change = Change(
         None if body.text is msgspec.UNSET else body.text,
@@ -154,10 +162,10 @@ def parse_change(data: bytes) -> Change:
         None if body.mutable is msgspec.UNSET else body.mutable,
     )
     if change == Change():
-        raise BadRequest("Send any of text, category and mutable; what is left out stays as it is.", "text")
+        raise BadRequest("Send at least one of `text`, `category` and `mutable`.", "text")
     return change
 
 
 def parse_recall(data: bytes) -> bool:
-    """Return whether a body switches recall on; raises as the others."""
+    """Return whether a body switches recall on."""
     return decode(data, RecallBody).recall

@@ -1,4 +1,4 @@
-"""Reads requests of Brain's own protocol: a JSON body, a form, or a query."""
+"""Parses requests of Brain's own protocol: a JSON body, a form, or a query."""
 
 import re
 from collections.abc import Mapping, Sequence, Set
@@ -10,7 +10,16 @@ import msgspec
 from brain.errors import BadRequest
 from brain.messages import Attachment, FileReference
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, make_attachment, too_many_attachments
-from brain.protocols.bodies import ABSENT, as_bad_request, check_keys, decode, describe_decode_error, invalid, too_large
+from brain.protocols.bodies import (
+    ABSENT,
+    as_bad_request,
+    check_keys,
+    decode,
+    describe_decode_error,
+    invalid,
+    quote_value,
+    too_large,
+)
 from brain.protocols.client_messages import check_length
 from brain.protocols.turn_options import LimitsBody, TurnOptions, build_request, check_id, parse_syntax
 from brain.settings import Settings
@@ -18,15 +27,15 @@ from brain.turn_request import TurnRequest
 
 MAX_FILE_ID = 999_999_999
 MAX_NAMES = 100
-"""Names and IDs in a body, before its attachments are counted."""
+"""`name` and `id` keys in a body that has not been decoded yet."""
 MAX_VALUES = 500_000
-"""JSON values of the body that are not in its attachments. One comma at least stands between two."""
+"""JSON values of a body outside its attachments, counted by the commas between them."""
 
 _EVENT_ID = re.compile(r"(?P<turn>t[0-9a-f]{16})\.(?P<number>[0-9]{1,9})")
 
 
 class AttachmentBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A file: `data` in base64, or `text`; or the `id` of a file of the question that is replaced."""
+    """A file: `data` in base64, or `text`, or the `id` of a file of the message that is replaced."""
 
     id: int | None = None
     name: str | None = None
@@ -35,7 +44,7 @@ class AttachmentBody(msgspec.Struct, forbid_unknown_fields=True):
     text: str | None = None
 
     def __post_init__(self) -> None:
-        """Stop decoding at the first file that is neither."""
+        """Stop decoding at the first file without a name or ID."""
         if self.id is None and self.name is None:
             raise ValueError("Object missing required field `name`")
 
@@ -69,27 +78,27 @@ _FORM_TYPES: Mapping[str, Any] = {
     "limits": LimitsBody | None,
     "attachments": list[AttachmentBody],
 }
-"""The fields of a form that are JSON. All others are text."""
+"""The form fields that contain JSON. All others are text."""
 
 
 def parse(data: bytes, user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
-    """Read a JSON body."""
+    """Parse a JSON body."""
     if data.count(b'"name"') + data.count(b'"id"') > MAX_NAMES:  # each attachment has one
         raise too_many_attachments()
     count = data.count(b",")
     if count > MAX_VALUES and count - bytes(decode(data, _Attachments).attachments).count(b",") > MAX_VALUES:
-        raise too_large(f"The body may hold {MAX_VALUES:,} values besides its attachments.")
+        raise too_large(f"The body has more values outside `attachments` than the limit of {MAX_VALUES:,}.")
     return _build_request(decode(data, TurnBody), [], user, settings, models)
 
 
 def parse_form(
     form: Mapping[str, str], files: Sequence[Attachment], user: str | None, settings: Settings, models: Set[str]
 ) -> TurnRequest:
-    """Read the fields of a multipart body or of a query. A field that is not a string in JSON is JSON here."""
+    """Parse the fields of a multipart body or of a query. Fields that are not strings in a JSON body contain JSON."""
     try:
         body = msgspec.convert({name: _parse_form_value(name, text) for name, text in form.items()}, TurnBody)
     except msgspec.ValidationError as error:
-        raise as_bad_request(error) from None
+        raise as_bad_request(error, TurnBody) from None
     return _build_request(body, files, user, settings, models)
 
 
@@ -101,9 +110,9 @@ def _parse_form_value(name: str, text: str) -> Any:
     try:
         value = msgspec.json.decode(text, type=_FORM_TYPES[name])
     except msgspec.ValidationError as error:
-        raise as_bad_request(error, name) from None
+        raise as_bad_request(error, _FORM_TYPES[name], name) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise invalid(name, f"must be JSON: {describe_decode_error(error)}") from None
+        raise invalid(name, f"is not valid JSON: {describe_decode_error(error)}") from None
     check_keys(text.encode(), name)
     return msgspec.to_builtins(value)
 
@@ -112,7 +121,7 @@ def _build_request(
     body: TurnBody, files: Sequence[Attachment], user: str | None, settings: Settings, models: Set[str]
 ) -> TurnRequest:
     if body.message is not None and body.prompt is not None:
-        raise BadRequest("Give either message or prompt, not both.", "prompt")
+        raise BadRequest("Send either `message` or `prompt`, not both.", "prompt")
     message = _check_message(body.message if body.message is not None else body.prompt or "")
     if len(body.attachments) + len(files) > MAX_ATTACHMENTS:  # before any is decoded
         raise too_many_attachments()
@@ -130,7 +139,7 @@ def _build_request(
             text = item.text.encode(errors="replace")
             attachments.append(make_attachment(name, item.type or "text/plain", text, f"{place}.text"))
         else:
-            raise BadRequest(f"{place}: give either data (base64) or text.", f"{place}.data")
+            raise BadRequest(f"`{place}` must have either `data` (base64) or `text`.", f"{place}.data")
     return build_request(
         body, user, settings, models,
         message=message,
@@ -150,14 +159,16 @@ def _build_request(
 def _parse_reference(
     item: AttachmentBody, field: str, replaced: str | None, references: Mapping[int, FileReference]
 ) -> FileReference:
-    """A file of the question that is replaced, which the new one has, too."""
+    """A reference to a file of the message that is replaced."""
     assert item.id is not None
     if replaced is None:
-        raise invalid(field, "names a file of the replaced question; send replace_from, or the data")
+        raise invalid(field, "is only valid together with `replace_from`; send the file's data instead")
     if (item.name, item.type, item.data, item.text) != (None, "", None, None):
-        raise BadRequest(f"{field}: send the id of a file alone, or the file with a name.", field)
-    if item.id in references or not 1 <= item.id <= MAX_FILE_ID:
-        raise invalid(field, "must be the id of a file of the replaced question, each once")
+        raise invalid(field, "must be the only field of its attachment; to send a new file, remove `id`")
+    if item.id in references:
+        raise invalid(field, "is the ID of an earlier attachment, too; send each file once")
+    if not 1 <= item.id <= MAX_FILE_ID:
+        raise invalid(field, "must be the ID of a file of the replaced message")
     return FileReference(item.id, field)
 
 
@@ -180,12 +191,12 @@ class ApprovalBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def parse_steering(data: bytes) -> str:
-    """Return the message that steers a turn."""
+    """Return the message from a body."""
     return _check_message(decode(data, SteerBody).message)
 
 
 def parse_approval(data: bytes) -> bool:
-    """Return whether a call is approved."""
+    """Return whether a body approves a call."""
     return decode(data, ApprovalBody).approve
 
 
@@ -193,10 +204,10 @@ def parse_event_id(event_id: str) -> tuple[str, int]:
     """Return turn ID and number of an event.
 
     Raises:
-        BadRequest: `gone`, when it is not an event ID.
+        BadRequest: `gone`, if it is not an event ID.
     """
     match = _EVENT_ID.fullmatch(event_id)
     if match is None:
-        message = "Last-Event-ID names no event that is available; send the request again without it."
+        message = f"`Last-Event-ID` is {quote_value(event_id)}, an unknown event ID; send the request without it."
         raise BadRequest(message, "last-event-id", code="gone", status=410)
     return match["turn"], int(match["number"])

@@ -1,4 +1,4 @@
-"""Stored data as JSON: conversations, facts and memories; and reports of turns."""
+"""Encodes stored data as JSON: conversations, facts and summaries, and reports of turns."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,16 +28,16 @@ _STOP_REASONS: frozenset[str] = frozenset(get_args(StopReason))
 _STATES: Mapping[str, str] = {"": "running", "cancelled": "cancelled", "interrupted": "interrupted"}
 
 CountTokens = Callable[[Exchange], int]
-"""Returns how many tokens an exchange takes."""
+"""Returns the token count of an exchange."""
 BlockContent = Callable[[str, str, bool], str]
-"""Returns the text in a block, given the specialist's name, the block, and whether the call failed."""
+"""Returns the text of a block. Arguments: the specialist's name, the block, whether the call failed."""
 
 
 def encode_conversations(conversations: Sequence[Conversation], limit: int) -> bytes:
-    """Encode a part of the list of conversations.
+    """Encode one page of the list of conversations.
 
     Args:
-        conversations: one more than `limit` when others follow.
+        conversations: one more than `limit` if there is a next page.
     """
     shown = conversations[:limit]
     following = shown[-1].id if len(conversations) > limit else None
@@ -45,7 +45,7 @@ def encode_conversations(conversations: Sequence[Conversation], limit: int) -> b
 
 
 def encode_conversation(conversation: Conversation) -> bytes:
-    """Encode one conversation, as it stands in the list."""
+    """Encode one conversation as an entry of the list."""
     return encode(_conversation(conversation))
 
 
@@ -55,7 +55,7 @@ def encode_page(
     """Encode a conversation with some of its messages, oldest first.
 
     Args:
-        turn_id: of the turn that runs, when a client can join it.
+        turn_id: the running turn, if clients can subscribe to it.
     """
     conversation = _conversation(page.conversation)
     del conversation["messages"]
@@ -72,11 +72,11 @@ def encode_page(
 
 
 def encode_items(items: Sequence[Item], limit: int, *, recall: bool) -> bytes:
-    """Encode a part of the list of facts and memories.
+    """Encode one page of the list of facts and summaries.
 
     Args:
-        items: one more than `limit` when others follow.
-        recall: whether facts and memories are recalled.
+        items: one more than `limit` if there is a next page.
+        recall: whether recall is on.
     """
     shown = items[:limit]
     following = shown[-1].id if len(items) > limit else None
@@ -84,17 +84,17 @@ def encode_items(items: Sequence[Item], limit: int, *, recall: bool) -> bytes:
 
 
 def encode_item(item: Item) -> bytes:
-    """Encode one fact or memory."""
+    """Encode one fact or summary."""
     return encode(msgspec.to_builtins(item))
 
 
 def encode_recall(is_on: bool) -> bytes:
-    """Encode whether facts and memories are recalled."""
+    """Encode whether recall is on."""
     return encode({"recall": is_on})
 
 
 def turn_report(report: TurnReport) -> dict[str, Any]:
-    """Return the state of a turn, as JSON values."""
+    """Return the report of a turn as JSON values."""
     data: dict[str, Any] = msgspec.to_builtins(replace(report, calls=()))
     data["calls"] = [
         {
@@ -147,7 +147,7 @@ def _message(message: ChatMessage) -> dict[str, Any]:
 
 
 def _outcome(outcome: str) -> dict[str, str]:
-    """Whether an answer runs, was stopped, is complete (also by a limit), or failed."""
+    """The state of an answer. One that reached a limit is complete."""
     if outcome in _STATES:
         return {"state": _STATES[outcome]}
     if outcome in _STOP_REASONS:
@@ -156,7 +156,7 @@ def _outcome(outcome: str) -> dict[str, str]:
 
 
 def _details(exchange: Exchange) -> dict[str, Any]:
-    """How an answer was made, in the fields of the events that reported it; an error's code is its outcome."""
+    """Error, usage and times of an answer, in the fields of the events. The code of an error is in the outcome."""
     data = {} if exchange.error is None else event_data(exchange.error)
     data.pop("code", None)
     if exchange.usage is not None:
@@ -166,7 +166,7 @@ def _details(exchange: Exchange) -> dict[str, Any]:
 
 
 def _annotate(parts: Sequence[Part], annotations: Sequence[Annotation]) -> Iterator[Part | Annotation]:
-    """The parts of an answer with the annotations in their places; a text with one inside becomes two."""
+    """The parts of an answer with the annotations at their positions; an annotation within a text splits it."""
     remaining = deque(sorted(annotations, key=lambda annotation: (annotation.position, annotation.offset)))
     for n, part in enumerate(parts):
         end = 0

@@ -1,4 +1,4 @@
-"""Ollama's protocol: chats, completions, and the models on offer."""
+"""Ollama's protocol: chats, completions and models."""
 
 from brain.protocols.ollama.encoder import Encoder, encode_rejection
 from brain.protocols.ollama.request import DEFAULT_NAME, RequestOptions, parse_chat, parse_generate, parse_show

@@ -1,4 +1,4 @@
-"""Writes a turn as the lines of `/api/chat` and `/api/generate`."""
+"""Encodes a turn as the lines of `/api/chat` and `/api/generate`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -14,17 +14,17 @@ SECOND, MILLISECOND = 1_000_000_000, 1_000_000
 
 _LENGTH_REASONS: frozenset[StopReason] = frozenset({"length", "deadline"})
 _LINE_ENDS = re.compile(b"\xc2\x85|\xe2\x80[\xa8\xa9]")
-"""U+0085, U+2028 and U+2029 in UTF-8, which the Python client takes for the end of a line."""
+"""U+0085, U+2028 and U+2029 in UTF-8, which the Python client treats as line ends."""
 _NOT_DONE = b',"done":false}\n'
 
 
 class Encoder:
-    """Encodes the events of one turn, a line each.
+    """Encodes the events of one turn, one line per event.
 
     Args:
-        model: by the client's name for it.
+        model: the client's name for the model.
         clock: returns nanoseconds since 1970, as `time.time_ns` does.
-        inline_text: returns the text that stands in the answer for an event of another kind; empty for most.
+        inline_text: returns the text for an event that the protocol cannot express; empty for most events.
         generate: whether the lines are those of `/api/generate`.
     """
 
@@ -55,7 +55,7 @@ class Encoder:
 
     @property
     def heartbeat(self) -> bytes:
-        """A line without text, since the protocol has no comments."""
+        """A line without text: the protocol has no comments."""
         return self._encode_text(self._text_head, "")
 
     def encode(self, events: Sequence[Event]) -> bytes:
@@ -86,7 +86,7 @@ class Encoder:
         return b"%b.%09dZ%b%b%b" % (self._head, rest, head, _encode_line(text), self._tail)
 
     def encode_response(self, events: Sequence[Event]) -> tuple[int, Mapping[str, Any]]:
-        """Return status and body of a response that is not streamed, for all events of a turn."""
+        """Return status and body for all events of a turn, for a client that does not stream."""
         last = events[-1]
         if isinstance(last, Error):
             return error_status(last), {"error": last.message}
@@ -98,11 +98,11 @@ class Encoder:
         return 200, self._fields(self._message(text, thought, calls), **self._end(last))
 
     def encode_failure(self, error: Error) -> tuple[int, bytes]:
-        """Return status and body for a turn that failed before it streamed."""
+        """Return status and body for a turn that failed before its first text."""
         return error_status(error), _encode_line({"error": error.message})
 
     def load_response(self, done_reason: str) -> Mapping[str, Any]:
-        """Return the body for a request without a question, which loads or unloads a model."""
+        """Return the body for a request without a message, which loads or unloads a model."""
         return self._fields(self._message(), done=True, done_reason=done_reason)
 
     def _fields(self, message: Mapping[str, Any], **more: Any) -> Mapping[str, Any]:
@@ -120,9 +120,9 @@ class Encoder:
         return {"id": event.call_id, "function": function}
 
     def _end(self, event: Done) -> Mapping[str, Any]:
-        """The further fields of the last line. Both durations are one millisecond at least.
+        """The fields that only the last line has. Both durations are at least one millisecond.
 
-        The time to the first visible text counts as prompt evaluation, with thinking and calls in it.
+        The time until the first visible text, including thinking and calls, counts as prompt evaluation.
         """
         first = event.total_ms if event.first_token_ms is None else event.first_token_ms
         before, after = max(first, 1), max(event.total_ms - first, 1)
@@ -144,7 +144,7 @@ def encode_rejection(error: BadRequest) -> tuple[int, dict[str, str]]:
 
 
 def timestamp(nanoseconds: int) -> str:
-    """Return a time since 1970 as RFC 3339, in UTC and with a fraction, as Ollama writes it."""
+    """Return a time since 1970 in RFC 3339 format: UTC with nanoseconds, as Ollama writes it."""
     second, rest = divmod(nanoseconds, SECOND)
     return f"{_date_and_time(second)}.{rest:09}Z"
 

@@ -1,4 +1,4 @@
-"""The messages of Ollama's clients."""
+"""Parses messages from Ollama clients."""
 
 from collections.abc import Iterator
 
@@ -6,19 +6,19 @@ import msgspec
 
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
-from brain.protocols.bodies import decode_object, invalid, is_present
+from brain.protocols.bodies import decode_object, invalid, is_present, quote_value
 from brain.protocols.client_messages import check_count, check_length, collect_messages, decode_messages
 from brain.protocols.ollama.schema import MessageBody
 
 MAX_CALLS = 128
-"""In one message."""
+"""Limit per message."""
 ARGUMENTS_BYTES = 200_000
 
 
 def parse_messages(data: msgspec.Raw) -> list[ClientMessage]:
     """Return the messages of a chat, in order.
 
-    Calls without an ID get one. A result answers the call that it names, else the first open call of its name.
+    Calls without an ID get one. A result belongs to the call with its ID, else to the first open call with its name.
     """
     return collect_messages(_parse_messages(data)) if is_present(data) else []
 
@@ -48,18 +48,18 @@ def _parse_messages(data: msgspec.Raw) -> Iterator[ClientMessage]:
                     open_calls.remove(answered)
                 yield ClientMessage("tool", text, call_id=answered.call_id if answered else body.tool_call_id or "")
             case _:
-                raise invalid(f"{place}.role", "must be system, user, assistant or tool")
+                raise invalid(f"{place}.role", f"is {quote_value(body.role)}; use system, user, assistant or tool")
 
 
 def _answers(body: MessageBody, call: ClientToolCall) -> bool:
-    """Whether a result is this call's; one that names no call is any call's."""
+    """Whether a result belongs to a call. A result without ID and name belongs to any call."""
     if body.tool_call_id:
         return body.tool_call_id == call.call_id
     return body.tool_name in (call.name, "", None)
 
 
 def parse_images(body: list[str] | None, place: str) -> tuple[Attachment, ...]:
-    """Return images that come in base64."""
+    """Return images from base64."""
     if body and len(body) > MAX_ATTACHMENTS:
         raise too_many_attachments()
     return tuple(decode_attachment("image", "", data, f"{place}[{n}]") for n, data in enumerate(body or ()))

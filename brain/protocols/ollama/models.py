@@ -1,4 +1,4 @@
-"""The models on offer, as `/api/tags`, `/api/show` and `/api/ps` describe them."""
+"""Describes the available models for `/api/tags`, `/api/show` and `/api/ps`."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from brain.protocols.ollama.encoder import timestamp
 from brain.protocols.ollama.request import LATEST
 
 VERSION = "0.33.0"
-"""The version of Ollama whose API this is. Clients look for features by it."""
+"""The version of Ollama's API. Clients decide by it which features they use."""
 DEFAULT_CONTEXT = 131_072
-"""Context of a model whose server does not report it: so large that no client cuts its history."""
+"""Reported context of a model whose context is unknown: large enough that no client cuts its history."""
 
 _NEVER = "2318-01-01T00:00:00.000000000Z"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """A model on offer, by the name that clients use.
+    """A model, with the name that clients use.
 
     Attributes:
         sees_images: whether the model or a specialist understands images.
@@ -31,11 +31,11 @@ class ModelInfo:
 
     @property
     def context_length(self) -> int:
-        """Tokens of the context that clients count with."""
+        """Context in tokens, as reported to clients."""
         return self.context_tokens or DEFAULT_CONTEXT
 
     def details(self) -> dict[str, Any]:
-        """Return the `details` of the model. From `families`, clients know which models see images."""
+        """Return the `details` of the model. Clients read from `families` which models accept images."""
         return {
             "parent_model": "",
             "format": "brain",
@@ -46,7 +46,7 @@ class ModelInfo:
         }
 
     def entry(self) -> dict[str, Any]:
-        """Return the model as an entry of a list. The digest is unique; clients show a part of it."""
+        """Return the model as a list entry. The digest is unique; clients show a part of it."""
         name = self.name if ":" in self.name else self.name + LATEST
         digest = hashlib.sha256(name.encode()).hexdigest()
         return {"name": name, "model": name, "size": 0, "digest": digest, "details": self.details()}
@@ -62,7 +62,7 @@ def tags(models: Sequence[ModelInfo], since: int) -> dict[str, Any]:
 
 
 def ps(models: Sequence[ModelInfo]) -> dict[str, Any]:
-    """Return the body of `GET /api/ps`: all models are loaded, and stay so."""
+    """Return the body of `GET /api/ps`: all models are loaded permanently."""
     more = {"expires_at": _NEVER, "size_vram": 0}
     return {"models": [{**model.entry(), **more, "context_length": model.context_length} for model in models]}
 
@@ -71,7 +71,7 @@ def show(model: ModelInfo, since: int) -> dict[str, Any]:
     """Return the body of `POST /api/show`; `since` as for `tags`."""
     return {
         "license": "",
-        "modelfile": f"# {model.name} is Brain: a model, and the specialists that it calls.\nFROM {model.name}\n",
+        "modelfile": f"# {model.name} is Brain: a model and its specialists.\nFROM {model.name}\n",
         "parameters": "",
         "template": "{{ .Prompt }}",
         "details": model.details(),

@@ -1,4 +1,4 @@
-"""Reads requests of Ollama's clients. A value that Brain cannot follow is rejected with the reason, never ignored."""
+"""Parses requests from Ollama clients. Brain rejects unsupported values and never ignores them."""
 
 import re
 from collections.abc import Sequence, Set
@@ -9,8 +9,8 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
-from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_present
-from brain.protocols.client_messages import check_length, check_value_count, newest_question
+from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_present, quote_value
+from brain.protocols.client_messages import check_length, check_value_count, newest_question, parse_stop
 from brain.protocols.ollama.history import parse_images, parse_messages
 from brain.protocols.ollama.schema import ChatBody, GenerateBody, OllamaBody, OptionsBody, ShowBody
 from brain.protocols.turn_options import TurnOptions, build_request
@@ -21,7 +21,6 @@ MAX_TOOLS = 128
 SCHEMA_BYTES = 65_536
 OPTIONS_BYTES = 16_384
 MAX_STOPS = 16
-STOP_LENGTH = 256
 
 DEFAULT_NAME = "brain"
 LATEST = ":latest"
@@ -35,11 +34,11 @@ _EFFORTS = ("low", "medium", "high", "max")
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """How the client wants the response.
+    """Options for the response.
 
     Attributes:
-        model: by the client's name for it, which the response repeats.
-        load: the `done_reason` of a request that only loads or unloads the model; None for one with a question.
+        model: the name that the client sent; the response repeats it.
+        load: the `done_reason` of a request without a message, which loads or unloads the model; else None.
     """
 
     model: str
@@ -50,13 +49,13 @@ class RequestOptions:
 def parse_chat(
     data: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    """Read the body of `POST /api/chat`."""
+    """Parse the body of `POST /api/chat`."""
     body = _decode(data, ChatBody)
     model = find_model(body.model, models)
     messages = parse_messages(body.messages)
     options = _parse_options(body, is_empty=not messages)
     if body.tools and len(body.tools) > MAX_TOOLS:
-        raise BadRequest(f"tools: at most {MAX_TOOLS}.", "tools")
+        raise invalid("tools", f"has {len(body.tools)} entries; the limit is {MAX_TOOLS}")
     tools = []
     for n, tool in enumerate(body.tools or ()):
         function, place = tool.function, f"tools[{n}].function"
@@ -70,17 +69,17 @@ def parse_chat(
 def parse_generate(
     data: bytes, user: str | None, settings: Settings, models: Set[str]
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    """Read the body of `POST /api/generate`."""
+    """Parse the body of `POST /api/generate`."""
     body = _decode(data, GenerateBody)
     model = find_model(body.model, models)
     for field, value, problem in (
-        ("suffix", body.suffix, f'"{body.model}" does not support insert: leave suffix out.'),
-        ("template", body.template, "template: the model's own is used. Put instructions into system."),
-        ("raw", body.raw, "raw: Brain's instructions stand in each prompt. Leave it out."),
-        ("context", body.context, "context: other models' tokens mean nothing. Send the messages to /api/chat."),
+        ("suffix", body.suffix, f"is not supported: {quote_value(body.model)} does not support insert; leave it out"),
+        ("template", body.template, "is not supported; put instructions into `system`"),
+        ("raw", body.raw, "is not supported: Brain adds its instructions to each prompt; leave it out"),
+        ("context", body.context, "is not supported; send the messages to /api/chat"),
     ):
         if value:
-            raise BadRequest(problem, field)
+            raise invalid(field, problem)
     prompt, images = check_length(body.prompt, "prompt"), parse_images(body.images, "images")
     messages = [ClientMessage("user", prompt, images)]
     if body.system:
@@ -90,16 +89,16 @@ def parse_generate(
 
 
 def parse_show(data: bytes, models: Set[str]) -> tuple[str, str | None]:
-    """Read the body of `POST /api/show`: return the client's name of a model, and the model as `find_model` does."""
+    """Parse the body of `POST /api/show`: return the client's name for a model, and the model as `find_model`."""
     body = _decode(data, ShowBody)
     name = body.model or body.name
     return name, find_model(name, models)
 
 
 def find_model(name: str, models: Set[str]) -> str | None:
-    """Return the model by the client's name for it, with `:latest` or without; None for the default model.
+    """Return the model for a client's name, with or without `:latest`; None for the default model.
 
-    The errors are in Ollama's words, which clients look for.
+    The errors are Ollama's, since clients compare their texts.
     """
     if not name:
         raise BadRequest("model is required", "model")
@@ -137,18 +136,21 @@ def _build_request(
     models: Set[str],
 ) -> TurnRequest:
     if body.logprobs or body.top_logprobs:
-        raise BadRequest("logprobs: an answer of several passes has none. Leave it out.", "logprobs")
+        problem = "is not supported: Brain combines several model responses into one answer; leave it out"
+        raise invalid("logprobs", problem)
     if body.debug:
-        raise BadRequest("_debug_render_only: Brain shows no prompts. Leave it out.", "_debug_render_only")
+        raise invalid("_debug_render_only", "is not supported: Brain does not return prompts; leave it out")
     if isinstance(body.think, str) and body.think not in _EFFORTS:
-        raise invalid("think", f"must be true, false, or one of: {', '.join(_EFFORTS)}")
+        raise invalid("think", f"is {quote_value(body.think)}; use true, false, or one of: {', '.join(_EFFORTS)}")
     if isinstance(body.keep_alive, str) and (
         len(body.keep_alive) > _DURATION_LENGTH or not _DURATION.fullmatch(body.keep_alive)
     ):
-        raise invalid("keep_alive", "must be a number of seconds, or a duration such as 5m")
+        raise invalid(
+            "keep_alive", f"is {quote_value(body.keep_alive)}; use a number of seconds or a duration such as 5m"
+        )
     answer_format = decode_any(body.format, SCHEMA_BYTES, "format") if is_present(body.format) else None
     if answer_format not in (None, "", "json") and not isinstance(answer_format, dict):
-        raise invalid("format", "must be json or a JSON Schema")
+        raise invalid("format", 'must be "json" or a JSON Schema')
     options, unknown = _parse_model_options(body.options)
     return build_request(
         TurnOptions(), user, settings, models,
@@ -156,7 +158,7 @@ def _build_request(
         source="api",
         message=newest_question(messages),
         tools=tuple(tools),
-        stop=tuple(filter(None, options.stop or ())),
+        stop=parse_stop(options.stop, MAX_STOPS, "options.stop"),
         sampling=options.make_sampling(
             max_tokens=max(options.num_predict or 0, 0) or None,  # -1 and -2 are no limit
             effort=body.think,
@@ -170,7 +172,7 @@ def _build_request(
 
 
 def _parse_model_options(data: msgspec.Raw) -> tuple[OptionsBody, dict[str, Any]]:
-    """The options that Brain knows, and all others, for the model's server."""
+    """The options that Brain knows, and all others for the model server."""
     values = {
         name: int(value) if isinstance(value, float) and value.is_integer() else value  # many clients send 40.0 for 40
         for name, value in decode_object(data, OPTIONS_BYTES, "options").items()
@@ -179,8 +181,5 @@ def _parse_model_options(data: msgspec.Raw) -> tuple[OptionsBody, dict[str, Any]
     try:
         options = msgspec.convert(values, OptionsBody)
     except msgspec.ValidationError as error:
-        raise as_bad_request(error, "options") from None
-    stop = options.stop or []
-    if len(stop) > MAX_STOPS or any(len(text) > STOP_LENGTH for text in stop):
-        raise BadRequest(f"options.stop: at most {MAX_STOPS} texts of {STOP_LENGTH} characters.", "options.stop")
+        raise as_bad_request(error, OptionsBody, "options") from None
     return options, {name: value for name, value in values.items() if name not in OptionsBody.__struct_fields__}

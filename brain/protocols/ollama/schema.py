@@ -1,4 +1,4 @@
-"""The bodies that Ollama's clients send, as they stand in the JSON. As in Ollama, unknown fields are ignored."""
+"""Request bodies of Ollama clients. As in Ollama, unknown fields are ignored."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ class CallFunctionBody(msgspec.Struct):
 
 
 class CallBody(msgspec.Struct):
-    """A call by the assistant. The Python client leaves its ID out."""
+    """A call by the assistant. The Python client sends no ID."""
 
     function: CallFunctionBody
     id: str | None = None
@@ -40,13 +40,13 @@ class FunctionBody(msgspec.Struct):
 
 
 class ToolBody(msgspec.Struct):
-    """A tool of the client's own."""
+    """A client tool."""
 
     function: FunctionBody
 
 
 class OptionsBody(SamplingBody):
-    """The options that Brain knows. All others go to the model's server."""
+    """The options that Brain knows. Brain passes all others to the model server."""
 
     num_predict: Int64 | None = None
     stop: list[str] | None = None

@@ -1,6 +1,6 @@
-"""Writes a turn as the chunks of a chat completion, or as a whole one.
+"""Encodes a turn as chunks of a chat completion, or as one completion.
 
-The stream has no event IDs, names or `retry`: after them, OpenAI's clients take a comment for broken JSON.
+The stream has no event IDs, names or `retry` fields: after them, OpenAI clients parse a comment as JSON and fail.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ _CODES = {
     "rate_limited": "rate_limit_exceeded",
     "unauthorized": "invalid_api_key",
 }
-"""OpenAI's codes that clients look for; all others are Brain's."""
+"""OpenAI's codes, which clients check. All others are Brain's."""
 _LENGTH_REASONS: frozenset[StopReason] = frozenset({"length", "deadline"})
 _END = b"data: [DONE]\n\n"
 
@@ -27,9 +27,9 @@ class Encoder:
     """Encodes the events of one turn.
 
     Args:
-        created: when, in seconds since 1970.
-        inline_text: returns the text that stands in the answer for an event of another kind; empty for most.
-        headers: further ones of the response.
+        created: start of the turn, in seconds since 1970.
+        inline_text: returns the text for an event that the protocol cannot express; empty for most events.
+        headers: further response headers.
     """
 
     content_type = b"text/event-stream; charset=utf-8"
@@ -94,7 +94,7 @@ class Encoder:
         return self._head + encode(delta) + self._tail
 
     def encode_response(self, events: Sequence[Event]) -> tuple[int, bytes]:
-        """Return status and body of a response that is not streamed, for all events of a turn."""
+        """Return status and body for all events of a turn, for a client that does not stream."""
         last = events[-1]
         if isinstance(last, Error):
             return encode_failure(last)
@@ -117,7 +117,7 @@ class Encoder:
 
 
 def encode_failure(error: Error) -> tuple[int, bytes]:
-    """Return status and body for a turn that failed before it streamed."""
+    """Return status and body for a turn that failed before its first text."""
     status = error_status(error)
     return status, encode(_error(error.message, status, error.code))
 
@@ -152,7 +152,7 @@ def _tool_call(event: ToolCall) -> Mapping[str, Any]:
 
 
 def _usage(usage: Usage) -> Mapping[str, Any]:
-    """OpenAI's fields, and `estimated` of our own."""
+    """OpenAI's fields, and Brain's `estimated`."""
     counts: dict[str, Any] = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,

@@ -1,14 +1,13 @@
-"""The messages of OpenAI's clients: texts, files, calls of their tools, and the results."""
+"""Parses messages from OpenAI clients: texts, files, tool calls and their results."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
-from brain.protocols.bodies import decode_any, invalid, is_present
+from brain.protocols.bodies import decode_any, invalid, is_present, quote_value
 from brain.protocols.client_messages import (
     MESSAGE_LENGTH,
     check_count,
@@ -21,7 +20,7 @@ from brain.protocols.openai.schema import CallBody, FileBody, MessageBody, PartB
 
 MAX_PARTS = 1000
 MAX_CALLS = 128
-"""Both per message."""
+"""Limits per message."""
 
 
 def parse_messages(data: msgspec.Raw) -> list[ClientMessage]:
@@ -35,7 +34,7 @@ def parse_messages(data: msgspec.Raw) -> list[ClientMessage]:
 def _parse_message(body: MessageBody, place: str) -> ClientMessage:
     text, files = _parse_content(body.content, f"{place}.content")
     if files and body.role != "user":
-        raise BadRequest(f"{place}.content: only a user's message has files.", f"{place}.content")
+        raise invalid(f"{place}.content", "has files, which only messages with the role user can have")
     match body.role:
         case "system" | "developer":
             return ClientMessage("system", text)
@@ -43,7 +42,7 @@ def _parse_message(body: MessageBody, place: str) -> ClientMessage:
             return ClientMessage("user", text, files)
         case "assistant":
             if is_present(body.function_call):
-                raise invalid(f"{place}.function_call", "is no longer known; use tool_calls")
+                raise invalid(f"{place}.function_call", "is deprecated and not supported; use `tool_calls`")
             place = f"{place}.tool_calls"
             check_count(body.tool_calls, MAX_CALLS, place)
             calls = tuple(_parse_call(call, f"{place}[{n}]") for n, call in enumerate(body.tool_calls or ()))
@@ -52,11 +51,11 @@ def _parse_message(body: MessageBody, place: str) -> ClientMessage:
             if not body.tool_call_id:
                 raise invalid(f"{place}.tool_call_id", "is missing")
             return ClientMessage("tool", text, call_id=body.tool_call_id)
-    raise invalid(f"{place}.role", "must be system, developer, user, assistant or tool")
+    raise invalid(f"{place}.role", f"is {quote_value(body.role)}; use system, developer, user, assistant or tool")
 
 
 def _parse_content(body: str | Sequence[PartBody] | None, place: str) -> tuple[str, tuple[Attachment, ...]]:
-    """The text of a message, a line for each of its parts, and its files."""
+    """The text of a message, one line per part, and its files."""
     if body is None or isinstance(body, str):
         return check_length(body, place), ()
     check_count(body, MAX_PARTS, place)
@@ -80,19 +79,19 @@ def _parse_part(body: PartBody, place: str) -> str | Attachment:
             return _parse_file(body.file, f"{place}.file")
         case "text" | "refusal" | "image_url" | "file":
             raise invalid(f"{place}.{body.type}", "is missing")
-    raise invalid(f"{place}.type", "must be text, image_url or file")
+    raise invalid(f"{place}.type", f"is {quote_value(body.type)}; use text, image_url or file")
 
 
 def _parse_image(url: str, place: str) -> Attachment:
     if not url.startswith("data:"):
-        raise BadRequest(f"{place}: images are not fetched; send data:image/png;base64,….", place)
+        raise invalid(place, "is not a `data:` URL, and Brain fetches no images; send data:image/png;base64,…")
     subtype = _check_data_url(url, place).partition("/")[2].partition("+")[0]
     return decode_attachment(f"image.{subtype}" if subtype else "image", "", url, place)
 
 
 def _parse_file(body: FileBody, place: str) -> Attachment:
     if not body.file_data:
-        raise BadRequest(f"{place}: files are not stored here; send the content as file_data.", place)
+        raise invalid(place, "has no `file_data`, and file IDs are not supported; send the content as `file_data`")
     place = f"{place}.file_data"
     if body.file_data.startswith("data:"):
         _check_data_url(body.file_data, place)
@@ -100,16 +99,16 @@ def _parse_file(body: FileBody, place: str) -> Attachment:
 
 
 def _check_data_url(url: str, place: str) -> str:
-    """Return the media type of a `data:` URL, which has to be in base64."""
+    """Return the media type of a `data:` URL in base64."""
     head, comma, _ = url.partition(",")
     if not comma or not head.endswith(";base64"):
-        raise invalid(place, "must be data:TYPE;base64,…")
+        raise invalid(place, "must be a URL like data:TYPE;base64,…")
     return head.removeprefix("data:").partition(";")[0]
 
 
 def _parse_call(body: CallBody, place: str) -> ClientToolCall:
     if body.type != "function":
-        raise invalid(f"{place}.type", "must be function")
+        raise invalid(f"{place}.type", f"is {quote_value(body.type)}; use function")
     params: Mapping[str, Any] = {}
     if is_present(body.function.arguments):
         value = decode_any(body.function.arguments, MESSAGE_LENGTH, f"{place}.function.arguments")

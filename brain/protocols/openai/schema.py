@@ -1,4 +1,4 @@
-"""The bodies that OpenAI's clients send, as they stand in the JSON."""
+"""Request bodies of OpenAI clients."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +14,13 @@ class OptionsBody(TurnOptions, forbid_unknown_fields=True):
 
 
 class StreamOptionsBody(msgspec.Struct):
-    """The `stream_options` that change anything here."""
+    """The `stream_options` that Brain supports."""
 
     include_usage: bool | None = None
 
 
 class CallFunctionBody(msgspec.Struct):
-    """The function of a call. Arguments are JSON in a string, though some clients send them as they are."""
+    """The function of a call. Arguments are JSON in a string, or an object from some clients."""
 
     name: str
     arguments: msgspec.Raw = ABSENT
@@ -35,13 +35,13 @@ class CallBody(msgspec.Struct):
 
 
 class ImageBody(msgspec.Struct):
-    """An image, by its URL."""
+    """The URL of an image."""
 
     url: str
 
 
 class FileBody(msgspec.Struct):
-    """A file, by its content."""
+    """The content of a file."""
 
     file_data: str | None = None
     filename: str | None = None
@@ -77,14 +77,14 @@ class FunctionBody(msgspec.Struct):
 
 
 class ToolBody(msgspec.Struct):
-    """A tool of the client's own."""
+    """A client tool."""
 
     type: str
     function: FunctionBody | None = None
 
 
 class ChoiceBody(msgspec.Struct):
-    """The tool that has to be called."""
+    """The tool that the model must call."""
 
     function: FunctionBody
     type: str = "function"
@@ -97,14 +97,14 @@ class SchemaBody(msgspec.Struct):
 
 
 class FormatBody(msgspec.Struct):
-    """The form of the answer."""
+    """The format of the answer."""
 
     type: str
     json_schema: SchemaBody | None = None
 
 
 class CompletionBody(SamplingBody, kw_only=True):
-    """The body of `POST /v1/chat/completions`. Unknown fields go to the model's server."""
+    """The body of `POST /v1/chat/completions`. Brain passes unknown fields to the model server."""
 
     messages: msgspec.Raw
     model: str | None = None
@@ -125,6 +125,6 @@ class CompletionBody(SamplingBody, kw_only=True):
     audio: msgspec.Raw = ABSENT
     functions: msgspec.Raw = ABSENT
     function_call: msgspec.Raw = ABSENT
-    continue_final_message: bool | None = None  # of vLLM and SGLang; Brain sees from the messages what to continue
+    continue_final_message: bool | None = None  # vLLM and SGLang; Brain decides this by the messages
     add_generation_prompt: bool | None = None
     brain: OptionsBody | None = None

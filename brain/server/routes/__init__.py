@@ -1,1 +1,1 @@
-"""What each address answers; a file for each kind of client."""
+"""The routes; one file per kind of client."""

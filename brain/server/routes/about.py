@@ -1,4 +1,4 @@
-"""The specialists, the health and the metrics of the server."""
+"""Routes for specialists, health and metrics."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from brain.server.routes.requests import engine_of, state_of, user_of
 
 
 async def specialists(request: Request) -> Response:
-    """`GET /v1/specialists`: what the user may call, and why some cannot be called."""
+    """`GET /v1/specialists`: the specialists that the user can call, and why some are unavailable."""
     return ApiResponse({"specialists": describe_specialists(request)})
 
 
 def describe_specialists(request: Request) -> list[dict[str, Any]]:
-    """The specialists that the user may call."""
+    """Describe the specialists that the user can call."""
     engine = engine_of(request)
     allowed = engine.settings.rights(user_of(request)).specialists
     return [
@@ -27,12 +27,12 @@ def describe_specialists(request: Request) -> list[dict[str, Any]]:
 
 
 async def healthz(request: Request) -> Response:
-    """`GET /healthz`: the process answers."""
+    """`GET /healthz`: the process responds."""
     return ApiResponse({"status": "ok"})
 
 
 async def readyz(request: Request) -> Response:
-    """`GET /readyz`: the default model answers, and the store can be written."""
+    """`GET /readyz`: the default model responds and the store is writable."""
     engine = engine_of(request)
     model = engine.find_model(None)
     trouble = await engine.store.find_problem() or await check_model(model)
@@ -46,6 +46,6 @@ async def readyz(request: Request) -> Response:
 
 
 async def metrics(request: Request) -> Response:
-    """`GET /metrics`: the metrics since the start, in the format of the Accept header."""
+    """`GET /metrics`: all metrics, in the format of the Accept header."""
     text, content_type = state_of(request).telemetry.metrics.expose(request.headers.get("accept", ""))
     return Response(text, media_type=None, headers={**NO_STORE_HEADERS, "content-type": content_type})

@@ -1,4 +1,4 @@
-"""The AG-UI protocol. Its run is a turn, or the part of one up to or after an approval."""
+"""Route of the AG-UI protocol. A run is a turn, or the part of a turn before or after an approval."""
 
 from collections.abc import Sequence
 
@@ -11,6 +11,7 @@ from brain.events import ApprovalRequired, Event, SpecialistError, SpecialistRes
 from brain.messages import ClientMessage, TurnReport
 from brain.protocols import ag_ui
 from brain.protocols.ag_ui import InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
+from brain.protocols.bodies import check_limit, quote_value
 from brain.protocols.native import MESSAGE_LENGTH
 from brain.runtime.commands import Decide, Show, Steer
 from brain.server.responses import SAFE_HEADERS
@@ -31,7 +32,7 @@ async def run_agent(request: Request) -> ASGIApp:
     turn_request, messages, options = await parse_json(request, body, parse)
     try:
         resumed = await _resume(request, messages, options)
-    except BadRequest as error:  # the protocol expects this error within a run
+    except BadRequest as error:  # the protocol requires this error within a run
         return Response(ag_ui.encode_failed_run(options, error), headers=_STREAM_HEADERS)
     if resumed is not None:
         return resumed
@@ -42,10 +43,10 @@ async def run_agent(request: Request) -> ASGIApp:
 
 
 async def _resume(request: Request, messages: Sequence[ClientMessage], options: RequestOptions) -> ASGIApp | None:
-    """The rest of a turn whose interrupts are answered; None for a request that starts a turn.
+    """Continue a turn whose interrupts are answered; return None for a request that starts a turn.
 
     Raises:
-        BadRequest: the thread waits for other answers, or no longer accepts these.
+        BadRequest: the thread needs other answers, or these are too late.
     """
     turns, user = engine_of(request).runs, user_of(request)
     answers = parse_resume(options.resume)
@@ -58,7 +59,9 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
             open_calls = [call.id for call in report.calls if call.approval == "asked"]
             ids = ", ".join(f"{newest.id}.{call_id}.{newest.log.last}" for call_id in open_calls)
             if report.state == "waiting":
-                raise _interrupted(f"This thread waits for an approval; send resume with an entry for each of: {ids}.")
+                raise _interrupted(
+                    f"This thread waits for an approval. Send `resume` with one entry per interrupt: {ids}."
+                )
         if any(answer.approve is not None for answer in answers):
             raise _unknown(answers[0])
         return None
@@ -68,12 +71,10 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
     _check_answers(report, received, answers)
     known_ids = {f"{run.id}.{event.call_id}" for event in received if isinstance(event, (ApprovalRequired, *_DECIDED))}
     message = "\n\n".join(messages_since(messages, known_ids))
-    if len(message) > MESSAGE_LENGTH:
-        problem = f"The new messages have {len(message):,} characters; the limit is {MESSAGE_LENGTH:,}."
-        raise BadRequest(problem, "messages", code="too_large", status=413)
+    check_limit("messages", len(message), MESSAGE_LENGTH, "characters after the interrupt")
     approvals = {call.id: call.approval for call in report.calls}
     undecided = [answer for answer in answers if approvals.get(answer.call_id) == "asked"]
-    if undecided and message:  # the same request again changes nothing
+    if undecided and message:  # a repeated request changes nothing
         await run.control(Steer(message))
     for answer in undecided:
         await run.control(Decide(answer.call_id, bool(answer.approve)))
@@ -81,7 +82,7 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
 
 
 def _check_answers(report: TurnReport, received: Sequence[Event], answers: Sequence[InterruptAnswer]) -> None:
-    """Check that the answers are for open interrupts of this run, agree with earlier ones, and leave none open.
+    """Check that the answers match the open interrupts of this run and do not contradict earlier answers.
 
     Args:
         received: the events that the client has received.
@@ -93,19 +94,20 @@ def _check_answers(report: TurnReport, received: Sequence[Event], answers: Seque
         if answer.turn_id != report.turn_id or answer.after != len(received) or answer.call_id not in interrupts:
             raise _unknown(answer)
         approval = approvals.get(answer.call_id)
-        # the same answer may be sent again, and an expired interrupt may be cancelled
+        # the client can repeat an answer, and cancel an expired interrupt
         accepted = {None: ("declined", "expired"), True: ("approved",), False: ("declined",)}[answer.approve]
         if approval == "asked" or approval in accepted:
             continue
         if approval == "expired":
-            message = f"The time to approve {answer.interrupt_id} is over; send it as cancelled to continue."
+            message = f"The interrupt {answer.interrupt_id} has expired. Send it with status cancelled to continue."
             raise BadRequest(message, "resume", code="gone", status=410)
-        raise BadRequest(f"{answer.interrupt_id} was {approval} already.", "resume", code="decided", status=409)
+        message = f"The interrupt {answer.interrupt_id} was already {approval}."
+        raise BadRequest(message, "resume", code="decided", status=409)
     unanswered = interrupts - {answer.call_id for answer in answers}
     still_open = [call_id for call_id in sorted(unanswered) if approvals.get(call_id) == "asked"]
     if still_open:
         ids = ", ".join(f"{report.turn_id}.{call_id}.{len(received)}" for call_id in still_open)
-        raise _interrupted(f"resume must answer every open interrupt; missing: {ids}.")
+        raise _interrupted(f"`resume` must answer every open interrupt; missing: {ids}.")
 
 
 def _interrupted(message: str) -> BadRequest:
@@ -113,5 +115,6 @@ def _interrupted(message: str) -> BadRequest:
 
 
 def _unknown(answer: InterruptAnswer) -> BadRequest:
-    message = f"No interrupt {answer.interrupt_id[:200]} is open in this thread; send it as cancelled to continue."
+    interrupt_id = quote_value(answer.interrupt_id)
+    message = f"This thread has no open interrupt {interrupt_id}. Send it with status cancelled to continue."
     return BadRequest(message, "resume", code="not_found", status=404)

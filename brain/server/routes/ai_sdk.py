@@ -1,4 +1,4 @@
-"""The protocol of the Vercel AI SDK. A stream is a turn, or the part of one up to or after an approval."""
+"""Routes of the Vercel AI SDK. A stream is a turn, or the part of a turn before or after an approval."""
 
 from contextlib import suppress
 
@@ -22,7 +22,7 @@ _decode_options = msgspec.json.Decoder(RequestOptions).decode
 
 
 async def chat(request: Request) -> ASGIApp:
-    """`POST /ai-sdk/chat`: one turn, or the rest of one."""
+    """`POST /ai-sdk/chat`: one turn, or the rest of one after an approval."""
     body = await read_json(request)
     turn_request, messages, options = await parse_json(request, body, ai_sdk.parse)
     if options.decisions:
@@ -45,40 +45,40 @@ async def chat(request: Request) -> ASGIApp:
 
 
 async def reconnect(request: Request) -> ASGIApp:
-    """`GET /ai-sdk/chat/{id}/stream`: the turn of this chat whose end nobody has read; 204 without one."""
-    if request.method == "HEAD":  # it would count as a reader of the turn
+    """`GET /ai-sdk/chat/{id}/stream`: the turn of this chat whose end no client has received; else 204."""
+    if request.method == "HEAD":  # it would count as a client of the turn
         raise HTTPException(405, headers={"Allow": "GET"})
     nothing = Response(status_code=204, headers=NO_STORE_HEADERS)
     run = await engine_of(request).runs.find_newest(request.path_params["id"], user_of(request))
     options = _options_of(run)
     if run is None or options is None or not options.resumable:
         return nothing
-    if run.has_ended and run.last_received >= run.log.last:  # old clients would show a second copy beside the first
+    if run.has_ended and run.last_received >= run.log.last:  # old clients would show the answer twice
         return nothing
     try:
         return runs.stream(request, run, _encoder(run, options, await run.control(Show())))
     except BadRequest as error:
         if error.status != 410:
             raise
-        return nothing  # the turn was too long to keep its beginning
+        return nothing  # the first events of the turn have expired
 
 
 async def _continue(request: Request, conversation_id: str | None, options: RequestOptions) -> ASGIApp:
-    """The part of a turn after the decisions of a person.
+    """Continue a turn after the decisions of the user.
 
     Raises:
-        BadRequest: this chat of this user has no such turn, or the turn did not ask to approve these calls.
+        BadRequest: the chat has no such turn, or these calls needed no approval.
     """
     run = await engine_of(request).runs.find(options.decisions[-1].turn_id, user_of(request))
     first_options = _options_of(run)
     if run is None or first_options is None or conversation_id not in (None, run.conversation_id):
-        raise runs.gone("Nothing waits for this approval any more; send the message again.")
+        raise runs.gone("The turn of this approval has expired. Send the message again.")
     report = await run.control(Show())
     decisions = {one.call_id: one.approve for one in options.decisions if one.turn_id == run.id}
     if not decisions.keys() <= {call.id for call in report.calls if call.approval is not None}:
-        raise runs.not_found("This turn asked for no approval of this call.")
+        raise runs.not_found("This turn has no call with this approval ID.")
     for call_id, approve in decisions.items():
-        with suppress(BadRequest):  # expired or decided already: the stream shows the outcome
+        with suppress(BadRequest):  # too late or already decided: the stream shows the outcome
             await run.control(Decide(call_id, approve))
     await run.catch_up()
     encoder = _encoder(run, first_options, report)
@@ -87,7 +87,7 @@ async def _continue(request: Request, conversation_id: str | None, options: Requ
 
 
 async def _stop_if_waiting(run: AnyRun | None) -> None:
-    """Stop an earlier turn of a chat that has continued without the approval that the turn waits for."""
+    """Stop an earlier turn that waits for an approval, since the chat has continued without it."""
     options = _options_of(run)
     if run is None or options is None or options.sdk_version <= 5 or run.has_ended:
         return
@@ -96,7 +96,7 @@ async def _stop_if_waiting(run: AnyRun | None) -> None:
 
 
 def _options_of(run: AnyRun | None) -> RequestOptions | None:
-    """The options of the request that started a run; None for a run of another protocol."""
+    """The options of the request that started the run; None for a run of another protocol."""
     return _decode_options(run.options) if run is not None and run.options else None
 
 

@@ -1,4 +1,4 @@
-"""The native protocol: one turn as a stream of server-sent events."""
+"""The route that streams one turn as server-sent events."""
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -9,22 +9,22 @@ from brain.server.routes.requests import engine_of, parse_fields, query_fields, 
 from brain.server.routes.runs import begin_run, gone, resume_stream, start_and_stream, stream
 
 UNREAD_SECONDS = 30.0
-"""How long a turn that was started with GET continues without a reader."""
+"""Time for the client of a turn that was started with GET to reconnect."""
 LAST_EVENT_ID = "last-event-id"
 
 
 async def stream_turn(request: Request) -> ASGIApp:
     """`POST` and `GET /v1/chat/stream`: one turn.
 
-    POST ends the turn when its reader leaves. With GET, which EventSource uses, the reader may reconnect.
+    A turn that was started with POST ends when its client disconnects. With GET, an EventSource can reconnect.
     """
     if request.method == "HEAD":
         raise HTTPException(405, headers={"Allow": "GET, POST"})
-    if LAST_EVENT_ID in request.headers:  # a reader that reconnects never starts another turn
+    if LAST_EVENT_ID in request.headers:  # a client that reconnects never starts another turn
         turn_id, number = native.parse_event_id(request.headers[LAST_EVENT_ID])
         run = await engine_of(request).runs.find(turn_id, user_of(request))
         if run is None:
-            raise gone("This turn is no longer available; start a new one without Last-Event-ID.", LAST_EVENT_ID)
+            raise gone("This turn has expired. Send the message again without `Last-Event-ID`.", LAST_EVENT_ID)
         return await resume_stream(request, run, number)
     is_post = request.method == "POST"
     turn_request = await read_turn_request(request) if is_post else parse_fields(request, query_fields(request), [])

@@ -1,4 +1,4 @@
-"""The conversations of a user: list, open, rename and delete them, and download their files."""
+"""Routes for conversations: list, open, rename and delete them, and download their files."""
 
 import hashlib
 from urllib.parse import quote
@@ -19,12 +19,12 @@ from brain.text import strip_invisible
 
 FILE_DIGITS = len(str(native.MAX_FILE_ID))
 INLINE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""Types that a browser may show in place; it saves all others. An SVG image is a page with scripts."""
-NO_CONVERSATION = "This conversation does not exist."
+"""Types that a browser can show; it downloads all others. An SVG image can contain scripts."""
+NO_CONVERSATION = "Conversation not found."
 
 
 async def list_conversations(request: Request) -> Response:
-    """`GET /v1/conversations`: the newest, or those that contain words."""
+    """`GET /v1/conversations`: the newest conversations, or search results."""
     options = queries.parse_conversations_query(query_fields(request))
     conversations = await engine_of(request).store.conversations(
         user_of(request), words=options.words, before=options.before, limit=options.limit + 1
@@ -67,16 +67,15 @@ class ConversationEndpoint(HTTPEndpoint):
 async def file(request: Request) -> Response:
     """`GET /v1/conversations/{id}/files/{number}`: an attachment as it was sent.
 
-    Browsers revalidate it each time: a number can become another file's when a message whose answer failed is sent
-    again.
+    Browsers revalidate it each time: after a failed answer, a new message can reuse the number for another file.
     """
     conversation_id, number = _conversation_id(request), str(request.path_params["number"])
     attachment = None
     if number.isascii() and number.isdecimal() and len(number) <= FILE_DIGITS:
         attachment = await engine_of(request).store.file(user_of(request), conversation_id, int(number))
     if attachment is None:
-        raise not_found("This file does not exist.")
-    content_type = sniff(attachment.data, "")  # not what the client called it
+        raise not_found("File not found.")
+    content_type = sniff(attachment.data, "")  # not the type that the client sent
     is_inline = content_type in INLINE_TYPES
     name = strip_invisible(attachment.name)
     ascii_name = "".join(one if (one.isascii() and one.isalnum()) or one in "._- " else "_" for one in name)

@@ -1,4 +1,4 @@
-"""The facts and summaries that are stored of a user: list, add, change and delete them."""
+"""Routes for facts and summaries: list, add, change and delete them."""
 
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
@@ -12,10 +12,10 @@ from brain.server.routes.requests import engine_of, query_fields, read_json, use
 
 
 class ItemsEndpoint(HTTPEndpoint):
-    """`/v1/memory`: all items."""
+    """`/v1/memory`: all items of a user."""
 
     async def get(self, request: Request) -> Response:
-        """List them, and whether they are recalled."""
+        """List items, and show whether recall is on."""
         options = queries.parse_memory_query(query_fields(request))
         store, user = engine_of(request).store, user_of(request)
         items = await store.items(
@@ -29,7 +29,7 @@ class ItemsEndpoint(HTTPEndpoint):
         return ApiResponse(resources.encode_items(items, options.limit, recall=await store.is_recall_on(user)))
 
     async def post(self, request: Request) -> Response:
-        """Add a fact, unless the same one is stored."""
+        """Add a fact, unless it is already stored."""
         fact = queries.parse_fact(await read_json(request, queries.SMALL_BODY_BYTES))
         edits = engine_of(request).memory.edits
         item = await edits.write(user_of(request), fact.text, fact.category, mutable=fact.mutable)
@@ -54,7 +54,7 @@ class ItemEndpoint(HTTPEndpoint):
         return ApiResponse(resources.encode_item(item))
 
     async def patch(self, request: Request) -> Response:
-        """Change the fields that are sent."""
+        """Change the fields in the body."""
         item_id = _item_id(request)
         change = queries.parse_change(await read_json(request, queries.SMALL_BODY_BYTES))
         changed = await engine_of(request).memory.edits.change(
@@ -77,4 +77,4 @@ def _item_id(request: Request) -> str:
 
 
 def _not_found() -> BadRequest:
-    return BadRequest("There is no fact or memory of this id.", "id", code="not_found", status=404)
+    return BadRequest("Memory item not found.", "id", code="not_found", status=404)

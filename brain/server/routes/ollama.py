@@ -1,4 +1,4 @@
-"""Ollama's protocol: one turn as lines of JSON, and the models on offer."""
+"""Routes of the Ollama protocol: turns as lines of JSON, and models."""
 
 import os
 import time
@@ -19,7 +19,7 @@ from brain.server.routes.runs import begin_run, collect_events, inline_results, 
 from brain.turn_request import TurnRequest
 
 IMAGE_READERS = ("vision", "ocr")
-"""Specialists that turn images into text for a model that sees none."""
+"""Specialists that read images for a model that cannot."""
 
 
 async def chat(request: Request) -> ASGIApp:
@@ -51,12 +51,12 @@ async def _answer(
 
 
 async def tags(request: Request) -> ASGIApp:
-    """`GET /api/tags`: the models on offer."""
+    """`GET /api/tags`: the available models."""
     return ApiResponse(models.tags(_model_infos(engine_of(request)), _installed_at()))
 
 
 async def ps(request: Request) -> ASGIApp:
-    """`GET /api/ps`: the loaded models, which are all of them."""
+    """`GET /api/ps`: the loaded models, which are all models."""
     return ApiResponse(models.ps(_model_infos(engine_of(request))))
 
 
@@ -68,12 +68,12 @@ async def show(request: Request) -> ASGIApp:
 
 
 async def version(request: Request) -> ASGIApp:
-    """`GET /api/version`: the version of Ollama's API, and Brain's own."""
+    """`GET /api/version`: the versions of Ollama's API and of Brain."""
     return ApiResponse({"version": models.VERSION, "brain": version_of("brain-sse")})
 
 
 def _model_infos(engine: Engine) -> list[ModelInfo]:
-    """The default model, and all models by their names."""
+    """The default model, and all models by name."""
     named = [_model_info(engine, name, name) for name in sorted(engine.model_names())]
     return [_model_info(engine, DEFAULT_NAME, None), *named]
 
@@ -85,5 +85,5 @@ def _model_info(engine: Engine, shown_name: str, name: str | None) -> ModelInfo:
 
 
 def _installed_at() -> int:
-    """When this program was installed, in nanoseconds since 1970."""
+    """Installation time of Brain, in nanoseconds since 1970."""
     return os.stat(__file__).st_mtime_ns

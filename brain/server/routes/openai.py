@@ -1,4 +1,4 @@
-"""OpenAI's protocol: chat completions and models. Its clients need only another base URL."""
+"""Routes of the OpenAI protocol: chat completions and models."""
 
 import time
 from functools import partial
@@ -17,7 +17,7 @@ _started = int(time.time())
 
 
 async def complete(request: Request) -> ASGIApp:
-    """`POST /v1/chat/completions`: one turn, streamed or whole."""
+    """`POST /v1/chat/completions`: one turn, streamed or as one response."""
     body = await read_json(request)
     conversation_id = request.headers.get(CONVERSATION_ID)
     parsed = await parse_json(request, body, partial(parse, conversation_id=conversation_id))
@@ -35,7 +35,7 @@ async def complete(request: Request) -> ASGIApp:
 
 
 async def models(request: Request) -> ASGIApp:
-    """`GET /v1/models` and `GET /v1/models/{name}`: the models that a request may name."""
+    """`GET /v1/models` and `GET /v1/models/{name}`: the available models."""
     names = engine_of(request).model_names()
     name = request.path_params.get("name")
     if name is None:

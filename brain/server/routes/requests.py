@@ -1,4 +1,4 @@
-"""What the routes share to read a request: the server's state, the user, and a body within limits."""
+"""Helpers of the routes to read requests: server state, user, and bodies within limits."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Set
@@ -15,7 +15,7 @@ from brain.errors import BadRequest
 from brain.messages import Attachment
 from brain.protocols import native
 from brain.protocols.attachments import MAX_ATTACHMENTS, make_attachment, too_many_attachments
-from brain.protocols.bodies import BODY_BYTES, check_keys
+from brain.protocols.bodies import BODY_BYTES, check_keys, invalid, quote_value, too_large
 from brain.runtime.engine import Engine
 from brain.server.middleware import USER
 from brain.server.state import ServerState
@@ -24,22 +24,22 @@ from brain.turn_request import TurnRequest
 
 BODY_SECONDS = 20.0
 BODY_BYTES_PER_SECOND = 64 * 1024
-"""Time limit for a body: these seconds, and what its bytes take at this rate."""
+"""Time limit for a body: these seconds, plus the time of its bytes at this rate."""
 LARGE_BYTES = 256 * 1024
-"""Larger bodies and answers are processed in a thread."""
+"""Larger bodies and responses are processed in a thread."""
 FORM_FIELDS = 50
 
 _large_bodies = ThreadPoolExecutor(1, "large bodies")
 
 T = TypeVar("T")
 Parse = Callable[[bytes, str | None, Settings, Set[str]], T]
-"""Parses a body; the other arguments are the user, the settings, and the names of the models."""
+"""Parses a body; the other arguments are the user, the settings and the model names."""
 
 
 class Endpoint:
-    """An ASGI application that calls a function with the request, and sends the response that it returns.
+    """An ASGI application that calls a function with the request and sends the returned response.
 
-    Starlette wraps `send` once more for functions that it calls itself, which costs time per chunk of a stream.
+    For plain functions, Starlette wraps `send` once more, which costs time per chunk of a stream.
     """
 
     def __init__(self, respond: Callable[[Request], Awaitable[ASGIApp]]) -> None:
@@ -61,48 +61,46 @@ def engine_of(request: Request) -> Engine:
 
 
 def user_of(request: Request) -> str:
-    """The user whom the middleware authenticated."""
+    """Return the user whom the middleware authenticated."""
     user: str = request.scope[USER]
     return user
 
 
 def query_fields(request: Request) -> dict[str, str]:
-    """The fields of the query string, each given once."""
+    """Return the fields of the query string; duplicates are an error."""
     return _unique(request.query_params.multi_items())
 
 
 async def read_json(request: Request, limit: int = BODY_BYTES) -> bytes:
-    """The body of a request that sends JSON.
+    """Return the body of a request with JSON.
 
     Args:
-        limit: bytes of the body.
+        limit: size limit in bytes.
 
     Raises:
-        BadRequest: `unsupported_media_type`, `too_large`, or 408 for a body that arrives too slowly.
+        BadRequest: `unsupported_media_type`, `too_large`, or status 408 after the time limit.
     """
     if _media_type(request) != "application/json":
-        raise _unsupported("Send application/json (curl: -H 'content-type: application/json').")
+        raise _unsupported(request, "application/json (curl: -H 'Content-Type: application/json')")
     return await limit_body(request, limit).body()
 
 
 async def parse_json(request: Request, body: bytes, parse: Parse[T]) -> T:
-    """What `parse` makes of a body, in which no object may have a key twice."""
+    """Parse a body, and reject duplicate keys in its objects."""
     engine, user = engine_of(request), user_of(request)
 
     def parse_and_check() -> T:
-        parsed = parse(
-            body, user, engine.settings, engine.model_names()
-        )  # first: it bounds the size of what is checked
-        check_keys(body, "")
+        parsed = parse(body, user, engine.settings, engine.model_names())
+        check_keys(body, "")  # after the parser, which limits the number of values
         return parsed
 
     return await compute(len(body), parse_and_check)
 
 
 async def compute(size: int, function: Callable[[], T]) -> T:
-    """The result of a function whose time grows with `size` bytes.
+    """Return the result of a function whose duration depends on `size` bytes.
 
-    A large one runs in a thread, one after the other, so that other requests are served meanwhile.
+    With a large size, it runs in a thread, one call at a time, and the event loop serves other requests.
     """
     if size <= LARGE_BYTES:
         return function()
@@ -110,16 +108,16 @@ async def compute(size: int, function: Callable[[], T]) -> T:
 
 
 def limit_body(request: Request, limit: int = BODY_BYTES) -> Request:
-    """The same request with limits on the size and time of its body.
+    """Return the request with limits on the size and time of its body.
 
     Raises:
-        BadRequest: at once for a `Content-Length` over the limit, else while the body is read.
+        BadRequest: immediately for a `Content-Length` over the limit, otherwise while the body is read.
     """
     size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
-    too_large = BadRequest(f"The body may be {size} large.", code="too_large", status=413)
+    error = too_large(f"The request body is too large; the limit is {size}.")
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > limit:
-        raise too_large
+        raise error
     started, received = asyncio.get_running_loop().time(), 0
 
     async def receive() -> Message:
@@ -128,28 +126,27 @@ def limit_body(request: Request, limit: int = BODY_BYTES) -> Request:
             async with asyncio.timeout_at(started + BODY_SECONDS + received / BODY_BYTES_PER_SECOND):
                 message = await request.receive()
         except TimeoutError:
-            raise BadRequest("The body arrives too slowly.", status=408) from None
+            raise BadRequest("The request body was not received in time.", status=408) from None
         received += len(message.get("body", b""))
         if received > limit:
-            raise too_large
+            raise error
         return message
 
     return Request(request.scope, receive)
 
 
 async def read_turn_request(request: Request) -> TurnRequest:
-    """The turn that a native POST request asks for, as JSON or multipart."""
+    """Parse a native POST request for a turn, as JSON or multipart."""
     kind = _media_type(request)
     if kind == "application/json":
         return await parse_json(request, await read_json(request), native.parse)
     if kind != "multipart/form-data":
-        raise _unsupported(
-            "Send application/json (curl: -H 'content-type: application/json') or multipart/form-data (curl: -F)."
-        )
+        alternatives = "application/json (curl: -H 'Content-Type: application/json') or multipart/form-data (curl: -F)"
+        raise _unsupported(request, alternatives)
     _, options = parse_options_header(request.headers["content-type"])
     if options.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):
-        # Starlette would decode with any of Python's codecs: `punycode` takes minutes
-        raise _unsupported("Send forms in UTF-8: multipart/form-data without a charset, or with charset=utf-8.")
+        # Starlette would use any codec of Python, and `punycode` takes minutes
+        raise _unsupported(request, "forms in UTF-8: multipart/form-data without a charset, or with charset=utf-8")
     texts: list[tuple[str, str]] = []
     attachments: list[Attachment] = []
     form = limit_body(request).form(max_files=MAX_ATTACHMENTS + 1, max_fields=FORM_FIELDS, max_part_size=BODY_BYTES)
@@ -162,8 +159,8 @@ async def read_turn_request(request: Request) -> TurnRequest:
                     data = await value.read()
                     attachments.append(make_attachment(value.filename or "", value.content_type or "", data, "file"))
                 else:
-                    raise BadRequest(f"{name}: send files in parts named file.", name)
-    except HTTPException as error:  # Starlette's, which names no field
+                    raise invalid(name, "is a file; send files in parts with the name `file`")
+    except HTTPException as error:  # Starlette's error names no field
         if error.detail.startswith("Too many files"):
             raise too_many_attachments() from None
         raise
@@ -171,7 +168,7 @@ async def read_turn_request(request: Request) -> TurnRequest:
 
 
 def parse_fields(request: Request, fields: dict[str, str], attachments: list[Attachment]) -> TurnRequest:
-    """The turn that a native request asks for by the fields of a form or of its query."""
+    """Parse the fields of a form or query that requests a turn."""
     engine = engine_of(request)
     return native.parse_form(fields, attachments, user_of(request), engine.settings, engine.model_names())
 
@@ -184,10 +181,13 @@ def _unique(items: Iterable[tuple[str, str]]) -> dict[str, str]:
     fields: dict[str, str] = {}
     for name, value in items:
         if name in fields:
-            raise BadRequest(f"{name} is given twice.", name)
+            raise invalid(name, "appears more than once; send it once")
         fields[name] = value
     return fields
 
 
-def _unsupported(message: str) -> BadRequest:
+def _unsupported(request: Request, alternatives: str) -> BadRequest:
+    content_type = request.headers.get("content-type")
+    problem = f"is {quote_value(content_type)}" if content_type else "is missing"
+    message = f"`Content-Type` {problem}; send {alternatives}."
     return BadRequest(message, "content-type", code="unsupported_media_type", status=415)

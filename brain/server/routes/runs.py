@@ -1,4 +1,4 @@
-"""What the routes share to start runs, in any protocol, and to stream or collect their events."""
+"""Helpers of the routes to start runs in any protocol, and to stream or collect their events."""
 
 import asyncio
 import time
@@ -26,8 +26,9 @@ from brain.server.routes.requests import compute, engine_of, state_of
 from brain.turn_request import TurnRequest
 
 ENDING_SECONDS = 0.5
+TURN_EXPIRED = "Turn not found or expired."
 READERS_LIMIT = 64
-"""Streams of one turn at once."""
+"""Concurrent streams of one turn."""
 
 
 async def begin_run(
@@ -40,10 +41,10 @@ async def begin_run(
     unread_seconds: float | None = None,
     options: str = "",
 ) -> Run:
-    """Count a turn and store its message; the caller starts the run. The arguments are those of `Engine.begin`.
+    """Count a turn and store its message; the caller starts the run. Arguments as in `Engine.begin`.
 
     Raises:
-        BadRequest: the server or the user has reached a limit, or as `Engine.begin`.
+        BadRequest: the server or the user has reached a limit, or as in `Engine.begin`.
     """
     state = state_of(request)
     user = turn_request.user
@@ -54,7 +55,7 @@ async def begin_run(
         state.admission.count_end()
         state.telemetry.record(report, traceparent)
 
-    pending: PendingStart | None = request.scope.get(PENDING_START)  # counted when the connection received the request
+    pending: PendingStart | None = request.scope.get(PENDING_START)  # counted by `uvicorn_protocol`
     if pending is None:
         if state.admission.capacity < 1:
             state.telemetry.metrics.count_rejection("overload")
@@ -81,10 +82,10 @@ async def begin_run(
 async def prepare_history(
     request: Request, turn_request: TurnRequest, messages: Sequence[ClientMessage], size: int
 ) -> tuple[TurnRequest, History]:
-    """The turn and the history of a client that keeps the conversation itself.
+    """Return the turn and the history of a client that sends the whole conversation.
 
     Args:
-        size: bytes of the request's body.
+        size: size of the request body in bytes.
     """
     engine = engine_of(request)
 
@@ -102,19 +103,21 @@ async def prepare_history(
 
 
 def inline_results(request: Request, run: Run) -> InlineText:
-    """What a protocol without events for calls shows of them."""
+    """Return the text encoder for protocols that have no events for calls."""
     settings = engine_of(request).settings
     return InlineText(settings.show_results, f"{request.base_url}v1/turns/{run.id}", has_keys=bool(settings.keys))
 
 
 def stream(request: Request, run: AnyRun, encoder: Encoder | None = None, after: int = 0) -> EventStreamResponse:
-    """A response that streams a run to one more reader, from after event `after`.
+    """Return a response that streams the events of a run after the event `after`.
 
     Raises:
-        BadRequest: `gone`, when what follows is no longer available; `rate_limited`, when the run has too many readers.
+        BadRequest: `gone`, if these events have expired; `rate_limited`, if the run has too many readers.
     """
     if run.readers >= READERS_LIMIT:
-        raise rate_limited(f"This turn has {run.readers} readers, the limit; try again later.", RETRY_SOON)
+        raise rate_limited(
+            f"This turn has reached its limit of {READERS_LIMIT} connections. Try again later.", RETRY_SOON
+        )
     return _stream(request, Reader(run, encoder, after))
 
 
@@ -126,11 +129,11 @@ def start_and_stream(
     owns_run: bool = False,
     refusal: Refusal | None = None,
 ) -> EventStreamResponse:
-    """A response that streams a run that starts now.
+    """Start a run, and return a response that streams it.
 
     Args:
-        owns_run: whether the run stops when this reader leaves.
-        refusal: as of `EventStreamResponse`.
+        owns_run: whether the run stops when this client disconnects.
+        refusal: as in `EventStreamResponse`.
     """
     response = _stream(request, Reader(run, encoder, owns_run=owns_run), refusal)
     run.start()
@@ -148,7 +151,7 @@ def _stream(request: Request, reader: Reader, refusal: Refusal | None = None) ->
 
 
 async def resume_stream(request: Request, run: AnyRun, after: int) -> ASGIApp:
-    """The native stream after an event that the client has. After the last event, an EventSource must not reconnect."""
+    """Return the native stream after an event. After the last event, 204 stops the reconnects of an EventSource."""
     await run.catch_up(after)
     if run.has_ended and after == run.log.last and request.method == "GET":
         return Response(status_code=204, headers=NO_STORE_HEADERS)
@@ -156,7 +159,7 @@ async def resume_stream(request: Request, run: AnyRun, after: int) -> ASGIApp:
 
 
 async def wait_if_ending(run: AnyRun | None) -> None:
-    """Wait a moment for the earlier turn of a conversation, whose client has just stopped reading."""
+    """Wait briefly for the end of an earlier turn whose client has just disconnected."""
     if run is not None and run.log.replayable:
         with suppress(TimeoutError):
             async with asyncio.timeout(ENDING_SECONDS):
@@ -164,10 +167,10 @@ async def wait_if_ending(run: AnyRun | None) -> None:
 
 
 async def collect_events(request: Request, run: Run) -> list[Event]:
-    """Start a run and return all its events. When the client leaves, the run is stopped.
+    """Start a run and return all its events.
 
     Raises:
-        ClientDisconnect: the client has left.
+        ClientDisconnect: the client disconnected, which stops the run.
     """
     disconnect = asyncio.create_task(wait_for_disconnect(request.receive), name="disconnect")
     disconnect.add_done_callback(lambda _: run.stop())
@@ -182,7 +185,7 @@ async def collect_events(request: Request, run: Run) -> list[Event]:
         await asyncio.wait({disconnect})
 
 
-def not_found(message: str = "This turn does not exist, or is no longer available.") -> BadRequest:
+def not_found(message: str = TURN_EXPIRED) -> BadRequest:
     return BadRequest(message, code="not_found", status=404)
 
 

@@ -1,4 +1,4 @@
-"""Sign in and out, for the page and for EventSource, which cannot send an Authorization header."""
+"""Routes to sign in and out, for EventSource, which cannot send an Authorization header."""
 
 import time
 
@@ -16,7 +16,7 @@ from brain.server.routes.requests import read_json, state_of, user_of
 from brain.settings import LOCAL_USER
 
 BODY_BYTES = 16 * 1024
-"""Anybody may send this request, and a key is short."""
+"""Size limit of a request that needs no authentication."""
 
 
 class KeyBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -29,13 +29,13 @@ class SessionEndpoint(HTTPEndpoint):
     """`/v1/session`: the session of a browser."""
 
     async def post(self, request: Request) -> Response:
-        """Sign in with a key. Without KEYS everybody is the local user."""
+        """Sign in with a key. Without API keys, all clients are the local user."""
         keys = state_of(request).keys
         body = await read_json(request, BODY_BYTES)
         try:
             key = decode(body, KeyBody).key.encode()
         except BadRequest:
-            raise BadRequest('Send {"key": "…"} and nothing else.', "key") from None
+            raise BadRequest('The body must be {"key": "YOUR_KEY"}.', "key") from None
         if not keys:
             return ApiResponse({"user": LOCAL_USER})
         session = keys.open_session(key, time.time())

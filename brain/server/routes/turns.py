@@ -1,4 +1,4 @@
-"""Turns that run without a reader: start, read, stop, steer and approve them."""
+"""Routes for turns that need no connected client: start, read, stop, steer and approve them."""
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,11 +12,11 @@ from brain.runtime.run import AnyRun
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.chat import LAST_EVENT_ID
 from brain.server.routes.requests import engine_of, read_json, read_turn_request, user_of
-from brain.server.routes.runs import begin_run, gone, not_found, resume_stream
+from brain.server.routes.runs import TURN_EXPIRED, begin_run, gone, not_found, resume_stream
 
 
 async def create(request: Request) -> Response:
-    """`POST /v1/turns`: start a turn, which runs whether or not anybody reads it."""
+    """`POST /v1/turns`: start a turn, which runs without a connected client."""
     turn_request = await read_turn_request(request)
     run, new = await engine_of(request).runs.begin_once(
         turn_request, lambda: begin_run(request, turn_request, "native")
@@ -29,31 +29,32 @@ async def create(request: Request) -> Response:
 
 
 async def events(request: Request) -> ASGIApp:
-    """`GET /v1/turns/{id}/events`: its events after `Last-Event-ID` or `?after=`, which is an event ID or a number."""
+    """`GET /v1/turns/{id}/events`: events after `Last-Event-ID` or `?after=`, an event ID or number."""
     run = await engine_of(request).runs.find(request.path_params["id"], user_of(request))
     if run is None:
-        raise gone("This turn does not exist, or is no longer available.")
+        raise gone(TURN_EXPIRED)
     after = request.headers.get(LAST_EVENT_ID) or request.query_params.get("after") or "0"
     turn_id, number = native.parse_event_id(after if "." in after else f"{run.id}.{after}")
     if turn_id != run.id:
-        raise BadRequest("This event belongs to another turn.", LAST_EVENT_ID)
+        message = f"`Last-Event-ID` names an event of another turn, {turn_id}; send an event ID of {run.id}."
+        raise BadRequest(message, LAST_EVENT_ID)
     if request.method == "HEAD":
         return Response(media_type="text/event-stream", headers=NO_STORE_HEADERS)
     return await resume_stream(request, run, number)
 
 
 async def show(request: Request) -> Response:
-    """`GET /v1/turns/{id}`: what happened so far."""
+    """`GET /v1/turns/{id}`: the report of the turn."""
     return await _control(request, Show())
 
 
 async def cancel(request: Request) -> Response:
-    """`POST /v1/turns/{id}/cancel`: stop the turn; nothing for one that has ended."""
+    """`POST /v1/turns/{id}/cancel`: stop the turn, unless it has ended."""
     return await _control(request, Cancel(), 202)
 
 
 async def steer(request: Request) -> Response:
-    """`POST /v1/turns/{id}/steer`: add a message at the next safe place."""
+    """`POST /v1/turns/{id}/steer`: add a message to the running turn."""
     run = await _find(request)
     message = native.parse_steering(await read_json(request))
     return ApiResponse(turn_report(await run.control(Steer(message))), 202)
