@@ -1,4 +1,4 @@
-"""`pubmed`: searches biomedical articles, and reads their abstracts."""
+"""`pubmed` searches biomedical articles and reads their abstracts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -12,16 +12,16 @@ from msgspec import Meta
 from brain import Citation, Context, Page, Progress, Refused, Result, specialist
 from specialists._pubmed.articles import Article, articles
 from specialists._pubmed.dates import Period, period
-from specialists._pubmed.eutils import Eutils, Found, PubmedSettings
+from specialists._pubmed.eutils import NO_ARTICLE_ADVICE, Eutils, Found, PubmedSettings
 from specialists._pubmed.query import MESSAGE_LENGTH, content_words, pmids_named_in, pmids_of, query_of
-from specialists._pubmed.records import UNREADABLE
+from specialists._pubmed.records import unreadable
 from specialists._pubmed.text import format_article, format_summary, shorten
 
 TEXT_LENGTH = 200_000
 _SHOWN_QUERY = 200
 _TRANSLATION = 300
 _MAX_FIRST = 9998
-"""PubMed gives no article after this one (NCBI, E-utilities in depth: ESearch)."""
+"""Index of the last article that PubMed returns (NCBI, E-utilities in depth: ESearch)."""
 
 ArticleType = Literal[
     "review",
@@ -34,7 +34,7 @@ ArticleType = Literal[
     "guideline",
 ]
 _TAGGED = {"case report": "case reports"}
-"""PubMed's names of publication types that differ."""
+"""Publication types that PubMed names differently."""
 
 
 async def health(*, context: Context, settings: PubmedSettings) -> str | None:
@@ -42,7 +42,7 @@ async def health(*, context: Context, settings: PubmedSettings) -> str | None:
     try:
         async for step in Eutils(context, settings).about():
             if isinstance(step, Page) and "einforesult" not in step.text:
-                return UNREADABLE
+                return unreadable().reason
     except Refused as refusal:
         return refusal.__cause__.reason if isinstance(refusal.__cause__, Refused) else refusal.reason
     return None
@@ -81,7 +81,7 @@ async def pubmed(
     article_types: Annotated[list[ArticleType] | None, Meta(description="any of these")] = None,
     pmid: Annotated[int | str | None, Meta(description="instead of query: PMIDs to read whole")] = None,
     sort: Literal["relevance", "date"] = "relevance",
-    offset: Annotated[int, Meta(description="how many to skip", ge=0)] = 0,
+    offset: Annotated[int, Meta(description="number of articles to skip", ge=0)] = 0,
     *,
     context: Context,
     settings: PubmedSettings,
@@ -89,8 +89,8 @@ async def pubmed(
 ) -> AsyncIterator[Progress | Result]:
     """Searches PubMed for biomedical articles, with abstracts.
 
-    If the query is the user's whole message, it searches only what that is about: PubMed wants all words of a query in
-    an article. `today` is for tests; the default is the user's day.
+    PubMed finds only articles that contain all words of a query. So if the query is the user's whole message, only its
+    content words are searched. `today` is for tests; the default is the user's day.
     """
     eutils = Eutils(context, settings)
     query, pmids = query or "", str(pmid or "").strip()
@@ -103,7 +103,8 @@ async def pubmed(
         query, date_words = content_words(query)
         date_range = date_range or date_words
     if offset > _MAX_FIRST:
-        raise Refused(f"PubMed shows only the first {_MAX_FIRST + 1:,} articles; narrow the query, dates or types")
+        reason = f"the offset is {offset:,}, but PubMed returns only the first {_MAX_FIRST + 1:,} articles"
+        raise Refused(reason, "narrow the query, date_range or article_types")
     today = today or datetime.now(ZoneInfo(context.time_zone)).date()
     when = period(date_range, today) if date_range and date_range.strip() else None
     search = _Search(query_of(query), when, tuple(dict.fromkeys(article_types or ())), offset)
@@ -118,8 +119,9 @@ async def pubmed(
     if not found.total:
         yield search.empty_result(found)
     elif not shown:
-        beyond = f"there are only {found.total:,} articles; ask with an offset below that"
-        raise Refused(beyond if offset >= found.total else UNREADABLE)
+        if offset < found.total:
+            raise unreadable()
+        raise Refused(f"the offset is {offset:,}, but there are {found.total:,} articles", "use a smaller offset")
     else:
         yield Progress(f"reading {len(shown)} of {found.total:,} articles", 0.5)
         async for step in eutils.articles(shown):
@@ -137,7 +139,7 @@ class _Search:
 
     @property
     def term(self) -> str:
-        """The query with the types as PubMed takes it; the model's words stay as they are."""
+        """The query in PubMed's syntax, with the types; the model's words are unchanged."""
         tagged = " OR ".join(f'"{_TAGGED.get(kind, kind)}"[pt]' for kind in self.types)
         return f"({self.query}) AND ({tagged})" if tagged else self.query
 
@@ -147,24 +149,24 @@ class _Search:
         return f"'{shorten(self.query, _SHOWN_QUERY)}'" + (f" ({'; '.join(limits)})" if limits else "")
 
     def notes(self, found: Found) -> list[str]:
-        """Return how PubMed understood the query, and what it could not use."""
+        """Return PubMed's interpretation of the query, and the terms that it ignored."""
         notes = [f"Note: {remark}" for remark in found.remarks]
         if found.translation and found.translation != self.query:
-            notes.insert(0, f"Understood as: {shorten(found.translation, _TRANSLATION)}")
+            notes.insert(0, f"PubMed searched for: {shorten(found.translation, _TRANSLATION)}")
         return notes
 
     def empty_result(self, found: Found) -> Result:
-        remedies = ["widen or leave out date_range"] if self.when else []
-        remedies += ["leave out article_types"] if self.types else []
-        remedies.append("use fewer or broader words, join synonyms with OR, drop quotation marks and [field tags]")
-        lines = [f"🔬 PUBMED: no articles for {self}", *self.notes(found), f"To find some: {'; '.join(remedies)}."]
+        remedies = ["Widen or leave out date_range."] if self.when else []
+        remedies += ["Leave out article_types."] if self.types else []
+        remedies.append("Use fewer or broader words, join synonyms with OR, drop quotation marks and [field tags].")
+        lines = [f"🔬 PUBMED: no articles for {self}", *self.notes(found), " ".join(remedies)]
         return Result("\n".join(lines), data={"total": 0, "translation": found.translation, "articles": []})
 
     def result(self, found: Found, pmids: Sequence[str], page: Page) -> Result:
-        """Build the result. It runs in a thread, for articles may have thousands of authors."""
+        """Build the result. Runs in a thread, because articles may have thousands of authors."""
         records, missing = _read_records(page, pmids)
         if not records:
-            raise Refused(UNREADABLE)
+            raise unreadable()
         places = {pmid: number for number, pmid in enumerate(pmids, self.first + 1)}
         span = f"{self.first + 1}-{self.first + len(pmids)}" if self.first else f"{len(pmids)}"
         head = [f"🔬 PUBMED: {span} of {found.total:,} articles for {self}", *self.notes(found), *missing]
@@ -174,16 +176,16 @@ class _Search:
             ends.append(len(text))
         following = self.first + len(pmids)
         if following < min(found.total, _MAX_FIRST + 1):
-            text += f"\n\nMore: ask again with offset={following}; one of them whole: pmid={records[0].pmid}"
+            text += f"\n\nFor more articles, use offset={following}. To read one whole, use pmid={records[0].pmid}."
 
         def more(shown: int) -> str:
             done = sum(end <= shown for end in ends)
             if done == len(records):
-                return f"ask again with offset={following}"
-            if not done:  # or the same would come again
-                others = f", with offset={self.first + 1} for others" if self.first + 1 < found.total else ""
-                return f"ask with pmid={records[0].pmid} for the first one whole{others}"
-            return f"ask again with offset={places[records[done].pmid] - 1}"
+                return f"call again with offset={following}"
+            if not done:  # the same offset would return the same text
+                others = f", or offset={self.first + 1} for the others" if self.first + 1 < found.total else ""
+                return f"call with pmid={records[0].pmid} to read the first one whole{others}"
+            return f"call again with offset={places[records[done].pmid] - 1}"
 
         data = {"total": found.total, "query": self.term, "translation": found.translation}
         data |= {"remarks": list(found.remarks), "dates": str(self.when) if self.when else None}
@@ -194,27 +196,27 @@ class _Search:
 def _whole_articles(pmids: Sequence[str], page: Page, offset: int) -> Result:
     records, missing = _read_records(page, pmids)
     if not records:
-        raise Refused(f"PubMed has no article with PMID {', '.join(pmids)}; look for words of its title instead")
+        raise Refused(f"PubMed has no article with PMID {', '.join(pmids)}", NO_ARTICLE_ADVICE)
     head = "\n".join([f"🔬 PUBMED: {', '.join(f'PMID {article.pmid}' for article in records)}", *missing])
     body = "\n\n".join(map(format_article, records))[:TEXT_LENGTH]
     if offset >= len(body):
-        raise Refused(f"this text has only {len(body):,} characters; ask with an offset below that")
+        raise Refused(f"the offset is {offset:,}, but the text has {len(body):,} characters", "use a smaller offset")
 
     def more(shown: int) -> str:
-        return f"ask again with pmid={','.join(pmids)} and offset={offset + max(0, shown - len(head) - 2)}"
+        return f"call again with pmid={','.join(pmids)} and offset={offset + max(0, shown - len(head) - 2)}"
 
     data = {"articles": [asdict(article) for article in records]}
     return Result(f"{head}\n\n{body[offset:]}", _citations(records), data, more)
 
 
 def _read_records(page: Page, pmids: Sequence[str]) -> tuple[list[Article], list[str]]:
-    """Return the articles with these numbers in their order, and a note about those that PubMed did not give."""
+    """Return the articles with these PMIDs in order, and a note about those that PubMed did not return."""
     found, is_whole = articles(page.body)
     known = {article.pmid: article for article in found}
     if not known and not is_whole:
-        raise Refused(UNREADABLE)
+        raise unreadable()
     lost = [pmid for pmid in pmids if pmid not in known]
-    notes = [f"Note: PubMed did not give PMID {', '.join(lost)}"] if lost else []
+    notes = [f"Note: PubMed did not return PMID {', '.join(lost)}"] if lost else []
     return [known[pmid] for pmid in pmids if pmid in known], notes
 
 

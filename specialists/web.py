@@ -1,4 +1,4 @@
-"""`web`, searches the web by SearXNG, Brave or ddgs, and reads single pages as Markdown."""
+"""`web` searches the web with SearXNG, Brave or ddgs, and reads one page as Markdown."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -14,7 +14,7 @@ from specialists._web.page import read
 from specialists._web.search import Query, SearchResults, Since, WebSettings
 
 MAX_TEXT = 200_000
-"""Characters of a page in one result, of which the block shows a part."""
+"""Maximum characters of a page in one result. The result block shows the first part of them."""
 QUERY_LENGTH = 500
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _URL = re.compile(r"https?://[^\s<>\"'`]{4,2000}")
@@ -49,9 +49,9 @@ async def web(
     query: Annotated[str | None, Meta(description="words to search for")] = None,
     url: Annotated[str | None, Meta(description="instead: the page to read")] = None,
     max_results: Annotated[int, Meta(description="1-10, else 5", ge=1, le=10)] = 5,
-    since: Annotated[Since | None, Meta(description="only results of the last")] = None,
-    section: Annotated[str | None, Meta(description="heading or words on the page to begin at")] = None,
-    offset: Annotated[int, Meta(description="character of the page to read on from", ge=0)] = 0,
+    since: Annotated[Since | None, Meta(description="only results from the last")] = None,
+    section: Annotated[str | None, Meta(description="heading or words to start at")] = None,
+    offset: Annotated[int, Meta(description="character of the page to start at", ge=0)] = 0,
     links: Annotated[bool, Meta(description="keep the page's links")] = False,
     *,
     context: Context,
@@ -60,7 +60,7 @@ async def web(
     """Searches the web, or reads one page as Markdown."""
     query, url = (query or "").strip(), (url or "").strip()
     if query and url:
-        raise Refused("give either query, to search, or url, to read a page, not both")
+        raise Refused("the call has both a query and a url", "give query to search, or url to read a page")
     if not url and _URL.fullmatch(query):
         query, url = "", query
     if not query and not url:
@@ -75,11 +75,11 @@ async def web(
 
 
 def _from_message(message: str) -> tuple[str, str]:
-    """The query and URL of a call without parameters: the URL in the user's message, else the message itself."""
+    """Return query and URL for a call without either: the URL in the user's message, or the message as query."""
     if url := _URL.search(message):
         return "", url[0].rstrip(".,;:!?)]}")
     if not message.strip():
-        raise Refused("give query, words to search for, or url, the page to read")
+        raise Refused("the call has no query and no url", "give query to search, or url to read a page")
     return one_line(message, QUERY_LENGTH), ""
 
 
@@ -87,13 +87,13 @@ def _list_results(query: str, found: SearchResults, label: str, troubles: Sequen
     blocks = [f"🌐 WEB SEARCH RESULTS for '{one_line(query, 200)}' ({label})"]
     blocks += [f"({'; '.join(troubles)})"] if troubles else []
     if not found.hits:
-        return Result("\n\n".join([*blocks, "Nothing was found; try fewer or other words.", *found.hints]))
+        return Result("\n\n".join([*blocks, "No results. Try fewer or other words.", *found.hints]))
     blocks += found.hints
     for number, hit in enumerate(found.hits, 1):
         date = f" ({hit.date})" if hit.date else ""
         blocks.append("\n".join(filter(None, (f"{number}. {hit.title}{date}", hit.url, hit.snippet))))
     return Result(
-        "\n\n".join([*blocks, "To read one whole, ask again with its url."]),
+        "\n\n".join([*blocks, "To read a page, call web with its url."]),
         citations=[Citation(str(number), hit.title, hit.url) for number, hit in enumerate(found.hits, 1)],
         data=found,
     )
@@ -102,7 +102,7 @@ def _list_results(query: str, found: SearchResults, label: str, troubles: Sequen
 def _show_page(url: str, article: Article, section: str, offset: int) -> Result:
     text = article.text
     if offset >= len(text):
-        raise Refused(f"the page has only {len(text)} characters; ask again with a smaller offset")
+        raise Refused(f"the offset is {offset:,}, but the page has {len(text):,} characters", "use a smaller offset")
     begin = _find_section(text, section.strip(), offset) if section.strip() else offset
     host = _host_of(url)
     origin = [url, f"by {article.author}" if article.author else ""]
@@ -113,26 +113,27 @@ def _show_page(url: str, article: Article, section: str, offset: int) -> Result:
     if begin:
         head += f", from character {begin}"
     if article.paid:
-        head += "\n(The page says that its text is not free; this may be only the beginning.)"
+        head += "\n(This page has a paywall. The text may be incomplete.)"
     head += "\n\n"
     return Result(
         head + text[begin : begin + MAX_TEXT],
         citations=[Citation(url, article.title or url, url)],
         data=article,
-        more=lambda shown: f"ask again with the same url and offset={begin + max(0, shown - len(head))}",
+        more=lambda shown: f"call again with the same url and offset={begin + max(0, shown - len(head))}",
     )
 
 
 def _find_section(text: str, words: str, offset: int) -> int:
-    """Where the first heading, else the first line, with these words begins."""
+    """Return the position of the first heading with these words, or of the first line with them."""
     headings = list(_HEADING.finditer(text, offset))
     found = next((heading for heading in headings if words.lower() in heading[1].lower()), None)
     found = found or re.compile(re.escape(words), re.IGNORECASE).search(text, offset)
     if found:
         return text.rfind("\n", 0, found.start()) + 1
-    titles = "; ".join(heading[1][:80] for heading in headings[:20])
-    hint = f"headings: {titles}" if titles else "it has no headings; go on by offset"
-    raise Refused(f"the page has no {one_line(words, 80)!r} after character {offset}; {hint}"[:400])
+    titles = " | ".join(heading[1][:80] for heading in headings[:20])
+    where = f" after character {offset:,}" if offset else ""
+    advice = f"use one of its headings: {titles}"[:400] if titles else "use offset, since the page has no headings"
+    raise Refused(f"the page does not contain '{one_line(words, 80)}'{where}", advice)
 
 
 def _host_of(url: str) -> str:

@@ -1,4 +1,4 @@
-"""`wiki` searches Wikipedia, other MediaWikis and offline files, and reads their pages by section."""
+"""`wiki` searches Wikipedia, other MediaWikis and offline wikis, and reads their pages by section."""
 
 import re
 from collections.abc import AsyncIterator, Sequence
@@ -14,40 +14,36 @@ from specialists._wiki import answer
 from specialists._wiki.api import Api, ApiError
 from specialists._wiki.article import Hit, Page, Source
 from specialists._wiki.mediawiki import MediaWiki
-from specialists._wiki.names import OfflineWiki, OnlineWiki, WikiSettings, choose_wiki, find_problem, zim_files
+from specialists._wiki.names import OfflineWiki, WikiSettings, choose_wiki, find_problem, zim_files
 from specialists._wiki.zim import Zim
 
 HITS_TRIED = 3
 WORDS_LENGTH = 300
-"""Of a query; Wikipedia's search takes no more."""
+"""Maximum characters of a query in Wikipedia's search."""
 _WIKI_WORDS = frozenset({
     "article", "articles", "define", "describe", "encyclopedia", "entry", "explain", "find", "give", "look", "page",
     "please", "read", "say", "says", "search", "section", "show", "tell", "up", "were", "wiki", "wikipedia",
 })  # fmt: skip
-"""Words of questions to an encyclopedia that its pages need not have."""
+"""Words of a question that do not name its subject."""
 _URL = re.compile(r"https?://(?P<language>[\w-]{2,15})(?:\.m)?\.wikipedia\.org/wiki/(?P<title>[^?]+)(?:\?.*)?")
 
 
 async def _health(*, settings: WikiSettings, context: Context) -> str | None:
-    """Whether the default wiki answers and the offline ones can be read."""
+    """Return what is wrong with the default wiki or an offline wiki, or None."""
     for name in (settings.default, *zim_files(settings)):
         wiki = choose_wiki(name, None, settings)
         if isinstance(wiki, OfflineWiki):
             problem = await Zim(wiki).find_problem()
         else:
-            problem = await _find_problem(wiki, settings, context)
+            problem = None
+            try:
+                await Api(wiki, context, settings.contact).query(meta="siteinfo", siprop="general")
+            except Refused as refusal:
+                problem = refusal.reason
+            except ApiError:
+                problem = f"{wiki.label} is not a MediaWiki"
         if problem:
             return problem
-    return None
-
-
-async def _find_problem(wiki: OnlineWiki, settings: WikiSettings, context: Context) -> str | None:
-    try:
-        await Api(wiki, context, settings.contact).query(meta="siteinfo", siprop="general")
-    except Refused as refusal:
-        return refusal.reason.partition(";")[0]
-    except ApiError:
-        return f"{wiki.label} does not answer as a MediaWiki does"
     return None
 
 
@@ -75,17 +71,17 @@ async def _find_problem(wiki: OnlineWiki, settings: WikiSettings, context: Conte
     ),
 )
 async def wiki(
-    query: Annotated[str | None, Meta(description="words or a title to look for")] = None,
+    query: Annotated[str | None, Meta(description="words or title to look for")] = None,
     page: Annotated[str | None, Meta(description="exact title to read instead")] = None,
     section: Annotated[str | int | None, Meta(description="name or number of a section to read")] = None,
     language: Annotated[str | None, Meta(description="code of a Wikipedia, such as de")] = None,
     wiki: Annotated[str | None, Meta(description="name of another wiki")] = None,
-    offset: Annotated[int | None, Meta(description="where to go on in a long text")] = None,
+    offset: Annotated[int | None, Meta(description="character to start at in a long text")] = None,
     *,
     settings: WikiSettings,
     context: Context,
 ) -> AsyncIterator[Progress | Result]:
-    """Encyclopedia: looks up a subject in Wikipedia or another wiki; gives a page's introduction, or a section."""
+    """Encyclopedia: looks up a subject in Wikipedia or another wiki, and reads a page's introduction or a section."""
     if url := _URL.fullmatch((page or query or "").strip()):
         page, language = unquote(url["title"]), url["language"]
     source = _open_source(wiki, language, settings, context)
@@ -101,7 +97,7 @@ async def wiki(
         return
     words = _one_line(query or "")
     if not words:
-        raise Refused("say what to look for: query for a search, or page for the exact title of a page")
+        raise Refused("the call has no query and no page", "give query to search, or page with an exact title")
     best, others = await _search(source, words, is_verbatim=words == _one_line(context.message))
     best = replace(best, where=where)
     if section_name is not None or offset is not None or best.fragment:
@@ -127,9 +123,9 @@ def _open_source(name: str | None, language: str | None, settings: WikiSettings,
 
 
 async def _search(source: Source, words: str, *, is_verbatim: bool) -> tuple[Page, Sequence[Hit]]:
-    """The best page, which has this title or is the first hit, and the other hits.
+    """Return the page with this title, or else the first hit, and the other hits.
 
-    The user's own sentence is searched again by its subject, and so is a query without hits.
+    A query without hits is searched again by its subject, and so is a query that is the user's whole message.
     """
     found = await source.search(words)
     subject = _subject_of(words)
@@ -139,7 +135,7 @@ async def _search(source: Source, words: str, *, is_verbatim: bool) -> tuple[Pag
     best = found.page
     if best is None:
         hits = sorted(found.hits, key=lambda hit: hit.title.casefold() != words.casefold())
-        for hit in hits[:HITS_TRIED]:  # an index may hold pages that were deleted
+        for hit in hits[:HITS_TRIED]:  # an index may contain deleted pages
             if best := await source.page(hit.title):
                 break
     if best is None:
@@ -150,14 +146,14 @@ async def _search(source: Source, words: str, *, is_verbatim: bool) -> tuple[Pag
 
 
 def _subject_of(words: str) -> str:
-    """A question as words to search for; signs such as those of `C#` stay."""
+    """Return the words of a question that name its subject, with their symbols: `C#`."""
     subject = set(content_words(words)) - _WIKI_WORDS or set(content_words(words))
     chosen = (word.rstrip(",;:?!") for word in words.split() if subject.intersection(content_words(word)))
     return " ".join(chosen).rstrip(".")
 
 
 async def _read(source: Source, page: Page, section_name: str | None, offset: int | None) -> Result:
-    """A page that exists: a section of it, all of it from an offset on, or its beginning."""
+    """Read a section of a page, the whole page from an offset, or its beginning."""
     article = await source.article(page)
     section = article.find(section_name) if section_name is not None else None
     if section_name is not None and section is None:

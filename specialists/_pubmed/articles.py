@@ -1,4 +1,4 @@
-"""Articles out of PubMed's XML."""
+"""Read articles from PubMed's XML."""
 
 import re
 from collections.abc import Iterator
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 from xml.parsers import expat
 
-from brain import Refused
-from specialists._pubmed.records import UNREADABLE, RecordParser
+from specialists._pubmed.records import RecordParser, unreadable
 
 MAX_ARTICLES = 100
 MAX_TEXT = 100_000
@@ -31,12 +30,12 @@ _NOTICES = {
     "erratumfor": "erratum for",
     "expressionofconcernfor": "expression of concern about",
 }
-"""Relations to other publications in order of importance; comments are left out."""
+"""Relations to other publications in order of importance; comments are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A relation to another publication; `pmid` is that of the other one, if it has one."""
+    """A relation to another publication, with the other publication's PMID if it has one."""
 
     kind: str
     source: str
@@ -48,14 +47,14 @@ class Article:
     """One record of PubMed.
 
     Attributes:
-        original_title: title in the article's own language, if the title is a translation.
-        languages: codes of ISO 639-2, such as `eng`.
-        authors: names such as `Doe J`, or of groups; incomplete if `more_authors`.
-        journal: abbreviated name; of a chapter, the book and its publisher.
-        date: ISO date, perhaps without day or month, or PubMed's words.
+        original_title: title in the article's language, if `title` is a translation.
+        languages: ISO 639-2 codes, such as `eng`.
+        authors: names such as `Doe J`, or groups; incomplete if `more_authors`.
+        journal: abbreviated name, or book and publisher of a chapter.
+        date: ISO date, possibly without day or month, or PubMed's text.
         volume: volume, issue and pages, such as `389(1):11-22`.
         abstract: labels and texts of the sections.
-        other_abstracts: those in plain words or other languages.
+        other_abstracts: plain-language abstracts and abstracts in other languages.
     """
 
     pmid: str
@@ -90,10 +89,10 @@ class Article:
 
 
 def articles(data: bytes) -> tuple[list[Article], bool]:
-    """Return the articles of an answer, and whether it was whole; one that broke off has those before.
+    """Return the articles of a response, and whether it was complete.
 
     Raises:
-        Refused: for another answer, or XML that could harm.
+        Refused: if a truncated response has no article, or the XML is dangerous.
     """
     found: list[Article] = []
 
@@ -105,13 +104,13 @@ def articles(data: bytes) -> tuple[list[Article], bool]:
         RecordParser(take).feed(data)
     except (expat.ExpatError, ValueError, LookupError):  # the last two also for unknown encodings
         if not found:
-            raise Refused(UNREADABLE) from None
+            raise unreadable() from None
         return found, False
     return found, True
 
 
 def _article(record: Element) -> Iterator[Article]:
-    """Yield the article of a record; without a number it cannot be cited."""
+    """Yield the article of a record, if it has a PMID to cite."""
     book = record.find("BookDocument")
     whole = record.find("MedlineCitation") if book is None else book
     article = whole.find("Article") if book is None and whole is not None else whole
@@ -156,7 +155,7 @@ def _article(record: Element) -> Iterator[Article]:
 
 
 def text_of(element: Element | None) -> str:
-    """Return all text in an element on one line, without markup; 10<sup>6</sup> becomes 10^6."""
+    """Return the text of an element on one line, without markup; 10<sup>6</sup> becomes 10^6."""
     pieces: list[str] = []
 
     def add(text: str | None, in_formula: bool) -> None:
@@ -182,7 +181,7 @@ def _texts(element: Element, path: str) -> tuple[str, ...]:
 
 
 def _ids(record: Element, article: Element) -> dict[str, str]:
-    """Return DOI and PMCID of the article itself, not of its references."""
+    """Return DOI and PMCID of the article, not of its references."""
     found = {"doi": "", "pmc": ""}
     own = record.findall("*/ArticleIdList/ArticleId")
     valid = [place for place in article.findall("ELocationID") if place.get("ValidYN") != "N"]
@@ -193,7 +192,7 @@ def _ids(record: Element, article: Element) -> dict[str, str]:
 
 
 def _author(author: Element) -> str:
-    """Return a name such as `Doe J Jr`, or of a group; empty for a name that is corrected elsewhere in the list."""
+    """Return a name such as `Doe J Jr`, or of a group; empty for a name with a correction in the list."""
     if author.get("ValidYN") == "N":
         return ""
     last, first, initials, suffix, group = (
@@ -261,6 +260,6 @@ def _sections(abstract: Element | None) -> Iterator[tuple[str, str]]:
 
 
 def _heading(heading: Element) -> str:
-    """Return a subject with its aspects; an asterisk marks a main topic."""
+    """Return a MeSH heading with its qualifiers; an asterisk marks a main topic."""
     parts = [(text_of(part), part.get("MajorTopicYN") == "Y") for part in heading]
     return "/".join(text for text, _ in parts if text) + ("*" if any(major for _, major in parts) else "")

@@ -1,4 +1,4 @@
-"""Parses phrases of dates such as `last 5 years`."""
+"""Parse date ranges such as `last 5 years`."""
 
 import re
 from calendar import monthrange
@@ -10,14 +10,14 @@ from brain import Refused
 
 PHRASE_LENGTH = 80
 EARLIEST = date(1700, 1, 1)
-"""Nothing in PubMed is older."""
+"""The start of a range without one; PubMed has nothing older."""
 FORMS = "'2024', '2019-2023', 'since 2020', 'last 5 years', 'last 6 months' or '2024-01-15 to 2024-06-30'"
 
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
            "november", "december")  # fmt: skip
 _NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _UNITS = {"y": 12, "yr": 12, "year": 12, "decade": 120, "quarter": 3, "mo": 1, "month": 1}
-"""In months; days and weeks have no such length."""
+"""Units in months."""
 _DASHES = str.maketrans({**dict.fromkeys("‐‑‒–—−", "-"), **dict.fromkeys("_'\"‘’“”`", " ")})
 _FILLER = re.compile(r"(?:(?:published|in|during|within|over|of|for|the|year|years|between)\b:?\s*)+(?=.)")
 _RECENT = re.compile(
@@ -36,7 +36,7 @@ _DECADE = re.compile(r"([12]\d{2}0)s")
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From the first to the last day, both included; None for an open end."""
+    """The first and the last day, both included; None for an open end."""
 
     start: date | None
     end: date | None
@@ -48,12 +48,12 @@ class Period:
 
 
 def period(phrase: str, today: date) -> Period | None:
-    """Return the days that a phrase means; None for all days.
+    """Return the period that a phrase means; None for all dates.
 
-    `last 5 years` ends today, and so does `last year`, which has twelve months.
+    `last 5 years` ends today. So does `last year`, the past twelve months.
 
     Raises:
-        Refused: if it cannot be read.
+        Refused: if the phrase cannot be parsed.
     """
     text = " ".join(phrase.translate(_DASHES).casefold().split()).strip(" .,;")
     if text in ("all", "any", "all time", "any time", "all years"):
@@ -64,11 +64,11 @@ def period(phrase: str, today: date) -> Period | None:
             if found:
                 return found
     shown = phrase[:40] + ("…" if len(phrase) > 40 else "")
-    raise Refused(f"date_range '{shown}' cannot be read; write {FORMS}")
+    raise Refused(f"the date_range '{shown}' is invalid", f"use {FORMS}")
 
 
 def _recent(text: str, today: date) -> Period | None:
-    """Parse periods that end today, and `this year` and the like."""
+    """Parse periods that end today, and phrases such as `this year`."""
     match = _RECENT.fullmatch(text)
     if match is None:
         return None
@@ -150,7 +150,7 @@ def _point(text: str, today: date) -> Period | None:
 
 
 def _readings(text: str) -> Iterator[tuple[int, int, int, int]]:
-    """Year, month and day, 0 where there is none, and how many months it is when there is no day."""
+    """Yield year, month and day, 0 for a missing one, and the length in months if the day is missing."""
     if match := _ISO.fullmatch(text):
         yield int(match[1]), int(match[3] or 0), int(match[4] or 0), 1 if match[3] else 12
     if match := _DECADE.fullmatch(text):

@@ -1,4 +1,4 @@
-"""The E-utilities of NCBI: requests within the rate limit, and the results of a search."""
+"""NCBI's E-utilities: requests within the rate limit, and search results."""
 
 import asyncio
 import json
@@ -18,35 +18,34 @@ from msgspec import Meta
 from brain import Context, Page, Progress, Refused
 from specialists._pubmed.dates import EARLIEST, Period
 from specialists._pubmed.rate_limit import RateLimit, shared_limit
-from specialists._pubmed.records import UNREADABLE
+from specialists._pubmed.records import unreadable
 
 TOOL = "brain-sse"
 BASE = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/"
 WAITING = "waiting for PubMed's rate limit"
 BACKOFF = (0.5, 1.0, 2.0)
-"""Pauses before each further try, in seconds, unless the server names one."""
+"""Delay before each retry, in seconds, unless the server names one."""
 ANSWER_SECONDS = 15.0
 ARTICLES_BYTES = 8 * 1024 * 1024
 ANSWER_BYTES = 256 * 1024
-"""Limit of answers in JSON, whose parser blocks other threads; an answer with 20 PMIDs has about 5 KB."""
+"""Limit for JSON, because its parser blocks other threads; a response with 20 PMIDs has about 5 KB."""
 _MARGIN = 1.0
-"""Time before the deadline at which requests end, so that the model gets a reason and no timeout."""
+"""Time between the end of a request and the call's deadline, so that the call fails with a reason."""
 _GET_LENGTH = 1500
 _MAX_PAUSE = 30.0
 _TYPES = ("application/json", "application/xml", "text/*")
-_LATER = "go on without it, or ask again later"
+NO_ARTICLE_ADVICE = "search for words of its title"
+_WITHOUT = "continue without it"
+_LIMITED = "PubMed receives too many requests from this server"
+_DOWN = "PubMed is not working at the moment"
 
-_UNREACHABLE = (
-    "PubMed could not be reached in time, or answered too much; ask for fewer articles, or go on without it and ask "
-    "again later"
+Rejection = tuple[str, str]
+"""Reason and advice for a request that the server rejects."""
+_BAD_QUERY = (
+    "PubMed cannot run this query",
+    "check its brackets, quotation marks and [field tags], or use plain words",
 )
-_LIMITED = "PubMed gets too many requests from here"
-_DOWN = "PubMed has trouble of its own"
-_BLOCKED = "PubMed refuses requests from here; the operator has to ask NCBI why; go on without it"
-_BAD_KEY = "PubMed does not know the API key of its settings; the operator has to correct it; go on without it"
-_NO_TIME = "too many questions to PubMed are waiting for its rate limit; ask again in a few seconds"
-_BAD_QUERY = "PubMed cannot run this query; check its brackets, quotation marks and [field tags], or ask in plain words"
-_NO_ARTICLE = "PubMed has no article of that PMID; look for words of its title"
+_NO_ARTICLE = ("PubMed has no article with this PMID", NO_ARTICLE_ADVICE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +54,22 @@ class PubmedSettings:
 
     email: Annotated[
         str,
-        Meta(description="your e-mail address, which NCBI wants with each request to write to you before it blocks"),
+        Meta(description="your e-mail address; NCBI requires one to contact you before it blocks your server"),
     ] = "brain-sse@example.org"
     api_key: Annotated[
-        str, Meta(description="key of an NCBI account, for 10 requests a second instead of 3", extra={"secret": True})
+        str, Meta(description="NCBI API key, for 10 requests per second instead of 3", extra={"secret": True})
     ] = ""
     base: Annotated[
-        str, Meta(description="address of the E-utilities, such as that of a mirror", pattern=r"^https?://[^\s/?#]+")
+        str, Meta(description="URL of the E-utilities, for example of a mirror", pattern=r"^https?://[^\s/?#]+")
     ] = BASE
     requests_per_second: Annotated[
-        int, Meta(description="for all turns of a process together; 0 is what NCBI allows", ge=0, le=100)
+        int, Meta(description="rate limit per process; 0: the limit that NCBI allows", ge=0, le=100)
     ] = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of a search: the number of articles, PMIDs of some, and PubMed's reading of the query."""
+    """The result of a search: total number of articles, PMIDs of some, and PubMed's interpretation of the query."""
 
     total: int
     pmids: Sequence[str]
@@ -80,7 +79,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Eutils:
-    """The E-utilities of one call."""
+    """The E-utilities for one call."""
 
     context: Context
     settings: PubmedSettings
@@ -88,7 +87,7 @@ class Eutils:
     async def search(
         self, term: str, when: Period | None, *, sort: str, first: int, most: int
     ) -> AsyncIterator[Progress | Found]:
-        """Search articles and skip `first` of them; the last item is the result."""
+        """Search articles, skip `first` of them, and return up to `most`; the last item is the result."""
         params = {"term": term, "retmode": "json", "retstart": str(first), "retmax": str(most), "sort": sort}
         if when is not None:
             start, end = when.start or EARLIEST, when.end
@@ -106,16 +105,15 @@ class Eutils:
 
     def about(self) -> AsyncIterator[Progress | Page]:
         """Fetch the description of the database."""
-        return self.request("einfo", {"retmode": "json"}, UNREADABLE)
+        return self.request("einfo", {"retmode": "json"}, ("PubMed rejected the request", _WITHOUT))
 
-    async def request(self, program: str, params: Mapping[str, str], wrong: str) -> AsyncIterator[Progress | Page]:
-        """Send a request, again while the server is busy; the last item is the answer.
-
-        Args:
-            wrong: reason for a request that the server rejects.
+    async def request(
+        self, program: str, params: Mapping[str, str], rejection: Rejection
+    ) -> AsyncIterator[Progress | Page]:
+        """Send a request, with retries while the server is busy; the last item is the response.
 
         Raises:
-            Refused: if there is no answer in time, or the server rejects the request.
+            Refused: if there is no response in time, or the server rejects the request.
         """
         until = time.monotonic() + self.context.seconds_left - _MARGIN
         limit = self._limit
@@ -123,17 +121,17 @@ class Eutils:
             if limit.is_busy:
                 yield Progress(WAITING)
             page = await self._send(program, params, until)
-            trouble = _trouble(page, wrong)
-            if trouble is None:
+            problem = _check(page, rejection)
+            if problem is None:
                 yield page
                 return
             pause = _retry_after(page, backoff or 0.0)
             if backoff is None or time.monotonic() + pause > until:
-                again = f"ask again in {math.ceil(pause)} seconds, or go on without it" if pause else _LATER
-                raise Refused(f"{trouble}; {again}")
-            if trouble == _LIMITED:
+                later = f"in {math.ceil(pause)} seconds" if pause else "later"
+                raise Refused(problem, f"{_WITHOUT} or call again {later}")
+            if problem == _LIMITED:
                 limit.pause(min(pause, _MAX_PAUSE))
-            yield Progress(f"PubMed is busy, asking again in {round(pause, 1):g} s")
+            yield Progress(f"PubMed is busy, retrying in {round(pause, 1):g} s")
             await asyncio.sleep(pause)
 
     async def _send(self, program: str, params: Mapping[str, str], until: float) -> Page:
@@ -155,9 +153,11 @@ class Eutils:
                     trusted=None if self.settings.base == BASE else self.settings.base,
                 )
         except TimeoutError:
-            raise Refused(_NO_TIME) from None
-        except Refused as refusal:  # which names the host
-            raise Refused(_UNREACHABLE) from refusal
+            reason = "too many calls are waiting for PubMed's rate limit"
+            raise Refused(reason, f"{_WITHOUT} or call again in a few seconds") from None
+        except Refused as refusal:  # its reason names the host
+            reason = "PubMed could not be reached in time, or sent too much"
+            raise Refused(reason, f"request fewer articles or {_WITHOUT}") from refusal
 
     @property
     def _limit(self) -> RateLimit:
@@ -165,22 +165,26 @@ class Eutils:
         return shared_limit(self.settings.base, self.settings.requests_per_second or allowed)
 
 
-def _trouble(page: Page, wrong: str) -> str | None:
-    """Return why there is no answer now, None if there is one. A rejected request is refused at once."""
+def _check(page: Page, rejection: Rejection) -> str | None:
+    """Return the problem if a retry may help, or None.
+
+    Raises:
+        Refused: if the server rejects the request.
+    """
     head = page.body[:4096]
     if page.status == 429:
         return _LIMITED
     if page.status in (401, 403):
-        raise Refused(_BLOCKED)
+        raise Refused("PubMed blocks requests from this server", _WITHOUT)
     if page.status >= 500 or b"Search Backend failed" in head or head.lstrip()[:14].lower().startswith(_HTML):
         return _DOWN
     message = _json(page).get("error") if head.startswith(b"{") and len(page.body) <= len(head) else None
     if isinstance(message, str):
         if "api key" in message.lower():
-            raise Refused(_BAD_KEY)
-        return _LIMITED  # in these or other words
+            raise Refused("PubMed rejects the API key of this server", _WITHOUT)
+        return _LIMITED  # the only other error in this form, in several wordings
     if not 200 <= page.status < 300:
-        raise Refused(wrong)
+        raise Refused(*rejection)
     return None
 
 
@@ -188,7 +192,7 @@ _HTML = (b"<!doctype html", b"<html")
 
 
 def _retry_after(page: Page, default: float) -> float:
-    """Return the seconds until the server accepts another request (RFC 9110, section 10.2.3)."""
+    """Return the seconds of the `Retry-After` header (RFC 9110, section 10.2.3)."""
     value = page.headers.get("retry-after", "").strip()
     if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", value):
         return float(value)
@@ -199,17 +203,19 @@ def _retry_after(page: Page, default: float) -> float:
 
 
 def found_in(page: Page) -> Found:
-    """Parse an answer of esearch.
+    """Parse a response of esearch.
 
     Raises:
-        Refused: if it cannot be read, or the query was wrong.
+        Refused: if it cannot be parsed, or the query is invalid.
     """
     answer = _json(page).get("esearchresult")
-    if not isinstance(answer, dict) or "ERROR" in answer:
-        raise Refused(_BAD_QUERY if isinstance(answer, dict) else UNREADABLE)
+    if not isinstance(answer, dict):
+        raise unreadable()
+    if "ERROR" in answer:
+        raise Refused(*_BAD_QUERY)
     total, pmids = str(answer.get("count")), answer.get("idlist")
     if not re.fullmatch(r"[0-9]{1,12}", total) or not isinstance(pmids, list):
-        raise Refused(UNREADABLE)
+        raise unreadable()
     known = [str(one) for one in pmids if re.fullmatch(r"[0-9]{1,12}", str(one))]
     return Found(int(total), list(dict.fromkeys(known)), _line(answer.get("querytranslation")), _remarks(answer))
 
@@ -218,21 +224,21 @@ def _json(page: Page) -> dict[str, Any]:
     try:
         found = json.loads(page.text, strict=False)
     except (ValueError, RecursionError):
-        raise Refused(UNREADABLE) from None
+        raise unreadable() from None
     return found if isinstance(found, dict) else {}
 
 
 _REMARKS = (
-    ("errorlist", "phrasesnotfound", "PubMed knows nothing of"),
-    ("errorlist", "fieldsnotfound", "no such field tag"),
-    ("warninglist", "quotedphrasesnotfound", "no such phrase, so its words were looked for one by one"),
-    ("warninglist", "phrasesignored", "left out"),
-    ("warninglist", "outputmessages", "PubMed says"),
+    ("errorlist", "phrasesnotfound", "not found in PubMed"),
+    ("errorlist", "fieldsnotfound", "unknown field tag"),
+    ("warninglist", "quotedphrasesnotfound", "phrase not found, so its words were searched separately"),
+    ("warninglist", "phrasesignored", "ignored"),
+    ("warninglist", "outputmessages", "PubMed reports"),
 )
 
 
 def _remarks(answer: Mapping[str, Any]) -> list[str]:
-    """Return the parts of a query that PubMed could not use, in words that help to correct it."""
+    """Return the parts of a query that PubMed could not use."""
     remarks = []
     for name, kind, words in _REMARKS:
         section = answer.get(name)

@@ -26,21 +26,21 @@ _ASKING = frozenset({
     "pubmed", "recent", "say", "says", "search", "show", "some", "studies", "study", "tell", "that", "the",
     "there", "to", "up", "was", "were", "what", "which", "who", "with", "you",
 })  # fmt: skip
-"""Words of questions that PubMed would look for in articles."""
+"""Words of a question that do not name its subject."""
 
 
 def query_of(query: str) -> str:
-    """Return a query on one line, without invisible characters."""
+    """Return a query on one line, without invisible characters; raises `Refused` if it is empty or too long."""
     text = " ".join("".join(char if char.isprintable() else " " for char in query.translate(_QUOTES)).split())
     if not re.search(r"\w", text):
-        raise Refused("say in query what to look for, or in pmid which article to read")
+        raise Refused("the call has no query and no pmid", "give query to search, or pmid to read an article")
     if len(text) > QUERY_LENGTH:
-        raise Refused(f"the query is too long; {QUERY_LENGTH:,} characters are the most")
+        raise Refused(f"the query has {len(text):,} characters, the limit is {QUERY_LENGTH:,}", "use fewer words")
     return text
 
 
 def content_words(message: str) -> tuple[str, str | None]:
-    """Return the words that a message is about, and the years that it names. PubMed's own syntax stays as it is."""
+    """Return the content words of a message, and its dates. A message in PubMed's syntax is unchanged."""
     if _SYNTAX.search(message):
         return message, None
     years = _YEARS.search(message)
@@ -51,7 +51,7 @@ def content_words(message: str) -> tuple[str, str | None]:
 
 
 def pmids_named_in(query: str) -> str:
-    """Return the PMIDs that a question in plain words names, separated by commas."""
+    """Return the PMIDs in a question without PubMed's syntax, separated by commas."""
     return "" if _SYNTAX.search(query) else ",".join(_NAMED_FIELD.findall(query)[:MAX_READ])
 
 
@@ -61,11 +61,12 @@ def pmids_of(text: str) -> list[str]:
     for word in re.sub(r"(?i)\bpmids?\b:?", " ", text[:1000]).replace(",", " ").replace(";", " ").split():
         match = _PMID.fullmatch(word)
         if match is None:
-            raise Refused(
-                f"'{word[:40]}' is no PMID, which is a number such as 31978945; a DOI is found by "
-                "query='10.1000/x[doi]', a PMCID by query='PMC123[pmcid]'"
+            advice = (
+                "use a number such as 31978945. Find a DOI with query='10.1000/x[doi]', and a PMCID with "
+                "query='PMC123[pmcid]'"
             )
+            raise Refused(f"'{word[:40]}' is not a PMID", advice)
         found.append(match[1])
     if not 0 < len(found) <= MAX_READ:
-        raise Refused(f"give from 1 to {MAX_READ} PMIDs, separated by commas")
+        raise Refused(f"pmid has {len(found)} PMIDs instead of 1 to {MAX_READ}", "call again with fewer PMIDs")
     return list(dict.fromkeys(found))

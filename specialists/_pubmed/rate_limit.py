@@ -1,4 +1,4 @@
-"""The rate limit for requests to PubMed, over all turns, event loops and threads of a process."""
+"""The rate limit for requests to PubMed, shared by all turns, event loops and threads of a process."""
 
 import asyncio
 import math
@@ -13,14 +13,14 @@ _MAX_STEP = 0.2
 
 
 class RateLimit:
-    """A number of places, first come first served. Each is free again some time after the answer of its request.
+    """A number of slots, first come first served. Each is free again some time after the response to its request.
 
-    Counting from the answer, not from the request, keeps the limit at the server too, however late a request arrives.
-    Several event loops use the limit, so waiting requests look again instead of being woken.
+    Counting from the response, not from the request, keeps the limit at the server too, however late a request
+    arrives. Several event loops use the limit, so waiting requests poll.
 
     Args:
-        requests: number of places.
-        seconds: time after an answer until its place is free.
+        requests: number of slots.
+        seconds: time after a response until its slot is free.
     """
 
     def __init__(
@@ -45,25 +45,25 @@ class RateLimit:
             return bool(self._queue) or max(self._paused_until, min(self._free_at)) > now
 
     def pause(self, seconds: float) -> None:
-        """Let no request begin for so long, because the server asked for it."""
+        """Start no request for some seconds, because the server asked for it."""
         with self._lock:
             self._paused_until = max(self._paused_until, self._clock() + seconds)
 
     @asynccontextmanager
     async def acquire(self, until: float) -> AsyncIterator[None]:
-        """Hold a place for one request.
+        """Hold a slot for one request.
 
         Args:
-            until: time on the clock after which the place is of no use.
+            until: deadline on the clock, in seconds.
 
         Raises:
-            TimeoutError: if there is no place before.
+            TimeoutError: if there is no slot before the deadline.
         """
         ticket = object()
         with self._lock:
             self._queue.append(ticket)
         try:
-            while (place := self._take_place(ticket)) is None:
+            while (slot := self._take_slot(ticket)) is None:
                 if self._clock() >= until:
                     raise TimeoutError
                 with self._lock:
@@ -76,17 +76,17 @@ class RateLimit:
             yield
         finally:
             with self._lock:
-                self._free_at[place] = self._clock() + self._seconds
+                self._free_at[slot] = self._clock() + self._seconds
 
-    def _take_place(self, ticket: object) -> int | None:
-        """Return a free place if this ticket is the next one."""
+    def _take_slot(self, ticket: object) -> int | None:
+        """Return a free slot if this ticket is the next one."""
         with self._lock:
             now = self._clock()
-            place = min(range(len(self._free_at)), key=self._free_at.__getitem__)
-            if self._queue[0] is not ticket or now < max(self._paused_until, self._free_at[place]):
+            slot = min(range(len(self._free_at)), key=self._free_at.__getitem__)
+            if self._queue[0] is not ticket or now < max(self._paused_until, self._free_at[slot]):
                 return None
-            self._free_at[place] = math.inf
-            return place
+            self._free_at[slot] = math.inf
+            return slot
 
 
 _limits: dict[tuple[str, int], RateLimit] = {}
@@ -94,6 +94,6 @@ _limits_lock = threading.Lock()
 
 
 def shared_limit(server: str, requests: int) -> RateLimit:
-    """Return the one limit of this process for a server: `requests` per second."""
+    """Return this process's limit for a server: `requests` per second."""
     with _limits_lock:
         return _limits.setdefault((server, requests), RateLimit(requests))

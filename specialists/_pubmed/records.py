@@ -1,6 +1,6 @@
-"""The records of PubMed's XML, one by one: bytes go in, an element for each record comes out.
+"""Parse PubMed's XML one record at a time: bytes in, one element per record out.
 
-Nothing in the XML is trusted: it may declare no entities, nest no deeper than PubMed does, and break off anywhere.
+The XML is untrusted: it may not declare entities or nest too deep, and it may be truncated anywhere.
 """
 
 import html.entities
@@ -10,17 +10,21 @@ from xml.parsers import expat
 
 from brain import Refused
 
-UNREADABLE = "PubMed's answer cannot be read; go on without it, or ask again later"
 MAX_DEPTH = 200
 MAX_ELEMENTS = 60_000
-"""Elements of one article, where each author takes four. They are freed at once, while nothing else runs."""
+"""Elements of one article; each author needs four. Freeing them blocks other threads."""
 _PIECE = 64 * 1024
 _UNREAD = frozenset({"AffiliationInfo", "ChemicalList", "GrantList", "History", "InvestigatorList", "ReferenceList"})
 _KINDS = ("PubmedArticle", "PubmedBookArticle")
 
 
+def unreadable() -> Refused:
+    """Return the refusal for a response that cannot be parsed."""
+    return Refused("PubMed's response cannot be read", "continue without it or call again later")
+
+
 class RecordParser:
-    """Builds one record at a time, so that a large answer is never in memory as a whole.
+    """Builds one record at a time, so that a large response is never in memory as a whole.
 
     Args:
         take: receives each complete record.
@@ -39,11 +43,11 @@ class RecordParser:
         self._parser.EntityDeclHandler = _refuse
 
     def feed(self, data: bytes) -> None:
-        """Read a whole answer.
+        """Parse a whole response.
 
         Raises:
-            ExpatError, ValueError, LookupError: where it breaks off.
-            Refused: for XML that could harm.
+            ExpatError, ValueError, LookupError: if it is truncated or malformed.
+            Refused: for dangerous XML.
         """
         for start in range(0, len(data), _PIECE):
             self._parser.Parse(data[start : start + _PIECE])
@@ -54,7 +58,7 @@ class RecordParser:
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise Refused(UNREADABLE)
+            raise unreadable()
         if self._builder is None and tag in _KINDS:
             self._builder, self._record_depth, self._elements = TreeBuilder(), self._depth, 0
         if self._builder is None or self._unread_depth:
@@ -64,7 +68,7 @@ class RecordParser:
             return
         self._elements += 1
         if self._elements > MAX_ELEMENTS:
-            raise ValueError("more elements than an article has")
+            raise ValueError("too many elements")
         self._builder.start(tag, attributes)
 
     def _end(self, tag: str) -> None:
@@ -82,10 +86,10 @@ class RecordParser:
             self._builder.data(text)
 
     def _skipped(self, name: str, is_parameter: bool) -> None:
-        """Insert an entity of the document type, which is never fetched, if HTML has it too."""
+        """Insert an entity of the document type if HTML has it too; the document type is never fetched."""
         self._text(html.entities.html5.get(f"{name};", ""))
 
 
 def _refuse(*_: object) -> None:
-    """Declared entities can grow without end, or name files."""
-    raise Refused(UNREADABLE)
+    """Refuse declared entities, which can expand without limit or name files."""
+    raise unreadable()

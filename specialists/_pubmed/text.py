@@ -1,4 +1,4 @@
-"""Articles as text for a model: a summary in a list, or all of one."""
+"""Format articles for a model: a summary in a list, or one whole article."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _TERMS_SHOWN = 40
 _CUT = "[…]"
 _SENTENCE = re.compile(r"[.!?][)\]\"'”’]*(?=\s+[^a-z\s])|[。！？]")
 _ORDINARY = re.compile(r"journal article|research support.*|english abstract", re.IGNORECASE)
-"""Types of publication that are not worth mentioning."""
+"""Publication types that are not shown."""
 _LANGUAGES = {
     "chi": "Chinese", "cze": "Czech", "dan": "Danish", "dut": "Dutch", "fin": "Finnish", "fre": "French",
     "ger": "German", "gre": "Greek", "heb": "Hebrew", "hun": "Hungarian", "ita": "Italian", "jpn": "Japanese",
@@ -28,13 +28,13 @@ _LANGUAGES = {
 
 
 def format_summary(article: Article, number: int) -> str:
-    """Return an article in a list, with the most important sentences of its abstract."""
+    """Return an entry of a list, with the most important sentences of the abstract."""
     abstract = _short(article.abstract) or "No abstract."
     return "\n".join([f"[{number}] {_title_line(article)}", *_about(article, AUTHORS_SHOWN), abstract])
 
 
 def format_article(article: Article) -> str:
-    """Return an article with its whole abstract, keywords and subjects."""
+    """Return an article with its whole abstract, keywords and MeSH headings."""
     sections = [_section(label, text[:_SECTION_LENGTH]) for label, text in article.abstract] or ["No abstract."]
     others = [_section(f"Other abstract, {label}", text[:_SECTION_LENGTH]) for label, text in article.other_abstracts]
     terms = (("Keywords", article.keywords), ("MeSH, * main topics", article.mesh))
@@ -43,7 +43,7 @@ def format_article(article: Article) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """Cut a text after a sentence if there is one, else after a word."""
+    """Cut a text after a sentence if possible, else after a word."""
     if len(text) <= most:
         return text
     ends = [match.end() for match in _SENTENCE.finditer(text, 0, most + 2)]
@@ -51,12 +51,12 @@ def shorten(text: str, most: int) -> str:
 
 
 def _title_line(article: Article) -> str:
-    mark = "⚠ RETRACTED, not to be relied on: " if article.retracted else ""
+    mark = "⚠ RETRACTED, do not rely on it: " if article.retracted else ""
     return mark + shorten(article.plain_title, _TITLE_LENGTH)
 
 
 def _about(article: Article, most_authors: int) -> list[str]:
-    """Return lines: title in its language, authors, source, numbers and warnings."""
+    """Return lines: original title, authors, source, numbers and warnings."""
     names = ", ".join(_LANGUAGES.get(code, code) for code in article.languages if code != "eng")
     foreign = f"In {names}" if names and "eng" not in article.languages else ""
     if article.original_title:
@@ -81,7 +81,7 @@ def _section(label: str, text: str) -> str:
 
 
 def _short(sections: Sequence[tuple[str, str]]) -> str:
-    """Return about `ABSTRACT_LENGTH` characters: the conclusion, and as much as fits from the beginning."""
+    """Return about `ABSTRACT_LENGTH` characters: the conclusion, and as much of the beginning as fits."""
     if len(sections) < 2:
         return "".join(_section(label, shorten(text, ABSTRACT_LENGTH)) for label, text in sections)
     last = next((n for n, (label, _) in enumerate(sections) if "CONCLUSION" in label.upper()), len(sections) - 1)

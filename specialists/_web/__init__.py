@@ -1,1 +1,1 @@
-"""The parts of `web`: searching, reading pages, and the child programs that read and search."""
+"""The parts of `web`: search, page reading, and the child processes of both."""

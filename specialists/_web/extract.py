@@ -1,6 +1,6 @@
-"""Makes Markdown of one page in a child process: a hostile page can keep a parser for minutes.
+"""Convert one page to Markdown in a child process, because a hostile page can occupy a parser for minutes.
 
-trafilatura picks the article; the Markdown is that of `_kit.html`, with or without it. Imports nothing of Brain.
+trafilatura picks the article, if it is installed. `_kit.html` writes the Markdown. Imports nothing from `brain`.
 """
 
 import re
@@ -17,16 +17,16 @@ from specialists._kit.text import one_line, tidy
 from specialists._web.feeds import read_feed
 
 SHORT = 250
-"""Characters below which no article was found."""
+"""A shorter text is no article."""
 DISCUSSED_SHARE = 0.3
-"""If the article is a smaller part of the page and the comments are the rest, the comments are the text."""
+"""If the article is a smaller share of the page, and comments are most of the rest, the comments are the text."""
 MAX_DISCUSSION = 500_000
 MAX_REFRESH_SECONDS = 10
 _REFRESH = re.compile(r"\s*(\d{1,4})[\d.]*\s*[;,]\s*url\s*=\s*['\"]?([^'\"\s]{1,2000})", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 _TARGET = re.compile(r"\]\([^()\s]*\)")
 _GRAM = 4
-"""Words in a row by which a block is found in the article."""
+"""Number of consecutive words that identify a block in the article."""
 _FACTS = {
     "title": ("meta[property='og:title']", "meta[name='citation_title']", "head title", "title", "h1"),
     "site": ("meta[property='og:site_name']", "meta[name='application-name']"),
@@ -43,17 +43,17 @@ _NOT_FREE = re.compile(r'"isAccessibleForFree"\s{0,9}:\s{0,9}"?false', re.IGNORE
 _ISO = re.compile(r"\s*(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)(?!\d)")
 _DATE_IN_URL = re.compile(r"/(\d{4})/(\d\d)/(\d\d)/")
 _MAX_TIMES = 3
-"""Times on a page of one article; with more, each may be that of another one."""
+"""With more `time` elements, a page probably lists several articles, so none of them is its date."""
 
 
 @dataclass(frozen=True, slots=True)
 class Article:
-    """The text and facts of a page. Facts that it does not give are empty; `date` is ISO.
+    """The text and metadata of a page. Missing metadata is empty; `date` is ISO.
 
     Attributes:
-        scripted: whether scripts would make the text.
-        paid: whether it says that its text is only for those who pay.
-        refresh: the URL to which the page sends its reader at once.
+        scripted: whether scripts would create the text.
+        paid: whether the page declares a paywall.
+        refresh: target URL of an immediate `<meta>` refresh.
     """
 
     title: str = ""
@@ -67,17 +67,17 @@ class Article:
 
 
 def answer(words: Any, data: bytes, _: Report) -> tuple[dict[str, Any], bytes]:
-    """The fields of the `Article` that a page is, in UTF-8.
+    """Return the fields of the `Article` of a page in UTF-8.
 
     Args:
-        words: `way` (`feed`, `html`; for what is too much for that, `plain` and `stripped`), the page's `url`, and
-            whether to keep its `links`.
+        words: `way` (`feed`, `html`, or as fallbacks `plain` and `stripped`), the page's `url`, and whether to keep
+            its `links`.
     """
     return asdict(read(words["way"], data.decode("utf-8", "replace"), words["url"], links=words["links"])), b""
 
 
 def read(way: str, text: str, url: str, *, links: bool) -> Article:
-    """A page, read in one of the ways."""
+    """Read a page in one of the ways of `answer`."""
     if way == "feed" and (feed := read_feed(text)):
         return Article(title=feed[0], text=tidy(feed[1]))
     if way in ("feed", "stripped") or is_hostile(text):
@@ -86,10 +86,10 @@ def read(way: str, text: str, url: str, *, links: bool) -> Article:
 
 
 def read_page(html: str, url: str, *, links: bool, pick_article: bool = True) -> Article:
-    """The text of a page with its headings, lists, tables and code, and its facts.
+    """Read the text of a page with headings, lists, tables and code, and its metadata.
 
     Args:
-        pick_article: whether to leave out what is around the article.
+        pick_article: whether to drop everything around the article.
     """
     from selectolax.lexbor import LexborHTMLParser
 
@@ -115,9 +115,9 @@ def read_page(html: str, url: str, *, links: bool, pick_article: bool = True) ->
 
 
 def _find_article(html: str, blocks: Sequence[Block], *, comments: bool = False) -> tuple[dict[str, str | None], str]:
-    """The facts that trafilatura finds, and the part of the page that it takes for the article.
+    """Return the metadata and the article that trafilatura finds.
 
-    Both are empty where it is not installed, the text also when it found no article.
+    Both are empty if it is not installed. The article is empty if it finds none.
     """
     try:
         from trafilatura import extract, extract_metadata, load_html
@@ -129,15 +129,15 @@ def _find_article(html: str, blocks: Sequence[Block], *, comments: bool = False)
     metadata = extract_metadata(tree, date_config={"extensive_search": False, "original_date": True})
     text = extract(tree, output_format="markdown", include_comments=comments) or ""
     facts = {"author": metadata.author, "site": metadata.sitename}
-    if "\n" in text.strip() and "\n\n" not in text.strip():  # no article, but all lines of the page
+    if "\n" in text.strip() and "\n\n" not in text.strip():  # all lines of the page, so no article
         return facts, ""
     return facts, tidy(join_blocks(_pick(blocks, text)))
 
 
 def _pick(blocks: Sequence[Block], article: str) -> Iterator[Block]:
-    """The blocks whose words are in the article; between them also tables, code, and paragraphs without links.
+    """Yield the blocks whose words are in the article, and tables, code and plain paragraphs between them.
 
-    trafilatura loses some of these, and some headings of what it keeps.
+    trafilatura loses some of these, and some headings.
     """
     lines = {tuple(_WORD.findall(line.lower())) for line in article.splitlines()}
     words = _WORD.findall(article.lower())
@@ -162,7 +162,7 @@ def _pick(blocks: Sequence[Block], article: str) -> Iterator[Block]:
 
 
 def _is_heading(block: Block) -> bool:
-    """A bold line counts as one."""
+    """Whether a block is a heading or a bold line."""
     return block.kind == "heading" or re.fullmatch(r"\*\*[^*\n]{1,100}\*\*", block.text) is not None
 
 
@@ -179,7 +179,7 @@ def _find_refresh(tree: Any, url: str) -> str:
 
 
 def _find_fact(tree: Any, name: str) -> str:
-    """A fact in the page's head, or the first element that holds it."""
+    """Return metadata from the page's head, or from the first element that has it."""
     for selector in _FACTS[name]:
         node = tree.css_first(selector)
         if node is not None:
@@ -190,9 +190,9 @@ def _find_fact(tree: Any, name: str) -> str:
 
 
 def _find_date(tree: Any, url: str, json_ld: Sequence[str]) -> str:
-    """The date of publication as YYYY-MM-DD, empty when the page does not give it.
+    """Return the publication date as YYYY-MM-DD, or an empty string.
 
-    It is what the page says of itself, never a date in its text.
+    Only metadata counts, never a date in the text.
     """
     for candidate in _find_iso_dates(tree, url, json_ld):
         if found := _ISO.match(candidate):

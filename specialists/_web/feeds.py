@@ -1,4 +1,4 @@
-"""Makes Markdown of an RSS or Atom feed, newest first as the feed has it. Imports nothing of Brain."""
+"""Convert an RSS or Atom feed to Markdown, in the order of the feed. Imports nothing from `brain`."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,1000}>")
 
 
 def read_feed(text: str) -> tuple[str, str] | None:
-    """The title of a feed, and its items as a list, as far as it is XML; None when it is not, and has no item."""
+    """Return the title and the items of a feed, up to its first XML error; None for an error before any item."""
     title, items = "", list[str]()
     try:
         for element in _elements(text):
@@ -34,7 +34,7 @@ def read_feed(text: str) -> tuple[str, str] | None:
 
 
 def _elements(text: str) -> Iterator[ElementTree.Element]:
-    """Each element when it is read; what follows may be cut off or broken."""
+    """Yield each element as soon as it is complete; the rest of the feed may be truncated or broken."""
     parser: ElementTree.XMLPullParser[ElementTree.Element] = ElementTree.XMLPullParser(["end"])
     for start in range(0, len(text), _PIECE):
         parser.feed(text[start : start + _PIECE])

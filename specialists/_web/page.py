@@ -1,4 +1,4 @@
-"""Fetches one page of the web, of whatever kind, and reads it as an article."""
+"""Fetch one page of any supported type and read it as an article."""
 
 import asyncio
 import re
@@ -22,16 +22,17 @@ TYPES = (
 MAX_PAGE_BYTES = 10 * 1024 * 1024
 FETCH_SECONDS = 10.0
 MAX_HTML = 2_000_000
-"""Characters of HTML that are read; trafilatura takes up to ten seconds for so many."""
+"""Characters of HTML that are read. trafilatura needs up to ten seconds for this many."""
 ANSWERING_SECONDS = 0.5
-"""Left for the reason when the time of the call is short."""
+"""Time reserved for the answer before the call's deadline."""
 WAYS = {"feed": 3, "html": 8, "plain": 3, "stripped": 2}
-"""Ways to read a page, with seconds of CPU time for each; when one fails, the next is tried."""
+"""Ways to read a page, each with its CPU seconds. If one fails, the next one is tried."""
 MAX_REFRESHES = 2
 MAX_PDF_PAGES = 100
-_CUT = "(The page is too long to be read whole; it was read up to here.)"
+_CUT = "(The page is too long. Only this part was read.)"
 _SAMPLE = 20_000
-"""Characters by which an encoding is judged."""
+"""Characters around the first decoding error that decide whether to guess the encoding."""
+OTHER_SOURCE = "use another source"
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
 _FEEDS = frozenset(("application/rss+xml", "application/atom+xml", "application/xml", "text/xml"))
 _FEED = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--[^>]{0,500}-->\s*)*<(?:rss|feed|rdf:RDF)\b")
@@ -40,10 +41,10 @@ _SCHEMELESS = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?:[/?#].*)?", re.IG
 
 
 async def read(url: str, context: Context, *, links: bool) -> tuple[str, Article]:
-    """The final URL of a page, after all redirects, and its article.
+    """Return the final URL of a page, after all redirects, and its article.
 
     Raises:
-        Refused: when it cannot be fetched or read, or holds no text.
+        Refused: if the page cannot be fetched or read, or has no text.
     """
     url = f"https://{url}" if _SCHEMELESS.fullmatch(url) else url
     for _ in range(MAX_REFRESHES + 1):
@@ -54,9 +55,9 @@ async def read(url: str, context: Context, *, links: bool) -> tuple[str, Article
             break
         url = article.refresh
     if article.scripted:
-        raise Refused(f"{_host_of(page)} makes this page by scripts, which are not run; try another source")
+        raise Refused(f"the page at {_host_of(page)} needs JavaScript, which is not run here", OTHER_SOURCE)
     if not article.text.strip():
-        raise Refused(f"the page at {_host_of(page)} holds no text that can be read; try another source")
+        raise Refused(f"the page at {_host_of(page)} has no readable text", OTHER_SOURCE)
     return page.url, article
 
 
@@ -68,14 +69,14 @@ async def _read_page(page: Page, seconds: float, *, links: bool) -> Article:
         return await _run_reader("feed", text, page, seconds, links=links)
     if page.type in _HTML or (page.type in _FEEDS and _XHTML.match(text)):
         return await _run_reader("html", text, page, seconds, links=links)
-    if "json" in page.type:  # a value per line, so that it can be cut well
+    if "json" in page.type:  # one value per line, so that a cut is harmless
         with suppress(msgspec.DecodeError, RecursionError, ValueError):
             text = (await asyncio.to_thread(msgspec.json.format, page.body, indent=1)).decode("utf-8", "replace")
     return Article(title=_name_of(page), text=await asyncio.to_thread(tidy, text[:MAX_TEXT]))
 
 
 async def _run_reader(first: str, text: str, page: Page, seconds: float, *, links: bool) -> Article:
-    """The article that a child process reads; in a simpler way if a page was too much for the first."""
+    """Read an article in a child process, in a simpler way if the first one fails."""
     data, end = text[:MAX_HTML].encode("utf-8", "replace"), time.monotonic() + seconds
     for way in list(WAYS)[list(WAYS).index(first) :]:
         request, left = {"way": way, "url": page.url, "links": links}, end - time.monotonic()
@@ -83,11 +84,11 @@ async def _run_reader(first: str, text: str, page: Page, seconds: float, *, link
             fields = await run_isolated("_web.extract", request, data, limits=Limits(WAYS[way]), seconds=left)
             article = msgspec.convert(fields, Article)
             return article if len(text) <= MAX_HTML else replace(article, text=f"{article.text}\n\n{_CUT}")
-    raise Refused(f"the page at {_host_of(page)} could not be read in time; try another source")
+    raise Refused(f"the page at {_host_of(page)} could not be read in time", OTHER_SOURCE)
 
 
 def decode(page: Page) -> str:
-    """The text of a page; when it is not in the encoding it claims, or claims none, in the likeliest one."""
+    """Decode a page, with a guessed encoding if the declared one is wrong or missing."""
     text = page.text
     broken_at = text.find("\ufffd")
     sample = text[max(0, broken_at - _SAMPLE) : broken_at + _SAMPLE]
@@ -97,20 +98,20 @@ def decode(page: Page) -> str:
 
 
 async def _read_pdf(page: Page, seconds: float) -> Article:
-    """The text layer of a PDF, page by page."""
+    """Read the text layer of a PDF, page by page."""
     name = _name_of(page)
     pdf = await reader.open_pages(page.body, name=name, numbers=range(1, MAX_PDF_PAGES + 1), seconds=seconds)
     texts = {number: pdf.texts.get(number) for number in range(1, min(pdf.count, MAX_PDF_PAGES) + 1)}
     if not any(text and text.strip() for text in texts.values()):
-        raise Refused(f"the PDF '{name}' is a scan without text; ask the user to attach it, so that ocr can read it")
+        raise Refused(f"the PDF '{name}' is a scan without text", "ask the user to attach it for ocr")
     pages = [f"## Page {number} of {pdf.count}\n\n{text or '(not readable)'}" for number, text in texts.items()]
     if pdf.count > len(texts):
-        pages.append(f"(Only the first {len(texts)} pages are given.)")
+        pages.append(f"(Only the first {len(texts)} of {pdf.count} pages were read.)")
     return Article(title=name, text=tidy("\n\n".join(pages)[:MAX_TEXT]))
 
 
 def _name_of(page: Page) -> str:
-    """The last part of the URL's path, or its host."""
+    """Return the last part of the URL's path, or its host."""
     path = page.url.partition("://")[2].partition("?")[0].rstrip("/")
     return one_line(path.rpartition("/")[2] or path, 100)
 

@@ -1,4 +1,4 @@
-"""Results and refusals of `wiki`: a page, its introduction, one of its sections, or a choice of pages."""
+"""Results and refusals of `wiki`: a page, its introduction, a section, or a choice of pages."""
 
 import json
 import re
@@ -8,22 +8,22 @@ from brain import Citation, Refused, Result
 from specialists._wiki.article import Article, Hit, Page, Section
 
 SEARCH_LENGTH = 1500
-"""Characters of the introduction in the answer to a search."""
+"""Maximum characters of the introduction in a search result."""
 PAGE_LENGTH = 3000
-"""Of the introduction of a page. A page no longer than this is given as a whole."""
+"""Maximum characters of the introduction of a page. A shorter page is returned whole."""
 MAX_TEXT = 200_000
 SECTIONS_SHOWN = 60
 CHOICES_SHOWN = 40
 OTHERS_SHOWN = 5
 LIST_LENGTH = 250
-"""Characters of a list in a refusal."""
+"""Maximum characters of a list in a refusal."""
 _SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]?(?=\s)|[。！？]|\n")
 
 
 def show_hit(label: str, page: Page, article: Article, others: Sequence[Hit]) -> Result:
-    """The introduction of the best page of a search, and other pages."""
+    """Return the introduction of the best page of a search, and a list of other pages."""
     introduction = _shorten(article.introduction or article.text, SEARCH_LENGTH)
-    blocks = [introduction, _offer_sections(article), f"To read on, ask with {_parameters(page)}."]
+    blocks = [introduction, _offer_sections(article), f"To read the page, call wiki with {_parameters(page)}."]
     if others:
         lines = [f"- {hit.title}: {hit.line}" if hit.line else f"- {hit.title}" for hit in others[:OTHERS_SHOWN]]
         blocks.append("\n".join(["Other pages found:", *lines]))
@@ -31,22 +31,22 @@ def show_hit(label: str, page: Page, article: Article, others: Sequence[Hit]) ->
 
 
 def show_page(label: str, page: Page, article: Article) -> Result:
-    """The introduction of a page and its sections; all of it when it is short."""
+    """Return the introduction of a page and its list of sections, or all of a short page."""
     if article.is_whole and len(article.text) <= PAGE_LENGTH:
         return _make_result(label, page, article.text or "(The page is empty.)")
     blocks = [_shorten(article.introduction, PAGE_LENGTH), _offer_sections(article)]
     if article.is_whole:
-        blocks.append(f"The whole text has {len(article.text):,} characters; it begins with offset=0.")
+        blocks.append(f"The whole text has {len(article.text):,} characters. To read it, start with offset=0.")
     return _make_result(label, page, "\n\n".join(filter(None, blocks)))
 
 
 def show_text(label: str, page: Page, text: str, section: Section | None, offset: int) -> Result:
-    """The text of a page or of one of its sections from an offset on."""
+    """Return the text of a page or section from an offset on."""
     if len(text) > MAX_TEXT:
-        text = f"{text[:MAX_TEXT]} …\n\n(There is more than can be read on; ask for a section by its name.)"
+        text = f"{text[:MAX_TEXT]} …\n\n(The text is too long to continue. Read a section by its name.)"
     text = text or "(There is no text.)"
     if offset and offset >= len(text):
-        raise Refused(f"that text has only {len(text)} characters; ask with a smaller offset")
+        raise Refused(f"the offset is {offset:,}, but the text has {len(text):,} characters", "use a smaller offset")
     note = f"(From character {offset} of {len(text)}.)\n\n" if offset else ""
     parameters = _parameters(page) + (f', section="{section.number or 0}"' if section else "")
     head = len(_make_head(label, page)) + len(note)
@@ -54,60 +54,61 @@ def show_text(label: str, page: Page, text: str, section: Section | None, offset
         label,
         page,
         note + text[offset:],
-        lambda shown: f"ask with {parameters}, offset={offset + max(0, shown - head)}",
+        lambda shown: f"call again with {parameters}, offset={offset + max(0, shown - head)}",
     )
 
 
 def show_choices(label: str, page: Page, article: Article) -> Result:
-    """The pages that a title may mean."""
+    """Return the list of pages that a title may mean."""
     lines: dict[str, str] = {}
     for title, line in article.choices:
         if title != page.title:
             lines.setdefault(title, f"- {line}" if line.startswith(title) else f"- {title}: {line}")
-    head = f"This title may mean several things. Ask again with page= one of these{page.where}, or ask the user which "
-    return _make_result(label, page, "\n".join([head + "is meant:", *list(lines.values())[:CHOICES_SHOWN]]))
+    head = f"This title may mean several things. Call again with page= one of these{page.where}, or ask the user:"
+    return _make_result(label, page, "\n".join([head, *list(lines.values())[:CHOICES_SHOWN]]))
 
 
 def no_section(page: Page, article: Article, name: str) -> Refused:
-    sections = _list_sections(article.sections[1:])
-    hint = f"there are: {_cut_list(sections)}" if sections else "it has none; leave the section out"
-    return Refused(f"'{page.title[:60]}' has no section '{name[:40]}'; {hint}")
+    sections = article.sections[1:]
+    advice = f"use one of: {_list_names(_name_sections(sections))}" if sections else "leave section out"
+    return Refused(f"'{page.title[:60]}' has no section '{name[:40]}'", advice)
 
 
 def too_long(page: Page, article: Article) -> Refused:
-    """For a page that can be had in sections only."""
-    sections = _cut_list(_list_sections(article.sections[1:]))
-    return Refused(f"'{page.title[:60]}' is too long to be read as a whole; ask for a section: {sections}")
+    """For a page of which only single sections can be fetched."""
+    sections = _list_names(_name_sections(article.sections[1:]))
+    return Refused(f"'{page.title[:60]}' is too long to read whole", f"read a section: {sections}")
 
 
 def no_page(label: str, title: str, nearest: Sequence[str]) -> Refused:
-    hint = f"nearest: {_cut_list(', '.join(nearest))}" if nearest else "search with query and other words"
-    return Refused(f"{label} has no page '{title[:80]}'; {hint}")
+    advice = f"use one of: {_list_names(nearest)}" if nearest else "search with query and other words"
+    return Refused(f"{label} has no page '{title[:80]}'", advice)
 
 
 def no_hit(label: str, query: str, nearest: Sequence[str]) -> Refused:
-    hint = f"did you mean: {_cut_list(', '.join(nearest))}?" if nearest else "try fewer or other words"
-    return Refused(f"{label} has nothing about '{query[:80]}'; {hint}")
+    advice = f"search for one of: {_list_names(nearest)}" if nearest else "use fewer or other words"
+    return Refused(f"{label} has nothing about '{query[:80]}'", advice)
 
 
 def _offer_sections(article: Article) -> str:
-    """The sections of an article; only the upper ones if they are many."""
+    """Return the list of sections, without subsections if there are many."""
     sections = article.sections[1:]
     if len(sections) > SECTIONS_SHOWN:
         sections = [section for section in sections if "." not in section.number][:SECTIONS_SHOWN]
-    return f"Sections (ask with section=): {_list_sections(sections)}" if sections else ""
+    return f"Sections (to read one, use section=): {'; '.join(_name_sections(sections))}" if sections else ""
 
 
-def _list_sections(sections: Sequence[Section]) -> str:
-    return "; ".join(f"{section.number} {section.title}".strip() for section in sections)
+def _name_sections(sections: Sequence[Section]) -> list[str]:
+    return [f"{section.number} {section.title}".strip() for section in sections]
 
 
-def _cut_list(listed: str) -> str:
+def _list_names(names: Sequence[str]) -> str:
+    listed = ", ".join(names)
     return listed if len(listed) <= LIST_LENGTH else listed[:LIST_LENGTH].rpartition(",")[0] + " …"
 
 
 def _shorten(text: str, length: int) -> str:
-    """At the end of the last sentence in the second half, else at a word."""
+    """Cut a text after the last sentence in its second half, or else between words."""
     if len(text) <= length:
         return text
     ends = [end.end() for end in _SENTENCE_END.finditer(text, length // 2, length)]
@@ -115,7 +116,7 @@ def _shorten(text: str, length: int) -> str:
 
 
 def _parameters(page: Page) -> str:
-    """The parameters of a call that asks for this page again."""
+    """Return the parameters of a call for this page."""
     return f"page={json.dumps(page.title, ensure_ascii=False)}{page.where}"
 
 

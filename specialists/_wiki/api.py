@@ -1,6 +1,6 @@
-"""One MediaWiki through its Action API, https://www.mediawiki.org/wiki/API:Action_API.
+"""The Action API of one MediaWiki, https://www.mediawiki.org/wiki/API:Action_API.
 
-Its answers are a stranger's: anything in them may be missing, or of the older of the API's two formats.
+Its responses are untrusted: any field may be missing or in the older of the API's two formats.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ from brain import Context, Refused
 from specialists._wiki.names import OnlineWiki
 
 MAX_WAITS = 2
-"""How often a wiki may ask to come back later."""
+"""Number of retries while a wiki is busy."""
 WAIT_SECONDS = 1.0
-"""Between two requests to a busy wiki that names no time."""
+"""Delay before a retry if the wiki names none."""
 MAX_BATCHES = 5
 MAX_BYTES = 4 * 1024 * 1024
 SECONDS = 10.0
 SPARE_SECONDS = 1.5
-"""Left for putting an answer together."""
+"""Time reserved for the answer before the call's deadline."""
 _BUSY = frozenset({429, 502, 503, 504})
 _BUSY_CODES = frozenset({"cirrussearch-too-busy-error", "maxlag", "ratelimited"})
 _CODE = re.compile(r"[A-Za-z0-9_-]{1,50}")
@@ -31,7 +31,7 @@ Json = Mapping[str, Any]
 
 
 class TryLater(Refused):
-    """The wiki asks to come back when this call is over."""
+    """The wiki is busy until after this call's deadline."""
 
 
 class ApiError(Exception):
@@ -43,22 +43,22 @@ class ApiError(Exception):
 
 
 class Api:
-    """The API of one wiki, within one call.
+    """The API of one wiki, for one call.
 
     Args:
-        contact: the operator's address, for the wiki.
-        offline: names of offline wikis, to be asked in its place.
+        contact: the operator's address, sent to the wiki.
+        offline: names of offline wikis that the advice suggests instead.
     """
 
     def __init__(self, wiki: OnlineWiki, context: Context, contact: str, offline: Sequence[str] = ()) -> None:
         self._wiki = wiki
         self._context = context
-        instead = f'ask with wiki="{offline[0]}", which is offline' if offline else "name another wiki"
-        self._advice = f"go on without it, or {instead}"
+        instead = f'use wiki="{offline[0]}", which is offline' if offline else "use another wiki"
+        self._advice = f"{instead} or continue without it"
         self._agent = f"brain-sse/{version('brain-sse')} ({contact or 'reads single pages for its users'})"
 
     async def query(self, **params: str | int) -> Json:
-        """The answer to `action=query`, all batches of it in one; raises `ApiError`."""
+        """Return the merged batches of `action=query`; raises `ApiError`."""
         found: dict[str, Any] = {}
         continuation: Json = {}
         for _ in range(MAX_BATCHES):
@@ -81,7 +81,7 @@ class Api:
         return found
 
     async def request(self, **params: str | int) -> Any:
-        """One answer; waits, twice at most, when the wiki asks for it. Raises `ApiError` and `Refused`."""
+        """Return one response, after up to `MAX_WAITS` retries. Raises `ApiError` and `Refused`."""
         answer, delay = await self._request_once(params)
         for _ in range(MAX_WAITS):
             if delay is None or delay > self._seconds_left:
@@ -90,13 +90,11 @@ class Api:
             answer, delay = await self._request_once(params)
         if delay is None:
             return answer
-        when = f"wait {delay:.0f} seconds" if delay > 1 else "come back later"
-        raise TryLater(
-            f"{self._wiki.label} is busy and asks to {when}; go on without it, or tell the user to try again later"
-        )
+        when = f" for {delay:.0f} seconds" if delay > 1 else ""
+        raise TryLater(f"{self._wiki.label} is busy{when}", "continue without it or tell the user to try again later")
 
     async def _request_once(self, params: Mapping[str, str | int]) -> tuple[Any, float | None]:
-        """An answer, and in how many seconds to ask again if the wiki is busy."""
+        """Return a response, and the delay in seconds before a retry if the wiki is busy."""
         label = self._wiki.label
         try:
             page = await self._context.fetch(
@@ -108,28 +106,26 @@ class Api:
                 seconds=max(0.1, min(SECONDS, self._seconds_left)),
                 trusted=self._wiki.api if self._wiki.is_trusted else None,
             )
-        except Refused:  # its reason names the address, which may be one of the operator's own network
-            raise Refused(
-                f"{label} could not be read: not reachable, too slow or too much at once; {self._advice}"
-            ) from None
+        except Refused:  # its reason names the host, which may be in the operator's private network
+            reason = f"{label} cannot be reached, is too slow, or sends too much at once"
+            raise Refused(reason, self._advice) from None
         delay = _parse_retry_after(page.headers.get("retry-after", ""))
         if page.status in _BUSY:
             return {}, delay
         if page.status in (401, 403):
-            raise Refused(f"{label} does not let programs read it; {self._advice}")
+            raise Refused(f"{label} does not allow programs to read it", self._advice)
         if page.status in (404, 410):
-            raise Refused(f"{label} has no API where it is looked for; the operator must correct the address")
+            raise Refused(f"{label} has no API at its configured URL", self._advice)
         if page.status != 200:
-            reason = f"has trouble of its own (status {page.status})"
-            raise Refused(f"{label} {reason}; go on without it, or ask the user to try later")
+            raise Refused(f"{label} failed with status {page.status}", self._advice)
         try:
             answer = page.json()
         except Refused:
             answer = None
-        if isinstance(answer, list):  # as `opensearch` does
+        if isinstance(answer, list):  # of `opensearch`
             return answer, None
         if not isinstance(answer, dict):
-            raise Refused(f"{label} did not answer with data; {self._advice}")
+            raise Refused(f"{label} did not respond with JSON", self._advice)
         errors = answer.get("errors")  # of newer formats
         error = errors[0] if isinstance(errors, list) and errors else answer.get("error")
         code = as_mapping(error).get("code")
@@ -149,20 +145,20 @@ def as_mapping(value: Any) -> Json:
 
 
 def as_objects(value: Any) -> list[Json]:
-    """The objects of a list, or, as the older format has them, of a mapping."""
+    """Return the objects of a list, or of a mapping in the older format."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [item for item in items if isinstance(item, dict)]
 
 
 def as_text(value: Any) -> str:
-    """A text, which the older format wraps."""
+    """Return a text, which the older format wraps in an object."""
     if isinstance(value, dict):
         value = value.get("*")
     return value if isinstance(value, str) else ""
 
 
 def _parse_retry_after(value: str) -> float:
-    """Seconds of a `Retry-After`, which may be a date."""
+    """Return the seconds of a `Retry-After` header, which may be a date."""
     if re.fullmatch(r"\s*\d{1,6}\s*", value):
         return float(value)
     try:

@@ -1,4 +1,4 @@
-"""Reads one ZIM file in a child process: libzim lets nothing else run meanwhile, however slow the disk."""
+"""Read one ZIM file in a child process, because libzim holds the interpreter lock, even on a slow disk."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -15,10 +15,10 @@ _MAX_REDIRECTS = 5
 
 
 def answer(words: Any, _: bytes, __: Report) -> tuple[Any, bytes]:
-    """The content of a file.
+    """Return content of a ZIM file.
 
     Args:
-        words: the action (`check`, `search`, `page`, `nearest`, `html`), the file, and a title or a query.
+        words: action (`check`, `search`, `page`, `nearest`, `html`), file, and title or query.
     """
     from libzim.reader import Archive
 
@@ -40,7 +40,7 @@ def answer(words: Any, _: bytes, __: Report) -> tuple[Any, bytes]:
 
 
 def _find_page(archive: "Archive", title: str) -> dict[str, str] | None:
-    """The facts of the page with this title, in whatever case."""
+    """Return the metadata of the page with this title, ignoring case."""
     alike = (name for name in _suggest(archive, title) if name.casefold() == title.casefold())
     for name in dict.fromkeys((title, title[:1].upper() + title[1:], title.title(), *alike)):
         entry = _find_entry(archive, name)
@@ -59,12 +59,12 @@ def _find_entry(archive: "Archive", title: str) -> "Entry | None":
     if archive.has_entry_by_title(title):
         return archive.get_entry_by_title(title)
     path = title.replace(" ", "_")
-    paths = (path, f"A/{path}")  # the latter in files of the older kind
+    paths = (path, f"A/{path}")  # the second one in older files
     return next((archive.get_entry_by_path(one) for one in paths if archive.has_entry_by_path(one)), None)
 
 
 def _follow(entry: "Entry") -> "Entry | None":
-    """The page to which an entry leads; None when it is a picture or the like."""
+    """Follow the redirects of an entry; None if it leads to no page."""
     for _ in range(_MAX_REDIRECTS):
         if not entry.is_redirect:
             return entry if entry.get_item().mimetype.startswith("text/html") else None
@@ -73,7 +73,7 @@ def _follow(entry: "Entry") -> "Entry | None":
 
 
 def _search(archive: "Archive", query: str) -> list[str]:
-    """By the words of the texts if the file has an index of them, else by titles."""
+    """Search the texts if the file has a full-text index, else the titles."""
     if not archive.has_fulltext_index:
         return list(dict.fromkeys(_suggest(archive, query)))[:HITS]
     from libzim.search import Query, Searcher

@@ -1,4 +1,4 @@
-"""Pages of wikis, and articles: the introduction, facts, and sections of a page by number and name."""
+"""Wiki pages and articles: introduction, facts, and sections by number and name."""
 
 import asyncio
 import re
@@ -11,7 +11,7 @@ from brain import Refused
 from specialists._kit.isolated import Ended, Limits, run_isolated
 
 SECONDS = 6.0
-"""For the HTML of a page; then time is left to read only its beginning."""
+"""Time limit for the HTML of a page, so that time remains to read only its introduction."""
 LIMITS = Limits(cpu_seconds=4)
 """A page of 3 MB takes 0.3 s."""
 _PLAIN_HEADING = re.compile(r"^(={2,6})[ \t]*(\S[^\n]{0,300}?)[ \t]*\1[ \t]*$", re.MULTILINE)
@@ -22,7 +22,7 @@ _MAY_MEAN = re.compile(
     r"\bkan verwijzen naar)[^\n.]{0,60}:(?:\s|$)",
     re.IGNORECASE,
 )
-"""The beginning of a page that only lists others, where nothing else marks it."""
+"""The beginning of an unmarked disambiguation page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Page:
     """A page that exists.
 
     Attributes:
-        url: its canonical address, if it has one.
-        revision, date: of its text; the date is an ISO one.
-        redirected_from: the title that led to it.
-        fragment: the section a redirect points to.
-        introduction: plain text, when the wiki gives it without the page.
-        licence: of the text, in the wiki's words.
-        where: the parameters of a call for it besides its title, such as `, wiki="own"`.
+        url: canonical URL, if there is one.
+        revision, date: of the text; the date is ISO.
+        redirected_from: title of the redirect that led here.
+        fragment: section that the redirect names.
+        introduction: plain text, if the wiki returns it without the page.
+        licence: of the text, as the wiki words it.
+        where: further parameters of a call for this page, such as `, wiki="own"`.
     """
 
     title: str
@@ -53,7 +53,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A page that a search found, and a line of it."""
+    """A page that a search found, with an excerpt."""
 
     title: str
     line: str = ""
@@ -61,7 +61,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The results of a search: the page of exactly that title, if there is one, and others; or words to try instead."""
+    """The results of a search: the page with exactly this title, if any, other hits, and a suggested query."""
 
     page: Page | None = None
     hits: Sequence[Hit] = field(default_factory=tuple)
@@ -70,12 +70,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading with the text below it, up to the next heading; the first section of a page has no heading.
+    """A heading and the text up to the next heading; the first section of a page has no heading.
 
     Attributes:
         number: as in a table of contents, such as `2.1`; empty for the introduction.
-        anchor: what links point to.
-        index: by which a wiki's API gives the section alone, when `text` was not fetched.
+        anchor: fragment of links to the section.
+        index: number of the section in the wiki's API, if `text` was not fetched.
     """
 
     level: int
@@ -96,10 +96,10 @@ class Article:
     """The text of a page.
 
     Attributes:
-        sections: the first is the introduction; empty ones are left out.
-        facts: lines of its infobox.
-        choices: for a disambiguation page, titles with their lines.
-        is_whole: whether the sections hold their texts.
+        sections: introduction first, without empty sections.
+        facts: lines of the infobox.
+        choices: titles and lines of a disambiguation page.
+        is_whole: whether the sections have their texts.
     """
 
     sections: Sequence[Section]
@@ -110,7 +110,7 @@ class Article:
 
     @property
     def introduction(self) -> str:
-        """The text before the first heading, then the facts."""
+        """The text before the first heading, and the facts."""
         return "\n\n".join(filter(None, (self.sections[0].text, "\n".join(self.facts))))
 
     @property
@@ -118,13 +118,13 @@ class Article:
         return "\n\n".join(filter(None, (self.introduction, *(section.markdown for section in self.sections[1:]))))
 
     def below(self, section: Section) -> str:
-        """A section with those within it."""
+        """Return a section with its subsections."""
         later = self.sections[self.sections.index(section) + 1 :]
         inner = takewhile(lambda one: one.level > section.level, later)
         return "\n\n".join(one.markdown for one in (section, *inner))
 
     def find(self, name_or_number: str) -> Section | None:
-        """The section of a name, an anchor or a number, else one whose name begins so."""
+        """Return the section with this name, anchor or number, or else the first one whose name starts with it."""
         name, sections = _normalize(name_or_number), self.sections[1:]
         for section in sections:
             if name in (_normalize(section.title), _normalize(section.anchor)):
@@ -142,38 +142,38 @@ class Source(Protocol):
 
     @property
     def label(self) -> str:
-        """Its name in answers."""
+        """Name in results."""
 
     async def search(self, query: str) -> Found:
-        """Looks for a title and for words."""
+        """Search titles and texts."""
 
     async def page(self, title: str) -> Page | None:
-        """The page of a title, redirects followed."""
+        """Return the page with this title, after redirects."""
 
     async def nearest(self, title: str) -> list[str]:
-        """At most five titles like one that does not exist."""
+        """Return up to five titles similar to a title that does not exist."""
 
     async def article(self, page: Page) -> Article:
-        """The article of a page."""
+        """Read a page."""
 
     async def introduction(self, page: Page) -> Article:
-        """The same, or as much of it as its introduction needs."""
+        """Read at least the introduction of a page."""
 
     async def section(self, page: Page, article: Article, index: str) -> Article:
-        """A section of an article that is not whole, with those within it."""
+        """Read a section of an article that is not whole, with its subsections."""
 
 
 async def read(html: str) -> Article:
-    """The article of a page's HTML, read in a process that ends with this call."""
+    """Read the HTML of a page in a process that ends with this call."""
     try:
         found = await run_isolated("_wiki.page", None, html.encode("utf-8", "replace"), limits=LIMITS, seconds=SECONDS)
     except Ended as error:
-        raise Refused("this page is built in a way that cannot be read in time; try another page") from error
+        raise Refused("the page could not be read in time", "use another page") from error
     return await asyncio.to_thread(article_from_blocks, found)
 
 
 def article_from_blocks(found: Mapping[str, Any]) -> Article:
-    """An article of the answer of `_wiki.page`."""
+    """Make an article from the result of `_wiki.page`."""
     parts: list[tuple[int, str, str, list[str]]] = [(0, "", "", [])]
     for block in found["blocks"]:
         if block["level"] == 1 and len(parts) == 1 and not parts[0][3]:
@@ -188,7 +188,7 @@ def article_from_blocks(found: Mapping[str, Any]) -> Article:
 
 
 def article_from_extract(extract: str, *, is_disambiguation: bool = False) -> Article:
-    """An article of a wiki's own plain text, with headings such as `== History ==`."""
+    """Make an article from a wiki's plain text, with headings such as `== History ==`."""
     pieces = _PLAIN_HEADING.split(extract)
     parts = [(0, "", "", pieces[0].strip())]
     for marks, title, text in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
@@ -201,11 +201,11 @@ def article_from_extract(extract: str, *, is_disambiguation: bool = False) -> Ar
 
 
 def article_from_contents(introduction: Article, entries: Sequence[Mapping[str, Any]]) -> Article:
-    """An article of which only the introduction was fetched, and a wiki's own list of its sections."""
+    """Make an article from its introduction and the wiki's list of sections."""
     sections = [introduction.sections[0]]
     for entry in entries:
         level, number, title, anchor, index = (
-            " ".join(re.sub(r"<[^<>]{0,500}>", "", str(entry.get(key, ""))).split())[:200]  # titles may hold HTML
+            " ".join(re.sub(r"<[^<>]{0,500}>", "", str(entry.get(key, ""))).split())[:200]  # titles may contain HTML
             for key in ("level", "number", "line", "anchor", "index")
         )
         sections.append(Section(int(level) if re.fullmatch("[1-6]", level) else 2, number, title, anchor, "", index))
@@ -213,10 +213,7 @@ def article_from_contents(introduction: Article, entries: Sequence[Mapping[str, 
 
 
 def _number_sections(parts: Sequence[tuple[int, str, str, str]]) -> tuple[Section, ...]:
-    """Sections with the numbers of a table of contents, whatever levels of headings a page jumps over.
-
-    Those that say nothing are left out, such as those of notes, which are not read.
-    """
+    """Number sections as in a table of contents, even if the page skips heading levels, and drop empty ones."""
     levels: list[int] = []
     counts: list[int] = []
     sections: list[Section] = []
@@ -229,7 +226,7 @@ def _number_sections(parts: Sequence[tuple[int, str, str, str]]) -> tuple[Sectio
             levels.append(level)
         sections.append(Section(level, ".".join(map(str, counts[: len(levels)])), title, anchor, text))
     filled: list[Section] = []
-    below = 7  # the level of the last section that is not empty, up to which those above it are not
+    below = 7  # level of the last kept section; its parents are kept, too
     for section in reversed(sections):
         if section.text or section.level < below < 7 or not section.level:
             filled.append(section)

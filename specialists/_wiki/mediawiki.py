@@ -1,4 +1,4 @@
-"""Pages and searches of one MediaWiki, with or without the extensions that Wikipedia has."""
+"""Search and read one MediaWiki, with or without the extensions of Wikipedia."""
 
 import difflib
 import html
@@ -26,7 +26,7 @@ _DISAMBIGUATION = re.compile(
     r"förgrening|ujednoznaczn|неоднозначн|багатозначн|rozcestník|消歧义|消歧義|曖昧さ回避|동음이의|توضيح)",
     re.IGNORECASE,
 )
-"""Names of the categories of disambiguation pages, where no extension marks them."""
+"""Category names of disambiguation pages, for wikis without the extension that marks them."""
 _DISAMBIGUATION_TITLE = re.compile(
     r"\((?:disambiguation|begriffsklärung|homonymie|desambiguación|disambigua|doorverwijspagina|значения)\)$",
     re.IGNORECASE,
@@ -40,8 +40,8 @@ class MediaWiki:
     """One MediaWiki.
 
     Args:
-        label: its name in answers.
-        home: the beginning of its pages' URLs, if that is known without a request.
+        label: name in results.
+        home: prefix of page URLs, if it is known without a request.
     """
 
     def __init__(self, label: str, api: Api, home: str | None = None) -> None:
@@ -50,7 +50,7 @@ class MediaWiki:
         self._home = home
 
     async def search(self, query: str) -> Found:
-        """One request for both: the page of exactly this title, and a search of the texts."""
+        """Look up this exact title and search the texts, in one request."""
         words: Params = {"list": "search", "srsearch": query, "srwhat": "text", "srlimit": HITS, "srinfo": "suggestion"}
         answer = await self._query(**(_page_params(query) if is_title(query) else {}), **words)
         if "search" not in answer:
@@ -67,7 +67,7 @@ class MediaWiki:
             return None
         answer = await self._query(**_page_params(title))
         if as_objects(answer.get("interwiki")):
-            raise Refused(f"'{title[:80]}' leads to another wiki; leave out the prefix, and name its language or wiki")
+            raise Refused(f"'{title[:80]}' is in another wiki", "leave out the prefix and use language or wiki")
         return self._make_page(answer)
 
     async def nearest(self, title: str) -> list[str]:
@@ -79,7 +79,7 @@ class MediaWiki:
         return []
 
     async def article(self, page: Page) -> Article:
-        """All of a page; if that is too much at once, its introduction and list of sections; else plain text."""
+        """Read the whole page, or if that fails its introduction and list of sections, or else its plain text."""
         reason: Refused | None = None
         for read_article in (self._read_whole, self._read_introduction, self._read_extract):
             try:
@@ -111,7 +111,7 @@ class MediaWiki:
         answer = await self._query(titles=page.title, prop="extracts", explaintext=1, exsectionformat="wiki")
         text = next((as_text(one.get("extract")) for one in as_objects(answer.get("pages"))), "")
         if not text:
-            raise Refused(f"{self.label} gives no text for '{page.title[:80]}'; try another page")
+            raise self._no_text(page)
         return article_from_extract(text, is_disambiguation=page.is_disambiguation)
 
     async def _parse(self, page: Page, prop: str, **more: str) -> Article:
@@ -120,10 +120,13 @@ class MediaWiki:
         parsed = as_mapping(as_mapping(answer).get("parse"))
         text = as_text(parsed.get("text"))
         if not text:
-            raise Refused(f"{self.label} gives no text for '{page.title[:80]}'; try another page")
+            raise self._no_text(page)
         article = await read(text)
         chosen_from = page.is_disambiguation or _is_disambiguation(page.title, parsed)
         return replace(article, is_disambiguation=article.is_disambiguation or chosen_from)
+
+    def _no_text(self, page: Page) -> Refused:
+        return Refused(f"{self.label} has no text for '{page.title[:80]}'", "use another page")
 
     async def _query(self, **params: str | int) -> Json:
         try:
@@ -140,13 +143,13 @@ class MediaWiki:
             raise self._refuse(error) from None
 
     def _refuse(self, error: ApiError) -> Refused:
-        return Refused(f"{self.label} could not answer that ({error.code}); try other words or another page")
+        return Refused(f"{self.label} rejected the request ({error.code})", "use other words or another page")
 
     def _make_page(self, answer: Json) -> Page | None:
-        """The page of a query, if it exists."""
+        """Return the page of a query, if it exists."""
         found = next(iter(as_objects(answer.get("pages"))), None)
         if found is not None and "special" in found:
-            raise Refused(f"'{as_text(found.get('title'))[:80]}' is no page with a text; ask for another page")
+            raise Refused(f"'{as_text(found.get('title'))[:80]}' is a page without text", "use another page")
         title = _clean_title(found.get("title")) if found is not None else ""
         if found is None or {"missing", "invalid"} & found.keys() or not title:
             return None
@@ -173,12 +176,12 @@ class MediaWiki:
 
 
 def is_title(text: str) -> bool:
-    """Whether a page could be called that; `|` would ask for several, `#` for a part of one."""
+    """Whether a text can be the title of one page."""
     return bool(text.strip()) and not _NOT_IN_TITLES.search(text) and len(text.encode()) <= TITLE_BYTES
 
 
 def nearest_titles(title: str, names: Sequence[str]) -> list[str]:
-    """The names most like a title, best first."""
+    """Return the names most similar to a title, best first."""
 
     def likeness(name: str) -> float:
         return difflib.SequenceMatcher(None, title.casefold()[:80], name.casefold()[:80]).ratio()
@@ -210,15 +213,15 @@ def _clean_title(title: Any) -> str:
 
 
 def _clean_snippet(snippet: Any) -> str:
-    """The lines of a page in a search, without mark-up."""
+    """Return the excerpt of a hit without markup."""
     words = " ".join(html.unescape(_MARKUP.sub("", html.unescape(_MARKUP.sub("", as_text(snippet)[:2000])))).split())
-    if words.startswith("#"):  # a redirect, whose text is only where it leads
+    if words.startswith("#"):  # the text of a redirect
         return ""
     return words if len(words) <= LINE_LENGTH else words[:LINE_LENGTH].rpartition(" ")[0] + " …"
 
 
 def _is_disambiguation(title: str, answer: Json) -> bool:
-    """Whether a page only lists others, by the answer to a query or a parse."""
+    """Whether a page is a disambiguation page, by its response to a query or a parse."""
     properties = answer.get("properties")
     names = [as_text(one.get("name")) for one in as_objects(properties)] + [*as_mapping(properties)]
     categories = [

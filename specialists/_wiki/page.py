@@ -1,6 +1,6 @@
-"""Reads the HTML of one wiki page in a child process, which can be killed: some HTML takes for ever, or all memory.
+"""Read the HTML of one wiki page in a child process, because some HTML takes too much time or memory.
 
-`_kit.html` makes the text; here are the rules of wikis, and the infobox. Imports nothing of Brain.
+`_kit.html` writes the text. This module has the rules for wikis and reads the infobox. Imports nothing from `brain`.
 """
 
 import re
@@ -13,7 +13,7 @@ from specialists._kit.html import Rules, convert, flatten
 from specialists._kit.text import strip_invisible, tidy
 
 MAX_HEADINGS = 5000
-"""The caller reads all of the answer at once, while nothing else runs."""
+"""The caller reads the whole result in one step, which blocks other threads."""
 MAX_CHOICES = 60
 MAX_ROWS = 400
 MAX_FACTS = 60
@@ -26,16 +26,16 @@ SKIPPED_CLASSES = frozenset({
     "printfooter", "reference", "references", "reflist", "shortdescription", "sidebar", "sistersitebox", "thumb", "toc",
     "vertical-navbox", "wikia-gallery",
 })  # fmt: skip
-"""Of Wikipedia's templates and of MediaWiki, Fandom and Kiwix themselves."""
+"""Classes of Wikipedia's templates, MediaWiki, Fandom and Kiwix."""
 SKIPPED_IDS = frozenset({"coordinates", "toc", "mw-navigation", "footer", "siteSub", "contentSub"})
 NOTE_CLASSES = frozenset({"hatnote", "dablink", "rellink", "homonymie", "bandeau-niveau-detail"})
-"""Of notes on other pages, which are skipped before the first heading."""
+"""Classes of notes about other pages, which are skipped before the first heading."""
 _INFOBOXES = ("infobox", "sinottico", "taxobox")
-"""Parts of the class or id of an infobox, in English, Italian and other languages."""
+"""Parts of the class or id of an infobox in several languages."""
 _SPECIAL_PAGE = re.compile(
     r"(?:Special|Spezial|Spécial|Especial|Speciale|Speciaal|Служебная|Спеціальна|特別|特殊|특수|خاص):"
 )
-"""Lists of pages that the wiki makes; they have no text."""
+"""Pages that the wiki generates; they have no text."""
 _CHOICE_BOXES = (
     "#disambigbox, #setindexbox, .dmbox, .disambig, .dmbox-disambig, #disambig, .is_disambiguation, .homonymie"
 )
@@ -44,16 +44,16 @@ Attributes = Mapping[str, str | None]
 
 
 def answer(_: Any, data: bytes, __: Report) -> tuple[dict[str, Any], bytes]:
-    """The content of HTML in UTF-8, see `read`."""
+    """Return the content of HTML in UTF-8, see `read`."""
     return read(data.decode("utf-8", "replace")), b""
 
 
 def read(html: str) -> dict[str, Any]:
-    """The content of a page, ready for JSON.
+    """Return the content of a page, ready for JSON.
 
     Returns:
-        `blocks`, each a heading (`level`, `text`, `anchor`) or a text (`level` 0); `facts`, the infobox;
-        `choices`, the first links of list items with their lines; `disambiguation`.
+        `blocks`: headings (`level`, `text`, `anchor`) and texts (`level` 0); `facts`: lines of the infobox;
+        `choices`: the first link of each list item, with its line; `disambiguation`.
     """
     from selectolax.lexbor import LexborHTMLParser
 
@@ -115,7 +115,7 @@ def _is_infobox(node: Any, attributes: Attributes) -> bool:
 
 
 def _read_facts(box: Any) -> list[str]:
-    """The lines of an infobox; the headings of groups keep their place, unless their group is empty."""
+    """Return the lines of an infobox, with the headings of its groups that are not empty."""
     lines = [*(_read_portable(box) if "portable-infobox" in _classes(box.attributes) else _read_rows(box)), ("", "")]
     return [
         f"- {label}: {value}" if value else f"{label}:"
@@ -125,7 +125,7 @@ def _read_facts(box: Any) -> list[str]:
 
 
 def _read_rows(table: Any) -> Iterator[tuple[str, str]]:
-    """Label and value of each row of a table; a heading has no value."""
+    """Yield label and value of each row of a table; a heading has no value."""
     rows = [
         row for part in table.iter() for row in (part.iter() if part.tag in ("tbody", "thead", "tfoot") else [part])
     ]
@@ -136,12 +136,12 @@ def _read_rows(table: Any) -> Iterator[tuple[str, str]]:
         texts = [_text_of(cell) for cell in cells]
         if len(texts) >= 2 and texts[1]:
             yield texts[0].removeprefix("•").strip().rstrip(":"), " | ".join(filter(None, texts[1:]))
-        elif len(texts) == 1 and cells[0].tag == "th" and number:  # the first one is the page's title
+        elif len(texts) == 1 and cells[0].tag == "th" and number:  # the first row is the page's title
             yield texts[0], ""
 
 
 def _read_portable(box: Any) -> Iterator[tuple[str, str]]:
-    """Label and value of each line of an infobox of Fandom."""
+    """Yield label and value of each line of a Fandom infobox."""
     for node in box.css(".pi-header, .pi-data")[:MAX_ROWS]:
         label, value = node.css_first(".pi-data-label"), node.css_first(".pi-data-value")
         if "pi-data" not in _classes(node.attributes):

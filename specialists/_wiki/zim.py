@@ -1,6 +1,7 @@
-"""One offline wiki, a ZIM file as Kiwix offers them."""
+"""An offline wiki in a ZIM file, as published by Kiwix."""
 
 import importlib.util
+import logging
 from typing import Any
 
 from brain import Refused, install_command
@@ -11,6 +12,9 @@ from specialists._wiki.names import OfflineWiki
 
 SECONDS = 12.0
 LIMITS = Limits(memory=None)
+ADVICE = "use another wiki or continue without it"
+
+log = logging.getLogger("brain")
 
 
 class Zim:
@@ -33,32 +37,32 @@ class Zim:
     async def article(self, page: Page) -> Article:
         html = await self._run("html", page.title)
         if html is None:
-            raise Refused(f"'{page.title[:80]}' is too large to be read; try another page")
+            raise Refused(f"the page '{page.title[:80]}' is too large to read", "use another page")
         return await read(html)
 
     introduction = article
 
     async def section(self, page: Page, article: Article, index: str) -> Article:
-        raise AssertionError("its articles are whole")
+        raise AssertionError("articles in ZIM files are whole")
 
     async def find_problem(self) -> str | None:
-        """The problem of the file, if any."""
+        """Return why the file cannot be read, or None."""
         if importlib.util.find_spec("libzim") is None:
             return f"offline wikis need the package libzim: {install_command('wiki-offline')}"
         try:
             await self._run("check", "")
-        except Refused as refusal:
-            return refusal.reason.partition(";")[0]
+        except Refused:
+            return f"{self.label} cannot be read: {self._path} is missing or damaged"
         return None
 
     async def _run(self, action: str, term: str) -> Any:
         if importlib.util.find_spec("libzim") is None:
-            raise Refused("offline wikis need the package libzim, which is not installed")
+            log.warning("wiki: offline wikis need the package libzim: %s", install_command("wiki-offline"))
+            raise Refused("offline wikis are not set up on this server", ADVICE)
         try:
             return await run_isolated("_wiki.archive", [action, self._path, term], limits=LIMITS, seconds=SECONDS)
         except Ended as error:
-            reason = f"{self.label} cannot be read; go on without it, its file is missing or damaged"
-            raise Refused(reason) from error
+            raise Refused(f"{self.label} cannot be read", ADVICE) from error
 
 
 def _make_page(fields: dict[str, str] | None) -> Page | None:

@@ -95,12 +95,17 @@ def answer(
     return found.text
 
 
-def refusal(specialist: Specialist[..., Any], params: dict[str, Any], ctx: Context) -> str:
-    """The reason of a call that the specialist refuses."""
+def refused(specialist: Specialist[..., Any], params: dict[str, Any], ctx: Context) -> Failure:
+    """A call that the specialist refuses."""
     found = outcome(specialist, params, ctx)
     assert isinstance(found, Failure), found
     assert found.code == "refused"
-    return found.reason
+    return found
+
+
+def refusal(specialist: Specialist[..., Any], params: dict[str, Any], ctx: Context) -> str:
+    """The reason of a call that the specialist refuses."""
+    return refused(specialist, params, ctx).reason
 
 
 @contextmanager

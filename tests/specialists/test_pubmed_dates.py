@@ -1,4 +1,4 @@
-"""Phrases of dates: what they mean on one day, and that nothing unreadable is passed over."""
+"""Date ranges: what phrases mean on one day, and which are refused."""
 
 import random
 import tomllib
@@ -22,10 +22,11 @@ def test_phrases_mean_these_days(days: str) -> None:
 
 
 @pytest.mark.parametrize("phrase", [*CASES["unreadable"]["dates"], "x" * 200, "2024 " * 40])
-def test_what_cannot_be_read_is_refused(phrase: str) -> None:
-    with pytest.raises(Refused, match=r"cannot be read; write '2024', '2019-2023', 'since 2020', 'last 5 years'") as no:
+def test_an_invalid_phrase_is_refused(phrase: str) -> None:
+    with pytest.raises(Refused) as invalid:
         period(phrase, TODAY)
-    assert len(no.value.reason) < 250
+    assert phrase[:40] in invalid.value.reason
+    assert len(invalid.value.reason) < 100
 
 
 def test_a_leap_day_goes_back_to_the_last_day_of_february() -> None:
@@ -33,7 +34,7 @@ def test_a_leap_day_goes_back_to_the_last_day_of_february() -> None:
     assert str(period("last 1 month", date(2026, 3, 31))) == "2026-02-28 to 2026-03-31"
 
 
-def test_whatever_stands_there_is_days_or_a_refusal() -> None:
+def test_any_phrase_is_a_period_or_refused() -> None:
     words = [
         "last", "past", "previous", "this", "since", "until", "before", "after", "from", "to", "and", "-", "/", "..",
         ":", "5", "0", "99999", "2024", "1066", "13", "29", "02", "year", "years", "months", "weeks", "decade", "q1",

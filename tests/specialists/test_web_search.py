@@ -1,4 +1,4 @@
-"""`web` as a search: a real searx, doubles of Brave and ddgs, and what servers say that do not search."""
+"""`web` as a search: a real searx, doubles of Brave and ddgs, and servers that fail."""
 
 import asyncio
 import json
@@ -18,8 +18,6 @@ from specialists.web import web
 
 KEY = "BSA-not-a-real-key"
 GARBAGE = ("null", '"x"', '{"a": 1}', "[[]]", '[{"url": 3, "title": {}}]')
-NOTHING = "Nothing was found; try fewer or other words."
-READ_ON = "To read one whole, ask again with its url."
 HITS = [
     {
         "url": "https://example.org/a?x=1&y=2",
@@ -46,7 +44,7 @@ class DDGS:
 
 
 def searxng(results: Any = HITS, **more: Any) -> Text:
-    """The answer of a SearXNG server."""
+    """A response of a SearXNG server."""
     return Text(json.dumps({"query": "q", "results": results, **more}), "application/json")
 
 
@@ -62,7 +60,7 @@ def server() -> Iterator[Site]:
 
 @pytest.fixture
 def ddgs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A package `ddgs` that does what a test writes into it, in place of the one that asks the internet."""
+    """A package `ddgs` for a test to write, in place of the real one, which needs the internet."""
     (tmp_path / "ddgs").mkdir()
     (tmp_path / "ddgs" / "exceptions.py").write_text(
         "class DDGSException(Exception): ...\nclass TimeoutException(DDGSException): ...\n"
@@ -72,7 +70,7 @@ def ddgs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def by_searxng(server: Site, reply: Text, seconds: float = 60) -> Any:
-    """A context whose only backend is this server, with one reply."""
+    """A context whose only backend is this server, with one response."""
     server.serve({"/search": reply})
     return context(settings=WebSettings(searxng=server.url, backend="searxng"), seconds=seconds)
 
@@ -82,17 +80,22 @@ def by_brave(server: Site, reply: Text) -> Any:
     return context(settings=WebSettings(brave_key=KEY, brave_url=f"{server.url}/web", backend="brave"))
 
 
+def hits_of(text: str) -> list[str]:
+    """The numbered blocks of a result."""
+    return [block for block in text.split("\n\n") if block[0].isdigit()]
+
+
 # SearXNG
 
 
 def test_a_search_by_searxng_lists_results_with_citations(server: Site) -> None:
     found = outcome(web, {"query": "grüne knoten", "since": "week"}, by_searxng(server, searxng()))
     assert isinstance(found, CallResult)
-    assert found.text == (
-        "🌐 WEB SEARCH RESULTS for 'grüne knoten' (SearXNG)\n\n"
-        "1. Rope & knots (2026-03-01)\nhttps://example.org/a?x=1&y=2\nHow to tie a bowline – safely\n\n"
-        "2. Second\nhttps://example.com/b\n\n" + READ_ON
-    )
+    assert found.text.startswith("🌐 WEB SEARCH RESULTS for 'grüne knoten' (SearXNG)\n\n1. ")
+    assert hits_of(found.text) == [
+        "1. Rope & knots (2026-03-01)\nhttps://example.org/a?x=1&y=2\nHow to tie a bowline – safely",
+        "2. Second\nhttps://example.com/b",
+    ]
     assert [(c.id, c.title, c.url) for c in found.citations] == [
         ("1", "Rope & knots", "https://example.org/a?x=1&y=2"),
         ("2", "Second", "https://example.com/b"),
@@ -103,21 +106,19 @@ def test_a_search_by_searxng_lists_results_with_citations(server: Site) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "/", "/search", "/search/"])
-def test_the_base_address_may_be_written_as_operators_do(server: Site, path: str) -> None:
+def test_the_base_url_may_have_a_path(server: Site, path: str) -> None:
     server.serve({"/search": searxng()})
     settings = WebSettings(searxng=server.url + path, backend="searxng")
     assert "Second" in answer(web, {"query": "q"}, context(settings=settings))
 
 
 @pytest.mark.parametrize(("params", "count"), [({}, 5), ({"max_results": 1}, 1), ({"max_results": 10}, 10)])
-def test_max_results_caps_the_results(server: Site, params: dict[str, int], count: int) -> None:
+def test_max_results_limits_the_results(server: Site, params: dict[str, int], count: int) -> None:
     many = [{"url": f"https://example.org/{n}", "title": f"T{n}", "content": "c"} for n in range(30)]
-    found = outcome(web, {"query": "q", **params}, by_searxng(server, searxng(many)))
-    assert isinstance(found, CallResult)
-    assert len(found.citations) == count
+    assert len(hits_of(answer(web, {"query": "q", **params}, by_searxng(server, searxng(many))))) == count
 
 
-def test_long_fields_are_cut_and_what_is_no_url_is_left_out(server: Site) -> None:
+def test_long_fields_are_cut_and_invalid_urls_dropped(server: Site) -> None:
     results = [
         {"url": "javascript:alert(1)", "title": "no", "content": "no"},
         {"url": "https://example.org/ with space", "title": "no", "content": "no"},
@@ -130,93 +131,83 @@ def test_long_fields_are_cut_and_what_is_no_url_is_left_out(server: Site) -> Non
     ]
     text = answer(web, {"query": "x" * 5000}, by_searxng(server, searxng(results)))
     assert server.paths == [f"/search?q={'x' * 500}&format=json"]
-    head, first, second, last = text.split("\n\n")
-    assert head == f"🌐 WEB SEARCH RESULTS for '{'x' * 199}…' (SearXNG)"
-    assert first == f"1. {'word ' * 28}word…\nhttps://example.org/a\n{'snippet ' * 36}snippet…"
-    assert (second, last) == ("2. https://example.org/c\nhttps://example.org/c", READ_ON)
+    assert f"'{'x' * 199}…'" in text
+    assert hits_of(text) == [
+        f"1. {'word ' * 28}word…\nhttps://example.org/a\n{'snippet ' * 36}snippet…",
+        "2. https://example.org/c\nhttps://example.org/c",
+    ]
+
+
+def test_direct_answers_and_suggestions_are_shown(server: Site) -> None:
+    reply = searxng(
+        HITS[1:],
+        answers=["42 knots", {"answer": "and a dict"}],
+        suggestions=["rope", "sail <b>x</b>"],
+        unresponsive_engines=[["bing", "timeout"]],
+    )
+    _, *blocks = answer(web, {"query": "q"}, by_searxng(server, reply)).split("\n\n")
+    assert [block.partition(": ")[2] for block in blocks[:3]] == ["42 knots", "and a dict", "rope, sail x"]
+    assert blocks[3] == "1. Second\nhttps://example.com/b"
+    assert "knots" in answer(web, {"query": "q"}, by_searxng(server, searxng([], suggestions=["knots"])))
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_garbage_in_a_response_is_no_result(server: Site, garbage: str) -> None:
+    assert hits_of(answer(web, {"query": "q"}, by_searxng(server, Text(f'{{"results": {garbage}}}')))) == []
 
 
 @pytest.mark.parametrize(
-    ("reply", "rest"),
+    ("reply", "part"),
     [
-        (
-            searxng(
-                HITS[1:],
-                answers=["42 knots", {"answer": "and a dict"}],
-                suggestions=["rope", "sail <b>x</b>"],
-                unresponsive_engines=[["bing", "timeout"]],
-            ),
-            "Answer: 42 knots\n\nAnswer: and a dict\n\nRelated searches: rope, sail x\n\n1. Second\n"
-            f"https://example.com/b\n\n{READ_ON}",
-        ),
-        (searxng([], suggestions=["knots"]), f"{NOTHING}\n\nRelated searches: knots"),
-        *((Text(f'{{"results": {garbage}}}', "application/json"), NOTHING) for garbage in GARBAGE),
-    ],
-)
-def test_its_own_answers_and_suggestions_are_shown(server: Site, reply: Text, rest: str) -> None:
-    text = answer(web, {"query": "q"}, by_searxng(server, reply))
-    assert text == f"🌐 WEB SEARCH RESULTS for 'q' (SearXNG)\n\n{rest}"
-
-
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [
-        (Text("no", status=403), "SearXNG has JSON switched off"),
-        (Text("no", status=429), "SearXNG limits this client"),
-        (Text("oops", status=502), "SearXNG answers with status 502"),
-        (Text("<html>Are you a robot?</html>"), "SearXNG does not answer in JSON"),
-        (Text("[1, 2]", "application/json"), "SearXNG gives an answer that cannot be understood"),
-        (Text("[" * 100_000, "application/json"), "SearXNG does not answer in JSON"),
-        (Text(b"\xff\xfe\x00{", "application/json"), "SearXNG does not answer in JSON"),
-        (Text(b"x" * 3_000_000, "application/json"), "SearXNG cannot be reached, or gives no answer that can be read"),
-        (Text(b"PK", "application/zip"), "SearXNG cannot be reached, or gives no answer that can be read"),
-        (Text(status=302, headers={"Location": "http://127.0.0.1:1/"}), "SearXNG cannot be reached"),
+        (Text("no", status=403), "JSON"),
+        (Text("no", status=429), "too many requests"),
+        (Text("oops", status=502), "502"),
+        (Text("<html>Are you a robot?</html>"), "JSON"),
+        (Text("[1, 2]", "application/json"), "response"),
+        (Text("[" * 100_000, "application/json"), "JSON"),
+        (Text(b"\xff\xfe\x00{", "application/json"), "JSON"),
+        (Text(b"x" * 3_000_000, "application/json"), "reached"),
+        (Text(b"PK", "application/zip"), "reached"),
+        (Text(status=302, headers={"Location": "http://127.0.0.1:1/"}), "reached"),
         (
             searxng([], unresponsive_engines=[["google", "CAPTCHA"], ["bing", "timeout"], "qwant"]),
-            "SearXNG found nothing, since its engines failed (google: CAPTCHA, bing: timeout, qwant)",
+            "(google: CAPTCHA, bing: timeout, qwant)",
         ),
     ],
 )
-def test_a_search_that_fails_says_why_and_names_no_address(server: Site, reply: Text, reason: str) -> None:
-    refused = refusal(web, {"query": "q"}, by_searxng(server, reply))
-    assert refused.startswith(f"the search failed: {reason}")
-    assert "127.0.0.1" not in refused
+def test_a_search_that_fails_has_a_reason_without_addresses(server: Site, reply: Text, part: str) -> None:
+    reason = refusal(web, {"query": "q"}, by_searxng(server, reply))
+    assert "SearXNG" in reason
+    assert part in reason
+    assert "127.0.0.1" not in reason
 
 
-def test_a_backend_that_is_slow_or_not_there_is_left_in_time(server: Site) -> None:
+def test_a_slow_or_missing_backend_is_left_in_time(server: Site) -> None:
     gone = context(settings=WebSettings(searxng=f"http://127.0.0.1:{free_port()}", backend="searxng"))
     for ctx in (gone, by_searxng(server, Text(is_silent=True), seconds=1.4)):
-        assert refusal(web, {"query": "q"}, ctx).startswith("the search failed: SearXNG cannot be reached")
+        assert "SearXNG cannot be reached" in refusal(web, {"query": "q"}, ctx)
 
 
-# Brave
+# Brave and ddgs
 
 
 def test_brave_gets_its_key_in_a_header(server: Site) -> None:
     params = {"query": "knots " + "ab " * 160, "max_results": 3, "since": "month"}
     text = answer(web, params, by_brave(server, brave(BRAVE_HIT)))
     path, headers = server.requests[0]
-    assert path == f"/web?q=knots+{'+'.join(['ab'] * 49)}&count=3&freshness=pm"  # it takes 50 words
+    assert path == f"/web?q=knots+{'+'.join(['ab'] * 49)}&count=3&freshness=pm"  # the limit is 50 words
     assert headers["x-subscription-token"] == KEY
     assert KEY not in text
-    assert text.partition("\n\n")[2] == (
-        "1. Knots | Rope Guild (2025-12-24)\nhttps://guild.example/knots\nAll the knots there are & more\n\n" + READ_ON
-    )
+    assert hits_of(text) == [
+        "1. Knots | Rope Guild (2025-12-24)\nhttps://guild.example/knots\nAll the knots there are & more"
+    ]
 
 
-@pytest.mark.parametrize(
-    ("status", "reason"),
-    [
-        (401, "Brave refuses the request"),
-        (422, "Brave refuses the request"),
-        (429, "Brave says that its limit of requests is reached"),
-        (500, "Brave answers with status 500"),
-    ],
-)
-def test_brave_that_fails_says_why_without_the_key(server: Site, status: int, reason: str) -> None:
-    refused = refusal(web, {"query": "q"}, by_brave(server, Text("{}", "application/json", status)))
-    assert refused.startswith(f"the search failed: {reason}")
-    assert KEY not in refused
+@pytest.mark.parametrize("status", [401, 422, 429, 500])
+def test_a_failure_of_brave_does_not_show_the_key(server: Site, status: int) -> None:
+    reason = refusal(web, {"query": "q"}, by_brave(server, Text("{}", "application/json", status)))
+    assert "Brave" in reason
+    assert KEY not in reason
 
 
 def test_the_key_does_not_follow_a_redirect(server: Site) -> None:
@@ -226,90 +217,82 @@ def test_the_key_does_not_follow_a_redirect(server: Site) -> None:
         assert all("x-subscription-token" not in headers for _, headers in other.requests)
 
 
-# ddgs
-
-
 def test_ddgs_results(ddgs: Path) -> None:
     found = [{"title": "Knots", "href": "https://knots.example/", "body": "b <b>old</b>"}, {"title": "no address"}]
     ddgs.write_text(DDGS.format(body=f"assert (region, timelimit) == ('us-en', 'd'); return {found!r}"))
     text = answer(web, {"query": "knots", "since": "day"}, context(settings=WebSettings()))
-    assert text == f"🌐 WEB SEARCH RESULTS for 'knots' (ddgs)\n\n1. Knots\nhttps://knots.example/\nb old\n\n{READ_ON}"
+    assert hits_of(text) == ["1. Knots\nhttps://knots.example/\nb old"]
 
 
 @pytest.mark.parametrize(
-    ("body", "reason"),
+    ("body", "part"),
     [
-        ("raise DDGSException('No results found. at /secret/path')", "found nothing, or was blocked"),
-        ("raise DDGSException('DNSError: https://secret.example')", "could not reach its search engines"),
-        ("raise TimeoutException('x')", "did not answer in time"),
-        ("os._exit(3)", "did not answer in time"),
-        ("raise KeyError('changed layout')", "did not answer in time"),
+        ("raise DDGSException('No results found. at /secret/path')", "nothing"),
+        ("raise DDGSException('DNSError: https://secret.example')", "could not reach"),
+        ("raise TimeoutException('x')", "in time"),
+        ("os._exit(3)", "in time"),
+        ("raise KeyError('changed layout')", "in time"),
     ],
 )
-def test_ddgs_that_fails_says_why(ddgs: Path, body: str, reason: str) -> None:
+def test_ddgs_that_fails_has_a_reason(ddgs: Path, body: str, part: str) -> None:
     ddgs.write_text(DDGS.format(body=body))
-    refused = refusal(web, {"query": "q"}, context(settings=WebSettings()))
-    assert refused.startswith(f"the search failed: ddgs {reason}")
-    assert "secret" not in refused
+    reason = refusal(web, {"query": "q"}, context(settings=WebSettings()))
+    assert "ddgs" in reason
+    assert part in reason
+    assert "secret" not in reason
 
 
 # which backend, which call
 
 
-def test_the_next_backend_is_asked_and_all_reasons_are_given(server: Site, ddgs: Path) -> None:
+def test_the_next_backend_is_tried_and_all_reasons_are_given(server: Site, ddgs: Path) -> None:
     ddgs.write_text(DDGS.format(body="raise DDGSException('No results found.')"))
     settings = WebSettings(searxng=server.url, brave_key=KEY, brave_url=f"{server.url}/web")
     server.serve({"/search": Text("no", status=403), "/web": brave(BRAVE_HIT)})
-    text = answer(web, {"query": "knots"}, context(settings=settings))
-    head, note, first, _ = text.split("\n\n", 3)
-    assert (head, note[:25], first[:8]) == (
-        "🌐 WEB SEARCH RESULTS for 'knots' (Brave)",
-        "(SearXNG has JSON switche",
-        "1. Knots",
-    )
+    head, note, first, _ = answer(web, {"query": "knots"}, context(settings=settings)).split("\n\n", 3)
+    assert (head, note[:9], first[:8]) == ("🌐 WEB SEARCH RESULTS for 'knots' (Brave)", "(SearXNG ", "1. Knots")
     server.serve({"/search": Text("no", status=429), "/web": Text("{}", "application/json", 401)})
-    refused = refusal(web, {"query": "knots"}, context(settings=settings))
-    assert [name in refused for name in ("SearXNG limits", "; Brave refuses", "; ddgs found nothing")] == [True] * 3
-    assert len(refused) <= 400
+    reason = refusal(web, {"query": "knots"}, context(settings=settings))
+    assert [name for name in ("SearXNG", "Brave", "ddgs") if name in reason] == ["SearXNG", "Brave", "ddgs"]
 
 
 @pytest.mark.parametrize(
-    ("settings", "problem"),
+    ("settings", "name"),
     [
         (WebSettings(), None),
         (WebSettings(searxng="https://searx.example/path/"), None),
         (WebSettings(searxng="searx.example"), "BRAIN_SPECIALIST_WEB_SEARXNG"),
         (WebSettings(searxng="http:// x"), "BRAIN_SPECIALIST_WEB_SEARXNG"),
-        (WebSettings(backend="searxng"), "set BRAIN_SPECIALIST_WEB_SEARXNG"),
-        (WebSettings(backend="brave"), "set BRAIN_SPECIALIST_WEB_BRAVE_KEY"),
+        (WebSettings(backend="searxng"), "BRAIN_SPECIALIST_WEB_SEARXNG"),
+        (WebSettings(backend="brave"), "BRAIN_SPECIALIST_WEB_BRAVE_KEY"),
     ],
 )
-def test_settings_that_cannot_work_are_named(settings: WebSettings, problem: str | None) -> None:
-    found = find_problem(settings=settings)
-    assert found is None if problem is None else problem in (found or "")
+def test_invalid_settings_are_named(settings: WebSettings, name: str | None) -> None:
+    problem = find_problem(settings=settings)
+    assert problem is None if name is None else name in (problem or "")
 
 
 @pytest.mark.parametrize("params", [{"query": "a", "url": "https://example.org"}, {}, {"query": "  ", "url": ""}])
 def test_a_call_has_either_a_query_or_a_url(params: dict[str, str]) -> None:
-    assert refusal(web, params, context(settings=WebSettings())).startswith("give ")
+    assert "url" in refusal(web, params, context(settings=WebSettings()))
 
 
-def check(settings: WebSettings) -> str | None:
-    return asyncio.run(health(settings=settings, context=context()))
+def check(settings: WebSettings) -> str:
+    return asyncio.run(health(settings=settings, context=context())) or ""
 
 
-def test_health_asks_the_first_backend(server: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    nothing_to_search = Text('{"error": "No query"}', "application/json", 400)
-    server.serve({"/search": nothing_to_search, "/web": brave(BRAVE_HIT)})
-    assert check(WebSettings(searxng=server.url)) is None
-    assert check(WebSettings(brave_key=KEY, brave_url=f"{server.url}/web")) is None
+def test_health_checks_the_first_backend(server: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_key = WebSettings(brave_key=KEY, brave_url=f"{server.url}/web")
+    empty_query = Text('{"error": "No query"}', "application/json", 400)
+    server.serve({"/search": empty_query, "/web": brave(BRAVE_HIT)})
+    assert (check(WebSettings(searxng=server.url)), check(by_key)) == ("", "")
     assert server.paths == ["/search?q=&format=json", "/web?q=brain&count=1"]
     server.serve({"/search": Text("no", status=403)})
-    assert (check(WebSettings(searxng=server.url)) or "").startswith("SearXNG has JSON switched off")
-    assert check(WebSettings(brave_key=KEY, brave_url=f"{server.url}/web")) == "Brave answers with status 404"
+    assert "search.formats" in check(WebSettings(searxng=server.url))
+    assert "404" in check(by_key)
     monkeypatch.setitem(sys.modules, "ddgs", None)
-    assert (check(WebSettings()) or "").startswith("no search backend is set up")
-    assert refusal(web, {"query": "q"}, context(settings=WebSettings())).startswith("no search backend is set up")
+    assert "[web]" in check(WebSettings())
+    assert "not set up" in refusal(web, {"query": "q"}, context(settings=WebSettings()))
 
 
 # a real searx
@@ -337,12 +320,9 @@ def test_a_real_searx_searches_finds_nothing_or_is_blocked(tmp_path: Path) -> No
         stack.enter_context(program(["/usr/bin/python3", "-m", "searx.webapp"], environ, b"Running on"))
         settings = WebSettings(searxng=f"http://127.0.0.1:{port}", backend="searxng")
         ctx = context(settings=settings)
-        assert answer(web, {"query": "!find bowline knot"}, ctx) == (
-            "🌐 WEB SEARCH RESULTS for '!find bowline knot' (SearXNG)\n\n"
-            f"1. First hit\nhttps://example.org/a?x=1&y=2\nOne & more\n\n{READ_ON}"
-        )
+        text = answer(web, {"query": "!find bowline knot"}, ctx)
+        assert hits_of(text) == ["1. First hit\nhttps://example.org/a?x=1&y=2\nOne & more"]
         assert engines.paths[-1] == "/find?q=bowline+knot"
-        assert "Nothing was found" in answer(web, {"query": "!none x"}, ctx)
-        blocked = refusal(web, {"query": "!blocked x"}, ctx)
-        assert blocked.startswith("the search failed: SearXNG found nothing, since its engines failed (blocked: ")
-        assert check(settings) is None
+        assert hits_of(answer(web, {"query": "!none x"}, ctx)) == []
+        assert "(blocked: " in refusal(web, {"query": "!blocked x"}, ctx)
+        assert check(settings) == ""

@@ -113,5 +113,5 @@ def test_odd_html_is_an_article_too(html: str) -> None:
 
 def test_html_that_takes_all_memory_ends_its_process_only() -> None:
     bomb = "".join(f"<p><font size={n}></p>" for n in range(30_000))
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(Refused):
         asyncio.run(read(bomb))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from specialist_calls import answer, context, refusal
+from specialist_calls import answer, context, refused
 from wikis import ActionApi, Article, serve
 
 from brain import Context, Refused
@@ -68,11 +68,12 @@ def ctx(folder: Path) -> Context:
 
 
 def test_a_page_of_a_file(ctx: Context) -> None:
-    assert answer(wiki, {"page": "Kidney"}, ctx) == (
+    text = answer(wiki, {"page": "Kidney"}, ctx)
+    assert text.startswith(
         "📚 indexed (offline) 'Kidney'\nVersion of 2026-01-02. Text: CC BY-SA 4.0.\n\n"
-        "Two organs that filter the blood.\n\nSections (ask with section=): 1 Structure; 2 Disease\n\n"
-        "The whole text has 3,974 characters; it begins with offset=0."
+        "Two organs that filter the blood.\n\nSections "
     )
+    assert ": 1 Structure; 2 Disease\n\n" in text
     assert answer(wiki, {"page": "kidney", "section": "structure"}, ctx).endswith("\n\n## Structure\n\nLike a bean.")
 
 
@@ -94,24 +95,26 @@ def test_pages_are_found_by_stems_titles_and_redirects(ctx: Context, params: dic
 
 
 @pytest.mark.parametrize(
-    ("params", "reason"),
+    ("params", "reason", "advice"),
     [
-        ({"query": "filter", "wiki": "titles_only"}, "titles_only (offline) has nothing about 'filter'"),
-        ({"page": "Kidny"}, "indexed (offline) has no page 'Kidny'; nearest: Kidney, Kidney stone"),
-        ({"page": "Kidney.png"}, "indexed (offline) has no page 'Kidney.png'"),
-        ({"page": "Long"}, "'Long' is too large to be read"),
-        ({"page": "Kidney", "wiki": "damaged"}, "damaged (offline) cannot be read"),
-        ({"page": "Kidney", "wiki": "gone"}, "gone (offline) cannot be read"),
+        ({"query": "filter", "wiki": "titles_only"}, "titles_only (offline) has nothing about 'filter'", ""),
+        ({"page": "Kidny"}, "'Kidny'", ": Kidney, Kidney stone"),
+        ({"page": "Kidney.png"}, "'Kidney.png'", ""),
+        ({"page": "Long"}, "'Long' is too large", ""),
+        ({"page": "Kidney", "wiki": "damaged"}, "damaged (offline) cannot be read", ""),
+        ({"page": "Kidney", "wiki": "gone"}, "gone (offline) cannot be read", ""),
     ],
 )
-def test_what_is_missing_or_damaged_is_refused(ctx: Context, params: dict[str, str], reason: str, folder: Path) -> None:
-    refused = refusal(wiki, params, ctx)
-    assert refused.startswith(reason)
-    assert str(folder) not in refused
+def test_a_missing_page_or_a_damaged_file_is_refused(
+    ctx: Context, params: dict[str, str], reason: str, advice: str, folder: Path
+) -> None:
+    failure = refused(wiki, params, ctx)
+    assert reason in failure.reason
+    assert failure.advice.endswith(advice)
+    assert str(folder) not in failure.reason
 
 
-def test_without_the_extra_a_file_is_refused_with_the_command(folder: Path) -> None:
-    """Where the package cannot be found: in a process that does not see it."""
+def test_without_the_package_the_health_check_has_the_install_command(folder: Path) -> None:
     code = (
         "import sys, asyncio, importlib.util as util; find = util.find_spec\n"
         "util.find_spec = lambda name, package=None: None if name == 'libzim' else find(name, package)\n"
@@ -159,8 +162,9 @@ def test_wikis_of_the_operator_go_by_name() -> None:
     assert choose_wiki("Wiktionary", "fr", settings).label == "WIKTIONARY (fr)"
     file = OfflineWiki("medicine_en (offline)", Path("/data/medicine_en.zim"))
     assert choose_wiki("medicine_EN", None, settings) == file
-    with pytest.raises(Refused, match=r"'none'; there are: wikipedia, lore, wiktionary, medicine_en, x$"):
+    with pytest.raises(Refused) as unknown:
         choose_wiki("none", None, settings)
+    assert unknown.value.advice.endswith(": wikipedia, lore, wiktionary, medicine_en, x")
 
 
 @pytest.mark.parametrize(
@@ -176,10 +180,9 @@ def test_wikis_of_the_operator_go_by_name() -> None:
         ({"default": "lore"}, "DEFAULT"),
     ],
 )
-def test_settings_that_are_wrong_are_named(settings: dict[str, Any], name: str) -> None:
+def test_invalid_settings_are_named(settings: dict[str, Any], name: str) -> None:
     problem = find_problem(settings=WikiSettings(**settings))
-    assert (problem or "").startswith(f"its setting {name} is wrong" if name else "")
-    assert (problem is None) == (not name)
+    assert problem is None if not name else f"BRAIN_SPECIALIST_WIKI_{name}" in (problem or "")
 
 
 def test_health_asks_the_default_wiki_and_opens_the_files(folder: Path) -> None:
@@ -192,6 +195,6 @@ def test_health_asks_the_default_wiki_and_opens_the_files(folder: Path) -> None:
     with serve(ActionApi({"Rome": Article()})) as api:
         urls = {"here": api.url, "away": "http://127.0.0.1:9/api.php"}
         assert check("here", "indexed.zim") is None
-        assert check("here", "damaged.zim") == "damaged (offline) cannot be read"
+        assert str(folder / "damaged.zim") in (check("here", "damaged.zim") or "")
         assert check("indexed", "indexed.zim") is None
-        assert (check("away") or "").startswith("AWAY could not be read")
+        assert "AWAY cannot be reached" in (check("away") or "")
