@@ -318,8 +318,8 @@ CLOCK_NOTE = r"\(Now: \w{1,20} \d{4}-\d\d-\d\d .{1,80}\)|It is \w{1,20} \d{4}-\d
 """A pattern of the line in a question that tells the time. Questions stored by older versions have the first form."""
 OWN_WORDS = "In the user's own words: "
 """The beginning of a memory of a conversation that quotes the user. No summary that a model writes begins so."""
-NOTE_OPENS = "(Recalled of earlier conversations, "
-"""The beginning of the line of a question that holds what is recalled for it; only Brain can write it."""
+RECALL_NOTE = r"\(Recalled (?:from|of) earlier conversations, "
+"""A pattern for the start of the recall note in a question. Older versions stored questions with `of`."""
 
 
 class Conversation(msgspec.Struct, frozen=True):

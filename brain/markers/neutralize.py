@@ -15,7 +15,7 @@ _TOKEN = r"(?=(?P<token>(?<=<)[^\s<>]{1,64}>|(?<=\[)(?:[^\s\[\]]{1,64}\]|e~\[)|(
 _TOKENS = re.compile(rf"[\[<\]>]{_TOKEN}", re.IGNORECASE)
 """Finds the first character of what may be a control token; `token` is the rest of it."""
 
-_NOTE = r"(?:Content|End)\s+of\s+attachment\b|Attached,\s+by\s+image_id\b|Now:|Recalled\s+of\b"
+_NOTE = r"(?:Content|End)\s+of\s+attachment\b|Attached,\s+by\s+image_id\b|Now:|Recalled\s+(?:from|of)\b"
 
 _OPENERS = re.compile(
     rf"""[\[<@(\]>](?:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import regex
 
 from brain.events import Resume
-from brain.messages import CLOCK_NOTE, NOTE_OPENS, Chunk, Finish, Message
+from brain.messages import CLOCK_NOTE, RECALL_NOTE, Chunk, Finish, Message
 from brain.models.script import TextOnlyModel
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
@@ -32,13 +32,13 @@ _NOTE_LINE = re.compile(
     r"|\[/SPECIALIST_RESULT\]|\(End of attachment \d{1,9}\)"
     r"|\[SPECIALIST_ERROR: (?P<failed>\S+) failed - (?P<reason>.*)\]"
     rf"|\(Attached, by image_id: (?P<files>.*)\)|{CLOCK_NOTE}|\(Spoken, .{{1,200}}\)"
-    rf"|{re.escape(NOTE_OPENS)}.*\))$",
+    rf"|{RECALL_NOTE}.*\))$",
     re.MULTILINE,
 )
 """A line with which a note of Brain begins or ends, or that is one. Whoever writes a message may forge them."""
 _PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
 _FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
-_LIMITS = re.compile(r"^- At most (?P<calls>\d+) calls an answer, (?P<each>\d+) of one", re.MULTILINE)
+_LIMITS = re.compile(r"^- Use up to (?P<calls>\d+) calls per answer and (?P<each>\d+) per", re.MULTILINE)
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
 _LINE = re.compile(r"[^\n]+\n*|\n+")
 _PREPOSITION = r"\b(?:in|for|of|about|at|to|from|near|on|called|named)\s+"

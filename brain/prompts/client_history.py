@@ -131,7 +131,7 @@ class ClientHistory:
         if name is None:  # a specialist's call, or one of a tool that the client no longer offers
             name = call.name if call.name in self._specialists else callable_name(call.name)
         marker = templates.marker(name, call.params, self._request.syntax[0])
-        block = blocks.error_block(name, templates.NO_RESULT)
+        block = blocks.error_block(name, *templates.NO_RESULT)
         return Call(
             name, marker, dict(call.params), id=call.call_id, by="client", turn_pass=number, code="failed", block=block
         )

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from brain.messages import NOTE_OPENS, Attachment, Exchange, Source
+from brain.messages import RECALL_NOTE, Attachment, Exchange, Source
 from brain.store import rows, search_terms
 from brain.store.schema import EXCHANGES
 from brain.text import strip_invisible
@@ -25,7 +25,7 @@ IN_CONVERSATION = f"e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHA
 """Whether an exchange `e` is one of a conversation `c`."""
 
 _UNINDEXED = f"SELECT {rows.EXCHANGE} FROM exchange INDEXED BY exchange_unindexed WHERE unindexed = 1 AND outcome <> ''"
-_NOTE = re.compile(rf"^{re.escape(NOTE_OPENS)}.*\n*", re.MULTILINE)
+_NOTE = re.compile(rf"^{RECALL_NOTE}.*\n*", re.MULTILINE)
 
 
 def span(conversation: int) -> tuple[int, int]:

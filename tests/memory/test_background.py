@@ -342,7 +342,7 @@ async def test_what_strangers_wrote_makes_a_summary_untrusted() -> None:
         assert (await only_item(store)).untrusted
         found = await memory.recall("ada", "When is the lunch?")
         assert found.untrusted
-        assert "summary written by a model on 2026-03-01, in parts of strangers: " in found.note
+        assert "summary written by a model on 2026-03-01, partly from untrusted sources: " in found.note
     exchange = Exchange("q", message="and a lunch for Nora on Sunday")
     earlier = Item("m1", "memory", "Of a page.", NOON, NOON, untrusted=True)
     item = await make_memory(IdleConversation("ada", "c1", "", [exchange], earlier, 1), Toy(), "m1", NOON)

@@ -103,7 +103,7 @@ async def test_the_memory_of_a_conversation_recalled_or_looked_up() -> None:
         await quoted(chats)
         await chats.summarise("c1", QUOTED)
         assert await chats.needs_approval("c2", "Is penicillin dangerous?", BOOKS)
-        assert chats.read("in parts of strangers")
+        assert chats.read("partly from untrusted sources")
         assert await chats.needs_approval("c2", "And now?", BOOKS)  # the note stands in the window
         assert await chats.needs_approval("c3", "Hm.", LONG, BOOKS)
         assert not await chats.needs_approval("c4", "Hm.", BOOKS)

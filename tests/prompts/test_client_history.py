@@ -9,8 +9,9 @@ from turn_helpers import PNG, Player, ask_for, echo, read, registry_of, turn_of
 
 from brain.events import Resume
 from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, History
+from brain.prompts.blocks import error_block
 from brain.prompts.client_history import ClientHistory
-from brain.prompts.templates import CONTINUE
+from brain.prompts.templates import CONTINUE, NO_RESULT
 from brain.turn_request import Tool, TurnRequest
 
 TOOLS = (Tool("weather"), Tool("echo"))
@@ -18,7 +19,7 @@ SPECIALISTS = ["echo", "add"]
 BERN = ClientToolCall("x1", "weather", {"city": "Bern"})
 MARKER = 'SPECIALIST_REQUEST[weather:{"city":"Bern"}]'
 SUNNY = "[SPECIALIST_RESULT: weather]\nsunny\n[/SPECIALIST_RESULT]"
-NONE = "[SPECIALIST_ERROR: weather failed - the user's program gave no result of it; go on without it]"
+NONE = error_block("weather", *NO_RESULT)
 
 
 def system(text: str) -> ClientMessage:

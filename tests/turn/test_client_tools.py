@@ -109,10 +109,10 @@ def test_tools_stand_beside_the_specialists() -> None:
     ("must_call", "sentence"),
     [
         (False, None),
-        (True, "Before you answer, you must call one that the user's program runs."),
-        ("weather", "Before you answer, you must call weather."),
-        ("echo", "Before you answer, you must call client_echo."),
-        ("gone", "Before you answer, you must call one that the user's program runs."),
+        (True, "You must call a tool that the user's program runs before you answer."),
+        ("weather", "You must call weather before you answer."),
+        ("echo", "You must call client_echo before you answer."),
+        ("gone", "You must call a tool that the user's program runs before you answer."),
     ],
 )
 def test_a_client_may_require_a_call(must_call: bool | str, sentence: str | None) -> None:

@@ -353,8 +353,8 @@ def test_usage_is_summed_over_the_passes(passes: list[list[Item]], expected: Usa
 
 @pytest.mark.parametrize(("items", "completion"), [(["Hello wor"], 3), ([Thinking("Hello "), "wor"], 3), ([FAILED], 0)])
 def test_usage_is_estimated_from_all_that_was_sent_and_received(items: list[Item], completion: int) -> None:
-    # What is sent is the line about files and pages (75 characters) and "Hi".
-    assert played(items, registry=Registry())[1].exchange.usage == Usage(20, completion, None, True)
+    # The request has the line about files and pages (65 characters) and "Hi".
+    assert played(items, registry=Registry())[1].exchange.usage == Usage(17, completion, None, True)
 
 
 def test_a_running_turn_is_reported() -> None:
