@@ -12,7 +12,7 @@ from brain.concurrency import iterate
 from brain.errors import BrainError, Refused
 from brain.events import Error, Event, Limits, Resume, SpecialistError, SpecialistResult, SyntaxName, Thinking, Token
 from brain.markers.neutralize import BLOCK_BYTES
-from brain.markers.scanner import Scanner, Stop
+from brain.markers.scanner import PassEnd, Scanner
 from brain.messages import Attachment, Call, Chunk, EmbeddingCheck, History, Message, renumber, sniff
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
@@ -128,7 +128,7 @@ async def _read_in_place(
         )  # fmt: skip
         async with aclosing(_scan(model.first)) as pieces:
             async for piece in pieces:
-                if isinstance(piece, Stop):
+                if isinstance(piece, PassEnd):
                     return
                 if isinstance(piece, Call):
                     calls = CallGroup(context, turn_pass=0)

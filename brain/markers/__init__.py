@@ -1,1 +1,1 @@
-"""Calls in the text of a model: how they are found, and how text from outside is kept from looking like one."""
+"""Call syntaxes: find calls in a model's text, and neutralize untrusted text that looks like a call."""

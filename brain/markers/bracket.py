@@ -10,11 +10,11 @@ _STRUCTURE = re.compile(r'["{}\[\]]')
 _CLOSER = re.compile(r"\]")
 _PARTNER = {"}": "{", "]": "["}
 _INSTEAD_OF_COLON = "{(="
-"""Stands after the name where the colon was forgotten; after anything else it is no request."""
+"""Characters after a name that mean a forgotten colon. Before any other character, the opener is text."""
 
 
 def read(cursor: Cursor, opener: str) -> Reader:
-    """Read on after the opener; what is no name there is text."""
+    """Read a marker after its opener. The opener is text if no name follows."""
     yield from cursor.skip_whitespace()
     name = yield from cursor.read_name(longest=64)
     if not name:
@@ -25,7 +25,7 @@ def read(cursor: Cursor, opener: str) -> Reader:
     if following in _INSTEAD_OF_COLON:
         if not (yield from _move_past_closer(cursor)):
             return ParsedMarker(name, is_complete=False)
-        return ParsedMarker(name, problem="write a colon between the name and the body, as in name:{}")
+        return ParsedMarker(name, problem="the colon between name and body is missing, as in name:{}")
     if following not in ":]":
         return None
     cursor.at += 1
@@ -39,9 +39,9 @@ def read(cursor: Cursor, opener: str) -> Reader:
 
 
 def _move_past_closer(cursor: Cursor) -> Steps:
-    """Move past the `]` that belongs to the opener: not one of an array, not one in a string.
+    """Move past the `]` that closes the opener, and not an array or a string.
 
-    Where the nesting makes no sense, the next `]` is taken for it.
+    If the nesting is broken, the next `]` counts.
     """
     open_brackets: list[str] = []
     while (yield from cursor.move_past(_STRUCTURE)):

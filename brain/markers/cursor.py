@@ -1,8 +1,8 @@
-"""The characters of one possible marker, and the steps a reader takes along them.
+"""The characters of one possible marker, and the steps of a reader along them.
 
-A reader is a generator that reads top to bottom. Where it needs more characters it yields the pattern that it waits
-for; it is resumed with the first match, or with None when none will come. So each syntax is one function without
-states, any cut of the text gives the same result, and characters that it does not wait for never wake it.
+A reader is a generator that reads from top to bottom. When it needs more characters, it yields the pattern that it
+waits for. It resumes with the first match, or with None if no match will come. So each syntax is one function without
+states, any split of the text gives the same result, and other characters never wake the reader.
 """
 
 import json
@@ -14,13 +14,13 @@ from typing import Any
 from brain.text import replace_surrogates
 
 MARKER_LIMIT = 16_384
-"""Characters from the first of the opener to the last of the closer: a model that writes more is not asking."""
+"""Longest marker, in characters, from opener to closer."""
 
 DEPTH_LIMIT = 64
 
 Params = dict[str, Any]
 Steps = Generator[re.Pattern[str], re.Match[str] | None, bool]
-"""A step along the cursor; its value says whether it arrived before the characters ended."""
+"""A step along the cursor. Its value is whether it arrived before the characters ended."""
 
 _ANY = re.compile(r"(?s).")
 _LETTER = re.compile(r"[A-Za-z]")
@@ -31,9 +31,12 @@ _STRING = {quote: re.compile(rf"[{quote}\\]") for quote in "\"'"}
 
 @dataclass(frozen=True, slots=True)
 class ParsedMarker:
-    """A marker as read: `params` when its body could be read, else a `problem` that tells the model what is wrong.
+    """A parsed marker.
 
-    `is_complete` is False when the characters ended before the marker did.
+    Attributes:
+        params: The parameters, or None if the body could not be parsed.
+        problem: Why the body could not be parsed.
+        is_complete: False if the characters ended before the marker did.
     """
 
     name: str
@@ -43,28 +46,28 @@ class ParsedMarker:
 
 
 Reader = Generator[re.Pattern[str], re.Match[str] | None, ParsedMarker | None]
-"""Reads one marker after its opener; its value is None when the text is no marker after all."""
+"""Reads one marker after its opener. Its value is None if the text turns out not to be a marker."""
 
 
 class Cursor:
-    """What has come of one possible marker: `text[at:end]` is still to be read."""
+    """The characters of one possible marker. `text[at:end]` is still unread."""
 
     __slots__ = ("_before", "_room", "_start", "at", "end", "is_closed", "is_full", "match", "pattern", "text")
 
     def __init__(self, text: str, start: int, at: int) -> None:
-        self._before = bytearray()  # what came of the marker before `text`, in UTF-8: pieces would take ten times that
-        self._start = start  # where in `text` the rest of it begins
-        self._room = start + MARKER_LIMIT - len(text)  # how many characters it may have after `text`
+        self._before = bytearray()  # the marker before `text`, in UTF-8; a list of pieces would be ten times as large
+        self._start = start  # where the marker starts or continues in `text`
+        self._room = start + MARKER_LIMIT - len(text)  # characters that the marker may have after `text`
         self.text = text
         self.at = at
         self.end = len(text) + min(self._room, 0)
-        self.is_full = self._room <= 0  # no more characters will be given to the reader
+        self.is_full = self._room <= 0  # the reader gets no more characters
         self.pattern = _ANY
         self.match: re.Match[str] | None = None
         self.is_closed = False
 
     def feed(self, text: str) -> bool:
-        """Take the next characters, when all before them are read; returns whether to resume the reader."""
+        """Take the next characters, once all earlier ones are read. Return whether to resume the reader."""
         self._before += self.text[self._start :].encode()
         self._room = room = self._room - len(text)
         self.text, self._start = text, 0
@@ -75,30 +78,30 @@ class Cursor:
         return match is not None or self.is_full or self.is_closed
 
     def close(self) -> None:
-        """No more characters will come."""
+        """Accept no more characters."""
         self.is_closed, self.match = True, None
 
     @property
     def offset(self) -> int:
-        """How many characters stand between the first of the opener and `at`."""
+        """The number of characters from the start of the opener to `at`."""
         return MARKER_LIMIT - self._room - len(self.text) + self.at
 
     def raw(self) -> str:
-        """The marker from the first character of its opener up to `at`."""
+        """Return the marker from the start of its opener to `at`."""
         return self._before.decode() + self.text[self._start : self.at]
 
     def all_text(self) -> str:
-        """All that has come, read or not, from the first character of the opener on."""
+        """Return all characters from the start of the opener, read or unread."""
         return self._before.decode() + self.text[self._start :]
 
     def wait_for_character(self) -> Steps:
-        """Wait until there is a character at `at`; return False when none will come."""
+        """Wait for a character at `at`. Return False if none will come."""
         if self.at >= self.end:
             yield _ANY
         return self.at < self.end
 
     def move_past(self, pattern: re.Pattern[str]) -> Steps:
-        """Move past the next match of a one-character pattern; the character is `text[at - 1]`."""
+        """Move past the next match of a one-character pattern. The character is then `text[at - 1]`."""
         match = pattern.search(self.text, self.at, self.end)
         if match is None:
             self.at = self.end
@@ -109,23 +112,23 @@ class Cursor:
         return True
 
     def skip_whitespace(self) -> Steps:
-        """Move to what is no white space; return False when nothing else will come."""
+        """Move to the next character that is not white space. Return False if none will come."""
         if not (yield from self.move_past(_NOT_WHITESPACE)):
             return False
         self.at -= 1
         return True
 
     def skip_string(self, quote: str = '"') -> Steps:
-        """Move past the end of a string whose opening quote was just read."""
+        """Move past the end of a string after its opening quote."""
         while (yield from self.move_past(_STRING[quote])):
             if self.text[self.at - 1] == quote:
                 return True
             if (yield from self.wait_for_character()):
-                self.at += 1  # whatever is escaped
+                self.at += 1  # the escaped character
         return False
 
     def read_literal(self, expected: str) -> Steps:
-        """Move along `expected` as far as the text agrees with it; return True when all of it was there."""
+        """Move along `expected` as far as the text matches. Return whether all of it matched."""
         for character in expected:
             if not (yield from self.wait_for_character()) or self.text[self.at] != character:
                 return False
@@ -133,7 +136,7 @@ class Cursor:
         return True
 
     def read_name(self, longest: int) -> Generator[re.Pattern[str], re.Match[str] | None, str]:
-        """Read an ASCII letter, then letters, digits, `_` and `-`; empty where there are none, or too many."""
+        """Read an ASCII letter, then letters, digits, `_` and `-`. Return "" without a name, or if it is too long."""
         start, pattern = self.offset, _LETTER
         while (yield from self.wait_for_character()):
             match = pattern.match(self.text, self.at, self.end)
@@ -146,7 +149,7 @@ class Cursor:
 
 
 def resume(reader: Reader, cursor: Cursor) -> tuple[ParsedMarker | None, bool]:
-    """Let a reader read what is there; return its result, and whether it waits for more."""
+    """Let a reader read the available characters. Return its result, and whether it waits for more."""
     try:
         cursor.pattern = reader.send(cursor.match)
         while cursor.is_closed or cursor.is_full:
@@ -160,14 +163,14 @@ def decode_object(body: str) -> tuple[Params | None, str]:
     """Decode one JSON object (RFC 8259), strictly.
 
     Returns:
-        The object and an empty text, or None and a sentence that says what is wrong with it.
+        The object and an empty string, or None and the problem.
     """
     try:
         value = json.loads(
             body, object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant, parse_float=_parse_float
         )
         if not isinstance(value, dict):
-            return None, "the body must be one JSON object in braces"
+            return None, "the body is not one JSON object in braces"
         if _measure_depth(value) > DEPTH_LIMIT:
             return None, f"the body nests deeper than {DEPTH_LIMIT} levels"
         return _replace_surrogates(value) if "\\ud" in body.lower() else value, ""
@@ -176,17 +179,17 @@ def decode_object(body: str) -> tuple[Params | None, str]:
     except _UnsupportedJSON as error:
         return None, str(error)
     except (ValueError, RecursionError):
-        return None, "the body holds a number that is too long, or nests too deeply"
+        return None, "the body contains a number that is too long, or nests too deeply"
 
 
 class _UnsupportedJSON(ValueError):
-    """JSON that parsers take and we do not."""
+    """JSON that Python's parser accepts and Brain rejects."""
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> Params:
     match = dict(pairs)
     if len(match) < len(pairs):
-        raise _UnsupportedJSON("the body has a key twice in one object")
+        raise _UnsupportedJSON("the body repeats a key in one object")
     return match
 
 
@@ -197,7 +200,7 @@ def _reject_constant(name: str) -> None:
 def _parse_float(digits: str) -> float:
     number = float(digits)
     if number in (float("inf"), float("-inf")):
-        raise _UnsupportedJSON("the body holds a number that is too large")
+        raise _UnsupportedJSON("the body contains a number that is too large")
     return number
 
 
@@ -210,7 +213,7 @@ def _measure_depth(value: Any) -> int:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """The same value without lone surrogates: JSON can escape them, UTF-8 cannot carry them."""
+    """Return the value without lone surrogates, which JSON can escape and UTF-8 cannot encode."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, list):

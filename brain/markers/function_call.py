@@ -13,11 +13,11 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 UNREADABLE = "?"
 _ARGS = ("args", "arguments", "parameters")
 _IGNORED_KEYS = ("name", "call_objective", "id", "type")
-"""Keys that some models write next to the parameters; nothing is lost with them."""
+"""Keys without meaning that some models write next to the parameters."""
 
 
 def read(cursor: Cursor, opener: str) -> Reader:
-    """Read on after the opener; it is a marker only when `{` follows."""
+    """Read a marker after its opener. The opener is text unless `{` follows."""
     closer = "/" + opener[1:]
     if not (yield from cursor.skip_whitespace()) or cursor.text[cursor.at] != "{":
         return None
@@ -30,14 +30,13 @@ def read(cursor: Cursor, opener: str) -> Reader:
         if not (yield from cursor.move_past(_TAG)):
             return ParsedMarker(_find_name(body), is_complete=False)
         if (yield from cursor.read_literal(closer)):
-            return ParsedMarker(
-                _find_name(body), problem=f"between the tags must stand one JSON object and then <{closer}"
-            )
+            problem = f"the tag does not contain one JSON object and then <{closer}"
+            return ParsedMarker(_find_name(body), problem=problem)
     return _parse_call(body)
 
 
 def _move_past_object(cursor: Cursor) -> Steps:
-    """Move past the brace that closes the object; return False where the nesting makes no sense or never ends."""
+    """Move past the brace that closes the object. Return False if the nesting is broken or never ends."""
     open_brackets: list[str] = []
     while (yield from cursor.move_past(_STRUCTURE)):
         character = cursor.text[cursor.at - 1]
@@ -62,24 +61,24 @@ def _parse_call(body: str) -> ParsedMarker:
         return ParsedMarker(_find_name(body), problem=problem)
     name = call.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        return ParsedMarker(UNREADABLE, problem='"name" must be the name of a specialist')
+        return ParsedMarker(UNREADABLE, problem='"name" is not the name of a specialist')
     present = [key for key in _ARGS if key in call]
     if len(present) > 1:
-        return ParsedMarker(name, problem=f'give either "{present[0]}" or "{present[1]}"')
+        return ParsedMarker(name, problem=f'it has both "{present[0]}" and "{present[1]}"')
     misplaced = [key for key in call if key not in _IGNORED_KEYS]
     if not present and misplaced:
-        return ParsedMarker(name, problem=f'put the parameters into "args"; {misplaced[0]:.40} stands outside')
+        return ParsedMarker(name, problem=f'the parameter {misplaced[0]:.40} is outside "args"')
     params, problem = _parse_params(call[present[0]]) if present else ({}, "")
     return ParsedMarker(name, params, problem)
 
 
 def _parse_params(args: Any) -> tuple[Params | None, str]:
-    if isinstance(args, str):  # as OpenAI's wire has it: JSON in a string
+    if isinstance(args, str):  # as in OpenAI's protocol: JSON in a string
         return decode_object(args)
-    return (args, "") if isinstance(args, dict) else (None, '"args" must be one JSON object')
+    return (args, "") if isinstance(args, dict) else (None, '"args" is not one JSON object')
 
 
 def _find_name(body: str) -> str:
-    """The name in a body that cannot be decoded, for the error's sake."""
+    """Return the name in a body that cannot be decoded, for the error."""
     match = re.search(r'"name"\s*:\s*"([A-Za-z][A-Za-z0-9_-]{0,63})"', body)
     return match[1] if match else UNREADABLE

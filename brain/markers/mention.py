@@ -23,7 +23,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 
 
 def read(cursor: Cursor, opener: str) -> Reader:
-    """Read on after the `@`; it is a marker only when `name_specialist(` follows."""
+    """Read a marker after its `@`. The `@` is text unless `name_specialist(` follows."""
     word = yield from cursor.read_name(longest=64 + len(_SUFFIX))
     name = word.removesuffix(_SUFFIX)
     if not name or name == word or not (yield from cursor.read_literal("(")):
@@ -35,7 +35,7 @@ def read(cursor: Cursor, opener: str) -> Reader:
 
 
 def _move_past_closer(cursor: Cursor) -> Steps:
-    """Move past the `)` that is not in a quoted value; a quote elsewhere is an apostrophe."""
+    """Move past the `)` that is not in a quoted value. A quote elsewhere is an apostrophe."""
     while (yield from cursor.move_past(_VALUE_OR_END)):
         if cursor.text[cursor.at - 1] == ")":
             return True
@@ -57,10 +57,10 @@ def _parse_params(body: str) -> tuple[Params | None, str]:
     while at < len(body):
         item = _ITEM.match(body, at)
         if item is None or (item.end() == len(body) and body.endswith(",")):
-            return None, "between the parentheses must stand key=value pairs with commas between them"
+            return None, "the parentheses do not contain key=value pairs, separated by commas"
         key, double, single, bare = item.groups()
         if key in params:
-            return None, f"{key} is given twice"
+            return None, f"{key} appears twice"
         quoted = double if double is not None else single
         params[key] = (
             replace_surrogates(_ESCAPE.sub(_unescape, quoted)) if quoted is not None else _parse_scalar(bare.rstrip())

@@ -1,4 +1,4 @@
-"""Makes text from outside harmless: no marker, delimiter or control token in it takes effect."""
+"""Neutralizes untrusted text: no marker, delimiter or control token in it takes effect."""
 
 import re
 import unicodedata
@@ -8,12 +8,12 @@ from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.text import replace_surrogates, strip_invisible
 
 BLOCK_BYTES = 8192
-"""Size of a result block in UTF-8 at most, and of a text that is cached."""
+"""Largest result block, in UTF-8 bytes. Texts up to this size are cached."""
 
 _TOKEN = r"(?=(?P<token>(?<=<)[^\s<>]{1,64}>|(?<=\[)(?:[^\s\[\]]{1,64}\]|e~\[)|(?<=\])~!?b[\[\]]|(?<=>)>[A-Z]{1,16}<<))"
 
 _TOKENS = re.compile(rf"[\[<\]>]{_TOKEN}", re.IGNORECASE)
-"""Finds the first character of what may be a control token; `token` is the rest of it."""
+"""Finds the first character of a possible control token; `token` is the rest."""
 
 _NOTE = r"(?:Content|End)\s+of\s+attachment\b|Attached,\s+by\s+image_id\b|Now:|Recalled\s+(?:from|of)\b"
 
@@ -28,7 +28,7 @@ _OPENERS = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""The same, and of markers, notes and delimiters: `block` goes to the end of a delimiter, `word` of its name."""
+"""Also finds markers, notes and delimiters: `block` ends with a delimiter, `word` with its name."""
 
 _LINE_ENDS = "\n\r\v\f\x85\u2028\u2029"
 
@@ -49,14 +49,14 @@ _ALIKE = {
     "【〔〖⟦⁅❲": "[[[[[[",
     "】〕〗⟧⁆❳": "]]]]]]",
 }
-"""Characters that look like those of ASCII, without those that Unicode's compatibility forms (NFKC) know."""
+"""Characters that look like ASCII and are not in Unicode's compatibility forms (NFKC)."""
 
 _MAX_FOLDED = 20_000
-"""Characters whose folded form is cached."""
+"""Largest number of cached foldings."""
 
 
 class _Folding(dict[int, str]):
-    """For `str.translate`: characters as ASCII where they look so, and NUL for those that nobody sees."""
+    """For `str.translate`: ASCII for characters that look like it, and NUL for invisible ones."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
@@ -76,19 +76,19 @@ _FOLDING = _Folding(
 
 
 def neutralize(text: str, tokens: ControlTokens = ALL_TOKENS) -> str:
-    """The same text, with nothing in it that could be taken for a marker, a note, a delimiter or a control token.
+    """Return the text without effective markers, notes, delimiters and control tokens.
 
-    The first character of each becomes its full-width form: people still read it, no scanner and no tokenizer takes it
-    for the original. What is hidden by characters that nobody sees, or written with similar ones, counts as well.
+    The first character of each becomes its full-width form: people can still read it, but no scanner and no tokenizer
+    recognises it. This includes text that is disguised with invisible or similar characters.
 
     Args:
-        tokens: the control tokens that count for the model that reads it.
+        tokens: Control tokens of the model that reads the text.
     """
     return _neutralize(text, _OPENERS, tokens)
 
 
 def neutralize_control_tokens(text: str, tokens: ControlTokens) -> str:
-    """The same for a text of Brain's own around harmless ones: its delimiters stay, control tokens do not."""
+    """Neutralize control tokens only. For texts of Brain: their delimiters stay, and their content is neutral."""
     return _neutralize_short(text, _TOKENS, tokens) if len(text) <= BLOCK_BYTES else _neutralize(text, _TOKENS, tokens)
 
 
@@ -113,11 +113,11 @@ def _neutralize(text: str, openers: re.Pattern[str], tokens: ControlTokens) -> s
     return "".join(characters)
 
 
-_neutralize_short = lru_cache(maxsize=256)(_neutralize)  # each turn of a conversation reads its earlier ones again
+_neutralize_short = lru_cache(maxsize=256)(_neutralize)  # each turn of a conversation reads the earlier turns again
 
 
 def _fold(text: str) -> tuple[str, list[int] | None]:
-    """The text as ASCII where it looks so, and where each of its characters stands in it; None where each stays."""
+    """Return the folded text, and the original index of each character (None if all stay in place)."""
     marked = _UNUSUAL.sub(lambda some: some[0].translate(_FOLDING), text)
     if "\0" not in marked:
         return marked, None
@@ -132,9 +132,9 @@ def _is_control(token: str, names: frozenset[str]) -> bool:
 
 
 def _find_replacements(match: re.Match[str], text: str, places: list[int] | None) -> list[tuple[int, str]]:
-    """Which characters of the text become which.
+    """Return the replacements: indices and new texts.
 
-    What is written with similar characters is no different with a full-width opener: its words are parted, too.
+    Disguised text would look the same with a full-width opener, so it also gets a space.
     """
 
     def at(place: int) -> int:
@@ -155,7 +155,7 @@ def _find_replacements(match: re.Match[str], text: str, places: list[int] | None
 
 
 def _full_width(character: str) -> str:
-    """The full-width form of a character of ASCII."""
+    """Return the full-width form of an ASCII character."""
     return chr(ord(character) + 0xFEE0)
 
 

@@ -1,9 +1,8 @@
 """Finds calls in a model's text. Text in, pieces out; no clock, no I/O.
 
-A pure function of the characters: any split of the same text gives the same pieces once neighbouring texts are joined.
-Linear: ordinary text is searched once for openers and for the beginning of one at its end, a beginning that grows is
-looked up whole, a marker's body is walked once by its syntax. Bounded: held back is only what could still become a
-marker, at most `MARKER_LIMIT` characters.
+- Any split of a text gives the same pieces, once neighbouring texts are joined.
+- The work is linear. Ordinary text is searched once for openers, and each syntax reads a marker's body once.
+- Memory is bounded. The scanner holds back only text that can still become a marker, up to `MARKER_LIMIT` characters.
 """
 
 import re
@@ -22,24 +21,24 @@ FORGED_OPENERS = ("[SPECIALIST_RESULT:", "[SPECIALIST_ERROR:")
 BLOCK_CLOSER = "[/SPECIALIST_RESULT]"
 THINK_OPENER, THINK_CLOSER = "<think>", "</think>"
 MAX_WHITESPACE_BEFORE_THINKING = 64
-"""Characters of white space that may stand before the opening tag; more of it is text."""
+"""Longest white space before the opening tag, in characters. Longer white space is text."""
 MAX_WHITESPACE_AFTER_CALL = 64
-"""Characters of white space after a call that are waited through for another one; some models end in nothing else."""
+"""Longest white space between two calls, in characters. Some models end with endless white space."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
-    """Nothing more of this pass is wanted: its stream can be closed."""
+class PassEnd:
+    """The rest of the pass does not matter, so its stream can be closed."""
 
 
-Piece = str | Thinking | Call | Stop
-"""What the scanner found; a plain string is text to show. A call with a `code` could not be read: `text` says why."""
+Piece = str | Thinking | Call | PassEnd
+"""A plain string is text to show. A call with a `code` could not be parsed; its `reason` explains why."""
 
-STOP = Stop()
+PASS_END = PassEnd()
 FORGED_REASON = "the model wrote a result block itself"
 
 _SYNTAXES = {"bracket": bracket, "function_call": function_call, "mention": mention}
-"""A syntax is one module with its `OPENERS` and a `read` that reads on after them."""
+"""A syntax is a module with `OPENERS` and a function `read`, which reads a marker after its opener."""
 
 _Read = Callable[[Cursor, str], Reader]
 _Mode = Callable[["Scanner", str, int, list[Piece]], int]
@@ -50,7 +49,7 @@ _NOT_WHITE = re.compile(r"\S")
 
 @dataclass(frozen=True, slots=True)
 class _Delimiters:
-    """What is looked for. `find` and `opener_at` also match the beginning of a delimiter that the text ends with."""
+    """The delimiters to search for. `find` and `opener_at` also match an incomplete one at the end of the text."""
 
     openers: Mapping[str, _Read]
     opener_at: _Search
@@ -62,9 +61,9 @@ class Scanner:
     """Scans one pass.
 
     Args:
-        syntaxes: the request syntaxes that are read.
-        stops: whether the pass is over at the first character after a call that is neither white space nor the
-            beginning of another call. If not, the text continues after each call.
+        syntaxes: The call syntaxes to read.
+        stops: Whether the pass ends at the first character after a call that is neither white space nor the start of
+            another call. If False, text continues after each call.
     """
 
     __slots__ = (
@@ -77,17 +76,17 @@ class Scanner:
         self._find = self._delimiters.find
         self._stops = stops
         self._has_called = False
-        self._whitespace = 0  # characters of white space since the last call
+        self._whitespace = 0  # white-space characters since the last call
         self._mode: _Mode = Scanner._at_start
-        self._is_plain = False  # in the answer, with nothing buffered or quoted, as nearly always
-        self._buffer = ""  # the longest end of the text that could still begin something
-        self._beginnings: frozenset[str] = frozenset()  # in the answer: what stays buffered when it grows to this
-        self._is_literal = False  # the next character begins nothing: it is quoted, or was tried before
-        self._high_surrogate = ""  # a high surrogate whose partner may come with the next text
+        self._is_plain = False  # in the answer, nothing buffered or quoted: nearly always
+        self._buffer = ""  # the end of the text that may still start a delimiter
+        self._beginnings: frozenset[str] = frozenset()  # in the answer: buffers that may still become a delimiter
+        self._is_literal = False  # the next character starts nothing: it is quoted, or was tried before
+        self._high_surrogate = ""  # its partner may come with the next text
         self._marker: tuple[Cursor, Reader] | None = None
 
     def feed(self, text: str) -> Sequence[Piece]:
-        """Take the next characters; return what they settle."""
+        """Take the next characters. Return the pieces that they complete."""
         if self._is_plain and (text.isascii() or not find_surrogate(text)) and self._find(text) is None:
             return (text,) if text else ()
         if self._high_surrogate or not text.isascii():
@@ -111,11 +110,11 @@ class Scanner:
 
     @property
     def is_holding(self) -> bool:
-        """Whether something has begun that may be a delimiter."""
+        """Whether the scanner holds back a possible delimiter."""
         return bool(self._buffer) or self._marker is not None
 
     def close(self) -> Sequence[Piece]:
-        """The pass ended; return what was held back."""
+        """End the pass. Return the pieces that were held back."""
         pieces: list[Piece] = []
         if self._high_surrogate:
             self._high_surrogate = ""
@@ -131,7 +130,7 @@ class Scanner:
         return pieces
 
     def _continue_marker(self, cursor: Cursor, reader: Reader, text: str, pieces: list[Piece]) -> str:
-        """Continue a marker that began in an earlier text; return what is left for the mode that follows."""
+        """Continue a marker from an earlier text. Return the text after it, for the next mode."""
         parsed, is_waiting = resume(reader, cursor)
         if is_waiting:
             return ""
@@ -144,11 +143,10 @@ class Scanner:
         self._is_literal = True
         return cursor.all_text()
 
-    # The modes. Each takes the text from `at` on, puts what is settled into `pieces`, and returns where the mode that
-    # follows goes on.
+    # The modes. Each reads the text from `at`, adds complete pieces, and returns where the next mode starts.
 
     def _at_start(self, text: str, at: int, pieces: list[Piece]) -> int:
-        """At the start of a pass, where servers that do not separate reasoning put `<think>`, and may break lines."""
+        """At the start of a pass, where some servers write `<think>`, perhaps after line breaks."""
         head = text[:MAX_WHITESPACE_BEFORE_THINKING]
         start = len(head) - len(head.lstrip())
         if text.startswith(THINK_OPENER, start):
@@ -172,11 +170,11 @@ class Scanner:
         return then
 
     def _start_answer(self) -> None:
-        """After the thinking: there, `<t` would not begin a marker."""
+        """Start the answer after the thinking."""
         self._mode, self._beginnings = Scanner._in_text, self._delimiters.beginnings
 
     def _in_text(self, text: str, at: int, pieces: list[Piece]) -> int:
-        """In the answer, where calls and delimiters are looked for."""
+        """In the answer: search for calls and delimiters."""
         find, settled = self._find, at
         while (match := find(text, at)) is not None:
             start, delimiter = match.start(), match[0]
@@ -206,7 +204,7 @@ class Scanner:
         return len(text)
 
     def _after_call(self, text: str, at: int, pieces: list[Piece]) -> int:
-        """After a call, where only white space and further calls count."""
+        """After a call: only white space and further calls count."""
         character = _NOT_WHITE.search(text, at)
         self._whitespace += (character.start() if character else len(text)) - at
         if self._whitespace > MAX_WHITESPACE_AFTER_CALL:
@@ -223,11 +221,11 @@ class Scanner:
         return self._end(text, pieces) if after is None else after
 
     def _at_end(self, text: str, at: int, pieces: list[Piece]) -> int:
-        """After the end, where nothing counts."""
+        """After the end: nothing counts."""
         return len(text)
 
     def _start_marker(self, text: str, start: int, opener: str, settled: int, pieces: list[Piece]) -> int | None:
-        """Read the marker that begins at `start`, as far as it has come; return None if it is none."""
+        """Start to read a marker at `start`. Return None if the text is not a marker."""
         cursor = Cursor(text, start, start + len(opener))
         reader = self._delimiters.openers[opener](cursor, opener)
         parsed, is_waiting = resume(reader, cursor)
@@ -253,7 +251,7 @@ class Scanner:
         return cursor.at
 
     def _end(self, text: str, pieces: list[Piece]) -> int:
-        pieces.append(STOP)
+        pieces.append(PASS_END)
         self._mode = Scanner._at_end
         return len(text)
 
@@ -276,7 +274,7 @@ def _find_delimiters(syntaxes: tuple[SyntaxName, ...]) -> _Delimiters:
 
 
 def _build_pattern(delimiters: Iterable[str]) -> str:
-    """Matches any of the delimiters, or the beginning of one when the text ends there."""
+    """Return a pattern for any of the delimiters, or for the start of one at the end of the text."""
     tails: dict[str, list[str]] = {}
     for delimiter in delimiters:
         tails.setdefault(delimiter[0], []).append(delimiter[1:])

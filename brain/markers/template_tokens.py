@@ -1,15 +1,15 @@
-"""The control tokens of chat templates, by family, and which of them a model's server takes for real.
+"""Control tokens of chat templates, by family, and the selection for one model.
 
-A tokenizer makes one number of a control token, wherever it stands, so text that contains one can end a message and
-begin another in another role. `neutralize` removes their effect in every text that neither the operator nor the model
-wrote.
+A tokenizer turns a control token into one number wherever it appears, so untrusted text with such a token can end a
+message and start another one in a different role. `neutralize` removes the effect from every text that neither the
+operator nor the model wrote.
 
-Sources: the templates and the vocabulary code of llama.cpp (`src/llama-chat.cpp`, `models/templates`), of vLLM
-(`examples/*.jinja`) and of Ollama (`template/`), and the tokenizers of the models that these serve.
+Sources: templates and vocabulary code of llama.cpp (`src/llama-chat.cpp`, `models/templates`), vLLM
+(`examples/*.jinja`) and Ollama (`template/`), and the tokenizers of the models that they serve.
 
-`<|name|>`, `<|name>`, `<name|>` and `[|name|]` are not listed: they are control tokens in too many families, and look
-like nothing else. That covers ChatML and Qwen, Llama 3 and 4, Phi, Command R, Granite, GLM, Kimi, Gemma 4, GPT-OSS,
-EXAONE, Hunyuan and DeepSeek, whose bars are full-width.
+`<|name|>`, `<|name>`, `<name|>` and `[|name|]` are not listed. They are control tokens in many families and look like
+nothing else, so they always count. This covers ChatML and Qwen, Llama 3 and 4, Phi, Command R, Granite, GLM, Kimi,
+Gemma 4, GPT-OSS, EXAONE, Hunyuan and DeepSeek, whose bars are full-width.
 """
 
 import re
@@ -73,9 +73,9 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     ),
     "llama.cpp media": ("<__media__>", "<__image__>"),
 }
-"""The tokens that are no `<|…|>`; of `<<SYS>>`, the inner part. `#` stands for a number.
+"""Tokens other than `<|…|>`. For `<<SYS>>`, only the inner part. `#` means a number.
 
-A family counts for a model if the template, or the first or last token, has one that is not SentencePiece's, too.
+A family counts for a model if the template, or its first or last token, has a token that SentencePiece lacks.
 """
 
 HEADINGS = (
@@ -83,10 +83,10 @@ HEADINGS = (
     *("USER:", "ASSISTANT:", "SYSTEM:", "User:", "Assistant:", "System:", "Human:", "Bot:", "Question:", "Answer:"),
     *("GPT4 Correct User:", "GPT4 Correct Assistant:", "Source:", "Destination:", "Пользователь:", "Ассистент:"),
 )
-"""How lines begin that open a message in the templates of Alpaca, Vicuna and their kind.
+"""Starts of lines that open a message in the templates of Alpaca, Vicuna and similar models.
 
-These are prose to the tokenizer, and to every other family: a document may have a heading "Response". So one counts
-only for a model whose template has it.
+To tokenizers and other families they are prose: a document may have the heading "Response". So a heading counts only
+for models whose template contains it.
 """
 
 
@@ -95,11 +95,11 @@ _BRACKETED = re.compile(r"<[^\s<>'\"{}=,|]{1,64}>|\[/?[A-Z][A-Z_]+\]")
 
 @dataclass(frozen=True, slots=True)
 class ControlTokens:
-    """Those that count for one model.
+    """The control tokens of one model.
 
     Attributes:
-        names: as they are compared, folded to ASCII and in small letters.
-        headings: how lines begin that its template takes for a role.
+        names: Tokens for comparison, folded to ASCII and in lower case.
+        headings: Starts of lines that its template reads as a role.
     """
 
     names: frozenset[str]
@@ -111,15 +111,15 @@ def _names(families: tuple[str, ...]) -> frozenset[str]:
 
 
 ALL_TOKENS = ControlTokens(_names(tuple(FAMILIES)))
-"""Those of all families, for a model whose server does not show its template."""
+"""Tokens of all families, for a model whose server does not report its template."""
 
 
 @lru_cache(maxsize=64)
 def find_control_tokens(template: str) -> ControlTokens:
-    """Return those that count for a model.
+    """Return the control tokens of a model.
 
     Args:
-        template: its chat template, with the tokens that begin and end a text, as far as its server shows them.
+        template: Chat template with the first and last token of a text, as far as the server reports them.
     """
     if not template.strip():
         return ALL_TOKENS

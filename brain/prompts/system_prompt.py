@@ -20,7 +20,7 @@ FIXED_SHARE = 0.6
 """Largest share of the model's context for the fixed part of the prompt."""
 
 Detail = Literal["full", "brief", "required", "none"]
-"""How specialists are described: completely, without examples and parameter descriptions, with required parameters only,
+"""How to describe specialists: completely, without examples and parameter descriptions, with required parameters only,
 or not at all."""
 DETAILS: Sequence[Detail] = ("full", "brief", "required", "none")
 

@@ -1,4 +1,4 @@
-"""The sentences that Brain writes for the model, besides the system prompt, and the reasons of calls that do not run."""
+"""Sentences that Brain writes for the model, besides the system prompt, and the reasons of calls that do not run."""
 
 import json
 import re

@@ -1,7 +1,6 @@
-"""How many tokens and milliseconds a turn takes. Tokens are as the server counted them, or estimated from bytes.
+"""Counts the tokens and milliseconds of a turn. The model server counts tokens; otherwise bytes give an estimate.
 
-Bytes and not characters: a Chinese character is about a token, as three bytes nearly are; four letters of English are
-one too.
+Bytes estimate better than characters: one token is about four English letters, or one Chinese character of three bytes.
 """
 
 import time
@@ -19,9 +18,11 @@ class Accounting:
     """The times and tokens of one turn.
 
     Attributes:
-        began: on the clock of `time.monotonic`, in seconds; `began_at` in UTC.
-        passes: those that ended; `usage` sums their tokens.
-        first_token_ms: when the first visible text came, if any did.
+        began: Start on the `time.monotonic` clock, in seconds.
+        began_at: Start in UTC.
+        passes: Finished passes.
+        usage: Sum of their tokens.
+        first_token_ms: Milliseconds to the first visible text, if any.
     """
 
     def __init__(self) -> None:
@@ -33,38 +34,38 @@ class Accounting:
         self._prompt_bytes = 0  # of the newest pass
         self._text_bytes = 0
         self._reported: PassUsage | None = None
-        self._is_final = False  # the newest pass was read to its end
+        self._is_final = False  # Brain read the newest pass to its end
 
     def milliseconds(self, moment: float | None = None) -> int:
-        """Return the milliseconds from the beginning of the turn until now, or to a moment of `time.monotonic`."""
+        """Return the milliseconds from the start of the turn to a `time.monotonic` value (default: now)."""
         return round(((time.monotonic() if moment is None else moment) - self.began) * 1000)
 
     def begin_request(self, messages: Sequence[Message]) -> None:
-        """The model is asked with these messages."""
+        """Start to count a request with these messages."""
         self._prompt_bytes = sum(utf8_size(message.content) for message in messages)
         self._text_bytes = 0
         self._reported, self._is_final = None, False
 
     def add_text(self, text: str) -> None:
-        """The model wrote this text."""
+        """Count text from the model."""
         self._text_bytes += len(text) if text.isascii() else utf8_size(text)
 
     def set_usage(self, usage: PassUsage) -> None:
-        """The server reported the usage of the pass, so far or in all."""
+        """Record the usage that the server reported for the pass, partial or final."""
         self._reported = usage
 
     def mark_final(self) -> None:
-        """The model finished the pass by itself."""
+        """Record that the model finished the pass by itself."""
         self._is_final = True
 
     def report_pass(self, began: float, first_text: float | None) -> PassReport:
-        """Return what is known of the pass that is running.
+        """Return a report of the current pass.
 
-        What the server reported of a pass that was cut short is from before the cut: it lacks what the model wrote
-        since.
+        If Brain cut the pass short, the server's last count lacks the text after it, so the count is estimated.
 
         Args:
-            began, first_text: on the clock of `time.monotonic`, in seconds.
+            began: Start on the `time.monotonic` clock, in seconds.
+            first_text: Time of the first text on the same clock.
         """
         usage = self._reported
         is_estimated = usage is None or not self._is_final
@@ -86,7 +87,7 @@ class Accounting:
         )
 
     def end_pass(self, began: float, first_text: float | None, finish: StopReason) -> None:
-        """Record a finished pass; for the arguments, see `report_pass`."""
+        """Record a finished pass. See `report_pass` for the arguments."""
         report, total = self.report_pass(began, first_text), self.usage
         reused = total.reused_tokens
         if report.reused_tokens is not None:
@@ -103,19 +104,19 @@ class Accounting:
         self.passes.append(replace(report, ended_ms=self.milliseconds(), finish=finish))
 
     def update_last_pass(self, **changes: Any) -> None:
-        """Change fields of the report of the last pass, if there was one."""
+        """Change fields of the last pass's report, if there is one."""
         if self.passes:
             self.passes[-1] = replace(self.passes[-1], **changes)
 
     def count_exchange(self, prompt_bytes: int, block_bytes: int) -> int:
-        """Return the tokens that the newest exchange takes of a prompt, by the server's count of the last pass.
+        """Return the prompt tokens of the newest exchange, from the server's count of the last pass.
 
         Args:
-            prompt_bytes: of the exchange, as the pass was asked with it.
-            block_bytes: of the blocks after it, which no pass has read.
+            prompt_bytes: Size of the exchange in the request of the pass.
+            block_bytes: Size of the blocks after it, which no pass has read.
 
         Returns:
-            0 where the server did not count.
+            The token count, or 0 if the server did not count.
         """
         last = self.passes[-1]
         if last.estimated or not self._prompt_bytes:

@@ -1,4 +1,4 @@
-"""The calls of a turn that wait for a person. Each is decided once, or expires."""
+"""Approvals: the calls of a turn that wait for a person. A person decides each call once, or it expires."""
 
 import asyncio
 import logging
@@ -20,12 +20,12 @@ from brain.text import escape_invisible
 from brain.turn.deadline import Deadline
 
 RACE_SECONDS = 0.1
-"""Within this time, a request to stop the turn and an approval are one race, which the first of them wins.
+"""If an approval and a request to stop the turn arrive within this time, the first one wins.
 
-Nobody presses two buttons one after the other so fast.
+No person presses two buttons on purpose that fast.
 """
 PREVIEW_SECONDS = 2.0
-"""How long a person waits for a preview; then the parameters alone are shown."""
+"""Time limit for a preview. After it, the person sees the parameters alone."""
 MAX_PREVIEW_LINES = 10
 MAX_PREVIEW_LENGTH = 2_000
 
@@ -33,19 +33,20 @@ log = logging.getLogger("brain")
 
 
 def stopped_before() -> BadRequest:
-    """Return the error for a decision about a call whose turn was stopped first."""
-    return BadRequest("The turn was stopped before; this call does not run.", "call_id", code="cancelled", status=409)
+    """Return the error for a decision that comes after its turn was stopped."""
+    message = "The turn was stopped first, so this call does not run."
+    return BadRequest(message, "call_id", code="cancelled", status=409)
 
 
 class Approvals:
-    """What a person was asked in one turn, and what they decided. While anything is open, the deadline is held.
+    """The approval requests and decisions of one turn. Open requests pause the turn's deadline.
 
     Args:
-        seconds: how long a person may take.
+        seconds: Time limit for a decision.
 
     Attributes:
-        deadline: of the turn, while it runs.
-        is_closed: whether the turn was stopped, so that no call may begin any more.
+        deadline: Deadline of the turn while it runs.
+        is_closed: Whether the turn was stopped. No call may start after that.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -58,16 +59,16 @@ class Approvals:
 
     @property
     def has_just_approved(self) -> bool:
-        """Whether a person approved a call a moment ago."""
+        """Whether a person approved a call within the last `RACE_SECONDS`."""
         return self._approved_at is not None and time.monotonic() - self._approved_at < RACE_SECONDS
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a person is to decide something."""
+        """Whether a call waits for a decision."""
         return any(self._calls[call_id].approval == "asked" for call_id in self._open)
 
     def open(self, call: Call) -> datetime:
-        """Ask about a call. Return until when it can be decided (aware, UTC)."""
+        """Request approval of a call. Return when the request expires (aware, UTC)."""
         if not self._open and self.deadline is not None:
             self.deadline.pause()
         self._open[call.id] = asyncio.get_running_loop().create_future()
@@ -76,26 +77,26 @@ class Approvals:
         return datetime.now(UTC) + timedelta(seconds=self.seconds)
 
     async def wait(self, call: Call) -> bool:
-        """Return whether the person approved a call that was opened; one that was not decided in time expires."""
+        """Wait for the decision about an opened call. Return whether it was approved in time."""
         await asyncio.wait({self._open[call.id]}, timeout=self.seconds)
         if call.approval == "asked":
             call.approval = "expired"
         return call.approval == "approved"
 
     def close(self, call: Call) -> None:
-        """The call is not waited for any more."""
+        """Stop waiting for a call."""
         if self._open.pop(call.id, None) is not None and not self._open and self.deadline is not None:
             self.deadline.resume()
 
     def decide(self, call_id: str, approve: bool) -> None:
-        """Decide about a call; the same decision again changes nothing.
+        """Approve or decline a call. Repeating a decision changes nothing.
 
         Raises:
-            BadRequest: when nobody was asked about this call, it expired or was decided, or its turn was stopped.
+            BadRequest: The call needs no approval, has expired or was decided differently, or the turn was stopped.
         """
         call = self._calls.get(call_id)
         if call is None:
-            message = "No call of this id waits for an approval in this turn."
+            message = "No call with this ID waits for approval in this turn."
             raise BadRequest(message, "call_id", code="not_found", status=404)
         if call.approval == "asked" and self.is_closed:
             raise stopped_before()
@@ -105,15 +106,16 @@ class Approvals:
             if approve:
                 self._approved_at = time.monotonic()
         elif call.approval in ("asked", "expired"):
-            raise BadRequest("The time to approve this call is over.", "call_id", code="gone", status=410)
+            message = f"This call could be approved for {self.seconds:g} seconds. That time has passed."
+            raise BadRequest(message, "call_id", code="gone", status=410)
         elif call.approval != ("approved" if approve else "declined"):
-            raise BadRequest(f"This call was {call.approval} already.", "approve", code="decided", status=409)
+            raise BadRequest(f"This call was already {call.approval}.", "approve", code="decided", status=409)
 
 
 async def make_preview(
     specialist: Specialist[..., Any], params: Mapping[str, Any], dependencies: Dependencies, seconds: float
 ) -> Result | Failure | None:
-    """Return what a call would do, or that the specialist refuses it; None where it does not say within `seconds`."""
+    """Return a preview of a call, or its refusal. Return None if there is no preview within `seconds`."""
     if specialist.preview is None:
         return None
     function = replace(
@@ -138,7 +140,7 @@ def _read_preview(value: Any) -> Result:
 
 
 def preview_text(preview: Result) -> str:
-    """Return a preview as a person reads it: a few lines, cut to size, with invisible characters made visible."""
+    """Return a preview for people: a few lines, cut to size, with invisible characters made visible."""
     head = preview.text[: 2 * MAX_PREVIEW_LENGTH]
     words = [line.split() for line in head.splitlines()]
     lines = [escape_invisible(neutralize(" ".join(line))) for line in words if line]

@@ -1,4 +1,4 @@
-"""Runs the calls of a pass side by side, and puts one block for each of them."""
+"""Runs the calls of a pass concurrently. Each call gets exactly one block."""
 
 import asyncio
 import logging
@@ -35,17 +35,17 @@ from brain.turn.deadline import Deadline
 from brain.turn_request import TurnRequest
 
 PROGRESS_SECONDS = 0.05
-"""The shortest time between two progress events of a call; what comes in between is left out."""
+"""Shortest time between two progress events of a call. Progress in between is dropped."""
 APPROVAL_BATCH_SECONDS = 1.0
-"""How long a call waits for further ones of its pass before a person is asked."""
+"""Time that a call waits for further calls of its pass, so that a person sees all approvals together."""
 MIN_WAIT_SECONDS = 0.05
-"""The shortest wait for the time for calls to be over, which stands still while a person is asked."""
+"""Shortest wait for the deadline of calls, whose clock stops while a person decides."""
 CANCEL_SECONDS = 0.1
-"""How long cancelled calls are waited for: longer than the executor waits for a specialist that does not react."""
+"""Time limit for cancelled calls to end: longer than the executor waits for a specialist that does not react."""
 MAX_SENT_LENGTH = 1_600
-"""Characters of what a call would send to other hosts; a person is shown all of it, or the call is declined."""
+"""Characters that a call may send to other hosts with an approval. A person sees all of them."""
 MAX_CACHED_LENGTH = 65_536
-"""Characters of an answer that is cached whole; of a longer one, what a block can hold."""
+"""Longest result, in characters, that is cached whole. Longer ones are cut to the size of a block first."""
 
 Emit = Callable[[Sequence[Event]], None]
 
@@ -53,7 +53,7 @@ log = logging.getLogger("brain")
 
 
 class NamedModel(ModelView, Protocol):
-    """The model of a turn, as far as calls need it."""
+    """The part of a turn's model that calls need."""
 
     @property
     def name(self) -> str: ...
@@ -61,7 +61,7 @@ class NamedModel(ModelView, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
-    """What a call is to do: its specialist, its parameters as checked arguments, and the files that it may see."""
+    """A call that is ready to run: its specialist, its checked arguments and the files that it may read."""
 
     entry: Entry
     params: Mapping[str, Any]
@@ -71,15 +71,15 @@ class PreparedCall:
 
 @dataclass(slots=True)
 class CallContext:
-    """What the calls of one turn share.
+    """State that all calls of one turn share.
 
     Attributes:
-        began: when the turn did, on the clock of `time.monotonic`.
-        emit: takes the events of the calls.
-        max_block_bytes: of one result block.
-        tokens: the control tokens of the model.
-        memory: what specialists may know of the user.
-        outcomes: of calls that are running or were answered, by what identical ones share.
+        emit: Receives the events of the calls.
+        began: Start of the turn on the `time.monotonic` clock.
+        max_block_bytes: Size limit of one result block.
+        tokens: Control tokens of the model.
+        memory: The user's memory, for specialists.
+        outcomes: Outcomes of calls that run or have ended, by `call_key`.
     """
 
     request: TurnRequest
@@ -103,7 +103,7 @@ class CallContext:
         return (*self.history.attachments, *self.request.attachments)
 
     def seconds_for(self, specialist: Specialist[..., Any]) -> float:
-        """Return how long a call may take: as the specialist or the operator says, at most what the request allows."""
+        """Return the time limit of a call: the specialist's, else the operator's, capped by the request's."""
         seconds = self.registry.call_seconds if specialist.timeout is None else specialist.timeout
         return seconds if self.request.call_seconds is None else min(seconds, self.request.call_seconds)
 
@@ -111,8 +111,8 @@ class CallContext:
         """Return the values for the keyword-only parameters of a specialist.
 
         Args:
-            seconds: the time limit of the call.
-            approved: the preview that a person approved.
+            seconds: Time limit of the call.
+            approved: The preview that a person approved.
         """
         context = Context(
             user=self.request.user,
@@ -130,7 +130,7 @@ class CallContext:
         return {**self.registry.dependencies, **prepared.entry.dependencies, Context: context}
 
     def cache_key(self, prepared: PreparedCall) -> CacheKey:
-        """Return the key that calls of other turns share when the same answer serves them."""
+        """Return the cache key of a call. Calls of other turns with this key get the same result."""
         files = tuple((file.id, file.name, len(file.data), hash(file.data)) for file in prepared.attachments)
         key = call_key(prepared.entry.specialist.name, prepared.params)
         return self.request.user, (key, files, self.model.name, self.model.sees_images)
@@ -140,12 +140,12 @@ class CallGroup:
     """The calls of one pass.
 
     Args:
-        turn_pass: the number of the pass; 0 for calls of attachments.
-        on_idle: called when no call is running, as long as more may come.
+        turn_pass: Number of the pass; 0 for automatic calls.
+        on_idle: Called when no call is running and more may come.
 
     Attributes:
-        calls: in the order of the requests.
-        has_client_call: whether one is the client's to answer, so that the turn ends.
+        calls: The calls in the order in which the model wrote them.
+        has_client_call: Whether the client must answer one of them, which ends the turn.
     """
 
     def __init__(self, context: CallContext, turn_pass: int, on_idle: Callable[[], None] | None = None) -> None:
@@ -155,13 +155,13 @@ class CallGroup:
         self._emit = context.emit
         self._turn_pass = turn_pass
         self._on_idle = on_idle
-        self._began: dict[str, float] = {}  # by call id, on the clock of `time.monotonic`
+        self._began: dict[str, float] = {}  # by call ID, on the `time.monotonic` clock
         self._futures: dict[str, asyncio.Future[Outcome]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._no_more_calls = asyncio.Event()  # no more calls will come
-        self._all_done = asyncio.Event()  # and none is running
-        self._unready: set[str] = set()  # IDs of calls that need approval, and have no preview yet
-        self._ready: dict[str, asyncio.Event] = {}  # those that have; the event is set once a person is asked
+        self._no_more_calls = asyncio.Event()
+        self._all_done = asyncio.Event()  # no more calls will come, and none is running
+        self._unready: set[str] = set()  # IDs of calls that need approval and have no preview yet
+        self._ready: dict[str, asyncio.Event] = {}  # calls with a preview; the event means that approval was requested
 
     @property
     def is_running(self) -> bool:
@@ -169,7 +169,7 @@ class CallGroup:
         return any(not call.block for call in self.calls)
 
     def start(self, call: Call) -> bool:
-        """Start a call of the model, unless it must not run. Return False when no further call can run."""
+        """Start a call of the model if it is allowed. Return False if no further call can run."""
         policy = self._context.policy
         failure = policy.check(call, self._context.deadline.call_seconds_left())
         self._add(call)
@@ -182,7 +182,7 @@ class CallGroup:
         return failure is None or failure.code not in ("call_limit", "deadline")
 
     def start_automatic(self, name: str, attachment: Attachment) -> None:
-        """Start a call for an attachment; it counts against no limit."""
+        """Start an automatic call for an attachment. It does not count against the limits."""
         call = Call(name, params={}, by="auto")
         code = self._context.policy.check_access(name)
         self._add(call)
@@ -192,14 +192,14 @@ class CallGroup:
             self._finish(call, self._context.policy.failure(code))
 
     def close(self) -> None:
-        """No more calls will come."""
+        """Accept no more calls."""
         self._no_more_calls.set()
-        self._on_idle = None  # it is a method of a pass that holds this group: no cycle for the garbage collector
+        self._on_idle = None  # breaks the reference cycle with the pass, which the garbage collector would have to free
         if not self.is_running:
             self._all_done.set()
 
     async def wait(self) -> None:
-        """Wait until no call is running, or until the time for calls is over; then the rest ends with `deadline`."""
+        """Wait until all calls have ended. At the deadline of calls, end the rest with `deadline`."""
         deadline = self._context.deadline
         while not self._all_done.is_set():
             left = deadline.call_seconds_left()
@@ -211,15 +211,15 @@ class CallGroup:
                     await self._all_done.wait()
 
     def cancel(self) -> None:
-        """Cancel the tasks of all calls that are running."""
+        """Cancel all running calls."""
         for task in self._tasks.values():
             task.cancel()
 
     async def end(self, code: CallCode) -> None:
-        """Cancel the calls that are running, and end them with this code."""
+        """Cancel all running calls and end them with this code."""
         self._no_more_calls.set()
         self._on_idle = None
-        self._ready = {}  # nobody is asked any more
+        self._ready = {}  # no more approval requests
         self.cancel()
         try:
             running = [task for task in self._tasks.values() if not task.done()]
@@ -245,7 +245,7 @@ class CallGroup:
         self._complete(call, blocks.result_block(call.name, CLIENT_RUNS_TOOL), event)
 
     def _start_once(self, call: Call) -> None:
-        """Start a call, unless an identical one is running, was answered, or was declined."""
+        """Start a call, unless an identical one is running, has a result, or was declined."""
         outcomes, key = self._context.outcomes, call_key(call.name, call.params)
         earlier = outcomes.get(key)
         outcome = earlier.result() if earlier is not None and earlier.done() else None
@@ -258,13 +258,13 @@ class CallGroup:
             self._spawn(call, self._repeat(call, earlier))
 
     async def _repeat(self, call: Call, earlier: "asyncio.Future[Outcome]") -> None:
-        """Answer a call as the identical earlier one; if that failed, the call may be tried once more."""
+        """Give a call the result of an identical earlier one. If that one failed, try the call again."""
         await asyncio.wait({earlier})
         outcome = earlier.result()
         if isinstance(outcome, Failure):
             self._start_once(call)
             return
-        text = f"{call.name} was asked the same again: its first answer counts."
+        text = f"The model repeated a call of {call.name}. Brain reused the earlier result."
         self._emit((Notice("repeated_call", text),))
         self._finish(call, outcome, is_cached=True)
 
@@ -289,7 +289,7 @@ class CallGroup:
             self._spawn(call, self._execute_if_approved(call, prepared, sent))
 
     async def _execute_if_approved(self, call: Call, prepared: PreparedCall, sent: Sequence[str]) -> None:
-        """Execute a call once a person approves it. They are asked about all calls of the pass together."""
+        """Execute a call once a person approves it. All calls of the pass request approval together."""
         context, approvals, specialist = self._context, self._context.approvals, prepared.entry.specialist
         gathering_until = asyncio.get_running_loop().time() + APPROVAL_BATCH_SECONDS
         seconds = min(PREVIEW_SECONDS, context.registry.call_seconds, context.seconds_for(specialist))
@@ -311,14 +311,14 @@ class CallGroup:
             approvals.close(call)
             self._began[call.id] = time.monotonic()
         if approvals.is_closed:
-            return  # the turn ends, and with it this call
+            return  # the turn ends, and so does this call
         if is_approved:
             self._execute(call, prepared, preview)
         else:
             self._finish(call, context.policy.failure("declined"))
 
     def _set_ready(self, call: Call) -> None:
-        """Ask a person about all calls that are ready, in their order, if this was the last one without a preview."""
+        """Request approval of all ready calls, in order, if this was the last call without a preview."""
         self._unready.discard(call.id)
         if self._unready or not self._ready:
             return
@@ -364,12 +364,12 @@ class CallGroup:
         self._finish(call, outcome)
 
     def _spawn(self, call: Call, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a call, or its next step, in a task. If the task fails, so does the call."""
+        """Run a step of a call in a task. If the task fails, the call fails."""
 
         def check(task: "asyncio.Task[None]") -> None:
             error = None if task.cancelled() else task.exception()
             if error is not None and not call.block:
-                log.error("the call of specialist %s failed", call.name, exc_info=error)
+                log.error("call of specialist %s failed", call.name, exc_info=error)
                 self._finish(call, FAILED)
 
         task = self._tasks[call.id] = asyncio.create_task(coroutine, name=f"call {call.name}")
@@ -397,7 +397,7 @@ class CallGroup:
         self._complete(call, block, event)
 
     def _complete(self, call: Call, block: str, event: Event) -> None:
-        """Set the one block of a call, and emit its event."""
+        """Set the block of a call, and emit its event."""
         assert not call.block
         call.block = block
         self._emit((event,))

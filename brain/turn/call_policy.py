@@ -1,8 +1,7 @@
-"""Decides which calls of a turn may run, and which need a person's approval. No I/O.
+"""Decides which calls of a turn may run and which need approval. No I/O.
 
-Every call of the model is counted, also one that is malformed or unknown. So each pass but the last two uses up one
-call at least, and a turn has at most `calls + 2` passes: one for each counted call, the one whose call exceeds the
-limit, and the last one, in which nothing runs.
+Every call of the model counts, even a malformed or unknown one. So a turn has at most `calls + 2` passes: one per
+counted call, one whose call exceeds the limit, and a last one in which no call runs.
 """
 
 import json
@@ -27,7 +26,7 @@ log = logging.getLogger("brain")
 
 
 def call_key(name: str, params: Mapping[str, Any] | None) -> Hashable:
-    """Return a key that identical calls share."""
+    """Return a key that is equal for identical calls."""
     return name, json.dumps(params, sort_keys=True, ensure_ascii=True)
 
 
@@ -35,17 +34,17 @@ class CallPolicy:
     """Decides about the calls of one turn.
 
     Args:
-        specialists: all that are registered, by name.
-        allowed: the names of those that the operator allows.
-        usable: the names of those that the model was offered.
-        tools: the client's own, by the names that the model was told.
-        operator: the operator's instructions.
+        specialists: All registered specialists, by name.
+        allowed: Returns whether the operator allows a specialist.
+        usable: Names of the specialists in the prompt.
+        tools: The client's tools, by the names in the prompt.
+        operator: The operator's instructions.
 
     Attributes:
-        calls: those of the turn so far, in the order of the requests.
-        counted: how many the model made.
-        is_exhausted: whether the model made more calls than it may.
-        steering: the messages that the user sent since the turn began.
+        calls: The calls of the turn so far, in order.
+        counted: Number of calls that the model made.
+        is_exhausted: Whether the model exceeded the limit of calls.
+        steering: Messages that the user added during the turn.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class CallPolicy:
         self._operator = operator
         self._calls_by_name: Counter[str] = Counter()
         self._identical_calls: Counter[Hashable] = Counter()
-        self._picks = 0  # links and titles of results that were sent without an approval
+        self._picks = 0  # links and titles of results that calls sent without approval
         self._has_attachments = bool(history.attachments or request.attachments)
         self._was_untrusted = (
             self._has_attachments
@@ -90,24 +89,24 @@ class CallPolicy:
 
     @property
     def is_untrusted(self) -> bool:
-        """Whether the model has read anything that strangers wrote."""
+        """Whether the model has read untrusted content."""
         return self._was_untrusted or any(call.untrusted for call in self.calls)
 
     @property
     def is_out_of_time(self) -> bool:
-        """Whether a call was ended or rejected because the time for calls was over."""
+        """Whether the deadline of calls ended or rejected a call."""
         return any(call.code == "deadline" for call in self.calls)
 
     @property
     def is_last_pass(self) -> bool:
-        """Whether a pass that begins now runs no calls."""
+        """Whether a pass that starts now runs no calls."""
         return self.is_exhausted or self.is_out_of_time
 
     def check(self, call: Call, seconds_left: float) -> Failure | None:
-        """Count a call of the model, and return why it must not run, if so.
+        """Count a call of the model. Return a failure if it must not run.
 
         Args:
-            seconds_left: until calls of this turn are stopped.
+            seconds_left: Seconds until the deadline of calls.
         """
         self.counted += 1
         if self.counted > self._request.limits.calls:
@@ -135,7 +134,7 @@ class CallPolicy:
         return None
 
     def check_access(self, name: str) -> CallCode | None:
-        """Return why nobody may call this specialist in this turn, if so."""
+        """Return the error code if this turn must not call the specialist."""
         if name not in self._specialists:
             return "unknown"
         requested = self._request.specialists
@@ -153,7 +152,7 @@ class CallPolicy:
     def needs_approval(self, specialist: Specialist[..., Any], params: Mapping[str, Any]) -> bool:
         """Whether a person must approve a call.
 
-        After untrusted content, each call that changes something needs approval, whatever its function says.
+        After untrusted content, a call that changes something needs approval, whatever its approval function returns.
         """
         if specialist.approval == "never":
             return False
@@ -161,14 +160,14 @@ class CallPolicy:
             if callable(specialist.approval) and self.is_untrusted and not specialist.reads_only(_copy(params)):
                 return True
             return specialist.needs_approval(_copy(params))
-        except BaseException:  # the function belongs to the specialist whose calls are to be approved
+        except BaseException:  # the function is a specialist's code
             log.warning("specialist %s: its approval function failed", specialist.name, exc_info=True)
             return True
 
     def find_unknown_values(self, specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Sequence[str]:
         """Return the values of unknown source, which may be private, that a call would send to other hosts.
 
-        None where the model has read nothing private, or nothing of strangers that could ask it to send anything.
+        The result is empty unless the model has read both private data and untrusted content.
         """
         if not specialist.sends or not self.is_untrusted or not self._has_read_private_data():
             return ()
@@ -186,7 +185,7 @@ class CallPolicy:
         return checked.unknown or [json.dumps(specialist.sent_params(params), ensure_ascii=False)]
 
     def is_result_untrusted(self, name: str, outcome: Outcome) -> bool:
-        """Whether the block of a call may hold the words of strangers. Only a refusal is worded by the specialist."""
+        """Whether the block of a call may hold untrusted content. Of all failures, only a refusal may."""
         if isinstance(outcome, Failure) and outcome.code != "refused":
             return False
         if isinstance(outcome, CallResult) and outcome.outside is not None:
@@ -194,23 +193,23 @@ class CallPolicy:
         return self._specialists[name].specialist.outside
 
     def _has_read_private_data(self) -> bool:
-        """Whether the model has read files, memory, or results of specialists that hold data of the user's own."""
+        """Whether the model has read files, memory, or private results of specialists."""
         recalled = self._history.recalled.note or any(exchange.recalled_ids for exchange in self._earlier)
         if self._has_attachments or recalled:
             return True
         return any(
-            entry is None or entry.specialist.is_private  # a client's tool may have read anything
+            entry is None or entry.specialist.is_private  # a client tool may have read anything
             for call in self._completed_calls()
             if call.code in (None, "refused")
             for entry in [self._specialists.get(call.name)]
         )
 
     def _completed_calls(self) -> list[Call]:
-        """The calls that the model has read of, of this turn and of earlier ones."""
+        """Return the calls, of this turn and earlier ones, whose blocks the model has read."""
         earlier = [part for exchange in self._earlier for part in (*exchange.automatic_calls, *exchange.parts)]
         return [part for part in earlier if isinstance(part, Call)] + [call for call in self.calls if call.block]
 
 
 def _copy(params: Mapping[str, Any]) -> dict[str, Any]:
-    """For a function that may change them."""
+    """Copy parameters for a function that may change them."""
     return deepcopy(dict(params))

@@ -1,7 +1,7 @@
-"""Whether what a call sends to other hosts is known to hold nothing private.
+"""Checks that a call sends no private data to other hosts.
 
-Private data can be encoded in any way, so nothing looks for it. Instead, what is sent must come from somewhere that is
-known: the user's own words, or a link or a title that an earlier result of this conversation showed.
+Private data can be encoded in any way, so Brain does not search for it. Instead, each value must have a known source:
+the user's own words, or a link or title in an earlier result of this conversation.
 """
 
 import re
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from brain.messages import Call
 
 MAX_PICKS = 3
-"""Links and titles of results that a turn may use without approval. Each reveals which of those shown was chosen."""
+"""Links and titles of results that a turn may send without approval. Each choice reveals some information."""
 MIN_NUMBER = 1_000_000
 """Numbers below this are offsets and counts."""
 CODE_LENGTH = 3
-"""Letters of a word that needs no source if it stands alone: the code of a language."""
+"""Letters of a single word that needs no source, such as a language code."""
 MAX_URL_ENDS = 4
-"""Characters of punctuation that are tried to be no part of a URL at its end."""
+"""Trailing punctuation characters that may not belong to a URL."""
 
 _URL = re.compile(r"https?://[^\s<>\"'`|]{1,2000}", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
@@ -35,7 +35,7 @@ _URL_PARAMETERS = frozenset({"address", "domain", "endpoint", "host", "href", "l
 
 
 class CheckedValues(NamedTuple):
-    """The values of a call's parameters that have no known source, and how many were picked from results."""
+    """The parameter values without a known source, and the number of values from results."""
 
     unknown: tuple[str, ...]
     picks: int
@@ -44,20 +44,20 @@ class CheckedValues(NamedTuple):
 def check_data_flow(
     params: Mapping[str, Any], schema: Mapping[str, Any], user_texts: Sequence[str], sent_calls: Sequence[Call]
 ) -> CheckedValues:
-    """Find out where the values come from that a call sends to other hosts.
+    """Check the source of each value that a call sends to other hosts.
 
     Args:
-        schema: the JSON Schema of the parameters; the values that it lists are known.
-        user_texts: what the user wrote in this conversation.
-        sent_calls: earlier calls that went to other hosts, with their results.
+        schema: JSON Schema of the parameters. Values that it lists are known.
+        user_texts: The user's messages in this conversation.
+        sent_calls: Earlier calls that sent something to other hosts, with their results.
     """
     listed = frozenset(_find_listed_values(schema))
     sources = _Sources(user_texts, sent_calls)
     unknown, picks = [], 0
     for name, value in _find_values(params):
-        if value in listed or sources.is_users(name, value):
+        if value in listed or sources.has_user_sent(name, value):
             continue
-        if sources.is_shown(name, value):
+        if sources.has_result_shown(name, value):
             picks += 1
         else:
             unknown.append(value)
@@ -65,7 +65,7 @@ def check_data_flow(
 
 
 class _Sources:
-    """Where values may come from."""
+    """The known sources of values."""
 
     def __init__(self, user_texts: Sequence[str], sent_calls: Sequence[Call]) -> None:
         text = "\n".join(user_texts)
@@ -81,8 +81,8 @@ class _Sources:
         self._shown_urls = {_normalize(url) for result in results for url in _find_urls(result)}
         self._shown_words = " ".join(f" {' '.join(_split_words(result))} " for result in results)
 
-    def is_users(self, name: str, value: str) -> bool:
-        """Whether the user wrote it, or it was sent before: this URL; or these words, none more often."""
+    def has_user_sent(self, name: str, value: str) -> bool:
+        """Whether the user wrote this URL or an earlier call sent it, or the user wrote each word at least as often."""
         if _is_url(name, value):
             return _normalize(value) in self._urls
         if len(value) <= CODE_LENGTH and value.isalpha():
@@ -92,15 +92,15 @@ class _Sources:
             self._words[word] >= count or (not word.isascii() and word in self._text) for word, count in words.items()
         )
 
-    def is_shown(self, name: str, value: str) -> bool:
-        """Whether a result showed it: this URL, or these words in a row."""
+    def has_result_shown(self, name: str, value: str) -> bool:
+        """Whether a result contains this URL, or these words in a row."""
         if _is_url(name, value):
             return _normalize(value) in self._shown_urls
         return f" {' '.join(_split_words(value))} " in self._shown_words
 
 
 def _find_values(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Each text that a call sends, with the name of its parameter; names that the model made up are texts, too."""
+    """Yield each text that a call sends, with its parameter name. Nested names count as texts: the model chose them."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if name:
@@ -117,7 +117,7 @@ def _find_values(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _find_listed_values(schema: Any) -> Iterator[str]:
-    """The texts that a schema itself lists."""
+    """Yield the texts that a schema lists."""
     if isinstance(schema, Mapping):
         values = [*schema["enum"]] if isinstance(schema.get("enum"), list | tuple) else []
         yield from (value for value in [*values, schema.get("const")] if isinstance(value, str))
@@ -135,7 +135,7 @@ def _is_url(name: str, value: str) -> bool:
 
 
 def _find_urls(text: str) -> Iterator[str]:
-    """The URLs in a text; where one ends in punctuation, which may be the text's, with all and with less of it."""
+    """Yield the URLs in a text, with and without trailing punctuation, which may belong to the text."""
     for match in _URL.finditer(text):
         url = match[0]
         yield url
@@ -148,7 +148,7 @@ def _find_urls(text: str) -> Iterator[str]:
 
 
 def _normalize(url: str) -> str:
-    """A URL as it is compared: without what changes nothing in where it leads."""
+    """Return a URL for comparison, without the parts that do not change its target."""
     url = re.sub(r"^https?://", "", url.partition("#")[0], flags=re.IGNORECASE)
     host = re.split("[/?]", url, maxsplit=1)[0]
     return (host.casefold().removeprefix("www.") + url[len(host) :]).rstrip("/")
@@ -159,5 +159,5 @@ def _fold(text: str) -> str:
 
 
 def _split_words(text: str) -> list[str]:
-    """The words of a text in small letters, without the ending of a plural."""
+    """Return the words of a text in lower case, without a plural ending."""
     return [word[:-1] if len(word) > 3 and word.endswith("s") else word for word in _WORD.findall(_fold(text))]

@@ -1,4 +1,4 @@
-"""Stops a turn whose time is over, or whose model is silent for too long."""
+"""Stops a turn at its time limit, or when its model sends nothing for too long."""
 
 import asyncio
 import math
@@ -9,21 +9,21 @@ from brain.events import Limits
 
 ANSWER_SHARE = 0.25
 MAX_ANSWER_SECONDS = 60.0
-"""Share of a turn's time that is reserved for the answer after the last call, and the most seconds of it."""
+"""Time reserved for the answer after the last call: a share of the turn's time limit, and its maximum."""
 
 
 def seconds_for_calls(limits: Limits) -> float:
-    """Return how much of a turn may pass until its calls end; the rest is reserved for the answer."""
+    """Return the seconds from the start of a turn until its calls end. The rest is reserved for the answer."""
     return limits.turn_seconds - min(limits.turn_seconds * ANSWER_SHARE, MAX_ANSWER_SECONDS)
 
 
 class Deadline:
-    """The clock of one turn. One timer, re-armed when it finds that it is not time yet; nothing is scheduled per read.
+    """The deadline timer of one turn. One timer re-arms itself when it fires early, so reads schedule nothing.
 
     Args:
-        stop: called once with the reason.
-        silence: seconds that the model may send nothing.
-        first_token: seconds that a pass may take to its first token; None for `silence`.
+        stop: Called once with the reason.
+        silence: Longest time between two reads from the model, in seconds.
+        first_token: Longest time to the first token of a pass, in seconds. None means `silence`.
     """
 
     __slots__ = (
@@ -49,33 +49,33 @@ class Deadline:
         self._set_timer()
 
     def expect_first_token(self) -> None:
-        """The model was asked: give it its time for the first token."""
+        """Start the time limit for the first token."""
         self._silent_at = self._loop.time() + self._first_token
 
     def expect_next_token(self) -> None:
-        """The model sent something: give it its time for the next."""
+        """Start the time limit for the next token."""
         self._silent_at = self._loop.time() + self._silence
 
     def expect_nothing(self) -> None:
-        """The model is not waited for."""
+        """Stop the time limit for tokens."""
         self._silent_at = math.inf
 
     def pause(self) -> None:
-        """Let the clock stand still while a person is asked."""
+        """Stop the clock while a person decides."""
         self._paused_at = self._loop.time()
 
     def resume(self) -> None:
-        """Let the clock continue."""
+        """Restart the clock."""
         assert self._paused_at is not None
         self._ends_at += self._loop.time() - self._paused_at
         self._paused_at = None
 
     def seconds_left(self) -> float:
-        """Return the seconds until the turn is stopped."""
+        """Return the seconds until the turn stops."""
         return self._ends_at - (self._loop.time() if self._paused_at is None else self._paused_at)
 
     def call_seconds_left(self) -> float:
-        """Return the seconds until calls are stopped, so that there is time for the answer."""
+        """Return the seconds until calls stop, which leaves time for the answer."""
         return self.seconds_left() - self._reserved
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class Deadline:
         self._timer.cancel()
 
     def _set_timer(self) -> None:
-        # Not later than the shortest silence, whose limit may be set meanwhile.
+        # Fire no later than the shortest silence: its limit may start in the meantime.
         silent_in = min(self._silent_at - self._loop.time(), self._silence, self._first_token)
         self._timer = self._loop.call_later(min(self.seconds_left(), silent_in), self._check)
 

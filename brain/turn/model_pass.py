@@ -1,4 +1,4 @@
-"""One pass of a turn: a request to the model, its answer scanned read by read, and the calls in it."""
+"""One pass of a turn: a request to the model, the scanned answer, and the calls in it."""
 
 import asyncio
 import logging
@@ -24,33 +24,33 @@ from brain.turn_request import DEFAULT_SAMPLING, Sampling
 log = logging.getLogger("brain")
 
 ADJACENT_SECONDS = 0.1
-"""Time limit for the model's next chunk after a call, once all calls are answered; covers 10 tokens per second."""
+"""Time limit for the model's next chunk after a call, once all calls have ended; enough for 10 tokens per second."""
 LATE_SECONDS = 0.02
-"""An event loop whose timer fires later than that was held up, and has not read yet what came meanwhile."""
+"""If a timer fires later than this, the event loop was blocked and has chunks to read first."""
 CLOSE_SECONDS = 0.1
-"""How long a model's stream may take to close."""
+"""Time limit for closing a model's stream."""
 LAST_CHUNK_SECONDS = 2.0
-"""How long a stream may take to report its usage and to end, once the model has finished."""
+"""Time limit for the usage and the end of the stream, once the model has finished."""
 
 SENTENCE_ENDS = (".", "!", "?", "…", ":", "。", "！", "？")
 SENTENCE_CLOSERS = "\"'”’»)]*_」』）"
-"""What may stand after the end of a sentence and belongs to it."""
+"""Characters after the end of a sentence that belong to it."""
 
 LONG_PROMPT = 256
-"""Tokens; a shorter prompt is read before anybody wonders."""
+"""Shortest prompt, in tokens, whose progress is shown."""
 PROMPT_STEP = 0.05
-"""Between two notices, the server has read at least this part of the prompt."""
+"""Share of the prompt between two notices."""
 
 
 class Model(ModelView, Protocol):
-    """Streams chunks for messages. Its errors are `ModelError`s.
+    """Streams chunks for messages. It raises `ModelError`.
 
     Attributes:
-        name: as it is configured, such as `ollama:llama3`.
-        is_demo: whether it is no language model.
-        resume: how it continues after a block; it may change when the server refuses.
-        context_tokens: the size of its context window, when known.
-        template: what its server tells of its chat template, if anything.
+        name: The configured name, such as `ollama:llama3`.
+        is_demo: Whether this is the demo model.
+        resume: How the model resumes after a block. It may change when the server rejects a prefill.
+        context_tokens: Size of the context window, if known.
+        template: The chat template and its tokens, if the server reports them.
     """
 
     @property
@@ -67,25 +67,26 @@ class Model(ModelView, Protocol):
     def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
-        """Pass number `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server."""
+        """Stream pass `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server."""
 
 
 class ModelPass:
-    """One pass. Whatever `run` does, `close` ends the stream and the calls.
+    """One pass. `close` ends the stream and the calls, even if `run` fails.
 
     Args:
-        number: counts the passes of the turn from 1.
-        context: what its calls share with those of other passes.
-        inbox: messages of the user that wait to be injected.
-        max_length: characters of text after which the pass ends.
-        silence: seconds without anything from the model after a call, after which the pass ends.
+        number: Number of the pass in the turn, from 1.
+        context: State shared with the calls of other passes.
+        inbox: Messages of the user to inject.
+        max_length: Characters of text after which the pass ends.
+        silence: Seconds without a chunk after a call, after which the pass ends.
 
     Attributes:
-        began: on the clock of `time.monotonic`, in seconds; `first_text`, when the first text came.
-        calls: those that the model made, if any.
-        finish: why the model stopped.
-        unknown_tool: the name of a native tool call that was left out, because nobody offers that tool.
-        text_length: characters of visible text so far.
+        began: Start on the `time.monotonic` clock, in seconds.
+        first_text: Time of the first text on the same clock.
+        calls: The calls of the model, if any.
+        finish: Why the model stopped.
+        unknown_tool: Name of an unknown tool whose native call was ignored.
+        text_length: Characters of visible text so far.
     """
 
     __slots__ = (
@@ -135,9 +136,9 @@ class ModelPass:
         self._text = TextBuffer()
         self._text_guard, self._thinking_guard = RepetitionGuard(), RepetitionGuard()
         self._is_over = False
-        self._next_step = 0.0  # the part of the prompt from which on the next notice is due
-        self._read_until: float | None = None  # until when a stream whose model has finished is read
-        self._last_chunk_at = 0.0  # when the last chunk after a call came
+        self._next_step = 0.0  # share of the prompt at which the next notice is due
+        self._read_until: float | None = None  # when to stop reading after the model has finished
+        self._last_chunk_at = 0.0  # time of the last chunk after a call
         self._call_timer: asyncio.TimerHandle | None = None  # interrupts a read after a call or the model's finish
         self._task: asyncio.Task[object] | None = None
         self._cancellations = 0  # of the task, before the pass
@@ -145,9 +146,9 @@ class ModelPass:
         self._is_interrupted = False
 
     async def run(self) -> None:
-        """Read the model's stream, emit what it says, run its calls, and wait for them.
+        """Read the model's stream, emit its text, run its calls and wait for them.
 
-        A failure of the stream after a complete call ends the pass as the end of the stream would.
+        If the stream fails after a complete call, the pass ends as if the stream had ended.
         """
         self._task = asyncio.current_task()
         assert self._task is not None
@@ -163,7 +164,7 @@ class ModelPass:
         except Exception as failure:
             if self.calls is None:
                 raise
-            log.info("the model's stream failed after a call", exc_info=not isinstance(failure, ModelError))
+            log.info("model stream failed after a call", exc_info=not isinstance(failure, ModelError))
         self._deadline.expect_nothing()
         if self.calls is not None:
             self._stop_timer()
@@ -172,7 +173,7 @@ class ModelPass:
             await self.calls.wait()
 
     async def close(self, code: CallCode) -> None:
-        """Close the stream. Calls that are still running end with this code."""
+        """Close the stream. End calls that still run with this code."""
         self._deadline.expect_nothing()
         self._stop_timer()
         if self.calls is not None:
@@ -184,27 +185,27 @@ class ModelPass:
                 await self.calls.end(code)
 
     def steer(self) -> None:
-        """A message waits in the inbox: end a read that is under way, if the text so far may stand alone."""
+        """End the current read for a message in the inbox, if the text so far can end here."""
         if self.calls is None and self._can_be_interrupted():
             self._interrupt()
 
     def parts(self) -> list[Part]:
-        """Return the text, and the calls with their blocks."""
+        """Return the text and the completed calls."""
         text = self._text.whole()
         calls = self.calls.calls if self.calls is not None else []
         return [*([Text(text, self._number)] if text else []), *(call for call in calls if call.block)]
 
     @property
     def is_stopped(self) -> bool:
-        """Whether one of the client's stop texts came, so that the answer is complete."""
+        """Whether a stop sequence of the client ended the answer."""
         return self._stops is not None and self._stops.is_found
 
-    # reading
+    # Reading
 
     async def _open(self) -> Chunk | None:
-        """Ask the model, and return its first chunk.
+        """Send the request and return the first chunk.
 
-        Asks once more when the server does not continue an answer, or has no room for the whole history.
+        Retry once if the server rejects a prefill or has no room for the whole history.
         """
         for _ in range(2):
             messages = self._transcript.messages(self._model.resume)
@@ -218,24 +219,24 @@ class ModelPass:
                 return await self._read(stream)
             except PrefillRefused:
                 await self._close_stream()
-                log.info("model %s does not continue a started answer; it is asked to go on instead", self._model.name)
+                log.info("model %s rejects a prefill; Brain sends a message to continue instead", self._model.name)
             except ModelError as error:
                 await self._close_stream()
                 left_out = self._transcript.shorten() if error.code == "model_context" and self._number == 1 else 0
                 if not left_out:
                     raise
-                log.info("the history was too long for the model")
+                log.info("history too long for the model; Brain leaves out %d exchanges", left_out)
                 self._emit((self._annotations.add_notice(notices.trimmed(left_out)),))
-        raise ModelError("model_failed", "The model server refused the request.")
+        raise ModelError("model_failed", "The model server rejected the request.")
 
     async def _read(self, stream: AsyncGenerator[Chunk, None]) -> Chunk | None:
-        """Return the next chunk; None at the end of the stream. An interruption ends the pass."""
+        """Return the next chunk, or None at the end of the stream. An interruption ends the pass."""
         task = self._task
         assert task is not None
         chunk: Chunk | None
         self._is_reading = True
         try:
-            chunk = await stream.__anext__()  # anext() with a default costs as much as all the rest of this
+            chunk = await stream.__anext__()  # anext() with a default costs as much as the rest of this method
         except StopAsyncIteration:
             self._stream = chunk = None
         except asyncio.CancelledError:
@@ -245,26 +246,26 @@ class ModelPass:
         except Exception:
             if task.cancelling() == self._cancellations:
                 raise
-            log.warning("a model's stream failed while it was cancelled", exc_info=True)
+            log.warning("model stream failed during cancellation", exc_info=True)
             chunk = ""
         finally:
             self._is_reading = False
             is_interrupted, self._is_interrupted = self._is_interrupted, False
             if is_interrupted:
                 task.uncancel()
-        if task.cancelling() > self._cancellations:  # the turn was stopped, and the stream did not notice
+        if task.cancelling() > self._cancellations:  # the turn was stopped, but the stream swallowed the cancellation
             await asyncio.sleep(0)
             raise asyncio.CancelledError
         if is_interrupted:
             if self.calls is None and self._read_until is not None:
-                log.info("the model's stream stayed open after its end")
+                log.info("model stream stayed open after the model finished")
                 return None
             self._is_over = True
             return ""
         return chunk
 
     def _interrupt(self) -> None:
-        """End a read that is under way, and with it the pass."""
+        """End the current read, and with it the pass."""
         if self._is_reading and not self._is_interrupted and asyncio.current_task() is not self._task:
             assert self._task is not None
             self._is_interrupted = True
@@ -278,14 +279,14 @@ class ModelPass:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await stream.aclose()
         except TimeoutError:
-            log.info("a model's stream took too long to close")
+            log.info("model stream took longer than %g seconds to close", CLOSE_SECONDS)
         except Exception:
-            log.warning("a model's stream failed while it was closed", exc_info=True)
+            log.warning("model stream failed to close", exc_info=True)
 
     def _wait_until(self) -> float:
-        """Return the loop time until which the next chunk is awaited after a call, or after the model's finish.
+        """Return the loop time until which to wait for the next chunk after a call, or after the model has finished.
 
-        A model that has finished does not pause: its usage, which the server reports last, is still to come.
+        A finished model does not pause: only its usage is still to come.
         """
         if self._read_until is not None:
             return self._read_until
@@ -305,20 +306,20 @@ class ModelPass:
             self._call_timer = None
 
     def _end_wait(self) -> None:
-        """Interrupt the read; if the event loop was held up, only after it has read what came meanwhile."""
+        """Interrupt the read. If the event loop was blocked, first let it read the chunks that arrived."""
         loop = asyncio.get_running_loop()
         late = loop.time() - self._wait_until()
-        if late < 0:  # the turn's clock stood still meanwhile
+        if late < 0:  # the turn's clock was paused
             self._set_timer()
         elif late > LATE_SECONDS:
             self._call_timer = loop.call_later(LATE_SECONDS, self._interrupt)
         else:
             self._interrupt()
 
-    # what is read
+    # Processing chunks
 
     def _take(self, chunk: Chunk | None) -> None:
-        """Emit what a chunk, or the end of the stream, brings, and start the calls in it."""
+        """Emit the events of a chunk or of the end of the stream, and start the calls in it."""
         if isinstance(chunk, PromptProgress):
             self._take_prompt_progress(chunk)
             return
@@ -345,7 +346,7 @@ class ModelPass:
                     continue
                 self._is_over = True
                 break
-            else:  # nothing but calls counts after a call, and nothing after a forged block
+            else:  # after a call, only further calls count; after a forged block, nothing does
                 self._is_over = True
                 break
             if guard.is_found:
@@ -364,7 +365,7 @@ class ModelPass:
             self._deadline.expect_next_token()
 
     def _scan(self, chunk: Chunk | None) -> Sequence[Piece]:
-        """Return the pieces that a chunk, or the end of the stream, settles."""
+        """Return the pieces that a chunk or the end of the stream completes."""
         if isinstance(chunk, str):
             if not self._echo.is_settled:
                 chunk = self._echo.feed(chunk)
@@ -377,7 +378,7 @@ class ModelPass:
         if isinstance(chunk, Thinking):
             self._accounting.add_text(chunk.text)
             return (chunk,)
-        if isinstance(chunk, NativeCall):  # it ends the text of the pass as a marker does; an unknown one is left out
+        if isinstance(chunk, NativeCall):  # it ends the text of the pass as a marker does; unknown tools are ignored
             self._accounting.add_text(chunk.name + chunk.arguments)
             if chunk.name in self._context.policy.tools or chunk.name in self._context.registry:
                 return [*self._close_scanner(), read_native_call(chunk, self._context.request.syntax[0])]
@@ -408,21 +409,21 @@ class ModelPass:
         return Token(text)
 
     def _flush_text(self) -> list[Token]:
-        """The text is over: return what was held back as the beginning of a stop text."""
+        """Return the text that was held back as a possible start of a stop sequence."""
         text = "" if self._stops is None or self._text_guard.is_found else self._stops.close()
         return [self._token(text)] if text else []
 
     def _take_prompt_progress(self, progress: PromptProgress) -> None:
-        """Emit how much of a long prompt the server has read, in steps, so that no server can flood the reader."""
+        """Emit progress on a long prompt, in steps, so that no server can flood the reader."""
         self._accounting.set_usage(PassUsage(progress.of + progress.cached, 0, progress.cached))
         fraction = progress.read / progress.of if progress.of >= LONG_PROMPT else 1.0
         if self._next_step <= fraction < 1.0:
             self._next_step = fraction + PROMPT_STEP
-            text = f"The model reads the conversation: {progress.read:,} of {progress.of:,} tokens."
+            text = f"The model is reading the conversation: {progress.read:,} of {progress.of:,} tokens."
             self._emit((Notice("prompt_progress", text, fraction),))
 
     def _can_be_interrupted(self) -> bool:
-        """Whether the text of the pass may stand alone: it is empty yet, or ends a sentence or a line."""
+        """Whether the text of the pass can end here: it is empty, or ends with a sentence or a line."""
         if self._scanner.is_holding or self._read_until is not None:
             return False
         end = self._text.end()
@@ -430,9 +431,9 @@ class ModelPass:
 
 
 def read_native_call(native: NativeCall, syntax: SyntaxName) -> Call:
-    """Read a native call as if the model had written it as a marker, under the same limits.
+    """Parse a native call as if the model had written a marker, within the same limits.
 
-    What cannot be read does not get into the transcript, since no scanner looked for delimiters in it.
+    A call that cannot be parsed stays out of the transcript, because no scanner has checked it for delimiters.
     """
     scanner = Scanner(("bracket",))
     pieces = [*scanner.feed(f"SPECIALIST_REQUEST[{native.name}:{native.arguments.strip() or '{}'}]"), *scanner.close()]

@@ -1,4 +1,4 @@
-"""What a reader sees beside the text of an answer: notices and thinking, and their record for the stored answer."""
+"""Notices and thinking: what a reader sees beside the text of an answer, and its record for the stored answer."""
 
 import json
 from collections.abc import Iterator
@@ -11,20 +11,20 @@ from brain.messages import Annotation, History
 from brain.text import TextBuffer, replace_surrogates, strip_invisible
 
 MAX_THINKING_LENGTH = 65_536
-"""Characters of a model's thinking that are stored with an answer."""
+"""Characters of thinking to store with an answer."""
 MAX_ANNOTATIONS = 200
 CUT = " […]"
-"""Stands where more thinking was left out."""
+"""Marks thinking that was left out."""
 
-DEMO = Notice("stand_in", "No language model is connected: a rule-based stand-in answers.")
-REPETITION = Notice("repetition", "The model repeated itself without end and was stopped.")
+DEMO = Notice("stand_in", "No language model is connected. The demo model answers.")
+REPETITION = Notice("repetition", "The model kept repeating itself, so Brain stopped it.")
 
 
 class Annotations:
-    """The notices and the thinking of one answer, with their places in it.
+    """The notices and the thinking of one answer, with their positions.
 
     Attributes:
-        parts_before: how many parts of the answer stand before the pass that is running.
+        parts_before: Number of parts of the answer before the current pass.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Annotations:
         self._is_cut = False
 
     def add_notice(self, notice: Notice) -> Notice:
-        """Record a notice before the pass that is running, and return it."""
+        """Record a notice before the current pass, and return it."""
         self._flush_thinking()
         self._add(Annotation(notice.text, self.parts_before, 0, notice.code))
         return notice
@@ -53,7 +53,7 @@ class Annotations:
         self._thinking_left -= len(text)
 
     def snapshot(self) -> tuple[Annotation, ...]:
-        """Return all of them, in the order in which they were recorded."""
+        """Return all annotations in order."""
         self._flush_thinking()
         return tuple(self._list)
 
@@ -71,9 +71,10 @@ class Annotations:
 
 
 def history_notices(history: History) -> Iterator[Notice]:
-    """What the model does not read of the conversation, and what it reads beside it."""
+    """Yield notices about messages that the model does not read, and about recalled facts."""
     if history.after_idle:
-        yield Notice("trimmed", "The conversation rested for long: the model begins anew. What was said is kept.")
+        text = "The conversation was idle for a while, so the model starts fresh. Your messages are still here."
+        yield Notice("trimmed", text)
     elif history.trimmed:
         yield trimmed(history.trimmed)
     if history.recalled.sentence:
@@ -81,18 +82,18 @@ def history_notices(history: History) -> Iterator[Notice]:
 
 
 def trimmed(exchanges: int) -> Notice:
-    """The model does not read so many of the oldest exchanges."""
-    what = "question and answer" if exchanges == 1 else f"{exchanges} questions and answers"
-    return Notice("trimmed", f"The oldest {what} no longer fit and were left out.")
+    """Return the notice that the model does not read this number of the oldest exchanges."""
+    what = "message and its answer" if exchanges == 1 else f"{exchanges} messages and their answers"
+    return Notice("trimmed", f"The oldest {what} no longer fit, so the model does not read them.")
 
 
 def unknown_tool(name: str) -> Notice:
-    """The model server sent a call of a tool that does not exist."""
-    return Notice("unknown_tool", f"The model called the unknown tool {_quote(name)}; the call was left out.")
+    """Return the notice that the model called a tool that does not exist."""
+    return Notice("unknown_tool", f"The model called the unknown tool {_quote(name)}. Brain ignored the call.")
 
 
 def empty_answer(tool: str | None) -> ModelError:
-    """The answer is empty; `tool` is the unknown one that the model called instead of answering."""
+    """Return the error for an empty answer; `tool` is the unknown tool that the model called instead."""
     if tool is None:
         message = "The model returned an empty answer. Send the message again, or choose another model."
     else:
@@ -104,5 +105,5 @@ def empty_answer(tool: str | None) -> ModelError:
 
 
 def _quote(name: str) -> str:
-    """A name from a model, short and without invisible characters."""
+    """Return a name from a model in quotes, short and without invisible characters."""
     return json.dumps(" ".join(strip_invisible(replace_surrogates(name)).split())[:64], ensure_ascii=False)

@@ -1,34 +1,34 @@
-"""What the text of a pass goes through: the server's echo, the client's stop texts, endless repetition. Pure.
+"""Filters for the text of a pass: the server's echo, the client's stop sequences, endless repetition. No I/O.
 
-Each filter takes text and returns the text that can be shown, however the text is cut.
+Each filter takes text and returns the text to show. The split of the text does not matter.
 """
 
 import re
 from collections.abc import Sequence
 
 MAX_PENDING_WHITESPACE = 64
-"""Characters of white space that are held back after a line that may be an echo."""
+"""White-space characters to hold back after a line that may be an echo."""
 
 STEP = 128
-"""Characters from one check for repetition to the next."""
+"""Characters between two checks for repetition."""
 MAX_PERIOD, MAX_PIECES = 300, 64
-"""Characters of a period, and its words, numbers and signs; a longer one is not found."""
+"""Longest period to find, in characters and in pieces (words, numbers and signs)."""
 MIN_ROUNDS, MIN_LENGTH = 3, 256
-"""Repetitions that are needed after the first occurrence, and the characters that they must have in all."""
+"""Repetitions required after the first occurrence, and their total length in characters."""
 NUMBERED_MIN_ROUNDS, NUMBERED_MIN_LENGTH = 6, 1024
-"""The same where numbers are not compared."""
+"""The same for checks that ignore numbers."""
 NUMBERED_CHECKS = 8
-"""Checks from one without numbers to the next."""
+"""Every eighth check ignores numbers."""
 NUMBERED_IN_A_ROW = 16
-"""Checks without numbers that must find a period one after the other: plans, songs and lists count, too, but end."""
+"""Consecutive checks without numbers that must find a period. Plans, songs and lists also count, but they end."""
 FILLER_CHECKS = 64
-"""Checks during which the same sign, the same data, or white space may fill the text, as in rulers and base64."""
+"""Checks for which one sign, data or white space may fill the text, as in rulers and base64."""
 MAX_UNBROKEN = 50
-"""Characters of ASCII without white space in text; data such as base64 has more."""
+"""Longest run of ASCII characters without white space in prose; data such as base64 has longer ones."""
 HISTORY = 1280
-"""Characters of the text that are compared: enough for each of these."""
+"""Characters of text to compare: enough for all the limits above."""
 TAIL = 32
-"""Characters at the end of the text; their last occurrence before tells the length of a period."""
+"""Characters at the end of the text whose previous occurrence gives the length of a period."""
 
 _GAP = re.compile(r"\W")
 _PIECES = re.compile(r"[^\W\d_]+|\d+|\S")
@@ -36,26 +36,25 @@ _NUMBER = re.compile(r"\d+")
 
 
 class PrefillEcho:
-    """Drops what stands before an answer and is repeated at its start: the started answer, or the clock note.
+    """Drops a prefix that the server or model repeats: the started answer, or the clock note.
 
-    Only a repetition of all of it (white space at its end aside) is dropped; text that merely begins alike comes out
-    unchanged as soon as it differs.
+    Only a complete repetition is dropped, apart from white space at its end. Other text passes as soon as it differs.
 
     Args:
-        prefix: the text that may be repeated.
-        is_line: whether it is dropped only as a line with text below; alone, it may be the answer to the question.
+        prefix: The text that may be repeated.
+        is_line: Whether to drop it only as a line with text below it. Alone, it may be the answer.
     """
 
     def __init__(self, prefix: str, *, is_line: bool = False) -> None:
         self._is_line = is_line
         self._expected = prefix.rstrip()
         self._space = prefix[len(self._expected) :]
-        self._matched = 0  # characters of what is expected
-        self._below = ""  # what came after all of it
+        self._matched = 0  # characters of `_expected`
+        self._below = ""  # text after the whole prefix
         self.is_settled = not self._expected
 
     def feed(self, text: str) -> str:
-        """Take the next characters; return those that are no echo."""
+        """Take the next characters. Return those that are not an echo."""
         if self.is_settled:
             return text
         missing = len(self._expected) - self._matched
@@ -79,11 +78,11 @@ class PrefillEcho:
             return ""
         if "\n" not in white or len(white) > MAX_PENDING_WHITESPACE:
             return self.close()
-        self._matched, self._below = 0, ""  # what follows may be the line once more
+        self._matched, self._below = 0, ""  # the line may come again
         return self.feed(text)
 
     def close(self) -> str:
-        """The pass ended; return what was held back and is no echo."""
+        """End the pass. Return the held text if it is not an echo."""
         if self.is_settled:
             return ""
         self.is_settled = True
@@ -92,10 +91,10 @@ class PrefillEcho:
 
 
 class StopSequences:
-    """Ends an answer at the first of a client's stop texts. The first complete one counts, of several the longest.
+    """Ends an answer at the client's first stop sequence: the first complete one, or the longest of several.
 
     Attributes:
-        is_found: whether one came; nothing after it is returned.
+        is_found: Whether a stop sequence was found. Text after it is dropped.
     """
 
     def __init__(self, texts: Sequence[str]) -> None:
@@ -104,7 +103,7 @@ class StopSequences:
         self.is_found = False
 
     def feed(self, text: str) -> str:
-        """Take the next characters; return those that can be shown now."""
+        """Take the next characters. Return those that can be shown now."""
         if self.is_found:
             return ""
         text = self._pending + text
@@ -116,13 +115,13 @@ class StopSequences:
         return text[:length]
 
     def close(self) -> str:
-        """No more text will come; return what was held back."""
+        """End the text. Return the held characters."""
         text, self._pending = self._pending, ""
         return text
 
 
 def _find_start(text: str, stop: str) -> int:
-    """Return where at the end of `text` a stop text could have begun."""
+    """Return where a stop sequence may start at the end of `text`."""
     at = text.find(stop[0], max(0, len(text) - len(stop) + 1))
     while at >= 0 and not stop.startswith(text[at:]):
         at = text.find(stop[0], at + 1)
@@ -130,34 +129,34 @@ def _find_start(text: str, stop: str) -> int:
 
 
 class RepetitionGuard:
-    """Notices when a model repeats itself without end.
+    """Detects a model that repeats itself without end.
 
-    Text repeats itself when its newest characters equal those one period earlier, for several periods, and a period is
-    mostly words: tables, rulers and data repeat themselves for good reasons. Text that repeats itself in all but its
-    numbers must do so for longer, since lists and code count, too.
+    Text repeats itself if its last characters equal those one period earlier, for several periods, and a period is
+    mostly words: tables, rulers and data repeat for good reasons. Text that repeats itself apart from its numbers must
+    do so for longer, because lists and code count as well.
 
-    It checks whenever `STEP` more characters have come. So the result depends on the text alone and not on how it is
-    cut, and the work per character is bounded.
+    A check runs every `STEP` characters. So the result depends only on the text and not on its split, and the work per
+    character is bounded.
 
     Attributes:
-        is_found: whether the text repeats itself.
+        is_found: Whether the text repeats itself.
     """
 
     __slots__ = ("_checks", "_chunks", "_is_filler", "_numbered", "_period", "_period_at", "_size", "_text", "is_found")
 
     def __init__(self) -> None:
         self.is_found = False
-        self._text = ""  # the end of what was checked
-        self._chunks: list[str] = []  # since then
-        self._size = 0  # of these, in characters
+        self._text = ""  # the end of the checked text
+        self._chunks: list[str] = []  # text since the last check
+        self._size = 0  # characters in these chunks
         self._checks = 0
-        self._numbered = 0  # checks without numbers in a row that found a period
-        self._period = 0  # at the last check
-        self._period_at = 0  # the first check of those that found it
+        self._numbered = 0  # consecutive checks without numbers that found a period
+        self._period = 0  # found by the last check
+        self._period_at = 0  # the first check that found it
         self._is_filler = False
 
     def feed(self, text: str) -> str:
-        """Take the next part of the text; return it, cut off where the repetition was found."""
+        """Take the next characters. Return them up to the place where a repetition was found."""
         self._chunks.append(text)
         self._size += len(text)
         return text if self._size < STEP else self._check(text)
@@ -193,11 +192,11 @@ class RepetitionGuard:
 
 
 def _find_period(text: str, min_rounds: int, min_length: int) -> int:
-    """Return the period with which a text ends, in characters; 0 where it has none.
+    """Return the length of the period at the end of a text, or 0.
 
     Args:
-        min_rounds: how often the period must be repeated.
-        min_length: how many characters the repetitions must have in all.
+        min_rounds: Required number of repetitions.
+        min_length: Required total length of the repetitions, in characters.
     """
     tail, first = text[-TAIL:], max(0, len(text) - TAIL - MAX_PERIOD)
     at = text.rfind(tail, first, -1)
@@ -211,7 +210,7 @@ def _find_period(text: str, min_rounds: int, min_length: int) -> int:
 
 
 def _has_words(text: str, period: int) -> bool:
-    """Whether at least half of a period are words, with something between them."""
+    """Whether at least half of a period's pieces are words, with gaps between them."""
     pieces = _PIECES.findall(text[-period:])
     words = sum(piece[0].isalpha() for piece in pieces)
     has_gap = _GAP.search(text, len(text) - period) is not None
@@ -219,7 +218,7 @@ def _has_words(text: str, period: int) -> bool:
 
 
 def _is_filler(text: str, period: int) -> bool:
-    """Whether a period is a sign, letters or white space, or the text is data."""
+    """Whether a period is one sign, letters or white space, or the text is data."""
     pieces = _PIECES.findall(text[-period:])
     return period == 1 or ((len(pieces) <= 1 or _is_data(text)) and not any(piece.isdigit() for piece in pieces))
 

@@ -1,6 +1,6 @@
-"""The loop. Ask the model, read its text, run the calls in it, ask again with the results, until it is done.
+"""One turn: send a request to the model, run the calls in its text, send the results, until the answer is complete.
 
-*Pause* is the place where a pass's stream is closed; *resume* is the next request, with the whole text so far and the
+*Pause* means that Brain closes the stream of a pass. *Resume* is the next request, with the whole text so far and the
 blocks after it.
 """
 
@@ -39,34 +39,34 @@ log = logging.getLogger("brain")
 
 MAX_STEERING = 20
 MAX_ANSWER_LENGTH = 8 * 1024 * 1024
-"""Characters of visible text; a model that writes more would never end."""
+"""Characters of visible text. A model that writes more would never end."""
 SEPARATOR = "\n\n"
-"""Stands between the texts before and after an injected message."""
+"""Separates the text before an injected message from the text after it."""
 
 Store = Callable[[Exchange], Awaitable[str | None]]
-"""Stores the exchange of a turn that ended; returns what went wrong, as a sentence."""
+"""Stores the exchange of a finished turn. Returns an error message for people, or None."""
 
 
 class Turn:
-    """One turn: `run` executes it, once.
+    """One turn. `run` executes it once.
 
-    Cancelling is `task.cancel()` of the task that runs it. `stop` notes the first reason before, and `run` ends the
-    turn with an event that says so. A cancellation from elsewhere ends the turn as `cancelled`, and is raised then.
+    `stop` records a reason and cancels the task of the turn; `run` then ends the turn with an event that gives the
+    reason. Any other cancellation ends the turn as `cancelled`, and `run` raises it afterwards.
 
     Args:
-        turn_id: its ID; without one it gets a new one.
-        system: the operator's instructions.
-        silence: seconds without anything from the model, after which it has failed.
-        first_token: seconds that the model may take to its first token; None for `silence`.
-        automatic: whether attachments may call specialists before the model does.
-        approval_seconds: how long a person may take to approve a call.
-        store: is awaited before the ending is emitted; None for a turn that is not stored.
-        memory: what specialists may know of the user.
+        turn_id: ID of the turn (default: a new one).
+        system: Instructions of the operator.
+        silence: Seconds without a chunk after which the model has failed.
+        first_token: Time limit for the model's first token, in seconds. None means `silence`.
+        automatic: Whether attachments may cause calls before the first pass.
+        approval_seconds: Time limit for an approval.
+        store: Awaited before the last events. None if the turn is not stored.
+        memory: The user's memory, for specialists.
 
     Attributes:
-        exchange: question and answer so far.
-        approvals: what a person was asked.
-        last: the event that ended it, once it is over.
+        exchange: Question and answer so far.
+        approvals: Approval requests and decisions.
+        last: The event that ended the turn, or None while it runs.
     """
 
     def __init__(
@@ -120,27 +120,27 @@ class Turn:
         self._transcript = Transcript(front, earlier, self.exchange)
         self._parts_before = len(self.exchange.parts)
         self._characters_left = MAX_ANSWER_LENGTH
-        self._inbox: list[str] = []  # messages of the user that wait to be injected
-        self._pass: ModelPass | None = None  # that is running
+        self._inbox: list[str] = []  # messages of the user to inject
+        self._pass: ModelPass | None = None  # the current pass
         self._finish: StopReason = "complete"
-        self._task: asyncio.Task[object] | None = None  # that executes it, as long as it can be stopped
+        self._task: asyncio.Task[object] | None = None  # executes the turn, as long as it can be stopped
         self._stop_reason: Interruption | None = None
         self._ending: Sequence[Event] = ()
 
     @property
     def is_stopped(self) -> bool:
-        """Whether it was stopped."""
+        """Whether `stop` was called in time."""
         return self._stop_reason is not None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a person is to approve a call."""
+        """Whether a call waits for approval."""
         return self.approvals.is_waiting
 
-    # what others do to a running turn
+    # Control from outside
 
     def stop(self, reason: Interruption) -> None:
-        """End the turn with an event that says why; the first reason counts. Nothing for a turn that is ending."""
+        """End the turn with an event that gives the reason. The first reason counts; an ending turn ignores all."""
         self.approvals.is_closed = True
         if self._stop_reason is None and not self._ending:
             self._stop_reason = reason
@@ -151,12 +151,12 @@ class Turn:
         """Inject a message of the user at the next safe place: between passes, or after a sentence.
 
         Raises:
-            BadRequest: when the turn is over, or was steered too often.
+            BadRequest: The turn has ended, or the limit of messages is reached.
         """
         if self._ending or self._stop_reason is not None:
-            raise BadRequest("This turn is over; send the message as a new one.", code="gone", status=410)
+            raise BadRequest("This turn has ended. Send the message as a new one.", code="gone", status=410)
         if len(self._policy.steering) >= MAX_STEERING:
-            message = f"A turn can be steered {MAX_STEERING} times."
+            message = f"The limit of {MAX_STEERING} added messages per turn is reached."
             raise BadRequest(message, "message", code="rate_limited", status=429)
         self._policy.steering.append(message)
         self._inbox.append(message)
@@ -164,20 +164,16 @@ class Turn:
             self._pass.steer()
 
     def decide(self, call_id: str, approve: bool) -> None:
-        """Approve or decline a call for a person.
-
-        Raises:
-            BadRequest: when none of this id waits, or it expired, or was decided otherwise.
-        """
+        """Approve or decline a call; see `Approvals.decide`."""
         self.approvals.decide(call_id, approve)
 
-    # what it does
+    # Execution
 
     async def run(self, emit: Emit) -> None:
-        """Execute the turn; `emit` takes the events that happen together.
+        """Execute the turn. `emit` takes events that happen together.
 
         Raises:
-            CancelledError: when the task was cancelled by another than `stop`. The turn has ended then.
+            CancelledError: Something other than `stop` cancelled the task. The turn has ended.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -188,7 +184,7 @@ class Turn:
         deadline = self.approvals.deadline = Deadline(
             self._request.limits, self.stop, silence=self._silence, first_token=self._first_token
         )
-        was_stopped = self._stop_reason is not None  # before it could be cancelled
+        was_stopped = self._stop_reason is not None  # before there was a task to cancel
         self._task = task
         error = None
         is_delivered = False
@@ -204,7 +200,7 @@ class Turn:
             error = Error(failure.code, failure.message, recoverable=failure.recoverable, status=failure.status)
         except Exception:
             log.exception("turn %s failed", self.id)
-            error = Error("internal", "Something went wrong on the server; it was logged.", recoverable=True)
+            error = Error("internal", "Something went wrong on the server. Its log has the details.", recoverable=True)
         self._task = None
         deadline.close()
         has_cancelled = self._stop_reason is not None and not was_stopped
@@ -212,20 +208,20 @@ class Turn:
             self._stop_reason = "cancelled"
         self._end(error)
         if has_cancelled:
-            if not is_delivered:  # stopped in its last step: the cancellation is still to come
+            if not is_delivered:  # `stop` came in the last step, so the cancellation is still to come
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
             task.uncancel()
         problem = None
         if self._store is not None:
-            with suppress(asyncio.CancelledError):  # who cancels now does not wait for the store
+            with suppress(asyncio.CancelledError):  # a caller that cancels now does not wait for the store
                 problem = await self._store(self.exchange)
         emit((*([Notice("unkept", problem)] if problem else []), *self.cut()))
         if task.cancelling() > cancellations:
             raise asyncio.CancelledError
 
     def cut(self) -> Sequence[Event]:
-        """End a turn, unless it has ended, and return its last events."""
+        """End the turn if it still runs. Return its last events."""
         if not self._ending:
             self._stop_reason = "cancelled"
             self._end(None)
@@ -235,7 +231,7 @@ class Turn:
         return self._ending
 
     async def _answer(self, emit: Emit, deadline: Deadline) -> None:
-        """Run pass after pass, until the model makes no more calls and nothing is left to inject."""
+        """Run passes until the model makes no more calls and there are no messages to inject."""
         context = CallContext(
             self._request, self._history, self._registry, self._model, self._policy, self.approvals, deadline,
             emit, turn_id=self.id, began=self._accounting.began, max_block_bytes=self._max_block_bytes,
@@ -245,7 +241,7 @@ class Turn:
             await self._run_automatic_calls(context)
         else:
             self._set_question()
-        has_retried = False  # without the call of an unknown tool
+        has_retried = False  # after a call of an unknown tool
         while True:
             while self._inbox:
                 emit(self._inject(is_followed=True))
@@ -278,7 +274,7 @@ class Turn:
             raise notices.empty_answer(tool)
 
     async def _run_automatic_calls(self, context: CallContext) -> None:
-        """Run the specialists that attachments ask for; their blocks stand before the user's text."""
+        """Run automatic calls for the attachments. Their blocks go before the user's text."""
         group = CallGroup(context, 0)
         try:
             for attachment in self._request.attachments if self._automatic else ():
@@ -317,7 +313,7 @@ class Turn:
         )
 
     def _record(self, ended: ModelPass) -> None:
-        """Add what a pass brought to the exchange, however it ended."""
+        """Add the parts of a finished pass to the exchange."""
         prompt_bytes = utf8_size(self.exchange.question) + utf8_size(answer_text(self.exchange.parts))
         parts = ended.parts()
         self.exchange.parts += parts
@@ -328,12 +324,12 @@ class Turn:
         self.exchange.tokens = self._accounting.count_exchange(prompt_bytes, block_bytes)
 
     def _tokens_left(self) -> int | None:
-        """How many tokens the model may still write; None when the client did not say."""
+        """Return the tokens that the model may still write, or None if the client set no limit."""
         limit = self._request.sampling.max_tokens
         return None if limit is None else max(0, limit - self._accounting.usage.completion_tokens)
 
     def _inject(self, *, is_followed: bool) -> list[Event]:
-        """Inject the messages of the inbox; a separator parts the text before from the text that follows."""
+        """Inject the messages of the inbox, after a separator if text follows text."""
         inbox, self._inbox[:] = self._inbox[:], []
         events: list[Event] = [Notice("steered", message) for message in inbox]
         last = self.exchange.parts[-1] if len(self.exchange.parts) > self._parts_before else None
@@ -344,18 +340,20 @@ class Turn:
         self.exchange.parts += [Steer(neutralize(message, self._template_tokens), number) for message in inbox]
         return events
 
-    # how it ends
+    # Ending
 
     def _end(self, error: Error | None) -> None:
-        """Complete the exchange, and keep the last events."""
+        """Complete the exchange and build the last events."""
         accounting, reason = self._accounting, self._stop_reason
         if reason in ("deadline", "cancelled") and error is None:
             self._finish = reason
             accounting.update_last_pass(finish=reason)
         elif reason == "shutdown" and error is None:
-            error = Error("shutdown", "The server is shutting down; ask again in a moment.", recoverable=True)
+            message = "The server is shutting down. Send the message again in a moment."
+            error = Error("shutdown", message, recoverable=True)
         elif reason == "silent" and error is None:
-            error = Error("model_failed", "The model sent nothing for too long; ask again.", recoverable=True)
+            message = "The model sent nothing for too long. Send the message again."
+            error = Error("model_failed", message, recoverable=True)
         if error is not None:
             accounting.update_last_pass(error=error.code)
         unread = self._inject(is_followed=False)
@@ -384,10 +382,10 @@ class Turn:
     def _visible_text(self) -> str:
         return "".join(part.text for part in self.exchange.parts[self._parts_before :] if isinstance(part, Text))
 
-    # what is known of it
+    # Reports
 
     def snapshot(self) -> Exchange:
-        """Return question and answer so far, with those of the pass that is running."""
+        """Return question and answer so far, including the current pass."""
         return msgspec.structs.replace(
             self.exchange,
             parts=[*self.exchange.parts, *(self._pass.parts() if self._pass is not None else [])],
@@ -396,7 +394,7 @@ class Turn:
         )
 
     def report(self, wire: str) -> TurnReport:
-        """Return what happened so far; `wire` is the protocol of the client."""
+        """Return a report of the turn so far. `wire` is the protocol of the client."""
         last, accounting, current = self.last, self._accounting, self._pass
         state: State = "waiting" if self.is_waiting else "running"
         if last is not None:

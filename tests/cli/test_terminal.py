@@ -17,6 +17,8 @@ from brain_servers import Process, script
 from terminal_emulator import Terminal
 from turn_helpers import words
 
+from brain.turn.notices import DEMO
+
 SPECIALISTS = '''\
 """Specialists for these tests."""
 
@@ -256,4 +258,4 @@ def test_a_pipe_gets_plain_text_and_no_drawing_libraries(tmp_path: Path) -> None
     with Process("ask", "--model", "builtin", "hi", env={"BRAIN_STORE": "memory:", "FORCE_COLOR": "1"}) as process:
         _, out, err = process.end()
     assert "\x1b" not in out
-    assert err == "\x1b[2mNo language model is connected: a rule-based stand-in answers.\x1b[0m\n"
+    assert err == f"\x1b[2m{DEMO.text}\x1b[0m\n"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from brain.events import SyntaxName, Thinking
-from brain.markers.scanner import Piece, Scanner, Stop
+from brain.markers.scanner import PassEnd, Piece, Scanner
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 CASES = json.loads((CORPUS / "scanner.json").read_text("utf-8"))
@@ -59,7 +59,7 @@ def as_written(pieces: Iterable[Piece]) -> list[Any]:
             text = found.pop()["thinking"] + piece.text if last == "thinking" else piece.text
             found.append({"thinking": text})
             last = "thinking"
-        elif isinstance(piece, Stop):
+        elif isinstance(piece, PassEnd):
             found.append({"stop": True})
             last = ""
         else:
@@ -181,7 +181,7 @@ def test_nothing_comes_after_the_end_or_a_stop() -> None:
     assert [*scanner.feed("a SPEC"), *scanner.close()] == ["a ", "SPEC"]
     assert [*scanner.close(), *scanner.feed("more")] == []
     scanner = Scanner(DEFAULT)
-    assert isinstance(scanner.feed("SPECIALIST_REQUEST[a] b")[-1], Stop)
+    assert isinstance(scanner.feed("SPECIALIST_REQUEST[a] b")[-1], PassEnd)
     assert [*scanner.feed(" SPECIALIST_REQUEST[a:{}] [SPECIALIST_RESULT: a]"), *scanner.close()] == []
 
 

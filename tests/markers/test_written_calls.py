@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from brain.events import SyntaxName
-from brain.markers.scanner import Scanner, Stop
+from brain.markers.scanner import PassEnd, Scanner
 from brain.messages import Call
 
 CORPUS = Path(__file__).parent.parent / "corpus"
@@ -73,7 +73,7 @@ def scans(dice: random.Random, text: str) -> list[tuple[str, list[Call], bool]]:
         found = [piece for chunk in chunks for piece in scanner.feed(chunk)] + [*scanner.close()]
         calls = [piece for piece in found if isinstance(piece, Call)]
         shown = "".join(piece for piece in found if isinstance(piece, str))
-        results.append((shown, calls, any(isinstance(piece, Stop) for piece in found)))
+        results.append((shown, calls, any(isinstance(piece, PassEnd) for piece in found)))
     return results
 
 
