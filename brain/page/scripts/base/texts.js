@@ -15,7 +15,7 @@ const DETAILED = [ // errors that the server explains in more detail, in English
 ];
 
 const { lang, dataset } = document.documentElement, language = lang.split("-")[0];
-const isEnglish = language === "en";
+export const isEnglish = language === "en";
 const locale = navigator.languages.find((name) => name.split("-")[0] === language) ?? lang; // for numbers and dates
 const plurals = new Intl.PluralRules(locale);
 const numbers = new Intl.NumberFormat(locale);

@@ -2,7 +2,8 @@
 
 import { button, make } from "../base/dom.js";
 import { ofFile } from "../base/files.js";
-import { t } from "../base/texts.js";
+import { isEnglish, t } from "../base/texts.js";
+import { usesDemoModel } from "../dialogs/choices.js";
 import { usable } from "../dialogs/specialists.js";
 
 /** @typedef {import("../base/types.js").Attached} Attached */
@@ -32,16 +33,18 @@ export function makeEmpty(ask) {
   return make("section", "empty", make("h2", "", t("emptyTitle")), make("p", "", t("emptyText")), list);
 }
 
-/** Of the specialists that are there: some that an operator added, and the known ones. @returns {Example[]} */
+/**
+ * Examples for Brain's own specialists, and for some that the operator added. The demo model reads English only.
+ * @returns {Example[]}
+ */
 function examples() {
-  const ready = usable();
-  const added = ready.filter(({ origin, examples }) => !origin.startsWith(BRAINS) && examples.length);
-  const others = added.slice(0, OF_OTHERS);
-  const known = Object.entries(EXAMPLES).filter(([name]) => ready.some((one) => one.name === name));
-  return [
-    ...known.slice(0, MOST - others.length).map(([, { key, picture }]) => ({ question: t(key), picture })),
-    ...others.map(({ examples }) => ({ question: sentence(examples[0]) })),
-  ];
+  const specialists = usable().filter(({ examples }) => examples.length), isDemo = usesDemoModel() && !isEnglish;
+  const added = specialists.filter(({ origin }) => !origin.startsWith(BRAINS)).slice(0, OF_OTHERS);
+  const known = Object.entries(EXAMPLES).flatMap(([name, { key, picture }]) => {
+    const specialist = specialists.find((one) => one.name === name);
+    return specialist ? [{ question: isDemo && !picture ? exampleOf(specialist) : t(key), picture }] : [];
+  });
+  return [...known.slice(0, MOST - added.length), ...added.map((one) => ({ question: exampleOf(one) }))];
 }
 
 /**
@@ -72,7 +75,7 @@ async function fetchPicture(name) {
   return [ofFile(new File([data], name, { type: data.type }))];
 }
 
-/** @param {string} words */
-function sentence(words) {
-  return words.charAt(0).toUpperCase() + words.slice(1);
+/** @param {import("../base/types.js").Specialist} specialist */
+function exampleOf({ examples: [first] }) {
+  return first.charAt(0).toUpperCase() + first.slice(1);
 }

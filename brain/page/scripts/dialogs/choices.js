@@ -49,6 +49,9 @@ export function modelNamed(name) {
   return models.find((model) => model.name === name);
 }
 
+/** Whether the chosen model is only a demo. */
+export const usesDemoModel = () => Boolean(modelNamed(select.value)?.stand_in);
+
 /** The model that answers when none is named. */
 function usual() {
   return models.find((model) => model.default);
