@@ -15,7 +15,7 @@ import { startHistory } from "./list/history.js";
 const log = find("log", HTMLElement), composer = find("composer", HTMLFormElement);
 
 /**
- * What the server offers, as soon as it can be reached.
+ * What the server offers. Retries until the server answers.
  * @returns {Promise<import("./base/types.js").Start>}
  */
 async function fetchStart() {
@@ -60,4 +60,4 @@ startHistory();
 startMemory();
 startConversation();
 startComposer(start);
-(window.requestIdleCallback ?? setTimeout)(() => loadMarkdown().catch(() => {})); // else the first answer does
+(window.requestIdleCallback ?? setTimeout)(() => loadMarkdown().catch(() => {})); // else the first answer loads it

@@ -1,10 +1,10 @@
-// Messages that a person adds to an answer while it is written.
+// Messages that a person adds while Brain writes an answer.
 
 import { make } from "../base/dom.js";
 import { t } from "../base/texts.js";
 
 /**
- * An addition at the place where Brain read it.
+ * An addition, placed where Brain read it.
  * @param {string} text
  */
 export function additionNode(text) {
@@ -40,7 +40,7 @@ export class PendingAdditions {
     if (one) this.#drop(one);
   }
 
-  /** Removes all additions; their text. */
+  /** Removes all additions and returns their text. */
   takeBack() {
     return this.#all.slice().map((one) => this.#drop(one).text).join("\n\n");
   }

@@ -1,4 +1,4 @@
-// One answer: text, calls and notices in the order in which they came, and how it ended.
+// One answer: text, calls and notices in order, and how it ended.
 
 import { announce, announceNow } from "../base/announcements.js";
 import { copyButton, withSources } from "../base/clipboard.js";
@@ -14,8 +14,8 @@ import { follow, isAtEnd, reveal } from "./scrolling.js";
 import { AnswerText, renderMarkdown } from "./text.js";
 import { Waiting } from "./waiting.js";
 
-const READ_OUT = 400; // characters: of a longer answer, only the length is announced
-const SAID_ELSEWHERE = ["stand_in", "repeated_call", "repetition"]; // at the end of each answer, on the card
+const READ_OUT = 400; // characters; for a longer answer, only the length is announced
+const SHOWN_ELSEWHERE = ["stand_in", "repeated_call", "repetition"]; // at the end of the answer or on the card
 
 /**
  * @typedef {import("../base/types.js").Events} Events
@@ -30,13 +30,13 @@ export class Answer {
   /** @type {string | null} */
   id = null;
   over = false;
-  problem = ""; // how it failed, if so
+  problem = ""; // why it failed
   /** @type {string[]} */
   #texts = [];
   /** @type {Map<string, Card>} */
   #cards = new Map();
   /** @type {AnswerText | null} */
-  #open = null; // the text that is being written
+  #open = null; // the text that may still grow
   /** @type {Text | null} */
   #thinking = null;
   #flow = make("div", "flow");
@@ -63,7 +63,7 @@ export class Answer {
     return this.#texts.join("").trim();
   }
 
-  /** Shows that the answer is on its way. */
+  /** Shows that the page waits for the answer. */
   wait() {
     this.#foot.prepend(this.#waiting.node);
     this.#waiting.restart();
@@ -76,7 +76,7 @@ export class Answer {
   }
 
   /**
-   * Shows an event; an unknown one is ignored.
+   * Shows an event. Ignores unknown events.
    * @template {keyof Events} N
    * @param {import("../base/types.js").EventOf<N>} event
    */
@@ -187,7 +187,7 @@ export class Answer {
     return card;
   }
 
-  /** The first card of a later call, since calls run side by side. @param {string} id */
+  /** The first card of a later call: calls run in parallel, and cards keep the model's order. @param {string} id */
   #nextOf(id) {
     const later = [...this.#cards.keys()].filter((other) => numberOf(other) > numberOf(id));
     const [next] = later.sort((one, other) => numberOf(one) - numberOf(other));
@@ -207,7 +207,7 @@ export class Answer {
   /** @param {Events["notice"]} notice */
   #notice(notice) {
     const { code } = notice, text = noticeText(notice);
-    if (SAID_ELSEWHERE.includes(code)) return;
+    if (SHOWN_ELSEWHERE.includes(code)) return;
     if (code === "prompt_progress") return this.#waiting.show(text);
     if (code === "steered") this.#additions.remove(text);
     if (code === "steered") this.#put(additionNode(text));
@@ -226,7 +226,7 @@ export class Answer {
     return takeBack;
   }
 
-  /** Removes the unread additions; their text. */
+  /** Removes unread additions and returns their text. */
   takeBack() {
     return this.#additions.takeBack();
   }
@@ -270,8 +270,8 @@ export class Answer {
   /**
    * The answer failed.
    * @param {string} text
-   * @param {boolean} again whether a retry may help
-   * @param {boolean} [elsewhere] whether a new conversation may
+   * @param {boolean} again whether to offer a retry
+   * @param {boolean} [elsewhere] whether to offer a new conversation
    */
   fail(text, again, elsewhere = false) {
     this.problem = text;
@@ -292,17 +292,17 @@ export class Answer {
     this.#announce = () => {};
     for (const event of eventsOf(message)) this.show(event);
     if (this.over) return this;
-    this.#put(make("p", "notice small", t("elsewhere"))); // it appears when it is complete
+    this.#put(make("p", "notice small", t("elsewhere"))); // the conversation opens again when it is complete
     return this.wait();
   }
 }
 
-/** Calls are numbered in the order in which the model asks. @param {string} call */
+/** Call ids end in a number, in the model's order. @param {string} call */
 function numberOf(call) {
   return Number(call.slice(1));
 }
 
-/** The announcement of an answer: in full, or by its length. @param {string} text */
+/** Announces a short answer in full, a long one by its length. @param {string} text */
 function summarize(text) {
   if (text.length <= READ_OUT) return t("answered", { text: text.replace(/\*\*|`|^#+ /gm, "").trim() });
   return t("answeredLong", { count: countWords(text) });

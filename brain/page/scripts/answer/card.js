@@ -11,7 +11,7 @@ import { renderMarkdown } from "./text.js";
 /**
  * @typedef {import("../base/types.js").Citation} Citation
  * @typedef {import("../base/types.js").Events} Events
- * @typedef {(approve: boolean) => Promise<string>} Decide an empty text, or what went wrong
+ * @typedef {(approve: boolean) => Promise<string>} Decide an empty text, or the problem
  */
 
 const TICK = 100; // ms
@@ -19,7 +19,7 @@ const TICK = 100; // ms
 const ticking = new Set();
 let clock = 0;
 
-/** Calls regularly; the result stops it. @param {() => void} tick */
+/** Calls a function regularly; returns how to stop it. @param {() => void} tick */
 function everyTick(tick) {
   ticking.add(tick);
   clock ||= setInterval(() => ticking.forEach((each) => each()), TICK);
@@ -31,7 +31,7 @@ function everyTick(tick) {
   };
 }
 
-/** One call. */
+/** The card of one call. */
 export class Card {
   #state = make("span", "state");
   #note = make("p", "note");
@@ -40,14 +40,14 @@ export class Card {
   #details;
   #mark = make("span", "mark");
   /** @type {HTMLElement[]} */
-  #params = []; // exact parameters; an open approval shows them instead
+  #params = []; // exact parameters; while an approval is open, they are in it
   #stopTicking = () => {};
   /** @type {HTMLElement | null} */
   #question = null;
 
   /**
    * @param {string} name
-   * @param {string[]} params in their tokens
+   * @param {string[]} params their JSON tokens
    */
   constructor(name, params) {
     this.name = name;
@@ -126,7 +126,7 @@ export class Card {
       button(t("approve"), () => answer(true), { className: "primary" }), button(t("decline"), () => answer(false)),
     ];
     let isDecided = false;
-    /** Not `disabled`, which would take the focus away. @param {boolean} approve */
+    /** The buttons are not disabled, since they would lose the focus. @param {boolean} approve */
     const answer = async (approve) => {
       if (isDecided) return;
       isDecided = true;
@@ -201,19 +201,19 @@ const MARKS = { ok: "check", failed: "warning", abandoned: "close", waiting: "qu
 /**
  * @param {string} title
  * @param {HTMLElement} content
- * @param {...HTMLElement} beside what can be done with it
+ * @param {...HTMLElement} beside buttons beside the title
  */
 function section(title, content, ...beside) {
   return make("div", "section", make("div", "section-head", make("p", "small", title), ...beside), content);
 }
 
-/** Minutes and seconds, as clocks show them. @param {number} ms */
+/** Minutes and seconds, such as 9:05. @param {number} ms */
 function minutes(ms) {
   const seconds = Math.ceil(ms / 1000);
   return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
 }
 
-/** Neither its title nor its address can turn the other round. @param {Citation} citation */
+/** Isolates title and host, so that neither can reverse the other. @param {Citation} citation */
 function citationItem({ id, title, url }) {
   const label = make("bdi", "", title || url || id), address = url && URL.canParse(url) ? new URL(url) : null;
   if (!address || !["http:", "https:"].includes(address.protocol)) return make("li", "", label);

@@ -1,12 +1,12 @@
-// Code blocks: language, copy button and colours.
+// Code blocks: language, copy button and syntax highlighting.
 
 import { copy } from "../base/clipboard.js";
 import { icon, make } from "../base/dom.js";
 import { t } from "../base/texts.js";
 import { log } from "./scrolling.js";
 
-const CHUNK = 4000, LINE = 300; // characters coloured at once, and of one line; more takes too long
-/** The languages whose code has colours, with their other names. @type {Record<string, string[]>} */
+const CHUNK = 4000, LINE = 300; // characters highlighted at once, and per line; more takes too long
+/** Languages with highlighting, and their aliases. @type {Record<string, string[]>} */
 const LANGUAGES = {
   bash: ["sh", "zsh", "shell", "console"], c: ["h"], cpp: ["c++", "cc", "hpp", "cxx"], csharp: ["cs", "c#"], css: [],
   diff: ["patch"], dockerfile: ["docker"], go: ["golang"], graphql: ["gql"], ini: ["toml"], java: [],
@@ -20,7 +20,7 @@ const VENDOR = "../../vendor/highlight.js";
 /** @type {Promise<unknown>} */
 let queue = Promise.resolve();
 
-/** Adds the line above code. @param {Element} pre */
+/** Adds a line with language and copy button above code. @param {Element} pre */
 export function frame(pre) {
   const language = pre.querySelector("code")?.className.match(/language-([\w+#.-]+)/)?.[1] ?? "";
   const copies = make("button", "quiet copy-code", icon("copy"), make("span", "", t("copy")));
@@ -33,7 +33,7 @@ export function frame(pre) {
 }
 
 /**
- * Colours code that is complete, a piece at a time while the browser has nothing else to do.
+ * Highlights complete code piece by piece while the browser is idle.
  * @param {Element} code
  * @param {(html: string) => DocumentFragment} clean
  */
@@ -43,7 +43,7 @@ export function colour(code, clean) {
   const text = code.textContent ?? "", pieces = text.match(new RegExp(`[^]{1,${CHUNK}}(?=\\n\\n\\S|$)|[^]+`, "g"));
   if (!language || !pieces?.every(({ length }) => length <= CHUNK)) return;
   if (text.split("\n").some(({ length }) => length > LINE)) return;
-  queue = queue.then(() => replace(code, pieces, language, clean)).catch(() => {}); // it stays plain
+  queue = queue.then(() => replace(code, pieces, language, clean)).catch(() => {}); // the code stays plain
 }
 
 /**

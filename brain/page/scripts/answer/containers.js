@@ -1,4 +1,4 @@
-// Footnotes and `<details>` with `<summary>`, the only HTML that is more than text.
+// Footnotes, and `<details>` with `<summary>`, the only HTML that Markdown can use.
 
 import { log } from "./scrolling.js";
 
@@ -59,7 +59,7 @@ function reference(state, silent) {
 }
 
 /**
- * Up to its own end, or that of the block around it.
+ * Ends at its closing tag, or at the end of the block around it.
  * @param {any} state
  * @param {number} first
  * @param {number} last

@@ -5,8 +5,8 @@
  * @typedef {import("./markdown.js").Rule} Rule
  */
 
-const LENGTH = 1000; // characters of one formula; a longer one stays text
-const LEVELS = 60, SIZE = 60_000; // of its MathML; browsers are slow to lay out more
+const LENGTH = 1000; // characters; a longer formula stays text
+const LEVELS = 60, SIZE = 60_000; // limits of the MathML; browsers lay out more slowly
 const OPTIONS = { throwOnError: true, trust: false, maxExpand: 100, maxSize: [10, 10] };
 /** @type {Record<string, string>} */
 const CLOSING = { "\\(": "\\)", "\\[": "\\]", "$$": "$$", "$": "$" };
@@ -54,7 +54,7 @@ function mathml(latex, display, env) {
   try {
     html = temml.renderToString(latex, { ...OPTIONS, displayMode: display }).replace(/ style="[^"]*"/g, "");
     if (html.length > SIZE || isDeep(html)) html = null;
-  } catch {} // what Temml does not understand stays as it was written
+  } catch {} // a formula that Temml does not understand stays text
   if (cache.size > 1000) cache.clear();
   cache.set(key, html);
   return html;
@@ -79,7 +79,7 @@ function inline(state, silent) {
 }
 
 /**
- * Brackets may be those of a citation, and dollars may be money.
+ * Distinguishes formulas from citations in brackets and from amounts of money.
  * @param {string} opening
  * @param {string} content
  * @param {string} before
@@ -95,7 +95,7 @@ function isFormula(opening, content, before, after) {
 }
 
 /**
- * A formula on lines of its own. One that is not closed yet is `hidden`: it is shown as it is written.
+ * A formula on separate lines. An open formula is `hidden`: the page shows its source.
  * @param {any} state
  * @param {number} first
  * @param {number} last

@@ -1,4 +1,4 @@
-// Links in Markdown: they lead to the web or a mailbox, and show the host if their label may name another one.
+// Links in Markdown: only web and mail addresses; they show their host if the label may name another one.
 
 /**
  * @typedef {import("./markdown.js").Token} Token
@@ -7,25 +7,25 @@
  */
 
 const LABEL = 300; // characters: a longer label always shows the host
-const SHARE = 10, SPARE = 10_000, LINK = 100; // of a text, its addresses may take this many times its length, and more
-// Without a user name.
+const SHARE = 10, SPARE = 10_000, LINK = 100; // limit of all URLs: SHARE × text length + SPARE; each costs LINK more
+// A URL without a user name.
 const WEB = /^https?:\/\/([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?#]|$)/i;
 const MAIL = /^mailto:([^\s/?#@]+@[A-Za-z0-9.-]+)(?:\?|$)/i;
-const SLASHES = "/\\\\\\u2044\\u2215"; // and characters that look like them
+const SLASHES = "/\\\\\\u2044\\u2215"; // and look-alikes
 const ADDRESS = new RegExp(`(?:[\\p{L}\\p{N}]:[${SLASHES}]+|^[${SLASHES}]{2,}(?=[\\p{L}\\p{N}]))`
   + "(\\[[0-9a-f:.]+\\]|[\\p{L}\\p{N}_.。@-]*)", "iu");
 const WORD = "[\\p{L}\\p{N}_-]", DOT = "[.。@]", END = `(?:\\p{L}${WORD}+|\\d+\\.\\d+\\.\\d+)`;
 const HOST = new RegExp(`(?:${WORD}|@)+(?:${DOT}${WORD}+)*${DOT}${END}|${WORD}*\\p{L}${WORD}*(?=:\\d)`, "gu");
-const ENDS = "com|org|net|edu|gov|info|io|app|dev|example|[a-z]{2}"; // of hosts
+const ENDS = "com|org|net|edu|gov|info|io|app|dev|example|[a-z]{2}"; // host endings
 const LIKE_A_DOT = new RegExp(`(?:[,‚·•‧∙⋅・ꞏ\\u0323]|[.。]\\s+)(?=(?:${ENDS})(?![\\p{L}\\p{N}]))`, "gu");
 
-/** Whether a link may lead there. @param {string} address */
+/** Whether links to this URL are allowed. @param {string} address */
 export function isAddress(address) {
   return address.length <= 2000 && (WEB.test(address) || MAIL.test(address));
 }
 
 /**
- * Puts links in place of images, which are never loaded, and the host after a label that may name another one.
+ * Turns images into links, and adds the host after a label that may name another one.
  * @param {Token[]} tokens of one line
  * @param {Env} env
  * @param {Make} make
@@ -76,7 +76,7 @@ function alternative(image) {
   return (image.children ?? []).map((one) => one.type === "image" ? alternative(one) : one.content).join("");
 }
 
-/** Without invisible characters and those that reverse others. @param {string} text */
+/** Removes invisible characters and those that reverse others. @param {string} text */
 function visible(text) {
   return text.replace(/(?![\n\t])[\p{Cc}\p{Cf}\p{DI}]/gu, "");
 }

@@ -1,4 +1,4 @@
-// Markdown to nodes. Text is untrusted: HTML in it stays text, and DOMPurify passes only what this file lists.
+// Markdown to nodes. Text is untrusted: HTML in it stays text, and DOMPurify allows only what this file lists.
 
 import DOMPurify from "../../vendor/dompurify/purify.es.mjs";
 import MarkdownIt from "../../vendor/markdown-it/markdown-it.esm.min.mjs";
@@ -9,23 +9,23 @@ import { completeMarks } from "./unfinished.js";
 
 /** @typedef {import("../../vendor/markdown-it/markdown-it.esm.min.mjs").Token} Token */
 /**
- * What the blocks of one text share.
+ * The state that the blocks of one text share.
  * @typedef {object} Env
- * @property {boolean} open whether this part goes on
+ * @property {boolean} open whether more text may follow this part
  * @property {boolean} isOver whether the text is complete
  * @property {number} length of the part
- * @property {Record<string, any>} references that earlier parts define
+ * @property {Record<string, any>} references link definitions of earlier parts
  * @property {Set<string>} notes labels of the footnotes so far
  * @property {(label: string) => { title?: string, url?: string } | undefined} source the source that `[label]` cites
- * @property {boolean} [lacksFormulas] set where formulas cannot be drawn yet
- * @property {number} [room] characters that addresses may still take
- * @typedef {(tokens: Token[], n: number, options: unknown, env: Env) => string} Rule how a token is written
+ * @property {boolean} [lacksFormulas] set when formulas cannot be drawn yet
+ * @property {number} [room] characters that URLs may still take
+ * @typedef {(tokens: Token[], n: number, options: unknown, env: Env) => string} Rule renders a token as HTML
  */
 
-const NESTING = 40; // levels; markdown-it leaves out what is deeper
-const MISSING_CELLS = 2000; // of one table: markdown-it adds them, and each costs more than its row
+const NESTING = 40; // levels; markdown-it drops deeper content
+const MISSING_CELLS = 2000; // per table; each that markdown-it adds costs more than its row
 const TURNS = /[\u202a-\u202e\u2066-\u2069]/g; // characters that reverse the order of others
-const ENDED = /^(?:paragraph|heading|blockquote|table|details|footnote)_open$|^(?:hr|fence)$/; // by an empty line
+const ENDED = /^(?:paragraph|heading|blockquote|table|details|footnote)_open$|^(?:hr|fence)$/; // ended by an empty line
 const LANGUAGE = /^[A-Za-z0-9][A-Za-z0-9+#._-]{0,31}(?!\S)/;
 const TAGS = (
   "#text p h3 h4 h5 h6 blockquote hr ul ol li input pre code span div table thead tbody tr th td a strong em s "
@@ -52,13 +52,13 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
   if (node.nodeName === "A") Object.assign(node, { target: "_blank", rel: "noopener noreferrer nofollow" });
 });
 
-/** HTML as nodes that do nothing but show. @param {string} html */
+/** Converts HTML to harmless nodes. @param {string} html */
 export function clean(html) {
   const allowed = { ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ["href", ...ATTRIBUTES], ADD_URI_SAFE_ATTR: ATTRIBUTES };
   return DOMPurify.sanitize(html, { ...CLEANING, ...allowed });
 }
 
-clean(""); // now DOMPurify has the page's only Trusted Types policy, and no script can make another
+clean(""); // creates the page's only Trusted Types policy
 
 const md = new MarkdownIt({ linkify: true, breaks: true, maxNesting: NESTING });
 const { rules } = md.renderer, { escapeHtml } = md.utils, { ruler } = md.block;
@@ -66,8 +66,8 @@ const tableRule = /** @type {any} */ (ruler).__rules__.find((/** @type {any} */ 
 const code = (/** @type {string} */ text) => escapeHtml(text.replace(TURNS, "\ufffd"));
 
 md.validateLink = isAddress;
-md.normalizeLinkText = (url) => url; // decoded, an address could look like another
-md.linkify.set({ fuzzyLink: false, fuzzyEmail: false }).add("//", null).add("ftp:", null); // README.md is no host
+md.normalizeLinkText = (url) => url; // a decoded URL could look like another one
+md.linkify.set({ fuzzyLink: false, fuzzyEmail: false }).add("//", null).add("ftp:", null); // README.md is not a host
 ruler.at("table", table, { alt: ["paragraph", "reference"] });
 md.inline.ruler.after("link", "citation", citation);
 md.core.ruler.before("inline", "close_marks", closeMarks);
@@ -104,7 +104,7 @@ function table(state, first, last, silent) {
 /** `[1]` opens the source that it cites. @param {any} state @param {boolean} silent */
 function citation(state, silent) {
   const [match, label] = /^\[([^[\]\n]{1,100})\]/.exec(state.src.slice(state.pos, state.pos + 102)) ?? [];
-  const source = match && !silent && !state.linkLevel ? state.env.source(label) : null; // silent: it may be in a link
+  const source = match && !silent && !state.linkLevel ? state.env.source(label) : null; // silent: perhaps in a link
   if (!match || !source?.url || !isAddress(source.url)) return false;
   const attrs = [["href", source.url], ["title", source.title || source.url]];
   Object.assign(state.push("link_open", "a", 1), { markup: "citation", attrs });
@@ -114,14 +114,14 @@ function citation(state, silent) {
   return true;
 }
 
-/** In the last line of a text that goes on. @param {any} state */
+/** Closes open marks in the last line of a text that may grow. @param {any} state */
 function closeMarks(state) {
   if (!state.env.open || /\n[ \t]*\n$/.test(state.src)) return;
   const last = state.tokens.findLast((/** @type {Token} */ { nesting, content }) => nesting === 0 && content);
   if (last?.type === "inline") last.content = completeMarks(last.content);
 }
 
-/** Headings below the page's own, tasks, no inline styles, honest links. @param {any} state */
+/** Lowers headings, marks tasks, removes inline styles, and shows hosts of links. @param {any} state */
 function finish({ tokens, env, Token }) {
   /** @type {import("./links.js").Make} */
   const make = (type, tag, nesting, content, attrs) =>
@@ -148,7 +148,7 @@ function blocksOf(text) {
 }
 
 /**
- * How much of an open text nothing that follows can change.
+ * The length of the part that following text cannot change.
  * @param {string} text
  */
 export function settledLength(text) {
@@ -157,7 +157,7 @@ export function settledLength(text) {
   if (!last?.map || !before?.map) return 0;
   const lines = text.split("\n"), [first, end] = last.map;
   const needed = { table_open: first + 2, formula: last.hidden ? Infinity : end }[last.type] ?? first + 1;
-  const isKnown = lines.length > needed; // else it may turn out to be part of the one before
+  const isKnown = lines.length > needed; // else it may belong to the block before
   const isEnded = !lines[first - 1].trim() && ENDED.test(before.type);
   return lengthOf(lines, isKnown || isEnded ? first : before.map[0]);
 }
@@ -168,7 +168,7 @@ function lengthOf(lines, count) {
 }
 
 /**
- * Where to cut a block that is too long to be rendered at once, and the lines that its rest begins with again.
+ * Where to cut a block that is too long to render at once, and the lines to repeat before the rest.
  * @param {string} text
  */
 export function cut(text) {
@@ -187,7 +187,7 @@ export function cut(text) {
  */
 export function htmlOf(text, env) {
   Object.assign(env, { length: text.length, room: undefined });
-  const source = text.replace(/(?<=SPECIALIST_REQUEST)［/gi, "["), lines = source.split("\n"); // it is no call here
+  const source = text.replace(/(?<=SPECIALIST_REQUEST)［/gi, "["), lines = source.split("\n"); // no call here
   const tokens = md.parse(source, env);
   let html = "", start = 0;
   tokens.forEach(({ level, nesting, map }, n) => {

@@ -1,13 +1,13 @@
-// The parameters of a call, exactly as the model wrote them. The person who approves it must see each character.
+// The parameters of a call, exactly as the model wrote them: the person who approves it must see each character.
 
 import { box } from "../base/box.js";
 import { button, make } from "../base/dom.js";
 import { t } from "../base/texts.js";
 
-const LONG = 400, HEAD = 240, TAIL = 120; // characters of one value: a longer one is folded in the middle
+const LONG = 400, HEAD = 240, TAIL = 120; // characters; a value longer than LONG is folded in the middle
 
 /**
- * Replaces invisible characters, and those that reverse others, by their numbers.
+ * Replaces invisible and reversing characters by their code points.
  * @param {string} text
  */
 export function exact(text) {
@@ -15,9 +15,9 @@ export function exact(text) {
 }
 
 /**
- * The tokens of the parameters in an event's data: `JSON.parse` would round large numbers.
+ * The JSON tokens of the parameters in an event: `JSON.parse` would round large numbers.
  * @param {string} data the JSON of an event
- * @returns {string[]} none when there are no parameters
+ * @returns {string[]} empty when there are no parameters
  */
 export function paramsIn(data) {
   const tokens = data.match(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g) ?? [];
@@ -34,9 +34,9 @@ export function paramsIn(data) {
 }
 
 /**
- * JSON with a line for each value.
+ * JSON with one value per line.
  * @param {string[]} tokens
- * @returns {string[]} the tokens, and the space between them
+ * @returns {string[]} tokens and white space
  */
 export function laidOut(tokens) {
   const pieces = [];
@@ -55,7 +55,7 @@ export function laidOut(tokens) {
 }
 
 /**
- * The same in one line, for a glance: without the outer braces, and simple names without their quotation marks.
+ * A short form on one line, without outer braces and without quotation marks around names.
  * @param {string[]} tokens
  */
 export function inShort(tokens) {
@@ -66,7 +66,7 @@ export function inShort(tokens) {
   }).join("").slice(0, 300));
 }
 
-/** In full, with each name in sight. @param {string[]} tokens */
+/** All parameters, with every name visible. @param {string[]} tokens */
 export function paramsBox(tokens) {
   const pieces = laidOut(tokens).map(exact);
   return box(t("parameters"), make("pre", "", ...pieces.map((piece) => piece.length > LONG ? folded(piece) : piece)));

@@ -1,11 +1,11 @@
 // Change visible nodes as little as possible.
 
 /**
- * Makes children that stand side by side equal to new nodes. Equal ones stay, so a selection stays; details stay open.
+ * Makes adjacent children equal to new nodes. Equal nodes stay, so that a selection stays and details stay open.
  * @param {Node} parent
  * @param {ChildNode[]} old
  * @param {ChildNode[]} next
- * @returns {ChildNode[]} the children now
+ * @returns {ChildNode[]} the resulting children
  */
 export function patch(parent, old, next) {
   const after = old.at(-1)?.nextSibling ?? null;

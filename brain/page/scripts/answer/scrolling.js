@@ -1,12 +1,12 @@
-// Where the conversation is scrolled: at the start of the newest answer, at its end, or where the person went.
+// The scroll position: at the start of the newest answer, at its end, or where the person scrolled.
 
 import { find } from "../base/dom.js";
 
 export const log = find("log", HTMLElement);
 const newest = find("newest", HTMLButtonElement);
 
-const NEAR = 8; // pixels from the end that still count as being there
-const BELOW = 24; // pixels below the last line that hold nothing
+const NEAR = 8; // pixels from the end that count as the end
+const BELOW = 24; // empty pixels below the last line
 
 /** @type {"start" | "end" | "own"} */
 let place = "end"; // the start of the newest answer, its end, or where the person scrolled
@@ -16,7 +16,7 @@ let lastTop = 0;
 export function startScrolling() {
   log.addEventListener("scroll", look, { passive: true });
   log.addEventListener("wheel", (event) => { if (event.deltaY < 0) stayThere(); }, { passive: true });
-  log.addEventListener("click", ({ target }) => { // a person reads what they open
+  log.addEventListener("click", ({ target }) => { // a person who opens something reads it
     if (target instanceof Element && target.closest("summary")) place = "own";
   });
   newest.addEventListener("click", () => {
@@ -29,23 +29,23 @@ export function startScrolling() {
 function look() {
   const away = log.scrollHeight - log.scrollTop - log.clientHeight;
   if (log.scrollTop > lastTop) place = away < NEAR ? "end" : "own";
-  else if (log.scrollTop < lastTop && away >= NEAR) place = "own"; // not when the log grew or shrank
+  else if (log.scrollTop < lastTop && away >= NEAR) place = "own"; // not because the log grew or shrank
   lastTop = log.scrollTop;
   newest.hidden = away < BELOW;
 }
 
-/** A person who scrolls up stays there, also when the log grows before the scrolling starts. */
+/** Stays where the person scrolls up to, even if the log grows before the scrolling starts. */
 function stayThere() {
   if (log.scrollHeight > log.clientHeight) place = "own";
 }
 
-/** To call after every change of the log: shows its end if the end was visible. */
+/** Call it after every change of the log: shows the end if the end was visible. */
 export function follow() {
   if (place === "end") move(() => { log.scrollTop = log.scrollHeight; });
   look();
 }
 
-/** @param {() => void} act scrolls the log, so the person did not */
+/** @param {() => void} act scrolls the log, not the person */
 function move(act) {
   act();
   lastTop = log.scrollTop;
@@ -58,9 +58,9 @@ export function toEnd() {
 }
 
 /**
- * Shows a question at the top, so that its answer is read from its start; room for it is reserved.
+ * Shows a message at the top and reserves room, so that a person can read the answer from its start.
  * @param {HTMLElement} question
- * @param {HTMLElement} answer the last one
+ * @param {HTMLElement} answer the newest answer
  */
 export function toStart(question, answer) {
   for (const previous of log.querySelectorAll(".latest-answer")) previous.classList.remove("latest-answer");
@@ -77,7 +77,7 @@ export function reveal() {
   else follow();
 }
 
-/** Whether the end of the log is in sight. */
+/** Whether the end of the log is visible. */
 export function isAtEnd() {
   return log.scrollHeight - log.scrollTop - log.clientHeight < NEAR;
 }

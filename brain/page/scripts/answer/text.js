@@ -15,20 +15,20 @@ import { stablePart } from "./unfinished.js";
  * @typedef {{ text: string, html: string, nodes: ChildNode[], level: number }} Piece `level` of its last heading
  */
 
-const BUDGET = 8; // ms of a frame
-const AGAIN = 1000; // ms until the libraries are requested again
-const STEP = 3000, BLOCK = 10_000, CODE = 200_000; // characters rendered at once, of a block, and of code
-const STEP_MARKS = /^(?:[\p{L}\p{N} ,.]*[^\p{L}\p{N} ,.]){0,500}[\p{L}\p{N} ,.]*/u; // marks take longer than words
+const BUDGET = 8; // ms per frame
+const AGAIN = 1000; // ms until the next attempt to load the libraries
+const STEP = 3000, BLOCK = 10_000, CODE = 200_000; // characters: at once, per block, per code block
+const STEP_MARKS = /^(?:[\p{L}\p{N} ,.]*[^\p{L}\p{N} ,.]){0,500}[\p{L}\p{N} ,.]*/u; // marks take longer
 const BLOCK_MARKS = /^(?:[\p{L}\p{N} ,.]*[^\p{L}\p{N} ,.]){0,1500}[\p{L}\p{N} ,.]*/u;
-const PLAIN = 20_000; // characters shown as they are until they are rendered
+const PLAIN = 20_000; // characters shown as plain text before they are rendered
 
 /** @type {typeof import("./markdown.js") | null} */
 let markdown = null;
 /** @type {Set<AnswerText>} */
-const waiting = new Set(); // the newest last, which is rendered first
+const waiting = new Set(); // newest last; rendered newest first
 let frameNumber = 0;
 
-/** Loads what renders Markdown. It is not there when the page begins. */
+/** Loads the Markdown renderer, which the first paint does not need. */
 export async function loadMarkdown() {
   markdown ??= await import("./markdown.js");
 }
@@ -40,7 +40,7 @@ function schedule(text) {
 }
 
 async function work() {
-  if (!markdown) await loadMarkdown().catch(() => pause(AGAIN)); // meanwhile the text stays plain
+  if (!markdown) await loadMarkdown().catch(() => pause(AGAIN)); // until then the text stays plain
   const end = performance.now() + BUDGET;
   for (const text of markdown ? [...waiting].reverse() : []) {
     if (text.render(end)) waiting.delete(text);
@@ -66,18 +66,18 @@ export function renderMarkdown(text, sources) {
 export class AnswerText {
   node = make("div", "text plain");
   #tail = ""; // the text after the finished blocks
-  #carriageReturn = ""; // a carriage return at the end, which may be half of a line's end
-  #again = ""; // lines that come before it, where it is the rest of a block that was cut
+  #carriageReturn = ""; // a carriage return at the end, which may be half of a line break
+  #again = ""; // lines to repeat before it, if it is the rest of a block that was cut
   #isOver = false;
   /** @type {Piece[]} */
   #pieces = [];
   #count = 0; // nodes of the finished blocks
-  #redo = Infinity; // the next piece to render again, since a reference may be defined now
+  #redo = Infinity; // the next piece to render again, after a new reference or footnote
   #skip = 0; // frames until the open end is rendered again
   /** @type {Env} */
   #env;
 
-  /** @param {Citation[]} sources those that `[1]` may cite; more may be added */
+  /** @param {Citation[]} sources that `[1]` can cite; the caller may add more */
   constructor(sources) {
     const source = (/** @type {string} */ id) => sources.findLast((one) => one.id === id) ?? sources[Number(id) - 1];
     this.#env = { open: false, isOver: false, length: 0, references: {}, notes: new Set(), source };
@@ -92,7 +92,7 @@ export class AnswerText {
     schedule(this);
   }
 
-  /** Nothing follows. */
+  /** The text is complete. */
   end() {
     this.#isOver = this.#env.isOver = true;
     schedule(this);
@@ -101,7 +101,7 @@ export class AnswerText {
   /**
    * Renders until a time.
    * @param {number} end
-   * @returns {boolean} whether nothing is left to do
+   * @returns {boolean} whether everything is rendered
    */
   render(end) {
     if (this.node.matches(".plain")) this.node.replaceChildren();
@@ -188,7 +188,7 @@ export class AnswerText {
       loadFormulas().then(() => {
         this.#redo = 0;
         schedule(this);
-      }, () => {}); // they stay as they were written
+      }, () => {}); // formulas stay text
     }
     env.lacksFormulas = false;
     return html;
@@ -197,13 +197,13 @@ export class AnswerText {
 
 /**
  * @param {string} html
- * @param {{ level: number }} heading the level of the last heading before, which is changed
+ * @param {{ level: number }} heading the level of the last heading before; updated
  */
 function nodesOf(html, heading) {
   const fragment = /** @type {typeof import("./markdown.js")} */ (markdown).clean(html);
   fragment.querySelectorAll("pre:has(> code)").forEach(frame);
   for (const box of fragment.querySelectorAll("input")) box.ariaLabel = t("done");
-  for (const one of fragment.querySelectorAll("h3, h4, h5, h6")) { // without gaps, for navigation by headings
+  for (const one of fragment.querySelectorAll("h3, h4, h5, h6")) { // levels without gaps, for screen readers
     heading.level = Math.min(Number(one.tagName[1]) - 1, heading.level + 1);
     one.ariaLevel = String(heading.level);
   }

@@ -1,4 +1,4 @@
-// The turn that writes an answer: follow, stop, steer and approve it.
+// A running turn: follow, stop and steer it, and approve its calls.
 
 import { Refused, errorText, request } from "../base/server.js";
 import { TurnStream } from "./turn_stream.js";
@@ -6,16 +6,16 @@ import { TurnStream } from "./turn_stream.js";
 /**
  * @typedef {object} TurnListener
  * @property {() => void} ended
- * @property {(lost: boolean) => void} lost the connection is lost, or found again
- * @property {() => void} gone its events are no longer there
+ * @property {(lost: boolean) => void} lost the connection is lost, or works again
+ * @property {() => void} gone its events are no longer available
  */
 
-/** Stops a turn by its id. @param {string} id @returns {Promise<string>} what went wrong, or nothing */
+/** Stops a turn by its id. @param {string} id @returns {Promise<string>} the problem, or an empty text */
 export function cancel(id) {
   return request("POST", `v1/turns/${id}/cancel`).then(() => "", errorText);
 }
 
-/** One turn, with the answer that it writes. */
+/** One turn and the answer that it writes. */
 export class Turn {
   #answer;
   #stream;
@@ -39,7 +39,7 @@ export class Turn {
     });
   }
 
-  /** Stops to follow it. The turn continues. */
+  /** Stops following the turn, which continues. */
   leave() {
     this.#stream.close();
     this.#answer.leave();
@@ -53,7 +53,7 @@ export class Turn {
   /**
    * Adds a message to the answer.
    * @param {string} message
-   * @returns {Promise<string | null>} what went wrong, or nothing; null when the turn ended before
+   * @returns {Promise<string | null>} the problem, or an empty text; null if the turn has ended
    */
   steer(message) {
     const takeBack = this.#answer.showAddition(message);
@@ -81,7 +81,7 @@ export class Turn {
     return this.#stream.prioritize(request("POST", `v1/turns/${this.id}/${what}`, how));
   }
 
-  /** The id of the answer, also of one that failed. @returns {Promise<string | null>} */
+  /** The id of the answer, even if it failed. @returns {Promise<string | null>} */
   message() {
     return request("GET", `v1/turns/${this.id}`).then(({ message_id }) => message_id, () => null);
   }

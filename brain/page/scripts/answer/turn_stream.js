@@ -2,20 +2,20 @@
 
 import { Refused, request } from "../base/server.js";
 
-const LOST_AFTER = 1200; // ms without a connection until it is worth a word
-const AGAIN = [500, 1000, 2000, 4000]; // ms until the next attempt; the last one from then on
-const ASLEEP = 20_000; // ms that a timer missed: the machine slept, and its connection may be dead
-const UNSEEN = 5000; // ms after which a hidden tab closes its connection: all tabs together have only six
-const WAITS = 1000; // ms that a request waits before the tab closes its connection for it
+const LOST_AFTER = 1200; // ms without a connection until the page says so
+const AGAIN = [500, 1000, 2000, 4000]; // ms until the next attempt; the last value repeats
+const ASLEEP = 20_000; // ms that a timer missed: the device slept, and the connection may be dead
+const UNSEEN = 5000; // ms until a hidden tab closes its connection, since all tabs together have six
+const WAITS = 1000; // ms that a request waits until the tab closes its connection for it
 const GONE = [404, 410];
 
 /**
  * @typedef {keyof import("../base/types.js").Events} Name
  * @typedef {object} Reader
- * @property {Name[]} names of the events that it wants
+ * @property {Name[]} names of the events to receive
  * @property {(event: import("../base/types.js").TurnEvent) => void} event
- * @property {(lost: boolean) => void} lost the connection is lost, or is back
- * @property {() => void} gone the server no longer has the turn or its missing events
+ * @property {(lost: boolean) => void} lost the connection is lost, or works again
+ * @property {() => void} gone the turn or its missing events are no longer available
  */
 
 /** One turn, read to its end. */
@@ -29,7 +29,7 @@ export class TurnStream {
   #timer = 0;
   #lostTimer = 0;
   #isLost = false;
-  #isPaused = false; // without a connection until the tab is visible
+  #isPaused = false; // has no connection until the tab is visible
   #hiddenTimer = 0;
   #closing = new AbortController();
 
@@ -55,7 +55,7 @@ export class TurnStream {
   }
 
   /**
-   * Gives up the connection for a request when all tabs together use too many.
+   * Closes the connection for a request that waits because all tabs together have too many.
    * @template T
    * @param {Promise<T>} request
    * @returns {Promise<T>}
@@ -123,7 +123,7 @@ export class TurnStream {
   }
 
   /**
-   * The browser reconnects by itself, except after a response that is no stream.
+   * The browser reconnects automatically, except after a response that is not a stream.
    * @param {EventSource} source
    */
   #onError(source) {
@@ -149,7 +149,7 @@ export class TurnStream {
     }
   }
 
-  /** @returns {Promise<boolean | null>} null when it is unknown */
+  /** @returns {Promise<boolean | null>} null if that is unknown */
   async #isKnown() {
     try {
       await request("GET", `v1/turns/${this.#turn}`, undefined, this.#closing);
@@ -161,7 +161,7 @@ export class TurnStream {
     return this.#attempts < AGAIN.length && this.#isReplayable();
   }
 
-  /** Waits for the tab to be shown again, so that the sign-in dialog does not return at once. */
+  /** Waits until the tab is shown again, so that the sign-in dialog does not reopen at once. */
   #pauseUntilSignIn() {
     this.#pause();
     this.#setLost(true);
@@ -177,7 +177,7 @@ export class TurnStream {
 }
 
 /**
- * Calls when the network is back, or after the machine slept.
+ * Calls a function when the network is back or after the device slept.
  * @param {() => void} act
  * @param {AbortSignal} signal
  */

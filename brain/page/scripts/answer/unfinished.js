@@ -1,9 +1,9 @@
-// The end of a text that is still written: hold back what may still change, and close open marks.
+// The end of a growing text: hold back what may still change, and close open marks.
 
 import { MATHS } from "./formulas.js";
 
 const LAST_LINE = new RegExp(`^[ \\t>]*(?:${[
-  "(?:[-+*]|\\d{1,9}[.)]?)[ \\t]*(?:\\[.?\\]?)?[ \\t]*", // an item, perhaps a task
+  "(?:[-+*]|\\d{1,9}[.)]?)[ \\t]*(?:\\[.?\\]?)?[ \\t]*", // a list item, perhaps a task
   "[-=*_]+|#{1,6}[ \\t]*|[`~]{1,2}|[`~]{3,}[^`]*", // a heading, a line, code and its language
   "\\[[^\\]]*\\]:.*|\\[\\^[^\\]]*\\]?|</?[a-z]*[^<>]*|<(?:details|summary)[^<]*>?", // a definition, an element
 ].join("|")})$`, "i");
@@ -34,7 +34,7 @@ export function completeMarks(text) {
     if (mark === "\\" || mark[0] === "<") text = text.slice(0, at);
     else if (mark.endsWith("[") && mark[0] !== "\\") {
       const [, label] = /^([^[\]\n]*)(?:\](?:\([^()\s]*)?)?$/.exec(rest) ?? [];
-      if (/^(?:\^[^\]\s]*|\d{0,3}\]?)$/.test(rest)) text = text.slice(0, at); // a footnote, a citation, or anything
+      if (/^(?:\^[^\]\s]*|\d{0,3}\]?)$/.test(rest)) text = text.slice(0, at); // perhaps a footnote or a citation
       else if (label !== undefined && !/[\w\])]/.test(text[at - 1] ?? "")) {
         text = text.slice(0, at) + label;
         MARK.lastIndex = at;
@@ -51,7 +51,7 @@ export function completeMarks(text) {
       const closing = mark.replace("(", ")").replace("[", "]"), end = rest.slice(0, 1000).indexOf(closing);
       if (end > 0) MARK.lastIndex += end + closing.length;
       else if (mark === "\\(" || !rest || (MATHS.test(rest) && !/[\w$]/.test(text[at - 1] ?? ""))) {
-        text = rest.length < 1000 ? text.slice(0, at) : text; // a formula is shown when it is complete
+        text = rest.length < 1000 ? text.slice(0, at) : text; // show a formula when it is complete
       }
     } else if ("*_~".includes(mark[0])) {
       const before = text[at - 1] ?? " ", after = rest[0] ?? "";
@@ -62,7 +62,7 @@ export function completeMarks(text) {
         left -= open[opener].length;
         open.length = opener;
       }
-      if (left && !after) text = text.slice(0, -left); // it opens what comes, or is half of what closes
+      if (left && !after) text = text.slice(0, -left); // it opens the next words, or is half of a closing mark
       else if (left && mark !== "~" && /\S/.test(after) && !/\w/.test(before)) {
         for (; left > 0; left -= 2) open.push(mark[0].repeat(Math.min(left, 2)));
       }

@@ -1,11 +1,11 @@
-// Signs of life while an answer goes on without new content.
+// Signs of life while an answer has no new content.
 
 import { announce } from "../base/announcements.js";
 import { make } from "../base/dom.js";
 import { t } from "../base/texts.js";
 
-const QUIET = 300; // ms without anything new until a sign shows that work goes on
-const LONG = 6000; // ms until a text says what the page waits for
+const QUIET = 300; // ms without new content until a pulse shows
+const LONG = 6000; // ms until a text explains the wait
 
 /** The signs of one answer. */
 export class Waiting {
@@ -15,14 +15,14 @@ export class Waiting {
   #works;
   node = make("span", "signs", this.#pulse, this.#words);
 
-  /** @param {() => boolean} works whether a running card shows progress already */
+  /** @param {() => boolean} works whether a running card already shows activity */
   constructor(works) {
     this.#works = works;
     this.#pulse.setAttribute("aria-hidden", "true");
     this.#pulse.hidden = true;
   }
 
-  /** New content came: hides the signs, and starts to wait again. */
+  /** Hides the signs after new content, and starts to wait again. */
   restart() {
     this.#pulse.hidden = true;
     this.#words.textContent = "";
@@ -31,7 +31,7 @@ export class Waiting {
     this.#timers = [setTimeout(pulse, QUIET), setTimeout(() => this.#showReason(), LONG)];
   }
 
-  /** Shows what is waited for. @param {string} words */
+  /** Shows the reason for the wait. @param {string} words */
   show(words) {
     this.#pulse.hidden = false;
     this.#words.textContent = words;

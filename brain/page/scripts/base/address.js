@@ -1,11 +1,11 @@
-// The address of a conversation: `#/c/ID`. A new conversation has none.
+// The URL of a conversation: `#/c/ID`. A new conversation has none.
 
 /** @param {string} id */
 export function addressOf(id) {
   return `#/c/${encodeURIComponent(id)}`;
 }
 
-/** The id in the address of the page, if it has one. */
+/** The conversation id in the URL, or null. */
 export function idInAddress() {
   const found = location.hash.match(/^#\/c\/(.+)$/)?.[1];
   if (!found) return null;

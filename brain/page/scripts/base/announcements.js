@@ -3,7 +3,7 @@
 import { find } from "./dom.js";
 
 const regions = { polite: find("announcements", HTMLElement), urgent: find("urgent-announcements", HTMLElement) };
-const TOGETHER = 200; // ms: messages within it are one announcement, or each would interrupt the one before
+const TOGETHER = 200; // ms; combines messages, since each announcement interrupts the one before
 
 /** @type {string[]} */
 let pending = [];

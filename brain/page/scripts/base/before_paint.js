@@ -11,7 +11,7 @@ function stored(name) {
   }
 }
 
-/** The chosen language, else the first one of the browser that the page has. */
+/** The chosen language, else the first language of the browser that the page supports. */
 function findLanguage() {
   const available = (root.dataset.languages ?? "").split(" ");
   for (const wanted of [stored("language") ?? "", ...navigator.languages]) {
@@ -26,7 +26,7 @@ function preloadTexts() {
   const link = document.createElement("link"), script = /** @type {HTMLScriptElement} */ (document.currentScript);
   link.rel = "preload";
   link.as = "fetch";
-  link.crossOrigin = "anonymous"; // else the browser would not use it for fetch()
+  link.crossOrigin = "anonymous"; // else fetch() would load the file again
   link.href = new URL(`../../texts/${root.lang.split("-")[0]}.json`, script.src).href;
   document.head.append(link);
 }

@@ -1,4 +1,4 @@
-// A box of limited height that says when there is more below, and that the keyboard can reach and scroll.
+// A scrollable box of limited height that shows when it has more content below.
 
 import { make } from "./dom.js";
 import { t } from "./texts.js";

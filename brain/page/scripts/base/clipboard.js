@@ -5,7 +5,7 @@ import { button, make } from "./dom.js";
 import { t } from "./texts.js";
 
 /**
- * Copies, and shows in the button that it did.
+ * Copies a text and confirms it in the button.
  * @param {Element} clicked
  * @param {string} text
  */
@@ -31,7 +31,7 @@ export function copyButton(label, text) {
 }
 
 /**
- * An answer as it is copied: its sources, each once, follow in a list.
+ * An answer as text to copy, followed by a list of its sources.
  * @param {string} text
  * @param {import("./types.js").Citation[]} sources
  */
@@ -47,7 +47,7 @@ function line({ id, title, url }) {
   return address ? `[${name}](${address})` : name;
 }
 
-/** Where the page came by plain HTTP from another machine, browsers give no clipboard. @param {string} text */
+/** For pages over plain HTTP from another machine, where browsers offer no clipboard. @param {string} text */
 function copyOld(text) {
   const area = make("textarea", "visually-hidden");
   area.value = text;

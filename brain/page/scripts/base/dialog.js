@@ -1,4 +1,4 @@
-// Dialogs of the browser: the focus stays inside, Esc closes them, and the focus returns where it was.
+// Modal dialogs of the browser: the focus stays inside, Esc closes them, and then the focus returns.
 
 import { button, make, problemLine } from "./dom.js";
 import { errorText } from "./server.js";
@@ -7,10 +7,10 @@ import { t } from "./texts.js";
 let count = 0;
 
 /**
- * Opens a dialog; it leaves the page when it is closed.
+ * Opens a dialog, which is removed when it closes.
  * @param {string} title
  * @param {Node[]} content
- * @param {{ className?: string, light?: boolean }} [look] `light`: a click beside it closes it
+ * @param {{ className?: string, light?: boolean }} [look] `light`: a click outside closes it
  */
 export function openDialog(title, content, look = {}) {
   const heading = make("h2", "", title);
@@ -29,8 +29,8 @@ export function openDialog(title, content, look = {}) {
 /**
  * Asks for a confirmation and acts. The dialog shows a problem and can be tried again.
  * @param {{ title: string, text: string[], label: string, act: () => Promise<unknown>, danger?: boolean,
- *   field?: HTMLElement, already?: AbortSignal }} question `field`: what the person fills in for it; `already`: it was
- *   done elsewhere, and need not be asked
+ *   field?: HTMLElement, already?: AbortSignal }} question `field`: an input for the person; `already`: aborted when
+ *   it was done elsewhere
  * @returns {Promise<boolean>} whether it was done
  */
 export function askConfirmation({ title, text, label, act, danger = false, field, already }) {

@@ -1,6 +1,6 @@
 // Make and find elements. Data is only ever inserted as text.
 
-/** Whether the pointer is a finger: there a focused field opens a keyboard over the page. */
+/** On a touch screen, a focused field opens a keyboard over the page. */
 export const hasTouchScreen = matchMedia("(pointer: coarse)").matches;
 
 /**
@@ -45,7 +45,7 @@ export function icon(name) {
 }
 
 /**
- * A button with a text, or with a drawing and a name.
+ * A button with a text, or with an icon and an accessible name.
  * @param {string} label
  * @param {(event: MouseEvent) => void} act
  * @param {{ icon?: string, className?: string, text?: boolean }} [look]
@@ -62,7 +62,7 @@ export function button(label, act, look = {}) {
   return node;
 }
 
-/** A line for a problem, also announced to screen readers. It is empty while there is none. */
+/** An empty line for a problem, which screen readers announce. */
 export function problemLine() {
   const line = make("p", "problem");
   line.setAttribute("role", "alert");
@@ -70,7 +70,7 @@ export function problemLine() {
 }
 
 /**
- * Gives a node these children and moves only those at another place; the focus stays.
+ * Replaces the children of a node, but moves only those whose position changed, so that the focus stays.
  * @param {Element} parent
  * @param {Element[]} children
  */

@@ -1,15 +1,15 @@
-// Files of this machine: names and previews, dropped and pasted files, and the files in a folder.
+// Files on this device: names and previews, dropped and pasted files, and the files in a folder.
 
 /** @typedef {import("./types.js").Attached} Attached */
 /** @typedef {{ folder: string, files: File[] | null }} Part `folder` empty for a file; `files` null when unreadable */
 
-const MOST = 50, FOLDERS = 100; // files of a folder that are looked for, and folders in it where that is done
+const MOST = 50, FOLDERS = 100; // limits of files and folders that are read in one folder
 
 /** @type {FinalizationRegistry<string>} */
-const addresses = new FinalizationRegistry((address) => URL.revokeObjectURL(address)); // when no message shows it
+const addresses = new FinalizationRegistry((address) => URL.revokeObjectURL(address)); // no longer shown
 
 /**
- * A file of this machine, to go with a message.
+ * A file on this device, as an attachment.
  * @param {File} file
  * @returns {Attached}
  */
@@ -20,14 +20,14 @@ export function ofFile(file) {
   return one;
 }
 
-/** As the server calls it: without folders, in one line of at most 200 characters. @param {File} file */
+/** The name that the server will use: without folders, on one line, up to 200 characters. @param {File} file */
 function cleanName({ name }) {
   const line = (name.split(/[/\\]/).at(-1) ?? "").replace(/[\p{C}\p{Z}]+/gu, " ").trim();
   return [...line].slice(0, 200).join("") || "file";
 }
 
 /**
- * @param {DataTransfer} data it forgets everything when its event is over
+ * @param {DataTransfer} data empty after its event
  * @returns {Promise<Part[]>}
  */
 export function partsOf(data) {
@@ -44,7 +44,7 @@ async function partOf(folder) {
   return { folder: folder.name, files: await filesIn(folder).catch(unlessUnreadable) };
 }
 
-/** Those that are not hidden, by their names. @param {FileSystemDirectoryEntry} folder */
+/** The visible files, sorted by name. @param {FileSystemDirectoryEntry} folder */
 async function filesIn(folder) {
   const ahead = [folder];
   /** @type {FileSystemFileEntry[]} */
@@ -60,7 +60,7 @@ async function filesIn(folder) {
   return Promise.all(found.slice(0, MOST).map(fileOf));
 }
 
-/** They come some at a time, until none are left. @param {FileSystemDirectoryEntry} folder */
+/** The reader returns entries in parts, and an empty part at the end. @param {FileSystemDirectoryEntry} folder */
 async function entriesIn(folder) {
   const reader = folder.createReader();
   /** @type {FileSystemEntry[]} */

@@ -12,7 +12,7 @@ export function menuButton(label, choices) {
   /** @type {HTMLElement | null} */
   let menu = null;
   const opener = button(label, (event) => {
-    event.preventDefault(); // the browser would open it as well, and at no place of ours
+    event.preventDefault(); // the browser would open it too, at another position
     if (!menu?.isConnected) menu = makeMenu(opener, choices);
     menu.togglePopover();
     if (menu.matches(":popover-open")) show(menu, opener);
@@ -40,10 +40,10 @@ function makeMenu(opener, choices) {
   menu.addEventListener("toggle", (event) => {
     if (event.newState === "open") return;
     closed.abort();
-    if (opener.popoverTargetElement === menu) opener.setAttribute("aria-expanded", "false"); // the event is late
+    if (opener.popoverTargetElement === menu) opener.setAttribute("aria-expanded", "false"); // not for the next menu
     menu.remove();
   });
-  opener.popoverTargetElement = menu; // so that a click on the button counts as one inside
+  opener.popoverTargetElement = menu; // then the browser does not close the menu at a click on the button
   addEventListener("scroll", close, { capture: true, signal: closed.signal });
   opener.after(menu);
   return menu;
@@ -66,7 +66,7 @@ function item(choice, close) {
 }
 
 /**
- * Below its button, or above it where there is no room.
+ * Places the menu below its button, or above it if there is no room.
  * @param {HTMLElement} menu
  * @param {HTMLElement} opener
  */
@@ -88,7 +88,7 @@ function move(event, menu) {
   focusOn(menu, to);
 }
 
-/** @param {HTMLElement} menu @param {number} n counted round */
+/** @param {HTMLElement} menu @param {number} n wraps around */
 function focusOn(menu, n) {
   const node = menu.children[(n + menu.children.length) % menu.children.length];
   if (node instanceof HTMLElement) node.focus();

@@ -1,7 +1,7 @@
 // A wait that can be aborted.
 
 /**
- * Rejects with the reason of the signal as soon as that is aborted, also before.
+ * Rejects with the signal's reason if the signal is or becomes aborted.
  * @param {number} ms
  * @param {AbortSignal} [signal]
  * @returns {Promise<void>}

@@ -2,8 +2,8 @@
 
 /**
  * @param {HTMLElement} list
- * @param {string} row selects its rows: the arrows go to the link in each, the buttons beside it follow by Tab
- * @returns {() => void} to be called when there are other rows
+ * @param {string} row a selector of rows; arrow keys move between their links, Tab goes to the buttons beside them
+ * @returns {() => void} call it after the rows changed
  */
 export function roving(list, row) {
   const rows = () => /** @type {HTMLElement[]} */ ([...list.querySelectorAll(row)]);

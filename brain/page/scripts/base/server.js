@@ -1,13 +1,13 @@
-// Requests to the server. A 401 lets the person sign in, then the request is sent again.
+// Requests to the server. After a 401, the person can sign in, and the request is sent again.
 
 import { explainError, t } from "./texts.js";
 
-/** An error that the server answered, with its message. */
+/** An error response of the server. */
 export class Refused extends Error {
   /**
    * @param {number} status
    * @param {{ code?: string, message?: string }} error
-   * @param {number} [seconds] until the request may be sent again
+   * @param {number} [seconds] until the request can be sent again
    */
   constructor(status, error, seconds = 0) {
     super(explainError(error.code ?? "", error.message ?? t("refused", { status }), seconds));
@@ -16,7 +16,7 @@ export class Refused extends Error {
   }
 }
 
-/** The server was not reached. */
+/** There was no response. */
 export class Unreachable extends Error {
   constructor() {
     super(t("unreachable"));
@@ -24,7 +24,7 @@ export class Unreachable extends Error {
 }
 
 /**
- * The text of an error for a person. Errors that are not from a request are thrown again.
+ * The text of an error for a person. Throws errors again that do not come from a request.
  * @param {unknown} error
  */
 export function errorText(error) {
@@ -40,7 +40,7 @@ export function unlessGone(error) {
 /** @type {(() => void)[]} */
 const awaiting = [];
 
-/** Calls once, when the server answers again. @param {() => void} act */
+/** Calls a function once, at the next response. @param {() => void} act */
 export function onReachable(act) {
   awaiting.push(act);
 }
@@ -49,7 +49,7 @@ export function onReachable(act) {
 let signIn = async () => false;
 
 /**
- * Sets what to do when the server asks for a key; it resolves to whether somebody signed in.
+ * Sets how a person signs in. The function resolves to whether the person did.
  * @param {() => Promise<boolean>} asks
  */
 export function setSignIn(asks) {
@@ -59,9 +59,9 @@ export function setSignIn(asks) {
 /**
  * @param {"GET" | "POST" | "PATCH" | "DELETE"} method
  * @param {string} path relative to the page
- * @param {unknown} [body] a FormData as it is, all else as JSON
+ * @param {unknown} [body] a FormData, or data to send as JSON
  * @param {{ signal?: AbortSignal, read?: (json: string) => any }} [how]
- * @returns {Promise<any>} the JSON of the answer; null of an empty one
+ * @returns {Promise<any>} the JSON of the response; null if it is empty
  * @throws {Refused | Unreachable}
  */
 export async function request(method, path, body, { signal, read = (json) => JSON.parse(json) } = {}) {

@@ -14,7 +14,7 @@ export const commandKey = mac ? "⌘" : t("control");
 const shortcuts = [];
 
 /**
- * Lets a key, with Ctrl (⌘ on a Mac) and perhaps Shift, do something wherever no dialog is open.
+ * Adds a shortcut with Ctrl (⌘ on a Mac) and optionally Shift. It works while no dialog is open.
  * @param {string} key as in `KeyboardEvent.key`, in lower case
  * @param {boolean} shift
  * @param {string} label
@@ -25,7 +25,7 @@ export function shortcut(key, shift, label, act) {
 }
 
 /**
- * All shortcuts, as a person reads them.
+ * All shortcuts, for display.
  * @returns {{ keys: string[], label: string }[]}
  */
 export function listed() {
@@ -37,7 +37,7 @@ export function listed() {
 document.addEventListener("keydown", (event) => {
   if (!(mac ? event.metaKey : event.ctrlKey) || event.altKey || event.isComposing) return;
   const found = shortcuts.find(({ key, shift }) => {
-    return key === event.key.toLowerCase() && (shift === event.shiftKey || key === "/"); // some type "/" with Shift
+    return key === event.key.toLowerCase() && (shift === event.shiftKey || key === "/"); // perhaps typed with Shift
   });
   if (!found || document.querySelector("dialog[open]")) return;
   event.preventDefault();

@@ -1,6 +1,6 @@
 // What this browser stores between visits. Where storage is forbidden, every value is the default.
 
-const OURS = "brain."; // prefix of our keys; others belong to other apps on this host
+const OURS = "brain."; // prefix of Brain's keys; other apps on this host may have keys, too
 
 class PrefixedStorage {
   /** @param {() => Storage} open */
@@ -15,7 +15,7 @@ class PrefixedStorage {
 
   /**
    * @param {string} name
-   * @param {string | null} value null to delete it; a full storage stores nothing either
+   * @param {string | null} value null deletes it; a full storage ignores it
    */
   put(name, value) {
     this.storage?.removeItem(OURS + name);
@@ -40,8 +40,8 @@ function unlessForbidden(act) {
   }
 }
 
-/** Shared by all tabs, without an end. */
+/** Shared by all tabs; never expires. */
 export const sharedStorage = new PrefixedStorage(() => localStorage);
 
-/** For this tab, until it is closed. */
+/** For this tab, until it closes. */
 export const tabStorage = new PrefixedStorage(() => sessionStorage);

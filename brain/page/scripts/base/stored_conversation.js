@@ -1,9 +1,9 @@
-// A conversation as the server stores it, converted to what the page shows.
+// Stored conversations, converted to the events that the page shows.
 
 import { pause } from "./pause.js";
 import { request } from "./server.js";
 
-const WATCH = 2000; // ms between two requests
+const WATCH = 2000; // ms between requests
 
 /**
  * @typedef {import("./types.js").Attached} Attached
@@ -28,7 +28,7 @@ export function fetchConversation(id, query, signal) {
 const pathOf = (id) => `v1/conversations/${encodeURIComponent(id)}`;
 
 /**
- * Keeps numbers in parameters exactly as they were sent, also large ones: a person must see what ran.
+ * Preserves large numbers in parameters exactly: a person must see what ran.
  * @param {string} json
  * @returns {StoredConversation}
  */
@@ -48,7 +48,7 @@ function exactNumber(_, value, at) {
 }
 
 /**
- * Waits until the running turn ends, for a turn whose events this page cannot read.
+ * Waits for the end of a turn whose events this page cannot read.
  * @param {string} id
  * @param {AbortSignal} signal
  */
@@ -104,7 +104,7 @@ export function eventsOf(message) {
  * @template {keyof import("./types.js").Events} N
  * @param {N} name
  * @param {import("./types.js").Events[N]} data
- * @param {string} [raw] of a call, whose parameters are shown as they are written
+ * @param {string} [raw] the JSON of a call, whose parameters are shown exactly
  * @returns {import("./types.js").EventOf<N>}
  */
 function event(name, data, raw = "") {

@@ -1,4 +1,4 @@
-// A switch with its name.
+// A switch with a label.
 
 import { make } from "./dom.js";
 
@@ -6,7 +6,7 @@ let count = 0;
 
 /**
  * @param {string} label
- * @param {HTMLElement} about what it is described by
+ * @param {HTMLElement} about its description
  * @param {boolean} on
  * @param {(on: boolean) => void} set
  */

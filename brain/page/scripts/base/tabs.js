@@ -2,21 +2,21 @@
 
 /**
  * @typedef {object} News
- * @property {string} [user] who is signed in from now on; empty for nobody
- * @property {string} [renamed] a conversation
- * @property {string} [title] what it is called now
- * @property {string} [deleted] a conversation
- * @property {boolean} [recall] whether memory is used from now on
+ * @property {string} [user] who is signed in now, or an empty text
+ * @property {string} [renamed] the id of a conversation
+ * @property {string} [title] its new title
+ * @property {string} [deleted] the id of a conversation
+ * @property {boolean} [recall] whether memory is on now
  */
 
-const channel = new BroadcastChannel(`brain ${location.pathname}`); // an app with another path has its own channel
+const channel = new BroadcastChannel(`brain ${location.pathname}`); // apps at other paths have other channels
 
-/** @param {News} news without anything: something changed */
+/** @param {News} news an empty object: something changed */
 export function notifyTabs(news) {
   channel.postMessage(news);
 }
 
 /** @param {(news: News) => void} act */
 export function onTabNews(act) {
-  channel.addEventListener("message", ({ data }) => act(Object(data))); // other pages of this host may post anything
+  channel.addEventListener("message", ({ data }) => act(Object(data))); // other pages on this host can post anything
 }

@@ -1,4 +1,4 @@
-// The shapes of server data, for readers and the type checker. There is nothing to run.
+// The shapes of server data, for readers and the type checker. This file contains no code.
 
 /**
  * @typedef {{ name: string, stand_in: boolean, default: boolean }} Model
@@ -7,7 +7,7 @@
  *   limits: Limits, version: string }} Start
  * @typedef {{ id: string, title?: string, url?: string }} Citation
  *
- * A file for the next message: from this machine, or from the conversation.
+ * A file for the next message: from this device, or already in the conversation.
  * @typedef {{ name: string, type: string, size: number, file: File | null, id: number | null,
  *   preview: string | null }} Attached
  *
@@ -23,7 +23,7 @@
  * A stored conversation. Later versions of the server may add kinds of parts.
  * @typedef {{ id: number, name: string, type: string, size: number }} StoredFile
  * @typedef {{ completion_tokens: number, estimated: boolean }} Usage
- * @typedef {"asked" | "approved" | "declined" | "expired"} Approval the decision of a person, if one was needed
+ * @typedef {"asked" | "approved" | "declined" | "expired"} Approval a person's decision, if the call needed one
  * @typedef {{ call_id: string, name: string }} Call
  * @typedef {Call & { text: string, citations?: Citation[], cached?: boolean, ms?: number, approval?: Approval }} Result
  * @typedef {Call & { reason: string, ms?: number, approval?: Approval }} Failed

@@ -1,8 +1,7 @@
-// Act when a button scrolls into sight.
+// Act when a button scrolls into view.
 
 /**
- * Acts when a person scrolls to a button. A keyboard user, with the focus on it or in the list before it, has
- * to press it.
+ * Acts when a person scrolls to a button. Keyboard users, whose focus is on it or in the list before it, press it.
  * @param {HTMLButtonElement} node
  * @param {() => void} act
  */

@@ -1,4 +1,4 @@
-// Files for the next message: attached by button, drop or paste, checked when added, taken when it is sent.
+// Files for the next message: attached by button, drop or paste, checked when added, and detached when it is sent.
 
 import { button, find, icon, make } from "../base/dom.js";
 import { ofFile, partsOf } from "../base/files.js";
@@ -7,22 +7,22 @@ import { few, size, t } from "../base/texts.js";
 
 /** @typedef {import("../base/types.js").Attached} Attached */
 
-const ROOM = 1048576; // bytes of a request that stay for the message and all that is no file
+const ROOM = 1048576; // bytes of a request reserved for everything except files
 
 const list = find("files", HTMLUListElement), picker = find("picker", HTMLInputElement);
 
 /** @type {Attached[]} */
 let files = [];
 /** @type {import("../base/files.js").Part[]} */
-const early = []; // before the limits are known
+const early = []; // added before the limits were known
 /** @type {import("../base/types.js").Limits | null} */
 let limits = null;
 /** @type {(problem: string) => void} */
 let report;
 
 /**
- * Takes files from now on.
- * @param {(problem: string) => void} problems called with what could not be attached and why; empty when everything was
+ * Starts to accept files.
+ * @param {(problem: string) => void} problems called with why files could not be attached; empty on success
  */
 export function startAttaching(problems) {
   report = problems;
@@ -47,11 +47,11 @@ export function startAttachments(most) {
   if (early.length) addParts(early);
 }
 
-/** What is attached. */
+/** The attached files. */
 export const attached = () => files;
 
 /**
- * Adds files of this machine, as far as they may be.
+ * Attaches files from this device, within the limits.
  * @param {File[]} added
  */
 export function add(added) {
@@ -59,7 +59,7 @@ export function add(added) {
 }
 
 /**
- * Adds what was dropped or pasted.
+ * Attaches dropped or pasted files.
  * @param {DataTransfer} data
  */
 export async function addFrom(data) {
@@ -102,7 +102,7 @@ export function take() {
   return detached;
 }
 
-/** Those that cannot be read any more: a file that was moved or changed would fail as if the server were away. */
+/** Problems with files that were moved or changed: sending them would look like a lost connection. */
 export async function unreadable() {
   const tried = files.map(({ file, name }) => {
     return file?.slice(0, 1).arrayBuffer().then(() => "", () => t("goneFile", { name }));
@@ -110,7 +110,7 @@ export async function unreadable() {
   return (await Promise.all(tried)).filter(Boolean).join("\n");
 }
 
-/** @param {File} file @param {import("../base/types.js").Limits} limits @returns {string} what is wrong with it */
+/** @param {File} file @param {import("../base/types.js").Limits} limits @returns {string} the problem, if any */
 function attach(file, { file_bytes, body_bytes }) {
   const { name } = file, together = files.reduce((sum, other) => sum + (other.file?.size ?? 0), file.size);
   if (!file.size) return t("emptyFile", { name });
@@ -121,7 +121,7 @@ function attach(file, { file_bytes, body_bytes }) {
 }
 
 function show() {
-  const names = files.filter(({ file }) => file).map(({ name }) => name).join("/"); // no file name contains it
+  const names = files.filter(({ file }) => file).map(({ name }) => name).join("/"); // file names cannot contain a slash
   tabStorage.put("files", names || null);
   list.replaceChildren(...files.map(itemOf));
 }
@@ -142,7 +142,7 @@ function picture(one) {
   if (!one.preview) return drawing;
   const image = make("img");
   image.alt = "";
-  image.onerror = () => image.replaceWith(drawing); // a kind of picture that this browser does not know
+  image.onerror = () => image.replaceWith(drawing); // the browser does not support this image format
   image.src = one.preview;
   return image;
 }

@@ -11,7 +11,7 @@ import { add, addFrom, attached, put, startAttaching, startAttachments, take, un
 
 /** @typedef {import("../base/types.js").Attached} Attached */
 
-const DOUBLE = 500; // ms in which a second click on Send does not click Stop, which replaces it
+const DOUBLE = 500; // ms in which a second click on Send does not click Stop, which takes its place
 
 const form = find("composer", HTMLFormElement), box = find("box", HTMLTextAreaElement);
 const problem = find("problem", HTMLParagraphElement), hint = find("hint", HTMLSpanElement);
@@ -25,8 +25,8 @@ const editStrip = make("p", "editing", t("editing"), button(t("cancel"), leaveEd
  */
 let editing = null;
 let characters = 100_000; // until the limit is known
-let justSent = 0; // the timer until a click is no second one any more
-let ready = false, early = false; // whether the server has answered, and whether something was sent before
+let justSent = 0; // a timer; 0 when a click no longer counts as a second one
+let ready = false, early = false; // whether the server answered, and whether a message was sent before that
 
 /** Starts the box. A message can be written before the limits of the server are known. */
 export function startWriting() {
@@ -51,7 +51,7 @@ export function startWriting() {
   focus();
 }
 
-/** Except on touch screens, where the focus opens a keyboard over the page. */
+/** Focuses the box, except on touch screens, where a keyboard would cover the page. */
 function focus() {
   if (!hasTouchScreen) box.focus();
 }
@@ -102,7 +102,7 @@ async function steerIt() {
   problem.textContent = message.length > characters ? problemOf(message) : attached().length ? t("filesLater") : "";
   if (!message.trim() || message.length > characters) return;
   write("");
-  if (!await conversation.steer(message)) write(joinTexts(message, box.value)); // its turn was over
+  if (!await conversation.steer(message)) write(joinTexts(message, box.value)); // the turn had ended
 }
 
 /** @param {KeyboardEvent} event */
@@ -132,7 +132,7 @@ function onTyping({ key, ctrlKey, metaKey, altKey, target }) {
 /** @param {ClipboardEvent} event */
 function onPaste(event) {
   const data = event.clipboardData;
-  if (!data?.files.length || data.getData("text/plain")) return; // cells of a table bring a picture, and mean text
+  if (!data?.files.length || data.getData("text/plain")) return; // table cells: text with an image
   event.preventDefault();
   addFrom(data);
 }

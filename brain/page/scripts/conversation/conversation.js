@@ -20,8 +20,8 @@ import { bodyOf, keyOf, startTurn } from "./turn_request.js";
  * @typedef {import("./exchanges.js").Exchange} Exchange
  */
 
-const PAIRS = 100; // questions with their answers that are opened at once
-const SLOW = 300; // ms until the page says that it is loading
+const PAIRS = 100; // messages with their answers that open at first
+const SLOW = 300; // ms until the page shows that it is loading
 
 class Conversation extends ConversationState {
   #exchanges = new Exchanges({
@@ -36,18 +36,18 @@ class Conversation extends ConversationState {
   /** @type {Turn | null} */
   #turn = null;
   /** @type {string | null} */
-  #lostTurn = null; // whose first events the server no longer has
+  #lostTurn = null; // its first events are no longer available
   /** @type {Element | null} */
-  #busy = null; // the notice that another client asked first
+  #busy = null; // the notice about an answer to another client
   #opening = Promise.resolve();
   #leaving = new AbortController();
   #sending = new AbortController();
 
   /**
-   * Sends a message. One that could not be sent returns to the box.
+   * Sends a message, or returns it to the box if that fails.
    * @param {string} message
    * @param {Attached[]} files
-   * @param {string | null} [replaces] the id of an earlier question or answer, which goes with all that follows it
+   * @param {string | null} [replaces] the id of an earlier message, which is replaced with all that follows it
    */
   async send(message, files, replaces = null) {
     const { id } = this;
@@ -65,7 +65,7 @@ class Conversation extends ConversationState {
     await this.#ask(text, files, idOf(last), this.#exchanges.lastIndex);
   }
 
-  /** Stops the running turn, or the one that is being started. */
+  /** Stops the running turn, or the one that is starting. */
   async stop() {
     if (this.state === "sending") {
       this.setState("stopping");
@@ -81,7 +81,7 @@ class Conversation extends ConversationState {
   /**
    * Adds a message to the running answer.
    * @param {string} message
-   * @returns {Promise<boolean>} whether it was taken
+   * @returns {Promise<boolean>} whether the server accepted it
    */
   async steer(message) {
     const problem = this.#turn ? await this.#turn.steer(message) : null;
@@ -126,7 +126,7 @@ class Conversation extends ConversationState {
     }
   }
 
-  /** Shows what other tabs or machines added. */
+  /** Shows messages from other tabs and devices. */
   async catchUp() {
     const { signal } = this.#leaving, last = this.#exchanges.last?.answer.id;
     if (this.state !== "idle" || !this.id || !last || document.hidden) return;
@@ -144,7 +144,7 @@ class Conversation extends ConversationState {
    * @param {string} message
    * @param {Attached[]} files
    * @param {string | null} replaces
-   * @param {number} index from which on exchanges go; -1 for none
+   * @param {number} index of the first exchange to remove; -1 for none
    * @returns {Promise<boolean>} whether it was sent
    */
   async #ask(message, files, replaces, index) {
@@ -240,7 +240,7 @@ class Conversation extends ConversationState {
   }
 
   /**
-   * A replacement that failed is not stored: shows the previous answer again.
+   * Shows the previous answer again, since a failed replacement is not stored.
    * @param {Exchange} exchange
    * @param {Exchange[]} removed
    * @param {AbortSignal} signal
@@ -255,7 +255,7 @@ class Conversation extends ConversationState {
   }
 
   /**
-   * The events are gone, for example after a restart: shows the stored answer.
+   * Shows the stored answer when the events are gone, for example after a restart.
    * @param {Turn} turn
    * @param {Exchange} exchange
    */
@@ -318,7 +318,7 @@ class Conversation extends ConversationState {
     } else complain(errorText(error), button(t("retry"), () => this.open(id), { icon: "retry", text: true }));
   }
 
-  /** Leaves the open conversation. Its turn continues on the server. */
+  /** Leaves the conversation. Its turn continues on the server. */
   #leave() {
     this.#leaving.abort();
     this.#leaving = new AbortController();

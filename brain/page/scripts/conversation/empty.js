@@ -7,10 +7,11 @@ import { usesDemoModel } from "../dialogs/choices.js";
 import { usable } from "../dialogs/specialists.js";
 
 /** @typedef {import("../base/types.js").Attached} Attached */
+/** @typedef {import("../base/types.js").Specialist} Specialist */
 /** @typedef {{ question: string, picture?: string }} Example */
 
 /**
- * Examples for the specialists of Brain that work without a network.
+ * Examples for Brain's own specialists that work without a network.
  * @type {Record<string, { key: Parameters<typeof t>[0], picture?: string }>}
  */
 const EXAMPLES = {
@@ -20,7 +21,7 @@ const EXAMPLES = {
   memory: { key: "exampleOfMemory" },
   calendar: { key: "exampleOfCalendar" },
 };
-const BRAINS = "brain-sse "; // the origin of Brain's own specialists begins like this
+const BRAINS = "brain-sse "; // the start of the origin of Brain's own specialists
 const MOST = 4, OF_OTHERS = 2;
 
 /**
@@ -34,12 +35,13 @@ export function makeEmpty(ask) {
 }
 
 /**
- * Examples for Brain's own specialists, and for some that the operator added. The demo model reads English only.
+ * Examples for Brain's own specialists and a few added ones. For the demo model, they are in English.
  * @returns {Example[]}
  */
 function examples() {
-  const specialists = usable().filter(({ examples }) => examples.length), isDemo = usesDemoModel() && !isEnglish;
-  const added = specialists.filter(({ origin }) => !origin.startsWith(BRAINS)).slice(0, OF_OTHERS);
+  const specialists = usable(), isDemo = usesDemoModel() && !isEnglish;
+  const isAdded = (/** @type {Specialist} */ one) => !one.origin.startsWith(BRAINS) && one.examples.length > 0;
+  const added = specialists.filter(isAdded).slice(0, OF_OTHERS);
   const known = Object.entries(EXAMPLES).flatMap(([name, { key, picture }]) => {
     const specialist = specialists.find((one) => one.name === name);
     return specialist ? [{ question: isDemo && !picture ? exampleOf(specialist) : t(key), picture }] : [];
@@ -65,7 +67,7 @@ function exampleButton({ question, picture }, ask) {
 const addressOf = (picture) => `page/examples/${picture}`;
 
 /**
- * The picture as a file to attach; none when it cannot be loaded.
+ * The picture as an attachment, unless it cannot be loaded.
  * @param {string} name
  * @returns {Promise<Attached[]>}
  */
@@ -75,7 +77,7 @@ async function fetchPicture(name) {
   return [ofFile(new File([data], name, { type: data.type }))];
 }
 
-/** @param {import("../base/types.js").Specialist} specialist */
+/** @param {Specialist} specialist */
 function exampleOf({ examples: [first] }) {
   return first.charAt(0).toUpperCase() + first.slice(1);
 }

@@ -1,4 +1,4 @@
-// The questions and answers of the open conversation, in the log.
+// The messages and answers of the open conversation, in the log.
 
 import { Answer } from "../answer/answer.js";
 import { isAtEnd, keepPlace, log, toEnd, toStart } from "../answer/scrolling.js";
@@ -16,10 +16,10 @@ import { Question } from "./question.js";
  * @typedef {import("../answer/answer.js").Actions & { edit: (exchange: Exchange) => void }} Actions
  */
 
-const EARLIER = 50; // of them at once
-const PATIENCE = 20_000; // ms for that
+const EARLIER = 50; // messages with their answers per request
+const PATIENCE = 20_000; // ms until such a request is given up
 
-/** Those of one conversation, oldest first. */
+/** The exchanges of one conversation, oldest first. */
 export class Exchanges {
   /** @type {Exchange[]} */
   #all = [];
@@ -39,7 +39,7 @@ export class Exchanges {
   }
 
   /**
-   * The index of a question or an answer, or -1.
+   * The index of the exchange with this id, or -1.
    * @param {string | null} id
    */
   indexOf(id) {
@@ -47,7 +47,7 @@ export class Exchanges {
   }
 
   /**
-   * A new question, which is to be answered.
+   * Adds a new message.
    * @param {string} text
    * @param {Attached[]} files
    */
@@ -61,7 +61,7 @@ export class Exchanges {
   }
 
   /**
-   * Removes the exchanges from an index on.
+   * Removes and returns the exchanges from this index on.
    * @param {number} index -1 for none
    */
   cut(index) {
@@ -70,16 +70,16 @@ export class Exchanges {
     return removed;
   }
 
-  /** @param {Exchange[]} removed what was taken off, as it was */
+  /** @param {Exchange[]} removed exchanges that `cut` returned */
   putBack(removed) {
     this.#all.push(...removed);
     log.append(...nodesOf(removed));
   }
 
   /**
-   * Shows a conversation instead of what is there.
-   * @param {StoredConversation} found as the server stores it
-   * @param {boolean} joins whether the answer that is being written can be followed
+   * Shows another conversation.
+   * @param {StoredConversation} found the stored conversation
+   * @param {boolean} joins whether the page can follow the running answer
    */
   show(found, joins) {
     this.#all = pairs(found).map((pair) => this.#restore(found, pair, joins));
@@ -88,7 +88,7 @@ export class Exchanges {
   }
 
   /**
-   * Adds the last exchange of a conversation. What there is to complain of stays below it.
+   * Adds the last exchange of a conversation, above any complaint.
    * @param {StoredConversation} found
    * @param {boolean} joins
    */
@@ -137,7 +137,7 @@ export class Exchanges {
     this.#all.forEach(({ question }, n) => { question.node.ariaCurrent = n === edited ? "true" : null; });
   }
 
-  /** Shows none. @param {...Node} instead */
+  /** Removes all exchanges. @param {...Node} instead */
   empty(...instead) {
     this.#all = [];
     log.replaceChildren(...instead);
@@ -191,7 +191,7 @@ function take(node) {
 }
 
 /**
- * Shows below the messages what failed, until the next action.
+ * Shows an error below the messages until the next action.
  * @param {string} text
  * @param {...Node} remedies
  */

@@ -5,13 +5,13 @@ import { t } from "../base/texts.js";
 
 const title = find("title", HTMLElement), banner = find("banner", HTMLElement);
 
-/** @param {string} name empty for a conversation without one */
+/** @param {string} name an empty text if it has none */
 export function setTitle(name) {
   title.textContent = name || t("brain");
   document.title = name ? `${name} · ${t("brain")}` : t("brain");
 }
 
-/** @param {string} text empty to hide the banner */
+/** @param {string} text an empty text hides the banner */
 export function showWarning(text) {
   banner.textContent = text;
   banner.hidden = !text;

@@ -2,14 +2,14 @@
 
 import { log } from "../answer/scrolling.js";
 
-const MOST = 500; // places that are marked
-const RENDERED = 3000; // ms in which what is opened gets its Markdown, and its lines move
-const GOING = ["wheel", "touchmove", "keydown", "pointerdown"]; // input with which a person moves elsewhere
+const MOST = 500; // highlighted places
+const RENDERED = 3000; // ms until an opened conversation has its Markdown, which moves its lines
+const GOING = ["wheel", "touchmove", "keydown", "pointerdown"]; // input that may scroll
 
 let left = new AbortController();
 
 /**
- * One of these words, anywhere.
+ * Matches any of these words.
  * @param {string} words
  */
 export function patternOf(words) {
@@ -25,7 +25,7 @@ export function highlightWords(words) {
   clearHighlights();
   const pattern = patternOf(words), { signal } = (left = new AbortController());
   if (!pattern || !CSS.highlights) return;
-  let goes = true; // until the person goes elsewhere
+  let goes = true; // until the person scrolls
   const stay = () => { goes = false; };
   const mark = () => {
     const places = highlight(pattern);
@@ -36,7 +36,7 @@ export function highlightWords(words) {
   for (const name of GOING) addEventListener(name, stay, { signal, capture: true });
   const rest = () => observer.disconnect();
   signal.addEventListener("abort", rest);
-  setTimeout(rest, RENDERED); // later text was not searched
+  setTimeout(rest, RENDERED); // later text was not in the search
   mark();
 }
 

@@ -1,4 +1,4 @@
-// The newest messages of a conversation on the server, where other tabs and machines continue it, too.
+// The newest messages on the server, where other tabs and devices may continue the conversation.
 
 import { fetchConversation, pairs } from "../base/stored_conversation.js";
 
@@ -19,9 +19,9 @@ export async function newer(id, last, signal) {
 }
 
 /**
- * The conversation, and its last answer, if that can be had.
+ * The conversation and its last answer, or null if they cannot be loaded.
  * @param {string | null} id
- * @param {number} limit how many questions with their answers
+ * @param {number} limit number of messages with their answers
  * @param {AbortSignal} signal
  * @returns {Promise<{ found: StoredConversation, answer: import("../base/types.js").StoredAnswer | undefined } | null>}
  */

@@ -1,11 +1,11 @@
-// Opens the conversation in the address of the page, and notices news from other tabs.
+// Opens the conversation in the URL and reacts to news from other tabs.
 
 import { startScrolling } from "../answer/scrolling.js";
 import { idInAddress } from "../base/address.js";
 import { onTabNews } from "../base/tabs.js";
 import { conversation } from "./conversation.js";
 
-/** Opens the conversation in the address, now and after each navigation. */
+/** Opens the conversation in the URL, now and after each navigation. */
 export function startConversation() {
   startScrolling();
   window.addEventListener("hashchange", follow);

@@ -14,10 +14,10 @@ import { size, t, when } from "../base/texts.js";
  */
 
 const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-const LONG = 1500; // characters, or lines below: then it is folded
+const LONG = 1500; // characters; longer messages are folded, as are those with more lines than LINES
 const LINES = 14;
 
-/** A question, and what can be done with it. */
+/** A message with its files and buttons. */
 export class Question {
   /**
    * @param {QuestionData} data

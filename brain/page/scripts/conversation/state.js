@@ -1,19 +1,19 @@
-// Which conversation is open and what it does now, with events for other modules.
+// Which conversation is open, and its state, with events for other modules.
 
 import { log } from "../answer/scrolling.js";
 import { setTitle } from "./heading.js";
 
 /** @typedef {"idle" | "sending" | "writing" | "stopping"} State */
 
-/** A conversation, or a new one. */
+/** The open conversation; it has no id until its first message is sent. */
 export class ConversationState extends EventTarget {
   /** @type {State} */
   state = "idle";
   /** @type {string | null} */
   id = null;
-  #isAnnounced = false; // whether `opened` was fired for it
+  #isAnnounced = false; // whether `opened` was fired for this id
 
-  /** It is about to be open. @param {string | null} id */
+  /** The conversation starts to open. @param {string | null} id */
   opens(id) {
     if (id !== this.id) this.#isAnnounced = false;
     this.id = id;
@@ -32,7 +32,7 @@ export class ConversationState extends EventTarget {
   }
 
   /**
-   * It was given another title, here or elsewhere.
+   * A conversation has a new title.
    * @param {string} id
    * @param {string} title
    */

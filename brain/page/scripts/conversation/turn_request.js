@@ -6,8 +6,8 @@ import { chosen } from "../dialogs/choices.js";
 
 /** @typedef {import("../base/types.js").Attached} Attached */
 
-const AGAIN = [1000, 2000, 4000]; // ms until a question is sent again that did not reach the server
-const PATIENCE = 10_000; // ms that an answer to it is waited for when it is to be stopped: it may have arrived
+const AGAIN = [1000, 2000, 4000]; // ms until a message is sent again that did not reach the server
+const PATIENCE = 10_000; // ms to wait for a response before a stop, since the message may have arrived
 
 /**
  * @param {object} question
@@ -15,7 +15,7 @@ const PATIENCE = 10_000; // ms that an answer to it is waited for when it is to 
  * @param {Attached[]} question.files
  * @param {string | null} question.conversation
  * @param {string | null} question.replaces
- * @param {string} question.key an id by which the same request, sent twice, begins one turn
+ * @param {string} question.key an id that prevents a second turn when the request is sent again
  * @returns {FormData | Record<string, unknown>}
  */
 export function bodyOf({ message, files, conversation, replaces, key }) {
@@ -37,7 +37,7 @@ export function bodyOf({ message, files, conversation, replaces, key }) {
 let last = null;
 
 /**
- * The id of a request. A question that is sent again has the same id.
+ * The id of a request. A message that is sent again has the same id.
  * @param {{ message: string, files: Attached[], conversation: string | null, replaces: string | null }} question
  */
 export function keyOf({ message, files, conversation, replaces }) {
@@ -47,7 +47,7 @@ export function keyOf({ message, files, conversation, replaces }) {
 }
 
 /**
- * Files go as they are, in a form: base64 would make them a third larger.
+ * Sends files in a form, since base64 would make them a third larger.
  * @param {object} fields
  * @param {Attached[]} added
  */
@@ -63,7 +63,7 @@ function asForm(fields, added) {
 /**
  * Starts a turn. A request that did not arrive is sent again; its id prevents a second turn.
  * @param {FormData | Record<string, unknown>} body
- * @param {AbortSignal} stopped by the person: it is still to be found out whether it began, but not for long
+ * @param {AbortSignal} stopped aborted by the person; the page still checks for a while whether the turn started
  * @param {() => void} again called when the first attempt failed
  * @returns {Promise<{ turn_id: string, conversation_id: string }>}
  */
@@ -79,7 +79,7 @@ export async function startTurn(body, stopped, again) {
       if (error instanceof Refused) last = null;
       if (!(error instanceof Unreachable) || attempt === AGAIN.length || stopped.aborted) throw error;
       again();
-      await pause(AGAIN[attempt], stopped).catch(() => {}); // once more all the same: it may have arrived, and run
+      await pause(AGAIN[attempt], stopped).catch(() => {}); // after a stop, tries once more, since the turn may run
     }
   }
 }

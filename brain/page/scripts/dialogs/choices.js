@@ -1,4 +1,4 @@
-// What a person chooses for their questions: model, specialists and memory.
+// What a person chooses for their messages: model, specialists and memory.
 
 import { find, make } from "../base/dom.js";
 import { sharedStorage } from "../base/storage.js";
@@ -29,7 +29,7 @@ export function startChoices(start) {
 }
 
 /**
- * The fields of a turn's request that differ from what the server does by itself.
+ * The fields of a request that differ from the server's defaults.
  * @returns {{ model?: string, specialists?: string[], memory?: boolean }}
  */
 export function chosen() {
@@ -52,7 +52,7 @@ export function modelNamed(name) {
 /** Whether the chosen model is only a demo. */
 export const usesDemoModel = () => Boolean(modelNamed(select.value)?.stand_in);
 
-/** The model that answers when none is named. */
+/** The default model. */
 function usual() {
   return models.find((model) => model.default);
 }

@@ -1,4 +1,4 @@
-// The memory dialog: find, add, change and delete facts and memories of conversations.
+// The memory dialog: find, add, change and delete facts and conversation summaries.
 
 import { openDialog } from "../base/dialog.js";
 import { button, find, hasTouchScreen, make, problemLine } from "../base/dom.js";
@@ -59,7 +59,7 @@ class MemoryDialog {
     };
     const form = memoryForm(null, async ({ text, category, mutable }) => {
       const item = await request("POST", "v1/memory", { text, ...(category ? { category } : {}), mutable });
-      await this.loaded; // its lists do not have the new item
+      await this.loaded; // a list that loads now may lack the new item
       close();
       this.changed(item);
     }, close);
@@ -86,7 +86,7 @@ class MemoryDialog {
     this.dialog.close();
   }
 
-  /** @param {string} problem what went wrong; empty when nothing did */
+  /** @param {string} problem an empty text for none */
   complain(problem) {
     this.problem.textContent = problem;
   }
@@ -99,7 +99,7 @@ class MemoryDialog {
   }
 }
 
-/** The facts of one category, or the memories. */
+/** The facts of one category, or the summaries. */
 class Section {
   /** @param {import("../base/types.js").Category | null} category @param {MemoryDialog} memory */
   constructor(category, memory) {
@@ -150,7 +150,7 @@ class Section {
     return request("GET", `v1/memory?${query}`);
   }
 
-  /** @param {Item} item the newest */
+  /** @param {Item} item goes first */
   put(item) {
     this.items = [item, ...this.items];
     this.list.prepend(memoryItem(item, this.memory));

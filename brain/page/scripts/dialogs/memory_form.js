@@ -1,4 +1,4 @@
-// The form that adds a fact, or corrects a fact or memory.
+// The form that adds a fact, or changes a fact or summary.
 
 import { button, make, problemLine } from "../base/dom.js";
 import { errorText } from "../base/server.js";
@@ -7,7 +7,7 @@ import { t } from "../base/texts.js";
 /**
  * @typedef {import("../base/types.js").Item} Item
  * @typedef {import("../base/types.js").Category} Category
- * @typedef {{ text: string, category: Category | null, mutable: boolean }} FactFields null: the server finds it
+ * @typedef {{ text: string, category: Category | null, mutable: boolean }} FactFields null: the server chooses it
  */
 
 /** @type {readonly Category[]} */
@@ -42,7 +42,7 @@ export function memoryForm(item, save, close) {
   };
   form.onkeydown = (event) => {
     if (event.key === "Escape") {
-      event.preventDefault(); // or the whole dialog would be closed
+      event.preventDefault(); // else the whole dialog would close
       close();
     }
     if (event.key !== "Enter" || event.isComposing || event.target !== text) return;

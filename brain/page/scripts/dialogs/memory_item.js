@@ -1,4 +1,4 @@
-// One fact or memory in the list: its text, date and origin, with buttons to change and delete it.
+// One fact or summary in the list: its text, date and origin, with buttons to change and delete it.
 
 import { addressOf } from "../base/address.js";
 import { askConfirmation } from "../base/dialog.js";
@@ -66,7 +66,7 @@ function change(node, item, memory) {
 }
 
 /**
- * What is protected takes a new text only together with leave to change it, and is protected again afterwards.
+ * To change a protected text, removes the protection first and restores it afterwards.
  * @param {Item} item
  * @param {import("./memory_form.js").FactFields} fields
  * @returns {Promise<Item>}

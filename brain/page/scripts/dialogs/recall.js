@@ -15,7 +15,7 @@ export function usesMemory() {
   return everywhere && !isMemoryLeftOut();
 }
 
-/** Whether questions of this window do without what is remembered. */
+/** Whether memory is off in this window. */
 export function isMemoryLeftOut() {
   return tabStorage.get("memory") === "out";
 }
@@ -26,7 +26,7 @@ export function setMemoryLeftOut(out) {
   show();
 }
 
-/** It is on or off for this user. @param {boolean} on */
+/** Turns memory on or off for this user. @param {boolean} on */
 export function setRecall(on) {
   everywhere = on;
   show();
@@ -34,6 +34,6 @@ export function setRecall(on) {
 
 function show() {
   const state = usesMemory() ? "" : t("off");
-  opener.dataset.count = state; // shown by the style: the button's name stays the same
+  opener.dataset.count = state; // CSS shows it, so that the button's name stays the same
   opener.setAttribute("aria-description", state);
 }

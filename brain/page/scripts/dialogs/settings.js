@@ -11,7 +11,7 @@ import { setUser, signOut } from "./signin.js";
 /** Fires `changed` when a setting changed. */
 export const settings = new EventTarget();
 
-/** Whether Enter sends; where it does not, as on phones at first, it begins a new line. */
+/** Whether Enter sends the message. Otherwise it starts a new line, which is the default on phones. */
 export function enterSends() {
   return (sharedStorage.get("enter") ?? (hasTouchScreen ? "line" : "sends")) === "sends";
 }

@@ -63,18 +63,18 @@ async function enter(key) {
   userChanged(now.user);
 }
 
-/** A tab that was asleep may have missed that another one signed in. */
+/** Checks who is signed in, since a sleeping tab gets no news from other tabs. */
 async function look() {
   if (!document.hidden && user) await request("GET", "v1/session").then((now) => userChanged(now.user), errorText);
 }
 
-/** @param {string} now who is signed in; empty for nobody */
+/** @param {string} now who is signed in, or an empty text */
 function userChanged(now) {
   if (user && now !== user) startAnew();
   else if (now) elsewhere.abort();
 }
 
-/** Reloads the page, so that the next person sees nothing of this one. */
+/** Reloads the page, so that the next person sees no data of this one. */
 function startAnew() {
   tabStorage.clear();
   location.replace(location.pathname + location.search);

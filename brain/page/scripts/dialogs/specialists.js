@@ -26,8 +26,8 @@ export function startSpecialists(specialists) {
 }
 
 /**
- * The only names that may be called; null when all may.
- * @param {string} [without] one more that is not allowed
+ * The specialists that the model can call; null for all.
+ * @param {string} [without] one more that is off
  */
 export function allowed(without) {
   const on = usable().filter(({ name }) => !off.has(name) && name !== without);
@@ -39,19 +39,19 @@ export function usable() {
   return known.filter(({ available }) => available);
 }
 
-/** They may have become others since the page was opened. */
+/** Loads the list again, since specialists may have changed. */
 async function load() {
   known = (await request("GET", "v1/specialists")).specialists;
   set([...off]);
 }
 
-/** @param {string[]} switchedOff names of specialists that no longer exist are dropped */
+/** @param {string[]} switchedOff names that no longer exist are dropped */
 function set(switchedOff) {
   off = new Set(switchedOff.filter((name) => known.some((one) => one.name === name)));
   const on = allowed();
   sharedStorage.put("specialists.off", off.size ? [...off].join(" ") : null);
   const all = usable().length, count = on && on.length < all ? t("someSpecialists", { on: on.length, all }) : "";
-  opener.dataset.count = count; // shown by the style: the button's name stays the same
+  opener.dataset.count = count; // CSS shows it, so that the button's name stays the same
   opener.setAttribute("aria-description", count);
 }
 

@@ -16,7 +16,7 @@ import { patternOf } from "../conversation/highlights.js";
 /** Where a conversation is from, unless it was typed here. @type {Record<string, string>} */
 const WAYS = { voice: t("voice"), api: t("api") };
 
-/** Of Markdown, in a line of it that is seen at a glance: all that is no word. */
+/** Markdown marks, which excerpts leave out. */
 const SIGNS = /\*\*|__|~~|`+|(?<=^|\s)#+(?=\s)|!?\[(?=[^\]]*\]\()|\]\([^)\s]*\)?|\|(?:\s*:?-{3,}:?\s*\|)*/g;
 
 export class Entry {
@@ -45,8 +45,8 @@ export class Entry {
   }
 
   /**
-   * @param {Listed} heading as it is now
-   * @param {{ current: boolean, words: string }} look `words`: what was searched for
+   * @param {Listed} heading its present data
+   * @param {{ current: boolean, words: string }} look `words`: the search
    */
   show(heading, { current, words }) {
     const { title, running, sources, found = "" } = (this.heading = heading);
@@ -109,7 +109,7 @@ export class Entry {
 }
 
 /**
- * The text, with the words that were searched for marked in it.
+ * The text with marks around the words of the search.
  * @param {string} text
  * @param {string} words
  */

@@ -14,9 +14,9 @@ import { leaveSide, showSide, startSide, toggleSide } from "./sidebar.js";
 
 /** @typedef {import("../base/types.js").Listed} Listed */
 
-const PART = 50; // conversations at once
+const PART = 50; // conversations per request
 const PAUSE = 200; // ms without a key before a search
-const SOON = 5000, LATER = 8000; // ms until the next look, while an answer is being written and else
+const SOON = 5000, LATER = 8000; // ms between checks, while Brain writes an answer and otherwise
 
 const list = find("conversations", HTMLUListElement), note = find("history-note", HTMLParagraphElement);
 const search = find("search", HTMLInputElement), settle = roving(list, ".entry");
@@ -76,7 +76,7 @@ async function load() {
   show();
 }
 
-/** @returns {Promise<string>} the id of the first of them; empty when there is none */
+/** @returns {Promise<string>} the id of the first new entry, or an empty text */
 async function loadMore() {
   const before = headings.length, page = await part(next, PART);
   if (!page) return "";
@@ -88,7 +88,7 @@ async function loadMore() {
 
 /** Loads the newest conversations again, as many as are visible; older ones stay unchanged. */
 async function refresh() {
-  if (search.value.trim() !== words) return; // a search is about to begin
+  if (search.value.trim() !== words) return; // a search starts in a moment
   const page = await part(null, Math.min(Math.max(headings.length, PART), 200));
   if (!page) return;
   const last = page.conversations.at(-1)?.updated ?? "";
@@ -153,7 +153,7 @@ function watch() {
 
 const running = () => headings.some(({ running }) => running);
 
-/** Looks for what was begun or went on elsewhere: in a terminal, on another machine. */
+/** Looks for changes made elsewhere, such as in a terminal or on another device. */
 async function look() {
   if (document.hidden) return;
   if (!problem && !running() && (words || await isNewest(headings[0]))) return watch();
@@ -167,7 +167,7 @@ async function isNewest(known) {
   return found.conversations && newest?.id === known?.id && newest?.updated === known?.updated;
 }
 
-/** Another conversation is open; it was found by words, or not. */
+/** Another conversation is open; highlights the words of the search in it. */
 function onOpened() {
   show();
   if (words && conversation.id) highlightWords(words);
@@ -233,10 +233,10 @@ function onNews({ deleted, renamed, title = "" }) {
 function onClick({ target }) {
   if (!(target instanceof HTMLAnchorElement)) return;
   leaveSide();
-  if (target.ariaCurrent && words) highlightWords(words); // it is open already
+  if (target.ariaCurrent && words) highlightWords(words); // it is already open
 }
 
-/** @param {KeyboardEvent} event in the box of the search */
+/** @param {KeyboardEvent} event in the search box */
 function onSearchKey(event) {
   if (event.isComposing) return;
   if (event.key === "ArrowDown") list.querySelector("a")?.focus();
@@ -248,7 +248,7 @@ function onSearchKey(event) {
   event.preventDefault();
 }
 
-/** Opens the newest that is found, also when the search has not begun yet. */
+/** Opens the newest result, even before the search started. */
 async function openFirst() {
   clearTimeout(waiting);
   await load();

@@ -23,7 +23,7 @@ export function showSide() {
   unfold(true);
 }
 
-/** What was chosen is seen where the list lay over it. */
+/** Closes a sidebar that covers the conversation. */
 export function leaveSide() {
   if (narrow.matches) unfold(false);
 }
@@ -36,7 +36,7 @@ export function toggleSide() {
 function unfold(visible) {
   root.classList.toggle("with-history", visible);
   toggle.setAttribute("aria-expanded", String(visible));
-  find("stage", HTMLElement).inert = visible && narrow.matches; // it lies behind the list
+  find("stage", HTMLElement).inert = visible && narrow.matches; // the sidebar covers it
   if (!narrow.matches) sharedStorage.put("history", visible ? null : "hidden");
   else if (visible) (hasTouchScreen ? close : search).focus();
 }
