@@ -110,7 +110,7 @@ def test_answers_have_numbered_passages_and_citations(handbook: Handbook) -> Non
     [
         ("how do I write a specialist", "Write your first specialist"),
         ("how do I write my own specialist", "Write your first specialist"),
-        ("how do I run Brain behind a proxy", "nginx › Behind a proxy"),
+        ("how do I run Brain behind a proxy", "nginx › Run Brain behind a proxy"),
         ("what is Brain and how does it work", "How Brain works"),
     ],
 )
