@@ -21,7 +21,7 @@ from specialists._calendar.actions import UserCalendars
 from specialists._calendar.caldav import CalDavStore
 from specialists._calendar.calendars import CalendarStore
 from specialists._calendar.draft import EventDraft
-from specialists._calendar.folder import FolderStore, folder_name, is_writable
+from specialists._calendar.folder import FolderStore, encode_name, is_writable
 from specialists._calendar.plan import Plan
 from specialists._calendar.request import CalendarRequest
 
@@ -53,7 +53,7 @@ class CalendarSettings:
     ] = ""
 
 
-def missing(*, settings: CalendarSettings) -> str | None:
+def find_problem(*, settings: CalendarSettings) -> str | None:
     """Return what is not installed, or None."""
     if settings.caldav_url and not importlib.util.find_spec("caldav"):
         return f"the library for CalDAV is not installed: {install_command('calendar')}"
@@ -85,7 +85,7 @@ def needs_approval(params: Mapping[str, Any]) -> bool:
     return action == "delete" or (action == "update" and params.get("scope") == "series")
 
 
-def reads(params: Mapping[str, Any]) -> bool:
+def is_read_only(params: Mapping[str, Any]) -> bool:
     """Return whether a call only reads."""
     return params.get("action", "list") in ("list", "free")
 
@@ -94,7 +94,7 @@ def preview(
     params: Mapping[str, Any], *, context: Context, settings: CalendarSettings, now: datetime | None = None
 ) -> Result | None:
     """Return what a change would do."""
-    if reads(params):
+    if is_read_only(params):
         return None
     request = CalendarRequest(**params)
     try:
@@ -110,11 +110,11 @@ def preview(
     requires_user=True,
     approval=needs_approval,
     preview=preview,
-    read_only=reads,
+    read_only=is_read_only,
     outside=False,  # except for results with events that others sent
     timeout=20,
     settings=CalendarSettings,
-    needs=missing,
+    needs=find_problem,
     health=health,
     tags=("calendar", "events", "time"),
     examples=(
@@ -171,7 +171,7 @@ def calendar(
             return answers.list_free_time(calendars, draft, settings.hours, max_results)
         plan = _plan(calendars, request, draft)
         plan.check(context.approved)
-        entry = calendars.carry_out(plan)
+        entry = calendars.apply(plan)
         has_new_time = plan.after is not None and draft.changes_time
         return answers.report_change(_CHANGE_VERBS[action], calendars, entry, conflicts=has_new_time)
 
@@ -218,7 +218,7 @@ def _open_calendars(
     with ExitStack() as stack:
         store: CalendarStore
         if not settings.caldav_url:
-            store = FolderStore(_root(settings) / folder_name(user), seconds_left)
+            store = FolderStore(_root(settings) / encode_name(user), seconds_left)
         elif user == settings.caldav_for:
             store = CalDavStore(settings.caldav_url, settings.caldav_user, settings.caldav_password, seconds_left)
             stack.callback(store.close)

@@ -16,8 +16,8 @@ from specialists._calendar.calendars import (
     CalendarStore,
     Resource,
     VersionConflict,
-    calendars_named,
-    describe_names,
+    list_names,
+    select_calendars,
 )
 from specialists._calendar.draft import EventDraft, build_event_file
 from specialists._calendar.expand import Expander, Window
@@ -26,7 +26,7 @@ from specialists._calendar.ics_read import parse_file
 from specialists._calendar.listing import Entry, one_line
 from specialists._calendar.occurrences import SeriesOccurrences
 from specialists._calendar.plan import Plan
-from specialists._calendar.zones import Moment, at
+from specialists._calendar.zones import Moment, localize
 
 MAX_OCCURRENCES = 5_000
 CONFLICT_DAYS = timedelta(days=60)
@@ -75,11 +75,11 @@ class UserCalendars:
         """Return the calendar that the call names, or all of them."""
         found = self.store.calendars()
         self.has_several = len(found) > 1
-        return calendars_named(found, self.calendar_name)
+        return select_calendars(found, self.calendar_name)
 
     # Reading
 
-    def entries(self, window: Window) -> list[Entry]:
+    def list_entries(self, window: Window) -> list[Entry]:
         """Return what happens in a window, in order. A note counts cancelled events."""
         found: list[Entry] = []
         expander = Expander(window, self.seconds_left)
@@ -113,7 +113,7 @@ class UserCalendars:
                     raise
                 self.store.unread.append(f"the calendar {calendar.name}: {refusal.reason}")
 
-    def busy(self, entries: Sequence[Entry]) -> list[Entry]:
+    def filter_busy(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return those that take up the user's time."""
         own = self.mails | {self.user.casefold()}
         return [
@@ -142,21 +142,21 @@ class UserCalendars:
             raise Refused(f"{count} the id {event_id[:60]!r}; list the events and take the id from there")
         return found[0]
 
-    def start_of(self, event_id: str, occurrence_start: Moment | None) -> datetime:
+    def find_start(self, event_id: str, occurrence_start: Moment | None) -> datetime:
         """Return the start of an event, or of the named occurrence, on the user's clocks."""
         resource, uid = self.find(event_id)
         series = self._series(resource, uid)
         is_named = occurrence_start is not None and resource.repeats(uid)
         occurrence = series.starting_at(occurrence_start) if occurrence_start and is_named else series.first()
-        return at(occurrence.start, self.zone)
+        return localize(occurrence.start, self.zone)
 
-    def next_of(self, resource: Resource, uid: str, window: Window) -> Entry:
+    def find_next(self, resource: Resource, uid: str, window: Window) -> Entry:
         """Return the first occurrence of an event in a window, else its first of all."""
         return Entry(resource, uid, self._series(resource, uid).next(window), self.zone)
 
-    def conflicts(self, entry: Entry) -> list[Entry]:
+    def find_conflicts(self, entry: Entry) -> list[Entry]:
         """Return what else takes up the time of an event, in all calendars; of a series, in its first weeks."""
-        if not self.busy([entry]):
+        if not self.filter_busy([entry]):
             return []
         start, end = entry.span
         once = not entry.repeats or entry.occurrence.event.recurrence_id is not None
@@ -164,7 +164,7 @@ class UserCalendars:
         own = [entry.occurrence] if once else Expander(window).series_occurrences(entry.series)
         spans = [tuple(map(datetime.timestamp, replace(entry, occurrence=one).span)) for one in own]
         everywhere = replace(self, calendar_name=None, notes=[])
-        others = [other for other in self.busy(everywhere.entries(window)) if other.uid != entry.uid]
+        others = [other for other in self.filter_busy(everywhere.list_entries(window)) if other.uid != entry.uid]
 
         def overlaps(other: Entry) -> bool:
             first, last = map(datetime.timestamp, other.span)
@@ -185,9 +185,9 @@ class UserCalendars:
         else:
             found = self.calendars()
             if len(found) > 1 and self.default:
-                found = calendars_named(found, self.default)
+                found = select_calendars(found, self.default)
             if len(found) > 1:
-                raise Refused(f"which calendar? {describe_names(found)}; ask again with calendar")
+                raise Refused(f"which calendar? {list_names(found)}; ask again with calendar")
             calendar = found[0]
         uid = str(uuid.uuid4())
         file = Resource(calendar, "", "", parse_file(build_event_file(uid, draft, self.zone, self.now)))
@@ -224,14 +224,14 @@ class UserCalendars:
             before, data = Entry(resource, uid, occurrence, self.zone), edit.remove_occurrence(occurrence)
         return Plan(before, None, None if data is None else _changed_resource(resource, data), is_whole_event)
 
-    def carry_out(self, plan: Plan) -> Entry:
+    def apply(self, plan: Plan) -> Entry:
         """Make a change; return the event as it is then, or as it was before its removal."""
         try:
             if plan.before is None:
                 assert plan.after is not None
                 file = plan.after.resource
-                calendar = file.calendar if file.calendar.id else self.store.make(file.calendar.name)
-                file = replace(file, calendar=calendar, name=self.store.name_of(calendar, plan.after.uid))
+                calendar = file.calendar if file.calendar.id else self.store.create_calendar(file.calendar.name)
+                file = replace(file, calendar=calendar, name=self.store.choose_file_name(calendar, plan.after.uid))
                 return replace(plan.after, resource=self._write(file, None))
             old = plan.before.resource
             if plan.file is None:

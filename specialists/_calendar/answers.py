@@ -8,7 +8,7 @@ from specialists._calendar.actions import UserCalendars
 from specialists._calendar.draft import EventDraft
 from specialists._calendar.expand import Window
 from specialists._calendar.listing import Entry, iso_minutes, one_line
-from specialists._calendar.zones import Moment, at
+from specialists._calendar.zones import Moment, localize
 
 DAYS = 7
 DAYS_SEARCHED = 365
@@ -21,7 +21,7 @@ def list_events(calendars: UserCalendars, draft: EventDraft, query: str | None, 
     """List the events of a window that contain the words of a query."""
     words = (query or draft.title or "").casefold().split()
     window = _window(calendars, draft, DAYS_SEARCHED if words else DAYS)
-    matching = [entry for entry in calendars.entries(window) if _matches(entry, words)]
+    matching = [entry for entry in calendars.list_entries(window) if _matches(entry, words)]
     shown = matching[:limit]
     calendars.remember_shown(shown)
 
@@ -53,15 +53,15 @@ def list_events(calendars: UserCalendars, draft: EventDraft, query: str | None, 
 def _window(calendars: UserCalendars, draft: EventDraft, days: int, *, from_now: bool = False) -> Window:
     """Return the window from the start, or today, to the end; a day as end is the last one."""
     first: Moment = draft.start or (calendars.now if from_now else calendars.now.date())
-    start = at(first, calendars.zone)
+    start = localize(first, calendars.zone)
     if draft.end is None:
-        end = at(start.date() + timedelta(days=days), calendars.zone)
+        end = localize(start.date() + timedelta(days=days), calendars.zone)
     else:
-        end = at(draft.end if isinstance(draft.end, datetime) else draft.end + timedelta(days=1), calendars.zone)
+        end = localize(draft.end if isinstance(draft.end, datetime) else draft.end + timedelta(days=1), calendars.zone)
     if end.timestamp() <= start.timestamp():
         given, earliest = iso_minutes(draft.end, calendars.zone), iso_minutes(first, calendars.zone)
         raise Refused(f"end {given} is before start {earliest}; correct one of them")
-    latest = at(start.date() + timedelta(days=MAX_DAYS), calendars.zone)
+    latest = localize(start.date() + timedelta(days=MAX_DAYS), calendars.zone)
     if end.timestamp() > latest.timestamp():
         calendars.notes.append(f"Only {MAX_DAYS} days can be looked at in one call.")
         end = latest
@@ -83,7 +83,7 @@ def show_event(calendars: UserCalendars, event_id: str) -> Result:
     """Show all that is known of one event."""
     resource, uid = calendars.find(event_id)
     window = Window(calendars.now, calendars.now + timedelta(days=DAYS_SEARCHED), calendars.zone)
-    entry = calendars.next_of(resource, uid, window)
+    entry = calendars.find_next(resource, uid, window)
     calendars.remember_shown([entry])
     text = f"Calendar: one event, times in {calendars.zone.key}\n{entry.details(has_calendar=calendars.has_several)}"
     if changed := sum(event.recurrence_id is not None for event in entry.series):
@@ -94,7 +94,7 @@ def show_event(calendars: UserCalendars, event_id: str) -> Result:
 
 def report_change(verb: str, calendars: UserCalendars, entry: Entry, *, conflicts: bool = False) -> Result:
     """Report what was done, and what else takes up that time."""
-    others = calendars.conflicts(entry) if conflicts else []
+    others = calendars.find_conflicts(entry) if conflicts else []
     lines = [f"{verb}, times in {calendars.zone.key}:", entry.line(has_calendar=calendars.has_several)]
     if others:
         lines += ["Conflicts with:", *(o.line(has_calendar=calendars.has_several) for o in others[:CONFLICTS_SHOWN])]
@@ -112,14 +112,14 @@ def list_free_time(calendars: UserCalendars, draft: EventDraft, hours: str, limi
     if window.start.timestamp() < calendars.now.timestamp() < window.end.timestamp():
         window = Window(calendars.now, window.end, calendars.zone)
     try:
-        working = free_time.working_times(window, free_time.parse_hours(hours))
+        working = free_time.list_working_times(window, free_time.parse_hours(hours))
     except ValueError as problem:
         reason = "the setting hours cannot be read; tell the user that the operator has to look at it"
         raise Refused(reason) from problem
     has_times = isinstance(draft.start, datetime) and isinstance(draft.end, datetime)
     is_one_span = has_times and window.start.date() == window.end.date()
     searched = [(window.start, window.end)] if is_one_span else list(working)
-    busy = [entry.span for entry in calendars.busy(calendars.entries(window))]
+    busy = [entry.span for entry in calendars.filter_busy(calendars.list_entries(window))]
     found = list(free_time.find_free(searched, busy, timedelta(minutes=minutes)))
     within = "" if is_one_span else f" within {hours}"
     head = f"Calendar: free for at least {minutes} minutes{within}, times in {calendars.zone.key}"

@@ -14,7 +14,14 @@ from urllib.parse import quote, unquote, urljoin, urlsplit
 from xml.sax.saxutils import escape
 
 from brain import Refused
-from specialists._calendar.calendars import Calendar, Resource, VersionConflict, file_id, is_event_id, sort_calendars
+from specialists._calendar.calendars import (
+    Calendar,
+    Resource,
+    VersionConflict,
+    is_event_id,
+    make_file_id,
+    sort_calendars,
+)
 from specialists._calendar.expand import Window
 from specialists._calendar.folder import FileCache
 from specialists._calendar.ics_read import Unreadable
@@ -87,7 +94,7 @@ class CalDavStore:
                 _calendars[self.place] = (time.monotonic() + CALENDARS_SECONDS, found)
         return found
 
-    def make(self, name: str) -> Calendar:
+    def create_calendar(self, name: str) -> Calendar:
         raise Refused("the calendar account has no calendar; the user must make one there first")
 
     def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
@@ -109,7 +116,7 @@ class CalDavStore:
             _check(listed)
             names = [self._name(calendar, found.href) for found in listed.parse_propfind()]
         for name in names:
-            if name and file_id(calendar, name) == event_id[:8]:
+            if name and make_file_id(calendar, name) == event_id[:8]:
                 with _refuse_errors():
                     answer = self._client.request(urljoin(calendar.id, name))
                     if answer.status == 404:
@@ -148,7 +155,7 @@ class CalDavStore:
         inside = address.path.startswith(f"{folder}/") and address.path.rstrip("/") != folder
         return address.path if inside and address[:2] == home[:2] else ""
 
-    def name_of(self, calendar: Calendar, uid: str) -> str:
+    def choose_file_name(self, calendar: Calendar, uid: str) -> str:
         return f"{urlsplit(calendar.id).path.rstrip('/')}/{uid}.ics"
 
     def write(self, calendar: Calendar, name: str, data: bytes, version: str | None) -> str:

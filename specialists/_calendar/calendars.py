@@ -36,7 +36,7 @@ class Resource:
 
     def id(self, uid: str) -> str:
         """Return the id by which a model names an event of this file."""
-        own = file_id(self.calendar, self.name)
+        own = make_file_id(self.calendar, self.name)
         return own if len(self.file.series) == 1 else f"{own}.{_short_hash(uid)[:4]}"
 
     def repeats(self, uid: str) -> bool:
@@ -59,7 +59,7 @@ class CalendarStore(Protocol):
     def calendars(self) -> list[Calendar]:
         """Return all calendars, by name."""
 
-    def make(self, name: str) -> Calendar:
+    def create_calendar(self, name: str) -> Calendar:
         """Make a calendar, for a user who has none."""
 
     def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
@@ -68,7 +68,7 @@ class CalendarStore(Protocol):
     def find(self, calendar: Calendar, event_id: str) -> Iterator[Resource]:
         """Yield the files that may hold the event with this id or UID."""
 
-    def name_of(self, calendar: Calendar, uid: str) -> str:
+    def choose_file_name(self, calendar: Calendar, uid: str) -> str:
         """Return the name of the file for a new event."""
 
     def write(self, calendar: Calendar, name: str, data: bytes, version: str | None) -> str:
@@ -86,7 +86,7 @@ class CalendarStore(Protocol):
         """
 
 
-def file_id(calendar: Calendar, name: str) -> str:
+def make_file_id(calendar: Calendar, name: str) -> str:
     """Return the id of a file: short, stable, and without a stranger's words."""
     return _short_hash(f"{calendar.id}\n{name}")
 
@@ -110,7 +110,7 @@ def sort_calendars(calendars: list[Calendar]) -> list[Calendar]:
     return sorted(distinct, key=lambda calendar: calendar.name.casefold())
 
 
-def calendars_named(calendars: list[Calendar], name: str | None) -> list[Calendar]:
+def select_calendars(calendars: list[Calendar], name: str | None) -> list[Calendar]:
     """Return the calendars with this name, or with this last part of a name after a slash; all for no name.
 
     Raises:
@@ -122,11 +122,11 @@ def calendars_named(calendars: list[Calendar], name: str | None) -> list[Calenda
     found = [calendar for calendar in calendars if calendar.name.casefold() == lowered]
     found = found or [calendar for calendar in calendars if calendar.name.casefold().rpartition("/")[2] == lowered]
     if not found:
-        raise Refused(f"no calendar is called {str(name)[:40]!r}; {describe_names(calendars)}")
+        raise Refused(f"no calendar is called {str(name)[:40]!r}; {list_names(calendars)}")
     return found
 
 
-def describe_names(calendars: list[Calendar]) -> str:
+def list_names(calendars: list[Calendar]) -> str:
     """Return the names of calendars as a sentence."""
     names = [" ".join(calendar.name.split())[:40] for calendar in calendars]
     listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

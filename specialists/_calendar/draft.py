@@ -8,7 +8,7 @@ from brain import Refused
 from specialists._calendar import rules
 from specialists._calendar.ics_lines import escape, fold
 from specialists._calendar.listing import iso_minutes
-from specialists._calendar.zones import Moment, at, day_of, vtimezone_lines
+from specialists._calendar.zones import Moment, build_vtimezone, localize, to_date
 
 DEFAULT_LENGTH = timedelta(minutes=60)
 DAY = timedelta(days=1)
@@ -27,7 +27,7 @@ class EventDraft:
     repeat: str | None = None
 
     @property
-    def texts(self) -> dict[str, list[str]]:
+    def text_lines(self) -> dict[str, list[str]]:
         """The lines of the properties that are texts; none for an empty text."""
         texts = {"SUMMARY": self.title, "LOCATION": self.location, "DESCRIPTION": self.description}
         return {name: [f"{name}:{escape(text)}"] if text else [] for name, text in texts.items() if text is not None}
@@ -57,7 +57,7 @@ class TimeFormat:
         return f"{name}{self.params}:{value}"
 
 
-def time_format_for(zone: ZoneInfo, moment: Moment) -> TimeFormat:
+def choose_time_format(zone: ZoneInfo, moment: Moment) -> TimeFormat:
     """Return the format for a user's zone."""
     if not isinstance(moment, datetime):
         return TimeFormat(";VALUE=DATE", moment)
@@ -76,22 +76,22 @@ def build_event_file(uid: str, draft: EventDraft, zone: ZoneInfo, now: datetime)
     assert first is not None
     if isinstance(first, datetime) and draft.end is None and draft.minutes is None:
         draft = replace(draft, minutes=int(DEFAULT_LENGTH.total_seconds() // 60))
-    start, end = new_times(first, first, draft, zone)
-    time_format = time_format_for(zone, start)
-    rule = rule_lines(draft.repeat, start) if draft.repeat else []
-    zone_lines = vtimezone_lines(zone.key, start.year, 20 if rule else 4) if time_format.needs_vtimezone else ()
+    start, end = resolve_times(first, first, draft, zone)
+    time_format = choose_time_format(zone, start)
+    rule = format_rule(draft.repeat, start) if draft.repeat else []
+    zone_lines = build_vtimezone(zone.key, start.year, 20 if rule else 4) if time_format.needs_vtimezone else ()
     stamp = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     lines = [
         *("BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//brain-sse//calendar//EN", *zone_lines),
         *("BEGIN:VEVENT", f"UID:{uid}", f"DTSTAMP:{stamp}", f"CREATED:{stamp}"),
         *(time_format.line("DTSTART", start), time_format.line("DTEND", end), *rule),
-        *(line for texts in draft.texts.values() for line in texts),
+        *(line for texts in draft.text_lines.values() for line in texts),
         *("END:VEVENT", "END:VCALENDAR"),
     ]
     return b"".join(fold(line) for line in lines)
 
 
-def new_times(start: Moment, end: Moment, draft: EventDraft, zone: ZoneInfo) -> tuple[Moment, Moment]:
+def resolve_times(start: Moment, end: Moment, draft: EventDraft, zone: ZoneInfo) -> tuple[Moment, Moment]:
     """Return the new start and end of an event; a draft without end or length keeps the length.
 
     Raises:
@@ -100,7 +100,9 @@ def new_times(start: Moment, end: Moment, draft: EventDraft, zone: ZoneInfo) -> 
     first = start if draft.start is None else draft.start
     has_last_day = draft.end is not None and not isinstance(draft.end, datetime)
     if not isinstance(first, datetime) and isinstance(start, datetime) and not has_last_day:
-        first = at(datetime.combine(first, at(start, zone).timetz()), zone)  # a day alone keeps the time of day
+        first = localize(
+            datetime.combine(first, localize(start, zone).timetz()), zone
+        )  # a day alone keeps the time of day
     has_time = isinstance(first, datetime)
     if draft.minutes is not None and (draft.end is not None or not has_time):
         reason = "give either end or duration_minutes" if has_time else "an event of whole days needs end, the last day"
@@ -114,20 +116,20 @@ def new_times(start: Moment, end: Moment, draft: EventDraft, zone: ZoneInfo) -> 
         if draft.minutes is not None:
             length = timedelta(minutes=draft.minutes)
         elif not isinstance(start, datetime):
-            length = DEFAULT_LENGTH if has_time else max(day_of(end) - day_of(start), DAY)
+            length = DEFAULT_LENGTH if has_time else max(to_date(end) - to_date(start), DAY)
         else:
-            length = at(end, zone).astimezone(UTC) - at(start, zone).astimezone(UTC)
+            length = localize(end, zone).astimezone(UTC) - localize(start, zone).astimezone(UTC)
         if isinstance(first, datetime) and first.tzinfo is not None:
             last = (first.astimezone(UTC) + length).astimezone(first.tzinfo)
         else:
             last = first + length
-    if at(last, zone) < at(first, zone) or (not has_time and last <= first):
+    if localize(last, zone) < localize(first, zone) or (not has_time and last <= first):
         given, earliest = iso_minutes(draft.end, zone), iso_minutes(first, zone)
         raise Refused(f"the end, {given}, lies before the start, {earliest}; correct one of them")
     return first, last
 
 
-def rule_lines(repeat: str, start: Moment) -> list[str]:
+def format_rule(repeat: str, start: Moment) -> list[str]:
     """Return the line of a repeat rule; no line for `none`."""
     if repeat.strip().lower() == "none":
         return []

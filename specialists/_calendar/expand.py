@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from specialists._calendar.ics_read import Event, File
 from specialists._calendar.rules import MAX_OCCURRENCES, MAX_WORK, BadRule, Rule, parse_rule
-from specialists._calendar.zones import Moment, at, day_of, end_of
+from specialists._calendar.zones import Moment, localize, resolve_end, to_date
 
 _MAX_RANGE_CHANGES = 100
 """Changes of all later occurrences; each is compared with each occurrence."""
@@ -40,7 +40,7 @@ class Occurrence:
         return not isinstance(self.start, datetime)
 
 
-def occurrence_of(event: Event) -> Occurrence:
+def make_occurrence(event: Event) -> Occurrence:
     """Return an event as it stands in its file."""
     return Occurrence(event, event.start, event.end, event.recurrence_id)
 
@@ -65,12 +65,12 @@ class Expander:
         """Yield the occurrences of one event or series that touch the window."""
         last = self.window.end + _MARGIN
         if len(events) == 1 and not events[0].repeats:
-            found = [occurrence_of(events[0])]
-        elif all(at(event.start, self.window.zone) > last and not event.extra_dates for event in events):
+            found = [make_occurrence(events[0])]
+        elif all(localize(event.start, self.window.zone) > last and not event.extra_dates for event in events):
             found = []  # without following the rules
         else:
             found = self._expand(events)
-        return (occurrence for occurrence in found if touches(occurrence, self.window))
+        return (occurrence for occurrence in found if overlaps_window(occurrence, self.window))
 
     def _expand(self, events: Sequence[Event]) -> list[Occurrence]:
         title = repr(" ".join(events[0].title.split())[:40])
@@ -83,7 +83,7 @@ class Expander:
             return list(series.between(self.window))
         except BadRule as error:
             self.left_out.append(f"{title} repeats by a rule that cannot be followed ({error}), and is shown once")
-            return [occurrence_of(event) for event in events]
+            return [make_occurrence(event) for event in events]
 
 
 class _Series:
@@ -104,7 +104,7 @@ class _Series:
             raise BadRule("it is changed too often")
         self.rules: list[tuple[Rule, Moment]] = []
         self._events = {event.number: event for event in events}
-        self._main = main_of(events)
+        self._main = find_main(events)
         calendar = icalendar.Calendar()
         for event in events:
             calendar.add_component(self._component(event))
@@ -113,7 +113,7 @@ class _Series:
 
     def max_occurrences(self, window: Window) -> int:
         """Return how many occurrences touch a window at most; long ones do so from long before."""
-        longest = max((day_of(event.end) - day_of(event.start)).days for event in self._events.values())
+        longest = max((to_date(event.end) - to_date(event.start)).days for event in self._events.values())
         return sum(rule.max_occurrences(longest + (window.end - window.start).days + 3) for rule, _ in self.rules)
 
     def between(self, window: Window) -> Iterator[Occurrence]:
@@ -123,9 +123,9 @@ class _Series:
             found = self._query.between(start.replace(tzinfo=window.zone), end.replace(tzinfo=window.zone))
         for component in found:
             event = self._events[int(component[_NUMBER])]
-            begin, finish = component["DTSTART"].dt, end_of(component["DTSTART"].dt, component["DTEND"].dt)
+            begin, finish = component["DTSTART"].dt, resolve_end(component["DTSTART"].dt, component["DTEND"].dt)
             if event.this_and_future and event.recurrence_id is not None:
-                original = begin - local_difference(event.start, event.recurrence_id)
+                original = begin - subtract_local(event.start, event.recurrence_id)
             else:
                 original = event.recurrence_id or begin
             yield Occurrence(event, begin, finish, original)
@@ -165,24 +165,24 @@ def _refuse_errors() -> Iterator[None]:
         raise BadRule("it makes no sense") from error
 
 
-def main_of(events: Sequence[Event]) -> Event | None:
+def find_main(events: Sequence[Event]) -> Event | None:
     """Return the newest version of the event that a series is made from."""
     return max((e for e in events if e.recurrence_id is None), key=lambda event: event.sequence, default=None)
 
 
-def local_difference(later: Moment, earlier: Moment) -> timedelta:
+def subtract_local(later: Moment, earlier: Moment) -> timedelta:
     """Return the difference of two moments, by their own clocks if both have them."""
     if isinstance(later, datetime) and isinstance(earlier, datetime) and bool(later.tzinfo) == bool(earlier.tzinfo):
         return later - earlier
-    return day_of(later) - day_of(earlier)
+    return to_date(later) - to_date(earlier)
 
 
-def touches(occurrence: Occurrence, window: Window) -> bool:
+def overlaps_window(occurrence: Occurrence, window: Window) -> bool:
     """Return whether an occurrence is in the window; one without length counts at its start."""
     event = occurrence.event
     if event.timestamps is not None and occurrence.start is event.start:
         first, last = event.timestamps
     else:
-        first, last = (at(moment, window.zone).timestamp() for moment in (occurrence.start, occurrence.end))
+        first, last = (localize(moment, window.zone).timestamp() for moment in (occurrence.start, occurrence.end))
     start, end = window.start.timestamp(), window.end.timestamp()
     return first < end and (start < last if first < last else start <= first)

@@ -13,7 +13,14 @@ from pathlib import Path
 from stat import S_ISREG
 
 from brain import Refused
-from specialists._calendar.calendars import Calendar, Resource, VersionConflict, file_id, is_event_id, sort_calendars
+from specialists._calendar.calendars import (
+    Calendar,
+    Resource,
+    VersionConflict,
+    is_event_id,
+    make_file_id,
+    sort_calendars,
+)
 from specialists._calendar.expand import Window
 from specialists._calendar.ics_read import MAX_FILE, File, Unreadable, parse_file
 
@@ -47,7 +54,7 @@ class FileCache:
         Raises:
             Unreadable: if it is too large, or no calendar.
         """
-        key = digest(data)
+        key = hash_content(data)
         if found := self.get(key):
             return found
         file = parse_file(data)
@@ -67,7 +74,7 @@ class FileCache:
             return self._files.get(key)
 
 
-def digest(data: bytes) -> bytes:
+def hash_content(data: bytes) -> bytes:
     """Return the digest of a content, 16 bytes."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
@@ -99,8 +106,8 @@ class FolderStore:
             found.append(Calendar(".", _display_name(self._root) or "main"))
         return sort_calendars(found[:MAX_CALENDARS])
 
-    def make(self, name: str) -> Calendar:
-        safe = folder_name(name)
+    def create_calendar(self, name: str) -> Calendar:
+        safe = encode_name(name)
         with _refuse_write_errors():
             (self._root / safe).mkdir(parents=True, exist_ok=True, mode=0o700)
             if safe != name:
@@ -114,10 +121,10 @@ class FolderStore:
     def find(self, calendar: Calendar, event_id: str) -> Iterator[Resource]:
         found = []
         if is_event_id(event_id):
-            found = list(self._read(calendar, lambda name: file_id(calendar, name) == event_id[:8]))
+            found = list(self._read(calendar, lambda name: make_file_id(calendar, name) == event_id[:8]))
         yield from found or (r for r in self._read(calendar, lambda name: True) if event_id in r.file.series)
 
-    def name_of(self, calendar: Calendar, uid: str) -> str:
+    def choose_file_name(self, calendar: Calendar, uid: str) -> str:
         return f"{uid}.ics"
 
     def write(self, calendar: Calendar, name: str, data: bytes, version: str | None) -> str:
@@ -137,7 +144,7 @@ class FolderStore:
                     os.replace(temporary, path)
             finally:
                 temporary.unlink(missing_ok=True)
-        return digest(data).hex()
+        return hash_content(data).hex()
 
     def remove(self, calendar: Calendar, name: str, version: str) -> None:
         path = self._path(calendar, name)
@@ -146,7 +153,7 @@ class FolderStore:
             path.unlink()
 
     def _path(self, calendar: Calendar, name: str) -> Path:
-        """Return the path of a file whose name came from a listing or from `name_of`."""
+        """Return the path of a file whose name came from a listing or from `choose_file_name`."""
         assert Path(name).name == name
         assert calendar.id == "." or Path(calendar.id).name == calendar.id
         return self._root / calendar.id / name
@@ -193,7 +200,7 @@ class FolderStore:
             if status.st_size > MAX_FILE:
                 raise Unreadable(f"it is larger than {MAX_FILE // 1_000_000} MB")
             file = _file_cache.parse(_read_plain(Path(entry.path)))
-            key = digest(file.data)
+            key = hash_content(file.data)
             # a second change right after the first could leave time and size as they are
             if time.time_ns() - status.st_mtime_ns > 50_000_000:
                 _digests[file_state] = key
@@ -204,10 +211,10 @@ class FolderStore:
         return Resource(calendar, entry.name, key.hex(), file)
 
 
-def folder_name(name: str) -> str:
+def encode_name(name: str) -> str:
     """Return a name as that of a folder; different names give different ones, also without regard to case."""
     safe = "".join(c if c in _SAFE else "".join(f"%{octet:02x}" for octet in c.encode()) for c in name)
-    return safe if 0 < len(safe) <= _MAX_NAME else f"%{digest(name.encode()).hex()}"
+    return safe if 0 < len(safe) <= _MAX_NAME else f"%{hash_content(name.encode()).hex()}"
 
 
 def is_writable(folder: Path) -> bool:
@@ -240,7 +247,7 @@ def _read_plain(path: Path) -> bytes:
 
 def _check_version(path: Path, version: str | None) -> None:
     try:
-        current = digest(_read_plain(path)).hex()
+        current = hash_content(_read_plain(path)).hex()
     except FileNotFoundError:
         current = None
     if current != version:

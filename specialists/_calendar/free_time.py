@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
 from specialists._calendar.expand import Window
-from specialists._calendar.zones import at
+from specialists._calendar.zones import localize
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _STEP = 300
@@ -44,12 +44,12 @@ def parse_hours(text: str) -> Hours:
     return hours
 
 
-def working_times(window: Window, hours: Hours) -> Iterator[Span]:
+def list_working_times(window: Window, hours: Hours) -> Iterator[Span]:
     """Yield the working times in a window."""
     day = window.start.date()
     while day <= window.end.date():
         if day.weekday() in hours.days:
-            start, end = (at(datetime.combine(day, clock), window.zone) for clock in (hours.start, hours.end))
+            start, end = (localize(datetime.combine(day, clock), window.zone) for clock in (hours.start, hours.end))
             start = max(start, window.start, key=datetime.timestamp)
             end = min(end, window.end, key=datetime.timestamp)
             if start.timestamp() < end.timestamp():

@@ -10,22 +10,30 @@ from zoneinfo import ZoneInfo
 
 from brain import Refused
 from specialists._calendar import rules
-from specialists._calendar.draft import EventDraft, TimeFormat, new_times, rule_lines, time_format_for
-from specialists._calendar.expand import Occurrence, main_of
+from specialists._calendar.draft import EventDraft, TimeFormat, choose_time_format, format_rule, resolve_times
+from specialists._calendar.expand import Occurrence, find_main
 from specialists._calendar.ics_lines import (
     Block,
     Changes,
-    blocks,
-    changed_component,
-    components,
-    content_lines,
+    edit_component,
+    find_components,
+    find_line_end,
     fold,
-    line_end,
-    own_properties,
+    list_properties,
+    parse_blocks,
     replace_lines,
+    split_lines,
 )
 from specialists._calendar.ics_read import Event, File
-from specialists._calendar.zones import Moment, as_kind_of, at, day_of, local_time, shifted, vtimezone_lines
+from specialists._calendar.zones import (
+    Moment,
+    build_vtimezone,
+    convert_like,
+    localize,
+    shift_moment,
+    to_date,
+    to_local_time,
+)
 
 _DATE_PROPERTY = re.compile(r'[^;:]*((?:"[^"]*"|[^":])*):(.*)', re.DOTALL)
 _SERIES_PROPERTIES = ("RRULE", "RDATE", "EXDATE", "EXRULE", "RECURRENCE-ID")
@@ -45,21 +53,21 @@ class Edit:
         self._events = file.series[uid]
         self._zone = zone
         self._stamp = f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}"
-        self._lines = content_lines(file.data)
-        self._tops = blocks(line.text for line in self._lines)
-        self._blocks = list(components(self._tops, "VEVENT"))
+        self._lines = split_lines(file.data)
+        self._tops = parse_blocks(line.text for line in self._lines)
+        self._blocks = list(find_components(self._tops, "VEVENT"))
         self._replacements: dict[int, tuple[int, bytes]] = {}
         self._zone_year: int | None = None
 
     def change_event(self, draft: EventDraft) -> bytes:
         """Return the file with an event changed that happens once."""
         event = self._events[0]
-        changes = dict[str, Sequence[str]](draft.texts)
+        changes = dict[str, Sequence[str]](draft.text_lines)
         start, times = self._new_times(event, event.start, event.end, draft)
         if draft.changes_time or draft.repeat:
             changes |= times
             if draft.repeat:
-                changes["RRULE"] = rule_lines(draft.repeat, start)
+                changes["RRULE"] = format_rule(draft.repeat, start)
         self._replace(event, changes)
         return self._result()
 
@@ -69,16 +77,16 @@ class Edit:
         event = occurrence.event
         _, times = self._new_times(event, occurrence.start, occurrence.end, draft)
         if event.recurrence_id is not None and not event.this_and_future:
-            self._replace(event, {**draft.texts, **(times if draft.changes_time else {})})
+            self._replace(event, {**draft.text_lines, **(times if draft.changes_time else {})})
             return self._result()
         if event.this_and_future and self._is_same(event.recurrence_id, occurrence.original):
             raise Refused("all later occurrences take after this one, so it cannot be changed alone; use scope=series")
-        main = self._format_of(main_of(self._events) or event)
-        original = as_kind_of(at(occurrence.original, self._zone), main.model)
-        changes = {**draft.texts, **times, **{name: [] for name in _SERIES_PROPERTIES}}
+        main = self._format_of(find_main(self._events) or event)
+        original = convert_like(localize(occurrence.original, self._zone), main.model)
+        changes = {**draft.text_lines, **times, **{name: [] for name in _SERIES_PROPERTIES}}
         changes["RECURRENCE-ID"] = [main.line("RECURRENCE-ID", original)]
         block = self._block(event)
-        copy = changed_component(self._lines, block, changes | self._version_stamps(event))
+        copy = edit_component(self._lines, block, changes | self._version_stamps(event))
         self._replacements[block.last + 1] = (block.last + 1, copy)
         return self._result()
 
@@ -88,19 +96,21 @@ class Edit:
         Args:
             occurrence: the one whose new times the draft has; all others move as far.
         """
-        main = main_of(self._events)
+        main = find_main(self._events)
         if main is None:
             raise Refused("the series itself is not in this calendar, only changes to it; use scope=this")
-        start, end = new_times(occurrence.start, occurrence.end, draft, self._zone)
+        start, end = resolve_times(occurrence.start, occurrence.end, draft, self._zone)
         shift = lengthening = timedelta()
         if draft.changes_time:
             if isinstance(start, datetime) is not isinstance(main.start, datetime):
                 reason = "a series of times cannot become one of whole days, or back; delete it and make a new one"
                 raise Refused(reason)
-            old, new = (local_time(as_kind_of(at(m, self._zone), main.start)) for m in (occurrence.start, start))
+            old, new = (
+                to_local_time(convert_like(localize(m, self._zone), main.start)) for m in (occurrence.start, start)
+            )
             shift = new - old
-            old_length = local_time(occurrence.end) - local_time(occurrence.start)
-            lengthening = local_time(end) - local_time(start) - old_length
+            old_length = to_local_time(occurrence.end) - to_local_time(occurrence.start)
+            lengthening = to_local_time(end) - to_local_time(start) - old_length
         for event in self._events:
             self._replace(event, self._series_changes(event, main, shift, lengthening, draft))
         return self._result()
@@ -108,14 +118,14 @@ class Edit:
     def remove_occurrence(self, occurrence: Occurrence) -> bytes | None:
         """Return the file without one occurrence of a series; None if nothing else is in it."""
         assert occurrence.original is not None
-        event, main = occurrence.event, main_of(self._events)
+        event, main = occurrence.event, find_main(self._events)
         if len(self._events) == 1 and main is None:
             return self.remove_event()
         if event.recurrence_id is not None and not event.this_and_future:
             self._drop(event)
         if main is not None:
-            original = as_kind_of(at(occurrence.original, self._zone), main.start)
-            known = [line.text for line in own_properties(self._lines, self._block(main)) if line.name == "EXDATE"]
+            original = convert_like(localize(occurrence.original, self._zone), main.start)
+            known = [line.text for line in list_properties(self._lines, self._block(main)) if line.name == "EXDATE"]
             self._replace(main, {"EXDATE": [*known, self._format_of(main).line("EXDATE", original)]})
         return self._result()
 
@@ -131,13 +141,13 @@ class Edit:
         self, event: Event, start: Moment, end: Moment, draft: EventDraft
     ) -> tuple[Moment, dict[str, Sequence[str]]]:
         """Return the new start and the lines of the new times, in the event's own form where that is possible."""
-        start, end = new_times(start, end, draft, self._zone)
+        start, end = resolve_times(start, end, draft, self._zone)
         time_format = self._format_of(event)
         if isinstance(start, datetime) is not isinstance(event.start, datetime):  # a day becomes a time, or back
-            time_format = time_format_for(self._zone, start)
+            time_format = choose_time_format(self._zone, start)
             if time_format.needs_vtimezone:
                 self._zone_year = start.year
-        start, end = (as_kind_of(at(moment, self._zone), time_format.model) for moment in (start, end))
+        start, end = (convert_like(localize(moment, self._zone), time_format.model) for moment in (start, end))
         return start, _time_lines(time_format, start, end)
 
     def _series_changes(
@@ -147,14 +157,14 @@ class Edit:
         is_same = {"SUMMARY": event.title == main.title, "LOCATION": event.location == main.location}
         is_same["DESCRIPTION"] = event.description == main.description
         changes: dict[str, Sequence[str]] = {
-            name: lines for name, lines in draft.texts.items() if event is main or is_same[name]
+            name: lines for name, lines in draft.text_lines.items() if event is main or is_same[name]
         }
         is_in_place = event.recurrence_id is None or event.this_and_future
         if (shift or lengthening) and (is_in_place or self._is_same(event.recurrence_id, event.start)):
-            start, end = shifted(event.start, shift), shifted(event.end, shift + lengthening)
+            start, end = shift_moment(event.start, shift), shift_moment(event.end, shift + lengthening)
             changes |= _time_lines(self._format_of(event), start, end)
         if shift and event.recurrence_id is not None:
-            original = as_kind_of(at(shifted(event.recurrence_id, shift), self._zone), main.start)
+            original = convert_like(localize(shift_moment(event.recurrence_id, shift), self._zone), main.start)
             name = "RECURRENCE-ID;RANGE=THISANDFUTURE" if event.this_and_future else "RECURRENCE-ID"
             changes["RECURRENCE-ID"] = [self._format_of(main).line(name, original)]
         if event is main and (shift or draft.repeat):
@@ -163,17 +173,17 @@ class Edit:
 
     def _repeat_changes(self, main: Event, shift: timedelta, repeat: str | None) -> dict[str, Sequence[str]]:
         """Return the rule and the dates of a series that moves."""
-        start, time_format = shifted(main.start, shift), self._format_of(main)
+        start, time_format = shift_moment(main.start, shift), self._format_of(main)
         if any(isinstance(added, tuple) for added in main.extra_dates):
             raise Refused("the series has extra dates with lengths of their own; change its occurrences one by one")
 
         def moved(name: str, moment: Moment) -> str:
-            return time_format.line(name, as_kind_of(at(shifted(moment, shift), self._zone), main.start))
+            return time_format.line(name, convert_like(localize(shift_moment(moment, shift), self._zone), main.start))
 
         days = [m for m in main.excluded_dates if isinstance(m, datetime) is not isinstance(main.start, datetime)]
-        whole_days = timedelta(days=(day_of(start) - day_of(main.start)).days)
+        whole_days = timedelta(days=(to_date(start) - to_date(main.start)).days)
         if repeat:
-            rule = rule_lines(repeat, start)
+            rule = format_rule(repeat, start)
         else:
             try:
                 rule = [f"RRULE:{rules.shift_rule(text, main.start, shift)}" for text in main.rules]
@@ -185,14 +195,14 @@ class Edit:
             "RRULE": rule,
             "EXDATE": [
                 *(moved("EXDATE", moment) for moment in main.excluded_dates if moment not in days),
-                *(f"EXDATE;VALUE=DATE:{day_of(shifted(day, whole_days)):%Y%m%d}" for day in days),
+                *(f"EXDATE;VALUE=DATE:{to_date(shift_moment(day, whole_days)):%Y%m%d}" for day in days),
             ],
             "RDATE": [moved("RDATE", moment) for moment in main.extra_dates if not isinstance(moment, tuple)],
         }
 
     def _format_of(self, event: Event) -> TimeFormat:
         """Return the format of the event's own start."""
-        line = next(line for line in own_properties(self._lines, self._block(event)) if line.name == "DTSTART")
+        line = next(line for line in list_properties(self._lines, self._block(event)) if line.name == "DTSTART")
         found = _DATE_PROPERTY.fullmatch(line.text)
         params, value = (found[1], found[2]) if found else ("", "")
         return TimeFormat(params, event.start, utc=value.strip().upper().endswith("Z"))
@@ -208,12 +218,12 @@ class Edit:
         return self._blocks[event.number]
 
     def _is_same(self, one: Moment | None, other: Moment) -> bool:
-        return one is not None and at(one, self._zone) == at(other, self._zone)
+        return one is not None and localize(one, self._zone) == localize(other, self._zone)
 
     def _replace(self, event: Event, changes: Changes) -> None:
         block = self._block(event)
         if changes:
-            replacement = changed_component(self._lines, block, {**changes, **self._version_stamps(event)})
+            replacement = edit_component(self._lines, block, {**changes, **self._version_stamps(event)})
             self._replacements[block.first] = (block.last + 1, replacement)
 
     def _drop(self, event: Event) -> None:
@@ -222,10 +232,12 @@ class Edit:
 
     def _result(self) -> bytes:
         """Return the file; if a time got the user's zone, with the description of that zone."""
-        names = (line.text for b in components(self._tops, "VTIMEZONE") for line in own_properties(self._lines, b))
+        names = (
+            line.text for b in find_components(self._tops, "VTIMEZONE") for line in list_properties(self._lines, b)
+        )
         if self._zone_year is not None and f"TZID:{self._zone.key}" not in names:
-            newline = line_end(self._lines)
-            vtimezone = b"".join(fold(line, newline) for line in vtimezone_lines(self._zone.key, self._zone_year))
+            newline = find_line_end(self._lines)
+            vtimezone = b"".join(fold(line, newline) for line in build_vtimezone(self._zone.key, self._zone_year))
             first = self._blocks[0].first
             end, event = self._replacements.get(first, (first, b""))
             self._replacements[first] = (end, vtimezone + event)

@@ -24,7 +24,7 @@ class Line:
 
     @property
     def name(self) -> str:
-        return name_of(self.text)
+        return property_name(self.text)
 
 
 @dataclass(slots=True)
@@ -37,12 +37,12 @@ class Block:
     inner: "list[Block]" = field(default_factory=list)
 
 
-def content_lines(data: bytes) -> list[Line]:
+def split_lines(data: bytes) -> list[Line]:
     """Return the content lines of a file; octets that are no UTF-8 show as replacement characters."""
     return [Line(b"".join(piece), _unfold(piece)) for piece in _folded_lines(data)]
 
 
-def texts(data: bytes) -> Iterator[str]:
+def read_texts(data: bytes) -> Iterator[str]:
     """Yield the texts of the content lines, about `MAX_LINE` octets of each."""
     for number, piece in enumerate(_folded_lines(data, MAX_LINE)):
         yield _unfold(piece)
@@ -76,12 +76,12 @@ def _unfold(piece: Sequence[bytes]) -> str:
     return (first + b"".join(part[1:].rstrip(b"\r\n") for part in piece[1:])).decode("utf-8", "replace")
 
 
-def name_of(text: str) -> str:
+def property_name(text: str) -> str:
     """Return the name of a content line's property, in capitals."""
     return text[: min((end for end in (text.find(";"), text.find(":")) if end >= 0), default=len(text))].upper()
 
 
-def blocks(lines: Iterable[str]) -> list[Block]:
+def parse_blocks(lines: Iterable[str]) -> list[Block]:
     """Return the outermost components of a file.
 
     A component that never ends or lies too deep is left out, but not the components in it. A calendar that never ends
@@ -121,7 +121,7 @@ def blocks(lines: Iterable[str]) -> list[Block]:
     return top
 
 
-def components(tops: Sequence[Block], name: str) -> Iterator[Block]:
+def find_components(tops: Sequence[Block], name: str) -> Iterator[Block]:
     """Yield the components of this name that stand in a calendar, or alone in the file."""
     for top in tops:
         if top.name == name:
@@ -130,7 +130,7 @@ def components(tops: Sequence[Block], name: str) -> Iterator[Block]:
             yield from (block for block in top.inner if block.name == name)
 
 
-def own_properties(lines: Sequence[Line], block: Block) -> Iterator[Line]:
+def list_properties(lines: Sequence[Line], block: Block) -> Iterator[Line]:
     """Yield a component's properties, without those of the components in it."""
     start = block.first + 1
     for inner in block.inner:
@@ -143,10 +143,10 @@ Changes = Mapping[str, Sequence[str]]
 """The new lines of a property by its name, unfolded; no line deletes the property."""
 
 
-def changed_component(lines: Sequence[Line], block: Block, changes: Changes) -> bytes:
+def edit_component(lines: Sequence[Line], block: Block, changes: Changes) -> bytes:
     """Return a component with some properties changed, and all else as it is."""
-    end = line_end(lines)
-    existing = {line.name for line in own_properties(lines, block)}
+    end = find_line_end(lines)
+    existing = {line.name for line in list_properties(lines, block)}
     nested = {number for inner in block.inner for number in range(inner.first, inner.last + 1)}
     unwritten = dict(changes)
     body_end = min([inner.first for inner in block.inner], default=block.last)
@@ -177,7 +177,7 @@ def replace_lines(lines: Sequence[Line], pieces: Mapping[int, tuple[int, bytes]]
     return b"".join([*out, *(line.raw for line in lines[start:])])
 
 
-def line_end(lines: Sequence[Line]) -> bytes:
+def find_line_end(lines: Sequence[Line]) -> bytes:
     """Return the line end of a file."""
     raw = lines[0].raw if lines else b""
     return next((end for end in (b"\r\n", b"\n", b"\r") if raw.endswith(end)), b"\r\n")

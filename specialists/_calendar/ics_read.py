@@ -9,8 +9,16 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import chain, islice
 
-from specialists._calendar.ics_lines import MAX_LINE, Block, blocks, components, name_of, texts, unescape
-from specialists._calendar.zones import FIRST_YEAR, LAST_YEAR, Moment, at, end_of, named_zone, zone_from_vtimezone
+from specialists._calendar.ics_lines import (
+    MAX_LINE,
+    Block,
+    find_components,
+    parse_blocks,
+    property_name,
+    read_texts,
+    unescape,
+)
+from specialists._calendar.zones import FIRST_YEAR, LAST_YEAR, Moment, find_zone, localize, parse_vtimezone, resolve_end
 
 MAX_FILE = 4_000_000
 """Bytes. Ten thousand plain events in one file take about 3 million."""
@@ -95,22 +103,22 @@ def parse_file(data: bytes) -> File:
     """
     if len(data) > MAX_FILE:
         raise Unreadable(f"it is larger than {MAX_FILE // 1_000_000} MB")
-    tops = blocks(texts(data))
+    tops = parse_blocks(read_texts(data))
     if not any(top.name in ("VCALENDAR", "VEVENT") for top in tops):
         raise Unreadable("it is no calendar")
     zones = _Zones(data, tops)
     series: dict[str, list[Event]] = {}
-    for number, lines in enumerate(_properties_of(data, islice(components(tops, "VEVENT"), MAX_EVENTS))):
+    for number, lines in enumerate(_properties_of(data, islice(find_components(tops, "VEVENT"), MAX_EVENTS))):
         with suppress(ValueError, OverflowError):
             event = _parse_event(number, _parse_properties(lines), zones)
             series.setdefault(event.uid, []).append(event)
-    count = sum(text[:12].upper() == "BEGIN:VEVENT" for text in texts(data))
+    count = sum(text[:12].upper() == "BEGIN:VEVENT" for text in read_texts(data))
     return File(data, series, count - sum(map(len, series.values())))
 
 
 def _properties_of(data: bytes, selected: Iterable[Block]) -> Iterator[list[str]]:
     """Yield the properties of each of these components, which must be in order, without those of inner components."""
-    lines = enumerate(texts(data))
+    lines = enumerate(read_texts(data))
     for block in selected:
         inside = {number for inner in block.inner for number in range(inner.first, inner.last + 1)}
         properties = []
@@ -130,21 +138,21 @@ class _Zones:
         self._zones: dict[str, tzinfo | None] = {}
         self.default: tzinfo | None = None
         """The zone that Google and Apple name for a whole calendar, for times in UTC or without a zone."""
-        for block in islice(components(tops, "VTIMEZONE"), _MAX_ZONES):
-            lines = tuple(islice(texts(data), block.first, min(block.last + 1, block.first + _MAX_ZONE_LINES)))
+        for block in islice(find_components(tops, "VTIMEZONE"), _MAX_ZONES):
+            lines = tuple(islice(read_texts(data), block.first, min(block.last + 1, block.first + _MAX_ZONE_LINES)))
             for text in lines:
-                if name_of(text) == "TZID":
+                if property_name(text) == "TZID":
                     self._described[unescape(text.partition(":")[2].strip())] = lines
         if b"X-WR-TIMEZONE" in data:
             heads = [Block(top.name, top.first, top.inner[0].first if top.inner else top.last) for top in tops]
             for text in chain.from_iterable(_properties_of(data, heads)):
-                if name_of(text) == "X-WR-TIMEZONE":
-                    self.default = named_zone(text.partition(":")[2].strip()[:200])
+                if property_name(text) == "X-WR-TIMEZONE":
+                    self.default = find_zone(text.partition(":")[2].strip()[:200])
 
     def get(self, name: str) -> tzinfo | None:
         if name not in self._zones:
             described = self._described.get(unescape(name))
-            self._zones[name] = named_zone(name[:200]) or (zone_from_vtimezone(described) if described else None)
+            self._zones[name] = find_zone(name[:200]) or (parse_vtimezone(described) if described else None)
         return self._zones[name]
 
 
@@ -152,7 +160,7 @@ def _parse_properties(lines: Iterable[str]) -> dict[str, list[Property]]:
     """Return the properties that matter; of those that are allowed once, the last."""
     found: dict[str, list[Property]] = {}
     for text in lines:
-        name = name_of(text)
+        name = property_name(text)
         if name not in _PROPERTIES or len(text) >= MAX_LINE:
             continue
         rest, params = text[len(name) :], {}
@@ -181,8 +189,8 @@ def _parse_event(number: int, found: Mapping[str, Sequence[Property]], zones: _Z
     if sum(prop.value.count(",") + 1 for name in ("RDATE", "EXDATE") for prop in found.get(name, ())) > MAX_DATES:
         raise Unreadable("it has too many dates")
     start = _parse_moment(found["DTSTART"][0].value.strip(), found["DTSTART"][0].params, zones)
-    end = end_of(start, _parse_end(found, start, zones))
-    if at(end, UTC) < at(start, UTC):
+    end = resolve_end(start, _parse_end(found, start, zones))
+    if localize(end, UTC) < localize(start, UTC):
         start, end = end, start  # programs that mix them up mean the time between
     changes = found.get("RECURRENCE-ID", ())
     recurrence_ids = [_as_kind_of(_parse_moment(p.value.strip(), p.params, zones), start) for p in changes]
@@ -210,7 +218,7 @@ def _parse_event(number: int, found: Mapping[str, Sequence[Property]], zones: _Z
         sequence=int(sequence)
         if (sequence := text("SEQUENCE")).isascii() and sequence.isdigit() and len(sequence) < 10
         else 0,
-        timestamps=(at(start, UTC).timestamp(), at(end, UTC).timestamp()) if has_zone else None,
+        timestamps=(localize(start, UTC).timestamp(), localize(end, UTC).timestamp()) if has_zone else None,
         unknown_zone=zone_name if isinstance(start, datetime) and zone_name and not zones.get(zone_name) else "",
     )
 

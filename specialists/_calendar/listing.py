@@ -7,9 +7,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from specialists._calendar.calendars import Resource
-from specialists._calendar.expand import Occurrence, main_of
+from specialists._calendar.expand import Occurrence, find_main
 from specialists._calendar.ics_read import Event
-from specialists._calendar.zones import Moment, at
+from specialists._calendar.zones import Moment, localize
 
 MAX_TITLE = 120
 MAX_PLACE = 80
@@ -41,7 +41,7 @@ class Entry:
     @property
     def span(self) -> tuple[datetime, datetime]:
         """Start and end on the user's clocks."""
-        return at(self.occurrence.start, self.zone), at(self.occurrence.end, self.zone)
+        return localize(self.occurrence.start, self.zone), localize(self.occurrence.end, self.zone)
 
     @property
     def order(self) -> tuple[float, bool, str]:
@@ -54,7 +54,7 @@ class Entry:
         marks = [f"id {self.id}"]
         if self.repeats:
             marks.append("repeats")
-        if original is not None and at(original, self.zone) != self.span[0]:
+        if original is not None and localize(original, self.zone) != self.span[0]:
             marks.append(f"moved from {iso_minutes(original, self.zone)}")
         if event.transparent:
             marks.append("does not block time")
@@ -62,7 +62,7 @@ class Entry:
             marks.append(f"unknown time zone {one_line(event.unknown_zone, 40)!r}")
         place = f" @ {one_line(event.location, MAX_PLACE)}" if event.location else ""
         calendar = f" [{one_line(self.resource.calendar.name, 40)}]" if has_calendar else ""
-        return f"- {self.when()} {title_of(event)}{place}{calendar} ({', '.join(marks)})"
+        return f"- {self.when()} {format_title(event)}{place}{calendar} ({', '.join(marks)})"
 
     def when(self) -> str:
         """Return day and time on the user's clocks; the end's day only if it is another one."""
@@ -99,7 +99,7 @@ class Entry:
     def details(self, *, has_calendar: bool) -> str:
         """Return all that is known of the event."""
         event = self.occurrence.event
-        main = main_of(self.series)
+        main = find_main(self.series)
         lines = [self.line(has_calendar=has_calendar)]
         if main is not None and main.rules:
             lines.append(f"Repeat rule: {one_line('; '.join(main.rules), 200)}")
@@ -118,10 +118,10 @@ def iso_minutes(moment: Moment | None, zone: ZoneInfo) -> str:
     """Return a moment in the form in which a model may give it back."""
     if moment is None or not isinstance(moment, datetime):
         return f"{moment:%Y-%m-%d}" if moment else ""
-    return f"{at(moment, zone):%Y-%m-%dT%H:%M}"
+    return f"{localize(moment, zone):%Y-%m-%dT%H:%M}"
 
 
-def title_of(event: Event) -> str:
+def format_title(event: Event) -> str:
     return one_line(event.title, MAX_TITLE) or "(no title)"
 
 

@@ -7,10 +7,10 @@ from zoneinfo import ZoneInfo
 
 from brain import Refused
 from specialists._calendar.draft import EventDraft
-from specialists._calendar.expand import Expander, Occurrence, Window, local_difference, main_of, occurrence_of
+from specialists._calendar.expand import Expander, Occurrence, Window, find_main, make_occurrence, subtract_local
 from specialists._calendar.ics_read import Event
 from specialists._calendar.listing import iso_minutes
-from specialists._calendar.zones import Moment, at, day_of
+from specialists._calendar.zones import Moment, localize, to_date
 
 SEARCH_MARGIN = timedelta(days=40)
 """Occurrences are searched this far before and after a time."""
@@ -35,14 +35,14 @@ class SeriesOccurrences:
         if start is not None:
             found = self.starting_at(start)
             return found if scope == "this" or self._is_same_time(found.start, start) else _at_original_time(found)
-        main = main_of(self.events)
+        main = find_main(self.events)
         first = Occurrence(main, main.start, main.end, main.start) if main else None
         if draft.start is not None:
-            target = at(draft.start, self.zone)
+            target = localize(draft.start, self.zone)
             near = [_at_original_time(one) for one in self._occurrences_near(draft.start)]
 
             def distance(one: Occurrence) -> tuple[int, float]:  # those of the same day first
-                begin = at(one.start, self.zone)
+                begin = localize(one.start, self.zone)
                 days = abs((begin.date() - target.date()).days)
                 return days, abs(begin.timestamp() - target.timestamp())
 
@@ -63,22 +63,24 @@ class SeriesOccurrences:
                 return one
         known = "list the events to see when it happens"
         if near:
-            target = at(start, self.zone).timestamp()
-            nearest = min(near, key=lambda one: abs(at(one.start, self.zone).timestamp() - target))
+            target = localize(start, self.zone).timestamp()
+            nearest = min(near, key=lambda one: abs(localize(one.start, self.zone).timestamp() - target))
             known = f"the nearest is {iso_minutes(nearest.start, self.zone)}"
         raise Refused(f"the event has no occurrence at {iso_minutes(start, self.zone)}; {known}")
 
     def first(self, near: Moment | None = None) -> Occurrence:
         """Return the first occurrence, or the first from a day on."""
-        first = occurrence_of(main_of(self.events) or self.events[0])
+        first = make_occurrence(find_main(self.events) or self.events[0])
         if near is None:
             return first
-        return self.next(Window(at(day_of(near), self.zone), at(near, self.zone) + SEARCH_MARGIN, self.zone))
+        return self.next(
+            Window(localize(to_date(near), self.zone), localize(near, self.zone) + SEARCH_MARGIN, self.zone)
+        )
 
     def next(self, window: Window) -> Occurrence:
         """Return the first occurrence in a window, else the first of all."""
         found = Expander(window).series_occurrences(self.events)
-        return min(found, key=lambda one: at(one.start, self.zone).timestamp(), default=self.first())
+        return min(found, key=lambda one: localize(one.start, self.zone).timestamp(), default=self.first())
 
     def changed_occurrence(self, original: Moment | None) -> Occurrence | None:
         """Return the changed occurrence that began then before it was moved."""
@@ -88,10 +90,10 @@ class SeriesOccurrences:
         return next(changed, None)
 
     def _changed_occurrences(self) -> list[Occurrence]:
-        return [occurrence_of(e) for e in self.events if e.recurrence_id and not e.this_and_future]
+        return [make_occurrence(e) for e in self.events if e.recurrence_id and not e.this_and_future]
 
     def _occurrences_near(self, moment: Moment) -> list[Occurrence]:
-        middle = at(moment, self.zone)
+        middle = localize(moment, self.zone)
         window = Window(middle - SEARCH_MARGIN, middle + SEARCH_MARGIN, self.zone)
         return list(Expander(window).series_occurrences(self.events))
 
@@ -100,8 +102,11 @@ class SeriesOccurrences:
         if moment is None:
             return False
         if not isinstance(expected, datetime):
-            return at(moment, self.zone).date() == expected
-        return isinstance(moment, datetime) and at(moment, self.zone).timestamp() == at(expected, self.zone).timestamp()
+            return localize(moment, self.zone).date() == expected
+        return (
+            isinstance(moment, datetime)
+            and localize(moment, self.zone).timestamp() == localize(expected, self.zone).timestamp()
+        )
 
 
 def _at_original_time(occurrence: Occurrence) -> Occurrence:
@@ -109,4 +114,4 @@ def _at_original_time(occurrence: Occurrence) -> Occurrence:
     original, event = occurrence.original, occurrence.event
     if original is None or event.recurrence_id is None or event.this_and_future:
         return occurrence
-    return replace(occurrence, start=original, end=original + local_difference(occurrence.end, occurrence.start))
+    return replace(occurrence, start=original, end=original + subtract_local(occurrence.end, occurrence.start))

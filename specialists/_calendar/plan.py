@@ -6,10 +6,10 @@ from datetime import timedelta
 
 from brain import Refused, Result
 from specialists._calendar.calendars import CONFLICT_REASON, Resource
-from specialists._calendar.expand import Expander, Window, main_of
-from specialists._calendar.listing import MAX_PLACE, Entry, one_line, title_of
+from specialists._calendar.expand import Expander, Window, find_main
+from specialists._calendar.listing import MAX_PLACE, Entry, format_title, one_line
 from specialists._calendar.rules import LAST_YEAR, BadRule, parse_rule
-from specialists._calendar.zones import at
+from specialists._calendar.zones import localize
 
 MAX_COUNT_WORK = 10_000
 """Steps for counting the occurrences of a series; they take far less than a second."""
@@ -88,7 +88,7 @@ def count_occurrences(entry: Entry) -> str:
     moments = [rule.last for _, rule in rules]
     for event in events:
         moments += [event.start, *(extra[0] if isinstance(extra, tuple) else extra for extra in event.extra_dates)]
-    times = [at(moment, zone) for moment in moments]
+    times = [localize(moment, zone) for moment in moments]
     expander = Expander(Window(min(times) - _MARGIN, max(times) + _MARGIN, zone))
     count = sum(1 for _ in expander.series_occurrences(events))
     if expander.left_out:
@@ -97,14 +97,14 @@ def count_occurrences(entry: Entry) -> str:
 
 
 def _rules(entry: Entry) -> str:
-    main = main_of(entry.series)
+    main = find_main(entry.series)
     return one_line("; ".join(main.rules), 200) if main else ""
 
 
 def _line(entry: Entry) -> str:
     event = entry.occurrence.event
     place = f" @ {_quote(one_line(event.location, MAX_PLACE))}" if event.location else ""
-    return f"{entry.when()} {_quote(title_of(event))}{place}"
+    return f"{entry.when()} {_quote(format_title(event))}{place}"
 
 
 def _quote(text: str) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from specialists._calendar.actions import UserCalendars
 from specialists._calendar.draft import EventDraft
-from specialists._calendar.times import days_in, end_of_day_before, is_time_of_day, is_week, parse_time
+from specialists._calendar.times import end_previous_day, find_days, is_time_of_day, is_week, parse_time
 from specialists._calendar.zones import Moment
 
 
@@ -44,9 +44,9 @@ class CalendarRequest:
             start, phrase = None, start
         event: datetime | None = None
         if self.action == "update" and self.event_id and (is_time_of_day(start) or is_time_of_day(self.end)):
-            event = calendars.start_of(self.event_id, self.occurrence_start(now))  # whose day they are of
+            event = calendars.find_start(self.event_id, self.occurrence_start(now))  # whose day they are of
         first, last = self._parse_times(start, now, event)
-        days = days_in(phrase or "", now)
+        days = find_days(phrase or "", now)
         first, last = (first, last) if first or last or not days else days
         texts = self.title or None, self.location, self.description
         return EventDraft(*texts, first, last, self.duration_minutes, self.repeat or None)
@@ -58,11 +58,11 @@ class CalendarRequest:
         first = last = None
         if start:
             is_same_day = event is not None and is_time_of_day(start)
-            first = parse_time(start, end_of_day_before(event, now) if event and is_same_day else now)
+            first = parse_time(start, end_previous_day(event, now) if event and is_same_day else now)
         begin = first or event
         if self.end and begin is not None and is_time_of_day(self.end):
             last = parse_time(
-                self.end, begin if isinstance(begin, datetime) else end_of_day_before(begin, now), name="end"
+                self.end, begin if isinstance(begin, datetime) else end_previous_day(begin, now), name="end"
             )
         elif self.end:
             last = parse_time(self.end, now, name="end")

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import islice
 
-from specialists._calendar.zones import FIRST_YEAR, Moment, day_of, local_time, shifted
+from specialists._calendar.zones import FIRST_YEAR, Moment, shift_moment, to_date, to_local_time
 
 LAST_YEAR = 2150
 """Rules without an end stop here."""
@@ -48,7 +48,7 @@ class Rule:
 
     def work(self, start: Moment, until: date) -> int:
         """Return about how many steps it takes to follow the rule up to a day."""
-        days = max((until - day_of(start)).days, 1)
+        days = max((until - to_date(start)).days, 1)
         return self.max_occurrences(days if self.parts["FREQ"] in _TIMES_A_DAY else max(days, 366))
 
     def max_occurrences(self, days: int) -> int:
@@ -90,7 +90,7 @@ def parse_new_rule(text: str, start: Moment) -> str:
     if int(parts.get("COUNT", "1")) < 1 or ("COUNT" in parts and "UNTIL" in parts):
         raise BadRule("give either COUNT, above 0, or UNTIL")
     if not _is_first_time(_format_rule(parts), start):
-        raise BadRule(f"the start, a {day_of(start):%A}, is not one of its days")
+        raise BadRule(f"the start, a {to_date(start):%A}, is not one of its days")
     if "UNTIL" in parts:
         parts["UNTIL"] = _format_end(_parse_until(parts["UNTIL"], start))
     return _format_rule(parts)
@@ -103,8 +103,8 @@ def shift_rule(text: str, start: Moment, shift: timedelta) -> str:
         BadRule: if the new start is none of its times.
     """
     parts = _parse_parts(text)
-    later = shifted(start, shift)
-    days = (day_of(later) - day_of(start)).days
+    later = shift_moment(start, shift)
+    days = (to_date(later) - to_date(start)).days
     if parts["FREQ"] == "WEEKLY" and "BYDAY" in parts:
         parts["BYDAY"] = ",".join(_WEEK[(_WEEK.index(day[-2:]) + days) % 7] for day in parts["BYDAY"].split(","))
     if "UNTIL" in parts:
@@ -185,7 +185,7 @@ def _for_dateutil(parts: dict[str, str], start: Moment) -> dict[str, str]:
         BadRule: for a rule that has no such form.
     """
     weeks, days = parts.get("BYWEEKNO"), parts.get("BYDAY")
-    own_day = _WEEK[day_of(start).weekday()]
+    own_day = _WEEK[to_date(start).weekday()]
     if weeks:
         if parts["FREQ"] != "YEARLY":
             raise BadRule("BYWEEKNO goes with FREQ=YEARLY only")
@@ -230,7 +230,7 @@ def _is_first_time(text: str, start: Moment) -> bool:
     """Return whether the start of a series is a time of its rule, as RFC 5545 requires."""
     from dateutil.rrule import rrulestr
 
-    first = local_time(start)
+    first = to_local_time(start)
     endless = parse_rule(text, start).text.partition(";UNTIL=")[0]
     found = rrulestr(f"{endless};UNTIL={first + timedelta(days=3660):%Y%m%dT%H%M%S}", dtstart=first)
     return next(iter(found), None) == first
@@ -240,12 +240,12 @@ def _last_counted(parts: Mapping[str, str], start: Moment, count: int, last: Mom
     """Return the last of so many times of a rule, counted on the clocks of the series."""
     from dateutil.rrule import rrulestr
 
-    rule = rrulestr(f"{_format_rule(parts)};UNTIL={LAST_YEAR}0101T000000", dtstart=local_time(start))
+    rule = rrulestr(f"{_format_rule(parts)};UNTIL={LAST_YEAR}0101T000000", dtstart=to_local_time(start))
     found: list[datetime] = list(islice(rule, count))
     if len(found) < count:
         return last
     if not isinstance(start, datetime):
-        return min(found[-1].date(), day_of(last))
+        return min(found[-1].date(), to_date(last))
     assert isinstance(last, datetime)
     return min(found[-1].replace(tzinfo=start.tzinfo).astimezone(UTC) if start.tzinfo else found[-1], last)
 

@@ -6,7 +6,7 @@ from datetime import date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from brain import Refused
-from specialists._calendar.zones import Moment, at, day_of
+from specialists._calendar.zones import Moment, localize, to_date
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "nl", "pt", "pl")
 YEARS = (1900, 2149)
@@ -59,7 +59,7 @@ def parse_time(text: str, now: datetime, *, name: str = "start") -> Moment:
         moment = _parse_iso(plain) or _parse_words(plain.lower(), now) or _parse_any_language(plain, now)
     if moment is None or not YEARS[0] <= moment.year <= YEARS[1]:
         raise Refused(f"{name} {plain[:40]!r} is no time that can be read; give ISO 8601, such as 2026-03-30T09:00")
-    return at(moment, zone) if isinstance(moment, datetime) else moment
+    return localize(moment, zone) if isinstance(moment, datetime) else moment
 
 
 def is_time_of_day(text: str | None) -> bool:
@@ -72,12 +72,12 @@ def is_week(text: str | None) -> bool:
     return text is not None and " ".join(text.lower().split()) in ("this week", "next week")
 
 
-def end_of_day_before(day: Moment, now: datetime) -> datetime:
+def end_previous_day(day: Moment, now: datetime) -> datetime:
     """Return the second before a day begins. From it, a time of day alone is one of that day."""
-    return datetime.combine(day_of(day), time(), now.tzinfo) - timedelta(seconds=1)
+    return datetime.combine(to_date(day), time(), now.tzinfo) - timedelta(seconds=1)
 
 
-def days_in(sentence: str, now: datetime) -> tuple[date, date] | None:
+def find_days(sentence: str, now: datetime) -> tuple[date, date] | None:
     """Return the first and the last of the days that a sentence names in plain words."""
     found = _DAYS.search(" ".join(sentence[:1000].lower().split()))
     today = now.date()

@@ -16,7 +16,7 @@ _OFFSET = re.compile(r"\(?(?:GMT|UTC)\s?([+-])(\d\d?):?(\d\d)?\)?")
 _UTC_NAMES = frozenset({"utc", "z", "gmt", "tzone://microsoft/utc", "(utc) coordinated universal time"})
 
 
-def at(moment: Moment, zone: tzinfo) -> datetime:
+def localize(moment: Moment, zone: tzinfo) -> datetime:
     """Return a moment on the clocks of `zone`; a day begins at midnight, a floating time is of that zone.
 
     A time that a change of the clocks skips is read by the offset before it (RFC 5545, section 3.3.5).
@@ -28,7 +28,7 @@ def at(moment: Moment, zone: tzinfo) -> datetime:
     return moment.astimezone(UTC).astimezone(zone)
 
 
-def end_of(start: Moment, end: Moment) -> Moment:
+def resolve_end(start: Moment, end: Moment) -> Moment:
     """Return the end; an event that begins in an hour that the clocks skip, and ends after it, keeps its length."""
     if not isinstance(start, datetime) or not isinstance(end, datetime) or start.tzinfo is None:
         return end
@@ -37,7 +37,7 @@ def end_of(start: Moment, end: Moment) -> Moment:
     return (start.astimezone(UTC) + (end - start)).astimezone(start.tzinfo)
 
 
-def as_kind_of(instant: datetime, model: Moment) -> Moment:
+def convert_like(instant: datetime, model: Moment) -> Moment:
     """Return an instant in the form of another moment: a day, floating, or in its zone."""
     if not isinstance(model, datetime):
         return instant.date()
@@ -46,23 +46,23 @@ def as_kind_of(instant: datetime, model: Moment) -> Moment:
     return instant.astimezone(UTC).astimezone(model.tzinfo)
 
 
-def day_of(moment: Moment) -> date:
+def to_date(moment: Moment) -> date:
     """Return the day of a moment on its own clocks."""
     return moment.date() if isinstance(moment, datetime) else moment
 
 
-def local_time(moment: Moment) -> datetime:
+def to_local_time(moment: Moment) -> datetime:
     """Return a moment as its own clocks show it, without a zone; a day begins at midnight."""
     return moment.replace(tzinfo=None) if isinstance(moment, datetime) else datetime.combine(moment, time())
 
 
-def shifted(moment: Moment, shift: timedelta) -> Moment:
+def shift_moment(moment: Moment, shift: timedelta) -> Moment:
     """Return a moment moved on its own clocks; a day moves by whole days."""
     return moment + shift if isinstance(moment, datetime) else moment + timedelta(days=shift.days)
 
 
 @lru_cache(maxsize=512)
-def named_zone(name: str) -> tzinfo | None:
+def find_zone(name: str) -> tzinfo | None:
     """Return the zone of a TZID: an IANA name, with or without a vendor's prefix, a name of Windows, or an offset."""
     from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
@@ -84,7 +84,7 @@ def named_zone(name: str) -> tzinfo | None:
 
 
 @lru_cache(maxsize=128)
-def zone_from_vtimezone(texts: tuple[str, ...]) -> tzinfo | None:
+def parse_vtimezone(texts: tuple[str, ...]) -> tzinfo | None:
     """Return the zone that the lines of a VTIMEZONE describe; None if they cannot be read.
 
     Only rules of each year are read: others are in no zone, and would keep dateutil busy for ever.
@@ -104,7 +104,7 @@ def zone_from_vtimezone(texts: tuple[str, ...]) -> tzinfo | None:
 
 
 @lru_cache(maxsize=256)
-def vtimezone_lines(name: str, year: int, years: int = 20) -> tuple[str, ...]:
+def build_vtimezone(name: str, year: int, years: int = 20) -> tuple[str, ...]:
     """Return the lines of a VTIMEZONE for an IANA zone, from the year before `year` on, for `years` years.
 
     `icalendar.Timezone.from_tzid` writes the onset of summer time in the new offset; RFC 5545 requires the old one.

@@ -13,13 +13,13 @@ from calendars import CHANGED, Calendars, ics, id_in
 
 from brain import Refused
 from specialists._calendar.calendars import VersionConflict
-from specialists._calendar.folder import FolderStore, digest
+from specialists._calendar.folder import FolderStore, hash_content
 
 EVENT = "UID:1\nSUMMARY:Old\nDTSTART;TZID=Europe/Berlin:20260323T090000\nDESCRIPTION:0"
 COUNTER = """
 import sys
 from pathlib import Path
-from specialists._calendar.folder import FolderStore, digest
+from specialists._calendar.folder import FolderStore, hash_content
 from specialists._calendar.calendars import Calendar, VersionConflict
 
 root, times = Path(sys.argv[1]), int(sys.argv[2])
@@ -31,7 +31,7 @@ while done < times:
     number, _, tail = rest.partition(b"\\r\\n")
     more = head + b"DESCRIPTION:" + str(int(number) + 1).encode() + b"\\r\\n" + tail
     try:
-        folder.write(home, "a.ics", more, digest(data).hex())
+        folder.write(home, "a.ics", more, hash_content(data).hex())
     except VersionConflict:
         continue
     done += 1
@@ -90,7 +90,9 @@ def test_a_change_that_leaves_size_and_time_as_they_were_is_noticed(calendars: C
     assert path.stat().st_size == stamp.st_size
     folder = FolderStore(calendars.folder / "ada", lambda: 60)
     with pytest.raises(VersionConflict):
-        folder.write(folder.calendars()[0], "a.ics", b"mine", digest(ics(EVENT).replace("\n", "\r\n").encode()).hex())
+        folder.write(
+            folder.calendars()[0], "a.ics", b"mine", hash_content(ics(EVENT).replace("\n", "\r\n").encode()).hex()
+        )
 
 
 def test_threads_lose_nothing(calendars: Calendars) -> None:
