@@ -1,4 +1,4 @@
-"""`calendar`: lists, creates, changes and deletes the user's events, and finds free time.
+"""`calendar`: list, create, change and delete the user's events, and find free time.
 
 Events are `.ics` files in a folder, as for khal and vdirsyncer, or on a CalDAV server.
 """
@@ -29,46 +29,48 @@ Short = Annotated[str, Meta(max_length=500)]
 Long = Annotated[str, Meta(max_length=8000)]
 _CHANGE_VERBS = {"create": "Created", "update": "Changed", "delete": "Deleted"}
 _RESERVED_SECONDS = 1.0
-"""Time of a call for writing the result."""
+"""Time reserved for writing the result, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalendarSettings:
-    """Where calendars are, and when people work."""
+    """Location of the calendars, and working hours."""
 
     folder: Annotated[
         str,
         Meta(
-            description="folder of calendars: a folder per user, in it folders of .ics files; else in the data folder"
+            description="directory with one folder per user, which holds folders of .ics files; "
+            "default: in the data directory"
         ),
     ] = ""
-    caldav_url: Annotated[str, Meta(description="a CalDAV server instead of the folder")] = ""
-    caldav_user: Annotated[str, Meta(description="login there")] = ""
-    caldav_password: Annotated[str, Meta(description="its password", extra={"secret": True})] = ""
-    caldav_for: Annotated[str, Meta(description="the one user whom the CalDAV account belongs to")] = "local"
-    default: Annotated[str, Meta(description="calendar for new events when there are several")] = ""
-    hours: Annotated[str, Meta(description="working hours, in which free time is looked for")] = "mon-fri 09:00-17:00"
+    caldav_url: Annotated[str, Meta(description="URL of a CalDAV server, used instead of `folder`")] = ""
+    caldav_user: Annotated[str, Meta(description="user name at the CalDAV server")] = ""
+    caldav_password: Annotated[str, Meta(description="password at the CalDAV server", extra={"secret": True})] = ""
+    caldav_for: Annotated[str, Meta(description="user who owns the CalDAV account")] = "local"
+    default: Annotated[str, Meta(description="calendar for new events if a user has several")] = ""
+    hours: Annotated[str, Meta(description="working hours, in which free time is searched")] = "mon-fri 09:00-17:00"
     mails: Annotated[
-        str, Meta(description="the users' mail addresses, comma-separated; what these declined does not block time")
+        str,
+        Meta(description="email addresses of the users, comma-separated; their declined events do not block time"),
     ] = ""
 
 
 def find_problem(*, settings: CalendarSettings) -> str | None:
-    """Return what is not installed, or None."""
+    """Return the missing package, or None."""
     if settings.caldav_url and not importlib.util.find_spec("caldav"):
-        return f"the library for CalDAV is not installed: {install_command('calendar')}"
+        return f"CalDAV support is not installed: {install_command('calendar')}"
     return None
 
 
 async def health(*, settings: CalendarSettings) -> str | None:
-    """Return what is wrong with the settings or the store, or None."""
+    """Return a problem with the settings or the store, or None."""
     try:
         free_time.parse_hours(settings.hours)
     except ValueError as problem:
-        return f"hours {settings.hours!r}: {problem}"
+        return f"the setting hours is {settings.hours!r}: {problem}"
     if not settings.caldav_url:
         writable = is_writable(_root(settings))
-        return None if writable else "the calendar folder cannot be written; see the setting folder"
+        return None if writable else "the calendar folder cannot be written: check the setting folder"
     server = CalDavStore(settings.caldav_url, settings.caldav_user, settings.caldav_password, lambda: 10.0)
     try:
         await asyncio.to_thread(server.calendars, fresh=True)
@@ -93,7 +95,7 @@ def is_read_only(params: Mapping[str, Any]) -> bool:
 def preview(
     params: Mapping[str, Any], *, context: Context, settings: CalendarSettings, now: datetime | None = None
 ) -> Result | None:
-    """Return what a change would do."""
+    """Return a description of the change, or None for a call that only reads."""
     if is_read_only(params):
         return None
     request = CalendarRequest(**params)
@@ -101,7 +103,7 @@ def preview(
         with _open_calendars(context, settings, now, request.calendar) as calendars:
             return _plan(calendars, request, request.draft(calendars, context.message)).preview()
     except Refused:
-        if context.seconds_left < _RESERVED_SECONDS:  # the server is too slow for a preview; the call has more time
+        if context.seconds_left < _RESERVED_SECONDS:  # a slow server: the call itself has more time
             return None
         raise
 
@@ -111,7 +113,7 @@ def preview(
     approval=needs_approval,
     preview=preview,
     read_only=is_read_only,
-    outside=False,  # except for results with events that others sent
+    outside=False,  # except results with events from other organizers
     timeout=20,
     settings=CalendarSettings,
     needs=find_problem,
@@ -135,8 +137,8 @@ def preview(
 )
 def calendar(
     action: Literal["list", "create", "update", "delete", "free"] = "list",
-    start: Annotated[Short | None, Meta(description="ISO 8601; a day alone: all day")] = None,
-    end: Annotated[Short | None, Meta(description="of whole days the last one")] = None,
+    start: Annotated[Short | None, Meta(description="ISO 8601; a date alone: all day")] = None,
+    end: Annotated[Short | None, Meta(description="of an all-day event the last day")] = None,
     duration_minutes: Annotated[int, Meta(ge=1, le=20160)] | None = None,
     title: Short | None = None,
     location: Short | None = None,
@@ -144,18 +146,18 @@ def calendar(
     repeat: Annotated[Short | None, Meta(description="RRULE")] = None,
     event_id: Short | None = None,
     scope: Annotated[Literal["this", "series"] | None, Meta(description="if it repeats")] = None,
-    occurrence: Annotated[Short | None, Meta(description="its start, for this")] = None,
-    calendar: Annotated[Short | None, Meta(description="name; default all")] = None,
-    query: Annotated[Short | None, Meta(description="words in it")] = None,
+    occurrence: Annotated[Short | None, Meta(description="its start, for scope this")] = None,
+    calendar: Annotated[Short | None, Meta(description="name (default: all)")] = None,
+    query: Annotated[Short | None, Meta(description="words in the event")] = None,
     max_results: Annotated[int, Meta(ge=1, le=100)] = 20,
     *,
     context: Context,
     settings: CalendarSettings,
     now: datetime | None = None,
 ) -> Result:
-    """The user's calendar: events (default: the next 7 days), and when they are free.
+    """List (default: the next 7 days) or change the events in the user's calendar, or find free time.
 
-    `now` is for tests; the default is the time on the user's clocks.
+    `now` is for tests; the default is the current time.
     """
     texts = title, location, description
     request = CalendarRequest(
@@ -177,18 +179,19 @@ def calendar(
 
 
 def _plan(calendars: UserCalendars, request: CalendarRequest, draft: EventDraft) -> Plan:
-    """Return the change that a call asks for."""
+    """Plan the change that a call requests."""
     if request.action == "create":
         if not draft.title or not draft.title.strip() or draft.start is None:
-            raise Refused("create needs title and start")
+            raise Refused("a new event needs a title and a start", "give title and start")
         return calendars.create(draft)
     if not request.event_id:
-        raise Refused(f"{request.action} needs event_id; list the events and take it from there")
+        raise Refused(f"the call to {request.action} names no event", "list the events, then give event_id")
     when = request.occurrence_start(calendars.now)
     if request.action == "delete":
         return calendars.remove(request.event_id, when, request.scope)
     if draft == EventDraft():
-        raise Refused("say what to change: title, start, end, duration_minutes, location, description or repeat")
+        fields = "title, start, end, duration_minutes, location, description or repeat"
+        raise Refused("the call changes nothing", f"give {fields}")
     return calendars.change(request.event_id, when, request.scope, draft)
 
 
@@ -202,7 +205,7 @@ def _root(settings: CalendarSettings) -> Path:
 def _open_calendars(
     context: Context, settings: CalendarSettings, now: datetime | None, calendar: str | None
 ) -> Iterator[UserCalendars]:
-    """Open the user's calendars, and nobody else's."""
+    """Open the calendars of the signed-in user."""
     user = context.user
     if user is None:
         raise Refused("the calendar needs a signed-in user")
@@ -223,9 +226,8 @@ def _open_calendars(
             store = CalDavStore(settings.caldav_url, settings.caldav_user, settings.caldav_password, seconds_left)
             stack.callback(store.close)
         else:
-            raise Refused(
-                "the calendar account set up here belongs to another user; tell the user that there is none for them"
-            )
+            reason = "the calendar account on this server belongs to another user"
+            raise Refused(reason, "tell the user that no calendar is set up for them")
         clock = (now or datetime.now(UTC)).astimezone(zone)
         yield UserCalendars(
             store, user, context.conversation_id, clock, calendar, settings.default, mails, seconds_left

@@ -1,4 +1,4 @@
-"""The actions of one call: list, create, change and remove events of one user."""
+"""List, create, change and remove the events of one user."""
 
 import threading
 import uuid
@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from brain import Refused
 from specialists._calendar.calendars import (
-    CONFLICT_REASON,
+    CONFLICT,
     Calendar,
     CalendarStore,
     Resource,
@@ -34,7 +34,7 @@ _MAX_SHOWN_VERSIONS = 20_000
 _DEFAULT_CALENDAR_NAME = "personal"
 
 _shown_versions: OrderedDict[tuple[str, ...], str] = OrderedDict()
-"""The version of a file that a conversation last saw, by store, user, conversation, calendar and file."""
+"""The file version that a conversation last saw, by store, user, conversation, calendar and file."""
 _lock = threading.Lock()
 
 
@@ -43,13 +43,13 @@ class UserCalendars:
     """One user's calendars during one call.
 
     Attributes:
-        now: time on the user's clocks.
+        now: current time in the user's time zone.
         calendar_name: calendar that the call names; None for all.
-        default: calendar for new events if there are several.
-        mails: the user's own mail addresses.
+        default: calendar for new events if the user has several.
+        mails: email addresses of the user.
         seconds_left: returns the time left for reading, in seconds.
-        notes: what was left out, for the reader.
-        has_left_out: whether `notes` names events.
+        notes: lines about omitted data, for the result.
+        has_left_out: whether `notes` contains titles of events.
         has_several: whether the user has several calendars.
     """
 
@@ -80,28 +80,28 @@ class UserCalendars:
     # Reading
 
     def list_entries(self, window: Window) -> list[Entry]:
-        """Return what happens in a window, in order. A note counts cancelled events."""
+        """Return the events in a window, in order, without cancelled ones."""
         found: list[Entry] = []
         expander = Expander(window, self.seconds_left)
         for resource in self._files(window):
             occurrences = islice(expander.file_occurrences(resource.file), MAX_OCCURRENCES - len(found) + 1)
             found += [Entry(resource, uid, one, self.zone) for uid, one in occurrences]
             if len(found) > MAX_OCCURRENCES:
-                self.notes.append(f"Only {MAX_OCCURRENCES} were looked at: ask for a shorter time, or one calendar.")
+                self.notes.append(f"The limit is {MAX_OCCURRENCES:,} events: use a shorter period or one calendar.")
                 found.pop()
                 break
         active = [entry for entry in found if not entry.occurrence.event.cancelled]
         if len(active) < len(found):
-            self.notes.append(f"{len(found) - len(active)} cancelled left out.")
+            self.notes.append(f"Cancelled events omitted: {len(found) - len(active)}.")
         self.has_left_out = self.has_left_out or bool(expander.left_out)
-        for label, problems in (("Left out", expander.left_out), ("Not read", self.store.unread)):
+        for label, problems in (("Omitted", expander.left_out), ("Not read", self.store.unread)):
             if problems:
                 more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
                 self.notes.append(f"{label}: {'; '.join(problems[:3])}{more}.")
         return sorted(active, key=lambda entry: entry.order)
 
     def _files(self, window: Window) -> Iterator[Resource]:
-        """Yield the files of all calendars; a calendar that cannot be read is passed over if there are others."""
+        """Yield the files of all calendars; skip an unreadable calendar unless all are unreadable."""
         calendars = self.calendars()
         failed = 0
         for calendar in calendars:
@@ -114,7 +114,7 @@ class UserCalendars:
                 self.store.unread.append(f"the calendar {calendar.name}: {refusal.reason}")
 
     def filter_busy(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return those that take up the user's time."""
+        """Return the entries that block the user's time."""
         own = self.mails | {self.user.casefold()}
         return [
             entry
@@ -127,7 +127,7 @@ class UserCalendars:
         """Return the file and the UID of an event.
 
         Raises:
-            Refused: if none or several have that id.
+            Refused: if no event or several have the ID.
         """
         event_id = event_id.strip().removeprefix("id ")
         found = [
@@ -139,11 +139,11 @@ class UserCalendars:
         ]
         if len(found) != 1:
             count = "several events have" if found else "no event has"
-            raise Refused(f"{count} the id {event_id[:60]!r}; list the events and take the id from there")
+            raise Refused(f"{count} the ID {event_id[:60]!r}", "list the events and use an ID from the list")
         return found[0]
 
     def find_start(self, event_id: str, occurrence_start: Moment | None) -> datetime:
-        """Return the start of an event, or of the named occurrence, on the user's clocks."""
+        """Return the start of an event, or of the named occurrence, in the user's time zone."""
         resource, uid = self.find(event_id)
         series = self._series(resource, uid)
         is_named = occurrence_start is not None and resource.repeats(uid)
@@ -151,11 +151,11 @@ class UserCalendars:
         return localize(occurrence.start, self.zone)
 
     def find_next(self, resource: Resource, uid: str, window: Window) -> Entry:
-        """Return the first occurrence of an event in a window, else its first of all."""
+        """Return the first occurrence of an event in a window, or else its very first."""
         return Entry(resource, uid, self._series(resource, uid).next(window), self.zone)
 
     def find_conflicts(self, entry: Entry) -> list[Entry]:
-        """Return what else takes up the time of an event, in all calendars; of a series, in its first weeks."""
+        """Return overlapping events in all calendars; for a series, only in its first 60 days."""
         if not self.filter_busy([entry]):
             return []
         start, end = entry.span
@@ -173,13 +173,13 @@ class UserCalendars:
         return [other for other in others if overlaps(other)]
 
     def has_foreign_events(self, entries: Sequence[Entry]) -> bool:
-        """Return whether others wrote any of these, or may have written what was left out."""
+        """Return whether other organizers wrote any of the entries, or may have written omitted ones."""
         return self.has_left_out or any(entry.occurrence.event.organizer not in ("", *self.mails) for entry in entries)
 
     # Changing
 
     def create(self, draft: EventDraft) -> Plan:
-        """Plan a new event; a user without a calendar gets one."""
+        """Plan a new event; a user without calendars gets one."""
         if not self.store.calendars():
             calendar = Calendar("", one_line(self.calendar_name or "", 60) or _DEFAULT_CALENDAR_NAME)
         else:
@@ -187,7 +187,7 @@ class UserCalendars:
             if len(found) > 1 and self.default:
                 found = select_calendars(found, self.default)
             if len(found) > 1:
-                raise Refused(f"which calendar? {list_names(found)}; ask again with calendar")
+                raise Refused("the user has several calendars", f"give calendar, one of: {list_names(found)}")
             calendar = found[0]
         uid = str(uuid.uuid4())
         file = Resource(calendar, "", "", parse_file(build_event_file(uid, draft, self.zone, self.now)))
@@ -207,7 +207,7 @@ class UserCalendars:
             after = self._first_entry(file, uid, near=draft.start or occurrence_start)
             return Plan(before, after, file, is_whole_event=True)
         if draft.repeat:
-            raise Refused("one occurrence has no repeat rule of its own; use scope=series")
+            raise Refused("a single occurrence cannot have a repeat rule", "use scope=series")
         file = _changed_resource(resource, edit.change_occurrence(occurrence, draft))
         changed = self._series(file, uid).changed_occurrence(occurrence.original) or occurrence
         return Plan(before, Entry(file, uid, changed, self.zone), file, is_whole_event=False)
@@ -225,7 +225,7 @@ class UserCalendars:
         return Plan(before, None, None if data is None else _changed_resource(resource, data), is_whole_event)
 
     def apply(self, plan: Plan) -> Entry:
-        """Make a change; return the event as it is then, or as it was before its removal."""
+        """Write a change; return the new state of the event, or its last state if it was removed."""
         try:
             if plan.before is None:
                 assert plan.after is not None
@@ -239,7 +239,7 @@ class UserCalendars:
                 return plan.before
             written = self._write(plan.file, old.version)
         except VersionConflict:
-            raise Refused(CONFLICT_REASON) from None
+            raise Refused(*CONFLICT) from None
         return replace(plan.after, resource=written) if plan.after else plan.before
 
     def _write(self, file: Resource, version: str | None) -> Resource:
@@ -248,16 +248,16 @@ class UserCalendars:
         return written
 
     def _find_unchanged(self, event_id: str) -> tuple[Resource, str]:
-        """Return an event of which this conversation was shown the present version, or none."""
+        """Return an event, unless it changed since the conversation last saw it."""
         resource, uid = self.find(event_id)
         seen = _shown_versions.get(self._key(resource))
         self._remember(resource)
         if seen not in (None, resource.version):
-            raise Refused(CONFLICT_REASON)
+            raise Refused(*CONFLICT)
         return resource, uid
 
     def remember_shown(self, entries: Sequence[Entry]) -> None:
-        """Remember the versions that the conversation was shown."""
+        """Remember the file versions of entries that the conversation sees."""
         for entry in entries:
             self._remember(entry.resource)
 
@@ -265,7 +265,7 @@ class UserCalendars:
         key = self._key(resource)
         with _lock:
             _shown_versions.pop(key, None)
-            if resource.version:  # some servers do not return the version of what was written
+            if resource.version:  # some servers do not return the version of a written file
                 _shown_versions[key] = resource.version
             while len(_shown_versions) > _MAX_SHOWN_VERSIONS:
                 _shown_versions.popitem(last=False)
@@ -281,5 +281,5 @@ class UserCalendars:
 
 
 def _changed_resource(resource: Resource, data: bytes) -> Resource:
-    """Return a file as it will be. It is read before it is written, so that no unreadable file replaces it."""
+    """Return the changed file, parsed before it is written: an unreadable file must not replace a good one."""
     return Resource(resource.calendar, resource.name, "", parse_file(data))

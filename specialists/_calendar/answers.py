@@ -1,10 +1,11 @@
-"""The results of `calendar`: the events of a window, one event, a change, free time."""
+"""The results of `calendar`: events of a window, one event, a change, free time."""
 
 from datetime import datetime, timedelta
 
 from brain import Citation, Refused, Result
 from specialists._calendar import free_time
 from specialists._calendar.actions import UserCalendars
+from specialists._calendar.calendars import ASK_OPERATOR
 from specialists._calendar.draft import EventDraft
 from specialists._calendar.expand import Window
 from specialists._calendar.listing import Entry, iso_minutes, one_line
@@ -31,8 +32,8 @@ def list_events(calendars: UserCalendars, draft: EventDraft, query: str | None, 
         following = matching[shown]
         first = max(window.start.timestamp(), matching[0].span[0].timestamp())
         if following.span[0].timestamp() <= first:  # the same start would give the same events
-            return "ask again with a larger max_results, or query"
-        return f"ask again with start={iso_minutes(following.occurrence.start, window.zone)}"
+            return "call again with a larger max_results, or with query"
+        return f"call again with start={iso_minutes(following.occurrence.start, window.zone)}"
 
     about = f" with {one_line(' '.join(words), 60)!r}" if words else ""
     count = f"{len(matching) or 'no'} event{'' if len(matching) == 1 else 's'}"
@@ -51,7 +52,7 @@ def list_events(calendars: UserCalendars, draft: EventDraft, query: str | None, 
 
 
 def _window(calendars: UserCalendars, draft: EventDraft, days: int, *, from_now: bool = False) -> Window:
-    """Return the window from the start, or today, to the end; a day as end is the last one."""
+    """Return the window from the start, or today, to the end; a date as end is the last day."""
     first: Moment = draft.start or (calendars.now if from_now else calendars.now.date())
     start = localize(first, calendars.zone)
     if draft.end is None:
@@ -60,10 +61,10 @@ def _window(calendars: UserCalendars, draft: EventDraft, days: int, *, from_now:
         end = localize(draft.end if isinstance(draft.end, datetime) else draft.end + timedelta(days=1), calendars.zone)
     if end.timestamp() <= start.timestamp():
         given, earliest = iso_minutes(draft.end, calendars.zone), iso_minutes(first, calendars.zone)
-        raise Refused(f"end {given} is before start {earliest}; correct one of them")
+        raise Refused(f"the end, {given}, is before the start, {earliest}", "correct one of them")
     latest = localize(start.date() + timedelta(days=MAX_DAYS), calendars.zone)
     if end.timestamp() > latest.timestamp():
-        calendars.notes.append(f"Only {MAX_DAYS} days can be looked at in one call.")
+        calendars.notes.append(f"A call lists up to {MAX_DAYS} days.")
         end = latest
     return Window(start, end, calendars.zone)
 
@@ -80,20 +81,20 @@ def _citations(entries: list[Entry]) -> list[Citation]:
 
 
 def show_event(calendars: UserCalendars, event_id: str) -> Result:
-    """Show all that is known of one event."""
+    """Show all details of one event."""
     resource, uid = calendars.find(event_id)
     window = Window(calendars.now, calendars.now + timedelta(days=DAYS_SEARCHED), calendars.zone)
     entry = calendars.find_next(resource, uid, window)
     calendars.remember_shown([entry])
     text = f"Calendar: one event, times in {calendars.zone.key}\n{entry.details(has_calendar=calendars.has_several)}"
     if changed := sum(event.recurrence_id is not None for event in entry.series):
-        text += f"\n{changed} of its occurrences differ from the rest."
+        text += f"\nChanged occurrences: {changed}."
     data = {"events": [entry.data()], "total": 1}
     return Result(text, _citations([entry]), data, outside=calendars.has_foreign_events([entry]))
 
 
 def report_change(verb: str, calendars: UserCalendars, entry: Entry, *, conflicts: bool = False) -> Result:
-    """Report what was done, and what else takes up that time."""
+    """Report a change, and overlapping events."""
     others = calendars.find_conflicts(entry) if conflicts else []
     lines = [f"{verb}, times in {calendars.zone.key}:", entry.line(has_calendar=calendars.has_several)]
     if others:
@@ -114,8 +115,7 @@ def list_free_time(calendars: UserCalendars, draft: EventDraft, hours: str, limi
     try:
         working = free_time.list_working_times(window, free_time.parse_hours(hours))
     except ValueError as problem:
-        reason = "the setting hours cannot be read; tell the user that the operator has to look at it"
-        raise Refused(reason) from problem
+        raise Refused("the working hours of this server are invalid", ASK_OPERATOR) from problem
     has_times = isinstance(draft.start, datetime) and isinstance(draft.end, datetime)
     is_one_span = has_times and window.start.date() == window.end.date()
     searched = [(window.start, window.end)] if is_one_span else list(working)
@@ -125,8 +125,8 @@ def list_free_time(calendars: UserCalendars, draft: EventDraft, hours: str, limi
     head = f"Calendar: free for at least {minutes} minutes{within}, times in {calendars.zone.key}"
     lines = [f"- {first:%Y-%m-%dT%H:%M} to {last:%Y-%m-%dT%H:%M}" for first, last in found[:limit]]
     if not searched:
-        lines = ["- these are not working hours; give start and end with their times"]
+        lines = ["- this is outside working hours; give start and end with times"]
     if len(found) > limit:
-        calendars.notes.append(f"{len(found) - limit} more: ask again with start={found[limit][0]:%Y-%m-%dT%H:%M}.")
+        calendars.notes.append(f"{len(found) - limit} more: call again with start={found[limit][0]:%Y-%m-%dT%H:%M}.")
     data = {"free": [{"start": first.isoformat(), "end": last.isoformat()} for first, last in found[:limit]]}
-    return Result("\n".join([head, *(lines or ["- nothing is free then"]), *calendars.notes]), data=data)
+    return Result("\n".join([head, *(lines or ["- no free time"]), *calendars.notes]), data=data)

@@ -1,7 +1,7 @@
-"""Calendars on a CalDAV server, through the library `caldav`.
+"""Calendars on a CalDAV server, accessed with the library `caldav`.
 
-Requests go only to the operator's server; another origin in an answer or a redirect is refused. Time and size of each
-answer are bounded. Nothing of the environment (proxies, netrc) is used.
+Requests go only to the operator's server. References and redirects to another origin are rejected. Time and size of
+each response are limited. Proxies and netrc from the environment are ignored.
 """
 
 import threading
@@ -15,6 +15,7 @@ from xml.sax.saxutils import escape
 
 from brain import Refused
 from specialists._calendar.calendars import (
+    ASK_OPERATOR,
     Calendar,
     Resource,
     VersionConflict,
@@ -27,19 +28,16 @@ from specialists._calendar.folder import FileCache
 from specialists._calendar.ics_read import Unreadable
 
 MAX_ANSWER = 8_000_000
-"""Bytes of one answer."""
+"""Maximum size of one response, in bytes."""
 REQUEST_SECONDS = 10.0
 MAX_REDIRECTS = 3
 CALENDARS_SECONDS = 300.0
-"""For how long the list of calendars is cached."""
-UNREACHABLE = "the calendar server cannot be reached; go on without it, or ask again later"
-_TOO_LARGE = "the calendar server's answer is too large; ask for a shorter time"
-_OTHER_ORIGIN = (
-    "the calendar server points to another server, which is not followed; the operator must set that address"
-)
-_NO_CALDAV = "what is at the calendar server's address does not answer as CalDAV; tell the user"
-_LOGIN_REJECTED = "the calendar server does not accept the login; tell the user that the operator has to look at it"
-_FAILED_STATUS = "the calendar server did not do it (status {status}); ask again later, or tell the user"
+"""Cache lifetime of the list of calendars, in seconds."""
+_UNREACHABLE = ("the calendar server cannot be reached", "continue without it or try again later")
+_TOO_LARGE = ("the response of the calendar server is too large", "use a shorter period")
+_OTHER_ORIGIN = ("the calendar server refers to another server, which is not allowed", ASK_OPERATOR)
+_NO_CALDAV = ("the server at the calendar URL does not support CalDAV", ASK_OPERATOR)
+_LOGIN_REJECTED = ("the calendar server rejected the login", ASK_OPERATOR)
 _CALENDAR_QUERY = (
     '<C:calendar-query xmlns:D="DAV:" xmlns:C="urn:ietf:params:xml:ns:caldav">'
     "<D:prop><D:getetag/><C:calendar-data/></D:prop>"
@@ -47,7 +45,7 @@ _CALENDAR_QUERY = (
     "</C:filter></C:calendar-query>"
 )
 _MARGIN = timedelta(days=1)
-"""Servers read days and floating times in zones of their own."""
+"""Servers interpret dates and floating times in other time zones."""
 _file_cache = FileCache()
 _calendars: dict[str, tuple[float, list[Calendar]]] = {}
 _lock = threading.Lock()
@@ -67,7 +65,7 @@ class CalDavStore:
         self.unread: list[str] = []
         self._url = url if "/" in url.partition("://")[2] else f"{url}/"
         self.place = f"{user}@{self._url}"
-        client: Any = caldav.DAVClient  # which `caldav` gives lazily, as an object
+        client: Any = caldav.DAVClient  # `caldav` loads it lazily, without a type
         self._client = client(
             url=self._url, username=user, password=password, enable_rfc6764=False, rate_limit_handle=False
         )
@@ -95,7 +93,7 @@ class CalDavStore:
         return found
 
     def create_calendar(self, name: str) -> Calendar:
-        raise Refused("the calendar account has no calendar; the user must make one there first")
+        raise Refused("the calendar account has no calendar", "tell the user to create one there first")
 
     def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
         widened = (window.start - _MARGIN, window.end + _MARGIN)
@@ -140,15 +138,15 @@ class CalDavStore:
         try:
             file = _file_cache.parse(data)
         except Unreadable as problem:
-            self.unread.append(f"an entry of {calendar.name}: {problem}")
+            self.unread.append(f"an entry of {calendar.name} ({problem})")
         else:
             if file.series:
                 yield Resource(calendar, name, etag or "", file)
             if file.unreadable:
-                self.unread.append(f"{file.unreadable} events of {calendar.name} are broken or too many")
+                self.unread.append(f"{file.unreadable} invalid or excess events of {calendar.name}")
 
     def _name(self, calendar: Calendar, href: str) -> str:
-        """Return the path of an entry; empty if it does not lie in the calendar."""
+        """Return the path of an entry; empty if it is outside the calendar."""
         address = urlsplit(urljoin(calendar.id, quote(href, safe="/%:@!$&'()*+,;=~")))
         home = urlsplit(calendar.id)
         folder = home.path.rstrip("/")
@@ -175,16 +173,16 @@ class CalDavStore:
 
 def _require_version(version: str | None) -> None:
     if version == "":
-        raise Refused("the calendar server names no versions, so that nothing can be changed there safely")
+        raise Refused("the calendar server sends no ETag, so events cannot be changed safely", ASK_OPERATOR)
 
 
 def _check(answer: Any, *, writing: bool = False) -> None:
     if writing and answer.status in (404, 409, 412):
         raise VersionConflict
     if answer.status == 404:
-        raise Refused(_NO_CALDAV)
+        raise Refused(*_NO_CALDAV)
     if answer.status >= 300:
-        raise Refused(_FAILED_STATUS.format(status=int(answer.status)))
+        raise _failed_status(int(answer.status))
 
 
 @contextmanager
@@ -196,19 +194,26 @@ def _refuse_errors() -> Iterator[None]:
 
     try:
         yield
-    except (AuthorizationError, NotImplementedError) as error:  # the latter without a login, or for a kind it lacks
-        raise Refused(_LOGIN_REJECTED) from error
+    except (
+        AuthorizationError,
+        NotImplementedError,
+    ) as error:  # the latter for a missing login
+        raise Refused(*_LOGIN_REJECTED) from error
     except RateLimitError as error:
-        raise Refused("the calendar server has too many requests; ask again in a minute") from error
+        raise Refused("the calendar server limits the number of requests", "try again in a minute") from error
     except (niquests.exceptions.RequestException, OSError) as error:
-        raise Refused(UNREACHABLE) from error
+        raise Refused(*_UNREACHABLE) from error
     except (DAVError, LxmlError, ValueError, AssertionError, AttributeError, KeyError, TypeError) as error:
-        # raised by `caldav` for answers of other protocols
-        raise Refused(_NO_CALDAV) from error
+        # `caldav` raises all of these for responses of other protocols
+        raise Refused(*_NO_CALDAV) from error
+
+
+def _failed_status(status: int) -> Refused:
+    return Refused(f"the calendar server failed with status {status}", "try again later or tell the user")
 
 
 class _SingleOriginSession:
-    """A session for one origin, with limits of time and size."""
+    """An HTTP session for one origin, with limits on time and size."""
 
     def __init__(self, url: str, seconds_left: Callable[[], float]) -> None:
         import niquests
@@ -222,13 +227,13 @@ class _SingleOriginSession:
         self._session.close()
 
     def request(self, method: str, url: str, **options: Any) -> Any:
-        """Send a request, as `caldav` calls it; redirects keep method and body."""
+        """Send a request; `caldav` calls this method. Redirects keep method and body."""
         for _ in range(MAX_REDIRECTS + 1):
             if _origin(url) != self._origin:
-                raise Refused(_OTHER_ORIGIN)
+                raise Refused(*_OTHER_ORIGIN)
             timeout = min(REQUEST_SECONDS, self._seconds_left())
             if timeout <= 0:
-                raise Refused(UNREACHABLE)
+                raise Refused(*_UNREACHABLE)
             deadline = time.monotonic() + timeout
             options |= {"timeout": timeout, "allow_redirects": False, "stream": True, "proxies": None}
             response = self._session.request(method, url, **options)
@@ -237,7 +242,7 @@ class _SingleOriginSession:
                 return _read_body(response, deadline)
             response.close()
             url = urljoin(url, target)
-        raise Refused(_FAILED_STATUS.format(status=310))
+        raise _failed_status(310)
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:
@@ -254,7 +259,7 @@ def _read_body(response: Any, deadline: float) -> Any:
         size += len(piece)
         if size > MAX_ANSWER or time.monotonic() > deadline:
             response.close()
-            raise Refused(_TOO_LARGE if size > MAX_ANSWER else UNREACHABLE)
-    response._content = b"".join(pieces)  # where `niquests` stores a body
+            raise Refused(*(_TOO_LARGE if size > MAX_ANSWER else _UNREACHABLE))
+    response._content = b"".join(pieces)  # `niquests` stores the body here
     response._content_consumed = True
     return response

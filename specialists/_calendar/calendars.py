@@ -1,4 +1,4 @@
-"""Interface of a calendar store. Two modules implement it: `folder` and `caldav`."""
+"""The interface of a calendar store, which `folder` and `caldav` implement."""
 
 import hashlib
 import re
@@ -10,16 +10,17 @@ from brain import Refused
 from specialists._calendar.expand import Window
 from specialists._calendar.ics_read import File
 
-CONFLICT_REASON = "the event was changed meanwhile: list it again, then ask again if it is still right"
+CONFLICT = ("the event has changed in the meantime", "list it again, then call again if the change is still right")
+ASK_OPERATOR = "tell the user to contact the operator of this server"
 
 
 class VersionConflict(Exception):
-    """Another program wrote to the file since it was read."""
+    """Another program has changed the file since it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """A calendar: `id` identifies it in its store, `name` is what people call it."""
+    """A calendar: `id` identifies it in its store, `name` is for people."""
 
     id: str
     name: str
@@ -27,7 +28,7 @@ class Calendar:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One file of a calendar as it was read; `version` changes with its content."""
+    """One file of a calendar; `version` changes with its content."""
 
     calendar: Calendar
     name: str
@@ -35,7 +36,7 @@ class Resource:
     file: File
 
     def id(self, uid: str) -> str:
-        """Return the id by which a model names an event of this file."""
+        """Return the ID of an event in this file, for models."""
         own = make_file_id(self.calendar, self.name)
         return own if len(self.file.series) == 1 else f"{own}.{_short_hash(uid)[:4]}"
 
@@ -50,44 +51,44 @@ class CalendarStore(Protocol):
 
     Attributes:
         place: unique name of the store.
-        unread: files that could not be read so far, with the reason, for people.
+        unread: unreadable files with the reason, for people.
     """
 
     place: str
     unread: list[str]
 
     def calendars(self) -> list[Calendar]:
-        """Return all calendars, by name."""
+        """Return all calendars, sorted by name."""
 
     def create_calendar(self, name: str) -> Calendar:
-        """Make a calendar, for a user who has none."""
+        """Create a calendar for a user who has none."""
 
     def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
-        """Yield the files that may hold events of the window."""
+        """Yield the files that may contain events of the window."""
 
     def find(self, calendar: Calendar, event_id: str) -> Iterator[Resource]:
-        """Yield the files that may hold the event with this id or UID."""
+        """Yield the files that may contain the event with this ID or UID."""
 
     def choose_file_name(self, calendar: Calendar, uid: str) -> str:
-        """Return the name of the file for a new event."""
+        """Return the file name for a new event."""
 
     def write(self, calendar: Calendar, name: str, data: bytes, version: str | None) -> str:
-        """Replace a file of this version, or make one for None; return its new version.
+        """Replace a file of this version, or create it if the version is None; return the new version.
 
         Raises:
-            VersionConflict: if it has another version, or exists already.
+            VersionConflict: if the file has another version, or exists already.
         """
 
     def remove(self, calendar: Calendar, name: str, version: str) -> None:
         """Remove a file of this version.
 
         Raises:
-            VersionConflict: if it has another version, or is gone.
+            VersionConflict: if the file has another version, or no longer exists.
         """
 
 
 def make_file_id(calendar: Calendar, name: str) -> str:
-    """Return the id of a file: short, stable, and without a stranger's words."""
+    """Return the ID of a file: short, stable, and without untrusted content."""
     return _short_hash(f"{calendar.id}\n{name}")
 
 
@@ -111,23 +112,24 @@ def sort_calendars(calendars: list[Calendar]) -> list[Calendar]:
 
 
 def select_calendars(calendars: list[Calendar], name: str | None) -> list[Calendar]:
-    """Return the calendars with this name, or with this last part of a name after a slash; all for no name.
+    """Return the calendars with this name, or with this name after a slash; all if `name` is empty.
 
     Raises:
-        Refused: if there is none, naming the others.
+        Refused: if no calendar has this name.
     """
     lowered = (name or "").strip().casefold()
     if not lowered:
         return calendars
     found = [calendar for calendar in calendars if calendar.name.casefold() == lowered]
     found = found or [calendar for calendar in calendars if calendar.name.casefold().rpartition("/")[2] == lowered]
+    if not calendars:
+        raise Refused("the user has no calendar yet", "create an event without calendar first")
     if not found:
-        raise Refused(f"no calendar is called {str(name)[:40]!r}; {list_names(calendars)}")
+        raise Refused(f"no calendar is called {str(name)[:40]!r}", f"use one of: {list_names(calendars)}")
     return found
 
 
 def list_names(calendars: list[Calendar]) -> str:
-    """Return the names of calendars as a sentence."""
+    """Return the names of calendars, separated by commas."""
     names = [" ".join(calendar.name.split())[:40] for calendar in calendars]
-    listed = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-    return f"there are: {listed}" if names else "there is none yet"
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

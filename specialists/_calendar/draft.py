@@ -1,4 +1,4 @@
-"""The requested state of an event, its new times, and the file of a new event."""
+"""The requested state of an event, and the file of a new event."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ class EventDraft:
 
     @property
     def text_lines(self) -> dict[str, list[str]]:
-        """The lines of the properties that are texts; none for an empty text."""
+        """The property lines of the text fields; no line for an empty text."""
         texts = {"SUMMARY": self.title, "LOCATION": self.location, "DESCRIPTION": self.description}
         return {name: [f"{name}:{escape(text)}"] if text else [] for name, text in texts.items() if text is not None}
 
@@ -39,7 +39,7 @@ class EventDraft:
 
 @dataclass(frozen=True, slots=True)
 class TimeFormat:
-    """How an event writes its times: the parameters, such as `;TZID=Europe/Berlin`, and a time of that form."""
+    """The notation of an event's times: parameters such as `;TZID=Europe/Berlin`, and a time as a model."""
 
     params: str
     model: Moment
@@ -58,7 +58,7 @@ class TimeFormat:
 
 
 def choose_time_format(zone: ZoneInfo, moment: Moment) -> TimeFormat:
-    """Return the format for a user's zone."""
+    """Return the format for the user's time zone."""
     if not isinstance(moment, datetime):
         return TimeFormat(";VALUE=DATE", moment)
     if zone.key in ("UTC", "Etc/UTC"):
@@ -70,7 +70,7 @@ def build_event_file(uid: str, draft: EventDraft, zone: ZoneInfo, now: datetime)
     """Return the file of a new event.
 
     Raises:
-        Refused: if its times or its rule make no sense.
+        Refused: if its times or its repeat rule are invalid.
     """
     first = draft.start
     assert first is not None
@@ -92,25 +92,27 @@ def build_event_file(uid: str, draft: EventDraft, zone: ZoneInfo, now: datetime)
 
 
 def resolve_times(start: Moment, end: Moment, draft: EventDraft, zone: ZoneInfo) -> tuple[Moment, Moment]:
-    """Return the new start and end of an event; a draft without end or length keeps the length.
+    """Return the new start and end of an event. Without a new end or duration, the duration stays.
 
     Raises:
-        Refused: if the end does not fit.
+        Refused: if the end does not match the start.
     """
     first = start if draft.start is None else draft.start
     has_last_day = draft.end is not None and not isinstance(draft.end, datetime)
     if not isinstance(first, datetime) and isinstance(start, datetime) and not has_last_day:
         first = localize(
             datetime.combine(first, localize(start, zone).timetz()), zone
-        )  # a day alone keeps the time of day
+        )  # a date alone keeps the time of day
     has_time = isinstance(first, datetime)
     if draft.minutes is not None and (draft.end is not None or not has_time):
-        reason = "give either end or duration_minutes" if has_time else "an event of whole days needs end, the last day"
-        raise Refused(reason)
+        if has_time:
+            raise Refused("the call has both an end and a duration", "give either end or duration_minutes")
+        raise Refused("an all-day event cannot have a duration in minutes", "give end, the last day")
     if draft.end is not None:
         if isinstance(draft.end, datetime) is not has_time:
-            expected = "a time, such as 2026-03-30T10:00" if has_time else "the last day, such as 2026-03-31"
-            raise Refused(f"end must be {expected}, as the start is {'a time' if has_time else 'a day'}")
+            if has_time:
+                raise Refused("the start has a time, but the end has none", "give end such as 2026-03-30T10:00")
+            raise Refused("the end has a time, but the start has none", "give end as the last day: 2026-03-31")
         last = draft.end if isinstance(draft.end, datetime) else draft.end + DAY
     else:
         if draft.minutes is not None:
@@ -125,16 +127,19 @@ def resolve_times(start: Moment, end: Moment, draft: EventDraft, zone: ZoneInfo)
             last = first + length
     if localize(last, zone) < localize(first, zone) or (not has_time and last <= first):
         given, earliest = iso_minutes(draft.end, zone), iso_minutes(first, zone)
-        raise Refused(f"the end, {given}, lies before the start, {earliest}; correct one of them")
+        raise Refused(f"the end, {given}, is before the start, {earliest}", "correct one of them")
     return first, last
 
 
 def format_rule(repeat: str, start: Moment) -> list[str]:
-    """Return the line of a repeat rule; no line for `none`."""
+    """Return the line of a repeat rule; no line for `none`.
+
+    Raises:
+        Refused: if the rule is invalid.
+    """
     if repeat.strip().lower() == "none":
         return []
     try:
         return [f"RRULE:{rules.parse_new_rule(repeat[:300], start)}"]
     except rules.BadRule as problem:
-        example = "give one such as FREQ=WEEKLY;BYDAY=MO;COUNT=10"
-        raise Refused(f"the repeat rule is not right: {problem}; {example}") from None
+        raise Refused(f"invalid repeat rule: {problem}", "use one such as FREQ=WEEKLY;BYDAY=MO;COUNT=10") from None

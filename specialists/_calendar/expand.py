@@ -1,4 +1,4 @@
-"""Finds the occurrences of events in a window. recurring-ical-events follows the rules, as far as that is bounded."""
+"""Find the occurrences of events in a window. recurring-ical-events evaluates the rules, within limits."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ from specialists._calendar.rules import MAX_OCCURRENCES, MAX_WORK, BadRule, Rule
 from specialists._calendar.zones import Moment, localize, resolve_end, to_date
 
 _MAX_RANGE_CHANGES = 100
-"""Changes of all later occurrences; each is compared with each occurrence."""
+"""Maximum number of RANGE=THISANDFUTURE changes; each is compared with each occurrence."""
 _NUMBER = "X-NUMBER"
 _MARGIN = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time on a user's clocks, without its end."""
+    """A period in a user's time zone; `end` is exclusive."""
 
     start: datetime
     end: datetime
@@ -28,7 +28,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One time of an event; `original` is its time in the series, None for an event that happens once."""
+    """One occurrence of an event; `original` is its start in the series, None for a single event."""
 
     event: Event
     start: Moment
@@ -41,33 +41,33 @@ class Occurrence:
 
 
 def make_occurrence(event: Event) -> Occurrence:
-    """Return an event as it stands in its file."""
+    """Return the occurrence that the file itself describes."""
     return Occurrence(event, event.start, event.end, event.recurrence_id)
 
 
 @dataclass(slots=True)
 class Expander:
-    """Finds occurrences in a window. `left_out` names each series that it skips, with the reason."""
+    """Finds occurrences in a window; `left_out` lists skipped series with the reason."""
 
     window: Window
     seconds_left: Callable[[], float] = lambda: 1.0
     left_out: list[str] = field(default_factory=list)
 
     def file_occurrences(self, file: File) -> Iterator[tuple[str, Occurrence]]:
-        """Yield the occurrences of a file that touch the window, with their UIDs."""
+        """Yield the occurrences of a file in the window, with their UIDs."""
         for uid, events in file.series.items():
             if self.seconds_left() <= 0:
-                self.left_out.append("what there was no time for: ask for one calendar, or a shorter time")
+                self.left_out.append("events that were not read in time (use one calendar, or a shorter period)")
                 return
             yield from ((uid, occurrence) for occurrence in self.series_occurrences(events))
 
     def series_occurrences(self, events: Sequence[Event]) -> Iterator[Occurrence]:
-        """Yield the occurrences of one event or series that touch the window."""
+        """Yield the occurrences of one event or series in the window."""
         last = self.window.end + _MARGIN
         if len(events) == 1 and not events[0].repeats:
             found = [make_occurrence(events[0])]
         elif all(localize(event.start, self.window.zone) > last and not event.extra_dates for event in events):
-            found = []  # without following the rules
+            found = []  # without evaluating the rules
         else:
             found = self._expand(events)
         return (occurrence for occurrence in found if overlaps_window(occurrence, self.window))
@@ -78,22 +78,22 @@ class Expander:
             series = _Series(events)
             work = sum(rule.work(start, self.window.end.date() + _MARGIN) for rule, start in series.rules)
             if work > MAX_WORK or series.max_occurrences(self.window) > MAX_OCCURRENCES:
-                self.left_out.append(f"{title} repeats too often to be listed")
+                self.left_out.append(f"{title} (repeats too often)")
                 return []
             return list(series.between(self.window))
         except BadRule as error:
-            self.left_out.append(f"{title} repeats by a rule that cannot be followed ({error}), and is shown once")
+            self.left_out.append(f"repeats of {title} (unsupported rule: {error})")
             return [make_occurrence(event) for event in events]
 
 
 class _Series:
-    """An event that repeats, with its changed occurrences.
+    """A repeating event with its changed occurrences.
 
     Args:
-        events: all with one UID.
+        events: all events with one UID.
 
     Raises:
-        BadRule: if a rule cannot be followed.
+        BadRule: if a rule is not supported.
     """
 
     def __init__(self, events: Sequence[Event]) -> None:
@@ -101,7 +101,7 @@ class _Series:
         import recurring_ical_events
 
         if sum(event.this_and_future for event in events) > _MAX_RANGE_CHANGES:
-            raise BadRule("it is changed too often")
+            raise BadRule(f"more than {_MAX_RANGE_CHANGES} changes to later occurrences")
         self.rules: list[tuple[Rule, Moment]] = []
         self._events = {event.number: event for event in events}
         self._main = find_main(events)
@@ -112,12 +112,12 @@ class _Series:
             self._query = recurring_ical_events.CalendarQuery(calendar)
 
     def max_occurrences(self, window: Window) -> int:
-        """Return how many occurrences touch a window at most; long ones do so from long before."""
+        """Return an upper bound for the occurrences in a window, including long ones that begin before it."""
         longest = max((to_date(event.end) - to_date(event.start)).days for event in self._events.values())
         return sum(rule.max_occurrences(longest + (window.end - window.start).days + 3) for rule, _ in self.rules)
 
     def between(self, window: Window) -> Iterator[Occurrence]:
-        """Yield the occurrences around a window."""
+        """Yield the occurrences in and around a window."""
         start, end = (moment.replace(tzinfo=None) for moment in (window.start - _MARGIN, window.end + _MARGIN))
         with _refuse_errors():
             found = self._query.between(start.replace(tzinfo=window.zone), end.replace(tzinfo=window.zone))
@@ -143,7 +143,7 @@ class _Series:
         if event.recurrence_id is not None:
             original, main = event.recurrence_id, self._main
             if main is not None and isinstance(main.start, datetime) and not isinstance(original, datetime):
-                original = datetime.combine(original, main.start.timetz())  # some programs name only the day
+                original = datetime.combine(original, main.start.timetz())  # some programs write only the date
             component["RECURRENCE-ID"] = vDDDTypes(original)
             if event.this_and_future:
                 component["RECURRENCE-ID"].params["RANGE"] = "THISANDFUTURE"
@@ -161,24 +161,24 @@ class _Series:
 def _refuse_errors() -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # dateutil raises nearly anything for values that contradict each other
-        raise BadRule("it makes no sense") from error
+    except Exception as error:  # dateutil raises many types for contradictory values
+        raise BadRule("contradictory values") from error
 
 
 def find_main(events: Sequence[Event]) -> Event | None:
-    """Return the newest version of the event that a series is made from."""
+    """Return the newest version of the event that defines a series."""
     return max((e for e in events if e.recurrence_id is None), key=lambda event: event.sequence, default=None)
 
 
 def subtract_local(later: Moment, earlier: Moment) -> timedelta:
-    """Return the difference of two moments, by their own clocks if both have them."""
+    """Return the difference of two moments, in local time if both have a zone or neither does."""
     if isinstance(later, datetime) and isinstance(earlier, datetime) and bool(later.tzinfo) == bool(earlier.tzinfo):
         return later - earlier
     return to_date(later) - to_date(earlier)
 
 
 def overlaps_window(occurrence: Occurrence, window: Window) -> bool:
-    """Return whether an occurrence is in the window; one without length counts at its start."""
+    """Return whether an occurrence overlaps the window; one without duration counts at its start."""
     event = occurrence.event
     if event.timestamps is not None and occurrence.start is event.start:
         first, last = event.timestamps

@@ -14,6 +14,7 @@ from stat import S_ISREG
 
 from brain import Refused
 from specialists._calendar.calendars import (
+    ASK_OPERATOR,
     Calendar,
     Resource,
     VersionConflict,
@@ -52,7 +53,7 @@ class FileCache:
         """Return the parsed file; parse it only if it is not cached.
 
         Raises:
-            Unreadable: if it is too large, or no calendar.
+            Unreadable: if the file is too large or not a calendar.
         """
         key = hash_content(data)
         if found := self.get(key):
@@ -75,13 +76,13 @@ class FileCache:
 
 
 def hash_content(data: bytes) -> bytes:
-    """Return the digest of a content, 16 bytes."""
+    """Return a digest of 16 bytes."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
 _file_cache = FileCache()
 _digests: OrderedDict[tuple[str, int, int, int], bytes] = OrderedDict()
-"""The digest of a file's content, by its path, time of change, size and inode."""
+"""The digest of a file's content, by path, modification time, size and inode."""
 
 
 class FolderStore:
@@ -99,7 +100,7 @@ class FolderStore:
         self._seconds_left = seconds_left
 
     def calendars(self) -> list[Calendar]:
-        """Return the folders in the user's folder, and that folder itself if it holds files."""
+        """Return the folders in the user's folder, and that folder itself if it contains files."""
         entries = self._entries(self._root)
         found = [Calendar(e.name, _display_name(Path(e.path)) or e.name) for e in entries if _is_folder(e)]
         if any(entry.name.endswith(".ics") for entry in entries):
@@ -115,7 +116,7 @@ class FolderStore:
         return Calendar(safe, name)
 
     def files(self, calendar: Calendar, window: Window) -> Iterator[Resource]:
-        """Yield all files: only their content tells which events they hold."""
+        """Yield all files, because only their content shows which events they contain."""
         yield from self._read(calendar, lambda name: True)
 
     def find(self, calendar: Calendar, event_id: str) -> Iterator[Resource]:
@@ -153,7 +154,7 @@ class FolderStore:
             path.unlink()
 
     def _path(self, calendar: Calendar, name: str) -> Path:
-        """Return the path of a file whose name came from a listing or from `choose_file_name`."""
+        """Return the path of a file; its name comes from a listing or from `choose_file_name`."""
         assert Path(name).name == name
         assert calendar.id == "." or Path(calendar.id).name == calendar.id
         return self._root / calendar.id / name
@@ -165,43 +166,42 @@ class FolderStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            reason = "the calendar folder cannot be read; tell the user that the operator has to look at it"
-            raise Refused(reason) from error
+            raise Refused("the calendar folder cannot be read", ASK_OPERATOR) from error
 
     def _read(self, calendar: Calendar, includes: Callable[[str], bool]) -> Iterator[Resource]:
         entries = [e for e in self._entries(self._root / calendar.id) if e.name.endswith(".ics") and includes(e.name)]
         if len(entries) > MAX_FILES:
-            self.unread.append(f"{len(entries) - MAX_FILES} files of {calendar.name}, which has too many")
+            self.unread.append(f"{len(entries) - MAX_FILES} files of {calendar.name} (the limit is {MAX_FILES:,})")
         for number, entry in enumerate(sorted(entries, key=lambda entry: entry.name)[:MAX_FILES]):
             if self._seconds_left() <= 0:
-                self.unread.append(f"{len(entries) - number} files of {calendar.name}, for lack of time: ask again")
+                self.unread.append(f"{len(entries) - number} files of {calendar.name} (no time left: try again)")
                 return
             name = re.sub(r"[^\w.@+-]+", " ", entry.name).strip()
             name = name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1] + "…"
             try:
                 resource = self._resource(calendar, entry)
             except Unreadable as problem:
-                self.unread.append(f"{name}: {problem}")
+                self.unread.append(f"{name} ({problem})")
             except OSError:
-                self.unread.append(f"{name}: it cannot be opened")
+                self.unread.append(f"{name} (cannot be opened)")
             else:
                 yield resource
                 if count := resource.file.unreadable:
-                    self.unread.append(f"{name}: {count} of its events are broken or too many")
+                    self.unread.append(f"{count} invalid or excess events of {name}")
 
     def _resource(self, calendar: Calendar, entry: os.DirEntry[str]) -> Resource:
         status = entry.stat(follow_symlinks=False)
         if not S_ISREG(status.st_mode):
-            raise Unreadable("it is no plain file")
+            raise Unreadable("not a regular file")
         file_state = (entry.path, status.st_mtime_ns, status.st_size, status.st_ino)
         key = _digests.get(file_state)
         file = _file_cache.get(key) if key else None
         if file is None:
             if status.st_size > MAX_FILE:
-                raise Unreadable(f"it is larger than {MAX_FILE // 1_000_000} MB")
+                raise Unreadable(f"larger than {MAX_FILE // 1_000_000} MB")
             file = _file_cache.parse(_read_plain(Path(entry.path)))
             key = hash_content(file.data)
-            # a second change right after the first could leave time and size as they are
+            # a second change directly after the first may keep time and size
             if time.time_ns() - status.st_mtime_ns > 50_000_000:
                 _digests[file_state] = key
                 while len(_digests) > _MAX_DIGESTS:
@@ -230,7 +230,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _display_name(folder: Path) -> str:
-    """Return the name that other programs give the calendar, or an empty text."""
+    """Return the name in the file `displayname`, or an empty text."""
     with suppress(OSError):
         path = folder / "displayname"
         status = path.stat(follow_symlinks=False)
@@ -240,7 +240,7 @@ def _display_name(folder: Path) -> str:
 
 
 def _read_plain(path: Path) -> bytes:
-    """Read a file, but follow no link."""
+    """Read a file, but do not follow a link."""
     with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
         return file.read(MAX_FILE + 1)
 
@@ -255,7 +255,7 @@ def _check_version(path: Path, version: str | None) -> None:
 
 
 def _link_new(temporary: Path, path: Path) -> None:
-    """Give a file its name, but never over another file."""
+    """Rename a new file, but never replace another one."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -269,18 +269,17 @@ def _refuse_write_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = "the calendar folder cannot be written; tell the user that the operator has to look at it"
-        raise Refused(reason) from error
+        raise Refused("the calendar folder cannot be written", ASK_OPERATOR) from error
 
 
 @contextmanager
 def _locked(root: Path) -> Iterator[None]:
-    """Hold the one lock of a user's calendars, between threads and between processes."""
+    """Lock a user's calendars against other threads and processes."""
     with (root / _LOCK).open("ab") as file:
         end = time.monotonic() + LOCK_SECONDS
         while not _try_lock(file.fileno()):
             if time.monotonic() > end:
-                raise Refused("the calendar is being written by others; ask again in a minute")
+                raise Refused("another program is writing to the calendar", "try again in a minute")
             time.sleep(0.01)
         yield
 

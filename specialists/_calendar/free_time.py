@@ -1,4 +1,4 @@
-"""Finds free time from busy times and working hours."""
+"""Find free time from busy times and working hours."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -10,14 +10,14 @@ from specialists._calendar.zones import localize
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _STEP = 300
-"""Free times start at multiples of so many seconds."""
+"""Free times start at multiples of this number of seconds."""
 _HOURS = re.compile(r"(?P<days>[a-z]{3}(?:[-,][a-z]{3})*)\s+(?P<start>\d\d:\d\d)-(?P<end>\d\d:\d\d)")
 Span = tuple[datetime, datetime]
 
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """When a user works; `days` are weekdays, Monday is 0."""
+    """Working hours; `days` are weekdays, Monday is 0."""
 
     days: frozenset[int]
     start: time
@@ -28,11 +28,11 @@ def parse_hours(text: str) -> Hours:
     """Parse hours such as `mon-fri 09:00-17:00`.
 
     Raises:
-        ValueError: if they do not have that form.
+        ValueError: if the text has another form.
     """
     found = _HOURS.fullmatch(text.strip().lower())
     if not found:
-        raise ValueError("it must be such as mon-fri 09:00-17:00")
+        raise ValueError("use a form such as mon-fri 09:00-17:00")
     days: set[int] = set()
     for part in found["days"].split(","):
         first, _, last = part.partition("-")
@@ -40,7 +40,7 @@ def parse_hours(text: str) -> Hours:
         days |= set(range(start, end + 1)) if start <= end else {*range(start, 7), *range(end + 1)}
     hours = Hours(frozenset(days), time.fromisoformat(found["start"]), time.fromisoformat(found["end"]))
     if hours.start >= hours.end:
-        raise ValueError("its end must be after its start")
+        raise ValueError("the end must be after the start")
     return hours
 
 
@@ -58,7 +58,7 @@ def list_working_times(window: Window, hours: Hours) -> Iterator[Span]:
 
 
 def find_free(spans: Iterable[Span], busy: Iterable[Span], minimum: timedelta) -> Iterator[Span]:
-    """Yield the parts of `spans` without `busy` that are long enough, from full five minutes on."""
+    """Yield the parts of `spans` that are free and long enough; they start at full five minutes."""
     blocked = sorted((span for span in busy if span[0] != span[1]), key=lambda span: span[0].timestamp())
     for start, end in spans:
         free_from = start

@@ -1,6 +1,6 @@
-"""Edits calendar files. An edit replaces only the lines that it changes; all others stay byte for byte.
+"""Edit calendar files. An edit replaces only the lines that it changes and keeps all others byte for byte.
 
-icalendar can also write files. But it reformats every line, and it drops what it cannot parse.
+icalendar can write files too, but it reformats every line and drops lines that it cannot parse.
 """
 
 import re
@@ -25,6 +25,7 @@ from specialists._calendar.ics_lines import (
     split_lines,
 )
 from specialists._calendar.ics_read import Event, File
+from specialists._calendar.occurrences import NO_SERIES
 from specialists._calendar.zones import (
     Moment,
     build_vtimezone,
@@ -43,7 +44,7 @@ class Edit:
     """A change to one event in a file.
 
     Args:
-        file: the file as it was read.
+        file: the current file.
         uid: UID of the event.
         zone: the user's time zone.
         now: time of the change, for DTSTAMP and LAST-MODIFIED.
@@ -60,7 +61,7 @@ class Edit:
         self._zone_year: int | None = None
 
     def change_event(self, draft: EventDraft) -> bytes:
-        """Return the file with an event changed that happens once."""
+        """Return the file with a single event changed."""
         event = self._events[0]
         changes = dict[str, Sequence[str]](draft.text_lines)
         start, times = self._new_times(event, event.start, event.end, draft)
@@ -80,7 +81,7 @@ class Edit:
             self._replace(event, {**draft.text_lines, **(times if draft.changes_time else {})})
             return self._result()
         if event.this_and_future and self._is_same(event.recurrence_id, occurrence.original):
-            raise Refused("all later occurrences take after this one, so it cannot be changed alone; use scope=series")
+            raise Refused("all later occurrences depend on this one", "use scope=series")
         main = self._format_of(find_main(self._events) or event)
         original = convert_like(localize(occurrence.original, self._zone), main.model)
         changes = {**draft.text_lines, **times, **{name: [] for name in _SERIES_PROPERTIES}}
@@ -94,17 +95,17 @@ class Edit:
         """Return the file with a whole series changed.
 
         Args:
-            occurrence: the one whose new times the draft has; all others move as far.
+            occurrence: the occurrence to which the draft applies; all others move by the same amount.
         """
         main = find_main(self._events)
         if main is None:
-            raise Refused("the series itself is not in this calendar, only changes to it; use scope=this")
+            raise Refused(*NO_SERIES)
         start, end = resolve_times(occurrence.start, occurrence.end, draft, self._zone)
         shift = lengthening = timedelta()
         if draft.changes_time:
             if isinstance(start, datetime) is not isinstance(main.start, datetime):
-                reason = "a series of times cannot become one of whole days, or back; delete it and make a new one"
-                raise Refused(reason)
+                reason = "a series with times cannot become an all-day series, or vice versa"
+                raise Refused(reason, "delete it and create a new one")
             old, new = (
                 to_local_time(convert_like(localize(m, self._zone), main.start)) for m in (occurrence.start, start)
             )
@@ -116,7 +117,7 @@ class Edit:
         return self._result()
 
     def remove_occurrence(self, occurrence: Occurrence) -> bytes | None:
-        """Return the file without one occurrence of a series; None if nothing else is in it."""
+        """Return the file without one occurrence of a series; None if nothing else remains."""
         assert occurrence.original is not None
         event, main = occurrence.event, find_main(self._events)
         if len(self._events) == 1 and main is None:
@@ -130,7 +131,7 @@ class Edit:
         return self._result()
 
     def remove_event(self) -> bytes | None:
-        """Return the file without the event; None if nothing else is in it."""
+        """Return the file without the event; None if nothing else remains."""
         for event in self._events:
             self._drop(event)
         dropped = {self._block(event).first for event in self._events}
@@ -140,10 +141,10 @@ class Edit:
     def _new_times(
         self, event: Event, start: Moment, end: Moment, draft: EventDraft
     ) -> tuple[Moment, dict[str, Sequence[str]]]:
-        """Return the new start and the lines of the new times, in the event's own form where that is possible."""
+        """Return the new start and the lines of the new times, in the notation of the event if possible."""
         start, end = resolve_times(start, end, draft, self._zone)
         time_format = self._format_of(event)
-        if isinstance(start, datetime) is not isinstance(event.start, datetime):  # a day becomes a time, or back
+        if isinstance(start, datetime) is not isinstance(event.start, datetime):
             time_format = choose_time_format(self._zone, start)
             if time_format.needs_vtimezone:
                 self._zone_year = start.year
@@ -153,7 +154,7 @@ class Edit:
     def _series_changes(
         self, event: Event, main: Event, shift: timedelta, lengthening: timedelta, draft: EventDraft
     ) -> dict[str, Sequence[str]]:
-        """Return the changes of one event of a series; a changed occurrence keeps what is different in it."""
+        """Return the changes of one event of a series; a changed occurrence keeps its differences."""
         is_same = {"SUMMARY": event.title == main.title, "LOCATION": event.location == main.location}
         is_same["DESCRIPTION"] = event.description == main.description
         changes: dict[str, Sequence[str]] = {
@@ -172,10 +173,10 @@ class Edit:
         return changes
 
     def _repeat_changes(self, main: Event, shift: timedelta, repeat: str | None) -> dict[str, Sequence[str]]:
-        """Return the rule and the dates of a series that moves."""
+        """Return the new rule and dates of a series that moves."""
         start, time_format = shift_moment(main.start, shift), self._format_of(main)
         if any(isinstance(added, tuple) for added in main.extra_dates):
-            raise Refused("the series has extra dates with lengths of their own; change its occurrences one by one")
+            raise Refused("the series has extra dates with other durations", "change its occurrences one by one")
 
         def moved(name: str, moment: Moment) -> str:
             return time_format.line(name, convert_like(localize(shift_moment(moment, shift), self._zone), main.start))
@@ -189,8 +190,7 @@ class Edit:
                 rule = [f"RRULE:{rules.shift_rule(text, main.start, shift)}" for text in main.rules]
             except rules.BadRule:
                 old = "; ".join(main.rules)[:100]
-                reason = f"the series repeats by {old}, which does not fit the new start; give repeat too"
-                raise Refused(reason) from None
+                raise Refused(f"the repeat rule {old} does not match the new start", "give repeat too") from None
         return {
             "RRULE": rule,
             "EXDATE": [
@@ -201,7 +201,7 @@ class Edit:
         }
 
     def _format_of(self, event: Event) -> TimeFormat:
-        """Return the format of the event's own start."""
+        """Return the notation of the event's start."""
         line = next(line for line in list_properties(self._lines, self._block(event)) if line.name == "DTSTART")
         found = _DATE_PROPERTY.fullmatch(line.text)
         params, value = (found[1], found[2]) if found else ("", "")
@@ -231,7 +231,7 @@ class Edit:
         self._replacements[block.first] = (block.last + 1, b"")
 
     def _result(self) -> bytes:
-        """Return the file; if a time got the user's zone, with the description of that zone."""
+        """Return the file; add a VTIMEZONE if a time now uses the user's zone."""
         names = (
             line.text for b in find_components(self._tops, "VTIMEZONE") for line in list_properties(self._lines, b)
         )

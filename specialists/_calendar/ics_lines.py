@@ -1,6 +1,4 @@
-"""Lines and components of an iCalendar file (RFC 5545, section 3.1). All lines that an edit does not change stay
-byte for byte.
-"""
+"""Lines and components of an iCalendar file (RFC 5545, section 3.1)."""
 
 import re
 import time
@@ -9,15 +7,15 @@ from dataclasses import dataclass, field
 
 MAX_DEPTH = 6
 MAX_LINE = 100_000
-"""Octets of a line that are read."""
+"""Maximum length of a line, in octets; the rest is ignored."""
 _LINES_PER_SLICE = 256
-"""Lines after which other threads may run."""
+"""Number of lines after which other threads get a chance to run."""
 _ESCAPE = re.compile(r"\\([\\;,nN])")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One content line: `raw` with its folds and its end, `text` without."""
+    """One content line: `raw` as in the file, `text` unfolded and without line end."""
 
     raw: bytes
     text: str
@@ -29,7 +27,7 @@ class Line:
 
 @dataclass(slots=True)
 class Block:
-    """A component: the numbers of its lines BEGIN (`first`) and END (`last`), and the components in it."""
+    """A component: the line numbers of BEGIN (`first`) and END (`last`), and the components inside."""
 
     name: str
     first: int
@@ -38,12 +36,12 @@ class Block:
 
 
 def split_lines(data: bytes) -> list[Line]:
-    """Return the content lines of a file; octets that are no UTF-8 show as replacement characters."""
+    """Return the content lines of a file; invalid UTF-8 becomes replacement characters."""
     return [Line(b"".join(piece), _unfold(piece)) for piece in _folded_lines(data)]
 
 
 def read_texts(data: bytes) -> Iterator[str]:
-    """Yield the texts of the content lines, about `MAX_LINE` octets of each."""
+    """Yield the texts of the content lines, each limited to about `MAX_LINE` octets."""
     for number, piece in enumerate(_folded_lines(data, MAX_LINE)):
         yield _unfold(piece)
         if number % _LINES_PER_SLICE == 0:
@@ -51,10 +49,10 @@ def read_texts(data: bytes) -> Iterator[str]:
 
 
 def _folded_lines(data: bytes, max_bytes: int | None = None) -> Iterator[list[bytes]]:
-    """Yield each content line as its physical lines; not all at once, for a hostile file may have millions."""
+    """Yield each content line as a list of physical lines. A hostile file may have millions, so do it lazily."""
     piece: list[bytes] = []
     size = start = 0
-    end_mark = b"\n" if b"\n" in data else b"\r"  # of old Macintosh programs
+    end_mark = b"\n" if b"\n" in data else b"\r"  # written by old Macintosh programs
     while start < len(data):
         end = data.find(end_mark, start) + 1 or len(data)
         physical, start = data[start:end], end
@@ -71,21 +69,21 @@ def _folded_lines(data: bytes, max_bytes: int | None = None) -> Iterator[list[by
 
 
 def _unfold(piece: Sequence[bytes]) -> str:
-    """Join physical lines before decoding, for a fold may stand between the octets of one character."""
+    """Join physical lines, then decode them: a fold can split the octets of one character."""
     first = piece[0].rstrip(b"\r\n").removeprefix(b"\xef\xbb\xbf")
     return (first + b"".join(part[1:].rstrip(b"\r\n") for part in piece[1:])).decode("utf-8", "replace")
 
 
 def property_name(text: str) -> str:
-    """Return the name of a content line's property, in capitals."""
+    """Return the upper-case property name of a content line."""
     return text[: min((end for end in (text.find(";"), text.find(":")) if end >= 0), default=len(text))].upper()
 
 
 def parse_blocks(lines: Iterable[str]) -> list[Block]:
     """Return the outermost components of a file.
 
-    A component that never ends or lies too deep is left out, but not the components in it. A calendar that never ends
-    reaches to the end of the file.
+    A component without END, or nested too deep, is skipped, but not its inner components. A calendar without END
+    extends to the end of the file.
     """
     top: list[Block] = []
     open_blocks: list[Block] = []
@@ -122,7 +120,7 @@ def parse_blocks(lines: Iterable[str]) -> list[Block]:
 
 
 def find_components(tops: Sequence[Block], name: str) -> Iterator[Block]:
-    """Yield the components of this name that stand in a calendar, or alone in the file."""
+    """Yield the components of this name in a calendar or at the top level."""
     for top in tops:
         if top.name == name:
             yield top
@@ -131,7 +129,7 @@ def find_components(tops: Sequence[Block], name: str) -> Iterator[Block]:
 
 
 def list_properties(lines: Sequence[Line], block: Block) -> Iterator[Line]:
-    """Yield a component's properties, without those of the components in it."""
+    """Yield the properties of a component, without those of inner components."""
     start = block.first + 1
     for inner in block.inner:
         yield from lines[start : inner.first]
@@ -140,11 +138,11 @@ def list_properties(lines: Sequence[Line], block: Block) -> Iterator[Line]:
 
 
 Changes = Mapping[str, Sequence[str]]
-"""The new lines of a property by its name, unfolded; no line deletes the property."""
+"""The new unfolded lines of properties, by name; an empty list deletes the property."""
 
 
 def edit_component(lines: Sequence[Line], block: Block, changes: Changes) -> bytes:
-    """Return a component with some properties changed, and all else as it is."""
+    """Return a component with some properties changed."""
     end = find_line_end(lines)
     existing = {line.name for line in list_properties(lines, block)}
     nested = {number for inner in block.inner for number in range(inner.first, inner.last + 1)}
@@ -163,10 +161,10 @@ def edit_component(lines: Sequence[Line], block: Block, changes: Changes) -> byt
 
 
 def replace_lines(lines: Sequence[Line], pieces: Mapping[int, tuple[int, bytes]]) -> bytes:
-    """Return the file with stretches of lines replaced.
+    """Return the file with ranges of lines replaced.
 
     Args:
-        pieces: the first line of each stretch, with the line after its last and the bytes that replace it.
+        pieces: by first line, the line after the range and the new bytes.
     """
     out: list[bytes] = []
     start = 0
@@ -184,7 +182,7 @@ def find_line_end(lines: Sequence[Line]) -> bytes:
 
 
 def fold(text: str, end: bytes = b"\r\n") -> bytes:
-    """Return a content line in rows of at most 75 octets, cut between characters."""
+    """Fold a content line into rows of up to 75 octets, between characters."""
     rows: list[bytes] = []
     row = b""
     for character in text:
@@ -197,11 +195,11 @@ def fold(text: str, end: bytes = b"\r\n") -> bytes:
 
 
 def unescape(value: str) -> str:
-    """Return a TEXT value as people read it."""
+    """Return a TEXT value without escapes."""
     return _ESCAPE.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
 
 
 def escape(text: str) -> str:
-    """Return a text as a TEXT value, without control characters other than line ends and tabs."""
+    """Return a text as an escaped TEXT value, without control characters except line ends and tabs."""
     clean = "".join(c for c in text.replace("\r\n", "\n").replace("\r", "\n") if c in "\n\t" or c.isprintable())
     return re.sub(r"([\\;,])", r"\\\1", clean).replace("\n", "\\n")

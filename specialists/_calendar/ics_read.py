@@ -1,6 +1,6 @@
-"""Reads the events of an iCalendar file, each property by itself, so that a broken or huge one does not affect others.
+"""Read the events of an iCalendar file. Invalid or huge properties do not affect others.
 
-icalendar would take more than three times as long, and seconds for a small hostile file.
+icalendar takes more than three times as long, and seconds for a small hostile file.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from specialists._calendar.ics_lines import (
 from specialists._calendar.zones import FIRST_YEAR, LAST_YEAR, Moment, find_zone, localize, parse_vtimezone, resolve_end
 
 MAX_FILE = 4_000_000
-"""Bytes. Ten thousand plain events in one file take about 3 million."""
+"""Maximum size of a file, in bytes; ten thousand plain events take about 3 million."""
 MAX_EVENTS = 10_000
 MAX_TEXT = 20_000
 MAX_DATES = 5_000
@@ -36,12 +36,12 @@ Period = tuple[Moment, Moment | timedelta]
 
 
 class Unreadable(ValueError):
-    """An event or a file that cannot be read, with the reason in a few words."""
+    """An event or a file cannot be read; the message is a short reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One line, parsed."""
+    """One parsed content line."""
 
     params: Mapping[str, str]
     value: str
@@ -52,11 +52,11 @@ class Event:
     """One VEVENT: a single event, a series, or a changed occurrence of a series (with `recurrence_id`).
 
     Attributes:
-        number: its place among the file's VEVENTs, from 0.
-        this_and_future: whether the change holds for all later occurrences too.
-        declined_by: mail addresses of those who declined.
-        organizer: mail address of the sender; empty for an event that nobody sent.
-        unknown_zone: name of a time zone that is not known. The times are then taken as the reader's.
+        number: position among the VEVENTs of the file, from 0.
+        this_and_future: whether the change applies to all later occurrences too.
+        declined_by: email addresses of attendees who declined.
+        organizer: email address of the organizer; empty if the event has none.
+        unknown_zone: name of an unknown time zone; the times then count as the user's local time.
         timestamps: start and end in seconds since 1970, if they do not depend on the user's zone.
     """
 
@@ -88,7 +88,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """The events of a file by UID, and the number of VEVENTs that cannot be read."""
+    """The events of a file by UID, and the number of unreadable VEVENTs."""
 
     data: bytes
     series: Mapping[str, Sequence[Event]]
@@ -99,13 +99,13 @@ def parse_file(data: bytes) -> File:
     """Parse a file.
 
     Raises:
-        Unreadable: if it is too large, or no calendar.
+        Unreadable: if the file is too large or not a calendar.
     """
     if len(data) > MAX_FILE:
-        raise Unreadable(f"it is larger than {MAX_FILE // 1_000_000} MB")
+        raise Unreadable(f"larger than {MAX_FILE // 1_000_000} MB")
     tops = parse_blocks(read_texts(data))
     if not any(top.name in ("VCALENDAR", "VEVENT") for top in tops):
-        raise Unreadable("it is no calendar")
+        raise Unreadable("not a calendar")
     zones = _Zones(data, tops)
     series: dict[str, list[Event]] = {}
     for number, lines in enumerate(_properties_of(data, islice(find_components(tops, "VEVENT"), MAX_EVENTS))):
@@ -117,7 +117,7 @@ def parse_file(data: bytes) -> File:
 
 
 def _properties_of(data: bytes, selected: Iterable[Block]) -> Iterator[list[str]]:
-    """Yield the properties of each of these components, which must be in order, without those of inner components."""
+    """Yield the properties of each selected component, without inner components; `selected` must be in file order."""
     lines = enumerate(read_texts(data))
     for block in selected:
         inside = {number for inner in block.inner for number in range(inner.first, inner.last + 1)}
@@ -131,13 +131,13 @@ def _properties_of(data: bytes, selected: Iterable[Block]) -> Iterator[list[str]
 
 
 class _Zones:
-    """The time zones of one file, by the names that it uses."""
+    """The time zones of one file, by TZID."""
 
     def __init__(self, data: bytes, tops: Sequence[Block]) -> None:
         self._described: dict[str, tuple[str, ...]] = {}
         self._zones: dict[str, tzinfo | None] = {}
         self.default: tzinfo | None = None
-        """The zone that Google and Apple name for a whole calendar, for times in UTC or without a zone."""
+        """The calendar's zone (X-WR-TIMEZONE of Google and Apple), for times in UTC or without a zone."""
         for block in islice(find_components(tops, "VTIMEZONE"), _MAX_ZONES):
             lines = tuple(islice(read_texts(data), block.first, min(block.last + 1, block.first + _MAX_ZONE_LINES)))
             for text in lines:
@@ -157,14 +157,14 @@ class _Zones:
 
 
 def _parse_properties(lines: Iterable[str]) -> dict[str, list[Property]]:
-    """Return the properties that matter; of those that are allowed once, the last."""
+    """Return the known properties; for one that may occur once, the last line wins."""
     found: dict[str, list[Property]] = {}
     for text in lines:
         name = property_name(text)
         if name not in _PROPERTIES or len(text) >= MAX_LINE:
             continue
         rest, params = text[len(name) :], {}
-        while rest.startswith(";"):  # a quoted parameter may hold anything
+        while rest.startswith(";"):  # a quoted parameter may contain any character
             param, _, rest = rest[1:].partition("=")
             if rest.startswith('"'):
                 value, _, rest = rest[1:].partition('"')
@@ -185,13 +185,13 @@ def _parse_event(number: int, found: Mapping[str, Sequence[Property]], zones: _Z
         return [_as_kind_of(one, start) for prop in found.get(name, ()) for one in _parse_dates(prop, zones)]
 
     if "DTSTART" not in found:
-        raise Unreadable("it has no start")
+        raise Unreadable("no start")
     if sum(prop.value.count(",") + 1 for name in ("RDATE", "EXDATE") for prop in found.get(name, ())) > MAX_DATES:
-        raise Unreadable("it has too many dates")
+        raise Unreadable("too many dates")
     start = _parse_moment(found["DTSTART"][0].value.strip(), found["DTSTART"][0].params, zones)
     end = resolve_end(start, _parse_end(found, start, zones))
     if localize(end, UTC) < localize(start, UTC):
-        start, end = end, start  # programs that mix them up mean the time between
+        start, end = end, start  # some programs swap them
     changes = found.get("RECURRENCE-ID", ())
     recurrence_ids = [_as_kind_of(_parse_moment(p.value.strip(), p.params, zones), start) for p in changes]
     attendees = [(_mail(prop), prop.params.get("PARTSTAT", "").upper()) for prop in found.get("ATTENDEE", ())]
@@ -228,21 +228,21 @@ def _mail(prop: Property) -> str:
 
 
 def _parse_moment(text: str, params: Mapping[str, str], zones: _Zones) -> Moment:
-    """Parse a DATE or DATE-TIME. The end of a day may be 24:00, and a leap second is the second before it."""
+    """Parse a DATE or DATE-TIME. 24:00 ends a day; a leap second becomes second 59."""
     try:
         day = date(int(text[:4]), int(text[4:6]), int(text[6:8]))
         if not FIRST_YEAR <= day.year <= LAST_YEAR:
-            raise Unreadable("its year is out of range")
+            raise Unreadable("year out of range")
         if len(text) == 8:
             return day
         if text[8] not in "Tt" or len(text.rstrip("Zz")) != 15:
-            raise Unreadable("its time is none")
+            raise Unreadable("invalid time")
         hour, minute, second = int(text[9:11]), int(text[11:13]), min(int(text[13:15]), 59)
         moment = datetime.combine(
             day + timedelta(days=hour == 24), time(hour % 24 if hour == 24 else hour, minute, second)
         )
     except (ValueError, IndexError) as error:
-        raise Unreadable("its time is none") from error
+        raise Unreadable("invalid time") from error
     if params.get("VALUE", "").upper() == "DATE":
         return day
     if text[-1] in "Zz":
@@ -262,7 +262,7 @@ def _parse_dates(prop: Property, zones: _Zones) -> Iterator[Moment | Period]:
 
 
 def _as_kind_of(moment: Moment | Period, start: Moment) -> Moment | Period:
-    """Return a date of a series as a day or a time with or without zone, as its start is; a day among times stays."""
+    """Convert a date of a series to the type of its start: date, floating or zoned. A date among times stays."""
     if isinstance(moment, tuple):
         return _as_kind_of(moment[0], start), moment[1]  # type: ignore[return-value]
     if not isinstance(start, datetime):
@@ -273,11 +273,11 @@ def _as_kind_of(moment: Moment | Period, start: Moment) -> Moment | Period:
 
 
 def _parse_end(found: Mapping[str, Sequence[Property]], start: Moment, zones: _Zones) -> Moment:
-    """Return the end, which may be before the start. A day lasts until the next one."""
+    """Return the end, which may be before the start. An all-day event ends at least one day later."""
     minimum = start if isinstance(start, datetime) else start + timedelta(days=1)
     if "DTEND" in found:
         end = _parse_moment(found["DTEND"][0].value.strip(), found["DTEND"][0].params, zones)
-    elif "DURATION" in found:  # its days are those of the calendar, its hours those that pass (RFC 5545, section 3.3.6)
+    elif "DURATION" in found:  # days are calendar days, hours are exact (RFC 5545, section 3.3.6)
         length = _parse_duration(found["DURATION"][0].value)
         end = start + timedelta(days=length.days)
         rest = length - timedelta(days=length.days)
@@ -297,5 +297,5 @@ def _parse_duration(text: str) -> timedelta:
 
     length: timedelta = vDuration.from_ical(text.strip()[:40])  # type: ignore[no-untyped-call]
     if not timedelta() <= length < timedelta(days=3660):
-        raise Unreadable("its duration is none")
+        raise Unreadable("invalid duration")
     return length

@@ -1,4 +1,4 @@
-"""Events as lines for a model. Titles and places are a stranger's words: one line each, cut to size."""
+"""Events as lines for a model. Titles and places are untrusted: each becomes one line of limited length."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Entry:
 
     @property
     def series(self) -> Sequence[Event]:
-        """All events of its UID."""
+        """All events with this UID."""
         return self.resource.file.series[self.uid]
 
     @property
@@ -40,16 +40,16 @@ class Entry:
 
     @property
     def span(self) -> tuple[datetime, datetime]:
-        """Start and end on the user's clocks."""
+        """Start and end in the user's time zone."""
         return localize(self.occurrence.start, self.zone), localize(self.occurrence.end, self.zone)
 
     @property
     def order(self) -> tuple[float, bool, str]:
-        """Sort key: by start, whole days before times."""
+        """Sort key: by start, all-day events first."""
         return self.span[0].timestamp(), not self.occurrence.all_day, self.occurrence.event.title
 
     def line(self, *, has_calendar: bool) -> str:
-        """Return the line; `has_calendar` adds the name of the calendar."""
+        """Return the line of a list; `has_calendar` adds the calendar name."""
         event, original = self.occurrence.event, self.occurrence.original
         marks = [f"id {self.id}"]
         if self.repeats:
@@ -65,7 +65,7 @@ class Entry:
         return f"- {self.when()} {format_title(event)}{place}{calendar} ({', '.join(marks)})"
 
     def when(self) -> str:
-        """Return day and time on the user's clocks; the end's day only if it is another one."""
+        """Return date and time in the user's zone; the end date only if it differs."""
         start, end = self.span
         if self.occurrence.all_day:
             last = end.date() - timedelta(days=1)
@@ -78,7 +78,7 @@ class Entry:
         return f"{_day(start.date())} {start:%H:%M} – {_day(end.date())} {end:%H:%M}"
 
     def data(self) -> dict[str, Any]:
-        """Return the entry for programs."""
+        """Return the entry as structured data."""
         event, all_day = self.occurrence.event, self.occurrence.all_day
         start, end = self.span
         return {
@@ -97,7 +97,7 @@ class Entry:
         }
 
     def details(self, *, has_calendar: bool) -> str:
-        """Return all that is known of the event."""
+        """Return all details of the event."""
         event = self.occurrence.event
         main = find_main(self.series)
         lines = [self.line(has_calendar=has_calendar)]
@@ -115,7 +115,7 @@ def _day(day: date) -> str:
 
 
 def iso_minutes(moment: Moment | None, zone: ZoneInfo) -> str:
-    """Return a moment in the form in which a model may give it back."""
+    """Return a moment in the form that the parameters accept."""
     if moment is None or not isinstance(moment, datetime):
         return f"{moment:%Y-%m-%d}" if moment else ""
     return f"{localize(moment, zone):%Y-%m-%dT%H:%M}"

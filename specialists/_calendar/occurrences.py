@@ -1,4 +1,4 @@
-"""Finds the occurrence of a series that a model names: by its start, or by the day or time to which it was moved."""
+"""Find the occurrence of a series that a call names, by its current or original start."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,8 @@ from specialists._calendar.listing import iso_minutes
 from specialists._calendar.zones import Moment, localize, to_date
 
 SEARCH_MARGIN = timedelta(days=40)
-"""Occurrences are searched this far before and after a time."""
+"""Range of the search before and after a time."""
+NO_SERIES = ("this calendar contains only changed occurrences, not the series itself", "use scope=this")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,18 @@ class SeriesOccurrences:
     zone: ZoneInfo
 
     def resolve(self, start: Moment | None, scope: str | None, draft: EventDraft) -> Occurrence:
-        """Return the occurrence that a call names; for a whole series the one nearest to the new start."""
+        """Return the occurrence that a call names; for a series, by default the one nearest to the new start.
+
+        Raises:
+            Refused: if the call is ambiguous, or there is no such occurrence.
+        """
         if scope is None:
             raise Refused(
-                "the event repeats: ask the user which is meant, then use scope=this with occurrence=its start, "
-                "or scope=series"
+                "the event repeats",
+                "ask the user which occurrence is meant, then use scope=this and occurrence=its start, or scope=series",
             )
         if start is None and scope == "this":
-            raise Refused("give occurrence, the start of the one that is meant, as the list shows it")
+            raise Refused("the call names no occurrence", "give occurrence, its start as listed")
         if start is not None:
             found = self.starting_at(start)
             return found if scope == "this" or self._is_same_time(found.start, start) else _at_original_time(found)
@@ -41,35 +46,35 @@ class SeriesOccurrences:
             target = localize(draft.start, self.zone)
             near = [_at_original_time(one) for one in self._occurrences_near(draft.start)]
 
-            def distance(one: Occurrence) -> tuple[int, float]:  # those of the same day first
+            def distance(one: Occurrence) -> tuple[int, float]:  # the same day first
                 begin = localize(one.start, self.zone)
                 days = abs((begin.date() - target.date()).days)
                 return days, abs(begin.timestamp() - target.timestamp())
 
             first = min(near, key=distance, default=first)
         if first is None:
-            raise Refused("the series itself is not in this calendar, only changes to it; use scope=this")
+            raise Refused(*NO_SERIES)
         return first
 
     def starting_at(self, start: Moment) -> Occurrence:
-        """Return the occurrence that begins then, or began then before it was moved.
+        """Return the occurrence with this current or original start.
 
         Raises:
-            Refused: if there is none.
+            Refused: if there is no such occurrence.
         """
         near = [*self._changed_occurrences(), *self._occurrences_near(start)]
         for one in near:
             if self._is_same_time(one.original, start) or self._is_same_time(one.start, start):
                 return one
-        known = "list the events to see when it happens"
+        advice = "list the events to see its occurrences"
         if near:
             target = localize(start, self.zone).timestamp()
             nearest = min(near, key=lambda one: abs(localize(one.start, self.zone).timestamp() - target))
-            known = f"the nearest is {iso_minutes(nearest.start, self.zone)}"
-        raise Refused(f"the event has no occurrence at {iso_minutes(start, self.zone)}; {known}")
+            advice = f"the nearest is {iso_minutes(nearest.start, self.zone)}"
+        raise Refused(f"the event has no occurrence at {iso_minutes(start, self.zone)}", advice)
 
     def first(self, near: Moment | None = None) -> Occurrence:
-        """Return the first occurrence, or the first from a day on."""
+        """Return the first occurrence, or the first one from the day of `near` on."""
         first = make_occurrence(find_main(self.events) or self.events[0])
         if near is None:
             return first
@@ -78,12 +83,12 @@ class SeriesOccurrences:
         )
 
     def next(self, window: Window) -> Occurrence:
-        """Return the first occurrence in a window, else the first of all."""
+        """Return the first occurrence in a window, or else the very first."""
         found = Expander(window).series_occurrences(self.events)
         return min(found, key=lambda one: localize(one.start, self.zone).timestamp(), default=self.first())
 
     def changed_occurrence(self, original: Moment | None) -> Occurrence | None:
-        """Return the changed occurrence that began then before it was moved."""
+        """Return the changed occurrence with this original start, or None."""
         changed = (
             one for one in self._changed_occurrences() if original and self._is_same_time(one.original, original)
         )
@@ -98,7 +103,7 @@ class SeriesOccurrences:
         return list(Expander(window).series_occurrences(self.events))
 
     def _is_same_time(self, moment: Moment | None, expected: Moment) -> bool:
-        """Return whether a moment is an expected time, or on an expected day."""
+        """Return whether a moment equals an expected time, or falls on an expected day."""
         if moment is None:
             return False
         if not isinstance(expected, datetime):
@@ -110,7 +115,7 @@ class SeriesOccurrences:
 
 
 def _at_original_time(occurrence: Occurrence) -> Occurrence:
-    """Return an occurrence that was moved alone with its time in the series."""
+    """Return the occurrence at its original time, if it was moved alone."""
     original, event = occurrence.original, occurrence.event
     if original is None or event.recurrence_id is None or event.this_and_future:
         return occurrence

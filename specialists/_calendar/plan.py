@@ -1,29 +1,29 @@
-"""A change to a calendar before it is made, and the preview that a person approves."""
+"""A planned change to a calendar, and its preview for approval."""
 
 import json
 from dataclasses import dataclass
 from datetime import timedelta
 
 from brain import Refused, Result
-from specialists._calendar.calendars import CONFLICT_REASON, Resource
+from specialists._calendar.calendars import CONFLICT, Resource
 from specialists._calendar.expand import Expander, Window, find_main
 from specialists._calendar.listing import MAX_PLACE, Entry, format_title, one_line
 from specialists._calendar.rules import LAST_YEAR, BadRule, parse_rule
 from specialists._calendar.zones import localize
 
 MAX_COUNT_WORK = 10_000
-"""Steps for counting the occurrences of a series; they take far less than a second."""
+"""Maximum work for counting the occurrences of a series; it takes far less than a second."""
 _MARGIN = timedelta(days=2)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A change that can be made.
+    """A planned change.
 
     Attributes:
-        before: the event as it is; None for a new one.
-        after: the event as it will be; None for a removal.
-        file: the file as it will be; None if it is removed.
+        before: current state of the event; None for a new event.
+        after: new state of the event; None if it is removed.
+        file: new state of the file; None if it is removed.
         is_whole_event: False for one occurrence of a series.
     """
 
@@ -34,11 +34,11 @@ class Plan:
 
     @property
     def version(self) -> str:
-        """Version of the file that is changed."""
+        """Current version of the changed file."""
         return self.before.resource.version if self.before else ""
 
     def preview(self) -> Result:
-        """Return what a person reads, with the version of the file for which it is true."""
+        """Return the description of the change, with the file version to which it applies."""
         entry = self.before or self.after
         assert entry is not None
         verb, where = ("Add", "to")
@@ -54,37 +54,37 @@ class Plan:
         if self.before and self.after:
             lines.append(f"becomes {_line(self.after)}")
             if self.before.occurrence.event.description != self.after.occurrence.event.description:
-                lines.append("with another description")
+                lines.append("with a new description")
             old_rule, new_rule = _rules(self.before), _rules(self.after)
             if old_rule != new_rule and (self.is_whole_event or not old_rule):
-                lines.append(f"repeated by {new_rule}" if new_rule else "which is repeated no more")
+                lines.append(f"repeating by {new_rule}" if new_rule else "without repeating")
         return Result("\n".join(lines), data=self.version)
 
     def check(self, approved: Result | None) -> None:
-        """Check that this is what a person approved, if one did.
+        """Check that this is the approved change, if approval was required.
 
         Raises:
-            Refused: if it is not.
+            Refused: if the change or the file differs.
         """
         if approved is None:
             return
         if approved.data != self.version:
-            raise Refused(CONFLICT_REASON)
+            raise Refused(*CONFLICT)
         if approved.text != self.preview().text:
-            raise Refused("it would now do something else than what was approved; ask again, with full dates")
+            raise Refused("the change now differs from the approved one", "call again with full dates")
 
 
 def count_occurrences(entry: Entry) -> str:
-    """Return the number of occurrences of a series in words."""
+    """Return the number of occurrences of a series as text."""
     events, zone = entry.series, entry.zone
     try:
         rules = [(event, parse_rule(text, event.start)) for event in events for text in event.rules]
     except BadRule:
-        return "by a rule that cannot be followed"
+        return "unsupported repeat rule"
     if any(rule.last.year >= LAST_YEAR for _, rule in rules):
-        return "without end"
+        return "no end date"
     if sum(rule.work(event.start, rule.last) for event, rule in rules) > MAX_COUNT_WORK:
-        return "more occurrences than can be counted"
+        return "too many occurrences to count"
     moments = [rule.last for _, rule in rules]
     for event in events:
         moments += [event.start, *(extra[0] if isinstance(extra, tuple) else extra for extra in event.extra_dates)]
@@ -92,7 +92,7 @@ def count_occurrences(entry: Entry) -> str:
     expander = Expander(Window(min(times) - _MARGIN, max(times) + _MARGIN, zone))
     count = sum(1 for _ in expander.series_occurrences(events))
     if expander.left_out:
-        return "more occurrences than can be counted"
+        return "too many occurrences to count"
     return f"{count} occurrence{'' if count == 1 else 's'}"
 
 
@@ -108,5 +108,5 @@ def _line(entry: Entry) -> str:
 
 
 def _quote(text: str) -> str:
-    """Return a stranger's words with visible ends."""
+    """Return untrusted text in quotes, with its own quotes escaped."""
     return json.dumps(text, ensure_ascii=False)

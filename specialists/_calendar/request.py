@@ -1,4 +1,4 @@
-"""The parameters of one call, and how its times are read."""
+"""The parameters of one call, and their interpretation."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,18 +33,18 @@ class CalendarRequest:
         return parse_time(self.occurrence, now, name="occurrence") if self.occurrence else None
 
     def search_words(self, message: str) -> str | None:
-        """Return the words that an event must contain. The user's whole message holds no such words."""
+        """Return the words that an event must contain; None if the query only repeats the user's message."""
         return None if self._repeats_message(message) else self.query
 
     def draft(self, calendars: UserCalendars, message: str) -> EventDraft:
-        """Return the requested state of an event, or the times and words to look for."""
+        """Return the requested state of an event, or the times and words to search for."""
         now, start = calendars.now, self.start
         phrase = self.query if self._repeats_message(message) else None
         if self.action in ("list", "free") and not self.end and is_week(start):
             start, phrase = None, start
         event: datetime | None = None
         if self.action == "update" and self.event_id and (is_time_of_day(start) or is_time_of_day(self.end)):
-            event = calendars.find_start(self.event_id, self.occurrence_start(now))  # whose day they are of
+            event = calendars.find_start(self.event_id, self.occurrence_start(now))
         first, last = self._parse_times(start, now, event)
         days = find_days(phrase or "", now)
         first, last = (first, last) if first or last or not days else days
@@ -54,7 +54,7 @@ class CalendarRequest:
     def _parse_times(
         self, start: str | None, now: datetime, event: datetime | None
     ) -> tuple[Moment | None, Moment | None]:
-        """Return start and end. A time of day alone is one of the event's day; as an end, one after the start."""
+        """Return start and end. A time without a date is on the day of the event, and an end is after the start."""
         first = last = None
         if start:
             is_same_day = event is not None and is_time_of_day(start)

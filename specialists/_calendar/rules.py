@@ -1,4 +1,4 @@
-"""Repeat rules (RRULE): checks those of others, so that each ends and takes bounded work, and those of the model."""
+"""Check repeat rules (RRULE): limit the work of rules in files, and validate new rules."""
 
 import re
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from itertools import islice
 from specialists._calendar.zones import FIRST_YEAR, Moment, shift_moment, to_date, to_local_time
 
 LAST_YEAR = 2150
-"""Rules without an end stop here."""
+"""Year in which rules without an end stop."""
 MAX_WORK = 400_000
-"""Steps of dateutil for one series, about a second."""
+"""Maximum number of dateutil steps for one series, about a second."""
 MAX_OCCURRENCES = 25_000
-"""Occurrences of one series in one window, about a second too."""
+"""Maximum number of occurrences of one series in one window, about a second."""
 MAX_COUNT = 20_000
 MAX_INTERVAL = 100_000
 MAX_TIMES_A_DAY = 96
@@ -30,45 +30,45 @@ _BOUNDS = {
 
 
 class BadRule(ValueError):
-    """A rule that cannot be followed, with the reason in a few words."""
+    """A rule is not supported; the message is a short reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule that was checked; `text` has an UNTIL in the form that dateutil takes, and no COUNT."""
+    """A checked rule; `text` has an UNTIL in the form that dateutil accepts, and no COUNT."""
 
     text: str
     parts: Mapping[str, str]
 
     @property
     def last(self) -> date:
-        """The day with which the rule ends; in `LAST_YEAR` if it does not."""
+        """The last day of the rule; in `LAST_YEAR` for a rule without an end."""
         until = self.text.rpartition("UNTIL=")[2]
         return date(int(until[:4]), int(until[4:6]), int(until[6:8]))
 
     def work(self, start: Moment, until: date) -> int:
-        """Return about how many steps it takes to follow the rule up to a day."""
+        """Estimate the number of steps to evaluate the rule up to a day."""
         days = max((until - to_date(start)).days, 1)
         return self.max_occurrences(days if self.parts["FREQ"] in _TIMES_A_DAY else max(days, 366))
 
     def max_occurrences(self, days: int) -> int:
-        """Return how many occurrences that many days have at most."""
+        """Return the maximum number of occurrences in this number of days."""
         interval = int(self.parts.get("INTERVAL", "1")) if self.parts["FREQ"] in _TIMES_A_DAY else 1
         return days * _times_a_day(self.parts) // interval
 
 
 def parse_rule(text: str, start: Moment) -> Rule:
-    """Parse a rule of somebody else.
+    """Parse a rule in a file.
 
     Args:
-        start: the first time of the series. The end takes its form.
+        start: start of the series; the end gets the same type.
 
     Raises:
-        BadRule: if it is no rule, or asks for more than calendars do.
+        BadRule: if the rule is invalid or needs too much work.
     """
     parts = _for_dateutil(_parse_parts(text), start)
     if not _any_day_fits(";".join(f"{name}={parts[name]}" for name in _DAY_FILTERS if name in parts)):
-        raise BadRule("no day fits it")
+        raise BadRule("no day matches")
     count = int(parts.pop("COUNT", "0"))
     until = parts.pop("UNTIL", None)
     last = _parse_until(until, start) if until else _endless_end(start)
@@ -78,29 +78,29 @@ def parse_rule(text: str, start: Moment) -> Rule:
 
 
 def parse_new_rule(text: str, start: Moment) -> str:
-    """Return a rule that a model asks for, as it may stand in a file.
+    """Validate a new rule and return it in the form for a file.
 
     Raises:
-        BadRule: for one that is wrong, too frequent, or that does not include the start.
+        BadRule: if the rule is invalid, too frequent, or does not include the start.
     """
     plain = text.strip().removeprefix("RRULE:").removeprefix("rrule:").strip()
     parts = _parse_parts(f"FREQ={plain}" if plain.lower() in ("daily", "weekly", "monthly", "yearly") else plain)
     if parts["FREQ"] in _TIMES_A_DAY:
         raise BadRule(f"FREQ must be one of {', '.join(_FREQUENCIES[:4])}")
     if int(parts.get("COUNT", "1")) < 1 or ("COUNT" in parts and "UNTIL" in parts):
-        raise BadRule("give either COUNT, above 0, or UNTIL")
+        raise BadRule("use either COUNT, above 0, or UNTIL")
     if not _is_first_time(_format_rule(parts), start):
-        raise BadRule(f"the start, a {to_date(start):%A}, is not one of its days")
+        raise BadRule(f"it does not include the start, a {to_date(start):%A}")
     if "UNTIL" in parts:
         parts["UNTIL"] = _format_end(_parse_until(parts["UNTIL"], start))
     return _format_rule(parts)
 
 
 def shift_rule(text: str, start: Moment, shift: timedelta) -> str:
-    """Return the rule of a series that moves: its end moves along, and the days of a weekly rule.
+    """Return the rule of a moved series, with its end and the days of a weekly rule moved too.
 
     Raises:
-        BadRule: if the new start is none of its times.
+        BadRule: if the rule does not include the new start.
     """
     parts = _parse_parts(text)
     later = shift_moment(start, shift)
@@ -114,11 +114,11 @@ def shift_rule(text: str, start: Moment, shift: timedelta) -> str:
             until += timedelta(days=days)
         elif until.tzinfo is None or not isinstance(start, datetime):
             until += ahead
-        else:  # on the clocks of the series
+        else:  # in the time zone of the series
             until = (until.astimezone(start.tzinfo) + ahead).astimezone(UTC)
         parts["UNTIL"] = _format_end(until)
     if _is_first_time(text, start) and not _is_first_time(_format_rule(parts), later):
-        raise BadRule("the new start is none of its times")
+        raise BadRule("it does not include the new start")
     return _format_rule(parts)
 
 
@@ -127,9 +127,9 @@ def _parse_parts(text: str) -> dict[str, str]:
     pairs = [piece.partition("=") for piece in text.strip().strip(";").upper().split(";")]
     parts = {name.strip(): value.strip() for name, _, value in pairs if not name.startswith("X-")}
     if len(parts) > 16 or not all(parts.values()):
-        raise BadRule("it is no list of NAME=VALUE")
+        raise BadRule("not a list of NAME=VALUE")
     if parts.pop("RSCALE", "GREGORIAN") != "GREGORIAN" or parts.pop("SKIP", "OMIT") != "OMIT":
-        raise BadRule("only plain Gregorian rules are known")
+        raise BadRule("only Gregorian rules without SKIP are supported")
     if parts.get("FREQ") not in _FREQUENCIES:
         raise BadRule(f"FREQ must be one of {', '.join(_FREQUENCIES[:4])}")
     for name, value in parts.items():
@@ -137,28 +137,28 @@ def _parse_parts(text: str) -> dict[str, str]:
             low, high = _BOUNDS[name]
             numbers = [_parse_number(piece, name, low, high) for piece in value.split(",")]
             if low < 0 and 0 in numbers:
-                raise BadRule(f"{name} has no 0")
+                raise BadRule(f"{name} cannot be 0")
         elif name == "BYDAY":
             if len(value) > 400 or not all(_DAY.fullmatch(piece) for piece in value.split(",")):
-                raise BadRule("BYDAY takes days such as MO,WE or 1MO or -1FR")
+                raise BadRule("BYDAY needs days such as MO,WE or 1MO or -1FR")
         elif name == "WKST":
             if value not in _WEEK:
-                raise BadRule("WKST takes a day such as MO")
+                raise BadRule("WKST needs a day such as MO")
         elif name == "INTERVAL":
             _parse_number(value, name, 1, MAX_INTERVAL)
         elif name == "COUNT":
-            _parse_number(value, name, -1, MAX_COUNT)  # some programs write -1 for no end
+            _parse_number(value, name, -1, MAX_COUNT)  # -1 means no end in some programs
         elif name not in ("FREQ", "UNTIL"):
-            raise BadRule(f"{re.sub('[^A-Z-]', '', name)[:20]} is no part of a rule")
+            raise BadRule(f"unknown part {re.sub('[^A-Z-]', '', name)[:20]}")
     positions = parts.get("BYSETPOS", "1").split(",")
     if len(positions) > 31:
         raise BadRule("BYSETPOS has too many positions")
     max_times = 4 if "BYSETPOS" in parts else MAX_TIMES_A_DAY
     is_subdaily = parts["FREQ"] in _TIMES_A_DAY
     if (is_subdaily and "BYSETPOS" in parts) or (not is_subdaily and _times_a_day(parts) > max_times):
-        raise BadRule("it asks for too many times a day")
+        raise BadRule("too many times per day")
     if parts["FREQ"] == "DAILY" and max(abs(int(n)) for n in positions) > max_times:
-        raise BadRule("BYSETPOS asks for more than a day has")
+        raise BadRule("BYSETPOS exceeds the times of a day")
     return parts
 
 
@@ -176,58 +176,58 @@ def _times_a_day(parts: Mapping[str, str]) -> int:
 
 
 def _for_dateutil(parts: dict[str, str], start: Moment) -> dict[str, str]:
-    """Return parts that dateutil follows as RFC 5545 says (section 3.3.10).
+    """Rewrite the parts so that dateutil evaluates them as in RFC 5545, section 3.3.10.
 
-    For BYWEEKNO alone dateutil takes all days of a week, the RFC the weekday of the start. dateutil counts BYSETPOS in
-    a first week that begins with the start.
+    For BYWEEKNO alone, dateutil uses all days of the week, the RFC only the weekday of the start. For BYSETPOS,
+    dateutil counts the first week from the start of the series.
 
     Raises:
-        BadRule: for a rule that has no such form.
+        BadRule: if the rule cannot be rewritten.
     """
     weeks, days = parts.get("BYWEEKNO"), parts.get("BYDAY")
     own_day = _WEEK[to_date(start).weekday()]
     if weeks:
         if parts["FREQ"] != "YEARLY":
-            raise BadRule("BYWEEKNO goes with FREQ=YEARLY only")
+            raise BadRule("BYWEEKNO requires FREQ=YEARLY")
         if days and any(len(day) > 2 for day in days.split(",")):
-            raise BadRule("BYWEEKNO takes no numbers before days")
+            raise BadRule("BYWEEKNO does not allow numbers in BYDAY")
         if "BYSETPOS" in parts:
-            raise BadRule("BYWEEKNO and BYSETPOS together are not known")
+            raise BadRule("BYWEEKNO with BYSETPOS is not supported")
         numbers = {int(week) for week in weeks.split(",")}
         if numbers & {52, 53, -52, -53}:
-            raise BadRule("weeks 52 and 53 are not known, but BYWEEKNO=-1 for the last one of a year is")
+            raise BadRule("weeks 52 and 53 are not supported, but BYWEEKNO=-1 is, for the last week")
         if int(parts.get("INTERVAL", "1")) > 1 and numbers & {1, -1}:
-            raise BadRule("the first and last weeks of a year need INTERVAL=1")
+            raise BadRule("the first and last weeks of a year require INTERVAL=1")
         if not days and not {"BYMONTHDAY", "BYYEARDAY"} & parts.keys():
             parts["BYDAY"] = own_day
     if parts["FREQ"] == "WEEKLY" and (positions := parts.pop("BYSETPOS", None)):
         if "BYMONTH" in parts or _times_a_day(parts) > 1 or {"BYMONTHDAY", "BYYEARDAY"} & parts.keys():
-            raise BadRule("BYSETPOS in a week goes with BYDAY alone")
+            raise BadRule("in a weekly rule, BYSETPOS allows only BYDAY")
         first = _WEEK.index(parts.get("WKST", "MO"))
         week = _WEEK[first:] + _WEEK[:first]
         own_days = sorted({day[-2:] for day in days.split(",")} if days else {own_day}, key=week.index)
         numbers = {int(n) for n in positions.split(",") if abs(int(n)) <= len(own_days)}
         selected = {own_days[n - 1 if n > 0 else n] for n in numbers}
         if not selected:
-            raise BadRule("no day fits it")
+            raise BadRule("no day matches")
         parts["BYDAY"] = ",".join(sorted(selected, key=week.index))
     return parts
 
 
 @lru_cache(maxsize=256)
 def _any_day_fits(filters: str) -> bool:
-    """Return whether any day fits; dateutil would look for one, day by day, to the end of the calendar."""
+    """Return whether any day matches; for a series, dateutil would search each day until the year 9999."""
     from dateutil.rrule import rrulestr
 
     try:
         rule = rrulestr(f"FREQ=YEARLY;{filters}".rstrip(";"), dtstart=datetime(2000, 1, 1))
         return next(iter(rule), None) is not None
-    except (ValueError, IndexError):  # the latter for the 50th Monday of a month
+    except (ValueError, IndexError):  # IndexError: for the 50th Monday of a month
         return False
 
 
 def _is_first_time(text: str, start: Moment) -> bool:
-    """Return whether the start of a series is a time of its rule, as RFC 5545 requires."""
+    """Return whether the rule includes the start of the series, as RFC 5545 requires."""
     from dateutil.rrule import rrulestr
 
     first = to_local_time(start)
@@ -237,7 +237,7 @@ def _is_first_time(text: str, start: Moment) -> bool:
 
 
 def _last_counted(parts: Mapping[str, str], start: Moment, count: int, last: Moment) -> Moment:
-    """Return the last of so many times of a rule, counted on the clocks of the series."""
+    """Return the time of the last of `count` occurrences, in local time of the series."""
     from dateutil.rrule import rrulestr
 
     rule = rrulestr(f"{_format_rule(parts)};UNTIL={LAST_YEAR}0101T000000", dtstart=to_local_time(start))
@@ -251,7 +251,7 @@ def _last_counted(parts: Mapping[str, str], start: Moment, count: int, last: Mom
 
 
 def _parse_until(text: str, start: Moment) -> Moment:
-    """Return the end of a rule in the form of its start. A day alone includes that day."""
+    """Return the end of a rule in the type of its start. A date alone includes that day."""
     try:
         day = date(int(text[:4]), int(text[4:6]), int(text[6:8]))
         clock = time(int(text[9:11]), int(text[11:13]), int(text[13:15])) if text[8:9] == "T" else time(23, 59, 59)

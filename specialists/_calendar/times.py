@@ -1,4 +1,4 @@
-"""Reads the times that people and models write: ISO 8601, plain English words, and other languages by dateparser."""
+"""Parse dates and times: ISO 8601, plain English, and other languages with dateparser."""
 
 import importlib.util
 import re
@@ -34,7 +34,7 @@ _AMBIGUOUS = (
     ),
     re.compile(r"^\d+ ?h$"),
 )
-"""Two times at once, and hours that may be a time of day."""
+"""Time ranges, and hours that may be a duration."""
 _NUMBERS = re.compile(r"\b(\d{1,2})([/-])(\d{1,2})\2(?:\d{4}|\d\d)?\b")
 _TIME_ALONE = re.compile(
     r"(?:(?:at|um|à|a las)\s+)?\d{1,2}(?:[:.h]\d\d)?\s*(?:[ap]\.?m\.?|uhr|h|o.?clock)?|noon|midday|midnight",
@@ -43,13 +43,13 @@ _TIME_ALONE = re.compile(
 
 
 def parse_time(text: str, now: datetime, *, name: str = "start") -> Moment:
-    """Return a day, or a time on the clocks of `now`.
+    """Return a date, or a time in the zone of `now`.
 
     Args:
-        name: the parameter that the text was given for.
+        name: name of the parameter, for the error message.
 
     Raises:
-        Refused: if it cannot be read.
+        Refused: if the text is not a date or time, or is ambiguous.
     """
     zone = now.tzinfo
     assert isinstance(zone, ZoneInfo)
@@ -58,27 +58,27 @@ def parse_time(text: str, now: datetime, *, name: str = "start") -> Moment:
     if len(plain) <= _MAX_LENGTH:
         moment = _parse_iso(plain) or _parse_words(plain.lower(), now) or _parse_any_language(plain, now)
     if moment is None or not YEARS[0] <= moment.year <= YEARS[1]:
-        raise Refused(f"{name} {plain[:40]!r} is no time that can be read; give ISO 8601, such as 2026-03-30T09:00")
+        raise Refused(f"{name} {plain[:40]!r} is not a clear date or time", "use ISO 8601, such as 2026-03-30T09:00")
     return localize(moment, zone) if isinstance(moment, datetime) else moment
 
 
 def is_time_of_day(text: str | None) -> bool:
-    """Return whether a text is a time of day without a day."""
+    """Return whether a text is a time without a date."""
     return text is not None and _TIME_ALONE.fullmatch(" ".join(text.split())) is not None
 
 
 def is_week(text: str | None) -> bool:
-    """Return whether a text is `this week` or `next week`, which is no time."""
+    """Return whether a text is `this week` or `next week`."""
     return text is not None and " ".join(text.lower().split()) in ("this week", "next week")
 
 
 def end_previous_day(day: Moment, now: datetime) -> datetime:
-    """Return the second before a day begins. From it, a time of day alone is one of that day."""
+    """Return the second before a day begins; relative to it, a time without a date is on that day."""
     return datetime.combine(to_date(day), time(), now.tzinfo) - timedelta(seconds=1)
 
 
 def find_days(sentence: str, now: datetime) -> tuple[date, date] | None:
-    """Return the first and the last of the days that a sentence names in plain words."""
+    """Return the first and last day that a sentence names in plain English, or None."""
     found = _DAYS.search(" ".join(sentence[:1000].lower().split()))
     today = now.date()
     if not found:
@@ -100,7 +100,7 @@ def _parse_iso(text: str) -> Moment | None:
 
 
 def _parse_words(text: str, now: datetime) -> Moment | None:
-    """Parse plain English words; a time that has passed today or on this weekday means the next one."""
+    """Parse plain English; a time that has passed today or on this weekday means the next one."""
     if text == "now":
         return now
     if ahead := _FROM_NOW.fullmatch(text):
@@ -151,8 +151,8 @@ def _has_dateparser() -> bool:
 
 
 def _parse_any_language(text: str, now: datetime) -> Moment | None:
-    """Parse other words with dateparser, which may take a second."""
-    numbers = _NUMBERS.search(text)  # 3/4 is another day in another country
+    """Parse other texts with dateparser, which may take a second."""
+    numbers = _NUMBERS.search(text)  # 3/4 is ambiguous
     either = numbers is not None and numbers[1] != numbers[3] and max(int(numbers[1]), int(numbers[3])) <= 12
     if not _has_dateparser() or either or any(pattern.search(text) for pattern in _AMBIGUOUS):
         return None
@@ -177,7 +177,7 @@ def _parse_any_language(text: str, now: datetime) -> Moment | None:
         return None
     moment: datetime | None = found.date_obj
     if moment is None or (moment.year > now.year + 50 and str(moment.year) not in text):
-        return None  # PREFER_DATES_FROM adds a century when a year of two digits has passed
+        return None  # PREFER_DATES_FROM adds a century to a past two-digit year
     local = moment.replace(tzinfo=now.tzinfo, second=0, microsecond=0)
     if found.period == "time":
         return local

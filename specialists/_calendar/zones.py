@@ -1,4 +1,4 @@
-"""Time zones: those that calendar files name or describe, and the description of a zone for a new file."""
+"""Time zones in calendar files, and conversions between dates, floating times and zoned times."""
 
 import re
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 Moment = date | datetime
-"""A day or a time. A time without a zone is the same time of day everywhere (floating)."""
+"""A date or a time. A time without a zone is floating: the same local time everywhere."""
 FIRST_YEAR, LAST_YEAR = 1600, 2199
-"""Outside these years dates overflow when they are moved between zones."""
+"""Outside these years, conversions between zones overflow."""
 _OTHER_YEARS = re.compile(r"INTERVAL=(?!0*1(?!\d))")
 _OFFSET = re.compile(r"\(?(?:GMT|UTC)\s?([+-])(\d\d?):?(\d\d)?\)?")
 _UTC_NAMES = frozenset({"utc", "z", "gmt", "tzone://microsoft/utc", "(utc) coordinated universal time"})
 
 
 def localize(moment: Moment, zone: tzinfo) -> datetime:
-    """Return a moment on the clocks of `zone`; a day begins at midnight, a floating time is of that zone.
+    """Return a moment in `zone`; a date becomes midnight, a floating time is in that zone.
 
-    A time that a change of the clocks skips is read by the offset before it (RFC 5545, section 3.3.5).
+    A time that daylight saving skips uses the offset before the change (RFC 5545, section 3.3.5).
     """
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)
@@ -29,7 +29,7 @@ def localize(moment: Moment, zone: tzinfo) -> datetime:
 
 
 def resolve_end(start: Moment, end: Moment) -> Moment:
-    """Return the end; an event that begins in an hour that the clocks skip, and ends after it, keeps its length."""
+    """Return the end; an event that starts in a skipped hour of daylight saving keeps its duration."""
     if not isinstance(start, datetime) or not isinstance(end, datetime) or start.tzinfo is None:
         return end
     if end <= start or start.astimezone(UTC) < end.astimezone(UTC):
@@ -38,7 +38,7 @@ def resolve_end(start: Moment, end: Moment) -> Moment:
 
 
 def convert_like(instant: datetime, model: Moment) -> Moment:
-    """Return an instant in the form of another moment: a day, floating, or in its zone."""
+    """Convert an instant to the type of `model`: a date, a floating time, or a time in its zone."""
     if not isinstance(model, datetime):
         return instant.date()
     if model.tzinfo is None:
@@ -47,23 +47,23 @@ def convert_like(instant: datetime, model: Moment) -> Moment:
 
 
 def to_date(moment: Moment) -> date:
-    """Return the day of a moment on its own clocks."""
+    """Return the date of a moment in its own zone."""
     return moment.date() if isinstance(moment, datetime) else moment
 
 
 def to_local_time(moment: Moment) -> datetime:
-    """Return a moment as its own clocks show it, without a zone; a day begins at midnight."""
+    """Return a moment in its own zone without the zone; a date becomes midnight."""
     return moment.replace(tzinfo=None) if isinstance(moment, datetime) else datetime.combine(moment, time())
 
 
 def shift_moment(moment: Moment, shift: timedelta) -> Moment:
-    """Return a moment moved on its own clocks; a day moves by whole days."""
+    """Move a moment in its local time; a date moves by whole days."""
     return moment + shift if isinstance(moment, datetime) else moment + timedelta(days=shift.days)
 
 
 @lru_cache(maxsize=512)
 def find_zone(name: str) -> tzinfo | None:
-    """Return the zone of a TZID: an IANA name, with or without a vendor's prefix, a name of Windows, or an offset."""
+    """Return the zone of a TZID: an IANA name with or without vendor prefix, a Windows name, or an offset."""
     from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
     bare = name.strip().strip('"').strip("/")
@@ -74,7 +74,7 @@ def find_zone(name: str) -> tzinfo | None:
     for candidate in (*names, WINDOWS_TO_OLSON.get(bare, "")):
         try:
             return ZoneInfo(candidate)
-        except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder, or no name for a file, raises the latter
+        except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name is a directory or not a file name
             continue
     offset = _OFFSET.fullmatch(bare)
     if not offset:
@@ -85,9 +85,9 @@ def find_zone(name: str) -> tzinfo | None:
 
 @lru_cache(maxsize=128)
 def parse_vtimezone(texts: tuple[str, ...]) -> tzinfo | None:
-    """Return the zone that the lines of a VTIMEZONE describe; None if they cannot be read.
+    """Return the zone that the lines of a VTIMEZONE describe; None if they are invalid.
 
-    Only rules of each year are read: others are in no zone, and would keep dateutil busy for ever.
+    Only yearly rules are supported: no real zone has others, and dateutil could loop forever on them.
     """
     import icalendar
 
@@ -98,16 +98,17 @@ def parse_vtimezone(texts: tuple[str, ...]) -> tzinfo | None:
         component: Any = icalendar.Timezone.from_ical("\r\n".join(texts) + "\r\n")
         zone: tzinfo = component.to_tz(lookup_tzid=False)
         zone.utcoffset(datetime(2026, 7, 1))
-    except Exception:  # noqa: BLE001 - icalendar and dateutil raise nearly anything for a stranger's zone
+    except Exception:  # noqa: BLE001 - icalendar and dateutil raise many types for hostile input
         return None
     return zone
 
 
 @lru_cache(maxsize=256)
 def build_vtimezone(name: str, year: int, years: int = 20) -> tuple[str, ...]:
-    """Return the lines of a VTIMEZONE for an IANA zone, from the year before `year` on, for `years` years.
+    """Return the lines of a VTIMEZONE for an IANA zone, for `years` years from the year before `year`.
 
-    `icalendar.Timezone.from_tzid` writes the onset of summer time in the new offset; RFC 5545 requires the old one.
+    `icalendar.Timezone.from_tzid` (7.3.0) writes the onset of summer time in the new offset; RFC 5545, section 3.6.5,
+    requires the old one.
     """
     zone = ZoneInfo(name)
     first = datetime(year - 1, 1, 1, tzinfo=UTC)

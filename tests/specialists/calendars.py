@@ -1,4 +1,4 @@
-"""A user's calendars in a folder: fill them, call `calendar`, look at the files."""
+"""A user's calendars in a folder: write files, call `calendar`, read the files."""
 
 import re
 import tomllib
@@ -13,6 +13,7 @@ import pytest
 from specialist_calls import context
 
 from brain import Context, Refused, Result
+from specialists._calendar.calendars import CONFLICT
 from specialists.calendar import CalendarSettings, calendar
 
 NOW = datetime(2026, 3, 20, 10, 30, tzinfo=ZoneInfo("Europe/Berlin"))
@@ -21,11 +22,11 @@ MORNING = "DTSTART;TZID=Europe/Berlin:20260323T090000\nDTEND;TZID=Europe/Berlin:
 MEETING = f"UID:1\nSUMMARY:It\n{MORNING}"
 STANDUP = f"UID:standup\nSUMMARY:Standup\n{MORNING}\nRRULE:FREQ=WEEKLY;BYDAY=MO,WE"
 CASES: dict[str, Any] = tomllib.loads((Path(__file__).parent / "calendar_cases.toml").read_text("utf-8"))
-CHANGED = "the event was changed meanwhile: list it again, then ask again if it is still right"
+CHANGED = CONFLICT[0]
 
 
 def ics(*events: str, head: str = "") -> str:
-    """Return a calendar file of these events, each given by its lines."""
+    """Return a calendar file with these events, each given by its lines."""
     inner = "".join(f"BEGIN:VEVENT\nDTSTAMP:20260101T000000Z\n{event.strip()}\nEND:VEVENT\n" for event in events)
     return f"BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:-//test//EN\n{head}{inner}END:VCALENDAR\n"
 
@@ -64,11 +65,13 @@ class Calendars:
         return self.result(conversation, **params).text
 
     def refusal(self, conversation: str = "c1", **params: Any) -> str:
+        """Return the reason and the advice of a refused call, as a model reads them."""
         with pytest.raises(Refused) as refused:
             self.result(conversation, **params)
-        assert len(refused.value.reason) <= 400
-        assert "\n" not in refused.value.reason
-        return refused.value.reason
+        text = f"{refused.value.reason}; {refused.value.advice}"
+        assert len(text) <= 400
+        assert "\n" not in text
+        return text
 
     def update(self, event_id: str = "1", **params: Any) -> str:
         return self.text(action="update", event_id=event_id, **params)
@@ -90,12 +93,12 @@ class Calendars:
 
 
 def lines(text: str) -> list[str]:
-    """Return the listed events of a result, without their ids."""
+    """Return the listed events of a result, without their IDs."""
     return [line[2:].split(" (id ")[0] for line in text.splitlines() if line.startswith("- ")]
 
 
 def id_in(text: str) -> str:
-    """Return the id of the first event in a result."""
+    """Return the ID of the first event in a result."""
     found = re.search(r"\(id ([0-9a-f]{8}(?:\.[0-9a-f]{4})?)", text)
     assert found, text
     return found[1]

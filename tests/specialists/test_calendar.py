@@ -1,4 +1,4 @@
-"""`calendar` on a folder of files: what it lists, makes, changes and removes, what is free, and whose it is."""
+"""`calendar` with a folder of files: list, create, change and delete events, and find free time."""
 
 import asyncio
 import json
@@ -12,9 +12,7 @@ from typing import Any
 import icalendar
 import pytest
 from calendars import CASES, MEETING, MORNING, NOW, STANDUP, Calendars, ics, id_in, lines
-from specialist_calls import outcome
 
-from brain.plugins.executor import Failure
 from specialists.calendar import CalendarSettings, calendar, health
 
 RUN = "UID:1\nSUMMARY:Run\nLOCATION:Park\\, north\nDTSTART;TZID=Europe/Berlin:20260319T080000\nDURATION:PT1H"
@@ -29,7 +27,7 @@ def calendars(tmp_path: Path) -> Calendars:
 # Listing
 
 
-def test_the_next_seven_days_from_today(calendars: Calendars) -> None:
+def test_lists_seven_days_from_today(calendars: Calendars) -> None:
     assert calendars.text() == "Calendar: no events, 2026-03-20 to 2026-03-26, times in Europe/Berlin"
     calendars.put("a.ics", RUN)
     first, *rest = calendars.text().splitlines()[1:]
@@ -39,7 +37,7 @@ def test_the_next_seven_days_from_today(calendars: Calendars) -> None:
 
 @pytest.mark.parametrize("case", CASES["lists"], ids=lambda case: str(case["params"]))
 def test_days_in_words(calendars: Calendars, case: dict[str, Any]) -> None:
-    """A question of the user holds no words to look for."""
+    """A query that repeats the user's message is not searched for."""
     context = replace(calendars.context(), message=case["params"].get("query", ""))
     text = calendar(**case["params"], context=context, settings=calendars.settings, now=NOW).text
     assert text.startswith(f"Calendar: no events, {case['days']}, times in Europe/Berlin")
@@ -52,13 +50,13 @@ def test_order_words_and_the_rest(calendars: Calendars) -> None:
     found = calendars.text(query="BERLIN a")
     assert found.startswith("Calendar: 1 event with 'berlin a', 2026-03-20 to 2027-03-19")
     calendars.put("c.ics", RUN)
-    assert calendars.text(end="2026-06-30", max_results=3).endswith("103 more: ask again with start=2026-03-23.")
+    assert calendars.text(end="2026-06-30", max_results=3).endswith("103 more: call again with start=2026-03-23.")
     result = calendars.result(start="2026-03-24", end="2026-06-30", max_results=100)
     assert result.more is not None
-    assert result.more(result.text.index("- 2026-03-27")) == "ask again with start=2026-03-27T08:00"
+    assert result.more(result.text.index("- 2026-03-27")) == "call again with start=2026-03-27T08:00"
 
 
-def test_one_event_with_all_that_is_known(calendars: Calendars) -> None:
+def test_one_event_with_details(calendars: Calendars) -> None:
     more = "DESCRIPTION:Bring\\nthe papers\nATTENDEE;PARTSTAT=ACCEPTED:mailto:Ben@example.org"
     calendars.put("a.ics", f"{STANDUP}\n{more}")
     result = calendars.result(event_id="standup")
@@ -75,7 +73,7 @@ def test_one_event_with_all_that_is_known(calendars: Calendars) -> None:
     }  # fmt: skip
 
 
-def test_calendars_have_the_names_that_people_see(calendars: Calendars) -> None:
+def test_display_names_of_calendars(calendars: Calendars) -> None:
     calendars.put("a.ics", f"UID:1\nSUMMARY:A\n{MORNING}", calendar="abc123")
     calendars.put("b.ics", f"UID:2\nSUMMARY:B\n{MORNING}", calendar="work")
     (calendars.folder / "ada/abc123/displayname").write_text("ada/Family\n")
@@ -86,16 +84,16 @@ def test_calendars_have_the_names_that_people_see(calendars: Calendars) -> None:
     assert lines(calendars.text(start="2026-03-23", calendar="family")) == ["2026-03-23 Mon 09:00–10:00 A [ada/Family]"]
     for name in ("amily", "../eve", "/", "..", "."):
         reason = calendars.refusal(action="create", title="x", start="2026-03-30", calendar=name)
-        assert reason == f"no calendar is called '{name}'; there are: ada/Family, work"
+        assert reason.endswith("one of: ada/Family, work")
     (calendars.folder / "ada/work/displayname").write_text("Ada/family")
     reason = calendars.refusal(action="create", title="x", start="2026-03-30")
-    assert re.search(r"there are: Ada/family \w{4}, ada/Family \w{4};|ada/Family \w{4}, Ada/family \w{4};", reason)
+    assert re.search(r"Ada/family \w{4}, ada/Family \w{4}$|ada/Family \w{4}, Ada/family \w{4}$", reason)
     calendars.put("m.ics", f"UID:3\nSUMMARY:M\n{MORNING}", calendar=".")
     assert [event["calendar"] for event in calendars.data(event_id="3")["events"]] == ["main"]
 
 
 @pytest.mark.parametrize("make", ["symlink_to", "mkfifo"])
-def test_a_calendars_name_is_read_from_a_plain_file_only(calendars: Calendars, tmp_path: Path, make: str) -> None:
+def test_display_names_are_read_from_regular_files_only(calendars: Calendars, tmp_path: Path, make: str) -> None:
     calendars.put("a.ics", STANDUP)
     (tmp_path / "secret").write_text("SECRET")
     path = calendars.folder / "ada/home/displayname"
@@ -144,8 +142,8 @@ def test_the_file_of_a_new_event(calendars: Calendars) -> None:
 
 
 @pytest.mark.parametrize("case", CASES["refusals"], ids=lambda case: case["reason"])
-def test_what_cannot_be_made(calendars: Calendars, case: dict[str, Any]) -> None:
-    assert calendars.refusal(action="create", **case["params"]).startswith(case["reason"])
+def test_invalid_new_events(calendars: Calendars, case: dict[str, Any]) -> None:
+    assert case["reason"] in calendars.refusal(action="create", **case["params"])
     assert calendars.files() == []
 
 
@@ -153,7 +151,7 @@ def test_which_calendar_a_new_event_goes_to(calendars: Calendars) -> None:
     for name in ("home", "work"):
         (calendars.folder / "ada" / name).mkdir(parents=True)
     new = {"action": "create", "title": "x", "start": "2026-03-30T09:00"}
-    assert calendars.refusal(**new) == "which calendar? there are: home, work; ask again with calendar"
+    assert calendars.refusal(**new).endswith("one of: home, work")
     assert lines(calendars.text(**new, calendar="Work")) == ["2026-03-30 Mon 09:00–10:00 x [work]"]
     calendars.options["default"] = "home"
     assert "x [home]" in calendars.text(**new)
@@ -203,7 +201,7 @@ def test_an_event_keeps_its_own_zone(calendars: Calendars, times: str, expected:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
-def test_all_that_others_wrote_stays_as_it_is(calendars: Calendars, end: bytes) -> None:
+def test_an_edit_keeps_all_other_lines(calendars: Calendars, end: bytes) -> None:
     text = ics(
         "UID:1\nX-ODD;X-P=\"a:b;c\":v\\,w;x\nSUMMARY:Old title that is so long that somebody has folded it \n  here"
         f"\n{MORNING}\nATTENDEE;CN=\"Doe: J\";PARTSTAT=ACCEPTED:mailto:j@example.org\nATTACH;ENCODING=BASE64:AAAA"
@@ -228,14 +226,14 @@ def test_an_event_can_be_made_to_repeat_and_to_stop(calendars: Calendars) -> Non
     assert len(calendars.times("2026-03-23", "2026-04-05")) == 1
 
 
-def test_ids_that_are_none_or_not_one(calendars: Calendars) -> None:
+def test_unknown_and_ambiguous_ids(calendars: Calendars) -> None:
     for name in ("home", "work"):
         calendars.put("a.ics", MEETING, calendar=name)
     for event_id in ("12345678", "../../1", "nobody"):
-        assert calendars.refusal(action="update", event_id=event_id, title="x").startswith("no event has the id")
-    assert calendars.refusal(action="delete").startswith("delete needs event_id")
-    assert calendars.refusal(action="update", event_id="1", calendar="work").startswith("say what to change")
-    assert calendars.refusal(action="delete", event_id="1").startswith("several events have the id")
+        assert calendars.refusal(action="update", event_id=event_id, title="x").startswith("no event has the ID")
+    assert calendars.refusal(action="delete").endswith("give event_id")
+    assert calendars.refusal(action="update", event_id="1", calendar="work").startswith("the call changes nothing")
+    assert calendars.refusal(action="delete", event_id="1").startswith("several events have the ID")
     assert "Deleted" in calendars.text(action="delete", event_id="1", calendar="work")
     assert [path.parent.name for path in calendars.files()] == ["home"]
 
@@ -248,7 +246,7 @@ def test_series(calendars: Calendars, case: dict[str, Any]) -> None:
     calendars.put("a.ics", *case.get("events", [f"{STANDUP}\nLOCATION:Room\nX-OWN:yes"]))
     for step in case["steps"]:
         if "refused" in step:
-            assert calendars.refusal(event_id="standup", **step["call"]).startswith(step["refused"])
+            assert step["refused"] in calendars.refusal(event_id="standup", **step["call"])
         elif "call" in step:
             found = lines(calendars.text(event_id="standup", **step["call"]))
             assert found[0] == step.get("line", found[0])
@@ -296,7 +294,7 @@ def test_free_time(calendars: Calendars, case: dict[str, Any]) -> None:
 def test_free_time_starts_at_full_five_minutes_and_names_the_rest(calendars: Calendars) -> None:
     text = calendars.text(action="free", now=NOW.replace(minute=32), end="2026-03-24", max_results=2)
     assert "- 2026-03-20T10:35 to 2026-03-20T17:00\n" in text
-    assert text.endswith("1 more: ask again with start=2026-03-24T09:00.")
+    assert text.endswith("1 more: call again with start=2026-03-24T09:00.")
 
 
 # Users, bounds, and the specialist itself
@@ -315,10 +313,10 @@ def test_each_user_has_their_own_calendars(calendars: Calendars) -> None:
     assert {path.parent for path in calendars.folder.parent.rglob("*.ics")} == set(calendars.folder.glob("*/personal"))
     assert all(re.fullmatch(r"[a-z0-9_%-]{1,60}", path.name) for path in calendars.folder.iterdir())
     eve = replace(calendars, user="eve")
-    assert "no event has the id" in eve.refusal(action="delete", event_id=made[0])
-    assert "no event has the id" in eve.refusal(event_id=made[0])
+    assert "no event has the ID" in eve.refusal(action="delete", event_id=made[0])
+    assert "no event has the ID" in eve.refusal(event_id=made[0])
     nobody = replace(calendars, user=None)  # type: ignore[arg-type]
-    assert nobody.refusal() == "the calendar needs a signed-in user"
+    assert "signed-in user" in nobody.refusal()
     assert calendar.requires_user
 
 
@@ -347,20 +345,8 @@ def test_uids_are_no_paths(calendars: Calendars) -> None:
         ({"action": None}, False, False),
     ],
 )
-def test_what_needs_approval_and_what_only_reads(
-    params: dict[str, Any], needs_approval: bool, reads_only: bool
-) -> None:
+def test_approval_and_read_only(params: dict[str, Any], needs_approval: bool, reads_only: bool) -> None:
     assert (calendar.needs_approval(params), calendar.reads_only(params)) == (needs_approval, reads_only)
-
-
-@pytest.mark.parametrize(
-    "params",
-    [{"action": "burn"}, {"duration_minutes": 0}, {"max_results": 1000}, {"title": "x" * 501}, {"user": "eve"}],
-)
-def test_parameters_are_bounded(calendars: Calendars, params: dict[str, Any]) -> None:
-    found = outcome(calendar, params, calendars.context())
-    assert isinstance(found, Failure)
-    assert found.code == "invalid_params"
 
 
 def test_health(tmp_path: Path) -> None:
@@ -369,26 +355,26 @@ def test_health(tmp_path: Path) -> None:
 
     assert found(folder=str(tmp_path / "not" / "yet")) is None
     assert not (tmp_path / "not").exists()
-    assert found(folder=str(tmp_path), hours="always") == "hours 'always': it must be such as mon-fri 09:00-17:00"
+    assert "hours is 'always'" in str(found(folder=str(tmp_path), hours="always"))
     (tmp_path / "file").write_text("")
-    assert found(folder=str(tmp_path / "file")) == "the calendar folder cannot be written; see the setting folder"
+    assert "cannot be written" in str(found(folder=str(tmp_path / "file")))
 
 
-def test_what_is_not_read_is_named(calendars: Calendars) -> None:
+def test_unread_files_are_reported(calendars: Calendars) -> None:
     for number in range(3):
         calendars.put(f"{number}.ics", f"UID:{number}\nSUMMARY:E\n{MORNING}")
     late = replace(calendars.context(), deadline=0.0)
     text = calendar(start="2026-03-23", context=late, settings=calendars.settings).text
-    assert "Not read: 3 files of home, for lack of time: ask again." in text
+    assert "Not read: 3 files of home" in text
     calendars.put("a.ics", f"UID:e\nSUMMARY:E\n{MORNING}\nRRULE:FREQ=MINUTELY")
     text = calendars.text(start="2026-03-23", end="2026-03-30", max_results=1)
     assert text.startswith("Calendar: 5000 events, ")
-    assert "Only 5000 were looked at: ask for a shorter time, or one calendar." in text
+    assert "\nThe limit is 5,000 events" in text
     (calendars.folder / "eve").write_text("")
     assert replace(calendars, user="eve").refusal().startswith("the calendar folder cannot be read")
 
 
-def test_a_file_that_did_not_change_is_not_read_again(calendars: Calendars) -> None:
+def test_unchanged_files_are_cached(calendars: Calendars) -> None:
     path = calendars.put("a.ics", STANDUP)
     os.utime(path, (1, 1))
     listed = calendars.text(start="2026-03-23")

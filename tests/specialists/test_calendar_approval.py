@@ -1,4 +1,4 @@
-"""What a person is asked before `calendar` changes something, in whole turns and in the folder itself."""
+"""Approval of changes by `calendar`: previews, whole turns, and untrusted events."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ def calendars(tmp_path: Path) -> Calendars:
     return made
 
 
-# Whose words a result holds
+# Untrusted events
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_events_that_others_sent_are_untrusted(calendars: Calendars, event: str,
     assert calendar.outside is False
 
 
-def test_names_of_what_is_left_out_are_untrusted(calendars: Calendars) -> None:
+def test_names_of_omitted_events_are_untrusted(calendars: Calendars) -> None:
     calendars.put("lunch.ics", f"{LUNCH}\nRRULE:FREQ=SECONDLY")
     assert calendars.result(start="2026-03-23").outside
 
@@ -73,7 +73,7 @@ def test_names_of_what_is_left_out_are_untrusted(calendars: Calendars) -> None:
 
 @dataclass
 class Client:
-    """A served Brain with the local user's calendars, and a model that plays."""
+    """A Brain server with the local user's calendars, and a scripted model."""
 
     server: Server
     calendars: Calendars
@@ -180,14 +180,14 @@ def test_after_an_attachment_writing_needs_approval_but_reading_does_not(client:
 
 
 @pytest.mark.parametrize("params", [{"event_id": "gone"}, {}, {"event_id": "standup"}])
-def test_nobody_is_asked_about_what_cannot_be_done(client: Client, params: dict[str, str]) -> None:
+def test_impossible_changes_need_no_approval(client: Client, params: dict[str, str]) -> None:
     client.calendars.put("standup.ics", STANDUP)
     ((name, error),) = client.turn(call(action="delete", **params), "There is none.")
     assert (name, error["code"]) == ("specialist_error", "refused")
 
 
 @pytest.mark.parametrize("other", [LUNCH.replace("Lunch", "Wedding"), f"{LUNCH}\nDESCRIPTION:With the boss", ""])
-def test_an_event_that_changed_before_it_was_approved_stays(client: Client, other: str) -> None:
+def test_a_change_before_the_approval_is_kept(client: Client, other: str) -> None:
     path = client.calendars.put("lunch.ics", LUNCH)
     events = client.turn(DELETE, "No.", approve=True, meanwhile=lambda: path.write_text(ics(other)))
     assert names(events) == ["approval_required", "specialist_start", "specialist_error"]
@@ -205,13 +205,13 @@ def previewed(calendars: Calendars, **params: Any) -> Result:
 
 
 def approved(calendars: Calendars, shown: Result, **params: Any) -> str:
-    """Make a call for which a person approved this preview."""
+    """Run a call with this preview approved."""
     context = replace(calendars.context(), approved=shown)
     return calendar(**{"now": NOW, **params}, context=context, settings=calendars.settings).text
 
 
 @pytest.mark.parametrize("case", CASES["previews"], ids=lambda case: case["head"])
-def test_a_person_sees_what_a_change_does_and_that_is_done(calendars: Calendars, case: dict[str, Any]) -> None:
+def test_a_preview_shows_the_change_that_is_made(calendars: Calendars, case: dict[str, Any]) -> None:
     params = case["params"]
     before = [path.read_bytes() for path in calendars.files()]
     shown = previewed(calendars, **params)
@@ -223,13 +223,13 @@ def test_a_person_sees_what_a_change_does_and_that_is_done(calendars: Calendars,
 
 
 @pytest.mark.parametrize("rule", CASES["counts"])
-def test_how_many_occurrences_a_series_has(calendars: Calendars, rule: str) -> None:
+def test_counts_the_occurrences_of_a_series(calendars: Calendars, rule: str) -> None:
     calendars.put("lunch.ics", f"{LUNCH}\n{rule}")
     text = previewed(calendars, action="delete", event_id="lunch", scope="series").text
     assert text.startswith(f"Delete a whole series ({CASES['counts'][rule]}) from")
 
 
-def test_where_a_strangers_words_end_is_seen(calendars: Calendars) -> None:
+def test_untrusted_texts_are_quoted(calendars: Calendars) -> None:
     evil = f'SUMMARY:Lunch" @ "Café\\nbecomes \u202eabout {"x" * 200}\nLOCATION:Bar" or \\\\"'
     calendars.put("lunch.ics", LUNCH.replace("SUMMARY:Lunch", evil))
     _, line = previewed(calendars, action="delete", event_id="lunch").text.split("\n")
@@ -248,11 +248,11 @@ def test_a_preview_makes_nothing_and_reads_no_list(tmp_path: Path) -> None:
         assert preview(params, context=empty.context(), settings=empty.settings) is None
 
 
-def test_what_was_approved_is_done_or_nothing(calendars: Calendars) -> None:
+def test_only_the_approved_change_is_made(calendars: Calendars) -> None:
     wanted = {"action": "update", "event_id": "lunch", "start": "tomorrow at 3pm"}
     shown = previewed(calendars, **wanted)
     assert 'becomes 2026-03-21 Sat 15:00–16:00 "Lunch"' in shown.text
-    with pytest.raises(Refused, match="it would now do something else than what was approved"):
+    with pytest.raises(Refused, match="differs from the approved"):
         approved(calendars, shown, **wanted, now=NOW + timedelta(days=1))
     calendars.update("lunch", title="Wedding")  # the conversation knows the new state, the person does not
     with pytest.raises(Refused, match=CHANGED):
@@ -260,6 +260,6 @@ def test_what_was_approved_is_done_or_nothing(calendars: Calendars) -> None:
     assert "DTSTART;TZID=Europe/Berlin:20260323T120000" in calendars.files()[0].read_text()
 
 
-def test_a_server_too_slow_for_a_preview_refuses_nothing(calendars: Calendars) -> None:
+def test_a_slow_server_has_no_preview(calendars: Calendars) -> None:
     slow = replace(calendars.context(), deadline=0.0)
     assert preview({"action": "delete", "event_id": "gone"}, context=slow, settings=calendars.settings) is None

@@ -1,4 +1,4 @@
-"""`calendar` on a CalDAV server: a real Radicale, and servers that lie, drip, flood, or point elsewhere."""
+"""`calendar` with a CalDAV server: a real Radicale, and hostile or broken servers."""
 
 import asyncio
 from collections.abc import Iterator
@@ -20,10 +20,7 @@ from specialists._calendar.expand import Window
 from specialists.calendar import calendar, health, preview
 
 LOGIN = {"caldav_user": USER, "caldav_password": PASSWORD, "caldav_for": "ada"}
-NO_LOGIN = "the calendar server does not accept the login; tell the user that the operator has to look at it"
-UNREACHABLE = "the calendar server cannot be reached; go on without it, or ask again later"
-ELSEWHERE = "the calendar server points to another server, which is not followed; the operator must set that address"
-NO_CALDAV = "what is at the calendar server's address does not answer as CalDAV; tell the user"
+NO_LOGIN, UNREACHABLE, ELSEWHERE, NO_CALDAV = "rejected the login", "be reached", "another server", "CalDAV"
 EVENT = ics(MEETING)
 
 
@@ -59,7 +56,7 @@ def calendars(radicale: Radicale, tmp_path: Path) -> Calendars:
 
 def test_there_and_back(calendars: Calendars) -> None:
     new = {"action": "create", "title": "Grüße, an alle", "start": "2026-03-30T09:00"}
-    assert calendars.refusal(**new) == "which calendar? there are: Home & Garden, Work; ask again with calendar"
+    assert calendars.refusal(**new).endswith("one of: Home & Garden, Work")
     made = id_in(calendars.text(**new, calendar="home & garden", location="Garten"))
     assert lines(calendars.text(start="2026-03-30")) == [
         "2026-03-30 Mon 09:00–10:00 Grüße, an alle @ Garten [Home & Garden]"
@@ -71,7 +68,7 @@ def test_there_and_back(calendars: Calendars) -> None:
     assert [one["start"] for one in free] == ["2026-03-31T10:00:00+02:00"]
     assert "Deleted" in calendars.text(action="delete", event_id=made)
     assert calendars.times("2026-03-31", "2026-04-30") == []
-    assert "no event has the id" in calendars.refusal(action="delete", event_id=made)
+    assert "no event has the ID" in calendars.refusal(action="delete", event_id=made)
 
 
 def test_a_series_with_one_moved_and_one_removed(calendars: Calendars, radicale: Radicale) -> None:
@@ -102,7 +99,7 @@ def test_two_writers(calendars: Calendars, radicale: Radicale) -> None:
     for conversation in ("one", "two"):
         calendars.text(conversation, start="2026-03-23")
     calendars.text("one", action="update", event_id="1", title="First")
-    assert calendars.refusal("two", action="update", event_id="1", title="Second") == CHANGED
+    assert CHANGED in calendars.refusal("two", action="update", event_id="1", title="Second")
     wanted = {"action": "delete", "event_id": "1"}
     shown = preview(wanted, context=calendars.context(), settings=calendars.settings)
     assert shown is not None
@@ -134,7 +131,7 @@ def test_uids_are_no_addresses(calendars: Calendars, radicale: Radicale) -> None
     found = id_in(calendars.text(event_id='../../eve/<&>"]]>'))
     assert "New" in calendars.update(found, title="New")
     assert "SUMMARY:New" in radicale.get("home", "odd%20name%2B.ics")
-    assert "no event has the id" in calendars.refusal(action="delete", event_id="</C:text-match>")
+    assert "no event has the ID" in calendars.refusal(action="delete", event_id="</C:text-match>")
 
 
 def test_logins(calendars: Calendars, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,11 +139,12 @@ def test_logins(calendars: Calendars, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert checked(calendars) is None
     eve = replace(calendars, user="eve")
-    assert eve.refusal().startswith("the calendar account set up here belongs to another user")
+    assert "belongs to another user" in eve.refusal()
     calendars.options["caldav_password"] = "wrong"
-    assert calendars.refusal() == checked(calendars) == NO_LOGIN
+    assert NO_LOGIN in calendars.refusal()
+    assert NO_LOGIN in str(checked(calendars))
     calendars.options |= {"caldav_user": "", "caldav_password": ""}
-    assert checked(calendars) == NO_LOGIN
+    assert NO_LOGIN in str(checked(calendars))
 
 
 # Servers of all kinds
@@ -205,7 +203,7 @@ def trap() -> Iterator[FakeServer]:
     assert server.requests == []
 
 
-def test_entries_that_lie_elsewhere_are_passed_over(tmp_path: Path, trap: FakeServer) -> None:
+def test_entries_outside_the_calendar_are_skipped(tmp_path: Path, trap: FakeServer) -> None:
     elsewhere = ["//evil.example/cal/home/1.ics", "/other/1.ics", "/cal/home/", "/cal/home/../1.ics/../../x.ics"]
     report = multistatus(*((href, entry(EVENT)) for href in elsewhere))
     assert lines(listed(tmp_path, REPORT=report)) == []
@@ -216,13 +214,13 @@ def test_entries_that_lie_elsewhere_are_passed_over(tmp_path: Path, trap: FakeSe
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_another_server_is_not_followed(tmp_path: Path, trap: FakeServer, status: int) -> None:
+def test_other_servers_are_not_contacted(tmp_path: Path, trap: FakeServer, status: int) -> None:
     redirect = Response(status, headers={"Location": trap.url})
     with fake_server(lambda method, path: redirect) as server:
-        assert calendars_at(server.url, tmp_path).refusal() == ELSEWHERE
+        assert ELSEWHERE in calendars_at(server.url, tmp_path).refusal()
     home = multistatus(("/", PRINCIPAL + HOME.format(url=trap.url.rstrip("/"))))
     with fake_server(FakeAccount(principal=home)) as server:
-        assert calendars_at(server.url, tmp_path).refusal() == ELSEWHERE
+        assert ELSEWHERE in calendars_at(server.url, tmp_path).refusal()
 
 
 def test_redirects_on_the_same_server(tmp_path: Path) -> None:
@@ -245,9 +243,9 @@ def test_redirects_on_the_same_server(tmp_path: Path) -> None:
     [b"", b"hello", b"<a>" * 100_000, b"\xff\xfe\x00", b"{}"],
     ids=["nothing", "text", "deep", "octets", "json"],
 )
-def test_what_is_no_caldav(tmp_path: Path, body: bytes) -> None:
+def test_other_protocols(tmp_path: Path, body: bytes) -> None:
     with fake_server(lambda method, path: Response(200, body, {"Content-Type": "text/html"})) as server:
-        assert calendars_at(server.url, tmp_path).refusal() == NO_CALDAV
+        assert NO_CALDAV in calendars_at(server.url, tmp_path).refusal()
 
 
 def test_entities_are_not_resolved(tmp_path: Path) -> None:
@@ -261,7 +259,7 @@ def test_entities_are_not_resolved(tmp_path: Path) -> None:
 
 def test_a_flood(tmp_path: Path) -> None:
     flood = Response(207, b" " * (caldav.MAX_ANSWER + 100_000), {"Content-Type": "application/xml"})
-    with pytest.raises(Refused, match="the calendar server's answer is too large"):
+    with pytest.raises(Refused, match="too large"):
         listed(tmp_path, REPORT=flood)
 
 
@@ -283,13 +281,14 @@ def test_a_drip(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_statuses(tmp_path: Path, status: int) -> None:
     with fake_server(lambda method, path: Response(status, b"secret detail")) as server:
         reason = calendars_at(server.url, tmp_path).refusal()
-    assert "calendar server" in reason
+    assert "calendar" in reason
     assert "secret" not in reason
 
 
 def test_a_closed_port(tmp_path: Path) -> None:
     calendars = calendars_at("http://127.0.0.1:9/", tmp_path)
-    assert calendars.refusal() == checked(calendars) == UNREACHABLE
+    assert UNREACHABLE in calendars.refusal()
+    assert UNREACHABLE in str(checked(calendars))
 
 
 def test_broken_entries_leave_the_others(tmp_path: Path) -> None:
@@ -301,22 +300,22 @@ def test_broken_entries_leave_the_others(tmp_path: Path) -> None:
     )
     text = listed(tmp_path, REPORT=report)
     assert lines(text) == ["2026-03-23 Mon 09:00–10:00 It"]
-    assert "Not read: an entry of Home: it is no calendar; an entry of Home: it is no calendar" in text
+    assert text.count("an entry of Home (not a calendar)") == 2
 
 
 @pytest.mark.parametrize(
     ("etag", "put", "reason"),
     [
-        ("", 201, "the calendar server names no versions, so that nothing can be changed there safely"),
+        ("", 201, "no ETag"),
         ("<D:getetag>x</D:getetag>", 412, CHANGED),
-        ("<D:getetag>x</D:getetag>", 507, "the calendar server did not do it (status 507); ask again later, or tell"),
+        ("<D:getetag>x</D:getetag>", 507, "status 507"),
     ],
 )
 def test_writes_that_fail(tmp_path: Path, etag: str, put: int, reason: str) -> None:
     report = multistatus(("/cal/home/1.ics", entry(EVENT, etag)))
     with fake_server(FakeAccount(REPORT=report, PUT=Response(put))) as server:
         calendars = calendars_at(server.url, tmp_path)
-        assert calendars.refusal(action="update", event_id="1", title="New").startswith(reason)
+        assert reason in calendars.refusal(action="update", event_id="1", title="New")
     assert [method for method, _ in server.requests].count("PUT") == (put != 201)
 
 
@@ -328,4 +327,4 @@ def test_an_account_without_calendars(tmp_path: Path) -> None:
         calendars = calendars_at(server.url, tmp_path)
         assert "no events" in calendars.text()
         reason = calendars.refusal(action="create", title="x", start="2026-03-30")
-    assert reason == "the calendar account has no calendar; the user must make one there first"
+    assert "no calendar" in reason

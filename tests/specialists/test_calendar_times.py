@@ -1,4 +1,4 @@
-"""What is read as a time, on a clock that shows Friday 2026-03-20 10:30 in Berlin."""
+"""Dates and times in words, at Friday 2026-03-20 10:30 in Berlin."""
 
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -31,6 +31,6 @@ def test_words_follow_the_clocks_of_the_zone(text: str, now: datetime, expected:
 
 
 @pytest.mark.parametrize("text", [*CASES["no_times"]["texts"], "x" * 500])
-def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match=r"end .* is no time that can be read; give ISO 8601"):
+def test_unclear_times_are_refused(text: str) -> None:
+    with pytest.raises(Refused, match=r"^end "):
         parse_time(text, NOW, name="end")

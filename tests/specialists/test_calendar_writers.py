@@ -1,4 +1,4 @@
-"""Two writers of one event: the second is refused, and nothing is lost."""
+"""Concurrent writers of one event: the second is refused, and no change is lost."""
 
 import fcntl
 import os
@@ -51,12 +51,12 @@ def test_the_second_of_two_conversations_is_refused_once(calendars: Calendars) -
     change = {"action": "update", "event_id": "1"}
     for title in ("A", "B"):
         calendars.text("one", **change, title=title)
-    assert calendars.refusal("two", **change, title="C") == CHANGED
+    assert CHANGED in calendars.refusal("two", **change, title="C")
     assert "SUMMARY:B" in calendars.only_file()
     calendars.text("two", **change, title="C")  # which now knows the new state
     calendars.text("three", **change, title="D")  # which never listed it
     calendars.put("a.ics", EVENT.replace("Old", "Moved by khal"))
-    assert calendars.refusal("three", action="delete", event_id="1") == CHANGED
+    assert CHANGED in calendars.refusal("three", action="delete", event_id="1")
     assert "Moved by khal" in calendars.only_file()
 
 
@@ -75,7 +75,7 @@ def test_a_change_between_reading_and_writing_is_noticed(calendars: Calendars) -
         folder.write(home, "a.ics", b"mine", resource.version)
     assert list(path.parent.iterdir()) == []
     path.parent.rmdir()
-    with pytest.raises(Refused, match="the calendar folder cannot be written"):
+    with pytest.raises(Refused, match="cannot be written"):
         folder.write(home, "a.ics", b"", None)
 
 
@@ -152,5 +152,5 @@ def test_a_lock_that_another_process_holds_is_refused(calendars: Calendars, monk
     with (calendars.folder / "ada/.brain.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         reason = calendars.refusal(action="update", event_id="1", title="New")
-    assert reason == "the calendar is being written by others; ask again in a minute"
+    assert "another program" in reason
     assert "New" in calendars.update(title="New")
