@@ -105,14 +105,14 @@ class BreakableStore(SQLite):
     async def _look(self, what: str, work: Awaitable[T]) -> T:
         found = await work
         if self.broken:
-            raise StoreError("What is kept cannot be read.")
+            raise StoreError("The database cannot be read.")
         self.looks[what] += 1
         return found
 
     async def _read(self, work: Awaitable[T]) -> T:
         found = await work
         if self.broken:
-            raise StoreError("What is kept cannot be read.")
+            raise StoreError("The database cannot be read.")
         self.reads += 1
         if self.gate is not None:
             await self.gate.wait()

@@ -1,4 +1,4 @@
-"""The memory of users: recent messages, memories of idle conversations, and facts. Each user's is their own."""
+"""The memory of users: recent messages, summaries of idle conversations, and facts."""
 
 import asyncio
 import logging
@@ -25,23 +25,23 @@ from brain.store.sqlite import SQLite
 
 HOT_USERS = 10_000
 HOT_BYTES = 16 * 1024 * 1024
-"""Users of whom it is cached what each of their questions needs, and its size."""
+"""Limits of the cache of user profiles: users and bytes."""
 _OBJECT_BYTES = 1_000
 MAX_ABOUT_USER = 30
-"""Up to so many facts about the user are recalled although they share no word with the question."""
+"""If a user has at most this many facts about themselves, all can be recalled without a matching word."""
 ABANDON_SECONDS = 0.1
-"""How long background work may take to end."""
+"""How long background work may take to stop, in seconds."""
 _ABOUT_USER: Sequence[Category] = ("personal", "preferences", "general")
 
 log = logging.getLogger("brain")
 
 
 class _Profile(NamedTuple):
-    """What each question of a user needs.
+    """Data about a user that every question needs.
 
     Attributes:
-        is_recall_on: whether there is anything to recall, and the user lets Brain do so.
-        about: facts about the user, newest first, if there are few of them.
+        is_recall_on: whether recall is on and the user has any items.
+        about: facts about the user, newest first; empty if there are too many.
     """
 
     is_recall_on: bool
@@ -52,12 +52,12 @@ class Memory:
     """The memory of all users.
 
     Args:
-        tokens: what is recalled for a question, at most; 0 for nothing.
-        rest_seconds: a conversation that is idle for so long is summarised.
-        now: the time, with a time zone.
+        tokens: limit for recalled items per question; 0 turns recall off.
+        rest_seconds: idle time after which a conversation is summarized.
+        now: returns the time with a time zone.
 
     Attributes:
-        edits: what users change themselves.
+        edits: changes by users themselves.
     """
 
     def __init__(self, store: SQLite, *, tokens: int, rest_seconds: float, now: Callable[[], datetime]) -> None:
@@ -75,11 +75,11 @@ class Memory:
     async def recall(
         self, user: str, message: str, present: Collection[str] = (), idle_conversation: str | None = None
     ) -> RecallResult:
-        """Recall what belongs to a question. It never fails, since a turn must not fail for it.
+        """Recall items that are relevant to a question. Errors are logged, so that no turn fails because of them.
 
         Args:
-            present: IDs of items and of messages that the model reads anyway.
-            idle_conversation: the conversation that continues after it was idle, of which the model reads nothing else.
+            present: IDs of items and messages that the prompt contains already.
+            idle_conversation: a conversation that continues after a pause; its summary is recalled first.
         """
         try:
             profile = await self._profiles.get(user) if self._tokens > 0 else _Profile(is_recall_on=False)
@@ -93,7 +93,7 @@ class Memory:
                 if earlier is not None:
                     relevant = [earlier, *(item for item in relevant if item.id != earlier.id)]
         except StoreError as error:
-            log.warning("memory: nothing could be recalled: %s", error)
+            log.warning("memory: recall failed: %s", error)
             return RecallResult()
         items = recall.choose(relevant, profile.about, self._tokens, present)
         return RecallResult(recall.format_note(items, self._tokens), tuple(items), recall.format_sentence(items))
@@ -110,21 +110,21 @@ class Memory:
         return _Profile(is_recall_on=True, about=sorted(few, key=lambda item: item.updated, reverse=True))
 
     def view(self, user: str, conversation_id: str, messages: Callable[[], Sequence[UserMessage]]) -> UserMemory:
-        """The memory of one user, for the specialists of a turn.
+        """Return the memory of one user, for the specialists of a turn.
 
         Args:
-            messages: the user's own in this conversation, oldest first.
+            messages: returns the user's messages in this conversation, oldest first.
         """
         return UserMemory(self._items, self._recent, user, conversation_id, messages)
 
     def add_exchange(self, user: str, conversation_id: str, exchange: Exchange) -> None:
-        """Report an exchange that ended and is stored."""
+        """Add a stored exchange to the cache."""
         if exchange.message and exchange.started is not None:
             message, answer, started = exchange.message, exchange.answer, exchange.started
             self._recent.add(user, Interaction(conversation_id, started, message, answer, exchange.untrusted))
 
     def invalidate(self, user: str) -> None:
-        """Report that a user's exchanges or items changed in the store: they are read anew."""
+        """Drop cached data of a user whose exchanges or items changed in the store."""
         self._recent.forget(user)
         self._profiles.forget(user)
 
@@ -132,18 +132,18 @@ class Memory:
     async def run_background(
         self, model: Writer, is_idle: Callable[[], bool] = lambda: True, embedding_model: EmbeddingModel | None = None
     ) -> AsyncIterator[None]:
-        """Do the background work while the block runs.
+        """Embed and summarize in the background while the block runs.
 
         Args:
             model: writes summaries.
-            is_idle: whether no turn runs, nor ran a moment ago; otherwise the model is left alone.
-            embedding_model: makes vectors; `model` by default.
+            is_idle: returns whether no turn runs or ended a moment ago; otherwise the model is left to turns.
+            embedding_model: makes embeddings; `model` by default.
         """
         self._items.embedder = embedder = Embedder(embedding_model or model, self._store)
         try:
             await embedder.load_check()
         except StoreError as error:
-            log.warning("memory: the results of embedding checks cannot be read: %s", error)
+            log.warning("memory: the result of the embedding check cannot be read: %s", error)
         self._background = background = Background(
             self._store, model, embedder, self._rest_seconds, self._now, self._items.new_id, self._note_change, is_idle
         )

@@ -1,4 +1,4 @@
-"""Background work of the memory: vectors for items that lack one, and memories of idle conversations."""
+"""Background work of the memory: embeds items and summarizes idle conversations."""
 
 import asyncio
 import logging
@@ -15,27 +15,27 @@ from brain.models.embedder import Embedder
 from brain.store.sqlite import SQLite
 
 BATCH = 32
-"""Texts that are embedded at once."""
+"""Texts per embedding request."""
 VECTORS_SECONDS = 60.0
-"""How often items without a vector are looked for when nothing was saved in this process."""
+"""How often to look for items without an embedding if this process saved none."""
 LOOK_SECONDS = (1.0, 60.0)
-"""The least and the most seconds between two looks for idle conversations."""
+"""Bounds of the pause between searches for idle conversations."""
 IDLE_SECONDS = 0.2
-"""How often it is checked whether turns run: the model is left to them at once, until they end."""
+"""How often to check for running turns, which have priority on the model."""
 PATIENCE_SECONDS = 600.0
-"""After so long without a quiet moment, one batch of vectors is made beside turns, and of one conversation the user's
-own words are stored. A summary, which takes a model long, is never written beside turns."""
+"""Maximum wait for a moment without turns. Then one batch is embedded, or one conversation is stored as quotes, while
+turns run. The model never writes a summary while turns run."""
 SUMMARIES_AT_ONCE, SUMMARY_SECONDS = 4, 60.0
-"""So many summaries may follow each other; from then on there is one in so many seconds. After an import of hundreds of
-conversations, a model is busy with them for minutes of each hour, and the newest come first."""
+"""Summaries in a row, then one per interval, so that an import of hundreds of conversations does not occupy the
+model."""
 VECTORS_REST, MIN_VECTORS_REST = 4.0, 0.5
-"""The next batch of vectors waits for so many times as long as one took, and at least for so many seconds."""
+"""Pause between embedding batches: a multiple of the last batch's duration, and a minimum in seconds."""
 FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
-"""Seconds after a failure, and after many."""
+"""Pause after one failure, and after many."""
 TRIES = 3
-"""After so many failures with one conversation, or so many turns that came between, the user's own words are stored."""
+"""After this many failures or interruptions, a conversation is stored as quotes."""
 _ANY = "?"
-"""No model has this key, so that every item lacks its vector."""
+"""A key of no model, so that every item counts as not embedded."""
 
 log = logging.getLogger("brain")
 
@@ -44,11 +44,11 @@ class Background:
     """The background work of one process.
 
     Args:
-        on_change: is called with a user whose memory changed.
-        is_idle: whether no turn runs, nor ran a moment ago.
+        on_change: called with the user whose memory changed.
+        is_idle: returns whether no turn runs or ended a moment ago.
 
     Attributes:
-        has_new_items: set when an item may lack its vector.
+        has_new_items: set when an item may need an embedding.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Background:
         self._failures: Counter[tuple[str, str]] = Counter()
         self._interruptions: Counter[tuple[str, str]] = Counter()
         self._next_summary = 0.0
-        self._model_lock = asyncio.Lock()  # the model does one thing at a time
+        self._model_lock = asyncio.Lock()  # one request to the model at a time
         self.has_new_items = asyncio.Event()
 
     async def embed(self) -> None:
-        """Make the vectors of all items, for ever."""
+        """Embed all items, forever."""
         while True:
             self.has_new_items.clear()
             await self._attempt(self._embed_all)
@@ -84,7 +84,7 @@ class Background:
                 continue
 
     async def summarise(self) -> None:
-        """Make the memories of idle conversations, one after the other, for ever."""
+        """Summarize idle conversations one by one, forever."""
         least, most = LOOK_SECONDS
         pause = min(most, max(least, self._rest.total_seconds() / 10))
         while True:
@@ -93,25 +93,25 @@ class Background:
                 await asyncio.sleep(pause)
 
     async def _wait_for_quiet(self) -> bool:
-        """Wait with patience for a moment in which no turn runs; whether it came."""
+        """Wait for a moment without turns; return whether it came in time."""
         until = time.monotonic() + PATIENCE_SECONDS
         while not self._is_idle() and time.monotonic() < until:  # noqa: ASYNC110 - no event tells that turns ended
             await asyncio.sleep(IDLE_SECONDS)
         return self._is_idle()
 
     async def _attempt(self, work: Callable[[], Awaitable[bool]]) -> bool:
-        """Do a piece of work; an error is logged, and ends nothing but the piece."""
+        """Run `work` and log its errors; return its result, or False."""
         try:
             return await work()
         except StoreError as error:
             log.warning("memory: %s", error)
         except Exception:
-            log.exception("memory: its background work failed")
+            log.exception("memory: background work failed")
         self._pauses.record_failure()
         return False
 
     async def _embed_all(self) -> bool:
-        """The server gets no request while there is nothing to embed, nor beside turns."""
+        """Embed all items. Sends no request if there are none, or while turns run."""
         if not self._embedder.is_checked:
             if not await self._store.without_vector(_ANY, 1):
                 return False
@@ -136,7 +136,7 @@ class Background:
         return True
 
     async def _summarise_next(self, is_quiet: bool) -> bool:
-        """Make the memory of one conversation; whether there was one, and it went well."""
+        """Summarize one conversation; return whether there was one and it succeeded."""
         uses_model = self._model.is_language_model and is_quiet
         if uses_model and time.monotonic() < self._next_summary - (SUMMARIES_AT_ONCE - 1) * SUMMARY_SECONDS:
             return False
@@ -157,7 +157,7 @@ class Background:
                     self._next_summary = max(self._next_summary, time.monotonic()) + SUMMARY_SECONDS
                     item = await self._while_idle(make_memory(idle, model, item_id, self._now()))
         except (ModelError, TimeoutError) as error:
-            log.info("memory: a conversation could not be summarised, which is tried again: %r", error)
+            log.info("memory: summarizing a conversation failed and will be retried: %r", error)
             self._pauses.record_failure()
             if not isinstance(error, ModelError) or error.code != "model_unreachable":
                 self._failures[place] += 1
@@ -168,7 +168,7 @@ class Background:
         try:
             await self._store.set_memory(idle, item)
         except BadRequest as error:
-            log.info("memory: no room for that of a conversation: %s", error.message)
+            log.info("memory: no space for the summary of a conversation: %s", error.message)
             await self._store.set_memory(idle, None)
         self._on_change(idle.user)
         self.has_new_items.set()
@@ -177,7 +177,7 @@ class Background:
         return True
 
     async def _while_idle(self, work: Awaitable[Item | None]) -> Item | None:
-        """Do something with the model until a turn needs it."""
+        """Run `work` until a turn needs the model."""
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
@@ -194,10 +194,10 @@ class _Interrupted(Exception):
 
 
 class Backoff:
-    """When to try again what failed: later each time.
+    """Exponential backoff.
 
     Args:
-        first, longest: seconds.
+        first, longest: pauses in seconds.
     """
 
     def __init__(self, first: float, longest: float, clock: Callable[[], float]) -> None:

@@ -1,6 +1,6 @@
-"""What was read of the users of the last minutes, for as long as nobody changed it.
+"""Caches data of recent users until it changes.
 
-What this process changes is reported here. Whether other processes wrote anything, the store knows.
+This process reports its own changes; for those of other processes, the cache compares the version of the store.
 """
 
 import asyncio
@@ -16,24 +16,24 @@ from brain.store.sqlite import SQLite
 
 CACHE_SECONDS = 60.0
 VERSION_SECONDS = 1.0
-"""How long a change by another process may go unseen."""
+"""How long a change by another process may go unnoticed."""
 VERSION_TIMEOUT = 0.05
-"""How long the store may take to say whether others wrote; a busy one is read instead."""
-KEPT = 20
-"""Interactions of a user that are cached,"""
+"""How long to wait for the version of the store; after that, the cache is bypassed."""
+CACHED_INTERACTIONS = 20
+"""Per user."""
 MAX_USERS = 1_000
 MAX_BYTES = 32 * 1024 * 1024
 TEXT_LENGTH = 8_000
-"""and characters of each message and answer; a block could not show more."""
+"""Cached characters of each message and answer; a block cannot show more."""
 CHANGE_BUCKETS = 1024
-"""Counts of changes. Users share them, so many users need no more memory, and seldom make each other read again."""
+"""Number of change counters, which users share by hash."""
 _OBJECT_BYTES = 300
 
 T = TypeVar("T")
 
 
 class StoreVersion:
-    """Whether other processes wrote anything; the store is asked once in a while."""
+    """The version of the store, which changes when other processes write; read once per second."""
 
     def __init__(self, store: SQLite) -> None:
         self._store = store
@@ -42,10 +42,10 @@ class StoreVersion:
         self._asking: asyncio.Task[int | None] | None = None
 
     async def version(self) -> int | None:
-        """A number that is another one when they did; None when the store cannot tell at once."""
+        """Return the version; None if the store is too busy to tell."""
         if time.monotonic() < self._until:
             return self._version
-        if self._asking is None:  # one question at a time, however many turns wait for a busy store
+        if self._asking is None:  # one query at a time, even if many turns wait for a busy store
             self._asking = asyncio.create_task(self._ask(), name="store version")
         asking = self._asking
         done, _ = await asyncio.wait((asking,), timeout=VERSION_TIMEOUT)
@@ -71,11 +71,11 @@ class _Entry(NamedTuple, Generic[T]):
 
 
 class UserCache(Generic[T]):
-    """One value per user, read when it is first needed; the least recently used ones are dropped.
+    """An LRU cache of one value per user.
 
     Args:
-        read: reads it from the store.
-        users, size: how many are cached, and how large they may be together by `size_of`.
+        read: reads the value from the store.
+        users, size: limits for the number of values and their total `size_of`.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class UserCache(Generic[T]):
         self._changes = [0] * CHANGE_BUCKETS
 
     async def get(self, user: str) -> T:
-        """The user's value, as it is now."""
+        """Return the user's current value."""
         version = await self._others.version()
         entry = self._entries.get(user)
         if entry is not None and entry.version == version and time.monotonic() < entry.until:
@@ -101,14 +101,14 @@ class UserCache(Generic[T]):
         while True:
             changes = self._changes[_bucket(user)]
             value = await self._read(user)
-            if changes == self._changes[_bucket(user)]:  # else it may be old already
+            if changes == self._changes[_bucket(user)]:  # otherwise it changed during the read
                 break
         if version is not None:
             self._set(user, _Entry(value, version, time.monotonic() + CACHE_SECONDS, self._size_of(value)))
         return value
 
     def change(self, user: str, changed: Callable[[T], T]) -> None:
-        """Report that a user's value changed, and how."""
+        """Apply a change to a user's cached value."""
         self._changes[_bucket(user)] += 1
         entry = self._entries.get(user)
         if entry is not None:
@@ -116,7 +116,7 @@ class UserCache(Generic[T]):
             self._set(user, entry._replace(value=value, size=self._size_of(value)))
 
     def forget(self, user: str) -> None:
-        """Report that a user's value changed; it is read anew the next time."""
+        """Drop a user's value, because it changed."""
         self._changes[_bucket(user)] += 1
         self._drop(user)
 
@@ -133,33 +133,33 @@ class UserCache(Generic[T]):
 
 
 class RecentInteractions:
-    """The newest interactions of the most recent users, newest first."""
+    """Caches the newest interactions of recent users, newest first."""
 
     def __init__(self, store: SQLite, others: StoreVersion) -> None:
         self._store = store
         self._cache = UserCache(others, self._read, MAX_USERS, MAX_BYTES, _size_of)
 
     async def get(self, user: str) -> Sequence[Interaction]:
-        """The user's newest interactions."""
+        """Return the user's newest interactions."""
         return await self._cache.get(user)
 
     def add(self, user: str, interaction: Interaction) -> None:
-        """Report an interaction that is in the store."""
+        """Add a stored interaction."""
         new = _shorten(interaction)
 
         def add(newest: Sequence[Interaction]) -> Sequence[Interaction]:
-            place = new.conversation_id, new.started  # it may have been read from the store at the same moment
+            place = new.conversation_id, new.started  # it may be in the list already, read from the store
             others = [one for one in newest if (one.conversation_id, one.started) != place]
-            return sorted([new, *others], key=lambda one: one.started, reverse=True)[:KEPT]
+            return sorted([new, *others], key=lambda one: one.started, reverse=True)[:CACHED_INTERACTIONS]
 
         self._cache.change(user, add)
 
     def forget(self, user: str) -> None:
-        """Read those of a user anew, the next time."""
+        """Drop the interactions of a user."""
         self._cache.forget(user)
 
     async def _read(self, user: str) -> Sequence[Interaction]:
-        return [_shorten(one) for one in await self._store.recent(user, KEPT)]
+        return [_shorten(one) for one in await self._store.recent(user, CACHED_INTERACTIONS)]
 
 
 def _bucket(user: str) -> int:

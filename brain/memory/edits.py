@@ -1,4 +1,4 @@
-"""What users change of their memory themselves; nothing is compared with what they wrote in a conversation."""
+"""Changes to the memory by users themselves, which need no quote from a conversation."""
 
 from msgspec.structs import replace
 
@@ -9,16 +9,16 @@ from brain.messages import Category, Item
 
 
 class MemoryEdits:
-    """Changes of facts and memories by their users."""
+    """Writes, changes and deletes facts and memories for their users."""
 
     def __init__(self, items: Items) -> None:
         self._items = items
 
     async def write(self, user: str, text: str, category: Category | None = None, *, mutable: bool = True) -> Item:
-        """Store a fact. One with the same words is rewritten, unless it is immutable, which it stays.
+        """Store a fact. It replaces a fact with the same words, unless that is immutable.
 
         Raises:
-            BadRequest: when the text is empty or too long, or the user stores too much.
+            BadRequest: the text is empty or too long, or the quota is exceeded.
         """
         text = _check_line(text, FACT_LENGTH)
         async with self._items.writing(user):
@@ -41,21 +41,21 @@ class MemoryEdits:
         category: Category | None = None,
         mutable: bool | None = None,
     ) -> Item:
-        """Change what is given of a fact or memory.
+        """Change the given fields of a fact or memory.
 
         Raises:
-            BadRequest: when there is none with this ID, its text is immutable, or a value is not allowed.
+            BadRequest: the item does not exist, its text is immutable, or a value is not allowed.
         """
         async with self._items.writing(user):
             item = await self._items.store.item(user, item_id)
             if item is None:
-                raise BadRequest("There is no fact or memory of this id.", "id", code="not_found", status=404)
+                raise BadRequest(f"There is no fact or memory with id {item_id!r}.", "id", code="not_found", status=404)
             if category is not None and item.kind == "memory":
-                raise BadRequest("Only a fact has a category; leave it out.", "category")
+                raise BadRequest("A memory has no `category`; only facts do. Omit it.", "category")
             if text is not None:
                 text = _check_line(text, FACT_LENGTH if item.kind == "fact" else MEMORY_LENGTH)
                 if text != item.text and not item.mutable and mutable is not True:
-                    message = "This fact is immutable; send mutable: true with its new text, or delete it."
+                    message = "This fact is immutable. Send `mutable: true` with the new text, or delete the fact."
                     raise BadRequest(message, "text", code="immutable", status=409)
                 item = self._rewrite(item, text)
             item = replace(
@@ -68,16 +68,16 @@ class MemoryEdits:
             return item
 
     async def delete(self, user: str, item_id: str) -> bool:
-        """Delete a fact or a memory; whether there was one."""
+        """Delete a fact or memory; return whether it existed."""
         async with self._items.writing(user):
             return await self._items.erase(user, item_id)
 
     async def set_recall(self, user: str, on: bool) -> None:
-        """Turn recalling on or off."""
+        """Turn recall on or off."""
         await self._items.set_recall(user, on)
 
     def _rewrite(self, item: Item, text: str) -> Item:
-        """The item with a text by hand, which no message has unless it is the same."""
+        """Return the item with a new text, which no message is the source of unless it is the same."""
         message_id = item.message_id if text == item.text else None
         return self._items.with_text(item, text, item.conversation_id, message_id)
 
@@ -85,7 +85,7 @@ class MemoryEdits:
 def _check_line(text: str, length: int) -> str:
     line = one_line(text)
     if not line:
-        raise BadRequest("text must say something.", "text")
+        raise BadRequest("`text` is empty.", "text")
     if len(line) > length:
-        raise BadRequest(f"text must have at most {length} characters.", "text")
+        raise BadRequest(f"`text` has {len(line):,} characters; the limit is {length}.", "text")
     return line

@@ -1,4 +1,4 @@
-"""The facts and memories of all users: searched, changed one at a time, and named by short IDs."""
+"""Searches and changes facts and memories, and gives them short IDs."""
 
 import asyncio
 import secrets
@@ -21,14 +21,14 @@ FACTS: Sequence[Kind] = ("fact",)
 MEMORIES: Sequence[Kind] = ("memory",)
 ALL: Sequence[Kind] = ("fact", "memory")
 CANDIDATES = 30
-"""Items that are ranked, of those found by words, and of those found by vectors."""
+"""Items to rank per kind of search, keyword and semantic."""
 MAX_ALIKE = 60
-"""Items that share words with a text and are compared with it."""
+"""Maximum number of items to compare with a text."""
 QUESTION_LENGTH = 4_000
 FLOOR_SHARE = 0.7
-"""Of the way from a wrong answer's cosine to a right one's, below which an item has nothing to do with a question."""
+"""Position of the relevance floor between the cosine similarities of unrelated and related texts."""
 MAX_FORMER = 10
-"""Earlier texts that a fact keeps, with the first, which no number of corrections loses."""
+"""Stored former texts of a fact, always with the first one."""
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 _ID_LENGTHS = (4, 4, 5, 6, 8)
 
@@ -37,10 +37,10 @@ class Items:
     """The facts and memories of all users.
 
     Args:
-        on_change: is called with the user whose items changed.
+        on_change: called with the user whose items changed.
 
     Attributes:
-        embedder: makes the vectors by which they are found, if there are any.
+        embedder: embeds queries; None for keyword search only.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Items:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def look_up(self, user: str, question: str, words: str, kinds: Sequence[Kind]) -> Found:
-        """Find what the store has for a question, by words of it and, where vectors count, by its meaning."""
+        """Find items by keywords and, with an embedder, by meaning."""
         by_words = await self.store.search_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
         query = await self.embedder.embed_query(question) if self.embedder is not None and question.strip() else None
         if query is None or self.embedder is None or self.embedder.check is None:
@@ -62,23 +62,23 @@ class Items:
         return Found(by_words, by_vectors, self.embedder.check.floor(FLOOR_SHARE), self.embedder.check.own)
 
     async def search(self, user: str, words: str, kinds: Sequence[Kind], limit: int) -> list[Item]:
-        """The items that fit some words, best first."""
+        """Return the items that match, best first."""
         question = words[:QUESTION_LENGTH]
         found = await self.look_up(user, question, question, kinds)
         return recall.rank(found)[: max(0, limit)]
 
     async def find_by_words(self, user: str, words: str, kinds: Sequence[Kind]) -> list[Item]:
-        """The items that have any of these words, best first."""
+        """Return the items with any of these words, best first."""
         return [item for item, _ in await self.store.search_words(user, words, kinds=kinds, limit=MAX_ALIKE)]
 
     async def find_same(self, user: str, text: str) -> Item | None:
-        """The fact with the same words in the same order, if there is one: case, accents and signs do not matter."""
+        """Return the fact with the same words, ignoring case, accents and punctuation."""
         same = words(text)
         found = await self.find_by_words(user, text, FACTS)
         return next((item for item in found if words(item.text) == same), None)
 
     def writing(self, user: str) -> AbstractAsyncContextManager[Any]:
-        """A lock: one change of a user's items at a time."""
+        """Return the lock for changes to a user's items."""
         lock = self._locks.get(user)
         if lock is None:
             lock = self._locks[user] = asyncio.Lock()
@@ -88,25 +88,25 @@ class Items:
         """Store an item."""
         try:
             await self.store.put(user, item)
-        finally:  # it is written even if nobody waits any more
+        finally:  # the write continues even if the caller is cancelled
             self._on_change(user)
 
     async def erase(self, user: str, item_id: str) -> bool:
-        """Delete an item; whether there was one."""
+        """Delete an item; return whether it existed."""
         try:
             return await self.store.erase(user, item_id)
         finally:
             self._on_change(user)
 
     async def set_recall(self, user: str, on: bool) -> None:
-        """Note whether the user lets Brain recall."""
+        """Turn recall on or off for the user."""
         try:
             await self.store.set_recall(user, on)
         finally:
             self._on_change(user)
 
     async def new_id(self, user: str) -> str:
-        """A short ID that no item of the user has: models copy short ones correctly."""
+        """Return a new ID. It is short, because models copy short IDs correctly."""
         for length in _ID_LENGTHS:
             item_id = "".join(secrets.choice(_ID_LETTERS) for _ in range(length))
             if await self.store.item(user, item_id) is None:
@@ -114,7 +114,7 @@ class Items:
         return secrets.token_hex(8)
 
     def with_text(self, item: Item, text: str, conversation_id: str | None, message_id: str | None = None) -> Item:
-        """The same item with another text, which keeps the former one."""
+        """Return the item with another text; the former text is stored with it."""
         now = self.now()
         if text != item.text:
             first, *later = *item.former, FormerText(item.text, now)

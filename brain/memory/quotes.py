@@ -1,4 +1,4 @@
-"""Find the user's own sentences behind what a model wants to store; only these sentences are stored. Pure."""
+"""Finds the user's sentences that support a text from a model; only these sentences are stored. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from brain.memory.terms import WordMatcher, content_words, words
 from brain.memory.texts import one_line
 
 SHARED, OF = 2, 3
-"""A sentence must have two of three content words."""
+"""A sentence must share two thirds of the content words."""
 MESSAGES_READ = 100
 MESSAGE_LENGTH, PASTED_LENGTH = 8_000, 32_000
-"""Characters of one message, without and with what is pasted. A sentence that ends beyond them is not read."""
+"""Limits per message in characters, without and with pasted text."""
 TOTAL_LENGTH, SENTENCES_READ = 20_000, 500
-"""Characters and sentences of all messages, newest first."""
+"""Limits for all messages, newest first: characters and sentences."""
 
 _PASTED = regex.compile(
     r"(?P<fence>`{3,}|^[^\S\n]*~{3,})(?:[^\n]*?(?P=fence)|.*?(?:^[^\S\n]*(?P=fence)[`~]*[^\S\n]*$|\Z))"
     r"|^[^\S\n]*>[^\n]*$",
     regex.DOTALL | regex.MULTILINE,
 )
-"""Code fences, also one that is never closed, and lines that begin with `>`."""
+"""Code fences, closed or not, and lines that begin with `>`."""
 _QUOTATION = r"(?<!\w)\"[^\"]+\"|“[^“”]+”|„[^„“”]+[“”]|«[^«»]+»|「[^「」]+」|『[^『』]+』"
 _SEVERAL = regex.compile(r"\n|(?:\.\s+|(?!\.)\p{Sentence_Terminal}\s*)[\p{L}\p{N}]")
 _SENTENCE = regex.compile(
     rf"(?:{_QUOTATION}|[:：][^\S\n]*\n(?!\s*\n)|\.(?=[\p{{L}}\p{{N}}])|\.{{2,}}|[^\n\p{{Sentence_Terminal}}])++"
     r"\p{Sentence_Terminal}*+[\"'”’»)」』]*+"
 )
-"""A line, or a part of it up to a mark such as `.` or `。`. The mark does not end it within a word (`evil.example`) or
-within quotation marks. A line that ends in a colon belongs to the next one. So it stays clear whose words they are."""
+"""A line, or a part of it up to a mark such as `.` or `。`, but not in a word (`evil.example`) or in quotation marks. A
+line that ends in a colon includes the next line, so that it stays clear who said it."""
 _LIST_MARK = regex.compile(r"^(?:[-*•+]|\d{1,3}[.)])\s+")
 _QUESTION = regex.compile(r"[?？؟]\P{L}*$")
 
@@ -40,8 +40,8 @@ class UserMessage:
     """A message that the user wrote.
 
     Attributes:
-        id: of the stored message; None where it is not stored.
-        time: when it was sent, with a time zone; None where that is unknown.
+        id: the ID of the stored message; None if it is not stored.
+        time: when it was sent, with a time zone; None if unknown.
     """
 
     text: str
@@ -51,7 +51,7 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A sentence of the user in one line, and the message that has it."""
+    """A sentence of the user as one line, and its message."""
 
     text: str
     message: UserMessage
@@ -60,16 +60,16 @@ class Quote:
 def find_quotes(messages: Sequence[UserMessage], text: str, most: int) -> list[Quote]:
     """Find the user's sentences that share most words with a text.
 
-    Each sentence of the text needs a sentence of the user's with two thirds of its content words, in any form of them.
-    The newest of several is taken, and a question only if nothing else has as many. Where a sentence of the text has
-    none, a single sentence of the user's may still have two thirds of the words of the whole text.
+    Each sentence of the text needs a sentence of the user with two thirds of its content words, in any inflection. The
+    newest match wins; a question wins only if no statement shares as many words. If a sentence has no match, one
+    sentence of the user with two thirds of the words of the whole text is enough.
 
     Args:
-        messages: the user's own, oldest first; what is pasted into them does not count.
-        most: characters that a quote may have.
+        messages: messages of the user, oldest first; pasted text in them does not count.
+        most: maximum length of a quote in characters.
 
     Returns:
-        The quotes as the user wrote them, oldest first; none where the user did not say the text.
+        The quotes as the user wrote them, oldest first; none if the user did not say the text.
     """
     parts = [found for sentence in _SENTENCE.findall(text) if (found := content_words(sentence))]
     matcher = WordMatcher([word for part in parts for word in part])
@@ -90,7 +90,7 @@ def find_quotes(messages: Sequence[UserMessage], text: str, most: int) -> list[Q
 
 
 def _sentences(messages: Sequence[UserMessage], most: int) -> Iterator[Quote]:
-    """The user's sentences, oldest first, of as many of the newest messages as are read."""
+    """Yield the sentences of the newest messages, oldest first."""
     read, room = list[tuple[UserMessage, str]](), TOTAL_LENGTH
     for message in reversed(messages[-MESSAGES_READ:]):
         own = _without_pasted(message.text[:PASTED_LENGTH])[: MESSAGE_LENGTH + 1]
@@ -106,6 +106,6 @@ def _sentences(messages: Sequence[UserMessage], most: int) -> Iterator[Quote]:
 
 
 def _without_pasted(message: str) -> str:
-    """A message without code fences and lines that begin with `>`; quotations of several sentences are left out."""
+    """Return a message without pasted text: code fences, `>` lines and quotations of several sentences."""
     own = _PASTED.sub("\n\n", message)
     return regex.sub(_QUOTATION, lambda found: '"…"' if _SEVERAL.search(found[0], 1, -1) else found[0], own)

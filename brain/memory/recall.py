@@ -1,4 +1,4 @@
-"""Which facts and memories belong to a question. Pure; nothing that is not to the point comes."""
+"""Selects the facts and memories that are relevant to a question. Pure."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,35 +11,35 @@ from brain.prompts import templates
 from brain.text import BYTES_PER_TOKEN, utf8_size
 
 MAX_WORDS = 40
-"""Words of a question that are looked for, the longest."""
+"""Maximum number of search words of a question; the longest are used."""
 MAX_ITEM_WORDS = 200
 MAX_LETTERS = 12_000
-"""Characters that are read of items with a word of the question, best first: more than are ever recalled."""
+"""Total characters of candidates to compare, best first; more than are ever recalled."""
 LONG_QUESTION = 12
-"""From so many significant words of a question on, two in common are not enough."""
+"""If a question has more significant words than this, three of them must match instead of two."""
 SHORT_QUESTION = 2
-"""Up to so many, one in common is enough, however long the text is."""
+"""If a question has at most this many significant words, one match is enough."""
 OVERLAP = 9
-"""An item matches when the square of the common words, times this, is at least the product of both counts of words."""
+"""An item matches if `OVERLAP * common² >= words of the question * words of the item`."""
 WORDS_WEIGHT = 0.5
-"""Of the item that has most of a question's words; the nearest in meaning has about 1."""
+"""Weight of the best keyword match; the best semantic match has about 1."""
 FILL_SHARE = 0.5
-"""The part of the budget for what matters without sharing a word, such as what somebody does not eat."""
+"""Share of the budget for facts about the user without a matching word, such as allergies."""
 ITEM_SHARE = 0.5
-"""The part of the budget that one item may take; a longer one is cut."""
+"""Share of the budget for one item; a longer item is cut."""
 SENTENCE_LENGTH = 240
-"""Characters of the sentence for the user."""
+"""Maximum length of the notice for the user."""
 _PLURALS = {"fact": "facts", "memory": "memories", "summary": "summaries"}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a store found for a question, best first.
+    """Search results for a question, best first.
 
     Attributes:
-        by_words: with scores of which only the order and the ratio tell anything.
-        by_meaning: with cosines.
-        floor, own: by the embedding check, the least cosine of texts that belong together, and their usual one.
+        by_words: keyword matches with relative scores.
+        by_meaning: semantic matches with cosine similarities.
+        floor, own: the lowest and the typical cosine similarity of related texts, from the embedding check.
     """
 
     by_words: Sequence[tuple[Item, float]] = ()
@@ -54,10 +54,10 @@ class Found:
 
 
 def rank(found: Found, question: "QuestionWords | None" = None) -> list[Item]:
-    """The items that belong to a question, best first. Meaning weighs more than words: it finds other wordings.
+    """Return the relevant items, best first. Semantic matches weigh more than keyword matches.
 
     Args:
-        question: its words, where nobody looked for something: a single word in common may be too little then.
+        question: the words of a message that is not an explicit search; it needs more matching words.
     """
     most = max((score for _, score in found.by_words), default=0.0) or 1.0
     by_words = found.by_words if question is None else _matching(found.by_words, question)
@@ -83,7 +83,7 @@ def _matching(by_words: Sequence[tuple[Item, float]], question: "QuestionWords")
 
 
 class QuestionWords:
-    """The words of a question that say what it is about."""
+    """The significant words of a question."""
 
     def __init__(self, question: str) -> None:
         found = significant_words(question)
@@ -95,11 +95,11 @@ class QuestionWords:
 
     @property
     def words(self) -> str:
-        """What to look for."""
+        """The search words, separated by spaces."""
         return " ".join(self._words)
 
     def matches(self, item: Item) -> bool:
-        """Whether an item has enough of them: several, or a good part of those of both."""
+        """Return whether an item shares enough words: several, or a large part of all words."""
         found, asked = content_words(item.text[:MEMORY_LENGTH])[:MAX_ITEM_WORDS], len(self._words)
         common = self._matcher.match_any(found).bit_count()
         if common >= (2 if asked <= LONG_QUESTION else 3) or OVERLAP * common**2 >= asked * len(found):
@@ -108,10 +108,10 @@ class QuestionWords:
 
 
 def choose(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]) -> list[Item]:
-    """Choose what fits into the budget: what belongs to the question, then facts about the user, newest first.
+    """Choose the items that fit into the budget: relevant items first, then facts about the user, newest first.
 
     Args:
-        present: IDs of items and of messages that the model reads anyway.
+        present: IDs of items and messages that the prompt contains already.
     """
     room = tokens * BYTES_PER_TOKEN - utf8_size(templates.recall_note([]))
     separator = utf8_size(templates.recall_note(["", ""])) - utf8_size(templates.recall_note([]))
@@ -129,7 +129,7 @@ def choose(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, pr
 
 
 def format_note(items: Sequence[Item], tokens: int) -> str:
-    """What the model reads of them, newest first: of facts that contradict each other, the first one is the newest."""
+    """Return the note for the model, newest item first, so that the newest of contradicting facts leads."""
     newest_first = sorted(items, key=lambda item: item.updated, reverse=True)
     return (
         templates.recall_note([templates.memory_line(item, _max_bytes(tokens)) for item in newest_first])
@@ -139,7 +139,7 @@ def format_note(items: Sequence[Item], tokens: int) -> str:
 
 
 def format_sentence(items: Sequence[Item]) -> str:
-    """What the user reads of them. A summary that a model wrote is counted as such, and never as a fact."""
+    """Return the notice for the user. A summary by a model is never counted as a fact."""
     if not items:
         return ""
     kinds = Counter("summary" if item.is_summary else item.kind for item in items)
@@ -150,5 +150,5 @@ def format_sentence(items: Sequence[Item]) -> str:
 
 
 def _max_bytes(tokens: int) -> int:
-    """Bytes that one item may take of the budget."""
+    """Return the byte limit for one item."""
     return int(tokens * BYTES_PER_TOKEN * ITEM_SHARE)

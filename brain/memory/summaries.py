@@ -1,4 +1,4 @@
-"""The memory of an idle conversation: a summary that a model writes, or the user's own words."""
+"""Makes the memory of an idle conversation: a summary by a model, or quotes of the user."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -20,20 +20,20 @@ from brain.turn_request import DEFAULT_SAMPLING, Sampling
 SUMMARY_SECONDS = 60.0
 SUMMARY_LENGTH = 1000
 SUMMARY_TOKENS = 1024
-"""With what a model thinks first."""
+"""Includes the model's thinking."""
 CONTEXT_UNKNOWN = 4096
 CONTEXT_SHARE = 0.5
 MESSAGE_LENGTH = 2000
 LEAST_WORDS = 3
-"""A conversation in which the user wrote fewer content words leaves no memory."""
+"""A conversation with fewer content words from the user gets no memory."""
 QUOTE_LENGTH = 200
 
 
 class Writer(EmbeddingModel, Protocol):
-    """The model that writes, and makes vectors.
+    """A model that writes summaries and makes embeddings.
 
     Attributes:
-        is_language_model: whether there is a language model behind it.
+        is_language_model: False for the demo model.
     """
 
     @property
@@ -47,15 +47,15 @@ class Writer(EmbeddingModel, Protocol):
 
 
 async def make_memory(idle: IdleConversation, model: Writer | None, item_id: str, now: datetime) -> Item | None:
-    """Make the memory of a conversation, with what its earlier memory has; None if it is not worth one.
+    """Make the memory of a conversation, including its former memory; None if the user wrote too little.
 
     Args:
-        model: writes the summary; without one, the user's own words are stored.
-        item_id: of the earlier memory, if there is one.
+        model: writes the summary; None to store quotes of the user.
+        item_id: the ID of the memory, new or former.
 
     Raises:
-        ModelError: when the model gave no summary.
-        TimeoutError: when it took too long.
+        ModelError: the model failed or wrote no summary.
+        TimeoutError: the model took too long.
     """
     earlier = idle.memory
     if not is_worth_memory(idle):
@@ -73,12 +73,12 @@ async def make_memory(idle: IdleConversation, model: Writer | None, item_id: str
 
 
 def is_worth_memory(idle: IdleConversation) -> bool:
-    """Whether the user wrote enough."""
+    """Return whether the user wrote enough for a memory."""
     return len({word for exchange in idle.exchanges for word in content_words(exchange.message)}) >= LEAST_WORDS
 
 
 def _quote(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
-    """The user's newest words that there is room for. After an earlier summary they are not called the user's own."""
+    """Return the user's newest messages that fit. If a former summary is included, they are not labelled as quotes."""
     opening = "" if earlier and earlier.is_summary else OWN_WORDS
     quotes = earlier.text.removeprefix(opening).split(BETWEEN) if earlier else []
     quotes += [neutralize(_shorten(exchange.message, QUOTE_LENGTH)) for exchange in exchanges]
@@ -93,7 +93,7 @@ def _quote(exchanges: Sequence[Exchange], earlier: Item | None) -> str:
 
 async def _summarise(idle: IdleConversation, exchanges: Sequence[Exchange], model: Writer) -> str:
     room = int((model.context_tokens or CONTEXT_UNKNOWN) * BYTES_PER_TOKEN * CONTEXT_SHARE)
-    read = list[tuple[str, str]]()  # the newest messages and answers, without calls and blocks
+    read = list[tuple[str, str]]()  # newest messages and answers, without calls and blocks
     for exchange in reversed(exchanges):
         pair = [("User", exchange.message), ("Assistant", exchange.answer)]
         pair = [(speaker, _shorten(text, MESSAGE_LENGTH)) for speaker, text in pair if text.strip()]
@@ -103,7 +103,7 @@ async def _summarise(idle: IdleConversation, exchanges: Sequence[Exchange], mode
         read = pair + read
     request = templates.summary_request(strip_invisible(idle.title), idle.memory.text if idle.memory else "", read)
     messages = [Message("system", templates.SUMMARY), Message("user", request)]
-    scanner, text = Scanner(()), ""  # which drops what a model thinks first
+    scanner, text = Scanner(()), ""  # drops thinking
     async with (
         asyncio.timeout(SUMMARY_SECONDS),
         aclosing(model.stream(messages, 0, Sampling(max_tokens=SUMMARY_TOKENS))) as chunks,
@@ -115,7 +115,7 @@ async def _summarise(idle: IdleConversation, exchanges: Sequence[Exchange], mode
                 break
     text += "".join(piece for piece in scanner.close() if isinstance(piece, str))
     summary = neutralize(_shorten(text, SUMMARY_LENGTH))
-    while summary.startswith(OWN_WORDS):  # no summary claims to quote
+    while summary.startswith(OWN_WORDS):  # a summary must not pose as a quote
         summary = summary.removeprefix(OWN_WORDS)
     if not summary:
         raise ModelError("model_failed", "The model wrote no summary.")
@@ -123,7 +123,7 @@ async def _summarise(idle: IdleConversation, exchanges: Sequence[Exchange], mode
 
 
 def _shorten(text: str, length: int) -> str:
-    """The beginning of a text in one line, up to the end of a word."""
+    """Return the beginning of a text as one line, cut at a word."""
     line = " ".join(strip_invisible(text[: 4 * length]).split())
     if len(line) <= length:
         return line

@@ -34,7 +34,7 @@ STOP = _set(
     "je j qu est suis ai mes ses les une dans avec aux qui il ils nous vous utilisateur utilisatrice "
     "soy tengo tiene el los las unos unas del en con por para que yo mi su sus lo le se usuario usuaria"
 )
-"""Function words, pronouns and negations, which do not tell what a text is about: of ten languages, most of English."""
+"""Function words, pronouns and negations of ten languages, mostly English."""
 COMMON = _set(
     "live lives living short shorter form sentence sentences important last once wrong schreiben geschrieben uber "
     "like likes liked love loves loved hate hates prefer prefers want wants wanted need needs know knows think "
@@ -50,9 +50,9 @@ COMMON = _set(
     "one two three four five six seven eight nine ten eleven twelve twenty hundred thousand first second third last "
     "next once twice zwei drei vier funf sechs sieben acht neun zehn erste zweite dritte letzte nachste"
 )
-"""Words that two texts may share although they are about different things."""
+"""Words that unrelated texts often share."""
 FIRST_PERSON = _set("i me my we our us mine ich mich mir mein meine meinen wir uns unser 我 私 僕 俺 나 저 내")
-"""Words for the person who asks."""
+"""First-person pronouns."""
 
 _MARKS = regex.compile(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+")
 _INVISIBLE = regex.compile(r"[\p{Cf}\p{Cc}]")
@@ -105,19 +105,19 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def content_words(text: str) -> tuple[str, ...]:
-    """The words of a text, each once, without function words, pronouns and negations."""
+    """Return the distinct words of a text without function words, pronouns and negations."""
     return tuple(dict.fromkeys(word for word in words(text) if word not in STOP))
 
 
 def significant_words(text: str) -> tuple[str, ...]:
-    """The same without words that texts about different things may share."""
+    """Return the content words of a text without those that unrelated texts often share."""
     return tuple(word for word in content_words(text) if word not in COMMON)
 
 
 class WordMatcher:
-    """Compares words with some that are looked for, whatever their endings; a set of these is the bits of a number.
+    """Matches words with wanted words regardless of their endings. A set of wanted words is a bit mask.
 
-    No word is compared with every other one: its possible stems are looked up, once for each different word.
+    It looks up the possible stems of each distinct word once.
     """
 
     def __init__(self, wanted: Sequence[str]) -> None:
@@ -129,7 +129,7 @@ class WordMatcher:
         self._matches: dict[str, int] = {}
 
     def match(self, word: str) -> int:
-        """Which of the wanted words a word is a form of."""
+        """Return the wanted words that share a stem with a word."""
         found = self._matches.get(word)
         if found is None:
             found = 0
@@ -139,19 +139,19 @@ class WordMatcher:
         return found
 
     def match_any(self, words: Iterable[str]) -> int:
-        """Which of the wanted words any of these are forms of."""
+        """Return the wanted words that share a stem with any of these."""
         found = 0
         for word in words:
             found |= self.match(word)
         return found
 
     def bits(self, wanted: Iterable[str] | None = None) -> int:
-        """Some of the wanted words as a set; all of them by default."""
+        """Return the bit mask of these wanted words; of all by default."""
         return sum(self._bits[word] for word in (self._bits if wanted is None else wanted))
 
 
 def _stems(word: str) -> list[str]:
-    """What a word may begin with so that the rest is only an ending; the word itself if it is short or has signs."""
+    """Return the possible stems of a word; a short word has only itself."""
     length = len(word)
     if length < _LONG or not word.isalpha():
         return [word]

@@ -1,4 +1,4 @@
-"""The store of conversations, facts and memories, and the place that the setting STORE names."""
+"""The store of conversations, facts and memories, and its location from the setting STORE."""
 
 from pathlib import Path
 
@@ -8,10 +8,10 @@ from brain.store.sqlite import SQLite
 
 
 async def open_store(setting: str | None) -> SQLite:
-    """Open the store at the place that STORE names.
+    """Open the store that STORE names.
 
     Args:
-        setting: `memory:`, `sqlite:` with the path of a file, or None for the file in the user's data folder.
+        setting: `memory:`, `sqlite:` and the path of a file, or None for the file in the user's data directory.
 
     Raises:
         StoreError: with the path of the file, and what to do.

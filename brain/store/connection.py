@@ -1,4 +1,4 @@
-"""Connections to the file of the store: how it is opened and checked, and SQLite's errors as `StoreError`."""
+"""Opens and checks the database file, and maps SQLite's errors to `StoreError`."""
 
 import logging
 import os
@@ -17,36 +17,36 @@ if sys.platform != "win32":
 
 MIB = 1024 * 1024
 MIN_FREE_BYTES = 100 * MIB
-"""With less room on its disk, `find_problem` reports it."""
+"""`find_problem` reports less free disk space."""
 PATIENCE_SECONDS = 5.0
 BUSY_SECONDS = 30.0
-"""How long one process waits for another that writes."""
+"""How long to wait for another process that writes."""
 CACHE_KIB = 16_384
 JOURNAL_BYTES = 64 * MIB
-"""How much of the write-ahead log stays on the disk when it is not in use."""
+"""Size to which SQLite truncates an idle write-ahead log."""
 
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 SENTENCES = {
-    sqlite3.SQLITE_FULL: "There is no room left to keep this.",
-    sqlite3.SQLITE_READONLY: "What is kept cannot be written.",
-    sqlite3.SQLITE_CANTOPEN: "What is kept cannot be opened.",
-    sqlite3.SQLITE_IOERR: "What is kept cannot be read or written.",
-    sqlite3.SQLITE_BUSY: "What is kept is in use by another process; try again.",
-    sqlite3.SQLITE_LOCKED: "What is kept is in use; try again.",
-    sqlite3.SQLITE_NOTADB: "What is kept is damaged.",
-    sqlite3.SQLITE_CORRUPT: "What is kept is damaged.",
-    sqlite3.SQLITE_TOOBIG: "This is too large to be kept.",
+    sqlite3.SQLITE_FULL: "The disk is full.",
+    sqlite3.SQLITE_READONLY: "The database is read-only.",
+    sqlite3.SQLITE_CANTOPEN: "The database cannot be opened.",
+    sqlite3.SQLITE_IOERR: "The database cannot be read or written.",
+    sqlite3.SQLITE_BUSY: "Another process is using the database. Try again.",
+    sqlite3.SQLITE_LOCKED: "The database is in use. Try again.",
+    sqlite3.SQLITE_NOTADB: "The database is damaged.",
+    sqlite3.SQLITE_CORRUPT: "The database is damaged.",
+    sqlite3.SQLITE_TOOBIG: "This is too large to store.",
 }
-"""For users: nothing tells where the file is."""
+"""For users, without the path of the file."""
 REMEDIES = {
-    sqlite3.SQLITE_FULL: "has no room on its disk; make some",
+    sqlite3.SQLITE_FULL: "is on a full disk; free some space",
     sqlite3.SQLITE_READONLY: "cannot be written; check its owner and permissions",
-    sqlite3.SQLITE_CANTOPEN: "cannot be opened; check the folder and its permissions",
-    sqlite3.SQLITE_BUSY: "is held by another process; end that, or name another file",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; check the directory and its permissions",
+    sqlite3.SQLITE_BUSY: "is locked by another process; stop it, or use another file",
     sqlite3.SQLITE_IOERR: "cannot be read or written; check its disk",
-    sqlite3.SQLITE_NOTADB: "is no database; name another file",
-    sqlite3.SQLITE_CORRUPT: "is damaged; put a copy in its place that is whole, or name another file. "
-    "Brain leaves it as it is; sqlite3's .recover saves what can be read: see docs/how-to/backup.md",
+    sqlite3.SQLITE_NOTADB: "is not a database; use another file",
+    sqlite3.SQLITE_CORRUPT: "is damaged; restore a backup, or use another file. Brain does not change it. "
+    "SQLite's .recover command saves the readable rows: see docs/how-to/backup.md",
 }
 """For operators, after the path of the file."""
 
@@ -56,15 +56,15 @@ log = logging.getLogger("brain")
 def open_writer(
     path: Path | None, stack: ExitStack, take_over: Callable[[sqlite3.Connection], None]
 ) -> sqlite3.Connection:
-    """Open a connection that writes, with the tables up to date.
+    """Open the connection that writes, and bring the tables up to date.
 
     Args:
         path: None for memory.
-        stack: closes the connection, and releases the lock that shows that this process has the file open.
-        take_over: is done when no other process has it open.
+        stack: closes the connection, and releases the lock that marks the file as open.
+        take_over: called if no other process has the file open.
 
     Raises:
-        StoreError: when the file cannot be used, with its path and what to do.
+        StoreError: the file cannot be used; the message has its path and the remedy.
     """
     try:
         if path is not None:
@@ -74,7 +74,7 @@ def open_writer(
             stack.callback(db.close)
             check(db)
             db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA foreign_keys = OFF")  # a table that is made anew is dropped without what refers to it
+            db.execute("PRAGMA foreign_keys = OFF")  # dropping a replaced table must not delete rows that refer to it
             with transaction(db):
                 migrate(db)
             db.execute("PRAGMA foreign_keys = ON")
@@ -86,12 +86,12 @@ def open_writer(
     except IncompatibleFile as error:
         raise StoreError(f"{path} {error}.") from error
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror}; check the folder and its permissions.") from error
+        raise StoreError(f"{path}: {error.strerror}; check the directory and its permissions.") from error
     return db
 
 
 def open_reader(path: Path, stack: ExitStack) -> sqlite3.Connection:
-    """Open a connection that cannot change anything."""
+    """Open a read-only connection."""
     db = connect(path)
     stack.callback(db.close)
     db.execute("PRAGMA query_only = ON")
@@ -99,12 +99,12 @@ def open_reader(path: Path, stack: ExitStack) -> sqlite3.Connection:
 
 
 def connect(path: Path | None) -> sqlite3.Connection:
-    """Open a connection with the settings that all of them have."""
+    """Open a connection with the common settings."""
     db = sqlite3.connect(
         path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     try:
-        db.text_factory = lambda stored: stored.decode(errors="replace")  # a text may be damaged
+        db.text_factory = lambda stored: stored.decode(errors="replace")  # damaged text must not raise
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA secure_delete = ON")
         db.execute("PRAGMA temp_store = MEMORY")
@@ -118,10 +118,10 @@ def connect(path: Path | None) -> sqlite3.Connection:
 
 @contextmanager
 def transaction(db: sqlite3.Connection, begin: str | None = "BEGIN IMMEDIATE") -> Iterator[None]:
-    """A transaction, which is undone when an error is raised inside.
+    """Run the block in a transaction; roll back on an error.
 
     Args:
-        begin: the statement that begins it; None if it has begun.
+        begin: the statement that begins it; None if it already began.
     """
     if begin is not None:
         db.execute(begin)
@@ -136,20 +136,20 @@ def transaction(db: sqlite3.Connection, begin: str | None = "BEGIN IMMEDIATE") -
 
 @contextmanager
 def as_store_errors() -> Iterator[None]:
-    """Raise SQLite's errors as `StoreError`, without its messages, which may quote what is stored or looked for."""
+    """Raise SQLite's errors as `StoreError`, without their messages, which may quote stored text or queries."""
     try:
         yield
     except sqlite3.ProgrammingError:
         raise
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        sentence = SENTENCES.get(code_of(error), "What is kept cannot be used.")
+        sentence = SENTENCES.get(code_of(error), "The database cannot be used.")
         raise StoreError(sentence, getattr(error, "sqlite_errorname", type(error).__name__)) from None
 
 
 def code_of(error: sqlite3.Error | UnicodeDecodeError) -> int:
-    """SQLite's primary result code of an error.
+    """Return SQLite's primary result code of an error.
 
-    A message of SQLite that quotes a damaged schema may be no UTF-8; Python raises UnicodeDecodeError instead.
+    Python raises UnicodeDecodeError for an SQLite message that quotes a damaged schema and is not valid UTF-8.
     """
     if isinstance(error, UnicodeDecodeError):
         return sqlite3.SQLITE_CORRUPT
@@ -157,23 +157,23 @@ def code_of(error: sqlite3.Error | UnicodeDecodeError) -> int:
 
 
 def find_problem(path: Path) -> str | None:
-    """What is wrong with a file that can be opened, for operators; None if nothing is.
+    """Return the problem of a file that can be opened, for operators; None if it has none.
 
     Raises:
-        StoreError: when it cannot be read or written.
+        StoreError: the file cannot be read or written.
     """
     with as_store_errors(), closing(sqlite3.connect(path, PATIENCE_SECONDS, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         db.execute("ROLLBACK")
         ((found,),) = db.execute("PRAGMA quick_check(1)").fetchall()
     if found != "ok":
-        return f"it is damaged: put a copy in its place that is whole ({found})"
+        return f"it is damaged: restore a backup ({found})"
     free = shutil.disk_usage(path.parent).free
-    return f"only {_in_words(free)} are free on its disk: make some room" if free < MIN_FREE_BYTES else None
+    return f"its disk has only {_in_words(free)} free: free some space" if free < MIN_FREE_BYTES else None
 
 
 def describe_size(path: Path) -> str:
-    """The size of a file with its write-ahead log, and the free room beside it, in words."""
+    """Return the size of the file with its write-ahead log, and the free disk space, for people."""
     files = (path, path.with_name(f"{path.name}-wal"))
     used = sum(file.stat().st_size for file in files if file.exists())
     return f"{_in_words(used)}, {_in_words(shutil.disk_usage(path.parent).free)} free"
@@ -186,26 +186,24 @@ def _in_words(count: int) -> str:
 
 
 def _check_kind(path: Path) -> None:
-    """Check whether SQLite may open the path: it would delete the log beside a file that was emptied.
+    """Check that SQLite may open the path. It would delete the write-ahead log of an emptied file.
 
     Raises:
-        IncompatibleFile: when it may not.
+        IncompatibleFile: the path is a directory, or the file is empty and its log is not.
     """
     wal = Path(f"{path}-wal")
     if path.is_dir():
-        raise IncompatibleFile("is a folder; name a file")
+        raise IncompatibleFile("is a directory; use a file")
     if path.exists() and not path.stat().st_size and wal.exists() and wal.stat().st_size:
-        raise IncompatibleFile(
-            f"is empty, but {wal.name} beside it is not; put a copy in its place that is whole, or move both"
-        )
+        raise IncompatibleFile(f"is empty, but {wal.name} is not; restore a backup, or move both files away")
 
 
 @contextmanager
 def _locked(path: Path | None, stack: ExitStack) -> Iterator[bool]:
-    """Hold a lock beside the file until the stack is closed; inside alone, if no other process holds it.
+    """Hold a lock file until the stack closes; exclusively inside the block if no other process holds it.
 
     Yields:
-        Whether this process is alone.
+        Whether no other process has the file open.
     """
     if path is None or sys.platform == "win32":
         yield False
@@ -224,7 +222,7 @@ def _locked(path: Path | None, stack: ExitStack) -> Iterator[bool]:
 
 
 def _make_private(path: Path) -> None:
-    """Create the file for its owner alone, or take its permissions from others; SQLite copies them to its log."""
+    """Create the file with permissions for its owner only, or restrict them. SQLite copies them to its log."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.close(os.open(path.resolve(), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
@@ -235,4 +233,4 @@ def _make_private(path: Path) -> None:
         except FileNotFoundError:
             pass
         except PermissionError:
-            log.warning("%s is open to others than its owner, and its permissions cannot be changed", file)
+            log.warning("%s is accessible to other system users, and its permissions cannot be changed", file)

@@ -1,4 +1,4 @@
-"""Conversations as their user sees them: the list, one of them, the newest messages of all."""
+"""Lists, searches, reads, renames and deletes the conversations of a user."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -13,18 +13,17 @@ from brain.store import exchanges, hidden, rows, search_terms, turn_log, turns, 
 from brain.store.schema import EXCHANGES
 
 PAGE_BYTES = 4 * 1024 * 1024
-"""About how much of a conversation is read at once; its exchanges are whole."""
+"""Approximate limit of one page; exchanges are never split."""
 FIRST_PAGE = (2**62, 0)
 FREQUENT = 1000
-"""Words in so many places are first searched for in the newest conversations;"""
+"""A search with more matches than this first looks into each of the newest conversations."""
 NEWEST_SEARCHED = 200
-"""so many of them."""
 
 _IS_SHOWN = (
     f"AND NOT EXISTS (SELECT 1 FROM {exchanges.RUNNING} AND e.key > exchange.key AND e.key <= ? "
     "AND e.until > ? AND exchange.key >= e.replaces)"
 )
-"""An exchange that a running turn is to replace is not shown."""
+"""Excludes exchanges that a running turn replaces."""
 
 _CONVERSATION = "c.key, c.id, c.title, c.created, c.updated, c.messages, c.sources"
 
@@ -32,12 +31,12 @@ _CONVERSATION = "c.key, c.id, c.title, c.created, c.updated, c.messages, c.sourc
 def list_conversations(
     db: sqlite3.Connection, user: str, text: str, before: str | None, limit: int, now: int
 ) -> list[Conversation]:
-    """The conversations of a user, newest first; with a text, those in which its words stand.
+    """List the conversations of a user, newest first; with a text, only those that contain its words.
 
-    A text of signs alone has no words, and is looked for in the titles.
+    A text without words, such as punctuation, is searched for in the titles.
 
     Raises:
-        BadRequest: when there is no conversation `before`.
+        BadRequest: the conversation `before` does not exist.
     """
     number = users.find(db, user)
     if number is None:
@@ -46,7 +45,7 @@ def list_conversations(
     if before is not None:
         row = db.execute("SELECT used, key FROM conversation WHERE user = ? AND id = ?", (number, before)).fetchone()
         if row is None:
-            message = "before must be the id of a conversation: that of the last one that was listed."
+            message = "`before` must be the id of the last conversation that was listed."
             raise BadRequest(message, "before")
         page = row
     searched = search_terms.search_words(text)
@@ -62,10 +61,10 @@ def list_conversations(
 
 
 def _search(db: sqlite3.Connection, user: int, words: Sequence[str], page: tuple[int, int], limit: int) -> list[Any]:
-    """Conversations with all of these words in one message and its answer, or, where they nowhere meet, with any.
+    """Find conversations with all words in one message and its answer; otherwise with any word.
 
-    The last word may be the beginning of others, unless it is frequent itself: FTS5 collects all places where any of
-    them stands before it returns the first.
+    The last word may be a prefix, unless it is frequent: FTS5 collects all matches of a prefix before it returns the
+    first one.
     """
     prefixes = (exchanges.term_prefix(user),)
     whole = [search_terms.query(prefixes, word) for word in words]
@@ -79,8 +78,10 @@ def _search(db: sqlite3.Connection, user: int, words: Sequence[str], page: tuple
 
 
 def _search_newest(db: sqlite3.Connection, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
-    """Conversations found by looking into each, newest first: quick where words are frequent. None where they are not,
-    or too few of the newest have them."""
+    """Search the newest conversations one by one, which is fast for frequent words.
+
+    Returns nothing if the words are rare, or if too few of the newest conversations have them.
+    """
     frequent = "SELECT count(*) FROM (SELECT 1 FROM exchange_words WHERE exchange_words MATCH ? LIMIT ?)"
     if db.execute(frequent, (match, FREQUENT)).fetchone()[0] < FREQUENT:
         return []
@@ -101,7 +102,7 @@ def _search_newest(db: sqlite3.Connection, user: int, match: str, page: tuple[in
 
 
 def _search_all(db: sqlite3.Connection, user: int, match: str, page: tuple[int, int], limit: int) -> list[Any]:
-    """Conversations found by walking all places where the words stand."""
+    """Search all conversations through the index."""
     return db.execute(
         f"WITH hit AS (SELECT rowid >> {EXCHANGES} AS conversation, max(rowid) AS at FROM exchange_words "
         f"WHERE exchange_words MATCH ? GROUP BY 1) "
@@ -114,12 +115,13 @@ def _search_all(db: sqlite3.Connection, user: int, match: str, page: tuple[int, 
 def read_page(
     db: sqlite3.Connection, user: str, conversation_id: str, before: str | None, limit: int, now: int
 ) -> ConversationPage | None:
-    """One of them, with the newest of its exchanges before the one with the question `before`.
+    """Return a conversation with a page of its newest exchanges.
 
-    Of very long exchanges fewer are read.
+    Args:
+        before: the ID of a question; only earlier exchanges are returned.
 
     Raises:
-        BadRequest: when it has no such question.
+        BadRequest: the conversation has no question `before`.
     """
     row = _find_row(db, user, conversation_id)
     if row is None:
@@ -130,7 +132,7 @@ def read_page(
         query = "SELECT key FROM exchange WHERE key BETWEEN ? AND ? AND question_id = ? LIMIT 1"
         question = db.execute(query, (first, last, before)).fetchone()
         if question is None:
-            raise BadRequest("before must be the id of a question of this conversation.", "before")
+            raise BadRequest("`before` must be the id of a question of this conversation.", "before")
         end = question[0] - 1
     newest = list[tuple[Any, ...]]()
     size = 0
@@ -160,7 +162,7 @@ def read_page(
 
 
 def file(db: sqlite3.Connection, user: str, conversation_id: str, number: int) -> Attachment | None:
-    """A file of a conversation, by its id."""
+    """Return a file of a conversation by its ID."""
     row = _find_row(db, user, conversation_id)
     query = "SELECT id, name, type, data FROM file WHERE conversation = ? AND id = ?"
     found = None if row is None else db.execute(query, (row[0], number)).fetchone()
@@ -168,7 +170,7 @@ def file(db: sqlite3.Connection, user: str, conversation_id: str, number: int) -
 
 
 def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, now: int) -> Conversation | None:
-    """Give a conversation a title of its user's."""
+    """Set the title of a conversation; it is not generated again."""
     row = _find_row(db, user, conversation_id)
     if row is None:
         return None
@@ -180,10 +182,10 @@ def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, 
 
 
 def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns.Lease) -> int | None:
-    """Delete a conversation, if there is one, as `hidden.hide_conversation` does.
+    """Delete a conversation as `hidden.hide_conversation` does; None if it does not exist.
 
     Raises:
-        BadRequest: `busy`, while a turn of it runs.
+        BadRequest: `busy`, a turn of it is running.
     """
     row = _find_row(db, user, conversation_id)
     if row is None:
@@ -195,10 +197,13 @@ def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns
 
 
 def delete_user(db: sqlite3.Connection, user: str, lease: turns.Lease) -> tuple[Counts, int | None]:
-    """Delete all of a user: how much it was, and the hidden user whose rows are left to be removed.
+    """Delete all data of a user.
+
+    Returns:
+        The counts of deleted rows, and the hidden user whose rows are still to be removed.
 
     Raises:
-        BadRequest: `busy`, while a turn of the user's runs.
+        BadRequest: `busy`, a turn of the user is running.
     """
     number = users.find(db, user)
     if number is None:
@@ -217,7 +222,7 @@ def delete_user(db: sqlite3.Connection, user: str, lease: turns.Lease) -> tuple[
 
 
 def recent(db: sqlite3.Connection, user: str, limit: int) -> list[Interaction]:
-    """The newest messages and answers, newest first; they are in the conversations that were used last."""
+    """Return the newest messages and answers of all conversations, newest first."""
     used = "SELECT key, id FROM conversation WHERE user = ? ORDER BY used DESC LIMIT ?"
     newest: list[tuple[int, int, str]] = []
     for key, conversation_id in db.execute(used, (users.find(db, user), limit)).fetchall():

@@ -1,4 +1,4 @@
-"""A database that one thread writes and two read. Whatever waits for the writing thread is committed together."""
+"""A database with one writer thread and two reader threads. Waiting writes share one commit."""
 
 import asyncio
 import logging
@@ -22,18 +22,18 @@ from brain.store import connection
 from brain.store.connection import DAMAGE, MIB, REMEDIES, SENTENCES, as_store_errors, code_of, transaction
 
 MIN_FREE_BYTES = MIB
-"""With less room on its disk, a file counts as full."""
+"""With less free space on its disk, a file counts as full."""
 PROBE_BYTES = 65_536
 PROBE_SECONDS = 5.0
 PROBE_PERIOD_SECONDS = 1.0
 MIN_BUSY_PAUSE, MAX_BUSY_PAUSE = 0.0003, 0.02
-"""Seconds between two attempts to write while another process does: longer and longer."""
+"""Seconds between attempts to write while another process is writing; they grow."""
 MAX_STEP_PAUSE = 0.1
-"""Seconds between two steps of one piece of work, at most."""
+"""Maximum pause between two steps of `write_in_steps`, in seconds."""
 MAX_GROUP = 64
-"""Pieces of work in one transaction."""
+"""Maximum number of writes per transaction."""
 MAX_READS = 2
-"""Reads of one user that wait for a thread at a time."""
+"""Maximum number of waiting reads per user."""
 
 _UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 _WRITES, _READS, _SEARCHES = range(3)
@@ -45,7 +45,7 @@ log = logging.getLogger("brain")
 
 
 class _Write(NamedTuple):
-    """A piece of work that waits for the writing thread; the arguments of `submit`, and when its patience ends."""
+    """A write that waits for the writer thread; `until` limits its wait for other processes."""
 
     work: Work[Any]
     is_durable: bool
@@ -55,20 +55,20 @@ class _Write(NamedTuple):
 
 
 class _TransactionUndone(Exception):
-    """SQLite undid the whole transaction, as it does when the disk is full."""
+    """SQLite rolled back the whole transaction, as it does when the disk is full."""
 
 
 class Database:
-    """A file, or a database in memory; opened once and closed once.
+    """A database file, or a database in memory. Open it once and close it once.
 
     Args:
-        path: None for memory; what is in it ends with `close`.
+        path: None for memory.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._threads = [ThreadPoolExecutor(1, f"brain-store-{name}") for name in ("writes", "reads", "searches")]
-        self._connections: list[sqlite3.Connection] = []  # one for each thread; in memory only the first
+        self._connections: list[sqlite3.Connection] = []  # one per thread; in memory, only the first
         self._reads: WeakValueDictionary[tuple[str, int], asyncio.Semaphore] = WeakValueDictionary()
         self._waiting: deque[_Write] = deque()
         self._closing = ExitStack()
@@ -80,18 +80,18 @@ class Database:
         self._probed_at = -math.inf
 
     async def open(self, take_over: Work[None]) -> None:
-        """Open it, with its tables up to date.
+        """Open the database and bring its tables up to date.
 
         Args:
-            take_over: is done when no other process uses the file.
+            take_over: called if no other process has the file open.
 
         Raises:
-            StoreError: with the path, and what to do.
+            StoreError: with the path and the remedy.
         """
         await self._run(_WRITES, partial(self._open, take_over))
 
     async def close(self) -> None:
-        """Close it when the work that was submitted is done."""
+        """Close the database after all submitted work."""
         for thread in (_READS, _SEARCHES):
             await self._run(thread, lambda: None)
         await self._run(_WRITES, self._closing.close)
@@ -99,19 +99,19 @@ class Database:
             executor.shutdown()
 
     def limit_waiting(self, seconds: float) -> None:
-        """From now on, wait no longer than this for another process that writes."""
+        """Limit the wait for other processes that write, from now on."""
         self._give_up_at = min(self._give_up_at, time.monotonic() + seconds)
 
     def submit(self, work: Work[T], *, durable: bool = True, alone: bool = False) -> "asyncio.Future[T]":
-        """Have something written, whether or not anybody waits for it.
+        """Queue a write; it is done even if the caller stops waiting.
 
-        Everything that waits is done in one transaction, each in a savepoint of its own, so that turns which end
-        together share one commit.
+        Waiting writes run in one transaction, each in its own savepoint, so that turns that end together share one
+        commit.
 
         Args:
-            durable: whether it is on the disk at the end, as far as the disk can be believed. Otherwise it outlives
-                this process in any case, but not the machine.
-            alone: whether it needs a transaction of its own, since it cannot be done again.
+            durable: sync the write to disk. Without it, the write survives a crash of the process, but not of the
+                machine.
+            alone: use a separate transaction, because the work cannot be repeated.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         until = time.monotonic() + connection.BUSY_SECONDS
@@ -120,25 +120,25 @@ class Database:
         return future
 
     async def write(self, work: Work[T], *, durable: bool = True) -> T:
-        """The same, waited for.
+        """Queue a write and wait for it.
 
         Raises:
-            StoreError: when it cannot be written. Nothing has changed then.
+            StoreError: the write failed and nothing changed.
         """
         return await asyncio.shield(self.submit(work, durable=durable))
 
     async def write_in_steps(self, step: Work[bool], *, until: float = math.inf) -> bool:
-        """Write in small transactions, between which others write for as long as a step takes.
+        """Write in small transactions, with pauses for other writers.
 
         Args:
-            step: is repeated while it returns true.
-            until: no step begins after this time, by `time.monotonic`.
+            step: repeated while it returns true.
+            until: start no step after this time of `time.monotonic`.
 
         Returns:
-            Whether the last step was done.
+            Whether all steps are done.
 
         Raises:
-            StoreError: when a step cannot be written. The steps before it stay.
+            StoreError: a step failed; earlier steps stay.
         """
         has_more = True
         while has_more and (started := time.monotonic()) < until:
@@ -146,21 +146,21 @@ class Database:
             try:
                 has_more = await asyncio.shield(writing)
             except asyncio.CancelledError:
-                await asyncio.wait({writing})  # what it works with may be closed next
+                await asyncio.wait({writing})  # the caller may close what the step uses
                 raise
             if has_more:
                 await asyncio.sleep(min(time.monotonic() - started, MAX_STEP_PAUSE))
         return not has_more
 
     async def read(self, work: Work[T], *, user: str | None = None, is_search: bool = False) -> T:
-        """Look something up, in one consistent state.
+        """Read in one consistent snapshot.
 
         Args:
-            user: for whom; others come before the third of a user's reads that wait.
-            is_search: whether it may take long, so that no turn must wait for it.
+            user: whose data; limits how many reads of one user wait at a time.
+            is_search: use the thread for slow reads, for which no turn waits.
 
         Raises:
-            StoreError: when it cannot be read.
+            StoreError: the read failed.
         """
         thread = min(_SEARCHES if is_search else _READS, len(self._connections) - 1)
         db = self._connections[thread]
@@ -174,7 +174,7 @@ class Database:
             return await self._run(thread, read)
 
     async def walk(self, begin: Callable[[sqlite3.Connection], Iterator[T]]) -> AsyncGenerator[T, None]:
-        """Go through what an iterator finds, in one consistent state, while others write and read."""
+        """Iterate over one consistent snapshot while others read and write."""
         if self.path is None:
             for one in await self.read(lambda db: list(begin(db))):
                 yield one
@@ -184,11 +184,11 @@ class Database:
             while (one := await _run_in(thread, partial(next, found, None))) is not None:
                 yield one
         finally:
-            thread.submit(found.close)  # after what it may be doing
+            thread.submit(found.close)  # after its current step
             thread.shutdown(wait=False)
 
     async def run_outside(self, work: Work[T]) -> T:
-        """Do in the writing thread what needs to be outside of a transaction."""
+        """Run work in the writer thread outside a transaction."""
 
         def run() -> T:
             with as_store_errors(), self._noting(writes=True):
@@ -202,10 +202,10 @@ class Database:
         return await asyncio.shield(self._run(_WRITES, run))
 
     def check_place(self) -> None:
-        """Check whether the file is still where it was opened: what is written to a deleted one is lost.
+        """Check that the file is still at its path. Writes to a deleted file would be lost.
 
         Raises:
-            StoreError: when it is not.
+            StoreError: the file was deleted or moved.
         """
         if self.path is None or self._file is None:
             return
@@ -214,12 +214,12 @@ class Database:
         except OSError:
             is_there = False
         if not is_there:
-            raise StoreError("What is kept was deleted or moved while it was in use; restart Brain.")
+            raise StoreError("The database file was deleted or moved while in use. Restart Brain.")
 
     async def find_problem(self) -> str | None:
-        """Why the file cannot be read or written, in a sentence without its place; None if it can.
+        """Return why the file cannot be read or written, without its path; None if it can.
 
-        A write that failed is tried again with some pages, since a small one may find room where a larger one does not.
+        After a failed write, it writes several pages, since a small write may succeed on a nearly full disk.
         """
         if self.path is None:
             return None
@@ -237,14 +237,14 @@ class Database:
             return error.message
         except OSError:
             return SENTENCES[sqlite3.SQLITE_IOERR]
-        except TimeoutError:  # other work is before it, which may succeed
+        except TimeoutError:  # earlier writes in the queue may still succeed
             return SENTENCES[sqlite3.SQLITE_IOERR] if self._is_unwritable else None
         return None
 
     def _open(self, take_over: Work[None]) -> None:
         with ExitStack() as stack:
             self._connections = [connection.open_writer(self.path, stack, take_over)]
-            # SQLite's own waits grow to 100 ms, and others write for few; see `_begin`
+            # SQLite's own waits grow to 100 ms, but other writers need only a few; see `_begin`
             _set_busy_timeout(self._connections[_WRITES], 0)
             if self.path is not None:
                 self._connections += [connection.open_reader(self.path, stack) for _ in (_READS, _SEARCHES)]
@@ -258,7 +258,7 @@ class Database:
 
     @contextmanager
     def _noting(self, *, writes: bool = False) -> Iterator[None]:
-        """Log the first error which shows that the file is damaged or cannot be written, and remember it."""
+        """Log the first error that shows a damaged or unwritable file, and remember it."""
         try:
             yield
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -272,10 +272,10 @@ class Database:
             raise
         if writes and self._is_unwritable:
             self._is_unwritable = False
-            log.info("%s can be written again", self.path)
+            log.info("%s is writable again", self.path)
 
     def _write_waiting(self) -> None:
-        """Write what waits, and give everybody the outcome. There is one call for each piece that was submitted."""
+        """Write a group of waiting writes and deliver their outcomes. It is called once per submitted write."""
         group: list[_Write] = []
         while self._waiting and len(group) < MAX_GROUP:
             if group and (group[0].is_alone or self._waiting[0].is_alone):
@@ -286,7 +286,7 @@ class Database:
             group[0].future.get_loop().call_soon_threadsafe(_deliver, group, outcomes)
 
     def _write(self, group: Sequence[_Write]) -> Sequence[Any]:
-        """What each returned or raised. If one of them undoes the whole group, each is done by itself."""
+        """Return the result or exception of each write. If one rolls back the group, each is retried by itself."""
         try:
             with as_store_errors(), self._noting(writes=True):
                 db = self._connections[_WRITES]
@@ -305,11 +305,11 @@ class Database:
                 return outcomes
         except _TransactionUndone:
             return [outcome for one in group for outcome in self._write([one])]
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it raises it
+        except BaseException as error:  # noqa: BLE001 - the waiting caller raises it
             return [error] * len(group)
 
     def _begin(self, db: sqlite3.Connection, until: float) -> None:
-        """Begin to write, waiting until then for another process that does."""
+        """Begin a write transaction, waiting for other processes until then."""
         pause = MIN_BUSY_PAUSE
         while True:
             try:
@@ -324,7 +324,7 @@ class Database:
 
 
 def _write_in_savepoint(db: sqlite3.Connection, work: Work[Any]) -> Any:
-    """What a piece of work returns, or the error by which it is undone."""
+    """Return the result of the work, or the error for which it was rolled back."""
     db.execute("SAVEPOINT work")
     try:
         with as_store_errors():
@@ -358,9 +358,9 @@ def _walk(path: Path, begin: Callable[[sqlite3.Connection], Iterator[T]]) -> Gen
 
 
 def _open_wal(path: Path, stack: ExitStack) -> int | None:
-    """The write-ahead log, for `_sync`; None where only SQLite can have it.
+    """Open the write-ahead log for `_sync`; None if the platform does not allow it.
 
-    SQLite synchronizes it, too, but holds the lock for writing meanwhile, so that other processes wait for the disk.
+    SQLite can sync the log itself, but holds the write lock while it does, so that other processes wait for the disk.
     """
     if sys.platform == "win32":
         return None

@@ -1,8 +1,8 @@
-"""Rows that nobody sees: those of an import that is not complete, and of what was deleted but not yet removed.
+"""Hidden rows: those of an unfinished import, and deleted ones that are not removed yet.
 
-They belong to hidden users, whom no name finds. So they come and go in small transactions, between which others write,
-and what becomes visible or vanishes does so at once. An import extends its time again and again. The rows of one that
-died, as of all that was deleted, are removed by whatever process has the file open.
+They belong to hidden users, which no name finds. So rows are added and removed in small transactions that leave room
+for other writers, and still appear or vanish at once. An import renews its lease. Any process that has the file open
+removes deleted rows and those of abandoned imports.
 """
 
 import secrets
@@ -14,43 +14,43 @@ from brain.store import exchanges
 from brain.store.rows import SECOND
 
 LEASE = 30 * SECOND
-"""An import that was not heard of for so long counts as abandoned."""
+"""An import that does not renew its lease for this long is abandoned."""
 REMOVED_ROWS, REMOVED_BYTES = 64, 1024 * 1024
-"""About as much is removed in one transaction."""
+"""Approximate limits of one transaction that removes rows."""
 _TO_REMOVE = 1
 
 
 def add_staging_user(db: sqlite3.Connection, target: int, now: int) -> int:
-    """Add a hidden user for an import whose rows will be those of `target` when it is complete."""
+    """Add a hidden user for an import; `publish` gives its rows to `target`."""
     return _add_user(db, now + LEASE, target)
 
 
 def keep_alive(db: sqlite3.Connection, user: int, now: int) -> None:
-    """Extend the time of an import.
+    """Renew the lease of an import.
 
     Raises:
-        StoreError: when it counts as abandoned, or its target was erased.
+        StoreError: the import was abandoned, or its target was erased.
     """
     query = (
         "UPDATE user SET hidden = ? WHERE key = ? AND hidden > ? "
         "AND EXISTS (SELECT 1 FROM user t WHERE t.key = user.target AND t.hidden = 0)"
     )
     if not db.execute(query, (now + LEASE, user, _TO_REMOVE)).rowcount:
-        raise StoreError("The import stood still for too long, or its user was erased meanwhile; begin again.")
+        raise StoreError("The import paused for too long, or its user was erased. Start it again.")
 
 
 def abandon(db: sqlite3.Connection, user: int) -> None:
-    """Leave to `remove_some` what was imported so far."""
+    """Mark the imported rows for removal."""
     db.execute("UPDATE user SET hidden = ? WHERE key = ? AND hidden > 0", (_TO_REMOVE, user))
 
 
 def abandon_all(db: sqlite3.Connection) -> None:
-    """Abandon all imports, when no other process has the file open."""
+    """Abandon all imports. Requires that no other process has the file open."""
     db.execute("UPDATE user SET hidden = ? WHERE hidden > 0", (_TO_REMOVE,))
 
 
 def publish(db: sqlite3.Connection, user: int) -> None:
-    """Make what was imported its target's. What exists there by now, by its ID, stays as it is."""
+    """Give the imported rows to their target, except rows whose IDs the target already has."""
     ((target, before),) = db.execute("SELECT target, bytes FROM user WHERE key = ?", (user,))
     left = 0
     for table in ("conversation", "item"):
@@ -62,14 +62,14 @@ def publish(db: sqlite3.Connection, user: int) -> None:
 
 
 def hide_user(db: sqlite3.Connection, user: int) -> None:
-    """Delete all of a user, but for the rows, which `remove_some` removes."""
+    """Hide a user; `remove_some` removes the rows."""
     db.execute("UPDATE user SET name = ?, hidden = ? WHERE key = ?", (_unused_name(), _TO_REMOVE, user))
 
 
 def hide_conversation(db: sqlite3.Connection, conversation: int) -> int:
-    """Delete a conversation with its memories, but for its rows; returns the hidden user to whom they belong.
+    """Hide a conversation with its memories; return the hidden user that owns the rows now.
 
-    Facts stay, without the message that they quote.
+    Facts stay, without their source message.
     """
     ((user, size),) = db.execute("SELECT user, bytes FROM conversation WHERE key = ?", (conversation,))
     exchanges.remove_memories(db, conversation)
@@ -82,7 +82,7 @@ def hide_conversation(db: sqlite3.Connection, conversation: int) -> int:
 
 
 def removable(db: sqlite3.Connection, now: int) -> list[int]:
-    """The hidden users whose rows are to be removed. A time too far ahead was set by a clock that was wrong."""
+    """Return the hidden users whose rows are to be removed. A lease too far in the future came from a wrong clock."""
     query = "SELECT key FROM user WHERE hidden > 0 AND NOT hidden BETWEEN ? AND ? ORDER BY key"
     return [key for (key,) in db.execute(query, (now, now + LEASE))]
 

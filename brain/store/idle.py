@@ -1,4 +1,4 @@
-"""Idle conversations, of which memories are made."""
+"""Claims idle conversations for summaries, and links the summaries."""
 
 import sqlite3
 
@@ -8,18 +8,18 @@ from brain.store.rows import SECOND
 from brain.store.schema import EXCHANGES
 
 MAX_EXCHANGES = 40
-"""The newest exchanges of a conversation, of which its memory is made."""
+"""A summary covers at most this many exchanges, the newest."""
 CLAIM = 300 * SECOND
-"""How long a conversation is left to the process that claimed it first."""
+"""How long a claim of one process keeps other processes away."""
 
 
 def claim(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: bool) -> list[IdleConversation]:
-    """Claim conversations in which nothing happened since `before`, and whose memories lack an exchange.
+    """Claim conversations that were not used since `before` and whose summary lacks an exchange.
 
     The newest come first: after an import, hundreds of old ones wait.
 
     Args:
-        alone: whether there are none while a turn runs, in whatever process.
+        alone: claim nothing while any process runs a turn.
     """
     where = "" if alone else f"AND {exchanges.IN_CONVERSATION} "
     found = db.execute(
@@ -41,7 +41,7 @@ def claim(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: b
 
 
 def set_memory(db: sqlite3.Connection, idle: IdleConversation, item: Item | None) -> None:
-    """Note what was made of a conversation, unless that was deleted; a memory replaces the earlier one."""
+    """Store the summary of a conversation, replacing the former one, unless the conversation was deleted."""
     conversation = idle.last_key >> EXCHANGES
     query = "SELECT c.memory FROM conversation c JOIN user u ON u.key = c.user WHERE c.key = ? AND u.name = ?"
     row = db.execute(query, (conversation, idle.user)).fetchone()

@@ -1,4 +1,4 @@
-"""Facts and memories: written, read, and found by words."""
+"""Reads, writes and searches facts and memories."""
 
 import math
 import sqlite3
@@ -12,19 +12,19 @@ from brain.store import exchanges, rows, search_terms, users
 
 KINDS: Sequence[Kind] = ("fact", "memory")
 MAX_RANKED = 200
-"""Items that are ranked by words before they are listed."""
+"""Maximum number of search results."""
 MIN_SCORED = 100
-"""Items of which the length counts, too; of others only the words that they have."""
+"""The text length of at least this many candidates is part of their score."""
 MAX_WORDS, MAX_HITS = 12, 500
-"""Words of a text that are looked for, and items with each: searches take no longer for a user who stores much."""
+"""Limits per search of words, and of items per word. They bound the time for users who store a lot."""
 MAX_CANDIDATES = 500
-"""From so many items on, further words find no more."""
+"""Once this many candidates are found, further words only add to their scores."""
 MAX_COUNTED = 10_000
-"""Items beyond so many do not change what a word weighs."""
+"""Upper bound of the item count in the weight of a word."""
 SATURATION, LENGTH_SHARE, USUAL_LENGTH = 1.2, 0.75, 12
-"""BM25's k1 and b, and the length in words of a usual fact."""
+"""k1 and b of BM25, and the typical length of a fact in words."""
 PREFIX_SHARE = 0.5
-"""What a word counts that only begins like the one looked for, as `allergic` like `allergies`."""
+"""Weight of a word that only shares its beginning, such as `allergic` for `allergies`."""
 
 _SELECT = f"SELECT {rows.ITEM} FROM {rows.ITEMS}"
 
@@ -38,15 +38,15 @@ def list_items(
     before: str | None,
     limit: int,
 ) -> list[Item]:
-    """The items of a user, newest first; with a text, those that have any of its words, best first.
+    """List the items of a user, newest first; with a text, those with any of its words, best first.
 
     Raises:
-        BadRequest: when there is no item `before`.
+        BadRequest: the item `before` does not exist.
     """
     number = users.find(db, user)
     if number is None:
         return []
-    no_such_item = BadRequest("before must be the id of an item: that of the last one that was listed.", "before")
+    no_such_item = BadRequest("`before` must be the id of the last item that was listed.", "before")
     if text:
         ranked = search(db, user, text, KINDS if kind is None else (kind,), MAX_RANKED)
         found = [item for item, _ in ranked if category in (None, item.category)]
@@ -67,13 +67,13 @@ def list_items(
 
 
 def find(db: sqlite3.Connection, user: str, item_id: str) -> Item | None:
-    """The item with this ID."""
+    """Return the item with this ID."""
     row = db.execute(f"{_SELECT} WHERE i.user = ? AND i.id = ?", (users.find(db, user), item_id)).fetchone()
     return None if row is None else rows.read_item(row)
 
 
 def memory_of(db: sqlite3.Connection, user: str, conversation_id: str) -> Item | None:
-    """The memory of a conversation."""
+    """Return the summary of a conversation."""
     number = users.find(db, user)
     query = f"{_SELECT} WHERE i.user = ? AND i.key = (SELECT memory FROM conversation WHERE user = ? AND id = ?)"
     row = db.execute(query, (number, number, conversation_id)).fetchone()
@@ -81,10 +81,10 @@ def memory_of(db: sqlite3.Connection, user: str, conversation_id: str) -> Item |
 
 
 def put(db: sqlite3.Connection, user: str, item: Item) -> int:
-    """Write an item, instead of the one with the same ID if there is one; returns its key.
+    """Write an item, replacing one with the same ID; return its key.
 
     Raises:
-        BadRequest: `too_large`, when the user stores too much.
+        BadRequest: `too_large`, the user's quota is exceeded.
     """
     number = users.add(db, user)
     key, conversation = write(db, number, number, item)
@@ -93,10 +93,10 @@ def put(db: sqlite3.Connection, user: str, item: Item) -> int:
 
 
 def write(db: sqlite3.Connection, user: int, target: int, item: Item) -> tuple[int, int | None]:
-    """The same without checking how much is stored; returns its key, and that of the conversation that it quotes.
+    """Write an item without checking the quota; return its key, and the key of its source conversation.
 
     Args:
-        target: who will find it by its words.
+        target: the user whose searches find it.
     """
     found = db.execute(
         "SELECT c.key, (SELECT e.key FROM exchange e WHERE e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
@@ -119,7 +119,7 @@ def write(db: sqlite3.Connection, user: int, target: int, item: Item) -> tuple[i
 
 
 def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
-    """Delete an item, also from the questions for which it was recalled; whether there was one."""
+    """Delete an item, also from questions that recalled it; return whether it existed."""
     number = users.find(db, user)
     recalled = db.execute(
         "SELECT e.key, e.data FROM conversation c JOIN exchange e INDEXED BY exchange_recalled "
@@ -129,15 +129,15 @@ def erase(db: sqlite3.Connection, user: str, item_id: str) -> bool:
     ).fetchall()
     for row in recalled:
         for exchange in rows.readable(rows.read_exchange, [row]):
-            exchanges.remove_recalled(exchange)  # later turns would read it again
+            exchanges.remove_recalled(exchange)  # else later turns read it again
             exchanges.write(db, row[0], exchange)
     return db.execute("DELETE FROM item WHERE user = ? AND id = ?", (number, item_id)).rowcount > 0
 
 
 def search(db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], limit: int) -> list[tuple[Item, float]]:
-    """The items that have any of the words of a text, best first, with their scores.
+    """Return items with any word of a text and their scores, best first.
 
-    The rarest words come first. Once they have found enough items, more frequent ones only add to the scores of these.
+    Rare words come first. Once they find enough items, frequent words only add to the scores of these items.
     """
     number = users.find(db, user)
     if number is None:
@@ -149,7 +149,7 @@ def search(db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], 
     if len(words) > MAX_WORDS:
         words = _rarest(db, prefixes, words)
     importing = db.execute("SELECT 1 FROM user WHERE hidden > 0 AND target = ?", (number,)).fetchone()
-    visible_to = None if importing is None else number  # items of an import are hidden under the same terms
+    visible_to = None if importing is None else number  # hidden items of an import have the same terms
     hits = list[tuple[frozenset[int], float]]()
     for word in words:
         exact = _hits(db, visible_to, search_terms.query(prefixes, word))
@@ -173,7 +173,7 @@ def search(db: sqlite3.Connection, user: str, text: str, kinds: Sequence[Kind], 
 
 
 def _rarest(db: sqlite3.Connection, prefixes: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The words that say most, in a question of many: those of the fewest items, but of one at least."""
+    """Return the words with the fewest matches, but at least one."""
 
     def count(match: str) -> int:
         query = "SELECT count(*) FROM (SELECT 1 FROM item_words WHERE item_words MATCH ? LIMIT ?)"
@@ -187,10 +187,10 @@ def _rarest(db: sqlite3.Connection, prefixes: Sequence[str], words: Sequence[str
 
 
 def _hits(db: sqlite3.Connection, visible_to: int | None, match: str) -> frozenset[int]:
-    """The newest items that have a word of one user: the terms of the index are that user's own.
+    """Return the newest items that match a term.
 
     Args:
-        visible_to: to whom they must belong, too; None where nothing is hidden under these terms.
+        visible_to: the user that must own them; None if no hidden items share the term.
     """
     visible = "" if visible_to is None else "AND (SELECT user FROM item WHERE key = item_words.rowid) = ? "
     values = (match, MAX_HITS) if visible_to is None else (match, visible_to, MAX_HITS)
@@ -200,7 +200,7 @@ def _hits(db: sqlite3.Connection, visible_to: int | None, match: str) -> frozens
 
 
 def of_keys(db: sqlite3.Connection, user: int, keys: Sequence[int]) -> Iterator[tuple[int, Item]]:
-    """The user's items with these keys, in their order, each with its key."""
+    """Yield the user's items with these keys, in this order, each with its key."""
     marks = ", ".join("?" * len(keys))
     query = f"SELECT i.key, {rows.ITEM} FROM {rows.ITEMS} WHERE +i.user = ? AND i.key IN ({marks})"
     items = dict(rows.readable(lambda row: (int(row[0]), rows.read_item(row[1:])), db.execute(query, (user, *keys))))
@@ -208,11 +208,11 @@ def of_keys(db: sqlite3.Connection, user: int, keys: Sequence[int]) -> Iterator[
 
 
 def _term_prefix(user: int, kind: Kind) -> str:
-    """What each word of a user's facts, or memories, begins with in the index."""
+    """Return the prefix of index terms for a user's facts or memories."""
     return f"{user}{kind[0]}"
 
 
 def _shortness(text: str) -> float:
-    """How much a word counts in a text: less in a long one."""
+    """Return the length factor of BM25: a word counts less in a long text."""
     length = len(text.split()) / USUAL_LENGTH
     return (SATURATION + 1) / (1 + SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * length))

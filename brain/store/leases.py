@@ -1,4 +1,4 @@
-"""The leases of the turns that run in this process, prolonged every few seconds."""
+"""Renews the leases of the turns that run in this process every few seconds."""
 
 import asyncio
 import logging
@@ -17,14 +17,14 @@ log = logging.getLogger("brain")
 
 
 class Leases:
-    """The leases of one store.
+    """The leases of this process in one store.
 
     Args:
         now: microseconds since 1970.
 
     Attributes:
-        owner: a name of this process that no other process has.
-        keys: those of the exchanges that run.
+        owner: a unique name of this process.
+        keys: keys of the running exchanges.
     """
 
     def __init__(self, database: Database, now: Callable[[], int]) -> None:
@@ -35,11 +35,11 @@ class Leases:
 
     @property
     def lease(self) -> Lease:
-        """A lease that begins now."""
+        """Return a lease that begins now."""
         return Lease(self.owner, self._now(), frozenset(self.keys))
 
     async def prolong_forever(self) -> None:
-        """Prolong the leases, and cut those that are too long."""
+        """Renew the leases, and shorten those that are too long."""
         while True:
             await asyncio.sleep(PROLONG_SECONDS)
             lease = self.lease
@@ -49,4 +49,4 @@ class Leases:
                 if lease.running or is_too_long:
                     await self._database.write(partial(turns.prolong, lease=lease), durable=False)
             except StoreError as error:
-                log.warning("the store cannot note that turns run: %s", error)
+                log.warning("the leases of running turns cannot be renewed: %s", error)

@@ -1,6 +1,6 @@
-"""Exchanges and items as rows, and back. Times are microseconds since 1970, in UTC.
+"""Converts exchanges and items to rows and back. Times are microseconds since 1970, in UTC.
 
-A damaged row is an error where it alone is read; among others, it is left out.
+Reading a single damaged row raises; lists skip it.
 """
 
 import logging
@@ -19,26 +19,26 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 SECOND = 1_000_000
 LATEST = (datetime(2200, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND - 1
-"""No correct clock shows a later time, or one before `EPOCH`."""
+"""Later times, and times before `EPOCH`, come from a wrong clock."""
 
 T = TypeVar("T")
 
 
 class Damaged(StoreError):
-    """A row that cannot be read; names its table and key, and nothing of its content."""
+    """A row cannot be read. The error has its table and key, but not its content."""
 
     def __init__(self, row: str) -> None:
-        super().__init__("What is kept is damaged.", row)
+        super().__init__("The database is damaged.", row)
         self.row = row
 
 
 def readable(read: Callable[[Any], T], found: Iterable[Any]) -> Iterator[T]:
-    """What `read` makes of each row, without damaged ones, which are logged."""
+    """Yield `read(row)` for each row; log and skip damaged rows."""
     for row in found:
         try:
             yield read(row)
         except Damaged as damaged:
-            log.warning("%s is damaged, and left out", damaged.row)
+            log.warning("%s is damaged and was skipped", damaged.row)
 
 
 _encode = msgspec.json.Encoder().encode
@@ -51,24 +51,24 @@ ITEMS = "item i LEFT JOIN conversation c ON c.key = i.conversation LEFT JOIN exc
 
 
 def micros(moment: datetime) -> int:
-    """A time as a column has it."""
+    """Convert a time to microseconds since 1970."""
     return (moment - EPOCH) // MICROSECOND
 
 
 def moment(micros: int) -> datetime:
-    """The time in a column; for one that no clock shows, the nearest that a clock may show."""
+    """Convert microseconds since 1970 to a time, clamped to 1970–2199."""
     return EPOCH + timedelta(microseconds=min(max(micros, 0), LATEST))
 
 
 def encode(value: Any) -> str:
-    """A value as JSON."""
+    """Encode a value as JSON."""
     return _encode(value).decode()
 
 
 def exchange_columns(exchange: Exchange) -> dict[str, Any]:
-    """The columns of an exchange except those of its turn, and its size.
+    """Return the columns of an exchange, except its size and those of its turn.
 
-    One that failed without an answer is not in the history that later turns read.
+    An exchange that failed without an answer is not part of the history.
     """
     assert exchange.started is not None
     return {
@@ -86,10 +86,10 @@ def exchange_columns(exchange: Exchange) -> dict[str, Any]:
 
 
 def read_exchange(row: Sequence[Any]) -> Exchange:
-    """The exchange of a row of `EXCHANGE`.
+    """Read a row of `EXCHANGE`.
 
     Raises:
-        Damaged: when it cannot be read.
+        Damaged: it cannot be read.
     """
     try:
         return _decode_exchange(row[1])
@@ -98,7 +98,7 @@ def read_exchange(row: Sequence[Any]) -> Exchange:
 
 
 def item_columns(item: Item) -> dict[str, Any]:
-    """The columns of an item except its user and the message that it quotes."""
+    """Return the columns of an item, except its user and source message."""
     texts = {"text": item.text, "former": encode(item.former)}
     return {
         **texts,
@@ -114,10 +114,10 @@ def item_columns(item: Item) -> dict[str, Any]:
 
 
 def read_item(row: Sequence[Any]) -> Item:
-    """The item of a row of `ITEM`.
+    """Read a row of `ITEM`.
 
     Raises:
-        Damaged: when it cannot be read.
+        Damaged: it cannot be read.
     """
     item_id, kind, text, created, updated, category, mutable, conversation, message, untrusted, former = row
     try:

@@ -1,8 +1,8 @@
-"""The tables. A file of version 0.1.0 is migrated, a newer one is refused.
+"""The tables, and the migration of files of version 0.1.0.
 
-An exchange's key begins with that of its conversation, so that a conversation lies in one piece and is read in one go.
-Triggers maintain the counts and note that something was removed. The words of each user are terms of their own in the
-indexes (see `search_terms.py`).
+An exchange's key begins with that of its conversation, so that a conversation is contiguous on disk.
+Triggers maintain the counts and record deletions. Each user has separate terms in the full-text indexes (see
+`search_terms.py`).
 """
 
 import sqlite3
@@ -27,7 +27,7 @@ _TABLES = (
         hidden INTEGER NOT NULL DEFAULT 0,
         target INTEGER
     ) STRICT""",
-    # `used` orders the list: when it was last used, or later where a clock that was ahead has used others
+    # `used` orders the list: the time of the last use, or later if a wrong clock dated others in the future
     """CREATE TABLE conversation (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
         user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
@@ -48,8 +48,8 @@ _TABLES = (
         title TEXT NOT NULL DEFAULT '',
         UNIQUE (user, id)
     ) STRICT""",
-    # `data` is JSON with the fields of `messages.Exchange`; the columns are what is searched and counted.
-    # `unindexed` is set while an exchange runs, and until its words are in the index
+    # `data` is a `messages.Exchange` as JSON; the other columns are for queries.
+    # `unindexed` is set until the words of the exchange are in the index
     """CREATE TABLE exchange (
         key INTEGER PRIMARY KEY,
         in_history INTEGER NOT NULL DEFAULT 0,
@@ -181,7 +181,7 @@ _INDEXES = (
     "CREATE INDEX user_hidden ON user (hidden) WHERE hidden > 0",
     "CREATE INDEX vector_signs ON vector (user, model, item, kind, signs)",
 )
-"""A turn changes few pages: no index has a message ID, since the exchanges of a conversation lie side by side."""
+"""Few, so that a turn writes few pages: message IDs need no index, since a conversation is contiguous."""
 
 _TRIGGERS = (
     """CREATE TRIGGER conversation_grown AFTER UPDATE OF bytes ON conversation WHEN new.bytes <> old.bytes BEGIN
@@ -267,7 +267,7 @@ _COPY = (
 
 
 class IncompatibleFile(Exception):
-    """The file cannot be used by this version; the text says why and what to do."""
+    """The file cannot be used by this version; the message has the reason and the remedy."""
 
 
 def check(db: sqlite3.Connection) -> None:
@@ -280,19 +280,19 @@ def check(db: sqlite3.Connection) -> None:
     ((application,),) = db.execute("PRAGMA application_id")
     ((tables,),) = db.execute("SELECT count(*) FROM sqlite_schema")
     if application != APPLICATION and (version, tables) != (0, 0):
-        raise IncompatibleFile("is a database of another program; name another file")
+        raise IncompatibleFile("is a database of another program; use another file")
     if version > VERSION:
         raise IncompatibleFile("was written by a newer version of Brain; use that version, or another file")
     if version not in (0, *FIRST_VERSIONS, VERSION):
         raise IncompatibleFile(
-            "was written by an unreleased version of Brain; export its data with that version, then import them"
+            "was written by an unreleased version of Brain; export its data with that version, then import it"
         )
 
 
 def migrate(db: sqlite3.Connection) -> None:
     """Create the tables, or bring those of an older version up to date.
 
-    It runs inside the caller's transaction and without foreign keys. Another process may have done it before.
+    It runs in the caller's transaction, without foreign keys. Another process may have migrated the file already.
     """
     ((version,),) = db.execute("PRAGMA user_version")
     if version == VERSION:

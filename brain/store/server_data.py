@@ -1,25 +1,25 @@
-"""Data of no user: results of embedding checks, and specialists that blocked the event loop."""
+"""Data of the server: results of embedding checks, and specialists that blocked the event loop."""
 
 import sqlite3
 from collections.abc import Sequence
 
 REPORT_SECONDS = 30 * 86_400_000_000
-"""Microseconds for which a specialist that blocked is listed."""
+"""How long a specialist that blocked the event loop is listed, in microseconds."""
 
 
 def embedding_check(db: sqlite3.Connection, name: str) -> str | None:
-    """The result of an embedding check."""
+    """Return the stored result of an embedding check."""
     row = db.execute("SELECT result FROM exam WHERE name = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
 
 
 def set_embedding_check(db: sqlite3.Connection, name: str, result: str) -> None:
-    """Store the newest result, so that not every process has to check."""
+    """Store the result of an embedding check, which other processes reuse."""
     db.execute("INSERT OR REPLACE INTO exam (name, result) VALUES (?, ?)", (name, result))
 
 
 def add_blocked(db: sqlite3.Connection, specialist: str, place: str, now: int) -> None:
-    """Count one more time; `now` is in microseconds since 1970."""
+    """Count a block of the event loop; `now` is in microseconds since 1970."""
     db.execute(
         "INSERT INTO blocked (specialist, times, last, place) VALUES (?, 1, ?, ?) "
         "ON CONFLICT (specialist) DO UPDATE SET times = times + 1, last = excluded.last, place = excluded.place",
@@ -28,6 +28,6 @@ def add_blocked(db: sqlite3.Connection, specialist: str, place: str, now: int) -
 
 
 def blocked(db: sqlite3.Connection, now: int) -> Sequence[tuple[str, int, int, str]]:
-    """Name, number of times, microseconds of the last time, and place, of those of the last 30 days."""
+    """Return (name, count, last time in microseconds, code location) for the last 30 days."""
     query = "SELECT specialist, times, last, place FROM blocked WHERE last >= ? ORDER BY specialist"
     return db.execute(query, (now - REPORT_SECONDS,)).fetchall()

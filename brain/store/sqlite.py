@@ -1,4 +1,4 @@
-"""The store in SQLite: a file, or memory for tests and for those who want nothing stored."""
+"""The store: one object with all reads and writes of conversations, facts and memories."""
 
 import asyncio
 import logging
@@ -39,25 +39,25 @@ from brain.store.vacuum import Vacuum
 
 CLOSING_SECONDS = 2.0
 CLOSE_SECONDS = 5.0
-"""How long closing waits for another process that writes."""
+"""How long closing waits for other processes that write, in seconds."""
 INDEX_SECONDS = 5.0
-"""How often the words of the answers since then are added to the index; a search does it, too."""
+"""How often new answers are added to the search index; a search adds them, too."""
 
 log = logging.getLogger("brain")
 
 
 class SQLite:
-    """Conversations, facts and memories of all users. Nothing of one is ever read, counted or searched for another.
+    """Conversations, facts and memories of all users. No method reads, counts or searches data of another user.
 
-    Several processes may use one file. All methods raise `StoreError` when it cannot be read or written, and
-    `BadRequest` for what the client can correct.
+    Several processes may use one file. All methods raise `StoreError` if it cannot be read or written, and `BadRequest`
+    for errors of the client.
 
     Args:
-        path: None for memory, where the conversations not used for longest make room.
-        clock: seconds since 1970.
+        path: None for memory, where the least recently used conversations make room for new ones.
+        clock: returns seconds since 1970.
 
     Attributes:
-        turn_log: the turns of all processes that use the file; None for memory.
+        turn_log: turns of all processes that use the file; None for memory.
     """
 
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
@@ -73,10 +73,10 @@ class SQLite:
         )
 
     async def open(self) -> None:
-        """Open it.
+        """Open the store.
 
         Raises:
-            StoreError: with the path of the file, and what to do.
+            StoreError: with the path of the file and the remedy.
         """
         await self._database.open(_take_over)
         if self.turn_log is not None:
@@ -87,7 +87,7 @@ class SQLite:
         self._tasks = [asyncio.create_task(one, name="maintenance") for one in work]
 
     async def close(self) -> None:
-        """Close it when all that has begun is done, or has waited too long for another process that writes."""
+        """Close the store after pending work, which waits for other processes only for a few seconds."""
         self.limit_waiting(CLOSE_SECONDS)
         for task in self._tasks:
             task.cancel()
@@ -101,15 +101,15 @@ class SQLite:
         await self._database.close()
 
     def limit_waiting(self, seconds: float) -> None:
-        """From now on, wait no longer than this for another process that writes: this one is to end."""
+        """Limit the wait for other processes that write, because this process is about to end."""
         self._database.limit_waiting(seconds)
 
     async def find_problem(self) -> str | None:
-        """Why nothing can be read or written, in a sentence without the place of the file; None if it can."""
+        """Return why the store cannot be read or written, without the path of the file; None if it can."""
         return await self._database.find_problem()
 
     async def data_version(self) -> int:
-        """A number that is another one as soon as another process has written anything."""
+        """Return a number that changes when another process commits a write."""
         return await self._database.run_outside(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
 
     # turns
@@ -126,18 +126,18 @@ class SQLite:
         recent: int = 20,
         turn: NewTurn | None = None,
     ) -> History:
-        """Write a question, and lease its conversation for the turn that answers it, until `end` or `drop`.
+        """Write a question and lease its conversation for the turn that answers it, until `end` or `drop`.
 
         Args:
-            replaces: the ID of a message: its exchange, and all after it, are deleted when this one ends with an
-                answer. The turn continues from the exchanges before it.
-            references: files of the replaced question that this one has, too, before the new ones.
-            recent: how many of the earlier exchanges are returned.
+            replaces: the ID of a message. Its exchange and later ones are deleted once the new answer is written. The
+                turn continues from the exchanges before it.
+            references: files of the replaced question to reuse; they come before the new files.
+            recent: number of earlier exchanges to return.
             turn: the turn that answers it, for other processes.
 
         Raises:
-            BadRequest: `busy` while another turn of the conversation runs, in whatever process; `not_found` where there
-                is nothing to replace; `too_large`; naming a file reference that does not exist.
+            BadRequest: `busy`, another turn of the conversation runs in any process; `not_found`, the message to
+                replace does not exist; `too_large`; or an unknown file reference.
         """
         work = partial(
             turns.begin,
@@ -172,19 +172,19 @@ class SQLite:
         try:
             await self.drop(history)
         except StoreError as error:
-            log.warning("a question whose turn did not begin could not be removed: %s", error)
+            log.warning("the question of a turn that did not begin could not be deleted: %s", error)
 
     async def end(self, history: History, exchange: Exchange) -> None:
-        """Write the answer, as far as it came; where it was to replace others and none came, they stay.
+        """Write the answer. Without an answer, exchanges that were to be replaced stay.
 
-        It may be called again, with more of the same. What the user sent stays as it began.
+        It may be called again with a longer answer. The question does not change.
         """
         self._leases.keys.discard(history.key)
         question = history.question
         assert question is not None
         ended = msgspec.structs.replace(
             exchange,
-            parts=list(exchange.parts),  # which may grow while it is written
+            parts=list(exchange.parts),  # the list may grow during the write
             message=question.message,
             question_id=question.question_id,
             source=question.source,
@@ -195,12 +195,12 @@ class SQLite:
         await self._database.write(lambda db: turns.end(db, history.key, ended))
 
     async def drop(self, history: History) -> None:
-        """Delete a question whose turn could not begin."""
+        """Delete the question of a turn that did not begin."""
         self._leases.keys.discard(history.key)
         await self._database.write(lambda db: exchanges.remove(db, history.key))
 
     async def history(self, user: str, conversation_id: str, recent: int) -> History:
-        """What a turn that began now would continue from, without files."""
+        """Return the history for a turn that would begin now, without files."""
         return await self._database.read(lambda db: turns.history(db, user, conversation_id, recent), user=user)
 
     # conversations
@@ -208,14 +208,14 @@ class SQLite:
     async def conversations(
         self, user: str, *, words: str = "", before: str | None = None, limit: int = 50
     ) -> list[Conversation]:
-        """The user's conversations, newest first.
+        """List the user's conversations, newest first.
 
         Args:
-            words: have to be in the title or in one message and its answer; the last one may be a prefix.
-            before: the ID of the last conversation of the page before.
+            words: must occur in the title, or in one message and its answer; the last one may be a prefix.
+            before: the ID of the last conversation of the previous page.
         """
         if words:
-            with suppress(StoreError):  # a file that cannot be written can be searched
+            with suppress(StoreError):  # a read-only file can still be searched
                 await self._index_words()
         work = partial(conversations.list_conversations, user=user, text=words, before=before, limit=limit)
         return await self._database.read(partial(work, now=self._now()), user=user, is_search=True)
@@ -226,7 +226,7 @@ class SQLite:
             try:
                 await self._index_words()
             except StoreError as error:
-                log.warning("the store cannot index answers: %s", error)
+                log.warning("answers cannot be added to the search index: %s", error)
 
     async def _index_words(self) -> None:
         if await self._database.read(exchanges.has_unindexed, is_search=True):
@@ -235,31 +235,31 @@ class SQLite:
     async def conversation(
         self, user: str, conversation_id: str, *, before: str | None = None, limit: int = 50
     ) -> ConversationPage | None:
-        """A conversation, with its newest exchanges.
+        """Return a conversation with its newest exchanges.
 
         Args:
-            before: the ID of a question; exchanges before it are returned.
+            before: the ID of a question; only earlier exchanges are returned.
         """
         work = partial(conversations.read_page, user=user, conversation_id=conversation_id, before=before, limit=limit)
         return await self._database.read(partial(work, now=self._now()), user=user)
 
     async def file(self, user: str, conversation_id: str, number: int) -> Attachment | None:
-        """A file of a conversation, by its ID."""
+        """Return a file of a conversation by its ID."""
         work = partial(conversations.file, user=user, conversation_id=conversation_id, number=number)
         return await self._database.read(work, user=user, is_search=True)
 
     async def rename(self, user: str, conversation_id: str, title: str) -> Conversation | None:
-        """Give a conversation a title, which stays."""
+        """Set the title of a conversation; it is not generated again."""
         now = self._now()
         return await self._database.write(lambda db: conversations.rename(db, user, conversation_id, title, now))
 
     async def delete(self, user: str, conversation_id: str) -> bool:
-        """Delete a conversation, with its files and its memory; whether there was one. Facts stay.
+        """Delete a conversation with its files and summary; return whether it existed. Facts stay.
 
-        Nobody finds it from the first moment; a long one is removed in small transactions.
+        It vanishes at once; its rows are removed in small transactions.
 
         Raises:
-            BadRequest: `busy`, while a turn of it runs.
+            BadRequest: `busy`, a turn of it is running.
         """
         work = partial(conversations.delete, user=user, conversation_id=conversation_id, lease=self._leases.lease)
         hidden_user = await self._database.write(work)
@@ -268,22 +268,22 @@ class SQLite:
         return hidden_user is not None
 
     async def recent(self, user: str, limit: int) -> list[Interaction]:
-        """The newest messages and answers of all the user's conversations, newest first."""
+        """Return the newest messages and answers of all the user's conversations, newest first."""
         return await self._database.read(lambda db: conversations.recent(db, user, limit), user=user)
 
     async def claim_idle(self, before: datetime, limit: int, *, alone: bool = False) -> list[IdleConversation]:
-        """Conversations in which nothing happened since `before`, and whose memories lack an exchange; newest first.
+        """Claim conversations that were not used since `before` and whose summary lacks an exchange, newest first.
 
-        No other caller, in whatever process, gets the same for five minutes.
+        No other caller in any process gets them for five minutes.
 
         Args:
-            alone: whether there are none while a turn runs, in whatever process.
+            alone: claim nothing while any process runs a turn.
         """
         work = partial(idle.claim, before=micros(before), limit=limit, now=self._now(), alone=alone)
         return await self._database.write(work, durable=False)
 
     async def set_memory(self, idle_conversation: IdleConversation, item: Item | None) -> None:
-        """Store the memory of a conversation instead of the earlier one; None if it is not worth one."""
+        """Replace the summary of a conversation; None if it needs none."""
         await self._database.write(lambda db: idle.set_memory(db, idle_conversation, item))
 
     # facts and memories
@@ -298,92 +298,92 @@ class SQLite:
         before: str | None = None,
         limit: int = 50,
     ) -> list[Item]:
-        """The user's facts and memories, newest first; with words, those that have any of them, best first.
+        """List the user's facts and memories, newest first; with words, those with any of them, best first.
 
         Args:
-            before: the ID of the last item of the page before.
+            before: the ID of the last item of the previous page.
         """
         work = partial(items.list_items, user=user, kind=kind, category=category, text=words)
         return await self._database.read(partial(work, before=before, limit=limit), user=user, is_search=bool(words))
 
     async def item(self, user: str, item_id: str) -> Item | None:
-        """An item, by its ID."""
+        """Return an item by its ID."""
         return await self._database.read(lambda db: items.find(db, user, item_id), user=user)
 
     async def memory_of(self, user: str, conversation_id: str) -> Item | None:
-        """The memory of a conversation."""
+        """Return the summary of a conversation."""
         return await self._database.read(lambda db: items.memory_of(db, user, conversation_id), user=user)
 
     async def put(self, user: str, item: Item) -> None:
-        """Write an item, instead of the user's item with the same ID if there is one."""
+        """Write an item, replacing the user's item with the same ID."""
         await self._database.write(lambda db: items.put(db, user, item))
 
     async def erase(self, user: str, item_id: str) -> bool:
-        """Delete an item; whether there was one."""
+        """Delete an item; return whether it existed."""
         return await self._database.write(lambda db: items.erase(db, user, item_id))
 
     async def search_words(
         self, user: str, words: str, *, kinds: Sequence[Kind], limit: int
     ) -> list[tuple[Item, float]]:
-        """Items that have any of the words, best first, with scores: rare words and short texts count more."""
+        """Return items with any of the words and their scores, best first. Rare words and short texts score higher."""
         return await self._database.read(lambda db: items.search(db, user, words, kinds, limit), user=user)
 
     async def search_vectors(
         self, user: str, query: Query, *, kinds: Sequence[Kind], limit: int
     ) -> list[tuple[Item, float]]:
-        """Items whose vectors are nearest, best first, with their cosines."""
+        """Return the items with the nearest vectors and their cosine similarity, best first."""
         return await self._database.read(
             lambda db: vectors.search(db, self._signs, user, query, kinds, limit), user=user
         )
 
     async def without_vector(self, model: str, limit: int) -> list[tuple[str, Item]]:
-        """Some items of any user that have no vector of this model, each with its user."""
+        """Return items of any user without a vector of this model, each with its user."""
         return await self._database.read(lambda db: vectors.lacking(db, model, limit), is_search=True)
 
     async def embed(self, model: str, embedded: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
-        """Store vectors: user, item ID, the text that was embedded, vector. One whose text has changed is left out."""
+        """Store vectors as (user, item ID, embedded text, vector). Items whose text changed are skipped."""
         await self._database.write(lambda db: vectors.write(db, model, embedded), durable=False)
 
-    # data of no user
+    # the server's data
 
     async def embedding_check(self, name: str) -> str | None:
-        """The result of an embedding check, as `set_embedding_check` stored it."""
+        """Return the stored result of an embedding check."""
         return await self._database.read(lambda db: server_data.embedding_check(db, name))
 
     async def set_embedding_check(self, name: str, result: str) -> None:
-        """Store the result of an embedding check."""
+        """Store the result of an embedding check, which other processes reuse."""
         await self._database.write(lambda db: server_data.set_embedding_check(db, name, result), durable=False)
 
     async def blocked(self) -> Sequence[tuple[str, datetime, int, str]]:
-        """Specialists that blocked the event loop lately: name, last time, number of times, place in the code."""
+        """List specialists that blocked the event loop lately: name, last time, count, code location."""
         rows = await self._database.read(lambda db: server_data.blocked(db, self._now()))
         return [(name, moment(last), times, place) for name, times, last, place in rows]
 
     async def add_blocked(self, specialist: str, place: str) -> None:
-        """Count that a specialist blocked the event loop."""
+        """Record that a specialist blocked the event loop."""
         now = self._now()
         await self._database.write(lambda db: server_data.add_blocked(db, specialist, place, now), durable=False)
 
-    # the whole of a user
+    # all data of a user
 
     async def users(self) -> list[str]:
-        """The users who store anything."""
+        """Return the names of users with data or preferences."""
         return await self._database.read(users.names, is_search=True)
 
     async def count(self, user: str) -> Counts:
-        """How much the user stores."""
+        """Return the counts of a user's data."""
         return await self._database.read(lambda db: users.count(db, users.find(db, user)), user=user, is_search=True)
 
     async def is_recall_on(self, user: str) -> bool:
-        """Whether the user lets Brain recall; so it is until they say otherwise."""
+        """Return whether recall is on for the user (default: yes)."""
         return await self._database.read(lambda db: users.recalls(db, user), user=user)
 
     async def set_recall(self, user: str, on: bool) -> None:
-        """Note whether the user lets Brain recall."""
+        """Turn recall on or off for the user."""
         await self._database.write(lambda db: users.set_recalls(db, user, on))
 
     async def export(self, user: str) -> AsyncGenerator[dict[str, Any], None]:
-        """All of the user as records for JSON, in one consistent state; `import_user` reads them."""
+        """Yield all data of the user as JSON records from one snapshot; `import_user` reads them."""
         now = self._now()
         async with aclosing(self._database.walk(lambda db: transfer.export(db, user, now))) as pieces:
             async for piece in pieces:
@@ -393,10 +393,10 @@ class SQLite:
     async def import_user(
         self, user: str, records: AsyncIterable[Any] | Iterable[Any], sanitizer: transfer.Sanitizer
     ) -> Counts:
-        """Import the records of an export, all or none; what exists already, by its ID, is left as it is.
+        """Import the records of an export, all or none. Records with existing IDs are skipped.
 
         Raises:
-            BadRequest: naming the record and its field.
+            BadRequest: with the number of the record and its field.
         """
         with SpooledTemporaryFile(transfer.MAX_IN_MEMORY) as spooled:
             await transfer.spool(records, spooled)
@@ -416,11 +416,11 @@ class SQLite:
         return counts
 
     async def forget(self, user: str) -> Counts:
-        """Delete all of the user. Traces may stay in the file until `scrub`.
+        """Delete all data of the user. Traces may stay in the file until `scrub`.
 
         Raises:
-            BadRequest: `busy`, while a turn of theirs runs.
-            StoreError: when it cannot be removed; nobody sees it any more, and the rest is removed later.
+            BadRequest: `busy`, a turn of the user is running.
+            StoreError: the hidden rows cannot be removed now; they are removed later.
         """
         work = partial(conversations.delete_user, user=user, lease=self._leases.lease)
         counts, hidden_user = await self._database.write(work)
@@ -429,10 +429,10 @@ class SQLite:
         return counts
 
     async def scrub(self) -> None:
-        """Remove the traces of all that was deleted. While the file is written anew, nobody else can write.
+        """Remove traces of deleted data by rewriting the file, which blocks all writers.
 
         Raises:
-            StoreError: when some are left, for want of room or because others use the file.
+            StoreError: traces are left, because the disk is full or the file is in use.
         """
         if self._database.path is not None:
             await self._vacuum.scrub()
@@ -444,10 +444,10 @@ class SQLite:
         try:
             await self._vacuum.remove(user)
         except StoreError as error:
-            log.warning("some rows that nobody sees any more are removed later: %s", error)
+            log.warning("hidden rows will be removed later: %s", error)
 
 
 def _take_over(db: sqlite3.Connection) -> None:
-    """End what processes left that are gone: no other one has the file open."""
+    """Clean up after processes that ended: no other process has the file open."""
     turns.interrupt_all(db)
     hidden.abandon_all(db)

@@ -1,6 +1,6 @@
-"""All of a user as records, one JSON object each: exported, and imported again.
+"""Exports and imports all data of a user as JSON records.
 
-First comes a head, then each conversation with its files and its exchanges, then facts and memories, then preferences.
+The order is: a head, each conversation with its files and exchanges, facts and memories, preferences.
 """
 
 import asyncio
@@ -26,23 +26,23 @@ from brain.store.upgrade import upgrade_exchange, upgrade_item
 
 VERSION = 2
 TOGETHER = 32
-"""Records that are read at once."""
+"""Records per read."""
 MAX_IN_MEMORY = 16 * MIB
 MAX_SPOOLED = 2 * 1024 * MIB
 MAX_LINE = 24 * MIB
-"""Longer than any record: a file of a conversation has 16 MiB, in base64."""
+"""More than the longest record, a 16 MiB file in base64."""
 MAX_RECORDS, MAX_BYTES = 64, 256 * 1024
-"""How much is imported within one transaction, for which others wait; one record more may be larger."""
+"""Approximate limits of one import transaction, for which other writers wait."""
 
 UPGRADES = {"exchange": upgrade_exchange, "item": upgrade_item}
-"""For records of exports of version 1."""
+"""Converters for records of version 1."""
 
 Id = Annotated[str, Meta(min_length=1, max_length=200)]
 OptionalId = Annotated[str, Meta(max_length=200)]
 Line = Annotated[str, Meta(max_length=1000)]
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What the routes accept as an id."""
+"""The IDs that the routes accept."""
 _ITEM_ID = re.compile(r"[a-z0-9]{1,64}")
 
 
@@ -55,7 +55,7 @@ class Head(Struct, tag="brain", tag_field="kind"):
 
 
 class ConversationRecord(Struct, tag="conversation", tag_field="kind"):
-    """A conversation; `named` says that its user gave it its title."""
+    """A conversation; `named` means that the user set its title."""
 
     id: Id
     title: Line
@@ -64,7 +64,7 @@ class ConversationRecord(Struct, tag="conversation", tag_field="kind"):
 
 
 class FileRecord(Struct, tag="file", tag_field="kind"):
-    """A file of a conversation, its content in base64."""
+    """A file of a conversation, with base64 content."""
 
     conversation: Id
     id: Annotated[int, Meta(ge=1, le=2**53)]
@@ -74,7 +74,7 @@ class FileRecord(Struct, tag="file", tag_field="kind"):
 
 
 class ExchangeRecord(Exchange, tag="exchange", tag_field="kind", kw_only=True, omit_defaults=True):
-    """An exchange of a conversation; one that runs is exported as interrupted."""
+    """An exchange of a conversation; a running one is exported as interrupted."""
 
     conversation: Id
     question_id: OptionalId
@@ -86,7 +86,7 @@ class ExchangeRecord(Exchange, tag="exchange", tag_field="kind", kw_only=True, o
 
 
 class ItemRecord(Item, tag="item", tag_field="kind", kw_only=True, omit_defaults=True, frozen=True):
-    """A fact or a memory; `last` is the last question in the summary of a conversation."""
+    """A fact or memory; `last` is the last question that a summary covers."""
 
     id: Id
     kind: Kind = msgspec.field(name="type")
@@ -97,7 +97,7 @@ class ItemRecord(Item, tag="item", tag_field="kind", kw_only=True, omit_defaults
 
 
 class Preferences(Struct, tag="preferences", tag_field="kind"):
-    """What the user set."""
+    """The user's preferences."""
 
     recalls: bool = True
 
@@ -108,14 +108,14 @@ _FIELDS = {kind: kind.__struct_fields__ for kind in (Exchange, Item)}
 
 
 def export(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[str, Any]]]:
-    """All of a user, some records at a time."""
+    """Yield all data of a user, some records at a time."""
     number = users.find(db, user)
     yield _to_json([Head(VERSION, user, rows.moment(now))])
     query = "SELECT key, id, title, created, named FROM conversation WHERE user = ? ORDER BY key"
     for key, conversation_id, title, created, named in db.execute(query, (number,)).fetchall():
         yield _to_json([ConversationRecord(conversation_id, title, rows.moment(created), bool(named))])
         query = "SELECT id, name, type, data FROM file WHERE conversation = ? ORDER BY id"
-        for row in db.execute(query, (key,)):  # one at a time: they may be large
+        for row in db.execute(query, (key,)):  # one at a time, since files may be large
             yield _to_json([FileRecord(conversation_id, *row)])
         query = f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key"
         found = db.execute(query, exchanges.span(key))
@@ -141,7 +141,7 @@ def export(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[st
 
 
 def _fields(value: Exchange | Item) -> dict[str, Any]:
-    """The fields of an exchange or an item, also of a record of one."""
+    """Return the fields of an exchange or item, without those that only its record has."""
     kind = Exchange if isinstance(value, Exchange) else Item
     return {name: getattr(value, name) for name in _FIELDS[kind]}
 
@@ -151,10 +151,10 @@ def _to_json(some: list[Any]) -> list[dict[str, Any]]:
 
 
 async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) -> None:
-    """Write records to a file, one per line, so that no transaction waits for the sender.
+    """Write records to a file, one per line, so that no transaction waits for the client.
 
     Raises:
-        BadRequest: for a record that is no JSON, or when there are too many.
+        BadRequest: a record is not valid JSON or too large, or the import is too large.
     """
     number = 0
     async with aclosing(iterate(records)) as found:
@@ -165,34 +165,39 @@ async def spool(records: AsyncIterable[Any] | Iterable[Any], file: IO[bytes]) ->
             try:
                 line = msgspec.json.encode(record)
             except (UnicodeEncodeError, RecursionError) as error:
-                raise _problem(number, "", "holds text that UTF-8 cannot carry, or is nested too deeply") from error
+                raise _problem(number, "", "contains invalid UTF-8, or is nested too deeply") from error
             if len(line) > MAX_LINE:
-                raise _problem(number, "", f"a record may have {MAX_LINE // MIB} MiB", code="too_large")
+                raise _problem(
+                    number,
+                    "",
+                    f"the record has {len(line):,} bytes; the limit is {MAX_LINE // MIB} MiB",
+                    code="too_large",
+                )
             if file.tell() + len(line) > MAX_SPOOLED:
-                reason = f"no more than {MAX_SPOOLED // MIB} MiB can be imported at once"
+                reason = f"the import is over the limit of {MAX_SPOOLED // MIB} MiB"
                 raise _problem(number, "", reason, code="too_large")
             file.write(line + b"\n")
 
 
 def _problem(number: int, field: str, reason: str, *, code: str = "bad_request") -> BadRequest:
-    """The error for a record, or for a field of it."""
+    """Return the error for a record or one of its fields."""
     place = f"Record {number}, {field}" if field else f"Record {number}"
     name = f"records[{number - 1}]" + (f".{field}" if field else "")
     return BadRequest(f"{place}: {reason}.", name, code=code, status=413 if code == "too_large" else 400)
 
 
 class Sanitizer(Protocol):
-    """Returns a copy of what is imported that a model may read, whoever wrote it."""
+    """Returns copies of imported data that are safe for a model to read."""
 
     def exchange(self, one: Exchange, /) -> Exchange: ...
     def item(self, one: Item, /) -> Item: ...
 
 
 class Import:
-    """The import of one export. `begin`, `take` (until it is done) and `end` are one transaction each.
+    """The import of one export. Each call of `begin`, `take` and `end` is one transaction.
 
     Args:
-        lines: the records, one per line, each read once.
+        lines: the records, one per line.
     """
 
     def __init__(self, user: str, lines: Iterable[bytes], sanitizer: Sanitizer) -> None:
@@ -201,29 +206,29 @@ class Import:
         self._sanitizer = sanitizer
         self._number = 0
         self._version = VERSION
-        self._conversation: str | None = None  # whose files and exchanges follow,
-        self._key: int | None = None  # and its key; None when it exists already
-        self._files: set[int] = set()  # without an exchange yet
+        self._conversation: str | None = None  # the conversation of the next files and exchanges
+        self._key: int | None = None  # its key; None if it existed before
+        self._files: set[int] = set()  # files without an exchange so far
         self._message_ids: set[str] = set()
         self._ids: defaultdict[str, set[str]] = defaultdict(set)
         self._counts: Counter[str] = Counter()
         self._is_recall_on = True
-        # memories that sum up conversations which exist already, with these and the last exchange in the summary
+        # summaries of conversations that existed before: memory, conversation and last exchange
         self._summaries: list[tuple[int, int, int]] = []
 
     def begin(self, db: sqlite3.Connection, now: int) -> int:
-        """Add the hidden user to whom the rows belong for now; returns its key."""
+        """Add the hidden user that owns the rows for now; return its key."""
         self._db = db
         self._target = users.add(db, self._user)
         self._staging = hidden.add_staging_user(db, self._target, now)
         return self._staging
 
     def take(self, db: sqlite3.Connection, now: int) -> bool:
-        """Import some records; whether there are more.
+        """Import some records; return whether there are more.
 
         Raises:
-            BadRequest: naming the record and the field that cannot be imported.
-            StoreError: when the import counts as abandoned.
+            BadRequest: with the number of the record and its field.
+            StoreError: the import was abandoned.
         """
         hidden.keep_alive(db, self._staging, now)
         size = 0
@@ -236,15 +241,15 @@ class Import:
         return False
 
     def end(self, db: sqlite3.Connection, now: int) -> Counts:
-        """Make all of it the user's; what exists already stays as it is. Returns how much was imported.
+        """Give the rows to the user, except those whose IDs exist; return the counts of imported rows.
 
         Raises:
-            BadRequest, StoreError: as for `take`.
+            BadRequest, StoreError: as `take`.
         """
         hidden.keep_alive(db, self._staging, now)
         if not self._number:
             self._number = 1
-            self._reject("", "there is none")
+            self._reject("", "the import has no records")
         self._end_conversation()
         hidden.publish(db, self._staging)
         for memory, conversation, last in self._summaries:
@@ -252,7 +257,7 @@ class Import:
         if not self._is_recall_on:
             users.set_recalls(db, self._user, False)
         users.check_quota(db, self._target, f"records[{self._number - 1}]")
-        left = asdict(users.count(db, self._staging))  # what came to exist meanwhile
+        left = asdict(users.count(db, self._staging))  # rows whose IDs were added by others during the import
         return Counts(**{name: self._counts[name] - count for name, count in left.items()})
 
     def _read(self, line: bytes) -> AnyRecord:
@@ -269,7 +274,7 @@ class Import:
             self._reject(path.rstrip("`").lstrip("."), reason)
         if self._number == 1:
             if not isinstance(found, Head):
-                self._reject("kind", 'the first record must be the head, {"kind": "brain", "version": 2}')
+                self._reject("kind", 'the first record must be {"kind": "brain", "version": 2}')
             self._version = found.version
         return found
 
@@ -277,9 +282,10 @@ class Import:
         match record:
             case Head():
                 if self._number > 1:
-                    self._reject("kind", "the head comes once, first")
+                    self._reject("kind", "only the first record may have this kind")
                 if record.version > VERSION:
-                    self._reject("version", f"this version of Brain reads version {VERSION}; use a newer one")
+                    reason = f"the export has version {record.version}, and this version of Brain reads up to {VERSION}"
+                    self._reject("version", f"{reason}. Upgrade Brain")
             case ConversationRecord():
                 self._end_conversation()
                 self._import_conversation(record)
@@ -313,10 +319,10 @@ class Import:
 
     def _end_conversation(self) -> None:
         if self._files:
-            self._reject("", f"file {min(self._files)} of the conversation before it belongs to no exchange")
+            self._reject("", f"file {min(self._files)} of the previous conversation belongs to no exchange")
         if self._key is not None:
             if not exchanges.exists_in(self._db, self._key):
-                self._reject("", "the conversation before it has no exchange")
+                self._reject("", "the previous conversation has no exchange")
             exchanges.update_times(self._db, self._key)
             exchanges.list_by_time(self._db, self._key)
             field = f"records[{self._number - 1}]"
@@ -334,7 +340,7 @@ class Import:
                 if isinstance(count, int) and not 0 <= count < 2**53:
                     self._reject(f"{name}.{field}", "Expected `int` >= 0 and <= 9007199254740991")
         if not self._files.issuperset(record.files):
-            self._reject("files", "there is no such file before it, or another exchange has it")
+            self._reject("files", "a listed file is missing before this record, or belongs to another exchange")
         self._files.difference_update(record.files)
         if self._key is None:
             return
@@ -354,7 +360,7 @@ class Import:
         self._counts["messages"] += rows.exchange_columns(exchange)["messages"]
 
     def _message_id(self, given: str) -> str:
-        """The ID of a message, if it has one: an ID that no other message of its conversation has."""
+        """Return an ID of a message that is unique in its conversation; empty if it has none."""
         if not given:
             return ""
         message_id = _valid_id(given, _ID)
@@ -380,7 +386,7 @@ class Import:
         self._counts["facts" if item.kind == "fact" else "memories"] += 1
         if record.last is None or item.conversation_id is None:
             return
-        row = self._db.execute(  # the conversation that it sums up: imported, or it exists and has no summary
+        row = self._db.execute(  # the conversation that it summarizes: imported, or existing without a summary
             "SELECT c.user, c.key, e.key FROM conversation c JOIN exchange e "
             "ON e.key BETWEEN c.key << 32 AND (c.key + 1) << 32 "
             "WHERE c.user IN (?, ?) AND c.id = ? AND e.question_id = ? AND c.memory IS NULL",
@@ -397,22 +403,22 @@ class Import:
 
     def _check_conversation(self, conversation: str) -> None:
         if conversation != self._conversation:
-            self._reject("conversation", "it must stand behind the record of its conversation")
+            self._reject("conversation", "the record must follow the record of its conversation")
 
     def _check_once(self, kind: str, name: str) -> None:
         if name in self._ids[kind]:
-            self._reject("id", f"there are two records of this {kind}")
+            self._reject("id", f"the export has two records of this {kind}")
         self._ids[kind].add(name)
 
     def _check_times(self, **times: datetime | None) -> None:
         for field, time in times.items():
             if time is not None and not 0 <= rows.micros(time) <= rows.LATEST:
-                self._reject(field, "it must lie between 1970 and 2199, in UTC")
+                self._reject(field, "must be between 1970 and 2199, in UTC")
 
     def _reject(self, field: str, reason: str) -> NoReturn:
         raise _problem(self._number, field, reason)
 
 
 def _valid_id(given: str, pattern: re.Pattern[str]) -> str:
-    """An ID that the routes accept; for another one, always the same."""
+    """Return an ID that the routes accept; other IDs map to stable new ones."""
     return given if pattern.fullmatch(given) else f"x{hashlib.sha256(given.encode()).hexdigest()[:16]}"

@@ -1,8 +1,8 @@
-"""Turns that several processes know: who runs them, their events as frames, and commands from other processes.
+"""Shares turns between processes: their owners, their events as frames, and commands from other processes.
 
-The process that runs a turn owns its row, prolongs the row's lease, and adds the newest events a few times per second.
-Other processes read them, and leave commands, which the owner answers. When the owner is gone and its lease is over,
-another process ends the turn. What was answered until then is part of its exchange, see `text_after_snapshot`.
+The process that runs a turn owns its row, renews its lease, and appends new events a few times per second. Other
+processes read the events and leave commands, which the owner answers. When a lease expires, another process ends the
+turn. Its exchange keeps the text so far, see `text_after_snapshot`.
 
 New events of all turns go to the end of the log, so that one write of many turns changes few pages.
 """
@@ -21,7 +21,7 @@ from brain.store.rows import SECOND
 
 LEASE = 15 * SECOND
 COMMAND_LIFE = 60 * SECOND
-"""After so long a command that was left by a process is deleted, whether or not it was answered."""
+"""A command is deleted after this time, answered or not."""
 
 _COLUMNS = (
     "t.id, t.user, t.conversation, t.request, t.options, t.is_replayable, t.owner, t.started, t.ended, "
@@ -30,18 +30,18 @@ _COLUMNS = (
 _OVER = (
     "ended < :before AND key < coalesce((SELECT key FROM turn WHERE started >= :before ORDER BY key LIMIT 1), 1 << 62)"
 )
-"""Whether a turn ended before a time; turns that began after it are not looked at."""
+"""Whether a turn ended before a time. Turns that began later are not read."""
 
 
 class RequestTaken(BadRequest):
-    """Another turn has this request ID."""
+    """Another turn has the same request ID."""
 
 
 class NewTurn(NamedTuple):
     """A turn that begins.
 
     Attributes:
-        options: what its protocol wants to know of it later.
+        options: data of its protocol.
         is_replayable: whether its events are stored.
     """
 
@@ -59,8 +59,8 @@ class StoredTurn(NamedTuple):
     Attributes:
         owner: the process that runs it.
         ended: when it ended, in microseconds; None while it runs.
-        last_received: the number of the last event that the reader who left last had received.
-        report: as JSON, as far as the owner wrote one.
+        last_received: the number of the last event that the last reader received before it disconnected.
+        report: a `TurnReport` as JSON; empty if the owner wrote none.
     """
 
     id: str
@@ -77,7 +77,7 @@ class StoredTurn(NamedTuple):
 
 
 class Frames(NamedTuple):
-    """The native frames of some events that follow each other, by the numbers of the first and the last."""
+    """Native frames of consecutive events, with the first and the last event number."""
 
     first: int
     last: int
@@ -85,14 +85,14 @@ class Frames(NamedTuple):
 
 
 class TurnProgress(NamedTuple):
-    """What a process has to write of a turn of its own.
+    """New data of a turn, for its owner to write.
 
     Attributes:
-        exchange: the key of its exchange, if it has one.
-        text: visible text of the answer that `frames` hold; what is in `snapshot` already is left out.
-        snapshot: the exchange as far as it is; None if only text was added to the one before.
-        keep_from: the number of the first event that is still of use.
-        report: as JSON; empty if it is as before.
+        exchange: the key of its exchange, if it is stored.
+        text: visible text of the frames that `snapshot` does not have.
+        snapshot: the exchange so far; None if only text was added.
+        keep_from: the number of the first event to keep.
+        report: a `TurnReport` as JSON; empty if it did not change.
     """
 
     turn: NewTurn
@@ -107,7 +107,7 @@ class TurnProgress(NamedTuple):
 
 
 class StoredCommand(NamedTuple):
-    """What another process wants of a turn."""
+    """A command from another process."""
 
     key: int
     turn_id: str
@@ -115,12 +115,12 @@ class StoredCommand(NamedTuple):
 
 
 class News(NamedTuple):
-    """What other processes wrote for this one.
+    """New data from other processes.
 
     Attributes:
-        answers: of commands, by their keys.
-        ended: followed turns of which nothing more will come: they ended, or were deleted.
-        has_peers: whether any other process has the file open, or did not close it.
+        answers: replies by the keys of their commands.
+        ended: followed turns that ended or were deleted.
+        has_peers: whether another process has the file open, or crashed.
     """
 
     commands: Sequence[StoredCommand]
@@ -134,9 +134,9 @@ class TurnLog:
     """The turns of all processes that share one file.
 
     Args:
-        owner: a name of this process that no other one has.
-        now: microseconds since 1970, by the clock of this process.
-        interrupt: marks an exchange, by its key, whose process is gone.
+        owner: a unique name of this process.
+        now: returns microseconds since 1970.
+        interrupt: marks an exchange as interrupted, by its key.
     """
 
     def __init__(
@@ -160,12 +160,12 @@ class TurnLog:
         self._watcher.execute("PRAGMA busy_timeout = 0")
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self._watcher = None
         self._closing.close()
 
     def version(self) -> int:
-        """A number that changes with each commit of any process. It waits for no disk and no other process."""
+        """Return a number that changes with each commit of any process. It never blocks."""
         if self._watcher is None:
             return 0
         try:
@@ -174,10 +174,10 @@ class TurnLog:
             return -1
 
     async def register(self) -> None:
-        """Let other processes know that this one may leave commands for their turns.
+        """Announce this process, so that others look for its commands.
 
         Raises:
-            StoreError: when it cannot be written.
+            StoreError: the write failed.
         """
         query = "INSERT OR IGNORE INTO process (owner) VALUES (?)"
         await self._database.write(lambda db: db.execute(query, (self._owner,)) and None, durable=False)
@@ -186,30 +186,30 @@ class TurnLog:
         """Undo `register`.
 
         Raises:
-            StoreError: when it cannot be written.
+            StoreError: the write failed.
         """
         query = "DELETE FROM process WHERE owner = ?"
         await self._database.write(lambda db: db.execute(query, (self._owner,)) and None, durable=False)
 
     async def write(self, progress: Sequence[TurnProgress], forgotten: Sequence[str]) -> None:
-        """Write what is new of turns of this process, and delete turns.
+        """Write new data of this process's turns, and delete turns.
 
         Raises:
-            StoreError: when it cannot be written.
+            StoreError: the write failed.
         """
         write = partial(_write, owner=self._owner, now=self._now(), progress=progress, forgotten=forgotten)
         await self._database.write(write, durable=False)
 
     async def find(self, turn_id: str) -> StoredTurn | None:
-        """A turn by its ID."""
+        """Return a turn by its ID."""
         return await self._find("turn t WHERE t.id = ?", turn_id)
 
     async def find_request(self, user: str | None, request_id: str) -> StoredTurn | None:
-        """The turn that a user began with this request ID."""
+        """Return the turn that a user began with this request ID."""
         return await self._find("turn t WHERE t.user = ? AND t.request = ?", user or "", request_id)
 
     async def find_newest(self, user: str | None, conversation_id: str) -> StoredTurn | None:
-        """The turn of the newest exchange of a conversation."""
+        """Return the turn of the newest exchange of a conversation."""
         return await self._find(
             "turn t JOIN exchange e ON e.turn = t.key AND e.key = t.exchange WHERE e.key = (SELECT max(x.key) "
             "FROM user u JOIN conversation c ON c.user = u.key JOIN exchange x "
@@ -224,44 +224,45 @@ class TurnLog:
         return None if row is None else _stored_turn(row)
 
     async def read_news(self, after_command: int, followed: Mapping[str, int], sent: Sequence[int]) -> News:
-        """What other processes wrote.
+        """Read new data from other processes.
 
         Args:
-            after_command: the key of the newest command that this process has seen.
-            followed: turns whose events are read, with the number of the last event that is known.
-            sent: the keys of commands whose answers are awaited.
+            after_command: the key of the newest known command.
+            followed: turns to read, with the number of their last known event.
+            sent: keys of commands without an answer so far.
         """
         read = partial(_news, owner=self._owner, after_command=after_command, followed=followed, sent=sent)
         return await self._database.read(read)
 
     async def add_command(self, turn_id: str, data: bytes, *, is_answered: bool = True) -> int:
-        """Leave a command for the process that runs a turn; its key."""
+        """Leave a command for the process that runs a turn; return its key."""
         row = turn_id, None if is_answered else b"", self._owner, self._now(), data
         query = "INSERT INTO turn_command (turn, answer, asker, at, command) VALUES (?, ?, ?, ?, ?)"
         return await self._database.write(lambda db: int(db.execute(query, row).lastrowid or 0), durable=False)
 
     async def add_answers(self, answers: Mapping[int, bytes]) -> None:
-        """Answer commands, by their keys."""
+        """Answer commands by their keys."""
         values = [(answer, key) for key, answer in answers.items()]
         query = "UPDATE turn_command SET answer = ? WHERE key = ? AND answer IS NULL"
         await self._database.write(lambda db: db.executemany(query, values) and None, durable=False)
 
     async def leave(self, turn_id: str, last_received: int) -> None:
-        """Note how much of a turn of another process a reader had received."""
+        """Record the last event that a reader of another process's turn received."""
         query = "UPDATE turn SET last_received = max(last_received, ?) WHERE id = ?"
         await self._database.write(lambda db: db.execute(query, (last_received, turn_id)) and None, durable=False)
 
     async def renew_leases(self) -> None:
-        """Say that the turns of this process still run; and cut leases that are too long, see `find_expired`."""
+        """Renew the leases of this process, and shorten leases that are too long, see `find_expired`."""
         query = "UPDATE turn INDEXED BY turn_running SET until = ? WHERE ended IS NULL AND (owner = ? OR until > ?)"
         until = self._now() + LEASE
         await self._database.write(lambda db: db.execute(query, (until, self._owner, until)) and None, durable=False)
 
     async def find_expired(self) -> tuple[Sequence[tuple[StoredTurn, int]], bool]:
-        """Turns whose process is gone, each with the number of its last event.
+        """Find turns whose lease expired.
 
         Returns:
-            These, and whether any lease is longer than one that begins now: a clock was ahead when it was made.
+            These turns, each with the number of its last event; and whether a lease ends later than a new one would,
+            because a wrong clock made it.
         """
         owner, now = self._owner, self._now()
         last = "SELECT coalesce(max(l.last), 0) FROM turn_log l WHERE l.turn = t.key"
@@ -276,7 +277,7 @@ class TurnLog:
         return await self._database.read(read)
 
     async def end_expired(self, turn: StoredTurn, last: Frames, report: str) -> None:
-        """End a turn of a process that is gone, unless another process has done it already."""
+        """End a turn of a process that is gone, unless another process did so first."""
         owner, now = self._owner, self._now()
 
         def write(db: sqlite3.Connection) -> None:
@@ -296,7 +297,7 @@ class TurnLog:
         await self._database.write(write, durable=False)
 
     async def sweep(self, seconds: float) -> None:
-        """Delete turns that ended so long ago, whoever ran them, and old commands."""
+        """Delete turns of any process that ended `seconds` ago, and old commands."""
         now = self._now()
         values = {"before": now - round(seconds * SECOND), "commands_before": now - COMMAND_LIFE}
         conditions = {"turn": _OVER, "turn_command": "at < :commands_before"}
@@ -311,10 +312,10 @@ class TurnLog:
 
 
 def begin(db: sqlite3.Connection, turn: NewTurn, owner: str, now: int) -> int:
-    """Note a turn that begins, in the transaction that stores its question; returns its key.
+    """Insert a turn in the transaction that stores its question; return its key.
 
     Raises:
-        RequestTaken: when the user began another turn with the same request ID.
+        RequestTaken: the user began another turn with the same request ID.
     """
     try:
         row = db.execute(
@@ -323,19 +324,19 @@ def begin(db: sqlite3.Connection, turn: NewTurn, owner: str, now: int) -> int:
             (turn.id, turn.user or "", *turn[2:], owner, now, now + LEASE),
         )
     except sqlite3.IntegrityError:
-        message = "A turn with this request_id begins at the same moment; try again."
+        message = "Another turn with this `request_id` is starting. Try again."
         raise RequestTaken(message, "request_id", code="busy", status=409) from None
     assert row.lastrowid is not None
     return row.lastrowid
 
 
 def set_exchange(db: sqlite3.Connection, turn: int, exchange: int) -> None:
-    """Note which exchange a turn answers; the exchange has the key of the turn."""
+    """Link a turn to its exchange. The exchange has the key of the turn."""
     db.execute("UPDATE turn SET exchange = ? WHERE key = ?", (exchange, turn))
 
 
 def text_after_snapshot(db: sqlite3.Connection, exchange: int) -> str:
-    """The text that the log has beyond what stands in an exchange."""
+    """Return the text in the log that the stored exchange lacks."""
     found = db.execute(
         "SELECT l.text FROM exchange e JOIN turn t ON t.key = e.turn AND t.exchange = e.key "
         "JOIN turn_log l ON l.turn = t.key AND l.first > t.snapshot_last WHERE e.key = ? ORDER BY l.first",
@@ -345,7 +346,7 @@ def text_after_snapshot(db: sqlite3.Connection, exchange: int) -> str:
 
 
 def add_text(exchange: Exchange, text: str) -> None:
-    """Add text to the end of an answer."""
+    """Append text to an answer."""
     last = exchange.parts[-1] if exchange.parts else None
     if not text:
         return
@@ -356,7 +357,7 @@ def add_text(exchange: Exchange, text: str) -> None:
 
 
 def forget(db: sqlite3.Connection, user: str, conversation: int | None = None) -> None:
-    """Delete the turns of a user, or those of one conversation by its key."""
+    """Delete the turns of a user, or of one conversation by its key."""
     if conversation is None:
         db.execute("DELETE FROM turn WHERE user = ?", (user,))
     else:
@@ -365,7 +366,7 @@ def forget(db: sqlite3.Connection, user: str, conversation: int | None = None) -
 
 
 def forget_all(db: sqlite3.Connection) -> None:
-    """Delete all turns, commands and processes: no process is left that could read them."""
+    """Delete all turns, commands and processes. Requires that no other process has the file open."""
     for table in ("turn", "turn_command", "process"):
         db.execute(f"DELETE FROM {table}")
 

@@ -1,10 +1,10 @@
-"""What a turn writes: the question as it begins, the answer as it ends.
+"""Writes the question when a turn begins, and the answer when it ends.
 
-An exchange that runs is the lease of its conversation. Its process prolongs it; when the process is gone, the exchange
-counts as interrupted. An exchange that replaces others stands after them until it ends well.
+A running exchange is the lease of its conversation. Its process renews the lease; without renewal, the exchange counts
+as interrupted. An exchange that replaces others stays after them until it has an answer.
 
-Clocks may be set while turns run. A process knows without a clock which of its own turns run. A lease too long was made
-by a clock that was ahead; it is cut to the length of one that begins now, and ends if nobody prolongs it.
+Clocks may be set while turns run. A process knows its own running turns without a clock. A lease that ends too far in
+the future came from a wrong clock; it is shortened, and expires unless it is renewed.
 """
 
 import sqlite3
@@ -19,10 +19,10 @@ from brain.store.turn_log import LEASE, NewTurn
 
 
 class Lease(NamedTuple):
-    """Who leases conversations, and the time of that process, in microseconds.
+    """The owner of leases, and its current time in microseconds.
 
     Attributes:
-        running: the keys of the owner's exchanges that run.
+        running: keys of the owner's running exchanges.
     """
 
     owner: str
@@ -49,12 +49,12 @@ def begin(
     """Write a question and lease its conversation.
 
     Returns:
-        What the turn continues from, and the keys of its earlier files, which `attachments` reads.
+        The history of the turn, and the keys of earlier files for `attachments`.
 
     Raises:
-        BadRequest: `busy`, `not_found` (what is to be replaced), `too_large`, or naming a file reference.
+        BadRequest: `busy`, `not_found` (the message to replace), `too_large`, or an unknown file reference.
     """
-    # first: of two requests with one ID, the later one joins the turn of the earlier one
+    # first, since the second of two requests with the same ID must join the turn of the first
     turn_key = None if turn is None else turn_log.begin(db, turn, lease.owner, lease.now)
     number = users.add(db, user)
     row = db.execute("SELECT key FROM conversation WHERE user = ? AND id = ?", (number, conversation_id)).fetchone()
@@ -94,13 +94,13 @@ def begin(
 
 
 def attachments(db: sqlite3.Connection, files: Sequence[int]) -> list[Attachment]:
-    """The files of these keys. Nobody can change them while a turn of their conversation runs."""
+    """Return the files with these keys. They cannot change while a turn of their conversation runs."""
     query = "SELECT id, name, type, data FROM file WHERE key = ?"
     return [Attachment(*row) for key in files for row in db.execute(query, (key,))]
 
 
 def history(db: sqlite3.Connection, user: str, conversation_id: str, recent: int) -> History:
-    """What a turn that began now would continue from, without files."""
+    """Return the history for a turn that would begin now, without files."""
     query = "SELECT c.key FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?"
     row = db.execute(query, (user, conversation_id)).fetchone()
     found = History(id=conversation_id, user=user)
@@ -119,7 +119,7 @@ def _read_history(db: sqlite3.Connection, conversation: int, history: History, b
 
 
 def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
-    """Write how a question was answered. What was deleted meanwhile stays deleted."""
+    """Write the answer. A question or item that was deleted since then stays deleted."""
     query = "SELECT replaces, user, outcome FROM exchange e JOIN conversation c ON c.key = e.key >> 32 WHERE e.key = ?"
     row = db.execute(query, (key,)).fetchone()
     if row is None:
@@ -128,15 +128,15 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
     if replaced is not None:
         query = "SELECT 1 FROM exchange WHERE key >= ? AND key < ? AND in_history = 1 LIMIT 1"
         if not exchange.parts and db.execute(query, (replaced, key)).fetchone() is not None:
-            exchanges.remove(db, key)  # of attempts that failed without an answer, the newest is enough
+            exchanges.remove(db, key)  # a failed attempt replaces nothing
             return
         db.execute("DELETE FROM exchange WHERE key >= ? AND key < ?", (replaced, key))
         exchanges.update_sources(db, conversation)
     exists = "SELECT 1 FROM item WHERE user = ? AND id = ?"
     if any(db.execute(exists, (user, item_id)).fetchone() is None for item_id in exchange.recalled_ids):
-        exchanges.remove_recalled(exchange)  # this very turn deleted it
+        exchanges.remove_recalled(exchange)  # this turn deleted it
     columns: dict[str, Any] = {"until": None, "owner": None, "replaces": None}
-    if outcome:  # else it is unindexed already, and a column that is assigned is written to its index in any case
+    if outcome:  # otherwise it is set already, and SQLite rewrites the index entry of an assigned column
         columns["unindexed"] = True
     exchanges.write(db, key, exchange, **columns)
     exchanges.update_times(db, conversation)
@@ -148,7 +148,7 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
 
 
 def prolong(db: sqlite3.Connection, lease: Lease) -> None:
-    """Prolong the owner's leases, unless another process took them for ended; cut leases that are too long."""
+    """Renew the owner's leases, unless another process interrupted them; shorten leases that are too long."""
     db.executemany(
         "UPDATE exchange SET until = ? WHERE key = ? AND owner = ? AND outcome = ''",
         [(lease.until, key, lease.owner) for key in lease.running],
@@ -159,16 +159,16 @@ def prolong(db: sqlite3.Connection, lease: Lease) -> None:
 
 
 def any_too_long(db: sqlite3.Connection, lease: Lease) -> bool:
-    """Whether a lease ends later than one that begins now."""
+    """Return whether a lease ends later than a new one would."""
     query = f"SELECT 1 FROM {exchanges.RUNNING} AND e.until > ? LIMIT 1"
     return db.execute(query, (lease.until,)).fetchone() is not None
 
 
 def is_running(db: sqlite3.Connection, conversation: int, lease: Lease) -> bool:
-    """Whether a turn of a conversation runs; one whose process is gone is marked as interrupted.
+    """Return whether a turn of a conversation runs; interrupt one whose lease expired.
 
     Args:
-        lease: of the caller.
+        lease: the caller's.
     """
     query = f"SELECT e.key, e.until FROM {exchanges.RUNNING} AND e.key BETWEEN ? AND ?"
     for key, until in db.execute(query, exchanges.span(conversation)).fetchall():
@@ -179,7 +179,7 @@ def is_running(db: sqlite3.Connection, conversation: int, lease: Lease) -> bool:
 
 
 def interrupt(db: sqlite3.Connection, key: int) -> None:
-    """Mark an exchange as interrupted; should its answer come after all, it still replaces what it was to replace."""
+    """Mark an exchange as interrupted. If its answer arrives later, it still replaces what it was meant to."""
     exchange = exchanges.read(db, key)
     if exchange is not None:
         turn_log.add_text(exchange, turn_log.text_after_snapshot(db, key))
@@ -190,20 +190,20 @@ def interrupt(db: sqlite3.Connection, key: int) -> None:
 
 
 def interrupt_all(db: sqlite3.Connection) -> None:
-    """Mark all exchanges that run as interrupted."""
+    """Mark all running exchanges as interrupted."""
     for (key,) in db.execute(f"SELECT e.key FROM {exchanges.RUNNING}").fetchall():
         interrupt(db, key)
     turn_log.forget_all(db)
 
 
 def busy() -> BadRequest:
-    """The error for what cannot be done while a turn runs."""
-    sentence = "A turn of this conversation is running; wait for its end, stop it, or send barge_in."
+    """Return the error for a conversation with a running turn."""
+    sentence = "This conversation has a running turn. Wait for it, stop it, or send `barge_in`."
     return BadRequest(sentence, "conversation_id", code="busy", status=409)
 
 
 def _find_message(db: sqlite3.Connection, conversation: int, message_id: str) -> tuple[int, int]:
-    """The exchange of a message, and the first that is replaced with it: what it was to replace itself, and did not."""
+    """Return the exchange of a message, and the first exchange to replace (a failed attempt passes on its own)."""
     for column in ("answer_id", "question_id"):
         query = (
             f"SELECT key, coalesce(replaces, key) FROM exchange WHERE key BETWEEN ? AND ? AND {column} = ? "
@@ -212,14 +212,14 @@ def _find_message(db: sqlite3.Connection, conversation: int, message_id: str) ->
         row = db.execute(query, (*exchanges.span(conversation), message_id)).fetchone() if message_id else None
         if row is not None:
             return int(row[0]), int(row[1])
-    message = "This conversation has no message of this id; an answer's is the message_id of its done event."
+    message = f"This conversation has no message {message_id!r}. Use the `message_id` of a `done` event."
     raise BadRequest(message, "replace_from", code="not_found", status=404)
 
 
 def _find_file(db: sqlite3.Connection, exchange: int | None, reference: FileReference) -> Attachment:
-    """A file of a question, which stays that question's as well: it may not be replaced in the end."""
+    """Return a file of a question to reuse. The question keeps it, in case it is not replaced after all."""
     query = "SELECT id, name, type, data FROM file WHERE exchange = ? AND id = ?"
     row = db.execute(query, (exchange, reference.id)).fetchone()
     if row is None:
-        raise BadRequest("The question that is replaced has no file of this id.", reference.field)
+        raise BadRequest(f"The replaced message has no file with id {reference.id}.", reference.field)
     return Attachment(*row)

@@ -1,4 +1,4 @@
-"""Exchanges as earlier versions stored and exported them, in the shape of `messages.Exchange`. Pure."""
+"""Converts exchanges and items of version 0.1.0 to the present form. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ def upgrade_row(
     outcome: str,
     *texts: str,
 ) -> str:
-    """The JSON of an exchange, from the columns of an earlier version. What is damaged stays so."""
+    """Return an exchange as JSON, from its columns in version 0.1.0. Damaged text stays as it is."""
     try:
         before, behind, parts, about = map(json.loads, texts)
         row = {
@@ -66,7 +66,7 @@ def upgrade_row(
 
 
 def upgrade_exchange(record: dict[str, Any]) -> dict[str, Any]:
-    """An exchange of an export of version 1, with the names of now. What has no meaning is left to be refused."""
+    """Convert an exchange of an export of version 1. Unknown values stay, and the import rejects them."""
     renamed = _rename({name: value for name, value in record.items() if name != "about"}, _NAMES)
     if isinstance(parts := record.get("parts"), list):
         parts = [_upgrade_part(part) for part in parts]
@@ -80,7 +80,7 @@ def upgrade_exchange(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def upgrade_item(record: dict[str, Any]) -> dict[str, Any]:
-    """A fact or memory of an export of version 1, with the names of now."""
+    """Convert a fact or memory of an export of version 1."""
     return cast("dict[str, Any]", _rename(record, _ITEM_NAMES))
 
 

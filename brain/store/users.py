@@ -1,7 +1,7 @@
-"""Users as a whole: who there are, how much they store, and how much they may.
+"""Users, their counts and their quotas.
 
-In a file, a user with too much stores no more. In memory the conversations that were not used for longest make room,
-first those of the user with the most, so that nobody displaces the conversations of others.
+In a file, a user over quota cannot store more. In memory, the least recently used conversations make room, first
+those of the user who stores most, so that no user displaces the conversations of others.
 """
 
 import sqlite3
@@ -19,19 +19,19 @@ MAX_MEMORY_CONVERSATIONS = 1000
 
 
 def find(db: sqlite3.Connection, user: str) -> int | None:
-    """The key of a user who stores something."""
+    """Return the key of a user; None if the user has no data."""
     row = db.execute("SELECT key FROM user WHERE name = ?", (user,)).fetchone()
     return None if row is None else int(row[0])
 
 
 def add(db: sqlite3.Connection, user: str) -> int:
-    """The key of a user, new or old."""
+    """Return the key of a user, adding the user if needed."""
     key = find(db, user)
     return exchanges.insert(db, "user", {"name": user}) if key is None else key
 
 
 def names(db: sqlite3.Connection) -> list[str]:
-    """The users who store anything."""
+    """Return the names of users with data or preferences."""
     found = db.execute(
         "SELECT name FROM user u WHERE hidden = 0 AND (NOT recalls OR EXISTS (SELECT 1 FROM conversation WHERE "
         "user = u.key) OR EXISTS (SELECT 1 FROM item WHERE user = u.key)) ORDER BY name"
@@ -40,18 +40,18 @@ def names(db: sqlite3.Connection) -> list[str]:
 
 
 def recalls(db: sqlite3.Connection, user: str) -> bool:
-    """Whether the user lets Brain recall."""
+    """Return whether recall is on for the user."""
     row = db.execute("SELECT recalls FROM user WHERE name = ?", (user,)).fetchone()
     return row is None or bool(row[0])
 
 
 def set_recalls(db: sqlite3.Connection, user: str, on: bool) -> None:
-    """Note whether the user lets Brain recall."""
+    """Turn recall on or off for the user."""
     db.execute("UPDATE user SET recalls = ? WHERE key = ?", (on, add(db, user)))
 
 
 def count(db: sqlite3.Connection, user: int | None) -> Counts:
-    """How much a user stores."""
+    """Return the counts of a user's data."""
     ((conversations, messages),) = db.execute(
         "SELECT count(*), coalesce(sum(messages), 0) FROM conversation WHERE user = ?", (user,)
     )
@@ -62,28 +62,31 @@ def count(db: sqlite3.Connection, user: int | None) -> Counts:
 
 
 def check_conversation(db: sqlite3.Connection, conversation: int, field: str) -> None:
-    """Check whether a conversation may be as large as it is.
+    """Check the size of a conversation.
 
     Raises:
-        BadRequest: `too_large`, when it may not.
+        BadRequest: `too_large`, it is over the limit.
     """
     ((size,),) = db.execute("SELECT bytes FROM conversation WHERE key = ?", (conversation,))
     if size > MAX_CONVERSATION_BYTES:
-        sentence = f"A conversation may hold {MAX_CONVERSATION_BYTES // MIB} MiB with its files; begin a new one."
-        raise BadRequest(sentence, field, code="too_large", status=413)
+        message = (
+            f"This conversation and its files have {-(-size // MIB)} MiB; "
+            f"the limit is {MAX_CONVERSATION_BYTES // MIB} MiB. Start a new one."
+        )
+        raise BadRequest(message, field, code="too_large", status=413)
 
 
 def check_quota(
     db: sqlite3.Connection, user: int, field: str, *, conversation: int | None = None, hidden: int | None = None
 ) -> None:
-    """Check whether a user may store as much as they do. In memory, conversations make room for it.
+    """Check the quota of a user. In memory, old conversations make room first.
 
     Args:
-        conversation: makes no room.
-        hidden: a hidden user, whose rows are to be the user's, too.
+        conversation: never deleted to make room.
+        hidden: a hidden user whose rows will belong to the user.
 
     Raises:
-        BadRequest: `too_large`, when it is too much.
+        BadRequest: `too_large`, the quota is exceeded.
     """
     most = MAX_USER_BYTES
     has_no_file = is_in_memory(db)
@@ -91,14 +94,15 @@ def check_quota(
         make_room(db, user, conversation)
         most = MAX_MEMORY_USER_BYTES
     if _size(db, user) + (0 if hidden is None else _size(db, hidden)) > most:
-        sentence = f"A user may keep {most // MIB} MiB; delete what is not needed."
+        sentence = f"The storage limit of {most // MIB} MiB per user is reached. Delete conversations or files."
         raise BadRequest(sentence, field, code="too_large", status=413)
     if has_no_file and _total_size(db) > MAX_MEMORY_BYTES:
-        raise BadRequest("There is no room left to keep this.", field, code="too_large", status=413)
+        message = f"The server's storage limit of {MAX_MEMORY_BYTES // MIB} MiB in memory is reached."
+        raise BadRequest(message, field, code="too_large", status=413)
 
 
 def is_in_memory(db: sqlite3.Connection) -> bool:
-    """Whether there is no file."""
+    """Return whether the database is in memory."""
     ((_, _, file), *_) = db.execute("PRAGMA database_list")
     return not file
 
@@ -107,7 +111,7 @@ def make_room(db: sqlite3.Connection, user: int, conversation: int | None) -> No
     """Delete the conversations not used for longest while there is too much; not this one, nor one that runs."""
     while _size(db, user) > MAX_MEMORY_USER_BYTES and _delete_oldest(db, conversation, user):
         pass
-    limit = MAX_MEMORY_CONVERSATIONS  # above it, several are deleted at once: finding the users takes long
+    limit = MAX_MEMORY_CONVERSATIONS  # over the limit, delete several at once: finding the largest users is slow
     while (users := _largest_users(db, limit)) and any(_delete_oldest(db, conversation, one) for one in users):
         limit = MAX_MEMORY_CONVERSATIONS - MAX_MEMORY_CONVERSATIONS // 50
 
@@ -123,7 +127,7 @@ def _total_size(db: sqlite3.Connection) -> int:
 
 
 def _largest_users(db: sqlite3.Connection, max_conversations: int) -> list[int]:
-    """The users by how much they have of what there is too much of; none if there is not."""
+    """Return the users by size, or by number of conversations, whichever is over the limit; none if neither is."""
     if _total_size(db) > MAX_MEMORY_BYTES:
         query = "SELECT key FROM user ORDER BY bytes DESC"
     elif db.execute("SELECT count(*) FROM conversation").fetchone()[0] > max_conversations:
@@ -134,7 +138,7 @@ def _largest_users(db: sqlite3.Connection, max_conversations: int) -> list[int]:
 
 
 def _delete_oldest(db: sqlite3.Connection, conversation: int | None, user: int) -> bool:
-    """Delete one conversation of a user; false when all are in use."""
+    """Delete the oldest conversation of a user; return False if all are in use."""
     query = (
         "SELECT key FROM conversation c WHERE key IS NOT ? AND user = ? AND NOT EXISTS "
         f"(SELECT 1 FROM {exchanges.RUNNING} AND {exchanges.IN_CONVERSATION}) ORDER BY used, key LIMIT 1"

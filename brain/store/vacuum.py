@@ -1,9 +1,9 @@
-"""Removes what deleted rows and words leave in the file.
+"""Removes traces of deleted data from the file.
 
-What is deleted is hidden first (see `hidden.py`); its rows are removed in small steps, and overwritten. Its words stay
-in the full-text indexes until these are merged, and what was in a page before stays in the log until that is emptied:
-both is done beside all else, in small steps. What once moved from one page to another may stay in a gap until the whole
-file is written anew.
+Deleting hides rows first (see `hidden.py`); they are removed and overwritten in small steps. Their words stay in the
+full-text indexes until these are merged, and old page contents stay in the write-ahead log until it is emptied. Both
+happen in the background, in small steps. Copies of rows that moved between pages may stay in free space until `scrub`
+rewrites the file.
 """
 
 import asyncio
@@ -21,18 +21,18 @@ from brain.store.database import Database
 
 SWEEP_SECONDS = 5.0
 REST = 20
-"""The next sweep waits for so many times as long as one took: merging a large index reads and writes all of it."""
+"""Pause between sweeps, as a multiple of the last sweep's duration: merging a large index rewrites all of it."""
 PAGES = 128
-"""Pages of an index that are merged in one transaction: some milliseconds, for which others wait."""
+"""Index pages merged per transaction; other writers wait a few milliseconds."""
 PATIENCE_SECONDS = 0.1
-"""How long a sweep waits for readers of the log; meanwhile nobody writes."""
+"""How long a sweep waits for readers of the log, in seconds. Writers wait, too."""
 SCRUB_PATIENCE_SECONDS = 5.0
 
 log = logging.getLogger("brain")
 
 
 class Vacuum:
-    """Removes traces from one file. The file says that there are some, so that any process continues with them.
+    """Removes traces from one file. The file records pending work, so that any process can continue it.
 
     Args:
         now: microseconds since 1970.
@@ -52,18 +52,18 @@ class Vacuum:
             pause = max(SWEEP_SECONDS, REST * (time.monotonic() - started))
 
     async def remove(self, user: int, until: float = math.inf) -> bool:
-        """Remove all of a hidden user; whether there was time for it.
+        """Remove the rows of a hidden user; return whether all were removed in time.
 
         Raises:
-            StoreError: when it cannot be removed now.
+            StoreError: the rows cannot be removed now.
         """
         return await self._database.write_in_steps(partial(hidden.remove_some, user=user), until=until)
 
     async def sweep(self, seconds: float = math.inf) -> None:
-        """Remove what is left of hidden users, and in the indexes and the log.
+        """Remove hidden rows, merge the indexes and empty the log.
 
         Args:
-            seconds: what is not done by then is left to the next sweep.
+            seconds: time limit; the next sweep continues.
         """
         until = time.monotonic() + seconds
         try:
@@ -76,25 +76,25 @@ class Vacuum:
                 query = "UPDATE leftover SET swept = max(swept, ?)"
                 await self._database.write(lambda db: db.execute(query, row), durable=False)
         except StoreError as error:
-            log.warning("the store cannot remove traces of what was deleted: %s", error)
+            log.warning("traces of deleted data cannot be removed: %s", error)
 
     async def scrub(self) -> None:
-        """Remove all traces. For as long as it takes to write the file anew, nobody else can write.
+        """Remove all traces and rewrite the file, which blocks all writers.
 
         Raises:
-            StoreError: when some are left, for want of room or because others use the file.
+            StoreError: traces are left, because the disk is full or the file is in use.
         """
         for user in await self._database.read(lambda db: hidden.removable(db, self._now())):
             await self.remove(user)
         await self._merge(math.inf)
-        await self._database.run_outside(_write_anew)
+        await self._database.run_outside(_rewrite_file)
         if not await self._empty_log(SCRUB_PATIENCE_SECONDS):
-            raise StoreError("Somebody reads what is kept; try again.", "the log is in use")
+            raise StoreError("Another process is reading the database. Try again.", "the log is in use")
 
     async def _merge(self, until: float) -> bool:
-        """Merge the indexes, after which deleted words are in none; whether there was time for it."""
+        """Merge the indexes, which removes deleted words; return whether it finished in time."""
         for index in ("exchange_words", "item_words"):
-            pages = -PAGES  # begins to merge all of the index; from then on, that is continued
+            pages = -PAGES  # a negative number starts a full merge, a positive one continues it
             while await self._database.write(partial(_merge_some, index=index, pages=pages), durable=False):
                 pages = PAGES
                 if time.monotonic() >= until:
@@ -102,7 +102,7 @@ class Vacuum:
         return True
 
     async def _empty_log(self, patience: float) -> bool:
-        """Empty the log, unless somebody reads what is only there for longer than this; whether it was emptied."""
+        """Empty the write-ahead log, waiting up to `patience` seconds for its readers; return whether it is empty."""
 
         def empty(db: sqlite3.Connection) -> bool:
             db.execute(f"PRAGMA busy_timeout = {round(patience * 1000)}")
@@ -116,14 +116,14 @@ class Vacuum:
 
 
 def _merge_some(db: sqlite3.Connection, index: str, pages: int) -> bool:
-    """Merge some of an index; whether there was anything to merge, which FTS5 tells by how many rows it changed."""
+    """Merge some pages of an index; return whether FTS5 merged anything, which its change count shows."""
     before = db.total_changes
     db.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('merge', ?)", (pages,))
     return db.total_changes - before >= 2
 
 
-def _write_anew(db: sqlite3.Connection) -> None:
-    """Write the file anew, by way of the folder for temporary files: it may be larger than the memory."""
+def _rewrite_file(db: sqlite3.Connection) -> None:
+    """Rewrite the file through the temporary directory, since it may be larger than memory."""
     db.execute("PRAGMA temp_store = FILE")
     try:
         db.execute("VACUUM")

@@ -1,4 +1,4 @@
-"""Embeddings of items: stored, and searched for the nearest."""
+"""Stores embeddings of items, and finds the nearest."""
 
 import math
 import sqlite3
@@ -13,21 +13,21 @@ from brain.messages import Item, Kind, Query
 from brain.store import items, rows, users
 
 RESCORED = 100
-"""Items with the most similar signs, whose whole vectors are compared."""
+"""Candidates by sign bits whose full vectors are compared."""
 MAX_USERS = 64
-"""Users whose signs are cached."""
+"""Users in the cache of sign bits."""
 Signs = Mapping[str, Mapping[int, int]]
-"""For each kind, the signs of its items' vectors, one bit per dimension, by the keys of the items."""
+"""Per kind and item key, the signs of the vector, one bit per dimension."""
 
 
 class SignCache:
-    """The signs of users' vectors, until any of their items changes. Used by one thread."""
+    """Caches the signs of users' vectors until one of their items changes. For one thread."""
 
     def __init__(self) -> None:
         self._cache: OrderedDict[tuple[int, str], tuple[int, Signs]] = OrderedDict()
 
     def get(self, db: sqlite3.Connection, user: int, model: str) -> Signs:
-        """The signs of one user's vectors of one model."""
+        """Return the signs of a user's vectors of one model."""
         ((revision,),) = db.execute("SELECT revision FROM user WHERE key = ?", (user,))
         cached = self._cache.get((user, model))
         if cached is None or cached[0] != revision:
@@ -46,7 +46,7 @@ class SignCache:
 def search(
     db: sqlite3.Connection, cache: SignCache, user: str, query: Query, kinds: Collection[Kind], limit: int
 ) -> list[tuple[Item, float]]:
-    """The items of a user whose vectors are nearest, best first, with their cosines."""
+    """Return the items with the nearest vectors and their cosine similarity, best first."""
     number = users.find(db, user)
     if number is None:
         return []
@@ -70,9 +70,9 @@ def search(
 
 
 def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, Item]]:
-    """Items that have no vector of this model, each with its user; the newest first.
+    """Return items without a vector of this model, each with its user, newest first.
 
-    An item knows the model of its newest vector, so that those of this model, mostly all, are skipped in the index.
+    `item.embedded` holds the model of the newest vector, so that the index skips items of this model.
     """
     found: list[tuple[str, Item]] = []
     for clause in ("i.embedded = ''", "i.embedded > '' AND i.embedded < :model", "i.embedded > :model"):
@@ -89,7 +89,7 @@ def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, I
 
 
 def write(db: sqlite3.Connection, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
-    """Store vectors: user, item ID, the text that was embedded, vector. One whose text has changed is left out."""
+    """Store vectors as (user, item ID, embedded text, vector). Items whose text changed are skipped."""
     for user, item_id, text, vector in vectors:
         row = db.execute(
             "SELECT i.key, i.user, i.kind FROM item i JOIN user u ON u.key = i.user "
@@ -106,7 +106,7 @@ def write(db: sqlite3.Connection, model: str, vectors: Sequence[tuple[str, str, 
 
 
 def _normalise(vector: Sequence[float]) -> Sequence[float]:
-    """The vector with length 1; one without a direction is near to nothing."""
+    """Scale a vector to length 1; a zero or infinite vector becomes zero."""
     length = math.hypot(*vector)
     if not 0 < length < math.inf:
         return [0.0] * len(vector)
@@ -114,6 +114,6 @@ def _normalise(vector: Sequence[float]) -> Sequence[float]:
 
 
 def _signs(vector: Sequence[float]) -> bytes:
-    """A bit for each number, set where it is positive."""
+    """Return one bit per number, set if it is positive."""
     signs = sum(1 << place for place, number in enumerate(vector) if number > 0)
     return signs.to_bytes((len(vector) + 7) // 8, "little")

@@ -140,7 +140,7 @@ def test_an_interrupted_answer_is_stored_and_a_busy_conversation_refused(
         assert asking.process.stdout.read(8) == b"So far. "
         code, out, err = brain("ask", "--model", model, "--conversation", "c", "hello")
         assert (code, out) == (1, "")
-        assert err.startswith("brain: A turn of this conversation is running;")
+        assert err.startswith("brain: This conversation has a running turn.")
         assert brain("ask", "--model", model, "--conversation", "another", "hello")[0] == 0
         asking.process.send_signal(signal.SIGINT)
         assert asking.end()[0] == 130
@@ -274,9 +274,9 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(
 
 def test_a_store_that_cannot_be_opened_stops_it(brain: Brain) -> None:
     brain.store.mkdir(parents=True)
-    assert brain("ask", "--model", "builtin", "hello") == (1, "", f"brain: {brain.store} is a folder; name a file.\n")
+    assert brain("ask", "--model", "builtin", "hello") == (1, "", f"brain: {brain.store} is a directory; use a file.\n")
     brain.store.rmdir()
     brain.store.write_bytes(b"no database" * 200)
     code, out, err = brain("ask", "--model", "builtin", "hello")
     assert (code, out) == (1, "")
-    assert err.startswith(f"brain: {brain.store} is no database; name another file")
+    assert err.startswith(f"brain: {brain.store} is not a database; use another file")

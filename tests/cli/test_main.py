@@ -246,13 +246,13 @@ def test_check_names_what_is_wrong_with_the_store(brain: Brain, monkeypatch: pyt
     assert brain("memory", "add", "I like tea.")[0] == 0
     with monkeypatch.context() as patch:
         patch.setattr(connection, "MIN_FREE_BYTES", 2**60)
-        assert state().endswith(" are free on its disk: make some room")
+        assert state().endswith(" free: free some space")
     data = bytearray(brain.store.read_bytes())
     data[4096 * 3 : 4096 * 12] = bytes(4096 * 9)
     brain.store.write_bytes(data)
     assert state().startswith(f"FAIL store {brain.store}: ")
     brain.store.write_bytes(b"no database" * 500)
-    assert state() == f"FAIL store {brain.store}: is no database; name another file."
+    assert state() == f"FAIL store {brain.store}: is not a database; use another file."
     monkeypatch.setenv("BRAIN_STORE", "memory:")
     assert state().startswith("ok   store: in memory:")
 
@@ -316,4 +316,4 @@ def test_serve_that_cannot_start_says_why(workers: str, brain: Brain) -> None:
     folder = os.path.dirname(brain.store)
     arguments = "serve", "--model", "builtin", "--port", "0", "--workers", workers
     with brain.process(*arguments, STORE=f"sqlite:{folder}") as process:
-        assert process.end(50) == (1, "", f"brain: {folder} is a folder; name a file.\n")
+        assert process.end(50) == (1, "", f"brain: {folder} is a directory; use a file.\n")

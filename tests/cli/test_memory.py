@@ -110,11 +110,11 @@ def test_an_immutable_fact_changes_only_with_mutable(brain: Brain) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["add", " "], "text must say something."),
+        (["add", " "], "`text` is empty."),
         (["edit", "k7m2"], "Say what is to change: its text, --category, --mutable or --immutable."),
         (["edit", "none", "x"], "There is no fact or memory none; brain memory lists them."),
-        (["edit", "k7m2", "x" * 501], "text must have at most 500 characters."),
-        (["edit", "mm22", "--category", "general"], "Only a fact has a category; leave it out."),
+        (["edit", "k7m2", "x" * 501], "`text` has 501 characters; the limit is 500."),
+        (["edit", "mm22", "--category", "general"], "A memory has no `category`; only facts do. Omit it."),
         (["delete", "no\x1bne"], "There is no fact or memory no\\u{1b}ne; brain memory lists them."),
     ],
 )

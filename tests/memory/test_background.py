@@ -547,7 +547,7 @@ async def test_a_broken_store_ends_nothing(
     clock.advance(minutes=11)
     store.broken = True
     async with memory.run_background(Toy("The user plans a lunch.")):
-        await until(lambda: caplog.text.count("What is kept cannot be read") >= 2)
+        await until(lambda: caplog.text.count("The database cannot be read") >= 2)
         store.broken = False
         clock.advance(minutes=6)
         assert await memories(store) == ["The user plans a lunch."]

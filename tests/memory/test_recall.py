@@ -135,7 +135,7 @@ async def test_a_turn_does_not_fail_because_the_store_does(
     await memory.edits.write("ada", "I like tea")
     store.broken = True
     assert await memory.recall("ada", "tea?") == RecallResult()
-    assert "What is kept cannot be read" in caplog.text
+    assert "The database cannot be read" in caplog.text
 
 
 # how it is read

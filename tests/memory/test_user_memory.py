@@ -15,7 +15,7 @@ from store_helpers import NOON, Clock
 
 from brain.errors import BadRequest, Refused, StoreError
 from brain.memory import Memory
-from brain.memory.cache import KEPT, TEXT_LENGTH, StoreVersion
+from brain.memory.cache import CACHED_INTERACTIONS, TEXT_LENGTH, StoreVersion
 from brain.memory.items import MAX_FORMER
 from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
@@ -184,11 +184,11 @@ async def test_the_newest_messages_of_all_conversations_come_first(
     memory: Memory, store: BreakableStore, clock: Clock
 ) -> None:
     assert await recent(memory) == []
-    for n in range(KEPT + 5):
+    for n in range(CACHED_INTERACTIONS + 5):
         clock.advance(seconds=1)
         await add_exchanges(store, "ada", f"c{n % 3}", (f"question {n}", f"answer {n}"))
     memory.invalidate("ada")
-    assert await recent(memory) == [f"question {n}" for n in range(KEPT + 4, 4, -1)]
+    assert await recent(memory) == [f"question {n}" for n in range(CACHED_INTERACTIONS + 4, 4, -1)]
     assert len(await view(memory).recent(3)) == 3
     assert await view(memory).recent(-1) == []
 

@@ -83,12 +83,12 @@ def damage_schema(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda path: path.write_text("Dear diary, " * 1000), "is no database; name another file."),
-        (lambda path: path.write_bytes(b"\0" * 5000), "is no database"),
-        (lambda path: path.write_bytes(path.read_bytes()[:4096] + b"\xee" * 40_000), "is damaged; put a copy"),
+        (lambda path: path.write_text("Dear diary, " * 1000), "is not a database; use another file."),
+        (lambda path: path.write_bytes(b"\0" * 5000), "is not a database"),
+        (lambda path: path.write_bytes(path.read_bytes()[:4096] + b"\xee" * 40_000), "is damaged; restore a backup"),
         (damage_schema, "is damaged"),
-        (empty_beside_a_log, "is empty, but brain.db-wal beside it is not"),
-        (lambda path: [path.unlink(), path.mkdir()], "is a folder; name a file."),
+        (empty_beside_a_log, "is empty, but brain.db-wal is not"),
+        (lambda path: [path.unlink(), path.mkdir()], "is a directory; use a file."),
         (partial(write_sql, script="CREATE TABLE t (x)", new=True), "is a database of another program"),
         (partial(write_sql, script="PRAGMA user_version = 99"), "was written by a newer version of Brain"),
     ],
@@ -108,7 +108,7 @@ async def test_a_file_that_cannot_be_used_is_refused_and_stays(
 
 async def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="check the folder and its permissions"):
+    with pytest.raises(StoreError, match="check the directory and its permissions"):
         await open_store(f"sqlite:{tmp_path}/file/brain.db")
 
 
@@ -181,7 +181,7 @@ async def test_damaged_rows_are_left_out_and_not_shown_in_the_log(
     with pytest.raises(StoreError, match="damaged"):
         await store.item("ada", "f2")
     await add_turn(store, "ada", "c", "And?", number=5)
-    assert caplog.messages[0] == "exchange 4294967299 is damaged, and left out"
+    assert caplog.messages[0] == "exchange 4294967299 is damaged and was skipped"
     assert "secret" not in caplog.text
 
 
@@ -219,7 +219,7 @@ async def test_damage_that_shows_later_is_logged_once(path: Path, caplog: pytest
             with pytest.raises(StoreError, match="damaged"):
                 await store._database.read(read_all)
         assert await store.find_problem() is not None
-    assert len([line for line in caplog.messages if line.startswith(f"{path} is damaged; put a copy")]) == 1
+    assert len([line for line in caplog.messages if line.startswith(f"{path} is damaged; restore a backup")]) == 1
 
 
 async def test_on_a_full_disk_nothing_is_written_by_halves(path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -230,16 +230,16 @@ async def test_on_a_full_disk_nothing_is_written_by_halves(path: Path, caplog: p
         history = await store.begin("ada", "c", question("One"), ())
         await store._database.run_outside(limit(1))  # no more than there are
         assert await store.find_problem() is None
-        with pytest.raises(StoreError, match="no room"):
+        with pytest.raises(StoreError, match="full"):
             await store.end(history, answer("x" * 500_000))
         assert await read_turns(store, "ada", "c") == [("One", "", "")]
         for _ in range(2):
-            assert await store.find_problem() == "There is no room left to keep this."
+            assert await store.find_problem() == "The disk is full."
         await store._database.run_outside(limit(100_000))
         assert await store.find_problem() is None
         await store.end(history, answer("1"))
         assert await read_turns(store, "ada", "c") == [("One", "1", "complete")]
-    assert len([line for line in caplog.messages if "brain.db has no room on its disk" in line]) == 1
+    assert len([line for line in caplog.messages if "brain.db is on a full disk" in line]) == 1
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
@@ -257,7 +257,7 @@ async def test_nothing_is_acknowledged_that_goes_into_a_deleted_file(
                 await work
         assert "deleted or moved" in (await store.find_problem() or "")
         async with asyncio.timeout(30):
-            while "cannot note that turns run" not in caplog.text:  # noqa: ASYNC110
+            while "leases of running turns cannot be renewed" not in caplog.text:  # noqa: ASYNC110
                 await asyncio.sleep(0)
     assert str(path) not in caplog.text
 

@@ -218,7 +218,7 @@ async def test_a_question_whose_caller_leaves_is_dropped(
             await store._database.run_outside(lambda db: db.execute("PRAGMA query_only = ON"))
     with pytest.raises(asyncio.CancelledError):
         await beginning
-    assert ("could not be removed" in caplog.text) == is_read_only
+    assert ("could not be deleted" in caplog.text) == is_read_only
     async with store_at(path) as store:
         assert await store.users() == ["ada"] * is_read_only
 
