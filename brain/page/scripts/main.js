@@ -1,9 +1,9 @@
 // Start the page: ask the server who is signed in and what it offers, then start each part.
 
 import { loadMarkdown } from "./answer/text.js";
-import { button, find, make } from "./base/dom.js";
+import { makeButton, find, make } from "./base/dom.js";
 import { Refused, errorText, request } from "./base/server.js";
-import { fill, t } from "./base/texts.js";
+import { fillTexts, t } from "./base/texts.js";
 import { startComposer, startWriting } from "./composer/composer.js";
 import { startConversation } from "./conversation/navigation.js";
 import { startChoices } from "./dialogs/choices.js";
@@ -36,7 +36,7 @@ async function fetchStart() {
  */
 function waitForRetry(problem, remedy) {
   return new Promise((resolve) => {
-    const again = button(t(remedy), goOn, remedy === "retry" ? { icon: "retry", text: true } : {});
+    const again = makeButton(t(remedy), goOn, remedy === "retry" ? { icon: "retry", text: true } : {});
     const line = make("div", "error", make("p", "", problem), again);
     line.setAttribute("role", "alert");
     log.replaceChildren(line);
@@ -50,7 +50,7 @@ function waitForRetry(problem, remedy) {
   });
 }
 
-fill();
+fillTexts();
 startSigningIn();
 startWriting();
 const start = await fetchStart();

@@ -7,7 +7,7 @@ import { t } from "../base/texts.js";
  * An addition, placed where Brain read it.
  * @param {string} text
  */
-export function additionNode(text) {
+export function makeAddition(text) {
   return make("div", "steered", make("span", "small", t("added")), make("p", "message-text", text));
 }
 
@@ -27,7 +27,7 @@ export class PendingAdditions {
    * @returns {() => void} removes it
    */
   add(text) {
-    const one = { text, node: additionNode(text) };
+    const one = { text, node: makeAddition(text) };
     one.node.firstElementChild?.replaceChildren(t("addedUnread"));
     this.#all.push(one);
     this.node.append(one.node);

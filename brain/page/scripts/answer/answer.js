@@ -1,14 +1,14 @@
 // One answer: text, calls and notices in order, and how it ended.
 
 import { announce, announceNow } from "../base/announcements.js";
-import { copyButton, withSources } from "../base/clipboard.js";
-import { button, make } from "../base/dom.js";
+import { makeCopyButton, addSources } from "../base/clipboard.js";
+import { makeButton, make } from "../base/dom.js";
 import { eventsOf } from "../base/stored_conversation.js";
-import { countWords, endingText, explainError, noticeText, span, t } from "../base/texts.js";
+import { countWords, explainEnding, explainError, explainNotice, formatDuration, t } from "../base/texts.js";
 import { modelNamed } from "../dialogs/choices.js";
-import { PendingAdditions, additionNode, markForNextMessage } from "./additions.js";
+import { PendingAdditions, makeAddition, markForNextMessage } from "./additions.js";
 import { Card } from "./card.js";
-import { failure } from "./failures.js";
+import { describeFailure } from "./failures.js";
 import { paramsIn } from "./params.js";
 import { follow, isAtEnd, reveal } from "./scrolling.js";
 import { AnswerText, renderMarkdown } from "./text.js";
@@ -103,7 +103,7 @@ export class Answer {
     },
     specialist_error: (data, raw) => {
       this.#card(data.call_id, data.name, raw).error(data);
-      this.#announce(failure(data));
+      this.#announce(describeFailure(data));
     },
     notice: (data) => this.#notice(data),
     usage: ({ completion_tokens, estimated }) => {
@@ -206,11 +206,11 @@ export class Answer {
 
   /** @param {Events["notice"]} notice */
   #notice(notice) {
-    const { code } = notice, text = noticeText(notice);
+    const { code } = notice, text = explainNotice(notice);
     if (SHOWN_ELSEWHERE.includes(code)) return;
     if (code === "prompt_progress") return this.#waiting.show(text);
     if (code === "steered") this.#additions.remove(text);
-    if (code === "steered") this.#put(additionNode(text));
+    if (code === "steered") this.#put(makeAddition(text));
     else if (code === "recalled") this.#put(make("details", "notice small recalled", make("summary", "", text)));
     else this.#put(make("p", "notice small", text));
   }
@@ -236,9 +236,9 @@ export class Answer {
     this.id = message_id;
     let last = this.#flow.lastElementChild;
     for (; last?.matches(".steered"); last = last.previousElementSibling) markForNextMessage(last);
-    const ending = endingText(stop_reason);
+    const ending = explainEnding(stop_reason);
     if (ending) this.#put(make("p", "notice small", ending));
-    this.#end([total_ms === undefined ? "" : span(total_ms), this.#tokens]);
+    this.#end([total_ms === undefined ? "" : formatDuration(total_ms), this.#tokens]);
     this.#announce(stop_reason === "cancelled" ? ending : summarize(text));
   }
 
@@ -247,9 +247,10 @@ export class Answer {
     this.#close();
     const model = modelNamed(this.#model)?.stand_in ? t("demoModel", { name: this.#model }) : this.#model;
     this.#meta.textContent = [model, ...facts].filter(Boolean).join(" · ");
-    if (this.text) this.#foot.append(copyButton(t("copy"), withSources(this.text, this.#sources)));
+    if (this.text) this.#foot.append(makeCopyButton(t("copy"), addSources(this.text, this.#sources)));
     if (!this.problem) {
-      this.#foot.append(button(t("retry"), this.#actions.retry, { icon: "retry", className: "quiet square retry" }));
+      const look = { icon: "retry", className: "quiet square retry" };
+      this.#foot.append(makeButton(t("retry"), this.#actions.retry, look));
     }
     follow();
   }
@@ -277,8 +278,8 @@ export class Answer {
     this.problem = text;
     const line = make("div", "error", make("p", "", text));
     line.setAttribute("role", "alert");
-    if (again) line.append(button(t("retry"), this.#actions.retry, { icon: "retry", text: true }));
-    if (elsewhere) line.append(button(t("newConversation"), this.#actions.startNew));
+    if (again) line.append(makeButton(t("retry"), this.#actions.retry, { icon: "retry", text: true }));
+    if (elsewhere) line.append(makeButton(t("newConversation"), this.#actions.startNew));
     this.#put(line);
     if (!this.over) this.#end([]);
   }

@@ -1,11 +1,11 @@
 // The card of one specialist call: parameters, progress, approval, then result or error.
 
-import { box } from "../base/box.js";
-import { copyButton } from "../base/clipboard.js";
-import { button, icon, make, problemLine } from "../base/dom.js";
-import { includesReason, span, t } from "../base/texts.js";
-import { displayName, failure } from "./failures.js";
-import { inShort, paramsBox } from "./params.js";
+import { makeScrollBox } from "../base/scroll_box.js";
+import { makeCopyButton } from "../base/clipboard.js";
+import { makeButton, makeIcon, make, makeProblemLine } from "../base/dom.js";
+import { includesReason, formatDuration, t } from "../base/texts.js";
+import { displayName, describeFailure } from "./failures.js";
+import { abbreviate, makeParamsBox } from "./params.js";
 import { renderMarkdown } from "./text.js";
 
 /**
@@ -20,7 +20,7 @@ const ticking = new Set();
 let clock = 0;
 
 /** Calls a function regularly; returns how to stop it. @param {() => void} tick */
-function everyTick(tick) {
+function startTicking(tick) {
   ticking.add(tick);
   clock ||= setInterval(() => ticking.forEach((each) => each()), TICK);
   return () => {
@@ -55,11 +55,11 @@ export class Card {
     this.#bar.setAttribute("aria-label", t("progress"));
     this.#bar.hidden = this.#note.hidden = true;
     this.#details = make("details", "", make("summary", "", this.#mark, make("strong", "", displayName(name)),
-      make("code", "params", shown.length ? inShort(shown) : ""), this.#state, icon("open")), this.#inside);
+      make("code", "params", shown.length ? abbreviate(shown) : ""), this.#state, makeIcon("open")), this.#inside);
     this.node = make("div", "call running", this.#details, this.#note, this.#bar);
     this.node.setAttribute("role", "group");
     this.node.setAttribute("aria-label", displayName(name));
-    if (shown.length) this.#params = [section(t("parameters"), paramsBox(shown))];
+    if (shown.length) this.#params = [makeSection(t("parameters"), makeParamsBox(shown))];
     this.#inside.append(...this.#params);
   }
 
@@ -72,9 +72,9 @@ export class Card {
     const start = performance.now();
     this.#setState("running", t("running"));
     this.#stopTicking();
-    this.#stopTicking = everyTick(() => {
+    this.#stopTicking = startTicking(() => {
       const time = performance.now() - start;
-      if (time >= 1000) this.#state.textContent = span(time);
+      if (time >= 1000) this.#state.textContent = formatDuration(time);
     });
   }
 
@@ -89,13 +89,13 @@ export class Card {
   result({ text, citations = [], cached, ms, approval }) {
     const facts = [
       approval === "approved" ? t("approved") : "", citations.length ? t("sources", { count: citations.length }) : "",
-      cached ? t("cached") : "", ms === undefined ? "" : span(ms),
+      cached ? t("cached") : "", ms === undefined ? "" : formatDuration(ms),
     ];
     this.#end("ok", facts.filter(Boolean).join(" · "));
     this.#showNote("");
     this.#inside.prepend(this.#resultSection(text, citations));
-    const sources = make("ol", "citations", ...citations.map(citationItem));
-    if (citations.length) this.#inside.prepend(section(t("sourcesTitle"), sources));
+    const sources = make("ol", "citations", ...citations.map(makeCitation));
+    if (citations.length) this.#inside.prepend(makeSection(t("sourcesTitle"), sources));
   }
 
   /** The result, which is rendered when the card is opened. @param {string} text @param {Citation[]} citations */
@@ -104,16 +104,17 @@ export class Card {
     const render = () => node.replaceChildren(renderMarkdown(text, citations));
     if (this.#details.open) render();
     else this.#details.addEventListener("toggle", render, { once: true });
-    return section(t("result"), box(t("result"), node), copyButton(t("copyResult"), text));
+    return makeSection(t("result"), makeScrollBox(t("result"), node), makeCopyButton(t("copyResult"), text));
   }
 
   /** @param {Events["specialist_error"]} error */
   error({ code, reason, ms, approval }) {
-    const quiet = code === "declined" || code === "cancelled";
-    this.#end(quiet ? "abandoned" : "failed", quiet ? t(approval === "expired" ? approval : code) : ms ? span(ms) : "");
-    this.#showNote(quiet ? "" : failure({ name: this.name, code, reason }));
+    const isQuiet = code === "declined" || code === "cancelled", details = t("details");
+    if (isQuiet) this.#end("abandoned", t(approval === "expired" ? approval : code));
+    else this.#end("failed", ms ? formatDuration(ms) : "");
+    this.#showNote(isQuiet ? "" : describeFailure({ name: this.name, code, reason }));
     const line = make("p", "reason", reason);
-    if (quiet || !includesReason(code)) this.#inside.prepend(section(t("details"), box(t("details"), line)));
+    if (isQuiet || !includesReason(code)) this.#inside.prepend(makeSection(details, makeScrollBox(details, line)));
   }
 
   /**
@@ -121,9 +122,10 @@ export class Card {
    * @param {Decide} decide
    */
   ask({ expires_at, text }, decide) {
-    const timeLeft = make("p", "small time-left"), problem = problemLine();
+    const timeLeft = make("p", "small time-left"), problem = makeProblemLine();
     const choices = [
-      button(t("approve"), () => answer(true), { className: "primary" }), button(t("decline"), () => answer(false)),
+      makeButton(t("approve"), () => answer(true), { className: "primary" }),
+      makeButton(t("decline"), () => answer(false)),
     ];
     let isDecided = false;
     /** The buttons are not disabled, since they would lose the focus. @param {boolean} approve */
@@ -151,11 +153,11 @@ export class Card {
    */
   #countDown(line, until) {
     const tick = () => {
-      const text = t("timeLeft", { time: minutes(Math.max(0, until.getTime() - Date.now())) });
+      const text = t("timeLeft", { time: formatMinutes(Math.max(0, until.getTime() - Date.now())) });
       if (line.textContent !== text) line.textContent = text;
     };
     this.#stopTicking();
-    this.#stopTicking = everyTick(tick);
+    this.#stopTicking = startTicking(tick);
     tick();
   }
 
@@ -185,7 +187,7 @@ export class Card {
   #setState(outcome, text) {
     this.node.className = `call ${outcome}`;
     this.#state.textContent = text;
-    this.#mark.replaceChildren(...(outcome in MARKS ? [icon(MARKS[outcome])] : []));
+    this.#mark.replaceChildren(...(outcome in MARKS ? [makeIcon(MARKS[outcome])] : []));
   }
 
   /** @param {string} text */
@@ -203,18 +205,18 @@ const MARKS = { ok: "check", failed: "warning", abandoned: "close", waiting: "qu
  * @param {HTMLElement} content
  * @param {...HTMLElement} beside buttons beside the title
  */
-function section(title, content, ...beside) {
+function makeSection(title, content, ...beside) {
   return make("div", "section", make("div", "section-head", make("p", "small", title), ...beside), content);
 }
 
 /** Minutes and seconds, such as 9:05. @param {number} ms */
-function minutes(ms) {
+function formatMinutes(ms) {
   const seconds = Math.ceil(ms / 1000);
   return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
 }
 
 /** Isolates title and host, so that neither can reverse the other. @param {Citation} citation */
-function citationItem({ id, title, url }) {
+function makeCitation({ id, title, url }) {
   const label = make("bdi", "", title || url || id), address = url && URL.canParse(url) ? new URL(url) : null;
   if (!address || !["http:", "https:"].includes(address.protocol)) return make("li", "", label);
   const link = make("a", "", label);

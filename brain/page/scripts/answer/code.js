@@ -1,7 +1,7 @@
 // Code blocks: language, copy button and syntax highlighting.
 
 import { copy } from "../base/clipboard.js";
-import { icon, make } from "../base/dom.js";
+import { makeIcon, make } from "../base/dom.js";
 import { t } from "../base/texts.js";
 import { log } from "./scrolling.js";
 
@@ -21,9 +21,9 @@ const VENDOR = "../../vendor/highlight.js";
 let queue = Promise.resolve();
 
 /** Adds a line with language and copy button above code. @param {Element} pre */
-export function frame(pre) {
+export function addFrame(pre) {
   const language = pre.querySelector("code")?.className.match(/language-([\w+#.-]+)/)?.[1] ?? "";
-  const copies = make("button", "quiet copy-code", icon("copy"), make("span", "", t("copy")));
+  const copies = make("button", "quiet copy-code", makeIcon("copy"), make("span", "", t("copy")));
   copies.type = "button";
   copies.setAttribute("aria-label", t("copyCode"));
   pre.setAttribute("tabindex", "0");
@@ -37,7 +37,7 @@ export function frame(pre) {
  * @param {Element} code
  * @param {(html: string) => DocumentFragment} clean
  */
-export function colour(code, clean) {
+export function highlightCode(code, clean) {
   const name = code.className.match(/language-(\S+)/)?.[1] ?? "";
   const [language] = Object.entries(LANGUAGES).find(([one, others]) => one === name || others.includes(name)) ?? [];
   const text = code.textContent ?? "", pieces = text.match(new RegExp(`[^]{1,${CHUNK}}(?=\\n\\n\\S|$)|[^]+`, "g"));

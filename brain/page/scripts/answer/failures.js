@@ -11,7 +11,7 @@ export function displayName(name) {
 }
 
 /** @param {{ name: string, code: string, reason: string }} call */
-export function failure({ name, code, reason }) {
+export function describeFailure({ name, code, reason }) {
   const key = RAN.includes(code) ? "didFail" : "notRun";
   return t(key, { name: displayName(name), reason: explainCall(code, reason) });
 }

@@ -171,7 +171,7 @@ function lengthOf(lines, count) {
  * Where to cut a block that is too long to render at once, and the lines to repeat before the rest.
  * @param {string} text
  */
-export function cut(text) {
+export function cutBlock(text) {
   const tokens = blocksOf(text), lines = text.split("\n");
   const fullLength = text.length - (/[\ud800-\udbff]$/.test(text) ? 1 : 0);
   const repeated = { fence: 1, table_open: 2 }[tokens[0]?.type] ?? 0;

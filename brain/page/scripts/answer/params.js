@@ -1,7 +1,7 @@
 // The parameters of a call, exactly as the model wrote them: the person who approves it must see each character.
 
-import { box } from "../base/box.js";
-import { button, make } from "../base/dom.js";
+import { makeScrollBox } from "../base/scroll_box.js";
+import { makeButton, make } from "../base/dom.js";
 import { t } from "../base/texts.js";
 
 const LONG = 400, HEAD = 240, TAIL = 120; // characters; a value longer than LONG is folded in the middle
@@ -10,7 +10,7 @@ const LONG = 400, HEAD = 240, TAIL = 120; // characters; a value longer than LON
  * Replaces invisible and reversing characters by their code points.
  * @param {string} text
  */
-export function exact(text) {
+export function escapeInvisible(text) {
   return text.replace(/(?![\n ])[\p{C}\p{Z}\p{DI}\u2800]/gu, (one) => `\\u{${one.codePointAt(0)?.toString(16)}}`);
 }
 
@@ -38,7 +38,7 @@ export function paramsIn(data) {
  * @param {string[]} tokens
  * @returns {string[]} tokens and white space
  */
-export function laidOut(tokens) {
+export function layOut(tokens) {
   const pieces = [];
   let indent = "\n";
   for (const [n, token] of tokens.entries()) {
@@ -58,24 +58,24 @@ export function laidOut(tokens) {
  * A short form on one line, without outer braces and without quotation marks around names.
  * @param {string[]} tokens
  */
-export function inShort(tokens) {
+export function abbreviate(tokens) {
   const inner = tokens[0] === "{" ? tokens.slice(1, -1) : tokens;
-  return exact(inner.map((token, n) => {
+  return escapeInvisible(inner.map((token, n) => {
     if (token === ":" || token === ",") return `${token} `;
     return inner[n + 1] === ":" && /^"[\w-]+"$/.test(token) ? token.slice(1, -1) : token;
   }).join("").slice(0, 300));
 }
 
 /** All parameters, with every name visible. @param {string[]} tokens */
-export function paramsBox(tokens) {
-  const pieces = laidOut(tokens).map(exact);
-  return box(t("parameters"), make("pre", "", ...pieces.map((piece) => piece.length > LONG ? folded(piece) : piece)));
+export function makeParamsBox(tokens) {
+  const pieces = layOut(tokens).map(escapeInvisible).map((piece) => piece.length > LONG ? makeFolded(piece) : piece);
+  return makeScrollBox(t("parameters"), make("pre", "", ...pieces));
 }
 
 /** @param {string} value */
-function folded(value) {
+function makeFolded(value) {
   const characters = [...value], middle = characters.slice(HEAD, -TAIL);
-  const unfold = button(t("unfold", { count: middle.length }), () => {
+  const unfold = makeButton(t("unfold", { count: middle.length }), () => {
     const around = node.closest("[tabindex]");
     if (around instanceof HTMLElement) around.focus({ preventScroll: true });
     unfold.replaceWith(middle.join(""));

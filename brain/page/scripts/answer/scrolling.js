@@ -20,7 +20,7 @@ export function startScrolling() {
     if (target instanceof Element && target.closest("summary")) place = "own";
   });
   newest.addEventListener("click", () => {
-    toEnd();
+    scrollToEnd();
     log.focus({ preventScroll: true });
   });
   new ResizeObserver(follow).observe(log);
@@ -52,7 +52,7 @@ function move(act) {
 }
 
 /** Goes to the end of the log, and stays there. */
-export function toEnd() {
+export function scrollToEnd() {
   place = "end";
   follow();
 }
@@ -62,7 +62,7 @@ export function toEnd() {
  * @param {HTMLElement} question
  * @param {HTMLElement} answer the newest answer
  */
-export function toStart(question, answer) {
+export function scrollToStart(question, answer) {
   for (const previous of log.querySelectorAll(".latest-answer")) previous.classList.remove("latest-answer");
   log.style.setProperty("--question", `${question.offsetHeight}px`);
   answer.classList.add("latest-answer");
@@ -73,7 +73,7 @@ export function toStart(question, answer) {
 
 /** Shows the end, unless the person scrolled elsewhere. */
 export function reveal() {
-  if (place === "start") toEnd();
+  if (place === "start") scrollToEnd();
   else follow();
 }
 

@@ -3,7 +3,7 @@
 import { make } from "../base/dom.js";
 import { pause } from "../base/pause.js";
 import { t } from "../base/texts.js";
-import { colour, frame } from "./code.js";
+import { highlightCode, addFrame } from "./code.js";
 import { loadFormulas } from "./formulas.js";
 import { patch } from "./patch.js";
 import { follow } from "./scrolling.js";
@@ -130,7 +130,7 @@ export class AnswerText {
       if (length > 0) return this.#add(text.slice(0, length), "");
     }
     if (this.#tail.length <= limits[1]) return false;
-    const { length, again } = markdown.cut(this.#again + this.#tail.slice(0, limits[1]));
+    const { length, again } = markdown.cutBlock(this.#again + this.#tail.slice(0, limits[1]));
     return this.#add(this.#tail.slice(0, Math.max(1, length - this.#again.length)), again);
   }
 
@@ -201,7 +201,7 @@ export class AnswerText {
  */
 function nodesOf(html, heading) {
   const fragment = /** @type {typeof import("./markdown.js")} */ (markdown).clean(html);
-  fragment.querySelectorAll("pre:has(> code)").forEach(frame);
+  fragment.querySelectorAll("pre:has(> code)").forEach(addFrame);
   for (const box of fragment.querySelectorAll("input")) box.ariaLabel = t("done");
   for (const one of fragment.querySelectorAll("h3, h4, h5, h6")) { // levels without gaps, for screen readers
     heading.level = Math.min(Number(one.tagName[1]) - 1, heading.level + 1);
@@ -214,6 +214,6 @@ function nodesOf(html, heading) {
 function colourAll(nodes) {
   for (const node of nodes) {
     if (!(node instanceof Element) || !markdown) continue;
-    for (const code of node.querySelectorAll('code[class^="language-"]')) colour(code, markdown.clean);
+    for (const code of node.querySelectorAll('code[class^="language-"]')) highlightCode(code, markdown.clean);
   }
 }

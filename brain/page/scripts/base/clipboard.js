@@ -1,7 +1,7 @@
 // Copy text to the clipboard.
 
 import { announce } from "./announcements.js";
-import { button, make } from "./dom.js";
+import { makeButton, make } from "./dom.js";
 import { t } from "./texts.js";
 
 /**
@@ -25,8 +25,8 @@ export async function copy(clicked, text) {
  * @param {string} label
  * @param {string} text
  */
-export function copyButton(label, text) {
-  const node = button(label, () => copy(node, text), { icon: "copy", className: "quiet square" });
+export function makeCopyButton(label, text) {
+  const node = makeButton(label, () => copy(node, text), { icon: "copy", className: "quiet square" });
   return node;
 }
 
@@ -35,13 +35,13 @@ export function copyButton(label, text) {
  * @param {string} text
  * @param {import("./types.js").Citation[]} sources
  */
-export function withSources(text, sources) {
-  const lines = [...new Set(sources.map(line))].map((one, n) => `${n + 1}. ${one}`);
+export function addSources(text, sources) {
+  const lines = [...new Set(sources.map(formatSource))].map((one, n) => `${n + 1}. ${one}`);
   return lines.length ? [text, `${t("sourcesTitle")}:`, lines.join("\n")].join("\n\n") : text;
 }
 
 /** @param {import("./types.js").Citation} source */
-function line({ id, title, url }) {
+function formatSource({ id, title, url }) {
   const name = (title || url || id).replace(/[[\]\\]/g, "\\$&");
   const address = url?.replace(/[()<>\s]/g, (character) => `%${character.charCodeAt(0).toString(16).padStart(2, "0")}`);
   return address ? `[${name}](${address})` : name;

@@ -1,6 +1,6 @@
 // Modal dialogs of the browser: the focus stays inside, Esc closes them, and then the focus returns.
 
-import { button, make, problemLine } from "./dom.js";
+import { makeButton, make, makeProblemLine } from "./dom.js";
 import { errorText } from "./server.js";
 import { t } from "./texts.js";
 
@@ -15,7 +15,7 @@ let count = 0;
 export function openDialog(title, content, look = {}) {
   const heading = make("h2", "", title);
   heading.id = `dialog-${(count += 1)}`;
-  const close = button(t("close"), () => dialog.close(), { icon: "close", className: "quiet square" });
+  const close = makeButton(t("close"), () => dialog.close(), { icon: "close", className: "quiet square" });
   const body = make("div", "dialog-body", ...content);
   const dialog = make("dialog", look.className ?? "", make("header", "dialog-head", heading, close), body);
   dialog.setAttribute("aria-labelledby", heading.id);
@@ -34,8 +34,8 @@ export function openDialog(title, content, look = {}) {
  * @returns {Promise<boolean>} whether it was done
  */
 export function askConfirmation({ title, text, label, act, danger = false, field, already }) {
-  const problem = problemLine();
-  const cancel = button(t("cancel"), () => dialog.close());
+  const problem = makeProblemLine();
+  const cancel = makeButton(t("cancel"), () => dialog.close());
   const yes = make("button", danger ? "danger" : "primary", label);
   const lines = text.map((line) => make("p", "", line));
   const form = make("form", "decision", ...lines, field ?? "", problem, make("div", "row end", cancel, yes));

@@ -34,7 +34,7 @@ export function find(id, kind) {
  * One of the icons at the end of `index.html`, hidden from screen readers.
  * @param {string} name
  */
-export function icon(name) {
+export function makeIcon(name) {
   const space = "http://www.w3.org/2000/svg";
   const drawing = document.createElementNS(space, "svg"), use = document.createElementNS(space, "use");
   drawing.setAttribute("class", "icon");
@@ -50,9 +50,9 @@ export function icon(name) {
  * @param {(event: MouseEvent) => void} act
  * @param {{ icon?: string, className?: string, text?: boolean }} [look]
  */
-export function button(label, act, look = {}) {
+export function makeButton(label, act, look = {}) {
   const shown = look.icon && !look.text ? "" : label;
-  const node = make("button", look.className ?? "", ...(look.icon ? [icon(look.icon)] : []), shown);
+  const node = make("button", look.className ?? "", ...(look.icon ? [makeIcon(look.icon)] : []), shown);
   node.type = "button";
   node.onclick = act;
   if (!shown) {
@@ -63,7 +63,7 @@ export function button(label, act, look = {}) {
 }
 
 /** An empty line for a problem, which screen readers announce. */
-export function problemLine() {
+export function makeProblemLine() {
   const line = make("p", "problem");
   line.setAttribute("role", "alert");
   return line;

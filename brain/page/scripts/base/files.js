@@ -13,7 +13,7 @@ const addresses = new FinalizationRegistry((address) => URL.revokeObjectURL(addr
  * @param {File} file
  * @returns {Attached}
  */
-export function ofFile(file) {
+export function makeAttachment(file) {
   const { type, size } = file, preview = type.startsWith("image/") ? URL.createObjectURL(file) : null;
   const one = { name: cleanName(file), type, size, file, id: null, preview };
   if (preview) addresses.register(one, preview);

@@ -1,6 +1,6 @@
 // A button with a menu. Esc and a click elsewhere close it, and the focus returns to the button.
 
-import { button, icon, make } from "./dom.js";
+import { makeButton, makeIcon, make } from "./dom.js";
 
 /** @typedef {{ label: string, icon: string, act: () => void, danger?: boolean }} Choice */
 
@@ -8,10 +8,10 @@ import { button, icon, make } from "./dom.js";
  * @param {string} label
  * @param {Choice[]} choices
  */
-export function menuButton(label, choices) {
+export function makeMenuButton(label, choices) {
   /** @type {HTMLElement | null} */
   let menu = null;
-  const opener = button(label, (event) => {
+  const opener = makeButton(label, (event) => {
     event.preventDefault(); // the browser would open it too, at another position
     if (!menu?.isConnected) menu = makeMenu(opener, choices);
     menu.togglePopover();
@@ -32,11 +32,11 @@ function makeMenu(opener, choices) {
     menu.hidePopover();
     menu.remove();
   };
-  const menu = make("div", "menu", ...choices.map((choice) => item(choice, close)));
+  const menu = make("div", "menu", ...choices.map((choice) => makeItem(choice, close)));
   menu.popover = "auto";
   menu.setAttribute("role", "menu");
   menu.setAttribute("aria-label", opener.getAttribute("aria-label") ?? "");
-  menu.onkeydown = (event) => move(event, menu);
+  menu.onkeydown = (event) => onKey(event, menu);
   menu.addEventListener("toggle", (event) => {
     if (event.newState === "open") return;
     closed.abort();
@@ -53,8 +53,8 @@ function makeMenu(opener, choices) {
  * @param {Choice} choice
  * @param {() => void} close
  */
-function item(choice, close) {
-  const node = make("button", choice.danger ? "danger" : "", icon(choice.icon), choice.label);
+function makeItem(choice, close) {
+  const node = make("button", choice.danger ? "danger" : "", makeIcon(choice.icon), choice.label);
   node.type = "button";
   node.setAttribute("role", "menuitem");
   node.tabIndex = -1;
@@ -79,7 +79,7 @@ function show(menu, opener) {
 }
 
 /** @param {KeyboardEvent} event @param {HTMLElement} menu */
-function move(event, menu) {
+function onKey(event, menu) {
   const now = [...menu.children].indexOf(/** @type {Element} */ (document.activeElement));
   const to = { ArrowDown: now + 1, ArrowUp: now - 1, Home: 0, End: -1 }[event.key];
   if (event.key === "Tab") menu.hidePopover();

@@ -5,7 +5,7 @@
  * @param {string} row a selector of rows; arrow keys move between their links, Tab goes to the buttons beside them
  * @returns {() => void} call it after the rows changed
  */
-export function roving(list, row) {
+export function addArrowKeys(list, row) {
   const rows = () => /** @type {HTMLElement[]} */ ([...list.querySelectorAll(row)]);
   const settle = () => {
     const all = rows(), current = all.find((one) => one.querySelector("[aria-current]"));

@@ -66,19 +66,19 @@ export function setSignIn(asks) {
  */
 export async function request(method, path, body, { signal, read = (json) => JSON.parse(json) } = {}) {
   for (;;) {
-    const response = await fetch(path, { method, ...sent(body), signal }).catch(unlessAborted);
+    const response = await fetch(path, { method, ...encodeBody(body), signal }).catch(unlessAborted);
     for (const act of awaiting.splice(0)) act();
     if (response.status === 401 && path !== "v1/session") {
       if (await signIn()) continue;
       throw new Refused(401, { message: t("notSignedIn") });
     }
-    if (!response.ok) throw await refusal(response);
+    if (!response.ok) throw await readRefusal(response);
     return response.status === 204 ? null : response.text().then(read).catch(unlessAborted);
   }
 }
 
 /** @param {unknown} body */
-function sent(body) {
+function encodeBody(body) {
   if (body === undefined) return {};
   if (body instanceof FormData) return { body };
   return { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
@@ -90,7 +90,7 @@ function unlessAborted(error) {
 }
 
 /** @param {Response} response */
-async function refusal(response) {
+async function readRefusal(response) {
   const body = await response.json().catch(() => null);
   return new Refused(response.status, body?.error ?? {}, Number(response.headers.get("Retry-After")) || 0);
 }

@@ -20,7 +20,7 @@ const shortcuts = [];
  * @param {string} label
  * @param {() => void} act
  */
-export function shortcut(key, shift, label, act) {
+export function addShortcut(key, shift, label, act) {
   shortcuts.push({ key, shift, label, act });
 }
 
@@ -28,7 +28,7 @@ export function shortcut(key, shift, label, act) {
  * All shortcuts, for display.
  * @returns {{ keys: string[], label: string }[]}
  */
-export function listed() {
+export function listShortcuts() {
   return shortcuts.map(({ key, shift, label }) => {
     return { keys: [commandKey, ...(shift ? [t("shift")] : []), key.toUpperCase()], label };
   });

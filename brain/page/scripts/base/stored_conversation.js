@@ -65,7 +65,7 @@ export async function waitUntilIdle(id, signal) {
  * @param {StoredConversation} found
  * @returns {Pair[]}
  */
-export function pairs({ messages }) {
+export function pairMessages({ messages }) {
   return messages.flatMap((question, n) => {
     const answer = messages[n + 1];
     return question.role === "user" && answer.role === "assistant" ? [{ question, answer }] : [];
@@ -93,10 +93,10 @@ export function filesOf(found, question) {
  */
 export function eventsOf(message) {
   return [
-    event("turn_start", { model: message.model }),
+    makeEvent("turn_start", { model: message.model }),
     ...message.parts.map(eventOf),
-    ...(message.usage ? [event("usage", message.usage)] : []),
-    ...(message.state === "running" ? [] : [ending(message)]),
+    ...(message.usage ? [makeEvent("usage", message.usage)] : []),
+    ...(message.state === "running" ? [] : [endingOf(message)]),
   ];
 }
 
@@ -107,33 +107,33 @@ export function eventsOf(message) {
  * @param {string} [raw] the JSON of a call, whose parameters are shown exactly
  * @returns {import("./types.js").EventOf<N>}
  */
-function event(name, data, raw = "") {
+function makeEvent(name, data, raw = "") {
   return { name, data, raw };
 }
 
 /** @param {import("./types.js").Part} part @returns {TurnEvent} */
 function eventOf(part) {
   if (part.type === "call") return eventOfCall(part);
-  if (part.type === "notice") return event("notice", part);
-  if (part.type === "text") return event("token", { text: part.text, isComplete: true });
-  if (part.type === "steered") return event("notice", { text: part.text, code: "steered" });
-  return event(part.type, part);
+  if (part.type === "notice") return makeEvent("notice", part);
+  if (part.type === "text") return makeEvent("token", { text: part.text, isComplete: true });
+  if (part.type === "steered") return makeEvent("notice", { text: part.text, code: "steered" });
+  return makeEvent(part.type, part);
 }
 
 /** @param {import("./types.js").CallPart} part @returns {TurnEvent} */
 function eventOfCall(part) {
   const raw = JSON.stringify({ params: part.params });
-  if (part.outcome === null) return event("specialist_result", part, raw);
-  return event("specialist_error", { ...part, code: part.outcome }, raw);
+  if (part.outcome === null) return makeEvent("specialist_result", part, raw);
+  return makeEvent("specialist_error", { ...part, code: part.outcome }, raw);
 }
 
 /** @param {StoredAnswer} answer @returns {TurnEvent} */
-function ending({ id, state, stop_reason, error, message, recoverable = true, total_ms }) {
+function endingOf({ id, state, stop_reason, error, message, recoverable = true, total_ms }) {
   if (state === "complete" || state === "cancelled") {
-    return event("done", { stop_reason: stop_reason ?? state, message_id: id, text: "", total_ms });
+    return makeEvent("done", { stop_reason: stop_reason ?? state, message_id: id, text: "", total_ms });
   }
   const code = error ?? state;
-  return event("error", { code, message: message ?? "", recoverable });
+  return makeEvent("error", { code, message: message ?? "", recoverable });
 }
 
 /** @param {StoredQuestion} message */

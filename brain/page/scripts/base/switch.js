@@ -10,7 +10,7 @@ let count = 0;
  * @param {boolean} on
  * @param {(on: boolean) => void} set
  */
-export function switchFor(label, about, on, set) {
+export function makeSwitch(label, about, on, set) {
   const box = make("input", "switch"), name = make("label", "switch-name", label);
   box.type = "checkbox";
   box.setAttribute("role", "switch");

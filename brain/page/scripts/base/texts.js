@@ -99,13 +99,13 @@ const join = (what, remedy) => [what, remedy].filter(Boolean).join(language === 
  * A notice in an answer.
  * @param {{ code: string, text: string, fraction?: number }} notice
  */
-export function noticeText({ code, text, fraction = 0 }) {
+export function explainNotice({ code, text, fraction = 0 }) {
   const own = isEnglish ? "" : /** @type {Record<string, string>} */ (texts.notices)[code];
   return own ? fillIn(own, { text: text.slice(text.indexOf(": ") + 2), percent: Math.round(fraction * 100) }) : text;
 }
 
 /** Why an answer ended early; empty when it did not. @param {string} stopReason */
-export function endingText(stopReason) {
+export function explainEnding(stopReason) {
   return /** @type {Record<string, string>} */ (texts.endings)[stopReason] ?? "";
 }
 
@@ -121,7 +121,7 @@ export function countWords(text) {
 }
 
 /** Adds the texts to `index.html`. */
-export function fill() {
+export function fillTexts() {
   for (const [name, put] of Object.entries(places)) {
     for (const node of document.querySelectorAll(`[data-${name}]`)) {
       if (node instanceof HTMLElement) put(node, t(/** @type {Key} */ (node.dataset[name])));
@@ -143,7 +143,7 @@ const places = {
  * A list of names; of many, the first three.
  * @param {string[]} names
  */
-export function few(names) {
+export function formatNames(names) {
   const rest = names.length - FEW;
   return lists.format(rest > 1 ? [...names.slice(0, FEW), t("otherFiles", { count: rest })] : names);
 }
@@ -152,13 +152,13 @@ export function few(names) {
  * The time of day, with the date if it is not today.
  * @param {Date} time
  */
-export function when(time) {
+export function formatTime(time) {
   const today = time.toDateString() === new Date().toDateString();
   return time.toLocaleString(locale, today ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" });
 }
 
 /** @param {Date} time */
-export function day(time) {
+export function formatDate(time) {
   return time.toLocaleDateString(locale, { dateStyle: "medium" });
 }
 
@@ -166,7 +166,7 @@ export function day(time) {
  * The heading for a time in a list: today, yesterday, or the month.
  * @param {Date} time
  */
-export function period(time) {
+export function formatPeriod(time) {
   const yesterday = new Date();
   yesterday.setDate(yesterday.getDate() - 1);
   if (time.toDateString() === new Date().toDateString()) return t("today");
@@ -178,7 +178,7 @@ export function period(time) {
  * A duration.
  * @param {number} ms
  */
-export function span(ms) {
+export function formatDuration(ms) {
   return ms < 1000 ? t("ms", { count: Math.round(ms) }) : t("seconds", { time: seconds.format(ms / 1000) });
 }
 
@@ -186,7 +186,7 @@ export function span(ms) {
  * A file size.
  * @param {number} bytes
  */
-export function size(bytes) {
+export function formatSize(bytes) {
   if (bytes < 1024) return t("bytes", { count: bytes });
   if (bytes < 1048576) return t("kib", { count: Math.ceil(bytes / 1024) });
   return t("mib", { size: tenths.format(bytes / 1048576) });

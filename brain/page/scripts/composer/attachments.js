@@ -1,9 +1,9 @@
 // Files for the next message: attached by button, drop or paste, checked when added, and detached when it is sent.
 
-import { button, find, icon, make } from "../base/dom.js";
-import { ofFile, partsOf } from "../base/files.js";
+import { makeButton, find, makeIcon, make } from "../base/dom.js";
+import { makeAttachment, partsOf } from "../base/files.js";
 import { tabStorage } from "../base/storage.js";
-import { few, size, t } from "../base/texts.js";
+import { formatNames, formatSize, t } from "../base/texts.js";
 
 /** @typedef {import("../base/types.js").Attached} Attached */
 
@@ -28,19 +28,19 @@ export function startAttaching(problems) {
   report = problems;
   find("attach", HTMLButtonElement).onclick = () => picker.click();
   picker.onchange = () => {
-    add([...picker.files ?? []]);
+    attachFiles([...picker.files ?? []]);
     picker.value = "";
   };
-  takeDropped();
+  acceptDrops();
   const lost = tabStorage.get("files")?.split("/") ?? [];
-  if (lost.length) report(t("lostFiles", { count: lost.length, names: few(lost) }));
+  if (lost.length) report(t("lostFiles", { count: lost.length, names: formatNames(lost) }));
 }
 
 /** @param {import("../base/types.js").Limits} most */
 export function startAttachments(most) {
   const attach = find("attach", HTMLButtonElement);
   limits = most;
-  const limitsText = { count: most.files, size: size(most.file_bytes) };
+  const limitsText = { count: most.files, size: formatSize(most.file_bytes) };
   attach.title = t("attachMost", limitsText);
   attach.setAttribute("aria-description", attach.title);
   document.querySelector("main")?.setAttribute("data-drop", t("drop", limitsText));
@@ -54,7 +54,7 @@ export const attached = () => files;
  * Attaches files from this device, within the limits.
  * @param {File[]} added
  */
-export function add(added) {
+export function attachFiles(added) {
   addParts(added.map((file) => ({ folder: "", files: [file] })));
 }
 
@@ -62,7 +62,7 @@ export function add(added) {
  * Attaches dropped or pasted files.
  * @param {DataTransfer} data
  */
-export async function addFrom(data) {
+export async function attachFrom(data) {
   addParts(await partsOf(data));
 }
 
@@ -72,8 +72,8 @@ function addParts(parts) {
   const most = limits, refused = parts.map((part) => problemOf(part, most.files));
   const accepted = parts.flatMap(({ files }, n) => refused[n] ? [] : files ?? []);
   const fit = accepted.slice(0, most.files - files.length), over = accepted.slice(fit.length).map(({ name }) => name);
-  const problems = [...refused, ...fit.map((file) => attach(file, most))].filter(Boolean);
-  if (over.length) problems.push(t("tooMany", { count: most.files, names: few(over) }));
+  const problems = [...refused, ...fit.map((file) => attachFile(file, most))].filter(Boolean);
+  if (over.length) problems.push(t("tooMany", { count: most.files, names: formatNames(over) }));
   show();
   report(problems.join("\n"));
 }
@@ -90,20 +90,20 @@ function problemOf({ folder: name, files }, most) {
  * Replaces the attached files.
  * @param {Attached[]} others
  */
-export function put(others) {
+export function replaceFiles(others) {
   files = [...others];
   show();
 }
 
 /** Returns the attached files and detaches them. */
-export function take() {
+export function takeFiles() {
   const detached = files;
-  put([]);
+  replaceFiles([]);
   return detached;
 }
 
 /** Problems with files that were moved or changed: sending them would look like a lost connection. */
-export async function unreadable() {
+export async function findUnreadable() {
   const tried = files.map(({ file, name }) => {
     return file?.slice(0, 1).arrayBuffer().then(() => "", () => t("goneFile", { name }));
   });
@@ -111,12 +111,12 @@ export async function unreadable() {
 }
 
 /** @param {File} file @param {import("../base/types.js").Limits} limits @returns {string} the problem, if any */
-function attach(file, { file_bytes, body_bytes }) {
+function attachFile(file, { file_bytes, body_bytes }) {
   const { name } = file, together = files.reduce((sum, other) => sum + (other.file?.size ?? 0), file.size);
   if (!file.size) return t("emptyFile", { name });
-  if (file.size > file_bytes) return t("largeFile", { name, size: size(file_bytes) });
-  if (together > body_bytes - ROOM) return t("largeFiles", { name, size: size(body_bytes - ROOM) });
-  files.push(ofFile(file));
+  if (file.size > file_bytes) return t("largeFile", { name, size: formatSize(file_bytes) });
+  if (together > body_bytes - ROOM) return t("largeFiles", { name, size: formatSize(body_bytes - ROOM) });
+  files.push(makeAttachment(file));
   return "";
 }
 
@@ -128,17 +128,18 @@ function show() {
 
 /** @param {Attached} one */
 function itemOf(one) {
-  const remove = button(t("remove", { name: one.name }), () => drop(one), { icon: "close", className: "quiet square" });
+  const look = { icon: "close", className: "quiet square" };
+  const remove = makeButton(t("remove", { name: one.name }), () => detach(one), look);
   const name = make("span", "file-name", one.name);
   name.dir = "auto";
   name.title = one.name;
-  const about = make("span", "small", [kind(one), size(one.size)].filter(Boolean).join(" · "));
-  return make("li", "file", picture(one), make("span", "file-about", name, about), remove);
+  const about = make("span", "small", [extensionOf(one), formatSize(one.size)].filter(Boolean).join(" · "));
+  return make("li", "file", makePicture(one), make("span", "file-about", name, about), remove);
 }
 
 /** @param {Attached} one */
-function picture(one) {
-  const drawing = make("span", "file-icon", icon("file"));
+function makePicture(one) {
+  const drawing = make("span", "file-icon", makeIcon("file"));
   if (!one.preview) return drawing;
   const image = make("img");
   image.alt = "";
@@ -148,20 +149,20 @@ function picture(one) {
 }
 
 /** @param {Attached} one */
-function kind({ name }) {
+function extensionOf({ name }) {
   return (/\.(\w{1,8})$/.exec(name)?.[1] ?? "").toUpperCase();
 }
 
 /** @param {Attached} one */
-function drop(one) {
+function detach(one) {
   const at = files.indexOf(one);
-  put(files.filter((other) => other !== one));
+  replaceFiles(files.filter((other) => other !== one));
   report("");
   const next = list.querySelectorAll("button")[Math.min(at, files.length - 1)];
   (next ?? find("box", HTMLTextAreaElement)).focus();
 }
 
-function takeDropped() {
+function acceptDrops() {
   const zone = document.documentElement;
   document.addEventListener("dragover", (event) => {
     if (!bringsFiles(event)) return;
@@ -175,7 +176,7 @@ function takeDropped() {
     zone.classList.remove("dropping");
     if (!bringsFiles(event)) return;
     event.preventDefault();
-    if (event.dataTransfer) addFrom(event.dataTransfer);
+    if (event.dataTransfer) attachFrom(event.dataTransfer);
   });
 }
 

@@ -1,13 +1,15 @@
 // The box where a person writes, sends, adds to an answer, or edits an earlier message.
 
 import { log } from "../answer/scrolling.js";
-import { button, find, hasTouchScreen, make } from "../base/dom.js";
+import { makeButton, find, hasTouchScreen, make } from "../base/dom.js";
 import { commandKey } from "../base/shortcuts.js";
 import { tabStorage } from "../base/storage.js";
 import { t } from "../base/texts.js";
 import { conversation } from "../conversation/conversation.js";
 import { enterSends, settings } from "../dialogs/settings.js";
-import { add, addFrom, attached, put, startAttaching, startAttachments, take, unreadable } from "./attachments.js";
+import {
+  attachFiles, attachFrom, attached, findUnreadable, replaceFiles, startAttaching, startAttachments, takeFiles,
+} from "./attachments.js";
 
 /** @typedef {import("../base/types.js").Attached} Attached */
 
@@ -17,7 +19,7 @@ const form = find("composer", HTMLFormElement), box = find("box", HTMLTextAreaEl
 const problem = find("problem", HTMLParagraphElement), hint = find("hint", HTMLSpanElement);
 const send = find("send", HTMLButtonElement), stop = find("stop", HTMLButtonElement);
 const steer = find("steer", HTMLButtonElement);
-const editStrip = make("p", "editing", t("editing"), button(t("cancel"), leaveEdit, { className: "quiet" }));
+const editStrip = make("p", "editing", t("editing"), makeButton(t("cancel"), leaveEdit, { className: "quiet" }));
 
 /**
  * The message that is edited, its conversation, and the draft that was in the box before.
@@ -34,7 +36,7 @@ export function startWriting() {
   box.onkeydown = onBoxKey;
   box.oninput = () => {
     problem.textContent = "";
-    changed();
+    onChange();
   };
   box.onpaste = onPaste;
   box.onbeforeinput = onInsert;
@@ -79,9 +81,9 @@ function onSubmit(event) {
 }
 
 async function sendIt() {
-  problem.textContent = problemOf(box.value) || (attached().length ? await unreadable() : "");
+  problem.textContent = problemOf(box.value) || (attached().length ? await findUnreadable() : "");
   if (problem.textContent || !box.value.trim() || conversation.state !== "idle") return;
-  const message = box.value, files = take(), replaces = editing?.replaces ?? null;
+  const message = box.value, files = takeFiles(), replaces = editing?.replaces ?? null;
   write("");
   leaveEdit();
   justSent = window.setTimeout(() => {
@@ -134,7 +136,7 @@ function onPaste(event) {
   const data = event.clipboardData;
   if (!data?.files.length || data.getData("text/plain")) return; // table cells: text with an image
   event.preventDefault();
-  addFrom(data);
+  attachFrom(data);
 }
 
 /** Attaches text that is too long for a message as a file: the browser would freeze. @param {InputEvent} event */
@@ -142,7 +144,7 @@ function onInsert(event) {
   const text = event.data ?? "", stays = box.value.length - (box.selectionEnd - box.selectionStart);
   if (text.length < 2 || stays + text.length <= characters) return;
   event.preventDefault();
-  add([new File([text], t("pastedFile"), { type: "text/plain" })]);
+  attachFiles([new File([text], t("pastedFile"), { type: "text/plain" })]);
   problem.textContent ||= t("pasted");
 }
 
@@ -158,10 +160,10 @@ function compose({ message, files = [], replaces = null }) {
     editing.replaces = replaces;
     conversation.edits(replaces);
     write(message);
-    put(files);
+    replaceFiles(files);
   } else {
     write(joinTexts(message, before.message));
-    put([...files, ...before.files]);
+    replaceFiles([...files, ...before.files]);
   }
   show();
   box.focus();
@@ -175,7 +177,7 @@ function leaveEdit() {
   conversation.edits(null);
   problem.textContent = "";
   write(message);
-  put(files);
+  replaceFiles(files);
   show();
   box.focus();
 }
@@ -193,10 +195,10 @@ function joinTexts(first, then) {
 /** @param {string} text */
 function write(text) {
   box.value = text;
-  changed();
+  onChange();
 }
 
-function changed() {
+function onChange() {
   if (!editing) tabStorage.put("draft", box.value || null);
   if (!CSS.supports("field-sizing", "content")) grow();
   show();

@@ -1,16 +1,16 @@
 // The open conversation: its messages, and the turn that answers.
 
-import { toEnd } from "../answer/scrolling.js";
+import { scrollToEnd } from "../answer/scrolling.js";
 import { Turn, cancel } from "../answer/turn.js";
 import { addressOf } from "../base/address.js";
-import { button, make } from "../base/dom.js";
+import { makeButton, make } from "../base/dom.js";
 import { Refused, errorText } from "../base/server.js";
 import { fetchConversation, waitUntilIdle } from "../base/stored_conversation.js";
 import { explainError, t } from "../base/texts.js";
 import { makeEmpty } from "./empty.js";
 import { Exchanges, complain, idOf } from "./exchanges.js";
 import { showWarning } from "./heading.js";
-import { latest, newer } from "./latest.js";
+import { fetchLatest, fetchNewer } from "./latest.js";
 import { ConversationState } from "./state.js";
 import { bodyOf, keyOf, startTurn } from "./turn_request.js";
 
@@ -130,7 +130,7 @@ class Conversation extends ConversationState {
   async catchUp() {
     const { signal } = this.#leaving, last = this.#exchanges.last?.answer.id;
     if (this.state !== "idle" || !this.id || !last || document.hidden) return;
-    const update = await newer(this.id, last, signal);
+    const update = await fetchNewer(this.id, last, signal);
     if (!update || this.state !== "idle" || this.#exchanges.last?.answer.id !== last) return;
     const { found, news } = update;
     this.renamed(found.id, found.title);
@@ -196,7 +196,7 @@ class Conversation extends ConversationState {
     this.#exchanges.putBack(removed);
     if (!this.#exchanges.last) this.#exchanges.empty(this.#emptyState());
     this.setState("idle");
-    toEnd();
+    scrollToEnd();
   }
 
   #emptyState() {
@@ -246,7 +246,7 @@ class Conversation extends ConversationState {
    * @param {AbortSignal} signal
    */
   async #lookBack({ question, answer }, removed, signal) {
-    const now = await latest(this.id, 1, signal);
+    const now = await fetchLatest(this.id, 1, signal);
     if (!now || signal.aborted || now.answer?.id === answer.id) return;
     this.#takeBack(removed);
     complain(answer.problem);
@@ -262,7 +262,7 @@ class Conversation extends ConversationState {
   async #gone(turn, exchange) {
     const { signal } = this.#leaving;
     this.#lostTurn = turn.id;
-    const now = await latest(this.id, PAIRS, signal);
+    const now = await fetchLatest(this.id, PAIRS, signal);
     if (signal.aborted) return;
     if (!now?.answer || now.answer.state === "interrupted") this.#keepCut(exchange, now?.answer);
     else {
@@ -314,8 +314,8 @@ class Conversation extends ConversationState {
     this.#exchanges.empty();
     if (error instanceof Refused && error.status === 404) {
       this.opened(null, "");
-      complain(t("noConversation"), button(t("newConversation"), () => this.startNew()));
-    } else complain(errorText(error), button(t("retry"), () => this.open(id), { icon: "retry", text: true }));
+      complain(t("noConversation"), makeButton(t("newConversation"), () => this.startNew()));
+    } else complain(errorText(error), makeButton(t("retry"), () => this.open(id), { icon: "retry", text: true }));
   }
 
   /** Leaves the conversation. Its turn continues on the server. */

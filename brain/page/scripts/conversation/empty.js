@@ -1,7 +1,7 @@
 // The empty conversation: a heading and examples that work without a network.
 
-import { button, make } from "../base/dom.js";
-import { ofFile } from "../base/files.js";
+import { makeButton, make } from "../base/dom.js";
+import { makeAttachment } from "../base/files.js";
 import { isEnglish, t } from "../base/texts.js";
 import { usesDemoModel } from "../dialogs/choices.js";
 import { usable } from "../dialogs/specialists.js";
@@ -30,7 +30,7 @@ const MOST = 4, OF_OTHERS = 2;
 export function makeEmpty(ask) {
   const list = make("ul", "examples");
   list.setAttribute("aria-label", t("examples"));
-  list.append(...examples().map((one) => make("li", "", exampleButton(one, ask))));
+  list.append(...chooseExamples().map((one) => make("li", "", makeExampleButton(one, ask))));
   return make("section", "empty", make("h2", "", t("emptyTitle")), make("p", "", t("emptyText")), list);
 }
 
@@ -38,7 +38,7 @@ export function makeEmpty(ask) {
  * Examples for Brain's own specialists and a few added ones. For the demo model, they are in English.
  * @returns {Example[]}
  */
-function examples() {
+function chooseExamples() {
   const specialists = usable(), isDemo = usesDemoModel() && !isEnglish;
   const isAdded = (/** @type {Specialist} */ one) => !one.origin.startsWith(BRAINS) && one.examples.length > 0;
   const added = specialists.filter(isAdded).slice(0, OF_OTHERS);
@@ -53,9 +53,9 @@ function examples() {
  * @param {Example} example
  * @param {(question: string, files: Attached[]) => void} ask
  */
-function exampleButton({ question, picture }, ask) {
-  if (!picture) return button(question, () => ask(question, []));
-  const image = make("img"), node = button(question, async () => ask(question, await fetchPicture(picture)));
+function makeExampleButton({ question, picture }, ask) {
+  if (!picture) return makeButton(question, () => ask(question, []));
+  const image = make("img"), node = makeButton(question, async () => ask(question, await fetchPicture(picture)));
   image.src = addressOf(picture);
   image.alt = "";
   node.prepend(image);
@@ -74,7 +74,7 @@ const addressOf = (picture) => `page/examples/${picture}`;
 async function fetchPicture(name) {
   const data = await fetch(addressOf(name)).then((found) => found.blob(), () => null);
   if (!data) return [];
-  return [ofFile(new File([data], name, { type: data.type }))];
+  return [makeAttachment(new File([data], name, { type: data.type }))];
 }
 
 /** @param {Specialist} specialist */

@@ -1,10 +1,10 @@
 // The messages and answers of the open conversation, in the log.
 
 import { Answer } from "../answer/answer.js";
-import { isAtEnd, keepPlace, log, toEnd, toStart } from "../answer/scrolling.js";
-import { button, make } from "../base/dom.js";
+import { isAtEnd, keepPlace, log, scrollToEnd, scrollToStart } from "../answer/scrolling.js";
+import { makeButton, make } from "../base/dom.js";
 import { onReachable } from "../base/server.js";
-import { fetchConversation, filesOf, pairs, textOf } from "../base/stored_conversation.js";
+import { fetchConversation, filesOf, pairMessages, textOf } from "../base/stored_conversation.js";
 import { t } from "../base/texts.js";
 import { onVisible } from "../base/visibility.js";
 import { Question } from "./question.js";
@@ -56,7 +56,7 @@ export class Exchanges {
     this.#all.push(exchange);
     clear(".complaint, .empty, .opening");
     log.append(...nodesOf([exchange]));
-    toStart(exchange.question.node, exchange.answer.node);
+    scrollToStart(exchange.question.node, exchange.answer.node);
     return exchange;
   }
 
@@ -82,9 +82,9 @@ export class Exchanges {
    * @param {boolean} joins whether the page can follow the running answer
    */
   show(found, joins) {
-    this.#all = pairs(found).map((pair) => this.#restore(found, pair, joins));
+    this.#all = pairMessages(found).map((pair) => this.#restore(found, pair, joins));
     log.replaceChildren(...this.#earlier(found), ...nodesOf(this.#all));
-    toEnd();
+    scrollToEnd();
   }
 
   /**
@@ -93,13 +93,13 @@ export class Exchanges {
    * @param {boolean} joins
    */
   append(found, joins) {
-    const added = pairs(found).slice(-1).map((pair) => this.#restore(found, pair, joins)), along = isAtEnd();
+    const added = pairMessages(found).slice(-1).map((pair) => this.#restore(found, pair, joins)), along = isAtEnd();
     this.#all.push(...added);
     clear(".empty, .opening");
     const complaint = log.querySelector(".complaint");
     if (complaint) complaint.before(...nodesOf(added));
     else log.append(...nodesOf(added));
-    for (const { question, answer } of along ? added : []) toStart(question.node, answer.node);
+    for (const { question, answer } of along ? added : []) scrollToStart(question.node, answer.node);
   }
 
   /** The button that loads earlier messages, if there are any. @param {StoredConversation} found */
@@ -113,7 +113,7 @@ export class Exchanges {
       more.disabled = false;
       if (found && more.isConnected) this.#prepend(found, more);
     };
-    const more = button(t("earlier"), load, { className: "earlier" });
+    const more = makeButton(t("earlier"), load, { className: "earlier" });
     onVisible(more, load);
     return [more];
   }
@@ -123,7 +123,7 @@ export class Exchanges {
    * @param {Element} more
    */
   #prepend(found, more) {
-    const older = pairs(found).map((pair) => this.#restore(found, pair, false));
+    const older = pairMessages(found).map((pair) => this.#restore(found, pair, false));
     this.#all = [...older, ...this.#all];
     keepPlace(() => {
       more.before(...this.#earlier(found), ...nodesOf(older));
@@ -201,6 +201,6 @@ export function complain(text, ...remedies) {
   line.setAttribute("role", "alert");
   log.append(line);
   if (text === t("unreachable") && !remedies.length) onReachable(() => take(line));
-  toEnd();
+  scrollToEnd();
   return line;
 }

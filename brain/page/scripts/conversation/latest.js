@@ -1,6 +1,6 @@
 // The newest messages on the server, where other tabs and devices may continue the conversation.
 
-import { fetchConversation, pairs } from "../base/stored_conversation.js";
+import { fetchConversation, pairMessages } from "../base/stored_conversation.js";
 
 /** @typedef {import("../base/types.js").StoredConversation} StoredConversation */
 
@@ -11,10 +11,10 @@ import { fetchConversation, pairs } from "../base/stored_conversation.js";
  * @param {AbortSignal} signal
  * @returns {Promise<{ found: StoredConversation, news: "none" | "one" | "more" } | null>}
  */
-export async function newer(id, last, signal) {
+export async function fetchNewer(id, last, signal) {
   const found = await fetchConversation(id, "limit=2", signal).catch(() => null);
   if (!found || signal.aborted) return null;
-  const [before, newest] = [undefined, ...pairs(found)].slice(-2);
+  const [before, newest] = [undefined, ...pairMessages(found)].slice(-2);
   return { found, news: newest?.answer.id === last ? "none" : before?.answer.id === last ? "one" : "more" };
 }
 
@@ -25,7 +25,7 @@ export async function newer(id, last, signal) {
  * @param {AbortSignal} signal
  * @returns {Promise<{ found: StoredConversation, answer: import("../base/types.js").StoredAnswer | undefined } | null>}
  */
-export async function latest(id, limit, signal) {
+export async function fetchLatest(id, limit, signal) {
   const found = await fetchConversation(id ?? "", `limit=${limit}`, signal).catch(() => null);
-  return found && { found, answer: pairs(found).at(-1)?.answer };
+  return found && { found, answer: pairMessages(found).at(-1)?.answer };
 }

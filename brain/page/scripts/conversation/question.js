@@ -1,8 +1,8 @@
 // A message of the user.
 
-import { copyButton } from "../base/clipboard.js";
-import { button, icon, make } from "../base/dom.js";
-import { size, t, when } from "../base/texts.js";
+import { makeCopyButton } from "../base/clipboard.js";
+import { makeButton, makeIcon, make } from "../base/dom.js";
+import { formatSize, t, formatTime } from "../base/texts.js";
 
 /**
  * @typedef {import("../base/types.js").Attached} Attached
@@ -28,18 +28,18 @@ export class Question {
     this.files = files;
     this.id = id;
     const body = make("div", "message-text", text);
-    const actions = make("div", "actions", timeOf(time), copyButton(t("copy"), text),
-      button(t("edit"), edit, { icon: "edit", className: "quiet square edit" }));
-    const sent = files.length ? [shownFiles(files)] : [];
-    this.node = make("article", "question", ...sent, body, ...foldFor(body, text), actions);
+    const actions = make("div", "actions", makeTime(time), makeCopyButton(t("copy"), text),
+      makeButton(t("edit"), edit, { icon: "edit", className: "quiet square edit" }));
+    const sent = files.length ? [makeFileList(files)] : [];
+    this.node = make("article", "question", ...sent, body, ...makeFold(body, text), actions);
     this.node.setAttribute("aria-label", t("you"));
   }
 }
 
 /** @param {string | null} time */
-function timeOf(time) {
+function makeTime(time) {
   const at = time ? new Date(time) : new Date();
-  const node = make("time", "small", when(at));
+  const node = make("time", "small", formatTime(at));
   node.dateTime = at.toISOString();
   return node;
 }
@@ -48,10 +48,10 @@ function timeOf(time) {
  * @param {HTMLElement} body
  * @param {string} text
  */
-function foldFor(body, text) {
+function makeFold(body, text) {
   if (text.length < LONG && text.split("\n", LINES + 1).length <= LINES) return [];
   body.classList.add("folded");
-  const fold = button(t("showMore"), () => {
+  const fold = makeButton(t("showMore"), () => {
     const folded = body.classList.toggle("folded");
     fold.textContent = t(folded ? "showMore" : "showLess");
     fold.setAttribute("aria-expanded", String(!folded));
@@ -61,14 +61,14 @@ function foldFor(body, text) {
 }
 
 /** @param {Attached[]} files */
-function shownFiles(files) {
-  return make("ul", "sent-files", ...files.map((file) => make("li", "", shownFile(file))));
+function makeFileList(files) {
+  return make("ul", "sent-files", ...files.map((file) => make("li", "", makeFile(file))));
 }
 
 /** @param {Attached} file */
-function shownFile(file) {
+function makeFile(file) {
   const picture = IMAGES.includes(file.type) && file.preview;
-  const inside = picture ? image(file) : fileLabel(file);
+  const inside = picture ? makeImage(file) : makeFileLabel(file);
   const kind = picture ? "sent-image" : "sent-file";
   if (!file.preview || (!picture && file.id === null)) return make("span", kind, ...inside);
   const link = make("a", kind, ...inside);
@@ -80,12 +80,12 @@ function shownFile(file) {
 }
 
 /** @param {Attached} file */
-function fileLabel(file) {
-  return [icon("file"), make("span", "name", file.name), make("span", "small", size(file.size))];
+function makeFileLabel(file) {
+  return [makeIcon("file"), make("span", "name", file.name), make("span", "small", formatSize(file.size))];
 }
 
 /** @param {Attached} file */
-function image(file) {
+function makeImage(file) {
   const node = make("img");
   node.src = /** @type {string} */ (file.preview);
   node.alt = file.name;

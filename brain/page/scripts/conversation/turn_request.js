@@ -2,7 +2,7 @@
 
 import { pause } from "../base/pause.js";
 import { Refused, Unreachable, request } from "../base/server.js";
-import { chosen } from "../dialogs/choices.js";
+import { chosenFields } from "../dialogs/choices.js";
 
 /** @typedef {import("../base/types.js").Attached} Attached */
 
@@ -28,7 +28,7 @@ export function bodyOf({ message, files, conversation, replaces, key }) {
     ...(conversation ? { conversation_id: conversation } : {}),
     ...(replaces ? { replace_from: replaces } : {}),
     ...(existing.length ? { attachments: existing } : {}),
-    ...chosen(),
+    ...chosenFields(),
   };
   return added.length ? asForm(fields, added) : fields;
 }

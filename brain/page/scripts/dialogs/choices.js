@@ -17,10 +17,10 @@ let models = [];
 /** @param {import("../base/types.js").Start} start */
 export function startChoices(start) {
   models = start.models;
-  select.replaceChildren(...models.map(option));
-  select.value = (modelNamed(sharedStorage.get("model") ?? "") ?? usual())?.name ?? "";
+  select.replaceChildren(...models.map(makeOption));
+  select.value = (modelNamed(sharedStorage.get("model") ?? "") ?? defaultModel())?.name ?? "";
   select.onchange = () => {
-    sharedStorage.put("model", select.value === usual()?.name ? null : select.value);
+    sharedStorage.put("model", select.value === defaultModel()?.name ? null : select.value);
     show();
   };
   show();
@@ -32,10 +32,10 @@ export function startChoices(start) {
  * The fields of a request that differ from the server's defaults.
  * @returns {{ model?: string, specialists?: string[], memory?: boolean }}
  */
-export function chosen() {
+export function chosenFields() {
   const specialists = allowed(usesMemory() ? "" : "memory"); // it reads and stores facts
   return {
-    ...(select.value === usual()?.name ? {} : { model: select.value }),
+    ...(select.value === defaultModel()?.name ? {} : { model: select.value }),
     ...(specialists ? { specialists } : {}),
     ...(isMemoryLeftOut() ? { memory: false } : {}),
   };
@@ -53,12 +53,12 @@ export function modelNamed(name) {
 export const usesDemoModel = () => Boolean(modelNamed(select.value)?.stand_in);
 
 /** The default model. */
-function usual() {
+function defaultModel() {
   return models.find((model) => model.default);
 }
 
 /** @param {Model} model */
-function option(model) {
+function makeOption(model) {
   const node = make("option", "", model.stand_in ? t("demoModel", { name: model.name }) : model.name);
   node.value = model.name;
   return node;

@@ -1,13 +1,13 @@
 // The memory dialog: find, add, change and delete facts and conversation summaries.
 
 import { openDialog } from "../base/dialog.js";
-import { button, find, hasTouchScreen, make, problemLine } from "../base/dom.js";
+import { makeButton, find, hasTouchScreen, make, makeProblemLine } from "../base/dom.js";
 import { errorText, request } from "../base/server.js";
-import { switchFor } from "../base/switch.js";
+import { makeSwitch } from "../base/switch.js";
 import { notifyTabs } from "../base/tabs.js";
 import { t } from "../base/texts.js";
-import { CATEGORIES, memoryForm } from "./memory_form.js";
-import { memoryItem } from "./memory_item.js";
+import { CATEGORIES, makeMemoryForm } from "./memory_form.js";
+import { makeMemoryItem } from "./memory_item.js";
 import { isMemoryLeftOut, setMemoryLeftOut, setRecall } from "./recall.js";
 
 /** @typedef {import("../base/types.js").Item} Item */
@@ -20,14 +20,14 @@ export function startMemory() {
 
 class MemoryDialog {
   constructor() {
-    this.problem = problemLine();
+    this.problem = makeProblemLine();
     this.note = make("div", "memory-note");
     this.note.setAttribute("role", "status");
     this.sections = [...CATEGORIES, null].map((category) => new Section(category, this));
-    this.search = searchBox(() => this.load());
+    this.search = makeSearchBox(() => this.load());
     this.adding = make("div", "adding");
-    this.recall = recalls((on) => this.set(on));
-    this.add = button(t("addFact"), () => this.write(), { icon: "plus", text: true });
+    this.recall = makeRecallSwitches((on) => this.set(on));
+    this.add = makeButton(t("addFact"), () => this.write(), { icon: "plus", text: true });
     const head = make("div", "row memory-head", this.search, this.add);
     this.dialog = openDialog(t("memory"), [this.recall.node, head, this.adding, this.problem, this.note,
       ...this.sections.map(({ node }) => node)], { className: "wide-dialog" });
@@ -42,7 +42,7 @@ class MemoryDialog {
     const words = this.words;
     const problem = await Promise.all(this.sections.map((section) => section.load(words))).then(() => "", errorText);
     if (words !== this.words) return;
-    this.problem.replaceChildren(...(problem ? [`${problem} `, button(t("retry"), () => this.load())] : []));
+    this.problem.replaceChildren(...(problem ? [`${problem} `, makeButton(t("retry"), () => this.load())] : []));
     this.show();
   }
 
@@ -57,7 +57,7 @@ class MemoryDialog {
       this.adding.replaceChildren();
       this.add.focus();
     };
-    const form = memoryForm(null, async ({ text, category, mutable }) => {
+    const form = makeMemoryForm(null, async ({ text, category, mutable }) => {
       const item = await request("POST", "v1/memory", { text, ...(category ? { category } : {}), mutable });
       await this.loaded; // a list that loads now may lack the new item
       close();
@@ -111,7 +111,7 @@ class Section {
     this.next = null;
     this.words = "";
     this.list = make("ul", "items");
-    this.more = button(t("more"), () => this.loadMore(), { className: "quiet" });
+    this.more = makeButton(t("more"), () => this.loadMore(), { className: "quiet" });
     const title = t(category ?? "summaries");
     this.node = make("section", "", make("h3", "", title), this.list, this.more);
     this.node.setAttribute("aria-label", title);
@@ -136,7 +136,7 @@ class Section {
     const last = this.list.lastElementChild;
     this.items = [...this.items, ...page.items];
     this.next = page.next;
-    this.list.append(...page.items.map((/** @type {Item} */ item) => memoryItem(item, this.memory)));
+    this.list.append(...page.items.map((/** @type {Item} */ item) => makeMemoryItem(item, this.memory)));
     this.more.hidden = !this.next;
     this.memory.complain("");
     last?.nextElementSibling?.querySelector("button")?.focus();
@@ -153,7 +153,7 @@ class Section {
   /** @param {Item} item goes first */
   put(item) {
     this.items = [item, ...this.items];
-    this.list.prepend(memoryItem(item, this.memory));
+    this.list.prepend(makeMemoryItem(item, this.memory));
     this.node.hidden = false;
   }
 
@@ -167,14 +167,14 @@ class Section {
   }
 
   show() {
-    this.list.replaceChildren(...this.items.map((item) => memoryItem(item, this.memory)));
+    this.list.replaceChildren(...this.items.map((item) => makeMemoryItem(item, this.memory)));
     this.more.hidden = !this.next;
     this.node.hidden = !this.items.length;
   }
 }
 
 /** @param {() => void} changed */
-function searchBox(changed) {
+function makeSearchBox(changed) {
   const search = make("input");
   let waiting = 0;
   search.type = "search";
@@ -189,12 +189,12 @@ function searchBox(changed) {
 }
 
 /** Whether anything is recalled: for this user, and in this window. @param {(on: boolean) => void} set */
-function recalls(set) {
-  const everywhere = switchRow(t("recall"), t("recallWhat"), true, (on) => {
+function makeRecallSwitches(set) {
+  const everywhere = makeSwitchRow(t("recall"), t("recallWhat"), true, (on) => {
     set(on);
     show(on);
   });
-  const here = switchRow(t("recallHere"), t("recallHereWhat"), !isMemoryLeftOut(), (on) => setMemoryLeftOut(!on));
+  const here = makeSwitchRow(t("recallHere"), t("recallHereWhat"), !isMemoryLeftOut(), (on) => setMemoryLeftOut(!on));
   const show = (/** @type {boolean} */ on) => {
     everywhere.box.checked = on;
     setRecall(on);
@@ -209,7 +209,7 @@ function recalls(set) {
  * @param {boolean} on
  * @param {(on: boolean) => void} set
  */
-function switchRow(label, about, on, set) {
-  const text = make("span", "small", about), { box, name } = switchFor(label, text, on, set);
+function makeSwitchRow(label, about, on, set) {
+  const text = make("span", "small", about), { box, name } = makeSwitch(label, text, on, set);
   return { node: make("div", "switch-row", name, box, text), box };
 }

@@ -1,6 +1,6 @@
 // The form that adds a fact, or changes a fact or summary.
 
-import { button, make, problemLine } from "../base/dom.js";
+import { makeButton, make, makeProblemLine } from "../base/dom.js";
 import { errorText } from "../base/server.js";
 import { t } from "../base/texts.js";
 
@@ -19,18 +19,18 @@ const FACT_LENGTH = 500, MEMORY_LENGTH = 1000;
  * @param {(fields: FactFields) => Promise<void>} save
  * @param {() => void} close
  */
-export function memoryForm(item, save, close) {
-  const text = textFor(item), category = categories(item), protect = make("input");
+export function makeMemoryForm(item, save, close) {
+  const text = makeTextField(item), category = makeCategoryField(item), protect = make("input");
   protect.type = "checkbox";
   protect.checked = item !== null && !item.mutable;
-  const problem = problemLine();
+  const problem = makeProblemLine();
   const yes = make("button", "primary", t(item ? "save" : "add"));
   const facts = item?.kind === "memory" ? [] : [
     make("label", "field", t("category"), category),
     make("label", "check", protect, t("protect")),
   ];
   const form = make("form", "fact", text, make("div", "row", ...facts), problem,
-    make("div", "row end", button(t("cancel"), close), yes));
+    make("div", "row end", makeButton(t("cancel"), close), yes));
   form.onsubmit = async (event) => {
     event.preventDefault();
     yes.disabled = true;
@@ -53,7 +53,7 @@ export function memoryForm(item, save, close) {
 }
 
 /** @param {Item | null} item */
-function textFor(item) {
+function makeTextField(item) {
   const text = make("textarea");
   text.rows = 2;
   text.required = true;
@@ -66,7 +66,7 @@ function textFor(item) {
 }
 
 /** @param {Item | null} item */
-function categories(item) {
+function makeCategoryField(item) {
   const select = make("select");
   const none = item ? [] : [new Option(t("automatic"), "")];
   select.append(...none, ...CATEGORIES.map((one) => new Option(t(one), one)));

@@ -2,10 +2,10 @@
 
 import { addressOf } from "../base/address.js";
 import { askConfirmation } from "../base/dialog.js";
-import { button, make } from "../base/dom.js";
+import { makeButton, make } from "../base/dom.js";
 import { request, unlessGone } from "../base/server.js";
-import { day, t } from "../base/texts.js";
-import { memoryForm } from "./memory_form.js";
+import { formatDate, t } from "../base/texts.js";
+import { makeMemoryForm } from "./memory_form.js";
 
 /**
  * @typedef {import("../base/types.js").Item} Item
@@ -18,12 +18,12 @@ import { memoryForm } from "./memory_form.js";
  * @param {Memory} memory
  * @returns {HTMLLIElement}
  */
-export function memoryItem(item, memory) {
+export function makeMemoryItem(item, memory) {
   const node = make("li", "item"), text = make("p", "item-text", item.text);
   text.dir = "auto";
   text.id = `item-${item.id}`;
-  const edit = button(t("edit"), () => change(node, item, memory), { icon: "edit", className: "quiet square" });
-  const erase = button(t("delete"), () => forget(item, memory), { icon: "delete", className: "quiet square" });
+  const edit = makeButton(t("edit"), () => change(node, item, memory), { icon: "edit", className: "quiet square" });
+  const erase = makeButton(t("delete"), () => forget(item, memory), { icon: "delete", className: "quiet square" });
   for (const one of [edit, erase]) one.setAttribute("aria-describedby", text.id);
   const about = make("div", "item-about", text, describe(item, memory), ...formerTexts(item));
   node.append(about, make("div", "item-actions", edit, erase));
@@ -33,7 +33,7 @@ export function memoryItem(item, memory) {
 /** @param {Item} item @param {Memory} memory */
 function describe(item, memory) {
   const line = make("p", "small"), isChanged = item.updated.slice(0, 10) !== item.created.slice(0, 10);
-  const since = t(isChanged ? "changedOn" : "addedOn", { date: day(new Date(item.updated)) });
+  const since = t(isChanged ? "changedOn" : "addedOn", { date: formatDate(new Date(item.updated)) });
   if (!item.mutable) line.append(make("span", "tag", t("protected")), " ");
   line.append(since, ...linkToConversation(item, memory), ...(item.outside ? [` · ${t("fromOutside")}`] : []));
   return line;
@@ -50,7 +50,9 @@ function linkToConversation({ conversation_id, kind }, memory) {
 
 /** @param {Item} item */
 function formerTexts({ was }) {
-  return was.map(({ text, until }) => make("p", "small", t("formerText", { text, date: day(new Date(until)) }))).reverse();
+  return was.map(({ text, until }) => {
+    return make("p", "small", t("formerText", { text, date: formatDate(new Date(until)) }));
+  }).reverse();
 }
 
 /** @param {HTMLElement} node @param {Item} item @param {Memory} memory */
@@ -60,7 +62,7 @@ function change(node, item, memory) {
     node.replaceChildren(...before);
     node.querySelector("button")?.focus();
   };
-  const form = memoryForm(item, async (fields) => memory.changed(await save(item, fields)), close);
+  const form = makeMemoryForm(item, async (fields) => memory.changed(await save(item, fields)), close);
   node.replaceChildren(form);
   form.querySelector("textarea")?.focus();
 }

@@ -1,9 +1,9 @@
 // The settings dialog: settings of this browser, keyboard shortcuts, and who is signed in.
 
 import { openDialog } from "../base/dialog.js";
-import { button, find, hasTouchScreen, make, problemLine } from "../base/dom.js";
+import { makeButton, find, hasTouchScreen, make, makeProblemLine } from "../base/dom.js";
 import { errorText } from "../base/server.js";
-import { commandKey, listed, shortcut } from "../base/shortcuts.js";
+import { commandKey, listShortcuts, addShortcut } from "../base/shortcuts.js";
 import { sharedStorage } from "../base/storage.js";
 import { chooseLanguage, chosenLanguage, languages, t } from "../base/texts.js";
 import { setUser, signOut } from "./signin.js";
@@ -20,29 +20,30 @@ export function enterSends() {
 export function startSettings(start) {
   if (start.keys) setUser(start.user);
   find("settings-open", HTMLButtonElement).onclick = () => show(start);
-  shortcut("/", false, t("showSettings"), () => show(start));
+  addShortcut("/", false, t("showSettings"), () => show(start));
 }
 
 /** @param {import("../base/types.js").Start} start */
 function show(start) {
-  const keys = hasTouchScreen ? [] : [keyboard()], who = start.keys ? [account(start.user)] : [];
+  const keys = hasTouchScreen ? [] : [makeShortcutList()], who = start.keys ? [makeAccount(start.user)] : [];
   const version = make("p", "small", t("version", { version: start.version }));
-  openDialog(t("settings"), [themes(), languageChoice(), enterKey(), ...keys, ...who, version], { light: true });
+  const choices = [makeThemeChoice(), makeLanguageChoice(), makeEnterChoice()];
+  openDialog(t("settings"), [...choices, ...keys, ...who, version], { light: true });
 }
 
-function themes() {
+function makeThemeChoice() {
   const texts = { "": t("themeAuto"), light: t("themeLight"), dark: t("themeDark") };
-  return choice(t("theme"), texts, sharedStorage.get("theme") ?? "", (theme) => {
+  return makeChoice(t("theme"), texts, sharedStorage.get("theme") ?? "", (theme) => {
     sharedStorage.put("theme", theme || null);
     document.documentElement.dataset.theme = theme;
   });
 }
 
 /** Buttons, because radio buttons would reload the page at the first press of an arrow key. */
-function languageChoice() {
+function makeLanguageChoice() {
   const group = make("fieldset", "choice languages", make("legend", "", t("language")));
   for (const [tag, name] of [["", t("languageAuto")], ...languages()]) {
-    const node = button(name, () => chooseLanguage(tag), { className: "quiet" });
+    const node = makeButton(name, () => chooseLanguage(tag), { className: "quiet" });
     if (tag) node.lang = tag;
     node.ariaPressed = String(tag === chosenLanguage());
     group.append(node);
@@ -50,10 +51,10 @@ function languageChoice() {
   return group;
 }
 
-function enterKey() {
+function makeEnterChoice() {
   const texts = { sends: t("enterSends"),
     line: hasTouchScreen ? t("enterLines") : t("enterLine", { key: commandKey }) };
-  return choice(t("enter"), texts, enterSends() ? "sends" : "line", (enter) => sharedStorage.put("enter", enter));
+  return makeChoice(t("enter"), texts, enterSends() ? "sends" : "line", (enter) => sharedStorage.put("enter", enter));
 }
 
 /**
@@ -62,7 +63,7 @@ function enterKey() {
  * @param {string} now
  * @param {(value: string) => void} choose
  */
-function choice(title, texts, now, choose) {
+function makeChoice(title, texts, now, choose) {
   const group = make("fieldset", "choice", make("legend", "", title));
   for (const [value, text] of Object.entries(texts)) {
     const radio = make("input");
@@ -78,23 +79,23 @@ function choice(title, texts, now, choose) {
   return group;
 }
 
-function keyboard() {
+function makeShortcutList() {
   const enter = enterSends() ? [] : [commandKey], line = enterSends() ? [t("shift")] : [];
   const ours = [
     { keys: [...enter, t("enterName")], label: t("sendKey") },
     { keys: [...line, t("enterName")], label: t("lineKey") },
     { keys: [t("escape")], label: t("stopKey") },
   ];
-  const rows = [...ours, ...listed()].map(({ keys, label }) => {
+  const rows = [...ours, ...listShortcuts()].map(({ keys, label }) => {
     return make("div", "", make("dt", "", label), make("dd", "", ...keys.map((key) => make("kbd", "", key))));
   });
   return make("section", "", make("h3", "", t("shortcuts")), make("dl", "keys", ...rows));
 }
 
 /** @param {string} user */
-function account(user) {
-  const problem = problemLine();
-  const out = button(t("signOut"), async () => { problem.textContent = await signOut().then(() => "", errorText); });
-  const line = make("div", "row", make("span", "", t("signedInAs", { user })), out);
+function makeAccount(user) {
+  const problem = makeProblemLine();
+  const leave = async () => { problem.textContent = await signOut().then(() => "", errorText); };
+  const line = make("div", "row", make("span", "", t("signedInAs", { user })), makeButton(t("signOut"), leave));
   return make("section", "", make("h3", "", t("account")), line, problem);
 }

@@ -1,10 +1,10 @@
 // The specialists dialog. The browser stores the ones switched off, so new specialists are on.
 
 import { openDialog } from "../base/dialog.js";
-import { button, find, make } from "../base/dom.js";
+import { makeButton, find, make } from "../base/dom.js";
 import { errorText, request } from "../base/server.js";
 import { sharedStorage } from "../base/storage.js";
-import { switchFor } from "../base/switch.js";
+import { makeSwitch } from "../base/switch.js";
 import { t } from "../base/texts.js";
 
 /** @typedef {import("../base/types.js").Specialist} Specialist */
@@ -58,32 +58,33 @@ function set(switchedOff) {
 function show() {
   const body = make("div", "specialists", make("p", "small", t("loading")));
   openDialog(t("specialists"), [body], { className: "wide-dialog", light: true });
-  fill(body);
+  fillDialog(body);
 }
 
 /** @param {HTMLElement} body */
-async function fill(body) {
+async function fillDialog(body) {
   const problem = await load().then(() => "", errorText);
-  if (problem) return body.replaceChildren(make("p", "problem", problem), button(t("retry"), () => fill(body)));
+  const retry = () => fillDialog(body);
+  if (problem) return body.replaceChildren(make("p", "problem", problem), makeButton(t("retry"), retry));
   if (!known.length) return body.replaceChildren(make("p", "small", t("noSpecialists")));
   const list = make("ul", "specialist-list", ...known.map(rowOf));
-  body.replaceChildren(make("p", "small", t("specialistsAbout")), switches(list), list);
+  body.replaceChildren(make("p", "small", t("specialistsAbout")), makeSwitches(list), list);
 }
 
 /** @param {HTMLElement} list */
-function switches(list) {
+function makeSwitches(list) {
   const boxes = () => [...list.querySelectorAll("input")].filter((box) => !box.disabled);
   const turn = (/** @type {boolean} */ on) => {
     for (const box of boxes()) box.checked = on;
     set(on ? [] : usable().map(({ name }) => name));
   };
-  return make("div", "row", button(t("all"), () => turn(true)), button(t("none"), () => turn(false)));
+  return make("div", "row", makeButton(t("all"), () => turn(true)), makeButton(t("none"), () => turn(false)));
 }
 
 /** @param {Specialist} one */
 function rowOf(one) {
-  const about = make("div", "specialist-about", make("p", "", one.description), ...marks(one));
-  const { box, name } = switchFor(one.name, about, one.available && !off.has(one.name), (on) => {
+  const about = make("div", "specialist-about", make("p", "", one.description), ...makeNotes(one));
+  const { box, name } = makeSwitch(one.name, about, one.available && !off.has(one.name), (on) => {
     set(on ? [...off].filter((name) => name !== one.name) : [...off, one.name]);
   });
   box.disabled = !one.available;
@@ -91,7 +92,7 @@ function rowOf(one) {
 }
 
 /** @param {Specialist} one */
-function marks(one) {
+function makeNotes(one) {
   const reason = one.unavailable_reason;
   const missing = one.available ? "" : reason ? t("notAvailable", { reason }) : t("notAvailableBare");
   const says = [

@@ -2,8 +2,8 @@
 
 import { addressOf } from "../base/address.js";
 import { askConfirmation } from "../base/dialog.js";
-import { make, problemLine } from "../base/dom.js";
-import { menuButton } from "../base/menu.js";
+import { make, makeProblemLine } from "../base/dom.js";
+import { makeMenuButton } from "../base/menu.js";
 import { errorText, request, unlessGone } from "../base/server.js";
 import { t } from "../base/texts.js";
 import { patternOf } from "../conversation/highlights.js";
@@ -33,7 +33,7 @@ export class Entry {
     this.about = make("p", "small entry-about");
     this.about.id = `about-${heading.id}`;
     this.link.setAttribute("aria-describedby", this.about.id);
-    this.options = menuButton("", [
+    this.options = makeMenuButton("", [
       { label: t("rename"), icon: "edit", act: () => this.rename() },
       { label: t("delete"), icon: "delete", act: () => this.delete(), danger: true },
     ]);
@@ -66,7 +66,7 @@ export class Entry {
   /** Replaces the title by a field for a new one. */
   rename() {
     const { title } = this.heading, before = [...this.node.children];
-    const input = make("input", "entry-input"), problem = problemLine();
+    const input = make("input", "entry-input"), problem = makeProblemLine();
     input.type = "text";
     input.value = title;
     input.maxLength = 200;

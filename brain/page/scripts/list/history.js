@@ -1,11 +1,11 @@
 // The list of conversations: loaded in parts, searched, and kept up to date with this and other tabs.
 
-import { arrange, button, find, make } from "../base/dom.js";
-import { roving } from "../base/roving.js";
+import { arrange, makeButton, find, make } from "../base/dom.js";
+import { addArrowKeys } from "../base/roving.js";
 import { Refused, errorText, request } from "../base/server.js";
-import { shortcut } from "../base/shortcuts.js";
+import { addShortcut } from "../base/shortcuts.js";
 import { notifyTabs, onTabNews } from "../base/tabs.js";
-import { period, t } from "../base/texts.js";
+import { formatPeriod, t } from "../base/texts.js";
 import { onVisible } from "../base/visibility.js";
 import { conversation } from "../conversation/conversation.js";
 import { clearHighlights, highlightWords } from "../conversation/highlights.js";
@@ -19,8 +19,8 @@ const PAUSE = 200; // ms without a key before a search
 const SOON = 5000, LATER = 8000; // ms between checks, while Brain writes an answer and otherwise
 
 const list = find("conversations", HTMLUListElement), note = find("history-note", HTMLParagraphElement);
-const search = find("search", HTMLInputElement), settle = roving(list, ".entry");
-const more = button(t("more"), async () => entries.get(await loadMore())?.link.focus(), { className: "quiet wide" });
+const search = find("search", HTMLInputElement), settle = addArrowKeys(list, ".entry");
+const more = makeButton(t("more"), onMore, { className: "quiet wide" });
 
 /** @type {Map<string, Entry>} */
 const entries = new Map();
@@ -49,14 +49,18 @@ export function startHistory() {
   conversation.addEventListener("changed", onChanged);
   onTabNews(onNews);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
-  shortcut("o", true, t("newConversation"), begin);
-  shortcut("k", false, t("search"), () => {
+  addShortcut("o", true, t("newConversation"), begin);
+  addShortcut("k", false, t("search"), () => {
     showSide();
     search.select();
   });
-  shortcut("s", true, t("toggleHistory"), toggleSide);
+  addShortcut("s", true, t("toggleHistory"), toggleSide);
   startSide();
   load();
+}
+
+async function onMore() {
+  entries.get(await loadMore())?.link.focus();
 }
 
 function begin() {
@@ -69,7 +73,7 @@ function begin() {
 async function load() {
   words = search.value.trim();
   if (!words) clearHighlights();
-  const page = await part(null, PART);
+  const page = await fetchPart(null, PART);
   if (!page) return;
   headings = page.conversations;
   next = page.next;
@@ -78,7 +82,7 @@ async function load() {
 
 /** @returns {Promise<string>} the id of the first new entry, or an empty text */
 async function loadMore() {
-  const before = headings.length, page = await part(next, PART);
+  const before = headings.length, page = await fetchPart(next, PART);
   if (!page) return "";
   headings = [...headings, ...page.conversations.filter((one) => !headings.some(({ id }) => id === one.id))];
   next = page.next;
@@ -89,7 +93,7 @@ async function loadMore() {
 /** Loads the newest conversations again, as many as are visible; older ones stay unchanged. */
 async function refresh() {
   if (search.value.trim() !== words) return; // a search starts in a moment
-  const page = await part(null, Math.min(Math.max(headings.length, PART), 200));
+  const page = await fetchPart(null, Math.min(Math.max(headings.length, PART), 200));
   if (!page) return;
   const last = page.conversations.at(-1)?.updated ?? "";
   const now = new Set(page.conversations.map(({ id }) => id));
@@ -106,7 +110,7 @@ async function refresh() {
  * @param {number} limit
  * @returns {Promise<Part | null>} null when it failed, or when a newer request replaced it
  */
-async function part(before, limit) {
+async function fetchPart(before, limit) {
   loading.abort();
   const { signal } = (loading = new AbortController());
   const query = new URLSearchParams({ limit: String(limit) });
@@ -136,10 +140,10 @@ function show() {
   /** @type {Map<string, HTMLElement[]>} */
   const parts = new Map();
   for (const heading of headings) {
-    const name = period(new Date(heading.updated));
+    const name = formatPeriod(new Date(heading.updated));
     parts.set(name, [...parts.get(name) ?? [], entryOf(heading)]);
   }
-  arrange(list, [...parts].map(([name, nodes]) => group(name, nodes)));
+  arrange(list, [...parts].map(([name, nodes]) => makeGroup(name, nodes)));
   settle();
   more.hidden = !next;
   note.replaceChildren(...noteContent());
@@ -148,15 +152,15 @@ function show() {
 
 function watch() {
   clearTimeout(again);
-  again = window.setTimeout(look, running() ? SOON : LATER);
+  again = window.setTimeout(look, isRunning() ? SOON : LATER);
 }
 
-const running = () => headings.some(({ running }) => running);
+const isRunning = () => headings.some(({ running }) => running);
 
 /** Looks for changes made elsewhere, such as in a terminal or on another device. */
 async function look() {
   if (document.hidden) return;
-  if (!problem && !running() && (words || await isNewest(headings[0]))) return watch();
+  if (!problem && !isRunning() && (words || await isNewest(headings[0]))) return watch();
   refresh();
   conversation.catchUp();
 }
@@ -175,14 +179,14 @@ function onOpened() {
 
 /** @param {Listed} heading */
 function entryOf(heading) {
-  const entry = entries.get(heading.id) ?? new Entry(heading, { renamed, deleted });
+  const entry = entries.get(heading.id) ?? new Entry(heading, { renamed: onRenamed, deleted: onDeleted });
   entries.set(heading.id, entry);
   entry.show(heading, { current: heading.id === conversation.id, words });
   return entry.node;
 }
 
 /** @param {string} name @param {HTMLElement[]} nodes */
-function group(name, nodes) {
+function makeGroup(name, nodes) {
   const node = groups.get(name) ?? make("li", "", make("h2", "small group", name), make("ul"));
   groups.set(name, node);
   arrange(/** @type {Element} */ (node.lastElementChild), nodes);
@@ -190,13 +194,13 @@ function group(name, nodes) {
 }
 
 function noteContent() {
-  if (problem) return [`${problem} `, button(t("retry"), () => headings.length ? refresh() : load())];
+  if (problem) return [`${problem} `, makeButton(t("retry"), () => headings.length ? refresh() : load())];
   if (headings.length || !loaded) return [];
   return [t(words ? "nothingFound" : "noConversations")];
 }
 
 /** @param {Listed} heading */
-function renamed(heading) {
+function onRenamed(heading) {
   headings = headings.map((one) => one.id === heading.id ? { ...one, title: heading.title } : one);
   show();
   notifyTabs({ renamed: heading.id, title: heading.title });
@@ -204,7 +208,7 @@ function renamed(heading) {
 }
 
 /** @param {string} id */
-function deleted(id) {
+function onDeleted(id) {
   const at = headings.findIndex((one) => one.id === id);
   headings = headings.filter((one) => one.id !== id);
   show();

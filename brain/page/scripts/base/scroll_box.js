@@ -10,7 +10,7 @@ const NEAR = 4; // pixels
  * @param {HTMLElement} content
  * @returns {HTMLDivElement}
  */
-export function box(name, content) {
+export function makeScrollBox(name, content) {
   const inside = make("div", "box-inside", content), below = make("span", "below small", t("moreBelow"));
   inside.role = "group";
   inside.ariaLabel = name;
