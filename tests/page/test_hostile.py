@@ -11,6 +11,7 @@ from brain.events import Thinking
 from page.chat import Chat
 from page.markdown import load
 from page.server import HOSTILE, PageServer, request
+from page.texts import page_text
 from page.visitor import Visitor
 
 pytestmark = pytest.mark.chromium
@@ -154,7 +155,7 @@ def test_names_of_models_specialists_and_conversations(
     chat = visitor.open(server.url)
     expect(chat.conversation(HOSTILE)).to_be_visible()
     expect(chat.button(HOSTILE)).to_be_visible()  # the example
-    expect(chat.page.get_by_role("main")).to_contain_text(f"No language model is connected: {HOSTILE} is")
+    expect(chat.page.get_by_role("main")).to_contain_text(page_text("demoMode"))
     chat.button("Specialists").click()
     rows = chat.page.get_by_role("dialog").get_by_role("listitem")
     expect(rows.last).to_contain_text(f"Not available: {HOSTILE}")
