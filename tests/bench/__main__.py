@@ -22,6 +22,7 @@ import where
 import whole
 from chart import draw
 from load import Failed
+from results import summarize
 from tables import Table
 from targets import HERE, KINDS, NGINX, Bench
 from whole import Run, say
@@ -79,7 +80,8 @@ def main() -> int:
     if given.chart:
         draw(tables, given.chart)
     if given.page:
-        _write(given.page, {"about": about, **tables})
+        results = summarize(tables)
+        _write(given.page, {"about": about, **tables, **({} if results is None else {"results": results})})
     return code
 
 

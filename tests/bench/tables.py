@@ -40,11 +40,12 @@ def shown(values: Sequence[float]) -> str:
     """Return the median, and the range in brackets if it differs."""
     if not values:
         return "–"
-    median, low, high = (_number(f(values)) for f in (statistics.median, min, max))
+    median, low, high = (number(f(values)) for f in (statistics.median, min, max))
     return median if low == high else f"{median} ({low}..{high})"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a figure with about three significant digits."""
     if math.isinf(value):
         return "never"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

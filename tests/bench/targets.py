@@ -201,7 +201,11 @@ class Bench:
 
     def _brain(self, model_port: int, specialists: int | None) -> dict[str, str]:
         """Return Brain's settings; without a number of specialists, it has the included ones only."""
-        settings = {"BRAIN_MODEL": "openai:fake", "BRAIN_MODEL_URL": f"http://127.0.0.1:{model_port}/v1"}
+        settings = {
+            "BRAIN_MODEL": "openai:fake",
+            "BRAIN_MODEL_URL": f"http://127.0.0.1:{model_port}/v1",
+            "BRAIN_STORE": f"sqlite:{self._folder / str(time.monotonic_ns())}.db",
+        }
         if specialists is None:
             return settings
         folder = self._folder / f"specialists-{specialists}"
