@@ -1,1 +1,1 @@
-"""The network: model servers and the web."""
+"""HTTP clients for model servers and the web."""

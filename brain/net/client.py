@@ -1,4 +1,4 @@
-"""The HTTP client of model servers; the only place that decides which one it is."""
+"""The HTTP client for model servers."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing
@@ -14,7 +14,7 @@ from brain.settings import LOOPBACK, redact_url
 
 
 class BodyStream(Protocol):
-    """An asynchronous iterator of bytes that can be closed before its end."""
+    """An asynchronous iterator of bytes that can be closed early."""
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
     def __anext__(self) -> Awaitable[bytes]: ...
@@ -22,12 +22,12 @@ class BodyStream(Protocol):
 
 
 class Client(httpx.AsyncClient):
-    """A client for one server. Reading has no time limit: a turn decides how long a model may be silent.
+    """A client for one server. Reading has no timeout: the turn limits the silence of a model.
 
-    It uses `Transport`; and httpx's own where the machine has a proxy, which servers on this machine do not need.
+    It uses `Transport`, or httpx's own transport if the environment sets a proxy and the server is not on loopback.
 
     Raises:
-        SettingsError: the URL or a header cannot be sent at all.
+        SettingsError: the URL or a header is invalid.
     """
 
     def __init__(self, base_url: str, headers: Mapping[str, str] | None = None) -> None:
@@ -43,10 +43,10 @@ class Client(httpx.AsyncClient):
                 event_hooks={"response": [reject_compressed]},
             )
         except (httpx.InvalidURL, ValueError):
-            raise SettingsError(f"{redact_url(base_url)}, or its key, cannot be used for requests.") from None
+            raise SettingsError(f"The URL {redact_url(base_url)} or its API key contains invalid characters.") from None
 
     def prepare_post(self, path: str) -> httpx.Request:
-        """A request to post JSON to this path, without a body, for any number of calls of `send_prepared`."""
+        """Build a POST request for JSON without a body, for use with `send_prepared`."""
         request = self.build_request("POST", path, headers={"Content-Type": "application/json"})
         del request.headers["Content-Length"]
         if request.url.userinfo:  # as httpx does when it sends
@@ -54,9 +54,9 @@ class Client(httpx.AsyncClient):
         return request
 
     async def send_prepared(self, prepared: httpx.Request, body: bytes) -> httpx.Response:
-        """Send a prepared request with this body; `stream_body` reads the response.
+        """Send a prepared request with a body. Use `stream_body` to read the response.
 
-        Cookies and redirects, which no model server has, are left out: they would take longer than all the rest.
+        Cookies and redirects, which model servers do not use, are not supported: they would double the cost.
         """
         request = httpx.Request(
             prepared.method, prepared.url, headers=prepared.headers, content=body, extensions=prepared.extensions
@@ -73,21 +73,21 @@ class Client(httpx.AsyncClient):
 
 
 async def reject_compressed(response: httpx.Response) -> None:
-    """Leave every body packed: unpacking could fill the memory, and would block the event loop.
+    """Reject compressed responses: decompression could fill the memory and would block the event loop.
 
     Raises:
-        ModelError: a successful response is compressed, although that was not requested.
+        ModelError: a successful response is compressed, although the request did not allow it.
     """
     encoding = response.headers.pop("Content-Encoding", "")
     if encoding.lower() not in ("", "identity") and response.status_code == 200:
-        message = "The model server compresses its answers; turn that off on it, or on the proxy in front of it."
+        message = "The model server compresses its responses. Turn off compression on it or on its proxy."
         raise ModelError("model_failed", message, f"Content-Encoding: {encoding[:100]}", recoverable=False)
 
 
 def stream_body(response: httpx.Response) -> BodyStream:
-    """The body of a streamed response, a read at a time; closing it closes the response.
+    """Return the body of a streamed response, one read at a time. Closing it closes the response.
 
-    With `Transport`, httpx's iterators are left out, which cost more than all the rest of a read.
+    With `Transport`, it avoids httpx's iterators, which cost more than the rest of a read.
     """
     body: BodyStream | None = response.extensions.get(BODY)
     return _stream_through_httpx(response) if body is None else body

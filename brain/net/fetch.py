@@ -1,11 +1,11 @@
-"""The one guarded way to the web: what a model, a page or a file names is fetched from public hosts only.
+"""Fetches URLs from models, pages and files, from public hosts only (SSRF protection).
 
-A name is resolved once and the connection goes to the address that was checked, so that a second answer of the name
-server leads nowhere else. Each redirect is checked like the first address. A connection serves one request; there are
-no proxies and no cookies; size and time are bounded, before and after decompression.
+Each host is resolved once, and the connection goes to the address that was checked, so a second answer of the name
+server cannot redirect it. Each redirect is checked like the first URL. A connection serves one request. There are no
+proxies and no cookies. Size and time are limited, before and after decompression.
 
-Answers are read on an event loop of their own, in a thread: a head of 20,000 lines, or a body in chunks of one byte,
-takes a tenth of a second to parse, and turns go on meanwhile.
+Responses are read on a separate event loop in a thread: 20,000 header lines, or a body in chunks of one byte, take a
+tenth of a second to parse, which would delay turns.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from brain.concurrency import NoThread, run_in_thread
 from brain.errors import Refused
 from brain.net.page import Page
 from brain.net.public_addresses import is_public
-from brain.net.response_body import host_name, read_page
+from brain.net.response_body import ANOTHER, host_name, read_page
 
 READABLE = ("text/*", "application/xhtml+xml", "application/xml", "application/json", "application/pdf")
 MAX_BYTES = 4 * 1024 * 1024
@@ -39,33 +39,32 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _METHOD = re.compile(r"[A-Z]{1,20}")
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""From a host and a port to numeric addresses, best first; raises OSError when there are none."""
+"""Returns the numeric addresses of a host and port, best first; raises OSError if there are none."""
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
-    """The addresses that the machine's resolver knows for a host.
+    """Return the addresses of a host from the system's resolver.
 
-    It runs in a thread of its own, which is abandoned when it hangs.
+    The resolver runs in a thread, which is abandoned if it hangs.
     """
     look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
         found = await run_in_thread("resolve", look_up, lambda _: None)
     except NoThread:
-        raise Refused("names of hosts cannot be looked up just now; try again in a minute") from None
+        raise Refused("host names cannot be resolved at the moment", "try again in a minute") from None
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Fetches pages, guarded. It keeps nothing between two of them.
+    """Fetches pages from public hosts. It stores nothing between two fetches.
 
     Attributes:
-        hosts: `name` or `name:port` of hosts that the operator allows although they are not public, or at another
-            port than 80 and 443.
+        hosts: `name` or `name:port` of private hosts, or of other ports than 80 and 443, that the operator allows.
         resolve: the resolver.
-        tls: what checks server certificates; by default the usual authorities.
+        tls: checks server certificates; None for the certificate authorities of the system.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -88,26 +87,25 @@ class Fetch:
         """Fetch one page, following redirects; a response of any status is a page.
 
         Args:
-            params: added to the query.
-            headers: sent to the origin of `url` only, not to where it redirects.
-            types: accepted media types of a successful response; `text/*` is any text.
-            most: the largest size in bytes, decompressed.
-            seconds: time limit for everything.
-            trusted: an address from the operator's settings; what has its scheme, host and port may be private.
+            params: parameters to add to the query.
+            headers: sent only to the origin of `url`, not to redirect targets.
+            types: accepted media types of a successful response; `text/*` matches any text.
+            most: size limit in bytes, after decompression.
+            seconds: time limit for the whole fetch.
+            trusted: a URL from the operator's settings, whose origin may be private.
 
         Raises:
-            Refused: the address is not allowed, cannot be reached in time, or its response cannot be read.
+            Refused: the URL is not allowed, the host does not respond in time, or the response cannot be read.
         """
         if not _METHOD.fullmatch(method):
-            raise ValueError(f"{method!r} is no method")
+            raise ValueError(f"{method!r} is not an HTTP method")
         if len(url) > URL_LENGTH:
-            raise Refused(f"an address may have at most {URL_LENGTH} characters")
+            raise Refused(f"the URL has {len(url):,} characters; the limit is {URL_LENGTH:,}", "use a shorter URL")
         try:
             first = _check_host(httpx.URL(url.strip()).copy_with(fragment=None))
             first = first.copy_merge_params(dict(params)) if params else first
         except (httpx.InvalidURL, ValueError):
-            reason = "that is no address; it must begin with https:// or http:// and name a host as IDNA allows it"
-            raise Refused(reason) from None
+            raise Refused("the URL is invalid", "use a URL that starts with https:// or http:// and a host") from None
         origin = _origin_of(httpx.URL(trusted)) if trusted else None
         request = _Request(method, dict(headers or {}), body, tuple(types), most, seconds, origin)
         work = asyncio.run_coroutine_threadsafe(self._fetch(first, request), _loop())
@@ -122,15 +120,14 @@ class Fetch:
                     if isinstance(found, Page):
                         return found
                     request, url = request.redirect(url, found), found.url
-                raise Refused(f"{host_name(url)} redirects too often; try another address")
+                raise Refused(f"{host_name(url)} redirects more than {MAX_REDIRECTS} times", ANOTHER)
         except TimeoutError:
-            within = f"within {request.seconds:g} seconds"
-            raise Refused(f"{host_name(first)} did not answer {within}; try another source") from None
+            raise Refused(f"{host_name(first)} did not respond within {request.seconds:.3g} seconds", ANOTHER) from None
         except (httpx.TransportError, ssl.SSLError, OSError):
-            raise Refused(f"{host_name(first)} cannot be reached or broke off; try another source") from None
+            raise Refused(f"could not connect to {host_name(first)}, or the connection broke", ANOTHER) from None
 
     async def _fetch_once(self, url: httpx.URL, request: "_Request") -> "Page | _Redirect":
-        """The response of one host: a page, or where it redirects."""
+        """The response of one host: a page or a redirect."""
         addresses = await self._resolve_allowed(url, request.trusted)
         transport = httpx.AsyncHTTPTransport(
             verify=self.tls if self.tls is not None else await asyncio.to_thread(_authorities),
@@ -146,26 +143,26 @@ class Fetch:
                 try:
                     joined = _check_host(url.join(target[:URL_LENGTH]).copy_with(fragment=None))
                 except (httpx.InvalidURL, ValueError):
-                    raise Refused(f"{host_name(url)} redirects to what is no address; try another source") from None
+                    raise Refused(f"{host_name(url)} redirects to an invalid URL", ANOTHER) from None
                 return _Redirect(response.status_code, joined)
 
     async def _resolve_allowed(self, url: httpx.URL, trusted: Origin | None) -> Sequence[str]:
-        """The addresses of a host, all of which may be asked."""
+        """The addresses of a host, all of which are allowed."""
         if url.scheme not in _PORTS or not url.host:
-            raise Refused("only http:// and https:// addresses can be fetched")
+            raise Refused("the URL does not start with http:// or https://", "use an http:// or https:// URL")
         if url.userinfo:
-            raise Refused("an address with a user name or password cannot be fetched; leave it out")
+            raise Refused("the URL contains a user name or password", "remove it from the URL")
         host, port = _host_of(url), _port_of(url)
         with_port = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         is_free = (url.scheme, host, port) == trusted or with_port in self.hosts
         if not is_free and port not in _PORTS.values():
-            raise Refused(f"port {port} cannot be fetched, only the usual ones of http and https")
+            raise Refused(f"port {port} is not allowed", "use a URL with port 80 or 443")
         addresses: Sequence[str] = ()
         with suppress(OSError, UnicodeError):
             addresses = await self.resolve(host, port)
         if not addresses or not (is_free or host in self.hosts or all(map(is_public, addresses))):
-            # the same words for both, or a model could find out which names a private network has
-            raise Refused(f"there is no public host {host[:100]}; correct the address or try another source")
+            # the same error for both, or a model could find out which names a private network has
+            raise Refused(f"could not find the host {host[:100]}", "check the URL or use another source")
         return addresses[:MAX_ADDRESSES]
 
 
@@ -177,7 +174,7 @@ class _Redirect:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What to send, and what to accept; the fields are the arguments of `Fetch.__call__`."""
+    """The arguments of `Fetch.__call__`."""
 
     method: str
     headers: Mapping[str, str]
@@ -193,11 +190,11 @@ class _Request:
         return httpx.Request(self.method, url, headers={**own, **fixed}, content=self.body)
 
     def redirect(self, here: httpx.URL, redirect: _Redirect) -> "_Request":
-        """The request to where a redirect leads (RFC 9110, section 15.4)."""
+        """The request to the target of a redirect (RFC 9110, section 15.4)."""
         keeps_method = redirect.status in (307, 308) or self.method in ("GET", "HEAD")
         leaves_origin = _origin_of(here) != _origin_of(redirect.url)
         if leaves_origin and keeps_method and self.body is not None:
-            raise Refused(f"{host_name(here)} redirects to another host, which gets nothing of what was sent")
+            raise Refused(f"{host_name(here)} redirects the sent data to another host, which is not allowed", ANOTHER)
         return replace(
             self,
             method=self.method if keeps_method else "GET",
@@ -209,10 +206,10 @@ class _Request:
 async def _send(
     transport: httpx.AsyncHTTPTransport, request: httpx.Request, addresses: Sequence[str], seconds: float
 ) -> httpx.Response:
-    """Send a request to the first address that accepts it in time; the certificate is checked for the name.
+    """Send a request to the first address that accepts a connection; the certificate is checked for the host name.
 
     Args:
-        seconds: for each address but the last; some hosts have one that drops all packets.
+        seconds: connection timeout for each address except the last; some hosts have one that drops all packets.
     """
     *others, last = addresses
     for address in addresses:
@@ -234,11 +231,11 @@ async def _send(
         else:
             response.request = request
             return response
-    raise AssertionError("there is an address")
+    raise AssertionError("no addresses")
 
 
 def _check_host(url: httpx.URL) -> httpx.URL:
-    """The same; raises `ValueError` for a host whose labels decode to nothing, as `xn--a`, which httpx finds late."""
+    """Return the URL; raise `ValueError` for a host such as `xn--a`, which httpx detects too late."""
     _ = url.host
     return url
 
@@ -248,7 +245,7 @@ def _origin_of(url: httpx.URL) -> Origin | None:
 
 
 def _host_of(url: httpx.URL) -> str:
-    """The host as it is resolved and compared: ASCII, lower case, without the root's dot; IPv6 in short form."""
+    """The host in canonical form: ASCII, lower case, without a final dot; IPv6 in short form."""
     host = url.raw_host.decode("ascii").strip("[]").lower().removesuffix(".")
     with suppress(ValueError):
         return str(ip_address(host))

@@ -1,4 +1,4 @@
-"""A page of the web. Its bytes are untrusted: reading them as text or JSON is bounded in time."""
+"""A web page. Its bytes are untrusted, so decoding them as text or JSON has time limits."""
 
 import codecs
 import re
@@ -24,15 +24,15 @@ _ENCODINGS = frozenset({
     "cp874", "koi8-r", "koi8-u", "mac-roman", "mac-cyrillic", "tis-620", "shift_jis", "cp932", "euc_jp", "iso2022_jp",
     "gb2312", "gbk", "gb18030", "big5", "big5hkscs", "euc_kr", "cp949", "johab",
 })  # fmt: skip
-"""Encodings of text on the web. Python knows others, some of which take quadratic time."""
+"""Text encodings of the web. Some other codecs of Python take quadratic time."""
 _STATUS_REASONS = {
-    401: "wants a sign-in",
-    402: "wants to be paid",
-    403: "refuses to show this",
-    404: "has no such page; check the address",
+    401: "requires a sign-in",
+    402: "requires payment",
+    403: "denies access to this page",
+    404: "does not have this page",
     410: "no longer has this page",
-    429: "gets too many requests; wait a while",
-    451: "may not show this for legal reasons",
+    429: "receives too many requests at the moment",
+    451: "blocks this page for legal reasons",
 }
 
 
@@ -41,12 +41,12 @@ class Page:
     """A response from the web.
 
     Attributes:
-        url: where it came from, after all redirects.
+        url: the URL after all redirects.
         status: the HTTP status.
-        type: the media type, such as `text/html`, in lower case; empty when the server named none.
-        headers: their names are in lower case.
-        body: decompressed.
-        charset: the encoding that the server named, if any.
+        type: the media type in lower case, such as `text/html`; empty if the server sent none.
+        headers: the headers, with names in lower case.
+        body: the decompressed body.
+        charset: the encoding that the server sent, if any.
     """
 
     url: str
@@ -58,35 +58,36 @@ class Page:
 
     @property
     def text(self) -> str:
-        """The body as text: in the encoding of its byte order mark, of the server, of its own declaration, or UTF-8."""
+        """The body as text. The encoding is from the byte order mark, the server or the document, else UTF-8."""
         for mark, encoding in _BYTE_ORDER_MARKS:
             if self.body.startswith(mark):
                 return self.body[len(mark) :].decode(encoding, "replace")
         return self.body.decode(_encoding(self.charset) or _encoding(self._declared_charset()) or "utf-8", "replace")
 
     def json(self) -> Any:
-        """The body as JSON.
+        """Return the body as JSON.
 
         Raises:
-            Refused: it is no JSON, or has more than 50,000 values.
+            Refused: it is not JSON, or has more than 50,000 values.
         """
         if not _has_few_values(self.body):
-            raise Refused(f"{self._host()} answers with too many pieces of data at once; ask for less")
+            raise Refused(f"the response of {self._host()} has more than {MAX_JSON_VALUES:,} values", "ask for less")
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, RecursionError, ValueError):
-            raise Refused(f"{self._host()} did not answer in JSON; try another source") from None
+            raise Refused(f"{self._host()} did not send JSON", "try another source") from None
 
     def good(self) -> "Page":
-        """The page itself.
+        """Return the page.
 
         Raises:
-            Refused: its status is not one of success.
+            Refused: its status is not a success.
         """
         if 200 <= self.status < 300:
             return self
-        trouble = "has trouble of its own" if self.status >= 500 else f"answers with status {self.status}"
-        raise Refused(f"{self._host()} {_STATUS_REASONS.get(self.status, trouble)}; or try another source")
+        problem = _STATUS_REASONS.get(self.status, f"failed with status {self.status}")
+        advice = {404: "check the URL or use another source", 429: "wait, or try another source"}
+        raise Refused(f"{self._host()} {problem}", advice.get(self.status, "try another source"))
 
     def _declared_charset(self) -> str | None:
         found = _META.search(self.body[:_SNIFFED_BYTES]) if self.type != "text/plain" else None
@@ -97,7 +98,7 @@ class Page:
 
 
 def _has_few_values(body: bytes) -> bool:
-    """Whether JSON has few values, however long it is. Reading it blocks the event loop: 0.4 s for 4 MB of `[]`."""
+    """Whether JSON has few values. Many values block the event loop: decoding 4 MB of `[]` takes 0.4 s."""
     if len(body) <= MAX_JSON_VALUES:
         return True
     plain = body.replace(rb"\\", b"").replace(rb"\"", b"")
@@ -108,7 +109,7 @@ def _has_few_values(body: bytes) -> bool:
 
 
 def _encoding(name: str | None) -> str | None:
-    """Python's name of an encoding; None if it is unknown."""
+    """Python's name of an encoding; None for an unknown one."""
     try:
         found = codecs.lookup(name or "").name
     except (LookupError, ValueError):

@@ -1,4 +1,4 @@
-"""Reads responses from the web: of an accepted type, bounded in size, decompressed a little at a time."""
+"""Reads responses from the web with limits: media type, size, and decompression in small steps."""
 
 import re
 import zlib
@@ -14,25 +14,28 @@ from brain.net.page import Page
 _CHARSET = re.compile(r"""(?:^|;)\s*charset\s*=\s*["']?\s*([\w.:+-]{1,40})""", re.IGNORECASE)
 
 
+ANOTHER = "try another source"
+
+
 def host_name(url: httpx.URL) -> str:
-    """The name of a host in the reason of a refusal."""
-    return url.host[:100] or "the address"
+    """Return the host for a `Refused.reason`."""
+    return url.host[:100] or "the host"
 
 
 async def read_page(response: httpx.Response, url: httpx.URL, types: Sequence[str], most: int) -> Page:
-    """The page in the response to a request for `url`.
+    """Return the page in the response to a request for `url`.
 
     Args:
-        types: accepted media types of a successful response; `text/*` is any text.
-        most: the largest size in bytes, decompressed.
+        types: accepted media types of a successful response; `text/*` matches any text.
+        most: size limit in bytes, after decompression.
 
     Raises:
-        Refused: when it is of another type, too large or damaged.
+        Refused: it has another type, is too large, or is damaged.
     """
     kind, _, parameters = response.headers.get("Content-Type", "").partition(";")
     kind = kind.strip().lower()
     if response.is_success and response.request.method != "HEAD" and not _fits(kind, types):
-        raise Refused(f"{host_name(url)} is of the type {kind[:60] or '(none)'}, which cannot be read")
+        raise Refused(f"{host_name(url)} sent the type {kind[:60] or '(none)'}, which cannot be read", ANOTHER)
     with suppress(ValueError):
         if int(response.headers.get("Content-Length", 0)) > most:
             raise _too_large(url, most)
@@ -55,14 +58,14 @@ async def read_page(response: httpx.Response, url: httpx.URL, types: Sequence[st
 
 
 async def _decompress(raw: AsyncIterator[bytes], encoding: str, url: httpx.URL, most: int) -> AsyncIterator[bytes]:
-    """The decompressed body, in pieces of bounded size, however well it was compressed."""
+    """The decompressed body, in pieces of limited size."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         async for piece in raw:
             yield piece
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise Refused(f"{host_name(url)} is compressed in a way that cannot be read")
+        raise Refused(f"{host_name(url)} sent an unknown compression", ANOTHER)
     decompressor, packed = _Decompressor(encoding), 0
     try:
         async for piece in raw:
@@ -72,11 +75,11 @@ async def _decompress(raw: AsyncIterator[bytes], encoding: str, url: httpx.URL, 
             for expanded in decompressor.feed(piece):
                 yield expanded
     except zlib.error:
-        raise Refused(f"{host_name(url)} is damaged; try another source") from None
+        raise Refused(f"the response of {host_name(url)} is damaged", ANOTHER) from None
 
 
 class _Decompressor:
-    """gzip, or deflate with or without a head (RFC 9110, section 8.4.1), a piece at a time."""
+    """Decompresses gzip, and deflate with or without a header (RFC 9110, section 8.4.1)."""
 
     def __init__(self, encoding: str) -> None:
         self._deflate = encoding == "deflate"
@@ -88,7 +91,7 @@ class _Decompressor:
             self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
         self._has_begun = self._has_begun or bool(piece)
         while piece:
-            if self._stream.eof:  # of gzip, further parts may follow (RFC 1952, section 2.2)
+            if self._stream.eof:  # gzip can have several members (RFC 1952, section 2.2)
                 if self._deflate or not piece.startswith(b"\x1f"):
                     return
                 self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
@@ -101,4 +104,4 @@ def _fits(kind: str, types: Sequence[str]) -> bool:
 
 
 def _too_large(url: httpx.URL, most: int) -> Refused:
-    return Refused(f"{host_name(url)} is larger than {most / 1024 / 1024:g} MiB, which is too much; try another source")
+    return Refused(f"the response of {host_name(url)} is larger than {most / 1024 / 1024:g} MiB", ANOTHER)

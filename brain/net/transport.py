@@ -1,7 +1,7 @@
-"""A transport for httpx on httptools, a parser written in C: one wake-up for all that a read brings.
+"""A transport for httpx that uses httptools, a parser in C, and wakes the reader once per read.
 
-It speaks HTTP/1.1 with TLS and keep-alive. A connection whose response was not read to its end is aborted, so that the
-server stops at once.
+It supports HTTP/1.1 with TLS and keep-alive. A connection whose response was not read completely is aborted, which
+stops the server immediately.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ MAX_IDLE_CONNECTIONS = 64
 MAX_HEAD_BYTES = 64 * 1024
 
 BODY = "body"
-"""The extension of a response that holds its body, as it comes from the server."""
+"""Response extension that contains the body."""
 
 Origin = tuple[bool, str, int]
-"""Whether it is encrypted, the host and the port."""
+"""Whether it uses TLS, the host and the port."""
 
 
 class Transport(httpx.AsyncBaseTransport):
-    """Connections to servers, used again when their last response was read to its end."""
+    """Connections to servers, reused after their last response was read completely."""
 
     def __init__(self) -> None:
         self._idle: dict[Origin, list[_Connection]] = {}
@@ -32,12 +32,12 @@ class Transport(httpx.AsyncBaseTransport):
         self._is_closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request and wait for the head of its response.
+        """Send a request and wait for the headers of the response.
 
-        An idle connection that turns out to be closed before the first byte is replaced by a new one, once.
+        If an idle connection is closed before the first byte, the request is repeated once on a new connection.
 
         Raises:
-            httpx.TransportError: as httpx's own transport does.
+            httpx.TransportError: as httpx's own transport.
         """
         is_secure = request.url.scheme == "https"
         origin = is_secure, request.url.raw_host.decode("ascii"), request.url.port or (443 if is_secure else 80)
@@ -57,7 +57,7 @@ class Transport(httpx.AsyncBaseTransport):
         return await self._send(connection, message, request, timeouts)
 
     async def aclose(self) -> None:
-        """Close idle connections; others close after their response."""
+        """Close idle connections; active ones close after their response."""
         self._is_closed = True
         idle, self._idle = self._idle, {}
         for connections in idle.values():
@@ -72,7 +72,7 @@ class Transport(httpx.AsyncBaseTransport):
                 await connection.send(message, without_body=request.method == "HEAD")
         except TimeoutError as error:
             connection.abort()
-            raise httpx.ReadTimeout("no answer in time", request=request) from error
+            raise httpx.ReadTimeout("no response in time", request=request) from error
         except BaseException:
             connection.abort()
             raise
@@ -89,7 +89,7 @@ class Transport(httpx.AsyncBaseTransport):
         return None
 
     def add_idle(self, connection: "_Connection") -> None:
-        """Keep a connection whose response was read to its end, for another request."""
+        """Store a connection for reuse."""
         idle = [one for one in self._idle.get(connection.origin, ()) if one.is_open]
         if len(idle) < MAX_IDLE_CONNECTIONS and not self._is_closed:
             self._idle[connection.origin] = [*idle, connection]
@@ -144,11 +144,11 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether a request can be sent."""
+        """Whether the connection can send a request."""
         return self._error is None and self._transport is not None and not self._transport.is_closing()
 
     async def send(self, message: bytes, *, without_body: bool) -> None:
-        """Send a request, and wait for the head of the response."""
+        """Send a request, and wait for the headers of the response."""
         self._parser = httptools.HttpResponseParser(self)
         self.status, self.headers, self.has_received, self.is_complete = 0, [], False, False
         self._has_head, self._without_body = False, without_body
@@ -163,11 +163,11 @@ class _Connection(asyncio.Protocol):
             await self._waiter
 
     async def read(self) -> bytes:
-        """Everything of the body that has arrived, at least one byte.
+        """Return all received bytes of the body, at least one.
 
         Raises:
-            StopAsyncIteration: at its end.
-            httpx.TransportError: when it breaks off.
+            StopAsyncIteration: at the end.
+            httpx.TransportError: the connection broke.
         """
         while not self._parts:
             if self.is_complete:
@@ -186,11 +186,11 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_reusable(self) -> bool:
-        """Whether the response was read to its end and the server keeps the connection."""
+        """Whether the response was read completely and the server keeps the connection open."""
         return self.is_complete and not self._parts and self._is_kept_alive and self.is_open
 
     def abort(self) -> None:
-        """Close the connection at once."""
+        """Close the connection immediately."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -199,14 +199,14 @@ class _Connection(asyncio.Protocol):
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    # asyncio calls these
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "abort")
         self._transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
-        if self.is_complete:  # there is no request: the server reports a timeout, or worse
+        if self.is_complete:  # without a request, data is a timeout message or an error
             self.abort()
             return
         self.has_received = True
@@ -217,7 +217,7 @@ class _Connection(asyncio.Protocol):
             self._error = httpx.RemoteProtocolError(f"not HTTP: {error}")
             self.abort()
         if not self._has_head and self._unread > MAX_HEAD_BYTES and self._error is None:
-            self._error = httpx.RemoteProtocolError("the head is too large")
+            self._error = httpx.RemoteProtocolError("the response headers are too large")
             self.abort()
         if self._unread > MAX_UNREAD_BYTES and not self._is_paused and self._transport is not None:
             self._is_paused = True
@@ -232,7 +232,7 @@ class _Connection(asyncio.Protocol):
         self._parser = None  # breaks a reference cycle
         self._wake()
 
-    # httptools calls these
+    # Called by httptools
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name, value))
@@ -256,7 +256,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of one response, a read at a time."""
+    """The body of one response."""
 
     def __init__(self, connection: _Connection, transport: Transport, seconds: float | None) -> None:
         self._connection = connection
@@ -275,10 +275,10 @@ class _Body(httpx.AsyncByteStream):
             async with asyncio.timeout(seconds):
                 return await self._connection.read()
         except TimeoutError as error:
-            raise httpx.ReadTimeout("nothing came in time") from error
+            raise httpx.ReadTimeout("no data in time") from error
 
     async def aclose(self) -> None:
-        """Keep the connection if the response was read to its end, else abort it."""
+        """Store the connection for reuse if the response was read completely, else abort it."""
         if not self._is_closed:
             self._is_closed = True
             if self._connection.is_reusable:

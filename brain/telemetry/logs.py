@@ -1,7 +1,7 @@
-"""Formats the log. A record is one line, whatever it contains, and a turn is one record.
+"""Formats log records, one line each. A turn is one record.
 
-The record of a turn contains no text of the user, the model or a specialist. Other values, such as user names or the
-text of exceptions, can neither break a line nor forge one.
+The record of a turn contains no text from the user, the model or a specialist. Other values, such as user names or
+exception texts, cannot break or forge a line.
 """
 
 import json
@@ -17,10 +17,10 @@ from typing import Any
 from brain.messages import TurnReport
 
 TEXT_LENGTH = 16_384
-"""Characters of a message, and of a traceback; the middle of a longer one is left out."""
+"""Maximum length of a message and of a traceback, in characters; the middle of a longer one is cut."""
 
 LINES_PER_PERIOD = 20
-"""Warnings and errors of one kind that are written in one period."""
+"""Warnings and errors of one kind per period."""
 PERIOD_SECONDS = 60.0
 
 _unprintable = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -64,14 +64,14 @@ class _Period:
 
 
 class RateLimit(logging.Filter):
-    """Lets a handler write few warnings and errors of one kind per period, and the number of the others in one line.
+    """Limits warnings and errors of one kind per period; one line reports the number of suppressed records.
 
-    A kind is a place in the code, since some libraries format their messages before they log them. So clients without
-    a key cannot fill a disk, and the number of kinds is bounded. Lines of level INFO always pass: a turn has one.
+    So clients without a key cannot fill the disk. A kind is a place in the code, since some libraries format messages
+    before they log them. Records of level INFO, such as those of turns, are not limited.
 
     Args:
-        handler: writes the lines; the limit adds itself to its filters.
-        most: records of one kind per period.
+        handler: the handler to limit.
+        most: limit for records of one kind per period.
         seconds: length of a period.
         clock: seconds of a monotonic clock.
     """
@@ -93,7 +93,7 @@ class RateLimit(logging.Filter):
         handler.addFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is written; if not, it is counted."""
+        """Return whether to write the record; count it otherwise."""
         if record.levelno < logging.WARNING:
             return True
         kind = record.name, record.pathname, record.lineno
@@ -138,7 +138,7 @@ class RateLimit(logging.Filter):
 
 
 def turn_line(report: TurnReport) -> str:
-    """The log line of a turn that ended."""
+    """Return the log line of a turn."""
     usage = report.usage
     first = "no text" if report.first_token_ms is None else f"first token after {report.first_token_ms} ms"
     return (
@@ -149,7 +149,7 @@ def turn_line(report: TurnReport) -> str:
 
 
 def turn_fields(report: TurnReport) -> dict[str, str | int | None]:
-    """The same as JSON fields."""
+    """Return the JSON fields of a turn."""
     return {
         "turn_id": report.turn_id,
         "user": report.user,
@@ -180,5 +180,5 @@ def _bounded(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """The text with what breaks lines, or moves a terminal's cursor, written out."""
+    """Escape characters that break lines or control a terminal."""
     return _unprintable.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)

@@ -1,7 +1,7 @@
-"""Counts turns, passes, calls and tokens for Prometheus; the only importer of prometheus_client.
+"""Prometheus metrics of turns, passes, calls and tokens; the only module that imports prometheus_client.
 
-Nothing is counted per token: a turn is counted when it ends, from its report. Labels have few values: registered
-specialists, configured models, and our own codes. No user, and no text of one, is a label.
+A turn is counted when it ends, from its report; nothing is counted per token. Labels have few values: registered
+specialists, configured models and Brain's codes. Users and their texts are never labels.
 """
 
 import itertools
@@ -22,67 +22,68 @@ from prometheus_client.registry import CollectorRegistry
 from brain.messages import TurnReport
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
-"""The environment variable of the folder in which processes count together; the library knows it by this name."""
+"""Environment variable of the library: the directory with the shared metrics of several processes."""
 
 FIRST_TOKEN_SECONDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 20, 30, 60)
 CALL_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60)
 TURN_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 
 REASONS = ("address", "connections", "overload")
-"""Why connections and requests are refused."""
+"""Reasons for rejected connections and requests."""
 
 EXECUTED = frozenset(("ok", "refused", "timeout", "failed", "deadline", "cancelled"))
-"""Outcomes of calls that were executed."""
+"""Outcomes of executed calls."""
 
 _locks: list[IO[str]] = []
 
 
 class Metrics:
-    """The metrics of one application, which share nothing with those of another in the same process.
+    """The metrics of one application, separate from other applications in the same process.
 
     Args:
-        specialists: known names; calls of other names count as `?`.
+        specialists: known names; calls of other names are counted as `?`.
     """
 
     def __init__(self, specialists: Container[str]) -> None:
         self._specialists = specialists
         self._registry = one = CollectorRegistry()
-        self._turns = Counter("brain_turns_total", "turns that ended, and how", ["wire", "outcome"], registry=one)
-        self._running = Gauge("brain_turns_running", "turns that run", registry=one, multiprocess_mode="livesum")
-        self._streams = Gauge(
-            "brain_streams_open", "streams that somebody reads", registry=one, multiprocess_mode="livesum"
-        )
-        self._passes = Counter("brain_passes_total", "requests to a model", ["model"], registry=one)
+        self._turns = Counter("brain_turns_total", "ended turns by outcome", ["wire", "outcome"], registry=one)
+        self._running = Gauge("brain_turns_running", "running turns", registry=one, multiprocess_mode="livesum")
+        self._streams = Gauge("brain_streams_open", "open response streams", registry=one, multiprocess_mode="livesum")
+        self._passes = Counter("brain_passes_total", "requests to models", ["model"], registry=one)
         self._calls = Counter(
             "brain_calls_total",
-            "calls of specialists; `forged`: a result that the model invented; `?`: no name of ours",
+            "specialist calls; `forged`: the model wrote the result itself; `?`: unknown name",
             ["specialist", "outcome"],
             registry=one,
         )
         self._call_seconds = Histogram(
             "brain_call_seconds",
-            "what calls took that ran and were not answered from an earlier one",
+            "duration of executed calls, without cached results",
             ["specialist"],
             buckets=CALL_SECONDS,
             registry=one,
         )
         self._tokens = Counter(
             "brain_tokens_total",
-            "tokens: `prompt`, `completion`, and those of the prompt that the server `reused`",
+            "tokens: `prompt`, `completion`, and prompt tokens `reused` from the server's cache",
             ["model", "kind"],
             registry=one,
         )
         self._first_token = Histogram(
-            "brain_first_token_seconds", "from the request to the first text", buckets=FIRST_TOKEN_SECONDS, registry=one
+            "brain_first_token_seconds",
+            "time from the request to the first text",
+            buckets=FIRST_TOKEN_SECONDS,
+            registry=one,
         )
-        self._turn_seconds = Histogram("brain_turn_seconds", "whole turns", buckets=TURN_SECONDS, registry=one)
+        self._turn_seconds = Histogram("brain_turn_seconds", "duration of turns", buckets=TURN_SECONDS, registry=one)
         self._errors = Counter(
-            "brain_upstream_errors_total", "passes in which the model failed", ["model", "code"], registry=one
+            "brain_upstream_errors_total", "passes that failed at the model", ["model", "code"], registry=one
         )
 
         self._blocked = Counter(
             "brain_loop_blocked_total",
-            "times that the event loop was blocked for 250 ms; `?`: by no specialist's code",
+            "times the event loop was blocked for 250 ms; `?`: not by a specialist",
             ["specialist"],
             registry=one,
         )
@@ -91,7 +92,7 @@ class Metrics:
         )
         self._refused = Counter(
             "brain_refused_total",
-            "refused connections and requests: too many of one `address`, `connections` in total, or `overload`",
+            "rejected connections and requests, by limit: per `address`, total `connections`, or `overload`",
             ["reason"],
             registry=one,
         )
@@ -99,21 +100,21 @@ class Metrics:
             self._refused.labels(reason)
         self._lag = Gauge(
             "brain_loop_lag_seconds",
-            "smoothed lag of the event loop, of several workers the largest",
+            "smoothed lag of the event loop; the maximum of all workers",
             registry=one,
             multiprocess_mode="livemax",
         )
 
     def count_block(self, specialist: str) -> None:
-        """Count that the event loop was blocked; any thread may call this."""
+        """Count a block of the event loop; thread-safe."""
         self._blocked.labels(specialist if specialist in self._specialists else "?").inc()
 
     def set_connections(self, number: int) -> None:
-        """Set how many connections are open."""
+        """Set the number of open connections."""
         self._connections.set(number)
 
     def count_rejection(self, reason: str) -> None:
-        """Count a rejected connection or request, or an idle connection that was closed to make room."""
+        """Count a rejected connection or request, or an idle connection that was closed instead."""
         self._refused.labels(reason).inc()
 
     def set_lag(self, seconds: float) -> None:
@@ -121,7 +122,7 @@ class Metrics:
         self._lag.set(seconds)
 
     def count_start(self) -> None:
-        """Count a turn that starts."""
+        """Count the start of a turn."""
         self._running.inc()
 
     def count_streams(self, change: int) -> None:
@@ -129,7 +130,7 @@ class Metrics:
         self._streams.inc(change)
 
     def record(self, report: TurnReport) -> None:
-        """Count a turn that ended, after `count_start`."""
+        """Count the end of a turn."""
         self._running.dec()
         self._turns.labels(report.wire, report.outcome).inc()
         self._turn_seconds.observe(report.total_ms / 1000)
@@ -155,13 +156,13 @@ class Metrics:
     # Output
 
     def expose(self, accept: str) -> tuple[bytes, str]:
-        """All metrics as text, and its content type: OpenMetrics if `accept` names it, else Prometheus's format."""
+        """Return all metrics and the content type: OpenMetrics if `accept` names it, else the Prometheus format."""
         if "application/openmetrics-text" in accept:
             return openmetrics.generate_latest(self), openmetrics.CONTENT_TYPE_LATEST
         return generate_latest(self), CONTENT_TYPE_PLAIN_0_0_4
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of all processes that count together, without the start times of counters."""
+        """Yield the metrics of all processes, without the creation times of counters."""
         shared = os.environ.get(SHARED)
         workers = _live_processes(Path(shared)) if shared else []
         for metric in MultiProcessCollector.merge(_files(Path(shared))) if shared else self._registry.collect():
@@ -174,9 +175,9 @@ class Metrics:
 
 
 def share(folder: Path) -> None:
-    """Count together with all other processes of a folder. Call this before the first `Metrics` is made.
+    """Share metrics with all processes that use the directory. Call this before creating `Metrics`.
 
-    A process continues the files of one that ended, so counters never fall, and files do not pile up.
+    A process continues the files of one that ended, so counters never decrease and the number of files is limited.
     """
     number = next(number for number in itertools.count() if _acquire(folder, number))
     os.environ[SHARED] = str(folder)
@@ -184,7 +185,7 @@ def share(folder: Path) -> None:
 
 
 def _acquire(folder: Path, number: int) -> bool:
-    """Lock a number that no other process has, until this process ends in any way."""
+    """Lock an unused number until this process ends."""
     lock = (folder / f"{number}.lock").open("a+")
     if not _try_lock(lock):
         lock.close()
@@ -198,7 +199,7 @@ def _acquire(folder: Path, number: int) -> bool:
 
 
 def _try_lock(lock: IO[str]) -> bool:
-    import fcntl  # not on Windows, which has no workers either
+    import fcntl  # not on Windows, where Brain has no workers
 
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -208,7 +209,7 @@ def _try_lock(lock: IO[str]) -> bool:
 
 
 def _live_processes(folder: Path) -> list[int]:
-    """The processes that have a number. Gauges of other processes are dropped."""
+    """The IDs of running processes. Gauges of ended processes are dropped."""
     pids = []
     for path in folder.glob("*.lock"):
         with path.open("a+") as lock:
@@ -216,13 +217,13 @@ def _live_processes(folder: Path) -> list[int]:
                 mark_process_dead(int(path.stem), str(folder))
                 continue
             lock.seek(0)
-            if pid := lock.read():  # a process that has just locked it has not written its ID yet
+            if pid := lock.read():  # empty if a process has just locked it
                 pids.append(int(pid))
     return sorted(pids)
 
 
 def _files(folder: Path) -> Iterator[str]:
-    """The files that hold counts. A new file is empty, and cannot be read yet."""
+    """The files with metrics. A new file is empty and not readable yet."""
     for path in folder.glob("*.db"):
         with suppress(FileNotFoundError):  # the process has ended
             if path.stat().st_size:
@@ -230,7 +231,7 @@ def _files(folder: Path) -> Iterator[str]:
 
 
 def _process_metrics(pids: Sequence[int]) -> Iterable[Metric]:
-    """The system's metrics of each process, labelled with its ID."""
+    """The system metrics of each process, labelled with its ID."""
     metrics: dict[str, Metric] = {}
     for pid in pids:
         for metric in ProcessCollector(pid=lambda pid=pid: pid, registry=None).collect():  # type: ignore[misc]

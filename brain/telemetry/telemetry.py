@@ -1,4 +1,4 @@
-"""Metrics, traces and a log line of each turn."""
+"""Records metrics, traces and a log line for each turn."""
 
 import logging
 
@@ -22,10 +22,10 @@ class Telemetry:
         self._tracer: Tracer | None = None
 
     def open(self) -> None:
-        """Prepare traces, if TRACES asks for them.
+        """Prepare traces if the setting TRACES enables them.
 
         Raises:
-            SettingsError: as `Tracer`.
+            SettingsError: as in `Tracer`.
         """
         if self._settings.traces != "off":
             self._tracer = Tracer(self._settings.traces, self._registry)

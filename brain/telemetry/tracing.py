@@ -1,7 +1,7 @@
-"""Traces turns with OpenTelemetry, by its conventions for generative AI; the only importer of it.
+"""Traces turns with OpenTelemetry's conventions for generative AI; the only module that imports opentelemetry.
 
-The spans of a turn are made when it ends, from its report: one for the turn, one per request to a model, one per call.
-They contain no text of the user, the model or a specialist.
+The spans of a turn are created when it ends, from its report: one for the turn, one per model request, one per call.
+They contain no text from the user, the model or a specialist.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from brain.installation import install_command
 from brain.messages import TurnReport
 
 CLOSING_SECONDS = 0.9
-"""How long `close` waits for the last spans."""
+"""Time limit for exporting the last spans."""
 WARNING_SECONDS = 600.0
-"""Interval of warnings that a collector cannot be reached."""
+"""Interval of warnings about an unreachable collector."""
 TRACEPARENT_LENGTH = 512
 
 _EXPORTER_LOGGERS = ("opentelemetry.exporter.otlp.proto.http.trace_exporter", "opentelemetry.sdk._shared_internal")
@@ -33,7 +33,7 @@ Where = Literal["console", "otlp"]
 
 @dataclass(frozen=True, slots=True)
 class SpanData:
-    """One span; times in milliseconds since the start of the turn. Attributes that are None are left out."""
+    """One span; times in milliseconds since the start of the turn. Attributes with the value None are omitted."""
 
     name: str
     start_ms: int
@@ -45,14 +45,14 @@ class SpanData:
 
 
 class Tracer:
-    """The spans of one application. It shares no state with others in the same process.
+    """Exports the spans of one application, separate from other applications in the same process.
 
     Args:
-        where: where spans go; the OTEL_ environment variables set all else.
-        specialists: known names; calls of other names are `?`.
+        where: the exporter; the OTEL_ environment variables configure it.
+        specialists: known names; calls of other names are named `?`.
 
     Raises:
-        SettingsError: OpenTelemetry is not installed, or rejects its variables.
+        SettingsError: OpenTelemetry is not installed or rejects its variables.
     """
 
     def __init__(self, where: Where, specialists: Container[str]) -> None:
@@ -77,7 +77,7 @@ class Tracer:
             logging.getLogger(name).addFilter(_interval)
 
     def record(self, report: TurnReport, traceparent: str = "") -> None:
-        """Export the spans of a turn that ended; `traceparent` is the header of its request."""
+        """Export the spans of a turn; `traceparent` is the header of its request."""
         start = int(report.began.timestamp() * 1000) * _MILLISECOND
         carrier = {"traceparent": traceparent} if len(traceparent) <= TRACEPARENT_LENGTH else {}
         data = turn_span(report)
@@ -108,10 +108,10 @@ class Tracer:
 
 
 def make_processor(where: Where) -> Any:
-    """A processor that exports spans in the background. The caller shuts it down.
+    """Create a processor that exports spans in the background. The caller must shut it down.
 
     Raises:
-        SettingsError: as `Tracer`.
+        SettingsError: as in `Tracer`.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -121,11 +121,11 @@ def make_processor(where: Where) -> Any:
     try:
         return BatchSpanProcessor(ConsoleSpanExporter(out=sys.stdout) if where == "console" else OTLPSpanExporter())
     except (ValueError, RuntimeError) as error:
-        raise SettingsError(f"TRACES={where}: what the OTEL_ variables say is not allowed: {error}") from None
+        raise SettingsError(f"TRACES={where}: OpenTelemetry rejects its OTEL_ variables: {error}") from None
 
 
 def turn_span(report: TurnReport) -> SpanData:
-    """The span of a turn."""
+    """Return the span of a turn."""
     usage = report.usage
     attributes = {
         "gen_ai.operation.name": "invoke_agent",
@@ -141,7 +141,7 @@ def turn_span(report: TurnReport) -> SpanData:
 
 
 def pass_spans(report: TurnReport) -> Iterator[SpanData]:
-    """The spans of requests to the model."""
+    """Yield the spans of model requests."""
     model = _model(report.model)
     name = f"chat {model['gen_ai.request.model']}"
     remote = model["gen_ai.provider.name"] != "brain"
@@ -158,7 +158,7 @@ def pass_spans(report: TurnReport) -> Iterator[SpanData]:
 
 
 def call_spans(report: TurnReport, specialists: Container[str]) -> Iterator[SpanData]:
-    """The spans of calls, except those that the client runs."""
+    """Yield the spans of calls, except calls of client tools."""
     for call in report.calls:
         if call.by == "client":
             continue
@@ -194,7 +194,7 @@ def _finish_reasons(reason: StopReason | None) -> list[str] | None:
 
 
 class _Interval(logging.Filter):
-    """Lets one record pass per `WARNING_SECONDS`."""
+    """Passes one record per `WARNING_SECONDS`."""
 
     def __init__(self) -> None:
         super().__init__()

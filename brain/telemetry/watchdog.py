@@ -1,4 +1,4 @@
-"""Notices code that blocks the event loop, so that nothing else runs: a thread watches the loop."""
+"""A thread that detects code that blocks the event loop."""
 
 import asyncio
 import inspect
@@ -18,7 +18,7 @@ from brain.plugins.registry import Entry
 BLOCKED_SECONDS = 0.25
 CHECK_SECONDS = 0.125
 CHECKS = 1 + round(BLOCKED_SECONDS / CHECK_SECONDS)
-"""So many checks during one step of a task show that it takes too long."""
+"""Checks during one step of a task that show a block."""
 FRAMES_SHOWN = 12
 UNKNOWN = "?"
 
@@ -27,12 +27,12 @@ log = logging.getLogger("brain")
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """What blocked the event loop.
+    """Code that blocked the event loop.
 
     Attributes:
-        specialist: its name; `?` when it was no specialist's code.
-        place: the innermost line of the specialist's own file, else of all code.
-        stack: what ran, the innermost line last.
+        specialist: the name of the specialist; `?` for other code.
+        place: the innermost line in the specialist's file, or of the whole stack.
+        stack: the stack, innermost line last.
     """
 
     specialist: str
@@ -41,14 +41,14 @@ class Blocked:
 
 
 class Watchdog:
-    """Reports what blocks the running event loop for `BLOCKED_SECONDS`, as long as the block `with` runs.
+    """A context manager that reports code that blocks the event loop for `BLOCKED_SECONDS`.
 
-    It costs nothing on the loop while the loop is idle: the thread posts a callback only when it finds a task running,
-    and reports when the same task still runs after that time and the callback has not.
+    It costs nothing while the loop is idle. When the thread finds a running task, it posts a callback to the loop. It
+    reports the task if it still runs after that time and the callback has not run.
 
     Args:
-        specialists: to know whose code it is.
-        report: is called in the watching thread, once per blocking step.
+        specialists: the specialists, by name.
+        report: called in the watching thread, once per blocking step.
     """
 
     def __init__(self, specialists: Mapping[str, Entry], report: Callable[[Blocked], None]) -> None:
@@ -74,20 +74,20 @@ class Watchdog:
         while not self._stopped.wait(CHECK_SECONDS):
             before, used = used, self._cpu_seconds()
             try:
-                # Code in C that holds the interpreter's lock lets this thread check only when it ends.
+                # C code that holds the interpreter lock delays this thread until it ends.
                 self._check(holds_lock=used - before >= BLOCKED_SECONDS)
             except RuntimeError:  # the loop is closed
                 return
 
     def _cpu_seconds(self) -> float:
-        """CPU time of the loop's thread; 0 where the system does not report it."""
+        """CPU time of the loop's thread; 0 if the system does not report it."""
         try:
             return 0.0 if self._clock is None else time.clock_gettime(self._clock)
         except OSError:  # the thread has ended
             return 0.0
 
     def _check(self, *, holds_lock: bool) -> None:
-        """Count checks during one step of a task. A machine that is suspended meanwhile adds one check."""
+        """Count the checks during one step of a task. A suspended machine adds only one check."""
         task = asyncio.current_task(self._loop)
         if self._has_run or task is not self._suspect:
             self._suspect, self._checks = task, 0
@@ -102,7 +102,7 @@ class Watchdog:
             self._report_block(task)
 
     def _mark_run(self) -> None:
-        """Called by the loop."""
+        """Run by the loop."""
         self._has_run = True
 
     def _report_block(self, task: asyncio.Task[Any]) -> None:
@@ -112,7 +112,7 @@ class Watchdog:
         files = self._files()
         own = [frame for frame in frames if frame.f_code.co_filename in files]
         name = _name_of(task)
-        if name is None:  # a task that a specialist made, or a function of it that its call needs
+        if name is None:  # a task or function of a specialist outside its call
             names = files[own[-1].f_code.co_filename] if own else {UNKNOWN}
             running = {one for one in map(_name_of, asyncio.all_tasks(self._loop)) if one is not None}
             name = " or ".join(sorted(names & running or names))
@@ -123,8 +123,8 @@ class Watchdog:
         found = Blocked(name, place, stack)
         self._report(found)
         is_known = name != UNKNOWN
-        message = "specialist %s blocks the event loop, so that nothing else runs: await, or make it a plain def"
-        record = log.makeRecord(  # `logging` cannot take the stack of another thread by itself
+        message = "specialist %s blocks the event loop; use await, or make it a plain def"
+        record = log.makeRecord(  # `logging` cannot read the stack of another thread
             log.name,
             logging.WARNING if is_known else logging.DEBUG,
             __file__,
@@ -138,7 +138,7 @@ class Watchdog:
             log.handle(record)
 
     def _files(self) -> dict[str, set[str]]:
-        """The files of specialists, each with the names of its specialists."""
+        """Source files, with the names of their specialists."""
         found: dict[str, set[str]] = {}
         for name, entry in self._specialists.items():
             code = getattr(inspect.unwrap(entry.specialist.function), "__code__", None)
@@ -148,13 +148,13 @@ class Watchdog:
 
 
 def _name_of(task: asyncio.Task[Any]) -> str | None:
-    """The specialist that a task runs."""
+    """The name of the specialist that a task runs."""
     name = task.get_name()
     return name.removeprefix(TASK_NAME) if name.startswith(TASK_NAME) else None
 
 
 def _frames(frame: FrameType | None) -> list[FrameType]:
-    """All frames of a stack, the innermost last."""
+    """All frames of a stack, innermost last."""
     found = []
     while frame is not None:
         found.append(frame)

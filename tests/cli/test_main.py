@@ -232,7 +232,7 @@ def test_check_reports_what_works_and_what_does_not(
     assert "ok   specialist count: some.py\n" in out
     assert "FAIL specialist ill: its disk is full\n" in out
     assert "FAIL specialist worse: ZeroDivisionError: division by zero\n" in out
-    assert "FAIL specialist cut_off: there is no public host 127.0.0.1;" in out
+    assert "FAIL specialist cut_off: could not find the host 127.0.0.1" in out
 
 
 def test_check_names_what_is_wrong_with_the_store(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:

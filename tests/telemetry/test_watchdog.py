@@ -97,7 +97,7 @@ def test_a_specialist_that_blocks_the_loop_is_named_and_counted(tmp_path: Path) 
         process.process.terminate()
         _, _, log = process.end()
     for name, where in (("sleeps", "in sleeps"), ("spins", "in spins"), ("has_child", "in child")):
-        line = f"WARNING brain: specialist {name} blocks the event loop, so that nothing else runs: "
+        line = f"WARNING brain: specialist {name} blocks the event loop; "
         assert 'some.py", line ' in log.partition(line)[2].split("WARNING")[0]
         assert where in log.partition(line)[2].split("WARNING")[0]
         assert f'brain_loop_blocked_total{{specialist="{name}"}} ' in metrics
