@@ -56,6 +56,14 @@ OUTPUTS = {
         ("brain ask", "tea: 2.09 USD"),
         ("brain ask", "there is no cocoa on the menu"),
     ),
+    "docs/tutorials/your-documents.md": (
+        ("brain index notes", "2 passages"),
+        ("brain ask", "three months' notice"),
+        ("brain index", "1 unchanged"),
+        ("brain index --list", "2 passages"),
+        ("brain index --forget notes", "2 passages"),
+        ("brain ask --file notes/handbook.md", "thirty days of paid leave"),
+    ),
 }
 """The beginning of each command of a page, and what it prints; for a server, what it answers to a message."""
 
