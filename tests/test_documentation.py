@@ -8,7 +8,9 @@ import pytest
 from starlette.routing import Route
 from test_architecture import LAYERS
 
+import brain
 from brain import Registry, Specialist, Thinker, settings
+from brain.cli.main import run
 from brain.events import CallCode, ErrorCode, Limits, NoticeCode, SpecialistResult, StopReason
 from brain.prompts.system_prompt import system_prompt
 from brain.protocols.native.encoder import EVENT_NAMES
@@ -70,6 +72,25 @@ def headings(page: Path) -> set[str]:
     """The headings of a page, as links name them."""
     found = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def test_the_reference_has_every_option_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
+    common, *sections = re.split(r"^## ", page.partition("## Common options")[2], flags=re.MULTILINE)
+    actions = ("memory list", "memory add", "memory edit", "memory delete", "memory recall")
+    for section in sections:
+        named = re.findall(r"^[a-z]+(?=$|,)|(?<=, )[a-z]+$", section.partition("\n")[0])
+        for command in [*named, *(actions if "memory" in named else ())]:
+            with pytest.raises(SystemExit):
+                run([*command.split(), "--help"])
+            options = set(re.findall(r"(?<!\w)--[a-z][a-z-]*", capsys.readouterr().out.rpartition("Example:")[0]))
+            assert [option for option in options if option not in section + common] == [], command
+
+
+def test_the_reference_has_every_public_name() -> None:
+    page = (ROOT / "docs" / "reference" / "python-api.md").read_text("utf-8")
+    headings = " ".join(re.findall(r"^## (.*)$", page, re.MULTILINE))
+    assert [name for name in brain.__all__ if not re.search(rf"\b{name}\b", headings)] == []
 
 
 def test_the_table_of_layers_is_that_of_the_code() -> None:
