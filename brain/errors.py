@@ -21,7 +21,16 @@ class BrainError(Exception):
 
 
 class SettingsError(BrainError):
-    """A setting that stops the start; the text names it, its value and what is allowed."""
+    """A setting that stops the start.
+
+    Args:
+        message: The setting, its value and what is expected.
+        advice: What to type next.
+    """
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice
 
 
 class RegistrationError(BrainError):

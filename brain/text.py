@@ -1,6 +1,8 @@
-"""Text helpers: surrogates, invisible characters, sizes, and text that grows piece by piece."""
+"""Text helpers: surrogates, invisible characters, suggestions, sizes, and text that grows piece by piece."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 import regex
 
@@ -63,6 +65,13 @@ def replace_surrogates(text: str) -> str:
     """Return a complete text with pairs of surrogates joined and lone ones replaced by U+FFFD."""
     whole, half = join_surrogates(text)
     return whole + "\ufffd" if half else whole
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return ` Did you mean 'x'?` with the known name that is most like a wrong one, or nothing."""
+    names = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), names, 1)
+    return f" Did you mean '{names[near[0]]}'?" if near else ""
 
 
 class TextBuffer:

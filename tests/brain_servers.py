@@ -341,7 +341,7 @@ class Process:
 
     def url(self) -> str:
         """The URL of the server, once it has printed its greeting."""
-        found = re.search(r"listens on (\S+)", self.said("Specialists:"))
+        found = re.search(r"running at (\S+)", self.said("Specialists:"))
         assert found is not None
         return found[1]
 

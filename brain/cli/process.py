@@ -1,4 +1,4 @@
-"""The process of a command: its log, how signals end it, and its exit code."""
+"""The process of a command: its log, its errors, how signals end it, and its exit code."""
 
 import asyncio
 import atexit
@@ -12,12 +12,37 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
+from brain.errors import BrainError
 from brain.telemetry.logs import JsonLines, RateLimit, TextLines
+from brain.text import escape_invisible
 
 LINGER_SECONDS = 1.0
-DONE, FAILED, INTERRUPTED = 0, 1, 130
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 log = logging.getLogger("brain")
+
+
+class CommandError(BrainError):
+    """What stops a command.
+
+    Args:
+        what: What happened, and where.
+        advice: The command to type next.
+    """
+
+    def __init__(self, what: str, advice: str) -> None:
+        super().__init__(what)
+        self.advice = advice
+
+
+class UsageError(CommandError):
+    """Wrong arguments: the exit code is 2."""
+
+
+def print_error(what: str, advice: str) -> None:
+    """Print an error on standard error, with the command to type next."""
+    end = "" if what.endswith((".", "?")) else "."
+    print(escape_invisible(f"brain: {what}{end} Try: {advice}"), file=sys.stderr, flush=True)
 
 
 def log_to_stderr(form: Literal["text", "json"] = "text") -> None:

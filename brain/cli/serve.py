@@ -1,6 +1,7 @@
 """`brain serve`: the server as one process, or as several workers that share a port."""
 
 import asyncio
+import errno
 import gc
 import itertools
 import logging
@@ -25,7 +26,9 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from brain.cli.process import DONE, FAILED, log_as_server, log_to_stderr, run_command
+from brain.cli.commands.names import check_named_specialists, discover
+from brain.cli.ports import describe_port_user
+from brain.cli.process import DONE, FAILED, CommandError, log_as_server, log_to_stderr, run_command
 from brain.errors import BrainError, SettingsError
 from brain.models import Models, connect_models
 from brain.prompts.system_prompt import check_context_size
@@ -42,27 +45,26 @@ from brain.telemetry.tracing import make_processor
 
 BACKLOG = 4096
 MAX_DESCRIPTORS = 65_536
-"""Open files and connections that a process asks for."""
+"""Limit of open files and connections that a process requests."""
 MIN_STALL_SECONDS = 20.0
-"""The least time after which a client that reads nothing is dropped; a bad connection may stall for some seconds."""
+"""Minimum time before a client that reads nothing is dropped; a bad connection may stall for some seconds."""
 HANG_SECONDS = 10
-"""A worker whose threads do not run for so long is replaced."""
+"""A worker that hangs for this time is replaced."""
 ALL_ADDRESSES = ("0.0.0.0", "::")
 
 log = logging.getLogger("brain")
 
 
 def serve(settings: Settings) -> int:
-    """Serve until a signal stops it; the exit code.
+    """Serve until a signal stops the server; return the exit code.
 
     Raises:
-        BrainError: it cannot start with these settings.
+        BrainError: The server cannot start with these settings.
     """
     if settings.host not in LOOPBACK and not settings.keys:
-        raise SettingsError(
-            f"HOST={settings.host} is not loopback, so anybody who reaches it could call: "
-            "set BRAIN_KEYS=key:user, or BRAIN_HOST=127.0.0.1 (plain PORT alone means 0.0.0.0)."
-        )
+        danger = f"Refusing to start without API keys on {settings.host}: anyone on the network could use the server."
+        default = " PORT without BRAIN_HOST listens on 0.0.0.0." if settings.host == "0.0.0.0" else ""
+        raise SettingsError(f"{danger}{default}", "export BRAIN_KEYS=KEY:USER, or brain serve --host 127.0.0.1")
     log_as_server()
     raise_descriptor_limit()
     stop = _StopLog("the server")
@@ -70,7 +72,7 @@ def serve(settings: Settings) -> int:
     try:
         return _serve_with_workers(settings, stop) if settings.workers > 1 else _serve_alone(settings, stop)
     except SystemExit:
-        stop.write()  # by a signal, before the server listened
+        stop.write()  # a signal, before the server listened
         raise
     except BrainError:
         raise
@@ -81,7 +83,7 @@ def serve(settings: Settings) -> int:
 
 
 def raise_descriptor_limit() -> None:
-    """Let this process, and the workers it starts, open as many files and connections as the system allows."""
+    """Raise the limit of open files for this process and its workers, as far as the system allows."""
     if sys.platform == "win32":
         return
     import resource
@@ -96,7 +98,7 @@ class _StopLog:
     """Logs why this process stops, and how long that takes.
 
     Args:
-        process: its name in the log.
+        process: Name of the process in the log.
     """
 
     def __init__(self, process: str) -> None:
@@ -106,17 +108,17 @@ class _StopLog:
         self._stop_start = 0.0
 
     def note(self, reason: str) -> None:
-        """Remember the first reason to stop, and when it came."""
+        """Store the first reason to stop, and its time."""
         if not self._reason:
             self._reason, self._stop_start = reason, time.monotonic()
 
     def exit(self, number: int, frame: Any) -> None:
-        """Handle a signal that comes while nothing is served."""
+        """Exit on a signal that comes before the server listens."""
         self.note(_name_signal(number))
         raise SystemExit(DONE)
 
     def watch_signals(self, engine: Engine) -> None:
-        """Note the signals that stop uvicorn, which has set its handlers; a closed terminal stops it like SIGTERM."""
+        """Note the signals that stop uvicorn, after it has set its handlers. SIGHUP acts like SIGTERM."""
         loop = asyncio.get_running_loop()
         handle_stop = signal.getsignal(signal.SIGTERM)
 
@@ -134,7 +136,7 @@ class _StopLog:
                 signal.signal(number, handle)
 
     def write(self, default: str = "its own end") -> None:
-        """Write the log line; `default` is the reason when none was noted."""
+        """Write the log line; `default` is the reason if none was noted."""
         self.note(default)
         end = time.monotonic()
         duration, lifetime = end - self._stop_start, end - self._start
@@ -167,7 +169,7 @@ def _make_config(settings: Settings, app: Any, **options: Any) -> uvicorn.Config
 async def _running(state: ServerState) -> AsyncIterator[None]:
     """Run the server's state for the duration of the block.
 
-    What is loaded by then stays to the end; the garbage collector would stop every stream to walk through it.
+    Objects loaded by then stay to the end. Freezing them spares the streams a pause for each garbage collection.
     """
     async with state.running():
         gc.collect()
@@ -176,9 +178,9 @@ async def _running(state: ServerState) -> AsyncIterator[None]:
 
 
 def drop_stalled_clients(listener: socket.socket, settings: Settings) -> None:
-    """Let the system end connections of clients that read nothing, a little before a stream gives them up.
+    """Let the system end connections of clients that read nothing, a little before the stream does.
 
-    An ASGI application cannot: a closed connection remains until the client has read what was written.
+    An ASGI application cannot: a closed connection stays until the client has read what was written.
     """
     if sys.platform == "linux":
         seconds = max(MIN_STALL_SECONDS, settings.heartbeat_seconds * (UNREAD_HEARTBEATS - 1))
@@ -191,31 +193,29 @@ def drop_stalled_clients(listener: socket.socket, settings: Settings) -> None:
 def _serve_alone(settings: Settings, stop: _StopLog) -> int:
     app = create_app(settings)
     state: ServerState = app.state.brain
+    check_named_specialists(state.engine.registry, settings)
 
     class Server(uvicorn.Server):
-        """Prints the greeting as soon as it listens."""
+        """Prints the greeting as soon as it accepts connections."""
 
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)
             if self.started:
                 stop.watch_signals(state.engine)
-                bound = [address for server in self.servers for address in server.sockets]
-                listeners = [socket.socket(fileno=os.dup(one.fileno())) for one in bound]
-                state.acceptor = Acceptor(listeners)
-                for listener in listeners:
-                    drop_stalled_clients(listener, settings)
-                port = bound[0].getsockname()[1] if bound else settings.port
                 models = Models(state.engine.models, state.engine.embedder)
+                port = listener.getsockname()[1]
                 _greet(settings, port, models, _describe_specialists(settings, state.engine))
 
     config = _make_config(settings, app, lifespan="off")
 
     async def main() -> int:
         async with _running(state):  # not in uvicorn's lifespan, which would log the stack of a BrainError
-            await Server(config).serve()
+            await Server(config).serve([listener.dup()])  # which uvicorn closes
         return DONE
 
-    code = run_command(main(), DONE, config.get_loop_factory(), signals=(), on_forced_exit=stop.write)
+    with _listen(settings) as listener:
+        state.acceptor = Acceptor([listener])
+        code = run_command(main(), DONE, config.get_loop_factory(), signals=(), on_forced_exit=stop.write)
     if code == DONE:
         stop.write()
     return code
@@ -225,9 +225,11 @@ def _serve_alone(settings: Settings, stop: _StopLog) -> int:
 
 
 def _serve_with_workers(settings: Settings, stop: _StopLog) -> int:
-    """Open the port, start the workers and replace those that end."""
+    """Open the port, start the workers and replace those that exit."""
+    if settings.allowed_specialists or settings.users:
+        discover(settings)  # reports an unknown name once, and not in each worker
     if settings.traces != "off":
-        make_processor(settings.traces).shutdown()  # reports a wrong setting once, and not in each worker
+        make_processor(settings.traces).shutdown()  # the same for a wrong setting
     try:
         models = asyncio.run(_connect(settings))
     except KeyboardInterrupt:
@@ -257,7 +259,7 @@ def _serve_with_workers(settings: Settings, stop: _StopLog) -> int:
 
 
 async def _connect(settings: Settings) -> Models:
-    """Look at the models once for all workers, and open the store once, so that a problem is reported once."""
+    """Connect to the models once for all workers, and open the store, so that a problem is reported once."""
     await (await open_store(settings.store)).close()
     async with connect_models(settings, ()) as models:
         return models
@@ -268,8 +270,15 @@ def _listen(settings: Settings) -> socket.socket:
     try:
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except OSError as error:
+        address = f"{settings.host}:{settings.port}"
+        if error.errno == errno.EADDRINUSE:
+            user = describe_port_user(settings.host, settings.port)
+            advice = f"brain serve --port {settings.port + 1 if settings.port < 65535 else 0}"
+            raise CommandError(f"Cannot listen on {address}: the port is in use by {user}", advice) from None
         reason = (error.strerror or str(error)).partition(" (")[0].lower()  # without the address
-        raise SettingsError(f"HOST={settings.host} PORT={settings.port} cannot be listened on: {reason}.") from None
+        raise CommandError(
+            f"Cannot listen on {address}: {reason}", "brain serve --host 127.0.0.1 --port 8000"
+        ) from None
     drop_stalled_clients(listener, settings)
     return listener
 
@@ -282,7 +291,7 @@ def _greet_when_ready(settings: Settings, port: int, models: Models, receiver: C
 
 
 class _Supervisor(Multiprocess):
-    """Uvicorn's supervisor. Only its process listens to the terminal, and it stops the workers."""
+    """Uvicorn's supervisor. Only its process handles signals of the terminal, and it stops the workers."""
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], stop: _StopLog) -> None:
         super().__init__(config, sockets)
@@ -307,7 +316,7 @@ class _Supervisor(Multiprocess):
             super().keep_subprocess_alive()
         for old, new in zip(before, self.processes, strict=True):
             if old is not new:
-                log.warning("worker %s ended (exit code %s), %s takes its place", old.pid, old.exitcode, new.pid)
+                log.warning("worker %s exited with code %s; worker %s replaces it", old.pid, old.exitcode, new.pid)
 
     def handle_hup(self) -> None:
         """A closed terminal stops the server; uvicorn would restart the workers."""
@@ -315,13 +324,13 @@ class _Supervisor(Multiprocess):
 
     def terminate_all(self) -> None:
         for one in self.sockets:
-            one.close()  # new clients are refused at once, and do not wait for a worker
+            one.close()  # rejects new clients at once, which would wait for a worker
         super().terminate_all()
 
 
 @contextmanager
 def _terminal_signals_blocked() -> Iterator[None]:
-    """Block the signals of the terminal; processes that start in the block have them blocked for ever."""
+    """Block the signals of the terminal for the block; processes that start in it keep them blocked."""
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
     try:
         yield
@@ -330,7 +339,7 @@ def _terminal_signals_blocked() -> Iterator[None]:
 
 
 def _make_worker_app(settings: Settings, sender: Connection, folder: Path, listener: socket.socket) -> Any:
-    """The application of a worker, which sends lines for the greeting when it is ready."""
+    """Return the application of a worker, which sends lines for the greeting when it is ready."""
     log_to_stderr(settings.log)
     log_as_server()
     share(folder)
@@ -339,7 +348,7 @@ def _make_worker_app(settings: Settings, sender: Connection, folder: Path, liste
 
     def stop_after_parent() -> None:
         parent.join()
-        log.warning("the process that started this worker is gone")
+        log.warning("the supervisor of this worker has exited")
         os.kill(os.getpid(), signal.SIGTERM)  # else nothing would release the port
 
     threading.Thread(target=stop_after_parent, daemon=True).start()
@@ -366,42 +375,37 @@ def _make_worker_app(settings: Settings, sender: Connection, folder: Path, liste
 
 
 def _describe_specialists(settings: Settings, engine: Engine) -> list[str]:
-    """Lines about the specialists and about settings that have no effect."""
+    """Return lines about the specialists and about settings without effect."""
     registry = engine.registry
     lines = [f"Specialists: {', '.join(one.name for one in registry.usable()) or 'none'}"]
     for entry in registry.values():
         if entry.unavailable_reason:
             lines.append(f"Unavailable: {entry.specialist.name}: {entry.unavailable_reason}")
-    named = [(name, "ALLOWED_SPECIALISTS names") for name in settings.allowed_specialists]
-    for user in settings.users or ():
-        named += [(name, f"USERS names for {user}") for name in sorted(settings.rights(user).specialists or ())]
-    lines += [f"Not there: {name}, which {setting}" for name, setting in named if name not in registry]
     for one in engine.models:
         context = one.model.context_tokens
         small, _ = check_context_size(registry.usable(), settings.limits, settings.syntax, settings.system, context)
-        lines += [f"Small context: {one.model.name}: {small}"] if small else []
+        lines += [f"Warning: small context of {one.model.name}: {small}"] if small else []
     lines += settings.warnings
-    lines += [f"Refused: {refusal.name} from {refusal.origin}: {refusal.reason}" for refusal in registry.refused]
+    lines += [f"Rejected: {refusal.name} from {refusal.origin}: {refusal.reason}" for refusal in registry.refused]
     return lines
 
 
 def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -> None:
-    """Print the address, the models, the place of the store, and more lines."""
+    """Print the URL, the models, the database and more lines."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     path = path_of(settings.store)
-    lines = [f"Brain listens on http://{host}:{port}"]
+    lines = [f"Brain is running at http://{host}:{port}"]
     if settings.workers > 1:
-        caveat = "" if path else "; with STORE=memory: a turn is known to one of them alone"
+        caveat = "" if path else " (with BRAIN_STORE=memory:, each turn lives in one worker)"
         lines.append(f"Workers: {settings.workers}{caveat}")
     if settings.host in ALL_ADDRESSES and not settings.hosts:
-        lines.append("Only loopback names are accepted as Host until BRAIN_HOSTS names the public one.")
+        lines.append("Warning: only localhost names are accepted. Set BRAIN_HOSTS to your public host name.")
     uses = [("Model", one) for one in models.offered]
     if models.embedder is not None:
         uses.append(("Embeddings", models.embedder))
     for use, one in uses:
-        lines.append(f"{use}: {one.model.name} ({one.reason})" + (f" - {one.problem}" if one.problem else ""))
-    process = "each worker" if settings.workers > 1 else "this process"
-    lines.append(f"Conversations: {path or f'in the memory of {process}; they end with it (STORE)'}")
+        lines.append(f"{use}: {one.model.name} ({one.reason})" + (f": {one.problem}" if one.problem else ""))
+    lines.append(f"Database: {path or 'in memory only; lost when the process ends (BRAIN_STORE=memory:)'}")
     lines += more
     if settings.log == "json":
         for line in lines:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from brain.models.openai import OpenAI
 from brain.models.remote import Remote
 from brain.models.script import Script, read_script
 from brain.settings import ModelRow, Settings, redact_url
+from brain.text import suggest
 
 AUTO_SECONDS = 0.25
 """How long `auto` waits for Ollama."""
@@ -28,15 +29,17 @@ class ModelEntry:
     """A model that was opened.
 
     Attributes:
-        reason: why this model, and what its server is.
-        problem: what is wrong with its server, if anything.
-        row: the settings that it was opened with.
+        reason: Why Brain uses this model, and what its server is.
+        problem: What is wrong with its server, for the operator; None if it works.
+        row: The settings that it was opened with.
+        remedy: The command to type if the server has no model of this name.
     """
 
     model: AnyModel
     reason: str
     problem: str | None = None
     row: ModelRow | None = None
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +95,21 @@ async def _open(row: ModelRow, settings: Settings, specialists: Sequence[Special
 
 async def _open_remote(row: ModelRow, reason: str) -> ModelEntry:
     model = Ollama(row) if row.kind == "ollama" else OpenAI(row)
+    url = redact_url(row.url or "")
     try:
-        return ModelEntry(model, f"{reason}; {await model.identify()}", model.warning, row)
+        reason = f"{reason}; {await model.identify()}"
     except ModelError as error:
-        return ModelEntry(model, reason, error.message, row)
+        if error.status == 404 and isinstance(model, Ollama):
+            with suppress(ModelError):
+                near = suggest(row.model, await model.list_names())
+                problem = f"Ollama at {url} has no model '{row.model}'.{near}"
+                return ModelEntry(model, reason, problem, row, f"ollama pull {row.model}")
+        detail = error.detail if error.code == "model_unreachable" else url
+        return ModelEntry(model, reason, f"{error.message.rstrip('.')} ({detail})", row)
+    if isinstance(model, OpenAI) and model.offers:
+        problem = f"The model server at {url} has no model '{row.model}'.{suggest(row.model, model.offers)}"
+        return ModelEntry(model, reason, problem, row, f"brain check --model openai:{model.offers[0]}")
+    return ModelEntry(model, reason, None, row)
 
 
 async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[SpecialistInfo]) -> ModelEntry:
@@ -104,11 +118,11 @@ async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[Sp
     url = redact_url(row.url)
     try:
         name = await ollama.find_model(row.url, AUTO_SECONDS, row.key)
-        reason = f"Ollama at {url} has no model that can complete"
+        reason = f"Ollama at {url} has no chat model"
     except ModelError as error:
-        name, reason = None, f"no Ollama answered at {url} within {AUTO_SECONDS * 1000:.0f} ms"
+        name, reason = None, f"no Ollama server at {url}"
         if error.code != "model_unreachable":
-            reason = f"what answers at {url} is no Ollama that can be used: {error.message}"
+            reason = f"the server at {url} is no usable Ollama server: {error.message.rstrip('.')}"
     if name is not None:
         ollama_row = msgspec.structs.replace(row, name=f"ollama:{name}", kind="ollama", model=name)
         return await _open_remote(ollama_row, "; ".join((f"found on Ollama at {url}", *row.notes)))
@@ -117,6 +131,6 @@ async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[Sp
     if hosted is not None:
         return await _open_remote(hosted, "; ".join((reason, *hosted.notes)))
     if "OPENAI_API_KEY" in settings.standard:
-        reason += "; OPENAI_API_KEY is not used, as no model is named for it: set OPENAI_MODEL, or MODEL=openai:NAME"
+        reason += "; OPENAI_API_KEY is set, but no model: set OPENAI_MODEL or BRAIN_MODEL=openai:NAME"
     row = msgspec.structs.replace(row, name="builtin", kind="builtin", url=None, key=None)
     return ModelEntry(Builtin(specialists), reason, row=row)

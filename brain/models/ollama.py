@@ -18,7 +18,7 @@ from brain.models.lines import Lines
 from brain.models.remote import Remote
 from brain.models.reply import Part, Reply, ReportedValues, arguments_text, decode_item
 from brain.net import client
-from brain.settings import LOOPBACK
+from brain.settings import LOOPBACK, redact_url
 from brain.turn_request import Sampling
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Ollama(Remote):
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         try:
             async with ollama_client(self._url, self._headers) as server:
-                response = await _translate(server.embed(self._embedding_model, list(texts)))
+                response = await _translate(server.embed(self._embedding_model, list(texts)), self._url)
         except ModelError:
             raise Refused("the model server has no embeddings for this model") from None
         return [list(vector) for vector in response.embeddings]
@@ -116,6 +116,17 @@ class Ollama(Remote):
 
     async def _probe(self) -> None:
         await _show(self._http, self._model)
+
+    async def list_names(self) -> list[str]:
+        """Return the names of the server's models.
+
+        Raises:
+            ModelError: The server cannot list them.
+        """
+        async with ollama_client(self._url, self._headers) as server:
+            return [
+                str(one.model).removesuffix(":latest") for one in (await _translate(server.list(), self._url)).models
+            ]
 
     def _build_reply(self) -> Reply:
         return build_reply()
@@ -173,7 +184,7 @@ def ollama_client(url: str, headers: Mapping[str, str] | None = None) -> "ollama
     )
 
 
-async def _translate(answer: Awaitable[T]) -> T:
+async def _translate(answer: Awaitable[T], url: str) -> T:
     """Await the ollama package's client and translate its errors.
 
     Raises:
@@ -183,12 +194,12 @@ async def _translate(answer: Awaitable[T]) -> T:
     import pydantic
 
     try:
-        with failures.translate_errors():
+        with failures.translate_errors(url):
             return await answer
     except ollama.ResponseError as error:
         raise failures.from_status(error.status_code, error.error[:2000]) from None
     except ConnectionError as error:
-        raise ModelError("model_unreachable", "The model server cannot be reached.", repr(error)) from None
+        raise ModelError("model_unreachable", failures.UNREACHABLE, failures.describe_failure(error, url)) from None
     except (pydantic.ValidationError, ValueError) as error:
         raise failures.unreadable(str(error)[:200]) from None
 
@@ -202,14 +213,16 @@ async def find_model(url: str, seconds: float, key: str | None = None) -> str | 
     headers = {"Authorization": f"Bearer {key}"} if key else None
     async with client.Client(url, headers) as server:
         try:
-            with failures.translate_errors():
+            with failures.translate_errors(url):
                 async with asyncio.timeout(seconds):
                     await server.get("/api/version")
         except TimeoutError:
-            raise ModelError("model_unreachable", "The model server does not answer.", "the time is up") from None
+            raise ModelError(
+                "model_unreachable", failures.NO_ANSWER, f"{redact_url(url)}: no answer within {seconds:g} s"
+            ) from None
         async with ollama_client(url, headers) as ollama_api:
-            loaded = (await _translate(ollama_api.ps())).models
-            listed = sorted((await _translate(ollama_api.list())).models, key=_modified_at, reverse=True)
+            loaded = (await _translate(ollama_api.ps(), url)).models
+            listed = sorted((await _translate(ollama_api.list(), url)).models, key=_modified_at, reverse=True)
         for name in dict.fromkeys(str(one.model) for one in (*loaded, *listed)):
             try:
                 details = await _show(server, name)
@@ -228,7 +241,7 @@ def _modified_at(model: "ollama.ListResponse.Model") -> float:
 
 
 async def _show(server: httpx.AsyncClient, name: str) -> _ModelDetails:
-    with failures.translate_errors():
+    with failures.translate_errors(str(server.base_url).rstrip("/")):
         response = await server.post("/api/show", json={"model": name}, timeout=REQUEST_SECONDS)
     if response.status_code != 200:
         raise failures.from_status(response.status_code, response.text[:2000])

@@ -60,9 +60,11 @@ class OpenAI(Remote):
     _path = "chat/completions"
     _default_resume = "message"
     _dialect = UNKNOWN
+    offers: Sequence[str] = ()
+    """The names that the server accepts, if this one is not among them."""
 
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
-        with failures.translate_errors():
+        with failures.translate_errors(self._url):
             response = await self._http.post("embeddings", json={"model": self._embedding_model, "input": list(texts)})
         try:
             return [[float(number) for number in item["embedding"]] for item in response.json()["data"]]
@@ -86,9 +88,12 @@ class OpenAI(Remote):
             self.sees_images = _lists_images(known)
         else:
             self._read_props(props if isinstance(props, dict) else {})
-        unlisted = _describe_unlisted(self._model, models)
-        self.warning = f"The model server {unlisted}." if unlisted and dialect.is_strict else None
-        return f"{dialect.name} server" + (f", which {unlisted}" if unlisted and dialect is not LLAMA_CPP else "")
+        others = _list_others(self._model, models)
+        self.offers = others if dialect.is_strict else []
+        if not others or dialect is LLAMA_CPP:
+            return f"{dialect.name} server"
+        more = f" and {len(others) - MAX_NAMES} more" if len(others) > MAX_NAMES else ""
+        return f"{dialect.name} server, which does not list {self._model}, but {', '.join(others[:MAX_NAMES])}{more}"
 
     def _read_props(self, props: Mapping[str, Any]) -> None:
         """Read what llama.cpp reports of itself."""
@@ -123,7 +128,7 @@ class OpenAI(Remote):
 
     async def _get(self, url: str) -> Any:
         """Return the JSON of a free request; {} when the server has none."""
-        with failures.translate_errors():
+        with failures.translate_errors(self._url):
             response = await self._http.get(url, timeout=IDENTIFY_SECONDS)
         if response.status_code in (401, 403) or response.status_code >= 500:
             raise failures.from_status(response.status_code, response.text[:2000])
@@ -235,18 +240,16 @@ def _encode_message(message: Message) -> dict[str, Any]:
     return {"role": message.role, "content": content}
 
 
-def _describe_unlisted(name: str, models: Sequence[Mapping[str, Any]]) -> str | None:
-    """Say that a model is not listed; None when it is, or when there is no list or a pattern in it."""
+def _list_others(name: str, models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the listed names if this one is not among them; none if there is no list, or a pattern in it."""
     names: list[str] = []
     for model in models:
         aliases = model.get("aliases")
         ids = [model.get("id"), *(aliases if isinstance(aliases, list) else ())]
         names += [one for one in ids if isinstance(one, str)]
-    if not names or name in names or any("*" in one for one in names):
-        return None
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    shown = ", ".join(escape_invisible(one)[:MAX_NAME] for one in names[:MAX_NAMES])
-    return f"does not list {name}, but {shown}{more}"
+    if name in names or any("*" in one for one in names):
+        return []
+    return [escape_invisible(one)[:MAX_NAME] for one in names]
 
 
 def _lists_images(model: Mapping[str, Any]) -> bool:

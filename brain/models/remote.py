@@ -9,7 +9,7 @@ from functools import partial
 from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Resume
 from brain.messages import Chunk, EmbeddingCheck, Message
-from brain.models import embedder
+from brain.models import embedder, failures
 from brain.models.reply import Answer, Reply, open_answer, stream_chunks
 from brain.models.script import Embeddings
 from brain.net import client
@@ -31,7 +31,6 @@ class Remote(ABC):
         context_tokens: the size of its context window; None when the server does not say.
         embedder: the model whose embeddings are used instead, if any.
         template: the model's chat template, with the tokens that begin and end a text, if the server shows it.
-        warning: what the server's own words say against the model, if anything.
     """
 
     is_demo = False
@@ -47,7 +46,6 @@ class Remote(ABC):
         self.name = row.name
         self.resume: Resume = row.resume or self._default_resume
         self.sees_images = bool(row.sees_images)
-        self.warning: str | None = None
         self._row = row
         self._fixed_resume = row.resume
         if row.context is not None:
@@ -95,7 +93,7 @@ class Remote(ABC):
                 except ModelError as error:
                     problem = error.message
                 except TimeoutError:
-                    problem = "The model server does not answer."
+                    problem = failures.NO_ANSWER
                 self._probed = now(), problem
             return self._probed[1]
 
@@ -103,7 +101,7 @@ class Remote(ABC):
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
         """Stream one pass; what one read brings comes as one chunk."""
-        return stream_chunks(partial(self._ask, messages, sampling), self._build_reply())
+        return stream_chunks(partial(self._ask, messages, sampling), self._build_reply(), self._url)
 
     async def _ask(self, messages: Sequence[Message], sampling: Sampling) -> Answer:
         if self._has_failed:

@@ -223,13 +223,15 @@ Answer = tuple[BodyStream, str]
 """The body of a response, and its content type."""
 
 
-async def stream_chunks(request: Callable[[], Awaitable[Answer]], reply: Reply) -> AsyncGenerator[Chunk, None]:
+async def stream_chunks(
+    request: Callable[[], Awaitable[Answer]], reply: Reply, url: str = ""
+) -> AsyncGenerator[Chunk, None]:
     """Send one request and yield its chunks. Closing the generator closes the connection.
 
     Raises:
         ModelError: when there is no answer, or only a part of one.
     """
-    with failures.translate_errors():
+    with failures.translate_errors(url):
         body, content_type = await request()
         del request  # with the whole prompt
         async with aclosing(body):

@@ -12,6 +12,8 @@ from brain.events import Resume
 from brain.messages import Chunk, EmbeddingCheck, Finish, Message
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
+_ADVICE = "brain check --model builtin"
+
 
 class Embeddings(Protocol):
     """A model with checked embeddings."""
@@ -81,7 +83,7 @@ class Script(TextOnlyModel):
             await asyncio.sleep(line.delay_ms / 1000)
             yield chunk
         if line.error is not None:
-            raise ModelError("model_failed", "The model failed in the middle of its answer.", line.error)
+            raise ModelError("model_failed", "The model failed in the middle of the answer.", line.error)
         yield Finish("stop")
 
     async def aclose(self) -> None:
@@ -92,22 +94,22 @@ def read_script(path: Path) -> list[ScriptedPass]:
     """Read JSON Lines, each an array of chunks or `{"chunks": […], "delay_ms"?: n, "error"?: text}`.
 
     Raises:
-        SettingsError: naming the file, and the line that is wrong.
+        SettingsError: The file cannot be read, or a line is wrong.
     """
     try:
         text = path.expanduser().read_text("utf-8-sig")
     except UnicodeDecodeError:
-        raise SettingsError(f"MODEL=script:{path}: the file cannot be read: it is not UTF-8.") from None
+        raise SettingsError(f"The script {path} is not UTF-8.", _ADVICE) from None
     except (OSError, RuntimeError) as error:
-        problem = getattr(error, "strerror", None) or error
-        raise SettingsError(f"MODEL=script:{path}: the file cannot be read: {problem}.") from None
+        problem = getattr(error, "strerror", None) or "no such home directory"
+        raise SettingsError(f"Cannot read the script {path}: {problem.lower()}.", _ADVICE) from None
     passes = []
     for number, line in enumerate(text.split("\n"), 1):  # `splitlines` also cuts at characters inside JSON strings
         if line.strip():
             try:
                 decoded = msgspec.json.decode(line, type=list[str] | ScriptedPass)
-            except msgspec.DecodeError as error:
-                message = f"{path}, line {number}: expected an array of texts, or an object with chunks: {error}."
-                raise SettingsError(message) from None
+            except msgspec.DecodeError:
+                message = f"{path}, line {number}: expected a JSON array of texts, or an object with chunks."
+                raise SettingsError(message, _ADVICE) from None
             passes.append(ScriptedPass(decoded) if isinstance(decoded, list) else decoded)
     return passes

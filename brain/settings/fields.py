@@ -12,40 +12,64 @@ from brain.settings.models import REMOTE_KINDS, ModelRow
 from brain.settings.parsers import Parse
 
 PREFIX = "BRAIN_"
-"""Of the environment variables that are ours."""
+"""Prefix of Brain's environment variables."""
 SPECIALIST_PREFIX = "BRAIN_SPECIALIST_"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LOCAL_USER = "local"
-"""The user where no API key is needed."""
+"""The user of a server without API keys."""
 KEY_LENGTH = 16
-"""A shorter API key can be guessed."""
+"""Characters of an API key that is hard to guess."""
 ShowResults = Literal["hidden", "block", "details"]
 
 
 def _setting(
-    default: Any, parse: Parse, allowed: str, meaning: str, shown: str | None = None, *, secret: bool = False
+    default: Any,
+    parse: Parse,
+    allowed: str,
+    meaning: str,
+    shown: str | None = None,
+    example: str = "",
+    *,
+    secret: bool = False,
 ) -> Any:
+    """Declare a setting.
+
+    Args:
+        allowed: The values that `parse` accepts, in words.
+        meaning: What it sets, beginning with a noun.
+        shown: The default in the documentation, if it is not the value itself.
+        example: A good value for errors; the default without it.
+    """
+    if not example:
+        example = _format(default)
     metadata = {"parse": parse, "allowed": allowed, "meaning": meaning, "shown": shown, "secret": secret}
+    metadata["example"] = example
     return field(default=default, metadata=metadata, repr=not secret and parse is not parsers.url)
 
 
+def _format(default: Any) -> str:
+    if isinstance(default, tuple):
+        return ",".join(default)
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
 def environ_name(specialist: str, key: str) -> str:
-    """The environment variable of a specialist's own setting."""
+    """Return the environment variable of a specialist's setting."""
     return f"{SPECIALIST_PREFIX}{specialist}_{key}".upper().replace("-", "_")
 
 
-_SECONDS = "a number of seconds above 0, at most 86400"
+_SECONDS = "a number of seconds above 0, up to 86400"
 _TURNS = "a whole number from 0 to 100000"
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What one user may do.
+    """The specialists and rate limits of one user.
 
     Attributes:
-        specialists: the only ones that may be called, of those that the operator allows; None for all of them.
-        turns_a_minute: how many turns may begin; 0 for any number.
-        turns_at_once: how many turns may run; 0 for any number.
+        specialists: The allowed ones among those that the operator allows; None for all of them.
+        turns_a_minute: Maximum number of turns per minute; 0 for unlimited.
+        turns_at_once: Maximum number of running turns; 0 for unlimited.
     """
 
     specialists: frozenset[str] | None = None
@@ -60,11 +84,10 @@ class Settings:
     model: tuple[str, ...] = _setting(
         ("auto",),
         parsers.models,
-        "`auto`, `builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS, or several of them, "
-        "comma-separated",
-        "models on offer, the default first. `auto`: Ollama on its usual port when it answers within 250 ms "
-        "and has a model that can complete (the loaded one, else the newest), else the OpenAI API if OPENAI_API_KEY is "
-        "set and a model for it is named, else `builtin`",
+        "`auto`, `builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS, comma-separated",
+        "models that clients can choose, the default first. `auto` uses Ollama at its default URL if it answers within "
+        "250 ms and has a chat model (the loaded one, else the newest). Otherwise it uses the OpenAI API if "
+        "OPENAI_API_KEY and a model are set, else `builtin`, the demo model",
         "all of MODELS, else `auto`",
     )
     models: tuple[ModelRow, ...] = _setting(
@@ -72,107 +95,123 @@ class Settings:
         parsers.table,
         f"a table for each model with `is` and any of {model_rows.OPTIONAL_FIELDS}: in TOML `[models.small]`, in the "
         'environment as JSON: `{"small": {"is": "ollama:llama3.2"}}`',
-        "models with a server and a key of their own. See [Several models](#several-models)",
+        "models with their own server and API key. See [Several models](#several-models)",
         "–",
+        '{"small": {"is": "ollama:llama3.2"}}',
         secret=True,
     )
     model_url: str | None = _setting(
         None,
         parsers.url,
-        "an http:// or https:// address",
-        "base URL of the server of models that are not in MODELS",
+        "an http:// or https:// URL",
+        "base URL of the model server, for models that are not in MODELS",
         "per kind",
+        "http://127.0.0.1:8080/v1",
     )
     model_key: str | None = _setting(
-        None, parsers.key, "printable ASCII characters without spaces", "key of that server", secret=True
+        None,
+        parsers.key,
+        "printable ASCII characters without spaces",
+        "API key of that server",
+        example="KEY",
+        secret=True,
     )
     model_resume: str | None = _setting(
         None,
         parsers.one_of("prefill", "message"),
         "`prefill` or `message`",
-        "how a pass continues after a result block",
+        "resume mode: how Brain asks the model to continue after a result",
         "by server",
+        "message",
     )
     model_sees_images: bool | None = _setting(
         None,
         parsers.yes_no_auto,
         "`auto`, `yes` or `no`",
-        "whether the model takes images, for `vision`. `auto`: if its server says so, as Ollama, llama.cpp, Mistral "
-        "and OpenRouter do",
+        "image input of the model, for `vision`. `auto` asks the server; Ollama, llama.cpp, Mistral and OpenRouter "
+        "report it",
         "auto",
+        "yes",
     )
     model_embeddings: str | None = _setting(
         None,
         parsers.text,
         "a name",
-        "the embedding model at the same server, such as `nomic-embed-text`, for `knowledge` and `memory`",
+        "embedding model at the same server, such as `nomic-embed-text`, for `knowledge` and `memory`",
         "the model itself",
+        "nomic-embed-text",
     )
     model_first_token_seconds: float = _setting(
         300.0,
         parsers.seconds,
         _SECONDS,
-        "time limit for a model's first token, from the request on; reading a long prompt takes minutes on a CPU",
+        "time limit for the first token of a model request, in seconds; a long prompt takes minutes on a CPU",
     )
     embeddings: str | None = _setting(
         None,
         parsers.embeddings,
         "a name from MODELS, `ollama:NAME` or `openai:NAME`",
-        "model for all embeddings, at its own server",
-        "the server of the model that answers",
+        "embedding model for all models, at its own server",
+        "the server of the answering model",
+        "ollama:nomic-embed-text",
     )
     model_idle_seconds: float = _setting(
-        60.0, parsers.seconds, _SECONDS, "time limit for silence after the first token"
+        60.0, parsers.seconds, _SECONDS, "time limit between two tokens of a model request, in seconds"
     )
     system: str = _setting(
         "Answer in the user's language, briefly and to the point.",
         parsers.text,
         "text",
-        "the operator's own instructions (persona); Brain's come first",
+        "system prompt, added after Brain's own instructions",
         "a short one",
+        "Answer in one sentence.",
     )
     time_zone: str = _setting(
         "",
         parsers.zone,
         "an IANA name such as Europe/Berlin",
-        "the user's time zone, unless the request has one",
+        "default time zone of users; a request can override it",
         "the machine's",
+        "Europe/Berlin",
     )
     host: str = _setting(
         "127.0.0.1",
         parsers.host,
-        "an address of this machine",
-        "where to listen; an address other than loopback needs KEYS. 0.0.0.0 when plain `PORT` is used",
+        "an IP address or host name of this machine",
+        "address to listen on; one other than loopback needs KEYS. The default is 0.0.0.0 if plain `PORT` is set",
     )
     port: int = _setting(
         8000,
         parsers.count(0, 65535),
         "a port from 0 to 65535",
-        "where to listen. Plain `PORT` (as process managers set it) is read when `BRAIN_PORT` is not",
+        "port to listen on. Brain reads plain `PORT`, as process managers set it, if `BRAIN_PORT` is not set",
     )
     workers: int = _setting(
         1,
         parsers.count(1, 256),
         "a whole number from 1 to 256",
-        "processes that serve on this port, for more cores: see Several cores",
+        "number of worker processes; each can use one CPU core",
     )
     hosts: tuple[str, ...] = _setting(
         (),
         parsers.hosts,
-        "host names or addresses without a port, comma-separated",
-        "accepted Host names, besides loopback names and HOST",
+        "host names or IP addresses without a port, comma-separated",
+        "public host names: accepted Host headers besides loopback names and HOST",
+        example="chat.example",
     )
     origins: tuple[str, ...] = _setting(
         (),
         parsers.origins,
         "origins such as https://chat.example, comma-separated",
-        "origins that may call from a browser (also the CORS list)",
+        "web origins whose pages may call Brain from a browser (CORS)",
+        example="https://chat.example",
     )
     keys: tuple[tuple[str, str], ...] = _setting(
         (),
         parsers.keys,
         "`key:user` pairs, comma-separated",
-        "API keys and their users. Without any, all are one local user who counts as signed in, without authentication",
+        "API keys and their users. Without keys there is no authentication and one user, `local`",
+        example="KEY:USER",
         secret=True,
     )
     users: Mapping[str, Mapping[str, Any]] | None = _setting(
@@ -180,59 +219,71 @@ class Settings:
         parsers.users,
         "a table for each user with any of `specialists`, `turns_a_minute`, `turns_at_once`: in TOML "
         '`[users.ada]`, in the environment as JSON: `{"ada": {"specialists": ["wiki"]}}`',
-        "rights of single users, where they differ from those of all",
-        secret=True,  # whoever takes it for KEYS does not find them on the screen
+        "per-user overrides of specialists and rate limits",
+        example='{"ada": {"specialists": ["wiki"]}}',
+        secret=True,  # somebody may take it for KEYS
     )
     turns_a_minute: int | None = _setting(
-        None, parsers.turns, _TURNS, "turns that a user may begin; 0: any number", "`120` with KEYS, else `0`"
+        None,
+        parsers.turns,
+        _TURNS,
+        "maximum number of turns per user and minute; 0 = unlimited",
+        "`120` with KEYS, else `0`",
+        "120",
     )
     turns_at_once: int | None = _setting(
-        None, parsers.turns, _TURNS, "turns of a user that may run; 0: any number", "`32` with KEYS, else `0`"
+        None,
+        parsers.turns,
+        _TURNS,
+        "maximum number of running turns per user; 0 = unlimited",
+        "`32` with KEYS, else `0`",
+        "32",
     )
     connections_per_address: int = _setting(
         256,
         parsers.count(1, 100_000),
         "a whole number from 1 to 100000",
-        "open connections of one client address per worker, of IPv6 per /64; further ones get 503. Behind a proxy: "
-        "requests in progress of the address that it forwards. A proxy's own connections are not limited",
+        "maximum number of open connections per client address (IPv6: per /64) and worker; further ones get 503. "
+        "Behind a proxy, running requests per forwarded address; connections of the proxy are not limited",
     )
     store: str | None = _setting(
         None,
         parsers.store,
         "`sqlite:PATH` or `memory:`",
-        "where conversations, facts and memories are stored. `memory:` loses them when the process ends",
+        "database for conversations and memory. `memory:` stores nothing on disk",
         "`sqlite:` file in the user's data folder",
+        "sqlite:brain.db",
     )
     window_messages: int = _setting(
         20,
         parsers.count(1, 1000),
         "a whole number from 1 to 1000",
-        "messages of a conversation that a model reads, the newest ones and the question. A question and its answer "
-        "are two messages, however many calls the answer has",
+        "maximum number of recent messages sent to the model, including the new one. A message and its answer are two, "
+        "whatever the number of calls",
     )
     window_tokens: int = _setting(
         8000,
         parsers.count(1, 999_999),
         "a whole number from 1 to 999999",
-        "tokens of these messages; room for the answer is left in the model's context in any case",
+        "maximum size of these messages, in tokens; Brain always leaves room for the answer in the context window",
     )
     context_seconds: float = _setting(
         3600.0,
         parsers.seconds,
         _SECONDS,
-        "idle time after which a conversation starts afresh for the model, in seconds; its messages stay stored",
+        "idle time after which the model starts with an empty context, in seconds; the conversation stays stored",
     )
     rest_seconds: float = _setting(
         600.0,
         parsers.seconds,
         _SECONDS,
-        "idle time after which a conversation is summarized for the memory, in the background, in seconds",
+        "idle time after which a conversation is summarized in the background, in seconds",
     )
     recall_tokens: int = _setting(
         400,
         parsers.count(0, 100_000),
         "a whole number from 0 to 100000",
-        "tokens of facts and memories that are recalled for a question; 0: none",
+        "maximum size of facts and summaries recalled for a message, in tokens; 0 = none",
     )
     calls: int = _setting(5, parsers.count(0, 100), "a whole number from 0 to 100", "specialist calls per turn")
     calls_per_specialist: int = _setting(
@@ -242,84 +293,91 @@ class Settings:
         600.0,
         parsers.seconds,
         _SECONDS,
-        "time limit for one turn, in seconds; calls end when a quarter of it, at most 60, is left",
+        "time limit for one turn, in seconds. Brain reserves a quarter of it, up to 60 s, for the end of the answer",
     )
     call_seconds: float = _setting(
-        5.0,
-        parsers.seconds,
-        _SECONDS,
-        "time limit for one call, in seconds, unless the specialist declares its own",
+        5.0, parsers.seconds, _SECONDS, "time limit for one call, in seconds; a specialist can set its own"
     )
     approval_seconds: float = _setting(
         600.0,
         parsers.seconds,
         _SECONDS,
-        "time limit for a person to approve a call, in seconds; the turn's clock stops meanwhile",
+        "time limit for the approval of a call, in seconds; it does not count towards TURN_SECONDS",
     )
     heartbeat_seconds: float = _setting(
-        15.0, parsers.seconds, _SECONDS, "seconds between SSE comments when nothing else is sent, from the start on"
+        15.0, parsers.seconds, _SECONDS, "interval between SSE comments while a stream sends nothing else, in seconds"
     )
     syntax: tuple[SyntaxName, ...] = _setting(
         ("bracket", "function_call"),
         parsers.syntax,
         "`bracket`, `mention`, `function_call`, comma-separated",
-        "call syntaxes that are read",
+        "call syntaxes that Brain recognizes",
     )
     show_results: ShowResults = _setting(
         "hidden",
         parsers.one_of("hidden", "block", "details"),
         "`hidden`, `block` or `details`",
-        "how results of specialists appear in answers of compatible APIs: `block`, as the model reads them, "
-        "`details`, in a part of the page that unfolds",
+        "display of specialist results in compatible APIs: `hidden`, `block` (the raw block) or `details` (a "
+        "collapsible HTML section)",
     )
     allowed_specialists: tuple[str, ...] = _setting(
-        (), parsers.specialists, "names, comma-separated", "the only specialists that may be called", "all"
+        (),
+        parsers.specialists,
+        "names, comma-separated",
+        "specialists that models may call",
+        "all",
+        "wiki,docs",
     )
     specialists_folder: Path | None = _setting(
-        None, parsers.folder, "a folder", "a folder of single files with specialists, besides the installed ones"
+        None,
+        parsers.folder,
+        "an existing directory",
+        "directory with specialists in single files, besides the installed ones",
+        example="my_specialists",
     )
     fetch_hosts: tuple[str, ...] = _setting(
         (),
         parsers.hosts_with_ports,
         "`name` or `name:port`, comma-separated",
-        "hosts that specialists may fetch from although they are not public or use a port other than 80 and 443",
+        "private hosts that specialists may fetch from, and hosts with ports other than 80 and 443",
+        example="wiki.example:8080",
     )
     log: Literal["text", "json"] = _setting(
-        "text", parsers.one_of("text", "json"), "`text` or `json`", "the form of the lines on standard error"
+        "text", parsers.one_of("text", "json"), "`text` or `json`", "log format on standard error"
     )
     traces: Literal["off", "console", "otlp"] = _setting(
         "off",
         parsers.one_of("off", "console", "otlp"),
         "`off`, `otlp` or `console`",
-        "where OpenTelemetry spans of turns go. `otlp`: over HTTP to the collector that the OTEL_ variables name, "
-        "`console`: to standard output. Needs the extra `otel`",
+        "target of OpenTelemetry spans: `otlp` sends them over HTTP to the collector in the OTEL_ variables, `console` "
+        "writes them to standard output. Needs the extra `otel`",
     )
     specialist_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     specialist_environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     unprefixed: tuple[str, ...] = ()
-    """Variables without the prefix, which are not read."""
+    """Variables without the prefix, which Brain ignores."""
     standard: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables of models that other programs read, too."""
 
     @property
     def limits(self) -> Limits:
-        """The limits of a turn whose request has no lower ones."""
+        """The limits of a turn; a request can only lower them."""
         return Limits(self.calls, self.calls_per_specialist, self.turn_seconds, self.call_seconds)
 
     def row(self, name: str) -> ModelRow:
-        """Return the model of a name from MODELS, or of a short form, with its server and key.
+        """Return the model for a name from MODELS or a short form, with its server and key.
 
         MODEL_URL and MODEL_KEY belong to one server: that of the `openai:` models if MODEL has any, else Ollama's.
 
         Raises:
-            SettingsError: naming a standard environment variable with a bad value.
+            SettingsError: A standard environment variable has a bad value.
         """
         row = next((row for row in self.models if row.name == name), None) or self._short(name)
         return model_rows.complete_row(row, self.standard)
 
     @property
     def hosted_row(self) -> ModelRow | None:
-        """The model for `auto` without Ollama: the first one that OPENAI_API_KEY is for; None without one."""
+        """The model for `auto` without Ollama: the first one with OPENAI_API_KEY as its key; None without one."""
         names = [row.name for row in self.models if row.kind == "openai"]
         if model := self.standard.get("OPENAI_MODEL"):
             names.append(f"openai:{model}")
@@ -333,7 +391,7 @@ class Settings:
             return ModelRow(name=name, kind=kind, model=model, resume=resume)
         has_server = self._kind_of_server == (kind if kind in REMOTE_KINDS else "ollama")
         url = self.model_url if has_server else None
-        is_its_key = has_server and not (kind == "auto" and url is None)  # anything may listen on Ollama's usual port
+        is_its_key = has_server and not (kind == "auto" and url is None)  # Ollama's port may be another's
         return ModelRow(
             name=name,
             kind=kind,
@@ -347,7 +405,7 @@ class Settings:
 
     @property
     def _kind_of_server(self) -> str:
-        """The kind of the models that MODEL_URL and MODEL_KEY belong to."""
+        """The kind of model that MODEL_URL and MODEL_KEY belong to."""
         rows = {row.name for row in self.models}
         kinds = {name.partition(":")[0] for name in self.model if name not in rows}
         if "openai" in kinds:
@@ -355,7 +413,7 @@ class Settings:
         return "ollama" if kinds & {"auto", "ollama"} else (self.embeddings or "").partition(":")[0]
 
     def rights(self, user: str | None) -> Rights:
-        """Return the rights of a user: those in USERS, else those of all users."""
+        """Return the rights of a user: those in USERS, else the rights of all users."""
         own = (self.users or {}).get(user or "", {})
         specialists = own.get("specialists")
         return Rights(
@@ -371,21 +429,21 @@ class Settings:
 
     @property
     def warnings(self) -> list[str]:
-        """What is allowed but hardly intended, in sentences that show no key."""
+        """Warnings about allowed but probably unintended values; they show no key."""
         known = {user for _, user in self.keys} if self.keys else {LOCAL_USER}
         short = dict.fromkeys(user for key, user in self.keys if len(key) < KEY_LENGTH)  # each once, in their order
         others = "model_url", "model_key", "model_resume", "model_sees_images", "model_embeddings"
         names_rows_only = {row.name for row in self.models}.issuperset((*self.model, self.embeddings or self.model[0]))
         unused = [name.upper() for name in others if names_rows_only and getattr(self, name) is not None]
         return [
-            *(f"Not used: {name}, as all models are of MODELS" for name in unused),
-            *(f"Not read: {name}, which is called {PREFIX}{name} here" for name in self.unprefixed),
-            *(f"No key: {name}, whom USERS names" for name in self.users or () if name not in known),
-            *(f"Short key: one of {user} has fewer than {KEY_LENGTH} characters and can be guessed" for user in short),
+            *(f"Warning: {PREFIX}{name} has no effect: all models are in MODELS" for name in unused),
+            *(f"Warning: {name} is ignored. Use {PREFIX}{name}." for name in self.unprefixed),
+            *(f"Warning: {PREFIX}KEYS has no key for user {name}" for name in self.users or () if name not in known),
+            *(f"Warning: an API key of {user} is easy to guess: under {KEY_LENGTH} characters" for user in short),
         ]
 
     def specialist_options(self, name: str) -> dict[str, Any]:
-        """Return the settings of one specialist, keys in lower case; the environment wins over the file."""
+        """Return the settings of one specialist with lower-case keys; the environment wins over the file."""
         prefix = environ_name(name, "")
         options = dict(self.specialist_settings.get(name, {}))
         options |= {
@@ -400,7 +458,7 @@ KEYS = {f.name.upper(): f for f in fields(Settings) if f.metadata}
 
 
 def table() -> str:
-    """The settings as a Markdown table: key, default, meaning."""
+    """Return the settings as a Markdown table: key, default, meaning."""
     rows = ["| key | default | meaning |", "|---|---|---|"]
     for key, setting in KEYS.items():
         shown = setting.metadata["shown"] or _shown(setting.default)
@@ -411,6 +469,4 @@ def table() -> str:
 def _shown(default: Any) -> str:
     if default is None or default == ():
         return "–"
-    if isinstance(default, tuple):
-        default = ",".join(default)
-    return f"`{default:g}`" if isinstance(default, float) else f"`{default}`"
+    return f"`{_format(default)}`"

@@ -1,20 +1,23 @@
-"""Reads the settings, once: a file, the environment over it, the command line over both."""
+"""Read the settings once: the environment wins over the file, the command line over both."""
 
 import json
+import re
+import shlex
 import tomllib
 import zoneinfo
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from brain.errors import SettingsError
 from brain.settings import models, parsers
 from brain.settings.fields import KEYS, PREFIX, SPECIALIST_PREFIX, Settings
+from brain.text import suggest
 
 COMMON_NAMES = frozenset(
     ["CALLS", "HOST", "HOSTS", "LOG", "PORT", "STORE", "SYSTEM", "TIME_ZONE", "TRACES", "USERS", "WORKERS"]
 )
-"""Names that variables of other programs may have; any other name without the prefix was meant for Brain."""
+"""Names that other programs may use without the prefix; any other was probably meant for Brain."""
 
 
 def read(
@@ -27,12 +30,12 @@ def read(
     """Read the settings.
 
     Args:
-        config: a TOML file.
-        overrides: settings of the command line.
-        variables: the environment for `key_env` of models; `environ` when left out.
+        config: A TOML file.
+        overrides: Settings of the command line.
+        variables: The environment for `key_env` of models; `environ` by default.
 
     Raises:
-        SettingsError: naming the setting, its value and what is allowed.
+        SettingsError: A setting is unknown or has a bad value.
     """
     entries: dict[str, tuple[str, Any]] = {}  # by key: where it was set, and its value
     specialist_settings: Mapping[str, Any] = {}
@@ -42,7 +45,8 @@ def read(
         if not isinstance(specialist_settings, dict) or not all(
             isinstance(t, dict) for t in specialist_settings.values()
         ):
-            raise SettingsError(f"specialists in {config.name}: must hold tables, such as [specialists.web].")
+            message = f"specialists in {config.name} must be tables, such as [specialists.web]."
+            raise SettingsError(message, f"correct it in {config}")
         entries |= {key.upper(): (f"{key} in {config.name}", value) for key, value in table.items()}
     specialist_environ = {key: value for key, value in environ.items() if key.startswith(SPECIALIST_PREFIX)}
     entries |= {
@@ -57,8 +61,12 @@ def read(
     values = {}
     for key, (source, value) in entries.items():
         if key not in KEYS:
-            known = f"{', '.join(KEYS)} (in the environment with {PREFIX})"
-            raise SettingsError(f"{source} is not a setting. Known: {known}.")
+            in_environ = source == PREFIX + key
+            near = (
+                suggest(key, KEYS).replace("'", f"'{PREFIX}", 1) if in_environ else suggest(key, map(str.lower, KEYS))
+            )
+            advice = f"unset {source}" if in_environ else f"remove {source}"
+            raise SettingsError(f"Unknown setting {source}.{near}", advice)
         values[KEYS[key].name] = _parse(key, source, value)
     values |= _resolve_models(values, entries, environ if variables is None else variables)
     values.setdefault("time_zone", machine_time_zone())
@@ -85,33 +93,57 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise SettingsError(f"--config {path}: cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"--config {path}: is not valid TOML: {error}.") from None
+        message = f"Cannot read the settings file {path}: {(error.strerror or 'input/output error').lower()}."
+        raise SettingsError(message, "brain check --config FILE") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"The settings file {path} is not UTF-8.", f"correct it in {path}") from None
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"line \d+, column \d+", str(error))
+        where = f", {place[0]}" if place else ", at the end"
+        raise SettingsError(f"{path}{where}: not valid TOML.", f"correct it in {path}") from None
 
 
 def _parse(key: str, source: str, value: Any) -> Any:
     try:
         return KEYS[key].metadata["parse"](value)
     except json.JSONDecodeError as error:
-        detail = f" It is no valid JSON in line {error.lineno}, column {error.colno}: {error.msg}."
-        raise _not_allowed(key, source, value, detail) from None
+        detail = f" The JSON has an error in line {error.lineno}, column {error.colno}."
+        raise _invalid(key, source, value, detail) from None
     except parsers.TableError as error:
-        raise _not_allowed(key, source, value, f" {error}") from None
+        raise _invalid(key, source, value, f" {error}") from None
     except (TypeError, ValueError, zoneinfo.ZoneInfoNotFoundError, OSError, RuntimeError):
-        raise _not_allowed(key, source, value) from None
+        raise _invalid(key, source, value) from None
 
 
-def _not_allowed(key: str, source: str, value: Any, detail: str = "") -> SettingsError:
+def _invalid(key: str, source: str, value: Any, detail: str = "") -> SettingsError:
     metadata = KEYS[key].metadata
-    shown = parsers.show(value, secret=metadata["secret"])
-    return SettingsError(f"{source}={shown} is not allowed. Allowed: {metadata['allowed']}.{detail}")
+    example = shlex.quote(metadata["example"])
+    if key == "MODEL" and not detail:
+        detail = _suggest_model(str(value))
+    if source.startswith("--"):
+        advice = f"brain {'check' if key == 'MODEL' else 'serve'} {source} {example}"
+    else:
+        advice = f"correct {source}" if " in " in source else f"export {source}={example}"
+    message = parsers.describe_invalid(source, value, metadata["allowed"], metadata["secret"])
+    return SettingsError(message + detail, advice)
+
+
+def _suggest_model(value: str, rows: Iterable[str] = ()) -> str:
+    """Return what a wrong model was probably meant to be."""
+    for name in value.split(","):
+        kind, colon, model = name.strip().partition(":")
+        if colon and kind not in parsers.MODEL_KINDS:
+            return suggest(kind, parsers.MODEL_KINDS).replace("'?", f":{model}'?")
+        if not colon and kind and kind not in ("auto", "builtin"):
+            near = suggest(kind, (*rows, "auto", "builtin"))
+            return near or f" Did you mean 'ollama:{kind}' or 'openai:{kind}'?"
+    return ""
 
 
 def _resolve_models(
     values: Mapping[str, Any], entries: Mapping[str, tuple[str, Any]], variables: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Read the table of models and choose the offered ones; MODEL and EMBEDDINGS must name known models."""
+    """Read the table of models and choose the offered ones; check the names in MODEL and EMBEDDINGS."""
     rows = models.read_rows(values.get("models", {}), variables)
     kinds = {row.name: row.kind for row in rows}
     embeddings: str | None = values.get("embeddings")
@@ -119,8 +151,8 @@ def _resolve_models(
     known = f" MODELS has: {', '.join(kinds)}." if kinds else ""
     for name in names:
         if ":" not in name and name not in (*kinds, "auto", "builtin"):
-            raise _not_allowed("MODEL", *entries["MODEL"], known)
+            raise _invalid("MODEL", *entries["MODEL"], f"{_suggest_model(name, kinds)}{known}")
     if embeddings is not None and ":" not in embeddings and kinds.get(embeddings) not in models.REMOTE_KINDS:
-        raise _not_allowed("EMBEDDINGS", *entries["EMBEDDINGS"], known)
+        raise _invalid("EMBEDDINGS", *entries["EMBEDDINGS"], f"{suggest(embeddings, kinds)}{known}")
     names = names or tuple(name for name in kinds if name != embeddings) or ("auto",)
     return {"models": rows, "model": names}

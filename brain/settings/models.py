@@ -1,4 +1,4 @@
-"""Models as the operator names them: rows of the table MODELS, and short forms such as `ollama:llama3.2`."""
+"""Models in the settings: rows of the table MODELS, and short forms such as `ollama:llama3.2`."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,25 +16,25 @@ from brain.settings.parsers import Field
 OLLAMA_URL = "http://127.0.0.1:11434"
 OPENAI_URL = "https://api.openai.com/v1"
 STANDARD = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "OLLAMA_HOST")
-"""Environment variables that other programs read, too. Brain's own settings win over them."""
+"""Environment variables that other programs read, too. Brain's settings win over them."""
 REMOTE_KINDS = ("ollama", "openai")
-"""Kinds of models that have a server."""
+"""Kinds of models with a server."""
 
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One model, with a server and a key of its own.
+    """One model with its server and key.
 
     Attributes:
-        name: what requests, lists and metrics call it.
+        name: Name in requests, lists and metrics.
         kind: `auto`, `builtin`, `ollama`, `openai` or `script`.
-        model: its name at the server, or the script's file.
-        url: base URL of its server.
-        key: sent to this server, and to no other.
-        resume: how a pass continues after a block; None to decide by server.
-        sees_images: whether it takes images; None to believe the server.
-        context: size of its context window in tokens; None to believe the server.
-        embeddings: the server's model for embeddings; None for the model itself.
-        notes: which standard environment variables it uses, in words for people.
+        model: Name at the server, or the script's file.
+        url: Base URL of the server.
+        key: API key, sent to this server only.
+        resume: Resume mode; None to decide by server.
+        sees_images: True if the model takes images; None to ask the server.
+        context: Size of the context window in tokens; None to ask the server.
+        embeddings: The server's embedding model; None for the model itself.
+        notes: The standard environment variables that it uses, as phrases for people.
     """
 
     name: str
@@ -49,7 +49,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """All fields but the key, and without a password in the URL."""
+        """Return all fields except the key, and no password in the URL."""
         values = {name: getattr(self, name) for name in self.__struct_fields__ if name != "key"}
         return [
             (name, parsers.redact_url(value) if name == "url" and value else value) for name, value in values.items()
@@ -65,17 +65,17 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """Where it comes from, for the start's log; without the key."""
+        """Why Brain uses it, for the start's log; without the key."""
         place = f" at {parsers.redact_url(self.url)}" if self.url else ""
-        origin = "it was asked for" if self.name == self.spec else f"{self.spec}{place}"
+        origin = "as configured" if self.name == self.spec else f"{self.spec}{place}"
         return "; ".join((origin, *self.notes))
 
 
 _FIELDS: Mapping[str, Field] = {
     "is": Field(parsers.model, "`builtin`, `ollama:NAME`, `openai:NAME` or `script:FILE`"),
-    "url": Field(parsers.url, "an http:// or https:// address"),
+    "url": Field(parsers.url, "an http:// or https:// URL"),
     "key": Field(parsers.key, "printable ASCII characters without spaces", secret=True),
-    "key_env": Field(parsers.variable, "the name of an environment variable", secret=True),  # it may hold the key
+    "key_env": Field(parsers.variable, "the name of an environment variable", secret=True),  # it may be the key itself
     "resume": Field(parsers.one_of("prefill", "message"), "`prefill` or `message`"),
     "sees_images": Field(parsers.yes_no_auto, "true, false or `auto`"),
     "context": Field(parsers.count(1, 99_999_999), "a whole number of tokens from 1 to 99999999"),
@@ -89,12 +89,12 @@ def read_rows(value: Any, variables: Mapping[str, str]) -> tuple[ModelRow, ...]:
     """Read the table MODELS.
 
     Args:
-        value: a table of TOML, or JSON.
-        variables: where `key_env` is looked up.
+        value: A table of TOML, or JSON.
+        variables: Environment variables for `key_env`.
 
     Raises:
-        SettingsError: naming the row, the field, the value and what is allowed.
-        ValueError, TypeError: when it is no table of tables.
+        SettingsError: A row or a field is wrong.
+        ValueError, TypeError: It is not a table of tables.
     """
     return tuple(_row(name, fields, variables) for name, fields in parsers.table(value).items())
 
@@ -103,34 +103,38 @@ def _row(name: str, fields: Any, variables: Mapping[str, str]) -> ModelRow:
     place = f"models.{name}"
     if not parsers.MODEL_NAME.fullmatch(name) or name in parsers.RESERVED_MODEL_NAMES:
         reserved = ", ".join(sorted(parsers.RESERVED_MODEL_NAMES))
-        message = f"1 to 64 ASCII letters, digits, `.`, `_` and `-`, a letter or digit first, and none of: {reserved}"
-        raise SettingsError(f"models: the name {name!r} is not allowed. Allowed: {message}.")
+        allowed = f"1 to 64 ASCII letters, digits, ., _ and -, a letter or digit first, and none of {reserved}"
+        raise SettingsError(parsers.describe_invalid("name in models", name, allowed), "rename the model")
     values = parsers.fields(place, fields, _FIELDS)
     if "is" not in values:
-        raise SettingsError(f"{place}.is is missing. Allowed: {_FIELDS['is'].allowed}.")
+        expected = _FIELDS["is"].allowed.replace("`", "")
+        raise SettingsError(f"{place}.is is missing. Expected {expected}.", f"add {place}.is")
     kind, _, model = values.pop("is").partition(":")
     if kind not in REMOTE_KINDS and (useless := [field for field in _OF_SERVERS if field in values]):
-        raise SettingsError(f"{place}.{useless[0]} is not allowed: `{kind}` has no server.")
+        raise SettingsError(
+            f"{place}.{useless[0]} has no effect: {kind} has no server.", f"remove {place}.{useless[0]}"
+        )
     if "key_env" in values:
         if "key" in values:
-            raise SettingsError(f"{place}: set `key` or `key_env`, not both.")
+            raise SettingsError(f"{place} has both key and key_env.", f"remove {place}.key")
         variable = values.pop("key_env")
         if not variables.get(variable, "").strip():
-            raise SettingsError(f"{place}.key_env: the environment variable {variable} is not set.")
-        values["key"] = _parse_key(f"{place}.key_env: the value of {variable}", variables[variable])
+            message = f"{place}.key_env names the environment variable {variable}, which is not set."
+            raise SettingsError(message, f"export {variable}=KEY")
+        values["key"] = _parse_key(f"{variable}, which {place}.key_env names", variables[variable])
     return ModelRow(name=name, kind=kind, model=model, **values)
 
 
 def complete_row(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
     """Fill in the server and key of a row from standard variables and defaults.
 
-    OPENAI_API_KEY goes to the server of OPENAI_BASE_URL, or to api.openai.com, and to no other.
+    OPENAI_API_KEY goes to the server of OPENAI_BASE_URL or to api.openai.com only.
 
     Args:
-        standard: the environment variables of `STANDARD` that are set.
+        standard: The environment variables of `STANDARD` that are set.
 
     Raises:
-        SettingsError: naming a variable with a bad value.
+        SettingsError: A variable has a bad value.
     """
     if row.kind == "openai":
         return _with_key(_with_url(row, "OPENAI_BASE_URL", standard, _parse_url, OPENAI_URL), standard)
@@ -147,14 +151,14 @@ def _with_url(
     if variable not in standard:
         return replace(row, url=default)
     url = parse(variable, standard[variable])
-    return replace(row, url=url, notes=(*row.notes, f"{variable} names its server, {parsers.redact_url(url)}"))
+    return replace(row, url=url, notes=(*row.notes, f"{variable} is {parsers.redact_url(url)}"))
 
 
 def _with_key(row: ModelRow, standard: Mapping[str, str]) -> ModelRow:
     url, key = row.url or OPENAI_URL, standard.get("OPENAI_API_KEY")
     if row.key is not None or key is None or _origin(url) != _origin(standard.get("OPENAI_BASE_URL", OPENAI_URL)):
         return row
-    note = f"OPENAI_API_KEY is its key, sent to {urlsplit(url).hostname} only"
+    note = f"OPENAI_API_KEY is sent to {urlsplit(url).hostname} only"
     return replace(row, key=_parse_key("OPENAI_API_KEY", key), notes=(*row.notes, note))
 
 
@@ -162,15 +166,16 @@ def _parse_key(place: str, value: str) -> str:
     try:
         return parsers.key(value)
     except ValueError:
-        raise SettingsError(f"{place}=(not shown) is not allowed. Allowed: {_FIELDS['key'].allowed}.") from None
+        message = parsers.describe_invalid(place, value, _FIELDS["key"].allowed, secret=True)
+        raise SettingsError(message, f"correct {place}") from None
 
 
 def _parse_url(variable: str, value: str) -> str:
     try:
         return parsers.url(value)
     except ValueError:
-        allowed = _FIELDS["url"].allowed
-        raise SettingsError(f"{variable}={parsers.show(value)} is not allowed. Allowed: {allowed}.") from None
+        message = parsers.describe_invalid(variable, value, _FIELDS["url"].allowed)
+        raise SettingsError(message, f"export {variable}=URL") from None
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None] | None:
@@ -182,7 +187,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None] | None:
 
 
 _ANY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
-"""Ollama that listens everywhere is reached on this machine."""
+"""Addresses for an Ollama that listens on all interfaces of this machine."""
 
 
 def _parse_ollama_host(variable: str, host: str) -> str:
@@ -194,7 +199,8 @@ def _parse_ollama_host(variable: str, host: str) -> str:
     if match is None and place.count(":") > 1:  # an address of IPv6 without brackets
         match = re.fullmatch(r"(?P<name>.*)(?P<port>)", f"[{place}]")
     if match is None:
-        raise SettingsError(f"OLLAMA_HOST={parsers.show(host)} is not allowed. Allowed: a host, `host:port` or a URL.")
+        message = parsers.describe_invalid("OLLAMA_HOST", host, "a host, host:port or a URL")
+        raise SettingsError(message, "export OLLAMA_HOST=127.0.0.1:11434")
     name = _ANY_ADDRESS.get(match["name"], match["name"])
     port = match["port"] or ("11434" if not separator else "")
     return _parse_url(variable, f"{scheme}://{name}{':' if port else ''}{port}{slash}{path}")

@@ -1,6 +1,6 @@
-"""Parsers of settings: what an operator wrote in, a value out.
+"""Parsers of settings: they turn the text of an operator into a value.
 
-A value that is not allowed raises `ValueError` or `TypeError`; the caller names the setting.
+A bad value raises `ValueError` or `TypeError`; the caller names the setting.
 """
 
 import ipaddress
@@ -9,17 +9,17 @@ import re
 import zoneinfo
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from brain.errors import SettingsError
 from brain.events import SyntaxName
+from brain.text import escape_invisible, suggest
 
 MODEL_KINDS = ("auto", "builtin", "ollama", "openai", "script")
 MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""Of a row in the table of models."""
+"""A name in the table of models."""
 RESERVED_MODEL_NAMES = frozenset((*MODEL_KINDS, "brain"))
 
 SPECIALIST_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -27,6 +27,8 @@ _HOST_NAME = re.compile(r"\w(?:[\w.-]{0,251}\w)?\.?", re.ASCII)
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?P<host>\[[0-9a-f:.]+\]|[^\[\]:/]+)(?::[0-9]{1,5})?/?", re.IGNORECASE)
 _USER_INFO = re.compile(r"//[^/?#\s]*@")
 _PASSWORD = re.compile(r"(//[^/?#\s:@]*):[^/?#\s]*@")
+MAX_SHOWN = 100
+"""Characters of a bad value in an error."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _COUNT = re.compile(r"\s*[0-9]{1,8}\s*")
 _SECONDS_WRITTEN = re.compile(r"\s*[0-9]{1,6}(?:\.[0-9]{1,20})?\s*")
@@ -39,9 +41,9 @@ class Field:
     """A field of a table.
 
     Attributes:
-        parse: reads its value.
-        allowed: what it may be, in words.
-        secret: whether an error hides a bad value.
+        parse: Parses its value.
+        allowed: The allowed values, in words.
+        secret: True if an error hides the value.
     """
 
     parse: Parse
@@ -50,34 +52,43 @@ class Field:
 
 
 class TableError(ValueError):
-    """What is wrong with a table, in a sentence."""
+    """A bad table; the text is a sentence."""
 
 
 def show(value: Any, *, secret: bool = False) -> str:
-    """Format a value for an error: no secret, and no password of a URL."""
-    return "(not shown)" if secret else _PASSWORD.sub(r"\1:…@", repr(value))
+    """Format a value for an error, without secrets and passwords in URLs."""
+    if secret:
+        return "(not shown)"
+    written = f"'{value}'" if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    shown = escape_invisible(_PASSWORD.sub(r"\1:…@", written))
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 1]}…"
+
+
+def describe_invalid(place: str, value: Any, allowed: str, secret: bool = False) -> str:
+    """Return the sentences about a bad value: where it is set, the value and what is expected."""
+    return f"Invalid {place}: {show(value, secret=secret)}. Expected {allowed.replace('`', '')}."
 
 
 def redact_url(value: str) -> str:
-    """A URL without its password and query, which may hold keys."""
+    """Return a URL without its user, password and query, which may hold keys."""
     return _USER_INFO.sub("//", value).partition("?")[0]
 
 
 def text(value: Any) -> str:
-    """A text, without white space around it."""
+    """Parse a text; strip surrounding white space."""
     if not isinstance(value, str):
         raise TypeError
     return value.strip()
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A list, or texts separated by commas."""
+    """Parse a list, or texts separated by commas."""
     items = value if isinstance(value, list) else text(value).split(",")
     return tuple(item for item in (text(item) for item in items) if item)
 
 
 def specialists(value: Any) -> tuple[str, ...]:
-    """Names of specialists."""
+    """Parse names of specialists."""
     names = texts(value)
     if not all(map(SPECIALIST_NAME.fullmatch, names)):
         raise ValueError
@@ -85,7 +96,7 @@ def specialists(value: Any) -> tuple[str, ...]:
 
 
 def host(value: Any) -> str:
-    """A host name or an address; one of IPv6 may stand in brackets."""
+    """Parse a host name or an IP address; IPv6 may have brackets."""
     name = text(value)
     if ":" in name:
         name = name.removeprefix("[").removesuffix("]")
@@ -96,12 +107,12 @@ def host(value: Any) -> str:
 
 
 def hosts(value: Any) -> tuple[str, ...]:
-    """Hosts, separated by commas."""
+    """Parse hosts, separated by commas."""
     return tuple(map(host, texts(value)))
 
 
 def _host_with_port(value: str) -> str:
-    """A host with or without a port, as it is compared: in lower case, IPv6 compressed, in brackets before a port."""
+    """Normalize a host with or without a port: lower case, IPv6 compressed, in brackets before a port."""
     before, colon, port = value.rpartition(":")
     with_port = bool(colon) and port.isdecimal() and (":" not in before or before.endswith("]"))
     name = host(before if with_port else value).lower().removesuffix(".")
@@ -113,12 +124,12 @@ def _host_with_port(value: str) -> str:
 
 
 def hosts_with_ports(value: Any) -> tuple[str, ...]:
-    """Hosts with or without a port, separated by commas."""
+    """Parse hosts with or without a port, separated by commas."""
     return tuple(map(_host_with_port, texts(value)))
 
 
 def origins(value: Any) -> tuple[str, ...]:
-    """Origins as browsers write them."""
+    """Parse origins as browsers send them."""
     names = texts(value)
     for name in names:
         match = _ORIGIN.fullmatch(name)
@@ -129,7 +140,7 @@ def origins(value: Any) -> tuple[str, ...]:
 
 
 def count(least: int, most: int) -> Parse:
-    """A parser of whole numbers within bounds."""
+    """Return a parser of whole numbers within bounds."""
 
     def parse(value: Any) -> int:
         if isinstance(value, bool) or not _COUNT.fullmatch(str(value)) or not least <= int(value) <= most:
@@ -140,14 +151,14 @@ def count(least: int, most: int) -> Parse:
 
 
 def seconds(value: Any) -> float:
-    """A number of seconds, up to a day."""
+    """Parse a number of seconds, up to a day."""
     if isinstance(value, bool) or not _SECONDS_WRITTEN.fullmatch(str(value)) or not 0 < float(value) <= 86_400:
         raise ValueError
     return float(value)
 
 
 def store(value: Any) -> str:
-    """Where conversations are stored: `memory:`, or `sqlite:` with the path of a file."""
+    """Parse `memory:`, or `sqlite:` with the path of a file."""
     place = text(value)
     kind, colon, path = place.partition(":")
     if not colon or (kind, bool(path.strip())) not in (("memory", False), ("sqlite", True)):
@@ -156,7 +167,7 @@ def store(value: Any) -> str:
 
 
 def models(value: Any) -> tuple[str, ...]:
-    """Models by their short forms, or by names of the table of models, each once."""
+    """Parse short forms of models and names from the table of models, each once."""
     names = texts(value)
     for one in names:
         if one != "auto" and (not MODEL_NAME.fullmatch(one) or one in RESERVED_MODEL_NAMES):
@@ -167,7 +178,7 @@ def models(value: Any) -> tuple[str, ...]:
 
 
 def model(value: Any) -> str:
-    """The short form of a model: its kind, and its name."""
+    """Parse the short form of a model: kind and name."""
     form = text(value)
     kind, _, rest = form.partition(":")
     if kind not in MODEL_KINDS or kind == "auto" or (kind == "builtin") == bool(rest.strip()):
@@ -176,7 +187,7 @@ def model(value: Any) -> str:
 
 
 def embeddings(value: Any) -> str:
-    """A model with a server, by its short form or by a name of the table of models."""
+    """Parse a model with a server: a short form, or a name from the table of models."""
     parsed = text(value)
     is_name = MODEL_NAME.fullmatch(parsed) and parsed not in RESERVED_MODEL_NAMES
     if not is_name and model(parsed).partition(":")[0] not in ("ollama", "openai"):
@@ -185,7 +196,7 @@ def embeddings(value: Any) -> str:
 
 
 def name(value: Any) -> str:
-    """A text that is not empty."""
+    """Parse a text that is not empty."""
     parsed = text(value)
     if not parsed:
         raise ValueError
@@ -193,7 +204,7 @@ def name(value: Any) -> str:
 
 
 def key(value: Any) -> str:
-    """A key that a header can carry."""
+    """Parse a key that an HTTP header can hold."""
     parsed = text(value)
     if not (parsed.isascii() and parsed.isprintable()) or " " in parsed or not parsed:
         raise ValueError
@@ -201,7 +212,7 @@ def key(value: Any) -> str:
 
 
 def variable(value: Any) -> str:
-    """The name of an environment variable."""
+    """Parse the name of an environment variable."""
     parsed = text(value)
     if not _VARIABLE.fullmatch(parsed):
         raise ValueError
@@ -209,7 +220,7 @@ def variable(value: Any) -> str:
 
 
 def url(value: Any) -> str:
-    """The address of a server, without a slash at its end."""
+    """Parse the URL of a server; strip slashes at its end."""
     address = text(value)
     if not address.startswith(("http://", "https://")) or not address.isprintable() or " " in address:
         raise ValueError
@@ -220,7 +231,7 @@ def url(value: Any) -> str:
 
 
 def yes_no_auto(value: Any) -> bool | None:
-    """`yes`, `no`, or `auto`, which is None; in a table of the file also true and false."""
+    """Parse `yes`, `no`, or `auto`, which is None; TOML also has true and false."""
     if value is True or value is False:
         return bool(value)
     if value not in ("auto", "yes", "no"):
@@ -229,7 +240,7 @@ def yes_no_auto(value: Any) -> bool | None:
 
 
 def one_of(*words: str) -> Parse:
-    """A parser of one of a few words."""
+    """Return a parser of a few fixed words."""
 
     def parse(value: Any) -> str:
         if value not in words:
@@ -240,12 +251,12 @@ def one_of(*words: str) -> Parse:
 
 
 def zone(value: Any) -> str:
-    """The IANA name of a time zone."""
+    """Parse the IANA name of a time zone."""
     return zoneinfo.ZoneInfo(text(value)).key
 
 
 def syntax(value: Any) -> tuple[str, ...]:
-    """Syntaxes in which calls are written."""
+    """Parse names of call syntaxes."""
     names = texts(value)
     if not names or set(names) - set(get_args(SyntaxName)):
         raise ValueError
@@ -253,7 +264,7 @@ def syntax(value: Any) -> tuple[str, ...]:
 
 
 def keys(value: Any) -> tuple[tuple[str, str], ...]:
-    """Pairs of key and user; a header must be able to carry them."""
+    """Parse pairs of key and user in characters that an HTTP header can hold."""
     pairs = [(key.strip(), user.strip()) for key, _, user in (item.partition(":") for item in texts(value))]
     if not all(part and part.isprintable() for pair in pairs for part in pair) or len(dict(pairs)) < len(pairs):
         raise ValueError
@@ -261,7 +272,11 @@ def keys(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 def users(value: Any) -> Mapping[str, Mapping[str, Any]]:
-    """The table of users; `SettingsError` names the place of a bad value in it."""
+    """Parse the table of users.
+
+    Raises:
+        SettingsError: A field of a user is unknown or has a bad value.
+    """
     rights_by_user = table(value)
     if not all(name and name.isprintable() for name in rights_by_user):
         raise ValueError
@@ -269,18 +284,18 @@ def users(value: Any) -> Mapping[str, Mapping[str, Any]]:
 
 
 def table(value: Any) -> Mapping[str, Any]:
-    """A table of TOML, or JSON in the environment.
+    """Parse a table: from TOML, or JSON in the environment.
 
     Raises:
-        json.JSONDecodeError: naming line and column.
-        TableError: when a key stands twice, or it is no table.
+        json.JSONDecodeError: It is not JSON.
+        TableError: It is no table, or has a key twice.
     """
     try:
         parsed = json.loads(value, object_pairs_hook=_reject_duplicates) if isinstance(value, str) else value
     except RecursionError:
-        raise TableError("It is nested too deeply.") from None
+        raise TableError("The table is nested too deeply.") from None
     if not isinstance(parsed, dict):
-        raise TableError("It is no table.")
+        raise TableError("The value is not a table.")
     return parsed
 
 
@@ -288,27 +303,26 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
-            raise TableError(f"`{name}` stands twice in the same table.")
+            raise TableError(f"The table has the key {name} twice.")
     return dict(pairs)
 
 
 def fields(place: str, values: Any, known: Mapping[str, Field]) -> dict[str, Any]:
-    """The values of a table's fields.
+    """Parse the fields of a table.
 
     Args:
-        place: where the table stands, for errors.
+        place: The path of the table, for errors.
 
     Raises:
-        SettingsError: naming the field, its value and what is allowed.
+        SettingsError: A field is unknown or has a bad value.
     """
     names = ", ".join(known)
     if not isinstance(values, dict):
-        raise SettingsError(f"{place}: must be a table with any of: {names}.")
+        raise SettingsError(f"{place} must be a table with any of {names}.", f"correct {place}")
     for name in values:
         if name not in known:
-            close = get_close_matches(name, known, 1)
-            hint = f" Did you mean `{close[0]}`?" if close else ""
-            raise SettingsError(f"{place}.{name} is not a setting.{hint} Known: {names}.")
+            near = suggest(name, known)
+            raise SettingsError(f"Unknown setting {place}.{name}.{near} Known: {names}.", f"remove {place}.{name}")
     return {name: _field(f"{place}.{name}", value, known[name]) for name, value in values.items()}
 
 
@@ -316,12 +330,12 @@ def _field(place: str, value: Any, known: Field) -> Any:
     try:
         return known.parse(value)
     except (TypeError, ValueError):
-        value_text = show(value, secret=known.secret)
-        raise SettingsError(f"{place}={value_text} is not allowed. Allowed: {known.allowed}.") from None
+        message = describe_invalid(place, value, known.allowed, known.secret)
+        raise SettingsError(message, f"correct {place}") from None
 
 
 def folder(value: Any) -> Path:
-    """A folder that exists."""
+    """Parse the path of an existing directory."""
     path = Path(text(value)).expanduser()
     if not path.is_dir():
         raise ValueError

@@ -117,11 +117,12 @@ def make_processor(where: Where) -> Any:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
     except ImportError:
-        raise SettingsError(f"BRAIN_TRACES={where} needs OpenTelemetry. Try: {install_command('otel')}") from None
+        raise SettingsError(f"BRAIN_TRACES={where} needs OpenTelemetry.", install_command("otel")) from None
     try:
         return BatchSpanProcessor(ConsoleSpanExporter(out=sys.stdout) if where == "console" else OTLPSpanExporter())
     except (ValueError, RuntimeError) as error:
-        raise SettingsError(f"TRACES={where}: OpenTelemetry rejects its OTEL_ variables: {error}") from None
+        advice = "correct the OTEL_ variables"
+        raise SettingsError(f"Cannot use BRAIN_TRACES={where} with the OTEL_ variables: {error}.", advice) from None
 
 
 def turn_span(report: TurnReport) -> SpanData:

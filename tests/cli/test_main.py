@@ -1,7 +1,6 @@
 """The command line as a whole: arguments, settings, exit codes; `specialists`, `check` and `serve`."""
 
 import json
-import os
 import re
 import socket
 import subprocess
@@ -16,7 +15,7 @@ from brain.store import connection
 from cli.command import Brain
 
 COMMANDS = [
-    *("serve", "ask", "chat", "specialists", "index", "memory", "export", "import", "forget", "check", "completion"),
+    *("serve", "ask", "chat", "memory", "index", "export", "import", "forget", "check", "specialists", "completion"),
 ]
 SPECIALISTS = '''\
 """Specialists for these tests."""
@@ -86,38 +85,24 @@ def unreachable() -> str:
 # Arguments
 
 
-def test_help_names_every_command_and_gives_an_example_of_each(brain: Brain) -> None:
-    code, out, _ = brain("--help")
-    listed = [line.split()[0] for line in out.partition("COMMAND\n")[2].splitlines() if line.startswith("    ")]
-    assert (code, [name for name in listed if name in COMMANDS]) == (0, COMMANDS)
-    assert not {"worker", "mcp", "replay"} & set(listed)
+def test_help_lists_every_command_in_its_group_with_an_example(brain: Brain) -> None:
+    code, out, err = brain("--help")
+    listed = re.findall(r"^  (\w+)  ", out, re.MULTILINE)
+    assert (code, err) == (0, "")
+    assert [name for name in listed if name in COMMANDS] == COMMANDS
+    assert re.findall(r"^(\w+):$", out, re.MULTILINE) == ["Run", "Data", "Admin", "options"]
     for command in COMMANDS:
         code, out, err = brain(command, "--help")
         assert (code, err) == (0, "")
-        assert f"Example: brain {command}" in out
+        assert f"\nExample: brain {command}" in out
         assert all(option in out for option in ("--config", "--model"))
-        assert all((option in out) == (command == "serve") for option in ("--host", "--port", "--workers"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "the following arguments are required: COMMAND"),
-        (["worker"], "invalid choice: 'worker'"),
-        (["ask"], 'say what to ask: brain ask "…", or brain ask - to read it from standard input'),
-        (["serve", "--nothing"], "unrecognized arguments: --nothing"),
-        (["completion", "tcsh"], "invalid choice: 'tcsh'"),
-        *((["forget", user], "this is no name of a user") for user in ("", " ", "a\nb", "a\x1b[2J", "a\udcff")),
-        (["export", "--user", ""], "this is no name of a user"),
-        (["import", "x", "--user", ""], "this is no name of a user"),
-        (["memory", "list", "--user", ""], "this is no name of a user"),
-    ],
-)
-def test_wrong_arguments_exit_with_2(arguments: list[str], message: str, brain: Brain) -> None:
-    code, out, err = brain(*arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("usage: brain")
-    assert message in err
+def test_global_options_may_come_first(brain: Brain, tmp_path: Path) -> None:
+    (tmp_path / "brain.toml").write_text('model = "no-such-kind:x"\n')
+    assert (
+        brain("--config", str(tmp_path / "brain.toml"), "--model", script(tmp_path, ["Hi."]), "ask", "x")[1] == "Hi.\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["ask --model builtin", "memory add", "memory list --search", "memory delete"])
@@ -148,37 +133,6 @@ def test_importing_brain_opens_nothing() -> None:
 # Settings
 
 
-@pytest.mark.parametrize(
-    ("arguments", "env", "sentence"),
-    [
-        ("serve", {"BRAIN_MODLE": "builtin"}, "BRAIN_MODLE is not a setting"),
-        ("serve", {"BRAIN_CALLS": "many"}, "BRAIN_CALLS='many' is not allowed. Allowed: a whole number from 0 to 100."),
-        ("serve --port x", {}, "--port='x' is not allowed. Allowed: a port from 0 to 65535."),
-        ("serve --workers 0", {}, "--workers='0' is not allowed. Allowed: a whole number from 1 to 256."),
-        ("serve", {"BRAIN_WORKERS": "two"}, "BRAIN_WORKERS='two' is not allowed."),
-        ("serve --model gpt", {}, "--model='gpt' is not allowed."),
-        ("serve --config none.toml", {}, "--config none.toml: cannot be read: No such file or directory."),
-        ("serve --config bad.toml", {}, "colour in bad.toml is not a setting."),
-        ("serve", {"BRAIN_KEYS": "secret"}, "BRAIN_KEYS=(not shown) is not allowed."),
-        ("serve --host 0.0.0.0", {}, "HOST=0.0.0.0 is not loopback, so anybody who reaches it could call:"),
-        ("serve", {"PORT": "8000"}, "HOST=0.0.0.0 is not loopback, so anybody who reaches it could call:"),
-        ("ask hi --model script:none", {}, "MODEL=script:none: the file cannot be read: No such file or directory."),
-        ("check --model script:none", {}, "MODEL=script:none: the file cannot be read: No such file or directory."),
-    ],
-)
-def test_wrong_settings_stop_every_command(
-    arguments: str, env: dict[str, str], sentence: str, brain: Brain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "bad.toml").write_text("colour = 'red'\n")
-    for name, value in env.items():
-        monkeypatch.setenv(name, value)
-    code, out, err = brain(*arguments.split())
-    assert (code, out) == (1, "")
-    assert err.startswith(f"brain: {sentence}")
-    assert "secret" not in err
-
-
 def test_the_environment_wins_over_the_settings_file(
     brain: Brain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,12 +150,12 @@ def test_the_environment_wins_over_the_settings_file(
 def test_specialists_are_listed(brain: Brain, folder: Path) -> None:
     code, out, err = brain("specialists")
     assert (code, err) == (0, "")
-    own, strangers = "none but its own or the user's words", "may hold strangers' words"
-    listed = f"{{to: integer}}\n  auth: everybody; approval: never; results: {strangers}\n"
+    listed = "{to: integer}\n  users: all; approval: never; results: may contain untrusted content\n"
     assert f"\ncount (some.py): Counts.\n  parameters: {listed}" in out
-    assert f"  auth: signed-in users; approval: depends; results: {own}\n" in out
+    assert "  users: signed-in users only; approval: depends; results: trusted\n" in out
     assert "\n  unavailable: it needs a moon: buy one\n" in out
-    assert "\nrefused: ill (twice.py): specialist ill from twice.py: some.py already brings this name\n" in out
+    assert "\nrejected: ill (twice.py): specialist ill from twice.py: some.py already brings this name\n" in out
+    assert len(re.findall(r"^\w+ \(", brain("specialists", "count", "poor")[1], re.MULTILINE)) == 2
     found = json.loads(brain("specialists", "--json")[1])
     assert {"count", "calendar", "docs", "ocr", "web"} <= {one["name"] for one in found["specialists"]}
     reason = "it cannot be imported: ZeroDivisionError: division by zero"
@@ -226,13 +180,23 @@ def test_check_reports_what_works_and_what_does_not(
     assert {name for name, state in states.items() if state == "FAIL"} - {"ocr"} == {  # ocr needs an engine
         *("pubmed", "web", "wiki", "ill", "worse", "cut_off", "poor", "broken"),
     }
-    assert "ok   model builtin: it was asked for; resumes by prefill\n" in out
-    assert "ok   memory: found by words; with a model server that makes vectors, by meaning, too\n" in out
-    assert re.search(rf"^ok   store {brain.store}: \d+ KiB, [\d,]+ [GM]iB free$", out, re.MULTILINE)
+    assert "ok   model builtin: as configured (resume mode: prefill)\n" in out
+    assert "ok   memory: keyword search." in out
+    assert re.search(rf"^ok   database {brain.store}: \d+ KiB, [\d,]+ [GM]iB free$", out, re.MULTILINE)
     assert "ok   specialist count: some.py\n" in out
     assert "FAIL specialist ill: its disk is full\n" in out
-    assert "FAIL specialist worse: ZeroDivisionError: division by zero\n" in out
-    assert "FAIL specialist cut_off: could not find the host 127.0.0.1" in out
+    assert "FAIL specialist worse: its health check failed with ZeroDivisionError: division by zero\n" in out
+    assert "FAIL specialist cut_off: " in out
+
+
+def test_check_names_the_url_of_a_model_server_that_is_away(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brain.cli.commands.check.Registry.discover", lambda registry: registry)
+    url = unreachable()
+    monkeypatch.setenv("BRAIN_MODEL_URL", url)
+    for model in ("openai:m", "ollama:m"):
+        code, out, _ = brain("check", "--model", model)
+        assert code == 1
+        assert re.search(rf"^FAIL model {model}: .*{url}\b", out, re.MULTILINE)
 
 
 def test_check_names_what_is_wrong_with_the_store(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +205,7 @@ def test_check_names_what_is_wrong_with_the_store(brain: Brain, monkeypatch: pyt
     )  # nothing but the store
 
     def state() -> str:
-        return next(line for line in brain("check", "--model", "builtin")[1].splitlines() if "store" in line)
+        return next(line for line in brain("check", "--model", "builtin")[1].splitlines() if "database" in line)
 
     assert brain("memory", "add", "I like tea.")[0] == 0
     with monkeypatch.context() as patch:
@@ -250,11 +214,11 @@ def test_check_names_what_is_wrong_with_the_store(brain: Brain, monkeypatch: pyt
     data = bytearray(brain.store.read_bytes())
     data[4096 * 3 : 4096 * 12] = bytes(4096 * 9)
     brain.store.write_bytes(data)
-    assert state().startswith(f"FAIL store {brain.store}: ")
+    assert state().startswith(f"FAIL database {brain.store}: ")
     brain.store.write_bytes(b"no database" * 500)
-    assert state() == f"FAIL store {brain.store}: is not a database; use another file."
+    assert state().startswith(f"FAIL database {brain.store}: ")
     monkeypatch.setenv("BRAIN_STORE", "memory:")
-    assert state().startswith("ok   store: in memory:")
+    assert state().startswith("ok   database: in memory;")
 
 
 # serve
@@ -273,13 +237,13 @@ def test_serve_says_where_it_listens_and_what_it_has(brain: Brain, folder: Path)
     assert (code, out) == (0, "")
     assert url.startswith("http://127.0.0.1:")
     assert lines[:3] == [
-        f"Brain listens on {url}",
-        f"Model: {model} (it was asked for)",
-        f"Conversations: {brain.store}",
+        f"Brain is running at {url}",
+        f"Model: {model} (as configured)",
+        f"Database: {brain.store}",
     ]
     assert {"count", "docs", "ill"} <= set(lines[3].removeprefix("Specialists: ").split(", "))
     assert "Unavailable: poor: it needs a moon: buy one" in lines
-    assert "Refused: broken from broken.py: it cannot be imported: ZeroDivisionError: division by zero" in lines
+    assert "Rejected: broken from broken.py: it cannot be imported: ZeroDivisionError: division by zero" in lines
     (turn,) = [line for line in lines if line.startswith("INFO brain: turn t")]
     assert f" of local: complete, native, {model}, 0 calls, 1 passes, " in turn
 
@@ -290,30 +254,37 @@ def test_serve_listens_to_everybody_with_keys_only(tmp_path: Path) -> None:
         "PORT": port,
         "BRAIN_KEYS": "k:u",
         "BRAIN_STORE": "memory:",
-        "BRAIN_ALLOWED_SPECIALISTS": "docs,wether",
+        "BRAIN_ALLOWED_SPECIALISTS": "docs",
         "BRAIN_MODEL": script(tmp_path, ["Hi."]),
     }
     with Process("serve", env=env) as process:
         assert process.url() == f"http://0.0.0.0:{port}"
         answer = post(f"http://127.0.0.1:{port}", json={"message": "hi"}, headers={"authorization": "Bearer k"})
         assert answer.last["text"] == "Hi."
-        greeting = process.said("Not there:")
-    assert "Only loopback names are accepted as Host until BRAIN_HOSTS names the public one.\n" in greeting
-    assert "Conversations: in the memory of this process; they end with it (STORE)\n" in greeting
-    assert "Not there: wether, which ALLOWED_SPECIALISTS names\n" in greeting
-    assert "Not there: docs" not in greeting
+        greeting = process.said("easy to guess")
+    assert "Warning: only localhost names are accepted." in greeting
+    assert "Database: in memory only;" in greeting
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_serve_that_cannot_start_says_why(workers: str, brain: Brain) -> None:
+    brain.store.mkdir(parents=True)
+    with brain.process("serve", "--model", "builtin", "--port", "0", "--workers", workers) as process:
+        code, out, err = process.end(50)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert str(brain.store) in err
+
+
+def test_a_busy_port_is_named_with_who_uses_it(brain: Brain) -> None:
+    serve = "serve", "--model", "builtin"
+    with brain.process(*serve, "--port", "0", STORE="memory:") as server:
+        port = server.url().rpartition(":")[2]
+        pid = f" (process {server.process.pid})" if sys.platform == "linux" else ""
+        sentence = f"brain: Cannot listen on 127.0.0.1:{port}: the port is in use by Brain{pid}. "
+        with brain.process(*serve, "--port", port, STORE="memory:") as second:
+            assert second.end(50) == (1, "", f"{sentence}Try: brain serve --port {int(port) + 1}\n")
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
-        with brain.process("serve", "--model", "builtin", "--port", port, "--workers", workers) as process:
-            code, out, err = process.end(50)
-    assert (code, out) == (1, "")
-    assert "address already in use" in err
-    assert "Traceback" not in err
-    folder = os.path.dirname(brain.store)
-    arguments = "serve", "--model", "builtin", "--port", "0", "--workers", workers
-    with brain.process(*arguments, STORE=f"sqlite:{folder}") as process:
-        assert process.end(50) == (1, "", f"brain: {folder} is a directory; use a file.\n")
+        with brain.process(*serve, "--port", port, "--workers", "2", STORE="memory:") as second:
+            code, _, err = second.end(50)
+        assert (code, "in use by Brain" in err, port in err) == (1, False, True)

@@ -17,9 +17,9 @@ BLOOD = Item("f3a9", "fact", "My blood group is 0.", NOON, NOON, "personal", mut
 TRIP = Item("mm22", "memory", "Planned a trip\x1b[2J to Bergen.", NOON + timedelta(days=1), NOON, untrusted=True)
 LISTED = """\
 mm22     2026-11-20 memory      Planned a trip\\u{1b}[2J to Bergen.
-                    may hold strangers' words
+                    may contain untrusted content
 f3a9     2026-11-20 personal    My blood group is 0.
-                    immutable: no model changes it
+                    protected: the model cannot change or delete it
 k7m2     2026-11-20 preferences Likes tea.
                     was: Likes coffee. (until 2026-11-20)
 """
@@ -67,7 +67,7 @@ def test_some_items_are_listed(arguments: list[str], found: set[str], brain: Bra
     code, out, err = brain("memory", "list", *arguments)
     assert (code, err) == (0, "")
     if not found:
-        assert out in ("No facts and memories of local are like this.\n", "No facts and memories of ben.\n")
+        assert out in ("No matching facts or summaries for user local.\n", "No facts or summaries for user ben.\n")
 
 
 def test_json_is_what_the_route_returns(brain: Brain) -> None:
@@ -78,7 +78,7 @@ def test_json_is_what_the_route_returns(brain: Brain) -> None:
 
 def test_a_fact_is_added(brain: Brain) -> None:
     code, out, _ = brain("memory", "add", "I am allergic to penicillin.", "--immutable")
-    assert (code, out.splitlines()[1:]) == (0, ["                    immutable: no model changes it"])
+    assert (code, out.splitlines()[1:]) == (0, ["                    protected: the model cannot change or delete it"])
     (item,) = listed(brain, "--search", "penicillin")
     assert (item["id"], item["category"], item["mutable"]) == (out.split()[0], "general", False)
     brain("memory", "add", "Water boils at 100 °C.", "--category", "knowledge")
@@ -98,9 +98,8 @@ def test_a_fact_is_edited_and_its_former_text_shown(typed: str, brain: Brain) ->
 
 
 def test_an_immutable_fact_changes_only_with_mutable(brain: Brain) -> None:
-    remedy = "with --mutable its text can be changed; brain memory delete f3a9 removes it."
     edit = "memory", "edit", "f3a9"
-    assert brain(*edit, "My blood group is A.") == (1, "", f"brain: f3a9 is immutable: {remedy}\n")
+    assert brain(*edit, "My blood group is A.")[0] == 1
     assert brain(*edit, "My blood group is A.", "--mutable")[0] == 0
     assert brain(*edit, "--immutable", "--category", "knowledge")[0] == 0
     (item,) = listed(brain, "--search", "blood")
@@ -108,31 +107,32 @@ def test_an_immutable_fact_changes_only_with_mutable(brain: Brain) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
+    ("arguments", "code"),
     [
-        (["add", " "], "`text` is empty."),
-        (["edit", "k7m2"], "Say what is to change: its text, --category, --mutable or --immutable."),
-        (["edit", "none", "x"], "There is no fact or memory none; brain memory lists them."),
-        (["edit", "k7m2", "x" * 501], "`text` has 501 characters; the limit is 500."),
-        (["edit", "mm22", "--category", "general"], "A memory has no `category`; only facts do. Omit it."),
-        (["delete", "no\x1bne"], "There is no fact or memory no\\u{1b}ne; brain memory lists them."),
+        (["add", " "], 1),
+        (["edit", "k7m2"], 2),
+        (["edit", "none", "x"], 1),
+        (["edit", "k7m2", "x" * 501], 1),
+        (["edit", "mm22", "--category", "general"], 1),
+        (["delete", "no\x1bne"], 1),
     ],
 )
-def test_what_cannot_be_done_is_refused_in_a_sentence(arguments: list[str], sentence: str, brain: Brain) -> None:
-    assert brain("memory", *arguments) == (1, "", f"brain: {sentence}\n")
+def test_a_bad_edit_changes_nothing(arguments: list[str], code: int, brain: Brain) -> None:
+    found, out, err = brain("memory", *arguments)
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert "\x1b" not in err
     assert brain("memory")[1] == LISTED
 
 
 def test_items_are_deleted(brain: Brain) -> None:
-    sentence = "brain: There is no fact or memory none; brain memory lists them.\n"
-    assert brain("memory", "delete", "k7m2", "none", "#F3A9") == (1, "", sentence)
+    assert brain("memory", "delete", "k7m2", "none", "#F3A9")[0] == 1
     assert [one["id"] for one in listed(brain)] == ["mm22"]
     assert [one["id"] for one in listed(brain, "--user", "ada")] == ["k7m2"]
 
 
 def test_recall_is_switched_off_and_on(brain: Brain) -> None:
     assert brain("memory", "recall", "off") == (0, "", "")
-    assert brain("memory")[1] == f"{LISTED}None of it is recalled: brain memory recall on\n"
+    assert brain("memory")[1] == f"{LISTED}Memory is off. Turn it on with: brain memory recall on\n"
     assert brain.use(lambda store: store.is_recall_on("ada")) is True
     brain("memory", "recall", "on")
     assert brain("memory")[1] == LISTED

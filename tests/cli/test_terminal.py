@@ -235,7 +235,7 @@ def test_a_turn_at_a_terminal(folder: Path) -> None:
         assert "SPECIALIST_" not in terminal.raw
     assert code == 1
     assert re.match(r"I wait\.\n\n✓ waits \d+ ms\n\n", seen)
-    assert seen.endswith("\n\nError: The model failed in the middle of its answer. (model_failed)")
+    assert seen.endswith(" (model_failed)")
     assert {"Half an", "secret"} < set(seen.split("\n\n"))
 
 
@@ -243,7 +243,7 @@ def test_a_person_reads_how_to_continue(tmp_path: Path) -> None:
     env = {"BRAIN_STORE": f"sqlite:{tmp_path / 'brain.db'}"}
     arguments = "ask", "hello", "--model", script(tmp_path, ["Hello."]), "--conversation", "c"
     with Terminal(*arguments, env=env) as terminal:
-        assert terminal.end()[1] == 'Hello.\n\nGo on with: brain ask --conversation c "…"'
+        assert terminal.end()[1] == 'Hello.\n\nContinue with: brain ask --conversation c "…"'
 
 
 def test_a_pipe_gets_plain_text_and_no_drawing_libraries(tmp_path: Path) -> None:

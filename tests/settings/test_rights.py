@@ -33,10 +33,10 @@ def test_a_users_table_wins_over_settings_for_all(tmp_path: Path) -> None:
         Rights(None, 120, 0),
         Rights(None, 120, 5),
     ]
-    assert settings.warnings == [
-        "No key: bob b., whom USERS names",
-        "Short key: one of bob has fewer than 16 characters and can be guessed",
-    ]
+    without_key, short_key = settings.warnings
+    assert "bob b." in without_key
+    assert "16" in short_key
+    assert "bobs-key" not in short_key
 
 
 USERS = '{"ada": {"specialists": [], "turns_a_minute": 0}, "bob": {"specialists": "web, wiki", "turns_at_once": "3"}}'
@@ -62,22 +62,22 @@ def test_rights(environ: dict[str, str], user: str | None, rights: Rights) -> No
 @pytest.mark.parametrize(
     ("users", "error"),
     [
-        ({"ada": 1}, "users.ada: must be a table with any of: specialists, turns_a_minute, turns_at_once."),
-        ({"ada": {"key": "sk-1"}}, "users.ada.key is not a setting. Known: "),
-        ({"ada": {"turns_a_minute": -1}}, "users.ada.turns_a_minute=-1 is not allowed. Allowed: "),
-        *[({"ada": {"turns_at_once": value}}, f"users.ada.turns_at_once={value} is not allowed. Allowed: ")
+        ({"ada": 1}, "users.ada "),
+        ({"ada": {"key": "sk-1"}}, "users.ada.key."),
+        ({"ada": {"turns_a_minute": -1}}, "users.ada.turns_a_minute: -1."),
+        *[({"ada": {"turns_at_once": value}}, "users.ada.turns_at_once: ")
           for value in (True, 1e300, None)],
-        *[({"ada": {"specialists": value}}, f"users.ada.specialists={value} is not allowed. Allowed: ")
+        *[({"ada": {"specialists": value}}, f"users.ada.specialists: {json.dumps(value)}.")
           for value in (["a b"], ["9"])],
-        ([], "BRAIN_USERS=(not shown) is not allowed. Allowed: "),
-        ({"": {}}, "BRAIN_USERS=(not shown) is not allowed. Allowed: "),
-        ({"a\nb": {}}, "BRAIN_USERS=(not shown) is not allowed. Allowed: "),
+        ([], "BRAIN_USERS: (not shown)."),
+        ({"": {}}, "BRAIN_USERS: (not shown)."),
+        ({"a\nb": {}}, "BRAIN_USERS: (not shown)."),
     ],
 )  # fmt: skip
 def test_a_bad_table_is_named(users: Any, error: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read({"BRAIN_USERS": json.dumps(users)})
-    assert str(caught.value).startswith(error)
+    assert error in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_bad_table_is_named(users: Any, error: str) -> None:
 def test_a_bad_value_that_may_hold_keys_is_not_shown(key: str, value: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read({f"BRAIN_{key}": value})
-    assert str(caught.value).startswith(f"BRAIN_{key}=(not shown) is not allowed. Allowed: ")
+    assert f"BRAIN_{key}: (not shown)." in str(caught.value)
 
 
 @specialist

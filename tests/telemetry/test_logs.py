@@ -208,7 +208,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 def log_of_a_turn(env: Mapping[str, str], *arguments: str) -> list[str]:
     """The lines of a server that serves one turn."""
     with Process("serve", "--port", "0", *arguments, env=env) as brain:
-        found = re.search(r"listens on (http://[0-9.:]+)", brain.said("Specialists:"))
+        found = re.search(r"running at (http://[0-9.:]+)", brain.said("Specialists:"))
         assert found is not None
         assert post(found[1], json={"message": "hi"}).names[-1] == "done"
         brain.process.terminate()
@@ -247,7 +247,7 @@ def test_no_line_of_a_server_is_forged(env: dict[str, str]) -> None:
 
 def test_lines_of_uvicorn_are_records_too(env: dict[str, str]) -> None:
     with Process("serve", "--port", "0", "--log", "json", env=env) as brain:
-        found = re.search(r"listens on http://127.0.0.1:([0-9]+)", brain.said("Specialists:"))
+        found = re.search(r"running at http://127.0.0.1:([0-9]+)", brain.said("Specialists:"))
         assert found is not None
         with Process("serve", "--port", found[1], "--log", "json", env=env) as other:
             code, out, err = other.end(50)
@@ -259,7 +259,7 @@ def test_lines_of_uvicorn_are_records_too(env: dict[str, str]) -> None:
 def test_a_client_that_leaves_before_the_answer_is_logged_and_counted(tmp_path: Path) -> None:
     slow = script(tmp_path, {"chunks": ["One ", "two."], "delay_ms": 1_000_000})
     with Process("serve", "--port", "0", "--log", "json", "--model", slow) as brain:
-        found = re.search(r"listens on (http://[0-9.:]+)", brain.said("Specialists:"))
+        found = re.search(r"running at (http://[0-9.:]+)", brain.said("Specialists:"))
         assert found is not None
         with httpx.stream("POST", f"{found[1]}/v1/chat/stream", json={"message": "hi"}, trust_env=False) as response:
             assert "turn_start" in next(response.iter_text())
@@ -315,7 +315,7 @@ def test_no_text_of_users_models_or_specialists_is_in_logs_metrics_or_traces(tmp
         "attachments": [{"name": "s3cret.txt", "text": "a s3cret"}],
     }
     with Process("serve", "--port", "0", "--log", form, env=env) as brain:
-        found = re.search(r"listens on (http://[0-9.:]+)", brain.said("Specialists:"))
+        found = re.search(r"running at (http://[0-9.:]+)", brain.said("Specialists:"))
         assert found is not None
         answer = post(found[1], json=body, headers=key)
         with httpx.Client(base_url=found[1], trust_env=False, timeout=50) as client:

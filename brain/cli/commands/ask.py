@@ -4,10 +4,11 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from brain.cli.commands.input import (
     build_request,
@@ -17,13 +18,12 @@ from brain.cli.commands.input import (
     read_piped_attachments,
     read_stdin_attachment,
 )
+from brain.cli.commands.names import check_model_exists, discover
 from brain.cli.commands.output import has_person, open_screen, show_run, silence_keyboard
-from brain.cli.process import DONE, FAILED, run_command
+from brain.cli.process import DONE, FAILED, UsageError
 from brain.cli.terminal.messages import ENDINGS
-from brain.errors import BadRequest
 from brain.events import Error, Event
 from brain.messages import Attachment
-from brain.plugins.registry import Registry
 from brain.protocols import native
 from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.runtime.engine import Engine
@@ -32,12 +32,13 @@ from brain.text import replace_surrogates
 from brain.turn_request import TurnRequest
 
 STDIN = "-"
+HELP = "brain ask --help"
 
 
-def ask(arguments: argparse.Namespace, settings: Settings) -> int:
+def ask(arguments: argparse.Namespace, settings: Settings) -> Coroutine[Any, Any, int]:
     """Run one turn and stream the answer to standard output."""
     if arguments.message is None:
-        arguments.parser.error('say what to ask: brain ask "…", or brain ask - to read it from standard input')
+        raise UsageError('No message. Use brain ask "your message", or brain ask - to read standard input.', HELP)
     conversation = check_conversation_id(arguments.conversation)
     is_message = arguments.message == STDIN
     message = read_message() if is_message else arguments.message  # before the loop runs, so that Ctrl-C ends it
@@ -47,18 +48,18 @@ def ask(arguments: argparse.Namespace, settings: Settings) -> int:
         source=arguments.source,
         memory=not arguments.no_memory,
     )
-    return run_command(_ask(request, arguments, settings))
+    return _ask(request, arguments, settings)
 
 
 def _read_files(paths: Sequence[Path], *, is_message: bool) -> list[Attachment]:
-    """The named files, and what is piped unless standard input is the message or a named file."""
+    """Read the named files, and piped input unless it is the message or a named file."""
     names = [str(path) for path in paths]
     if names.count(STDIN) + is_message > 1:
-        raise BadRequest("Standard input can be read once: as the message, or as one file.", "file")
+        raise UsageError("Standard input can be read once: as the message, or as one file.", HELP)
     if len(paths) > MAX_ATTACHMENTS:
         raise too_many_attachments()
     files = [
-        read_stdin_attachment() if name == STDIN else read_attachment(path, f"--file {path}")
+        read_stdin_attachment() if name == STDIN else read_attachment(path, name)
         for name, path in zip(names, paths, strict=True)
     ]
     return files if is_message or STDIN in names else [*files, *read_piped_attachments()]
@@ -67,9 +68,10 @@ def _read_files(paths: Sequence[Path], *, is_message: bool) -> list[Attachment]:
 async def _ask(request: TurnRequest, arguments: argparse.Namespace, settings: Settings) -> int:
     screen = open_screen(sys.stdout, sys.stderr, plain=arguments.plain or arguments.json, thinks=arguments.thinking)
     request = replace(request, asks_person=has_person(screen))
-    engine = Engine(settings, Registry(settings).discover())
+    engine = Engine(settings, discover(settings))
     await engine.open()
     try:
+        check_model_exists(engine.models[0])
         run = await engine.begin(request, "terminal")
         numbers = count(1)
 
@@ -88,7 +90,7 @@ async def _ask(request: TurnRequest, arguments: argparse.Namespace, settings: Se
             raise
         finally:
             if not arguments.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty():
-                screen.say(f'Go on with: brain ask --conversation {run.conversation_id} "…"')
+                screen.say(f'Continue with: brain ask --conversation {run.conversation_id} "…"')
                 screen.close()
         return FAILED if isinstance(last, Error) else DONE
     finally:

@@ -11,38 +11,35 @@ from functools import partial
 from brain.cli.commands.chat_commands import COMMANDS, Quit, attach, run_slash_command, show_reopened
 from brain.cli.commands.chat_session import ChatSession, Draft
 from brain.cli.commands.input import check_conversation_id, parse_dropped_path, read_attachment
+from brain.cli.commands.names import check_model_exists, discover
 from brain.cli.commands.store_access import chat_history
-from brain.cli.process import DONE, FAILED, run_command
+from brain.cli.process import DONE, FAILED, CommandError, UsageError
 from brain.cli.terminal.keyboard import silent
 from brain.cli.terminal.prompt import Prompt, Words, confirm
-from brain.errors import BadRequest, BrainError, StoreError
+from brain.errors import BadRequest, StoreError
 from brain.messages import ConversationPage
-from brain.plugins.registry import Registry
 from brain.protocols.native import MESSAGE_LENGTH
 from brain.runtime.engine import Engine
 from brain.settings import LOCAL_USER, Settings
 from brain.text import replace_surrogates
 
 MAX_PART_LENGTH = 40
-"""Characters of one part of the line below the prompt."""
+"""Characters of one part of the status line."""
 LINE_BYTES = 4 * MESSAGE_LENGTH + 100
-"""More than the longest message that is allowed, in any script."""
+"""More than the longest allowed message in any script."""
 
 
-def chat(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Talk until the person leaves or standard input ends."""
+async def chat(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Chat until the person leaves or standard input ends."""
     if arguments.conversation is not None and arguments.go_on:
-        raise BadRequest("Give either --conversation or --continue, not both.", "conversation")
-    return run_command(_chat(arguments, settings))
-
-
-async def _chat(arguments: argparse.Namespace, settings: Settings) -> int:
+        raise UsageError("Use --conversation or --continue, not both.", "brain chat --continue")
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    files = [read_attachment(path, f"--file {path}") for path in arguments.file]
+    files = [read_attachment(path, str(path)) for path in arguments.file]
     conversation_id = check_conversation_id(arguments.conversation)
-    engine = Engine(settings, Registry(settings).discover())
+    engine = Engine(settings, discover(settings))
     await engine.open()
     try:
+        check_model_exists(engine.models[0])
         session = ChatSession(
             engine,
             Draft(files=files),
@@ -53,11 +50,11 @@ async def _chat(arguments: argparse.Namespace, settings: Settings) -> int:
         if arguments.go_on:
             newest = await engine.store.conversations(LOCAL_USER, limit=1)
             if not newest:
-                raise BrainError("There is no conversation to go on with yet.")
+                raise CommandError("No conversations yet.", "brain chat")
             conversation_id = newest[0].id
         opened = None if conversation_id is None else await session.open(conversation_id)
         if opened is None:
-            session.conversation_id = conversation_id  # the person's own name for a new conversation
+            session.conversation_id = conversation_id  # a new conversation with an ID of the person's choice
         if is_interactive:
             await _run_interactive(session, settings, opened)
             return DONE
@@ -71,7 +68,7 @@ async def _chat(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _read_line() -> str:
-    """The next line of standard input; the beginning of a line that is too long."""
+    """Read the next line of standard input; only the beginning of a line that is too long."""
     line = part = sys.stdin.buffer.readline(LINE_BYTES)
     while len(part) == LINE_BYTES and not part.endswith(b"\n"):
         part = sys.stdin.buffer.readline(LINE_BYTES)
@@ -87,8 +84,8 @@ async def _run_interactive(session: ChatSession, settings: Settings, opened: Con
     with suppress(NotImplementedError):  # without signals, Ctrl-C ends the session
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, session.stop)
     model = session.engine.find_model(session.model)
-    stand_in = ", a rule-based stand-in: no language model is connected" if model.is_demo else ""
-    session.print(f"{model.name} answers{stand_in}. /help lists the commands, Ctrl-D leaves.")
+    demo = " Demo mode: no language model is connected." if model.is_demo else ""
+    session.print(f"Connected to {model.name}.{demo} Type /help for commands, Ctrl-D to exit.")
     if opened is not None:
         show_reopened(session, opened)
     with silent(sys.stdin) as keyboard, suppress(EOFError, Quit):
@@ -100,15 +97,15 @@ async def _run_interactive(session: ChatSession, settings: Settings, opened: Con
             except KeyboardInterrupt as interrupt:
                 session.draft.replaced = None
                 if not str(interrupt):  # nothing was typed
-                    session.print("Ctrl-D leaves.")
+                    session.print("Press Ctrl-D to exit.")
             else:
                 await _handle_line(session, replace_surrogates(line.strip()))
     if session.conversation_id is not None and settings.store != "memory:":
-        session.print(f"Go on with: brain chat --conversation {session.conversation_id}")
+        session.print(f"Continue with: brain chat --conversation {session.conversation_id}")
 
 
 async def _handle_line(session: ChatSession, line: str) -> None:
-    """Send a message, attach a dropped file or run a command; report what is refused."""
+    """Send a message, attach a dropped file or run a command; print why it failed."""
     try:
         if not line:
             return
@@ -124,7 +121,7 @@ async def _handle_line(session: ChatSession, line: str) -> None:
 
 
 def _completions(session: ChatSession, kind: str) -> Words | None:
-    """A function that returns what Tab completes after a command; None for a path."""
+    """Return a function for the words that Tab completes after a command; None for a path."""
 
     def words() -> Sequence[str]:
         return {
@@ -137,7 +134,7 @@ def _completions(session: ChatSession, kind: str) -> Words | None:
 
 
 def _status_line(session: ChatSession) -> str:
-    """The model, the conversation and the files of the next message, for the line below the prompt."""
+    """Return the model, the conversation and the files of the next message."""
     parts = [_shorten(session.engine.find_model(session.model).name), _shorten(session.title or "new conversation")]
     parts += ["replaces the last message"] if session.draft.replaced is not None else []
     parts += [] if session.recalls else ["no memory"]

@@ -15,6 +15,7 @@ from brain.messages import Conversation, ConversationPage
 from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.protocols.native import queries
 from brain.settings import LOCAL_USER
+from brain.text import suggest
 
 MAX_LISTED, MAX_EXCERPT_LENGTH = 20, 200
 
@@ -26,8 +27,9 @@ class SlashCommand:
     """A slash command.
 
     Attributes:
-        usage: its arguments, for the list of commands.
-        completes: what Tab completes after its name.
+        usage: Its arguments, for the list of commands.
+        text: What it does, for the list of commands.
+        completes: What Tab completes after its name.
     """
 
     run: Callable[[ChatSession, str], Awaitable[None]]
@@ -41,16 +43,16 @@ class Quit(Exception):
 
 
 async def run_slash_command(session: ChatSession, line: str) -> None:
-    """Run the command that a line begins with.
+    """Run the command at the beginning of a line.
 
     Raises:
-        BadRequest: why it cannot be done.
-        Quit: the command leaves the session.
+        BadRequest: The command is unknown or fails.
+        Quit: The command ends the session.
     """
     name, _, rest = line[1:].partition(" ")
     if name not in COMMANDS:
-        names = ", ".join(f"/{name}" for name in COMMANDS)
-        raise BadRequest(f"There is no /{name}. There are: {names}. A message that begins with a slash: //…")
+        near = suggest(f"/{name}", [f"/{one}" for one in COMMANDS])
+        raise BadRequest(f"Unknown command /{name}.{near} Type /help for all commands, or // to send a message with /.")
     await COMMANDS[name].run(session, rest.strip())
 
 
@@ -58,43 +60,46 @@ def attach(session: ChatSession, paths: Sequence[Path]) -> None:
     """Attach files to the next message.
 
     Raises:
-        BadRequest: a file cannot be attached.
+        BadRequest: A file cannot be attached.
     """
     if len(session.draft.files) + len(paths) > MAX_ATTACHMENTS:
         raise too_many_attachments()
     files = [read_attachment(path, str(path)) for path in paths]
     session.draft.files += files
     names = ", ".join(f"{file.name} ({len(file.data):,} bytes)" for file in files)
-    goes, them = ("It goes", "it") if len(files) == 1 else ("They go", "them")
-    session.print(f"Attached: {names}. {goes} with the next message; /detach takes {them} off.")
+    them = "it" if len(files) == 1 else "them"
+    session.print(f"Attached to the next message: {names}. Type /detach to remove {them}.")
 
 
 async def _attach(session: ChatSession, rest: str) -> None:
     try:
         paths = [Path(word) for word in shlex.split(rest)]
     except ValueError:
-        raise BadRequest("This cannot be read as paths: a quote is open.") from None
+        raise BadRequest("A quote is not closed. Type /attach PATH …") from None
     if not paths:
-        raise BadRequest("Say which: /attach PATH …")
+        raise BadRequest("No file. Type /attach PATH …")
     attach(session, paths)
 
 
 async def _detach(session: ChatSession, rest: str) -> None:
     remaining = [file for file in session.draft.files if rest and file.name != rest]
     if len(remaining) == len(session.draft.files):
-        names = ", ".join(file.name for file in session.draft.files) or "nothing"
-        raise BadRequest(f"Not attached: {rest}. Attached: {names}." if rest else "Nothing is attached.")
+        raise BadRequest(
+            f"'{rest}' is not attached.{suggest(rest, [one.name for one in session.draft.files])}"
+            if rest
+            else "No file is attached."
+        )
     session.draft.files = remaining
-    session.print("Detached.")
+    session.print("File removed.")
 
 
 async def _new(session: ChatSession, rest: str) -> None:
     session.begin()
-    session.print("A new conversation begins with the next message.")
+    session.print("Your next message starts a new conversation.")
 
 
 async def _open(session: ChatSession, rest: str) -> None:
-    """Open the conversation with this number or id, or the only one with these words; else list what was found."""
+    """Open the conversation with this number or ID, or the only one with these words; else list what was found."""
     number = int(rest[:4]) if rest.isdecimal() else None
     words = rest if number is None else ""
     listed = await session.engine.store.conversations(LOCAL_USER, words=words, limit=MAX_LISTED)
@@ -106,15 +111,16 @@ async def _open(session: ChatSession, rest: str) -> None:
         if (found := await session.open(conversation_id)) is not None:
             return show_reopened(session, found)
     if not rest and not listed:
-        raise BadRequest("There is no conversation yet.")
+        raise BadRequest("No conversations yet.")
     if not listed or number is not None:
-        raise BadRequest(f"There is no conversation {rest}; /open lists them.")
+        raise BadRequest(f"No conversation '{rest}'. Type /open to list them.")
     for n, one in enumerate(listed, 1):
         updated = f"{one.updated.astimezone():%Y-%m-%d %H:%M}"
         session.print(f"{n:>3} {updated}  {one.title}  ({_count_messages(one)}, {one.id})", indent=4)
         if one.excerpt:
             session.print(f"    {' '.join(one.excerpt.split())[:MAX_EXCERPT_LENGTH]}", indent=4)
-    return session.print("Open one by its id, or with more words." if rest else "/open NUMBER goes on with one.")
+    hint = "/open ID, or /open with more words" if rest else "/open NUMBER"
+    return session.print(f"Type {hint} to continue a conversation.")
 
 
 def _count_messages(one: Conversation) -> str:
@@ -122,7 +128,7 @@ def _count_messages(one: Conversation) -> str:
 
 
 def show_reopened(session: ChatSession, page: ConversationPage) -> None:
-    """Show the newest exchanges of a conversation that continues."""
+    """Show the latest exchanges of a conversation."""
     session.print(f"{page.conversation.title} ({_count_messages(page.conversation)})")
     session.print_blank()
     for exchange in page.exchanges:
@@ -136,19 +142,19 @@ async def _rename(session: ChatSession, rest: str) -> None:
     title = queries.check_title(rest)
     renamed = await session.engine.store.rename(LOCAL_USER, session.required_id, title)
     if renamed is None:
-        raise BadRequest("This conversation is no longer there.")
+        raise BadRequest("This conversation was deleted. Type /new to start another one.")
     session.title = renamed.title
-    session.print(f"It is called: {session.title}")
+    session.print(f"Renamed to “{session.title}”.")
 
 
 async def _delete(session: ChatSession, rest: str) -> None:
     conversation_id = session.required_id
     if rest != "yes":
         if session.confirm is None:
-            raise BadRequest("Nobody can be asked here; /delete yes deletes it.")
-        session.print(f"This deletes “{session.title}” with its files and its memory.")
+            raise BadRequest("Cannot ask for confirmation without a terminal. Use /delete yes.")
+        session.print(f"This deletes “{session.title}” with its files and its summary.")
         if not await session.confirm("Delete? [y/N] "):
-            return session.print("Nothing was deleted.")
+            return session.print("Not deleted.")
     await session.engine.delete(LOCAL_USER, conversation_id)
     session.begin()
     return session.print("Deleted.")
@@ -167,13 +173,13 @@ async def _edit(session: ChatSession, rest: str) -> None:
 
 
 async def _model(session: ChatSession, rest: str) -> None:
-    if rest:
-        session.engine.find_model(rest)
-        session.model = rest
+    names = sorted(session.engine.model_names())
+    if rest and rest not in names:
+        raise BadRequest(f"Unknown model '{rest}'.{suggest(rest, names)} Available: {', '.join(names)}.")
+    session.model = rest or session.model
     model = session.engine.find_model(session.model)
-    names = ", ".join(sorted(session.engine.model_names()))
-    stand_in = ", a rule-based stand-in," if model.is_demo else ""
-    session.print(f"{model.name}{stand_in} answers. On offer: {names}")
+    demo = " (demo model)" if model.is_demo else ""
+    session.print(f"Model: {model.name}{demo}. Available: {', '.join(names)}.")
 
 
 async def _specialists(session: ChatSession, rest: str) -> None:
@@ -181,13 +187,14 @@ async def _specialists(session: ChatSession, rest: str) -> None:
     switch, *names = rest.split() or [""]
     if switch in ("on", "off"):
         if unknown := sorted(set(names) - set(usable)):
-            raise BadRequest(f"There is no {unknown[0]}. There are: {', '.join(usable)}.")
+            near = suggest(unknown[0], usable)
+            raise BadRequest(f"Unknown specialist '{unknown[0]}'.{near} Type /specialists to list them.")
         allowed = frozenset(usable) if session.specialists is None else session.specialists
         chosen = frozenset(names) or frozenset(usable)
         allowed = allowed | chosen if switch == "on" else allowed - chosen
         session.specialists = None if allowed >= frozenset(usable) else allowed
     elif rest:
-        raise BadRequest("Say /specialists, or /specialists on|off NAME …")
+        raise BadRequest("Type /specialists, or /specialists on|off NAME …")
     for name, one in usable.items():
         is_off = session.specialists is not None and name not in session.specialists
         session.print(f"{'off' if is_off else 'on ':<4}{name}: {one.description.splitlines()[0]}", indent=4)
@@ -195,10 +202,10 @@ async def _specialists(session: ChatSession, rest: str) -> None:
 
 async def _memory(session: ChatSession, rest: str) -> None:
     if rest not in ("", "on", "off"):
-        raise BadRequest("Say /memory on or /memory off.")
+        raise BadRequest("Type /memory on or /memory off.")
     session.recalls = rest == "on" if rest else session.recalls
-    state = "Facts and memories are recalled" if session.recalls else "Nothing is recalled"
-    session.print(f"{state} in this session. /facts shows what there is; brain memory changes it.")
+    state = "on" if session.recalls else "off"
+    session.print(f"Memory is {state} in this session. Type /facts to list what Brain remembers.")
 
 
 async def _facts(session: ChatSession, rest: str) -> None:
@@ -206,13 +213,13 @@ async def _facts(session: ChatSession, rest: str) -> None:
     for item in items:
         session.print(f"{item.id:<8} {item.category or item.kind:<11} {item.text}", indent=21)
     if not items:
-        session.print("There are none.")
+        session.print("No facts found.")
 
 
 async def _help(session: ChatSession, rest: str) -> None:
     for name, command in COMMANDS.items():
         session.print(f"{f'/{name} {command.usage}':<32} {command.text}", indent=33)
-    session.print("Alt-Enter begins another line. Ctrl-C stops an answer. Ctrl-D leaves. //… sends what begins with /.")
+    session.print("Alt-Enter: new line. Ctrl-C: stop the answer. Ctrl-D: exit. //… sends a message that starts with /.")
 
 
 async def _quit(session: ChatSession, rest: str) -> None:
@@ -220,20 +227,22 @@ async def _quit(session: ChatSession, rest: str) -> None:
 
 
 COMMANDS = {
-    "help": SlashCommand(_help, "", "this list"),
+    "help": SlashCommand(_help, "", "list the commands"),
     "attach": SlashCommand(_attach, "PATH …", "attach files to the next message", "path"),
-    "detach": SlashCommand(_detach, "[NAME]", "take one off again, or all"),
-    "new": SlashCommand(_new, "", "begin another conversation"),
+    "detach": SlashCommand(_detach, "[NAME]", "remove one attached file, or all"),
+    "new": SlashCommand(_new, "", "start a new conversation"),
     "open": SlashCommand(_open, "[NUMBER|ID|WORDS]", "list conversations, or open one"),
-    "rename": SlashCommand(_rename, "TITLE", "give this one a title"),
-    "delete": SlashCommand(_delete, "", "delete this one"),
-    "retry": SlashCommand(_retry, "", "ask the last message again"),
-    "edit": SlashCommand(_edit, "", "change the last message, and ask again"),
+    "rename": SlashCommand(_rename, "TITLE", "rename this conversation"),
+    "delete": SlashCommand(_delete, "", "delete this conversation"),
+    "retry": SlashCommand(_retry, "", "send the last message again"),
+    "edit": SlashCommand(_edit, "", "edit and resend the last message"),
     "copy": SlashCommand(copy, "", "copy the last answer as Markdown"),
-    "save": SlashCommand(save, "FILE", "write the conversation to a file, as Markdown", "path"),
-    "model": SlashCommand(_model, "[NAME]", "see or choose who answers", "models"),
-    "specialists": SlashCommand(_specialists, "[on|off NAME …]", "list, allow or deny them", "specialists"),
-    "memory": SlashCommand(_memory, "[on|off]", "whether facts and memories are recalled", "switch"),
-    "facts": SlashCommand(_facts, "[WORDS]", "what is remembered of you"),
-    "quit": SlashCommand(_quit, "", "leave"),
+    "save": SlashCommand(save, "FILE", "save the conversation as Markdown", "path"),
+    "model": SlashCommand(_model, "[NAME]", "show or choose the model", "models"),
+    "specialists": SlashCommand(
+        _specialists, "[on|off NAME …]", "list specialists, or switch some on or off", "specialists"
+    ),
+    "memory": SlashCommand(_memory, "[on|off]", "turn the use of memory on or off", "switch"),
+    "facts": SlashCommand(_facts, "[WORDS]", "list what Brain remembers"),
+    "quit": SlashCommand(_quit, "", "exit"),
 }

@@ -15,7 +15,7 @@ from brain.errors import BadRequest
 from brain.settings import LOCAL_USER
 
 MAX_COPIED_BYTES = 74_994
-"""The limit of the strictest terminal that can copy."""
+"""Limit of the strictest terminal that can copy."""
 
 
 async def copy(session: ChatSession, rest: str) -> None:
@@ -25,24 +25,25 @@ async def copy(session: ChatSession, rest: str) -> None:
         raise BadRequest("There is no answer to copy.")
     data = base64.b64encode(text.encode())
     if not sys.stdout.isatty() or os.environ.get("TERM") in ("dumb", "linux"):
-        raise BadRequest("This terminal cannot copy; /save FILE writes the conversation to a file.")
+        raise BadRequest("This terminal cannot copy. Type /save FILE instead.")
     if len(data) > MAX_COPIED_BYTES:
-        raise BadRequest("The answer is too long for terminals to copy; /save FILE writes the conversation to a file.")
+        size = f"The answer has {len(data):,} bytes in base64; the limit of terminals is {MAX_COPIED_BYTES:,}."
+        raise BadRequest(f"{size} Type /save FILE instead.")
     sys.stdout.write(f"\033]52;c;{data.decode()}\a")
-    session.print(f"{len(text):,} characters: copied, if your terminal allows it; otherwise: /save FILE")
+    session.print(f"Sent {len(text):,} characters to the clipboard. If pasting does not work, type /save FILE.")
 
 
 async def save(session: ChatSession, rest: str) -> None:
-    """Write the conversation to a new file that only its user can read."""
+    """Save the conversation to a new file that only its user can read."""
     try:
         words = shlex.split(rest)
     except ValueError:
         words = []
     if len(words) != 1:
-        raise BadRequest("Say where to, in quotes where it has spaces: /save FILE")
+        raise BadRequest("No file name. Type /save FILE; quote a name with spaces.")
     path = Path(words[0])
     _write_new(path, await _as_markdown(session))
-    session.print(f"Saved: {path}")
+    session.print(f"Saved to {path}.")
 
 
 def _write_new(path: Path, text: str) -> None:
@@ -50,13 +51,13 @@ def _write_new(path: Path, text: str) -> None:
         with open(path.expanduser(), "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
             file.write(text)
     except FileExistsError:
-        raise BadRequest(f"{path} is there already; name another file.") from None
+        raise BadRequest(f"{path} already exists. Choose another name.") from None
     except (OSError, RuntimeError, ValueError) as error:
-        raise BadRequest(f"{path}: {describe_error(error)}.") from None
+        raise BadRequest(f"Cannot write to {path}: {describe_error(error)}.") from None
 
 
 async def _as_markdown(session: ChatSession) -> str:
-    """The whole conversation, with why an answer ended early."""
+    """Return the whole conversation; answers that ended early say why."""
     pages: list[str] = []
     before = None
     while page := await session.engine.store.conversation(LOCAL_USER, session.required_id, before=before, limit=PAGE):

@@ -1,4 +1,4 @@
-"""The state of `brain chat`: one conversation after the other, the next message and the turn that runs."""
+"""The state of `brain chat`: the open conversation, the next message and the running turn."""
 
 import shutil
 import sys
@@ -20,7 +20,7 @@ from brain.runtime.engine import Engine
 from brain.runtime.run import Run
 from brain.settings import LOCAL_USER
 
-BUSY = "An answer is being written in this conversation already; send the message again when it has ended."
+BUSY = "This conversation is busy with another answer. Send your message again when it is complete."
 
 
 @dataclass(slots=True)
@@ -28,8 +28,8 @@ class Draft:
     """The next message.
 
     Attributes:
-        text: the text in the prompt.
-        replaced: the exchange that the message replaces; its files are sent again.
+        text: Text in the prompt.
+        replaced: Exchange that the message replaces; its files are sent again.
     """
 
     text: str = ""
@@ -42,15 +42,15 @@ class ChatSession:
     """One conversation after the other.
 
     Attributes:
-        recalls: whether facts and memories are recalled.
-        plain: whether answers are plain text.
-        thinks: whether the model's reasoning is shown.
-        model: the chosen model; None for the default.
-        specialists: the only ones that may be called; None for all.
+        recalls: True if answers use memory.
+        plain: True for plain text.
+        thinks: True to show the model's reasoning.
+        model: The chosen model; None for the default.
+        specialists: The allowed specialists; None for all.
         conversation_id: None before the first message.
-        has_failed: whether anything was refused or failed.
-        keyboard: that of the terminal, if there is one.
-        confirm: asks the person at the terminal a yes-or-no question; None without a terminal.
+        has_failed: True if a message or a command failed.
+        keyboard: The keyboard of the terminal; None without a terminal.
+        confirm: Asks the person a yes-or-no question; None without a terminal.
     """
 
     engine: Engine
@@ -69,10 +69,10 @@ class ChatSession:
     _has_shown_stand_in: bool = False
 
     async def send(self, message: str) -> None:
-        """Send a message and show its turn. A refused message returns to the prompt with its files.
+        """Send a message and show its turn. A rejected message returns to the prompt with its files.
 
         Raises:
-            BadRequest: why it was refused.
+            BadRequest: The message was rejected.
         """
         screen, replaced = self._open_screen(), self.draft.replaced
         try:
@@ -107,18 +107,18 @@ class ChatSession:
             self._run = None
         if isinstance(last, Error):
             self.has_failed = True
-            self.print("Your message is kept: /retry asks it again, /edit changes it.")
+            self.print("Your message was saved. Type /retry to send it again or /edit to change it.")
         self.print_blank()
         found = await self.engine.store.conversation(LOCAL_USER, self.conversation_id, limit=1)
         self.title = found.conversation.title if found is not None else ""
 
     def stop(self) -> None:
-        """Stop the answer that is being written."""
+        """Stop the running answer."""
         if self._run is not None:
             self._run.stop()
 
     def print(self, text: str, *, indent: int = 0) -> None:
-        """Print a text that is no answer; wrapped lines are indented by so many columns."""
+        """Print a message of Brain; wrapped lines are indented by `indent` columns."""
         if indent and not self.plain:
             width = shutil.get_terminal_size().columns - 1
             text = fill(text, width, subsequent_indent=" " * min(indent, max(0, width - 20)), break_on_hyphens=False)
@@ -148,11 +148,11 @@ class ChatSession:
         screen.close()
 
     def begin(self) -> None:
-        """Leave the conversation; the next message begins a new one."""
+        """Leave the conversation; the next message starts a new one."""
         self.conversation_id, self.title, self.draft = None, "", Draft(files=self.draft.files)
 
     async def open(self, conversation_id: str) -> ConversationPage | None:
-        """Continue a conversation with its model, if it exists; its newest exchanges."""
+        """Continue a conversation with its model; return its latest exchanges, or None if it does not exist."""
         found = await self.engine.store.conversation(LOCAL_USER, conversation_id, limit=3)
         if found is not None:
             self.begin()
@@ -163,24 +163,24 @@ class ChatSession:
 
     @property
     def required_id(self) -> str:
-        """The id of the conversation.
+        """The ID of the conversation.
 
         Raises:
-            BadRequest: nothing was said in it yet.
+            BadRequest: It has no message yet.
         """
         if self.conversation_id is None:
-            raise BadRequest("Nothing was said yet.")
+            raise BadRequest("This conversation is empty.")
         return self.conversation_id
 
     async def last_exchange(self) -> Exchange:
-        """The newest exchange.
+        """Return the latest exchange.
 
         Raises:
-            BadRequest: there is none yet.
+            BadRequest: The conversation has none yet.
         """
         found = await self.engine.store.conversation(LOCAL_USER, self.required_id, limit=1)
         if found is None or not found.exchanges:
-            raise BadRequest("Nothing was said yet.")
+            raise BadRequest("This conversation is empty.")
         return found.exchanges[-1]
 
     def _open_screen(self) -> Screen:

@@ -1,4 +1,4 @@
-"""`brain check`: whether the models, the store and each specialist work."""
+"""`brain check`: test the models, the database and each specialist."""
 
 import argparse
 import asyncio
@@ -8,7 +8,7 @@ from functools import partial
 
 from brain import concurrency
 from brain.cli.commands.store_access import open_existing_store
-from brain.cli.process import DONE, FAILED, run_command
+from brain.cli.process import DONE, FAILED
 from brain.errors import Refused, StoreError
 from brain.models import AnyModel, ModelEntry, check_model, connect_models
 from brain.models.embedder import Embedder
@@ -18,7 +18,7 @@ from brain.plugins.executor import TASK_NAME
 from brain.plugins.registry import Entry, Registry
 from brain.plugins.schema import find_injected, inject
 from brain.prompts.system_prompt import check_context_size
-from brain.settings import Settings
+from brain.settings import Settings, redact_url
 from brain.store import connection, path_of
 from brain.telemetry.watchdog import Blocked, Watchdog
 
@@ -27,86 +27,97 @@ EMBEDDING_SECONDS = 30.0
 """A server may have to load the embedding model."""
 
 
-def check(arguments: argparse.Namespace, settings: Settings) -> int:
+async def check(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print a line for each part; the exit code is 1 if any part fails."""
-    return run_command(_check(settings))
-
-
-async def _check(settings: Settings) -> int:
     registry = Registry(settings).discover()
     failures = 0
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(registry.running())
         models = await stack.enter_async_context(connect_models(settings, registry.usable()))
-        for one in models.offered:
-            problem = one.problem or await check_model(one.model)
-            specialists, context = registry.usable(), one.model.context_tokens
+        for entry in models.offered:
+            specialists, context = registry.usable(), entry.model.context_tokens
             small, fails = check_context_size(specialists, settings.limits, settings.syntax, settings.system, context)
-            detail = f"{one.reason}; resumes by {one.model.resume}"
-            failures += _report(f"model {one.model.name}", problem or (small if fails else None), detail, small)
+            problem = await _find_model_problem(entry) or (small if fails else None)
+            detail = f"{entry.reason} (resume mode: {entry.model.resume})"
+            failures += _report(f"model {entry.model.name}", problem, detail, small)
         failures += await _check_store(settings)
         if models.embedder is not None:
             failures += await _check_embedder(models.embedder)
         _report("memory", None, await _describe_recall((models.embedder or models.offered[0]).model))
         model = models.offered[0].model
         warnings = await _find_warnings(settings)
-        for name, entry in registry.items():
+        for name, specialist in registry.items():
             blocked: list[Blocked] = []
-            with Watchdog({name: entry}, blocked.append):
-                health_check = _check_health(registry, entry, model, settings.time_zone)
+            with Watchdog({name: specialist}, blocked.append):
+                health_check = _check_health(registry, specialist, model, settings.time_zone)
                 problem = await asyncio.create_task(health_check, name=f"{TASK_NAME}{name}")
             warning = f"its health check blocks the event loop at {blocked[0].place}" if blocked else warnings.get(name)
-            failures += _report(f"specialist {name}", entry.unavailable_reason or problem, entry.origin, warning)
+            problem = specialist.unavailable_reason or problem
+            failures += _report(f"specialist {name}", problem, specialist.origin, warning)
     for refusal in registry.refused:
         failures += _report(f"specialist {refusal.name}", refusal.reason, refusal.origin)
     return FAILED if failures else DONE
 
 
 def _report(subject: str, problem: str | None, detail: str, warning: str | None = None) -> bool:
-    """Print a line; whether there is a problem."""
+    """Print a line; return whether there is a problem."""
     state = "FAIL" if problem else "WARN" if warning else "ok  "
     print(f"{state} {subject}: {problem or (f'{warning} ({detail})' if warning else detail)}")
     return problem is not None
 
 
+async def _find_model_problem(entry: ModelEntry) -> str | None:
+    if entry.problem:
+        return f"{entry.problem} Try: {entry.remedy}" if entry.remedy else entry.problem
+    problem = await check_model(entry.model)
+    if problem is None or entry.row is None or entry.row.url is None:
+        return problem
+    return f"{problem.rstrip('.')} ({redact_url(entry.row.url)})"
+
+
 async def _check_store(settings: Settings) -> bool:
     path = path_of(settings.store)
     if path is None:
-        return _report("store", None, "in memory: what is said ends with its process (STORE)")
+        return _report("database", None, "in memory; data is lost when the process ends (BRAIN_STORE=memory:)")
     try:
         async with open_existing_store(settings, creates=True):
             problem = await asyncio.to_thread(connection.find_problem, path)
     except StoreError as error:
         problem = str(error).removeprefix(f"{path}").lstrip(": ")
-    return _report(f"store {path}", problem, "" if problem else connection.describe_size(path))
+    return _report(f"database {path}", problem, "" if problem else connection.describe_size(path))
 
 
-async def _check_embedder(one: ModelEntry) -> bool:
-    """Whether the model of EMBEDDINGS makes embeddings."""
+async def _check_embedder(entry: ModelEntry) -> bool:
+    """Report whether the model of EMBEDDINGS returns embeddings."""
     try:
         async with asyncio.timeout(EMBEDDING_SECONDS):
-            problem = None if await one.model.embed(["Hello."]) else "The model server made no embedding."
-    except (Refused, TimeoutError) as error:
-        problem = one.problem or (error.reason if isinstance(error, Refused) else "The model server does not answer.")
-    return _report(f"embeddings {one.model.name}", problem, one.reason)
+            problem = None if await entry.model.embed(["Hello."]) else "the model server returned no embedding"
+    except Refused as error:
+        problem = error.reason
+    except TimeoutError:
+        problem = f"no embedding within {EMBEDDING_SECONDS:g} s"
+    if problem is not None:
+        problem = await _find_model_problem(entry) or problem
+    return _report(f"embeddings {entry.model.name}", problem, entry.reason)
 
 
 async def _describe_recall(model: AnyModel) -> str:
-    """How memories are found: by words, and by meaning where the embeddings are good enough."""
+    """Return how memory is searched: by keywords, and semantically if the embeddings are good enough."""
     if not isinstance(model, Remote):
-        return "found by words; with a model server that makes vectors, by meaning, too"
+        return "keyword search. For semantic search, connect a model server with embeddings"
     embedder = Embedder(model)
     with suppress(TimeoutError):
         async with asyncio.timeout(EMBEDDING_SECONDS):
             if await embedder.run_check():
-                return f"found by words and by meaning, with the vectors of {model.name}"
-    if embedder.check is None:
-        return f"found by words: {model.name} gives no vectors (EMBEDDINGS names a model that does)"
-    return f"found by words: the vectors of {model.name} tell meanings badly apart (EMBEDDINGS names another)"
+                return f"keyword and semantic search, with embeddings of {model.name}"
+    problem = f"{model.name} returns no embeddings"
+    if embedder.check is not None:
+        problem = f"embeddings of {model.name} failed the quality check"
+    return f"keyword search only: {problem}. Set BRAIN_EMBEDDINGS to an embedding model"
 
 
 async def _find_warnings(settings: Settings) -> dict[str, str]:
-    """What servers with this store recorded about specialists, by their names."""
+    """Return what servers with this database recorded about specialists, by their names."""
     if path_of(settings.store) is None:
         return {}
     try:
@@ -122,7 +133,7 @@ async def _find_warnings(settings: Settings) -> dict[str, str]:
 
 
 async def _check_health(registry: Registry, entry: Entry, model: AnyModel, time_zone: str) -> str | None:
-    """The problem that the health check of a specialist finds."""
+    """Return the problem that the health check of a specialist finds."""
     health = entry.specialist.health
     if health is None:
         return None
@@ -134,8 +145,8 @@ async def _check_health(registry: Registry, entry: Entry, model: AnyModel, time_
             problem: str | None = await concurrency.call_in_thread(entry.specialist.name, call)
             return problem
     except TimeoutError:
-        return f"its health check took longer than {HEALTH_SECONDS:g} seconds"
+        return f"its health check took longer than {HEALTH_SECONDS:g} s"
     except Refused as refusal:
         return refusal.reason
     except Exception as error:  # noqa: BLE001 - foreign code; whatever it raises is the problem
-        return f"{type(error).__name__}: {error}"
+        return f"its health check failed with {type(error).__name__}: {error}"

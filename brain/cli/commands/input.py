@@ -1,6 +1,6 @@
-"""The input of `brain ask` and `brain chat`: standard input and files, and the request made of them.
+"""The input of `brain ask` and `brain chat`: standard input and files, and the request built from them.
 
-A silent pipe may be inherited by accident, so it is read only when `-` names it.
+A pipe without data may be inherited by accident, so Brain waits for it only when `-` names it.
 """
 
 import mimetypes
@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from zoneinfo import ZoneInfo
 
+from brain.cli.process import UsageError
 from brain.errors import BadRequest
 from brain.messages import Attachment
 from brain.protocols.attachments import ATTACHMENT_BYTES, MAX_ATTACHMENTS, make_attachment, too_many_attachments
@@ -23,7 +24,7 @@ from brain.settings import LOCAL_USER, Settings
 from brain.turn_request import TurnRequest
 
 SILENT_SECONDS = 1.0
-"""How long to wait for the first byte of a pipe that nobody named."""
+"""Wait for the first byte of a pipe that no argument names."""
 MAX_PATH_LENGTH = 4096
 
 
@@ -36,21 +37,22 @@ def read_stdin_attachment() -> Attachment:
     """Read standard input to its end, as a file.
 
     Raises:
-        BadRequest: it is empty or too large.
+        BadRequest: It is empty or too large.
     """
     return _as_attachment(_read_stdin())
 
 
 def read_piped_attachments() -> list[Attachment]:
-    """Read what is piped or redirected without being named, and report it on standard error."""
+    """Read piped or redirected input that no argument names, and report it on standard error."""
     if sys.stdin is None or sys.stdin.closed:
         return []
     mode = os.fstat(sys.stdin.fileno()).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return []
     if not select.select([sys.stdin], [], [], SILENT_SECONDS)[0]:
-        silent = "Standard input is silent and was not waited for"
-        print(f"{silent}; --file - attaches it, < /dev/null says there is none.", file=sys.stderr, flush=True)
+        missing = f"No data on standard input after {SILENT_SECONDS:g} s; continuing without it."
+        hint = "Use --file - to wait for it, or < /dev/null to hide this message."
+        print(f"{missing} {hint}", file=sys.stderr, flush=True)
         return []
     if not (data := _read_stdin()):
         return []
@@ -60,7 +62,7 @@ def read_piped_attachments() -> list[Attachment]:
 
 
 def _read_stdin() -> bytes:
-    """Up to one byte more than an attachment may have."""
+    """Read up to one byte more than the limit of an attachment."""
     return sys.stdin.buffer.read(ATTACHMENT_BYTES + 1)
 
 
@@ -76,35 +78,35 @@ def _as_attachment(data: bytes) -> Attachment:
 def read_attachment(path: Path, label: str) -> Attachment:
     """Read a file.
 
-    What may never end or block is not read: pipes, devices, and files without a size such as those in `/proc`.
+    Pipes, devices and files without a size, such as those in `/proc`, may block or never end. They are not read.
 
     Raises:
-        BadRequest: with the label and what is wrong with the file.
+        BadRequest: The file cannot be attached; the message begins with the label.
     """
     try:
         status = path.expanduser().stat()
         is_regular = stat.S_ISREG(status.st_mode)
         if not is_regular and not stat.S_ISDIR(status.st_mode):
-            raise BadRequest(f"{label}: Not a regular file. Pipe it: … | brain ask", "file")
+            raise BadRequest(f'{label} is not a regular file. Pipe it instead: cat {path} | brain ask "…"', "file")
         if is_regular and not status.st_size:
-            raise BadRequest(f"{label} is empty. What is made as it is read can be piped: … | brain ask", "file")
+            raise BadRequest(f'{label} is empty. A /proc file can be piped: cat {path} | brain ask "…"', "file")
         with path.expanduser().open("rb") as file:
             data = file.read(ATTACHMENT_BYTES + 1)
     except (OSError, RuntimeError, ValueError) as error:
-        raise BadRequest(f"{label}: {describe_error(error)}.", "file") from None
+        raise BadRequest(f"Cannot read {label}: {describe_error(error)}.", "file") from None
     media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     return make_attachment(path.name, media_type, data, label)
 
 
 def describe_error(error: OSError | RuntimeError | ValueError) -> str:
-    """Why `pathlib` could not use a path."""
+    """Return why `pathlib` could not use a path."""
     if isinstance(error, OSError):
-        return error.strerror or "It cannot be used"
-    return "There is no such home folder" if isinstance(error, RuntimeError) else "No file can have this name"
+        return (error.strerror or "input/output error").lower()
+    return "no such home directory" if isinstance(error, RuntimeError) else "invalid file name"
 
 
 def parse_dropped_path(line: str) -> Path | None:
-    """The file whose absolute path a line is, as a terminal types it when a file is dropped on it."""
+    """Return the file if a line is an absolute path, as a terminal types it when a file is dropped on it."""
     if len(line) > MAX_PATH_LENGTH or line.startswith("//") or not line.startswith(("/", "~", "'", '"', "file://")):
         return None
     try:
@@ -116,15 +118,16 @@ def parse_dropped_path(line: str) -> Path | None:
 
 
 def build_request(settings: Settings, message: str, files: Sequence[Attachment] = ()) -> TurnRequest:
-    """A request of the local user.
+    """Build a request of the local user.
 
     Raises:
-        BadRequest: the message is empty or too long, or there are too many files.
+        BadRequest: The message is empty or too long, or there are too many files.
     """
     if not message.strip():
         raise BadRequest("The message is empty.", "message")
     if len(message) > MESSAGE_LENGTH:
-        sentence = f"The message has {len(message):,} characters; {MESSAGE_LENGTH:,} are the most. Attach it as a file."
+        size = f"The message has {len(message):,} characters; the limit is {MESSAGE_LENGTH:,}."
+        sentence = f'{size} Attach it as a file: brain ask --file FILE "…"'
         raise BadRequest(sentence, "message", code="too_large", status=413)
     if len(files) > MAX_ATTACHMENTS:
         raise too_many_attachments()
@@ -143,8 +146,9 @@ def check_conversation_id(typed: str | None) -> str | None:
     """Return the value of `--conversation`.
 
     Raises:
-        BadRequest: it cannot be the id of a conversation.
+        UsageError: It cannot be the ID of a conversation.
     """
     if typed is not None and not ID.fullmatch(typed):
-        raise BadRequest("--conversation must be 1 to 64 letters, digits, _ or -.", "conversation")
+        sentence = f"--conversation cannot be '{typed[:64]}'. Expected 1 to 64 letters, digits, _ or -."
+        raise UsageError(sentence, "brain chat --continue")
     return typed

@@ -1,4 +1,4 @@
-"""`brain memory`: a user's facts and memories, listed and changed by hand."""
+"""`brain memory`: list and edit the facts and conversation summaries of a user."""
 
 import argparse
 import sys
@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from brain.cli.commands.store_access import open_existing_store, read_all_items
-from brain.cli.process import DONE, FAILED, run_command
-from brain.errors import BadRequest, BrainError
+from brain.cli.process import DONE, FAILED, CommandError, UsageError, print_error
+from brain.errors import BadRequest
 from brain.memory.edits import MemoryEdits
 from brain.memory.items import Items
 from brain.messages import Item
@@ -18,25 +18,18 @@ from brain.text import escape_invisible
 
 Action = Callable[[argparse.Namespace, SQLite, MemoryEdits], Awaitable[int]]
 
-_REMEDIES = {
-    "immutable": "{id} is immutable: with --mutable its text can be changed; brain memory delete {id} removes it.",
-    "not_found": "There is no fact or memory {id}; brain memory lists them.",
-}
+_LIST = "brain memory list"
 
 
-def memory(arguments: argparse.Namespace, settings: Settings) -> int:
+async def memory(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run one action on the memory of a user."""
-    return run_command(_memory(arguments, settings))
-
-
-async def _memory(arguments: argparse.Namespace, settings: Settings) -> int:
     action: Action = arguments.action
     async with open_existing_store(settings, creates=action is add) as store:
         return await action(arguments, store, MemoryEdits(Items(store, lambda: datetime.now(UTC))))
 
 
 async def show(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
-    """List facts and memories: newest first, or best first when words are searched."""
+    """List facts and conversation summaries: newest first, or best match first in a search."""
     user, kind, category, words = arguments.user, arguments.kind, arguments.category, arguments.search
     items = await read_all_items(store, user, kind=kind, category=category, words=words)
     is_recall_on = await store.is_recall_on(user)
@@ -46,9 +39,9 @@ async def show(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits)
     for item in items:
         _print_item(item)
     if not items:
-        print(f"No facts and memories of {user}{' are like this' if kind or category or words else ''}.")
+        print(f"No{' matching' if kind or category or words else ''} facts or summaries for user {user}.")
     if not is_recall_on:
-        print("None of it is recalled: brain memory recall on")
+        print("Memory is off. Turn it on with: brain memory recall on")
     return DONE
 
 
@@ -60,33 +53,39 @@ async def add(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) 
 
 
 async def edit(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
-    """Change a fact or a memory."""
+    """Edit a fact or a summary."""
     changes = {name: getattr(arguments, name) for name in ("text", "category", "mutable")}
     if not any(value is not None for value in changes.values()):
-        raise BrainError("Say what is to change: its text, --category, --mutable or --immutable.")
+        advice = f'brain memory edit {arguments.id} "new text"'
+        raise UsageError("Nothing to change. Give a new text, --category, --mutable or --immutable.", advice)
     try:
         _print_item(await edits.change(arguments.user, _parse_id(arguments.id), **changes))
     except BadRequest as error:
-        raise BrainError(_REMEDIES.get(error.code, "{error}").format(id=arguments.id, error=error)) from None
+        if error.code == "not_found":
+            raise CommandError(f"No memory item '{arguments.id}'", _LIST) from None
+        if error.code == "immutable":
+            advice = f"add --mutable, or brain memory delete {arguments.id}"
+            raise CommandError(f"{arguments.id} is protected", advice) from None
+        raise CommandError(error.message, "brain memory edit --help") from None
     return DONE
 
 
 async def delete(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
-    """Delete facts and memories."""
+    """Delete facts and summaries."""
     missing = [typed for typed in arguments.id if not await edits.delete(arguments.user, _parse_id(typed))]
     for typed in missing:
-        print(f"brain: {_REMEDIES['not_found'].format(id=escape_invisible(typed))}", file=sys.stderr)
+        print_error(f"No memory item '{typed}'", _LIST)
     return FAILED if missing else DONE
 
 
 async def recall(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
-    """Turn the recall of facts and memories on or off."""
+    """Turn the use of memory on or off."""
     await edits.set_recall(arguments.user, arguments.on == "on")
     return DONE
 
 
 def _parse_id(typed: str) -> str:
-    """Models read ids with a `#`, which begins a comment in a shell."""
+    """Return an ID without the `#` that models read before it; in a shell it begins a comment."""
     return typed.removeprefix("#").lower()
 
 
@@ -95,8 +94,8 @@ def _print_item(item: Item) -> None:
     lines = [f"{item.id:<8} {item.updated.astimezone():%Y-%m-%d} {item.category or item.kind:<11} {item.text}"]
     lines += [f"{'':<19} was: {was.text} (until {was.until.astimezone():%Y-%m-%d})" for was in reversed(item.former)]
     if not item.mutable:
-        lines.append(f"{'':<19} immutable: no model changes it")
+        lines.append(f"{'':<19} protected: the model cannot change or delete it")
     if item.untrusted:
-        lines.append(f"{'':<19} may hold strangers' words")
+        lines.append(f"{'':<19} may contain untrusted content")
     for line in lines:
         print(escape_invisible(line))

@@ -1,4 +1,4 @@
-"""How `brain ask` and `brain chat` show a turn."""
+"""Show a turn of `brain ask` or `brain chat`."""
 
 import asyncio
 import logging
@@ -20,13 +20,13 @@ from brain.events import Done, Error, Event
 from brain.runtime.run import Run
 
 MIN_LIVE_WIDTH = 24
-"""Columns; narrower terminals get plain text."""
+"""Columns of the narrowest terminal with a live display."""
 MAX_DETAIL_LENGTH = 500
-"""Characters of a model's error message."""
+"""Characters shown of a model server's error."""
 
 
 def open_screen(answer: TextIO, messages: TextIO, *, plain: bool, thinks: bool) -> Screen:
-    """A live display in terminals that support it, else plain text."""
+    """Return a live display if the terminal supports it, else plain text."""
     is_live = (
         not plain
         and answer.isatty()
@@ -52,9 +52,9 @@ async def show_run(
     """Show a turn from its beginning and return its last event.
 
     Args:
-        asks_person: whether the person at the terminal is asked about calls.
-        keyboard: echoes only while the person is asked.
-        show: takes each event instead of the screen.
+        asks_person: True to ask the person at the terminal to approve calls.
+        keyboard: Echoes only while Brain waits for an approval.
+        show: Takes each event instead of the screen.
     """
     last: Event | None = None
     show = show or screen.show
@@ -75,7 +75,7 @@ async def show_run(
 
 
 class _ScreenStream(TextIOBase):
-    """A stream that shows the lines of log handlers on a screen, from any thread."""
+    """A stream for log handlers that shows lines on a screen, from any thread."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
@@ -94,7 +94,7 @@ class _ScreenStream(TextIOBase):
 def _show_logs(screen: Screen) -> Iterator[None]:
     """Show log lines for this terminal on the screen.
 
-    A failure of the model is an event of the turn, so of its log line only the model's own message is shown.
+    A model failure is also an event of the turn, so only the server's message of its log line is shown.
     """
 
     def is_logged(record: logging.LogRecord) -> bool:
@@ -134,11 +134,11 @@ def _handle_resume(screen: Screen, keyboard: Keyboard | None) -> Iterator[None]:
 
 
 def silence_keyboard(screen: Screen) -> AbstractContextManager[Keyboard | None]:
-    """Turn off the echo of the keyboard beside a live display, while the block runs."""
+    """Turn off the echo of the keyboard next to a live display, for the duration of the block."""
     return silent(sys.stdin) if not isinstance(screen, Plain) and has_person(screen) else nullcontext()
 
 
 def has_person(screen: Screen) -> bool:
-    """Whether a person can be asked on the screen; plain text asks on standard error."""
+    """Whether a person at the screen can answer; plain text asks on standard error."""
     shown = sys.stderr if isinstance(screen, Plain) else sys.stdout
     return sys.stdin.isatty() and shown.isatty() and find_spec("termios") is not None

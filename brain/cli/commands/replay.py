@@ -1,4 +1,4 @@
-"""A stored answer as the events that its reader received: texts, calls and the ending."""
+"""Turn a stored answer back into events: text, calls and the ending."""
 
 from collections.abc import Iterator
 from typing import cast, get_args
@@ -9,7 +9,7 @@ from brain.prompts.blocks import block_content
 
 
 def events_of(exchange: Exchange) -> Iterator[Event]:
-    """The events of an answer. One that failed ends in its error, if that is stored."""
+    """Yield the events of an answer. A failed one ends in its error, if that is stored."""
     parts = (*exchange.automatic_calls, *exchange.parts)
     for part in parts:
         if isinstance(part, Call):

@@ -1,10 +1,11 @@
-"""`brain specialists` and `brain completion`: what is registered, and what a shell needs to complete commands."""
+"""`brain specialists` and `brain completion`: list the specialists, and print a shell completion script."""
 
 import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from brain.cli.commands.names import check_specialist
 from brain.cli.process import DONE
 from brain.plugins import specialist_settings
 from brain.plugins.registry import Registry
@@ -13,27 +14,27 @@ from brain.settings import PREFIX, Settings
 
 SHELLS = "bash", "zsh", "fish"
 NOTHING = {"zsh": "{true}"}
-"""For free text: without an action, zsh would only list the flags beside it."""
+"""For free text: without an action, zsh would complete flags there."""
 IN_EVAL = "$zsh_eval_context[-1] == eval "
 IN_EVAL_OR_SOURCE = "$zsh_eval_context[-1] == (eval|file) "
-"""shtab's script registers itself only in `eval`, but `source` reads a file."""
+"""The script of shtab registers itself only in `eval`; this change makes `source` work, too."""
 
 
 def completion(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print the completion script of a shell."""
     import shtab  # only this command pays for it
 
-    for action in _all_actions(arguments.parser):
+    for action in _all_actions(arguments.root):
         if action.type is Path:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif not action.option_strings and action.choices is None:
             action.complete = NOTHING  # type: ignore[attr-defined]
-    print(shtab.complete(arguments.parser, arguments.shell).replace(IN_EVAL, IN_EVAL_OR_SOURCE))
+    print(shtab.complete(arguments.root, arguments.shell).replace(IN_EVAL, IN_EVAL_OR_SOURCE))
     return DONE
 
 
 def _all_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """The arguments of a parser and of its commands."""
+    """Yield the arguments of a parser and of its commands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):
@@ -42,26 +43,30 @@ def _all_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def specialists(arguments: argparse.Namespace, settings: Settings) -> int:
-    """List the registered, the unavailable and the refused specialists."""
+    """List the specialists: available, unavailable and rejected ones."""
     registry = Registry(settings).discover()
+    for name in arguments.name:
+        check_specialist(name, [*registry, *(refusal.name for refusal in registry.refused)])
+    entries = [entry for name, entry in registry.items() if not arguments.name or name in arguments.name]
+    refused = [refusal for refusal in registry.refused if not arguments.name or refusal.name in arguments.name]
     if arguments.json:
         found = {
-            "specialists": [entry.describe() for entry in registry.values()],
-            "refused": [{"name": r.name, "origin": r.origin, "reason": r.reason} for r in registry.refused],
+            "specialists": [entry.describe() for entry in entries],
+            "refused": [{"name": r.name, "origin": r.origin, "reason": r.reason} for r in refused],
         }
         print(json.dumps(found, ensure_ascii=False, indent=2))
         return DONE
-    for entry in registry.values():
+    for entry in entries:
         one = entry.specialist
         print(f"{one.name} ({entry.origin}): {one.description}")
         print(f"  parameters: {shape(one.parameters)}")
-        auth = "signed-in users" if one.requires_user else "everybody"
-        trust = "may hold strangers' words" if one.outside else "none but its own or the user's words"
-        print(f"  auth: {auth}; approval: {entry.approval}; results: {trust}")
+        users = "signed-in users only" if one.requires_user else "all"
+        trust = "may contain untrusted content" if one.outside else "trusted"
+        print(f"  users: {users}; approval: {entry.approval}; results: {trust}")
         for setting in specialist_settings.list_settings(one):
             print(f"  setting {PREFIX}{setting.key} ({setting.default}): {setting.meaning}")
         if entry.unavailable_reason:
             print(f"  unavailable: {entry.unavailable_reason}")
-    for refusal in registry.refused:
-        print(f"refused: {refusal.name} ({refusal.origin}): {refusal.reason}")
+    for refusal in refused:
+        print(f"rejected: {refusal.name} ({refusal.origin}): {refusal.reason}")
     return DONE

@@ -1,4 +1,4 @@
-"""Shared by the commands about a user's data: opening the store, reading items, describing counts."""
+"""Shared by the commands for data: open the store, read items, format counts."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -6,13 +6,14 @@ from pathlib import Path
 
 import platformdirs
 
-from brain.errors import BrainError
+from brain.cli.process import CommandError
 from brain.messages import Category, Counts, Item, Kind
 from brain.settings import Settings
 from brain.store import open_store, path_of
 from brain.store.sqlite import SQLite
 
 PAGE = 200
+_SET_STORE = "export BRAIN_STORE=sqlite:PATH"
 
 
 @asynccontextmanager
@@ -20,20 +21,17 @@ async def open_existing_store(settings: Settings, *, creates: bool = False) -> A
     """Open the store for the duration of the block; a server may use it at the same time.
 
     Args:
-        creates: whether a missing file is created.
+        creates: True to create a missing file.
 
     Raises:
-        BrainError: when it cannot be opened, saying why and what to do.
+        CommandError: There is no file to open.
+        StoreError: The file cannot be opened.
     """
     path = path_of(settings.store)
     if path is None:
-        raise BrainError(
-            f"STORE={settings.store} keeps nothing that a command could see; name the file: BRAIN_STORE=sqlite:PATH."
-        )
+        raise CommandError(f"This command needs a database file, but BRAIN_STORE is {settings.store}", _SET_STORE)
     if not creates and not path.exists():
-        raise BrainError(
-            f"Nothing is kept: there is no {path}. Where it is elsewhere, name it: BRAIN_STORE=sqlite:PATH."
-        )
+        raise CommandError(f"No database at {path}", _SET_STORE)
     store = await open_store(settings.store)
     try:
         yield store
@@ -42,14 +40,14 @@ async def open_existing_store(settings: Settings, *, creates: bool = False) -> A
 
 
 def chat_history() -> Path:
-    """The file with the input history of `brain chat`."""
+    """Return the file with the input history of `brain chat`."""
     return platformdirs.user_data_path("brain") / "chat-history"
 
 
 async def read_all_items(
     store: SQLite, user: str, *, kind: Kind | None = None, category: Category | None = None, words: str = ""
 ) -> list[Item]:
-    """All facts and memories of a user, or those that match."""
+    """Return all facts and summaries of a user, or those that match."""
     items: list[Item] = []
     before = None
     while page := await store.items(user, kind=kind, category=category, words=words, before=before, limit=PAGE):
@@ -59,17 +57,17 @@ async def read_all_items(
 
 
 def describe_no_data(user: str, users: Sequence[str]) -> str:
-    """A sentence: the user has no data, and these users have some."""
-    return f"Nothing is kept of {user}. Of whom something is: {', '.join(users) or 'nobody'}."
+    """Return a sentence: the user has no data, but these users have."""
+    return f"No data for user {user}. Users with data: {', '.join(users) or 'none'}."
 
 
 def format_counts(counts: Counts) -> str:
-    """Counts in words: `12 conversations, 1 fact`."""
+    """Format counts: `12 conversations, 1 fact`."""
     rows = (
         (counts.conversations, "conversation", "conversations"),
         (counts.messages, "message", "messages"),
         (counts.files, "file", "files"),
         (counts.facts, "fact", "facts"),
-        (counts.memories, "memory", "memories"),
+        (counts.memories, "summary", "summaries"),
     )
     return ", ".join(f"{n:,} {one if n == 1 else many}" for n, one, many in rows if n) or "nothing"

@@ -1,9 +1,10 @@
-"""`brain export`, `brain import` and `brain forget`: all data of a user as JSON Lines, back, or erased."""
+"""`brain export`, `brain import` and `brain forget`: copy, restore or erase all data of a user."""
 
 import argparse
 import asyncio
 import os
 import re
+import shlex
 import sys
 import tempfile
 from bisect import bisect_right
@@ -13,10 +14,11 @@ from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontex
 from pathlib import Path
 from typing import IO, Any
 
+from brain.cli.commands.input import describe_error
 from brain.cli.commands.store_access import chat_history, describe_no_data, format_counts, open_existing_store
-from brain.cli.process import DONE, FAILED, run_command
+from brain.cli.process import DONE, FAILED, CommandError, print_error, run_command
 from brain.cli.terminal.messages import is_yes
-from brain.errors import BadRequest, BrainError, StoreError
+from brain.errors import BadRequest, StoreError
 from brain.messages import Counts
 from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
@@ -29,31 +31,33 @@ from brain.store.transfer import MAX_LINE
 from brain.text import escape_invisible
 
 MAX_COMMAS = 500_000
-"""More than any line of an export has. Each comma means one more value, which takes much more memory than its text."""
+"""More than any line of an export has. Each comma is one more value, which needs much more memory than its text."""
 MAX_DEPTH = 72
-"""Levels of a line: those that the parameters of a call may have, and those around them in an exchange."""
+"""Nesting of a line: the limit for parameters of a call, plus the levels around them in an exchange."""
 CHUNK_BYTES = 1024 * 1024
 MAX_STDIN_BYTES = 4 * 1024**3
 STDIN = Path("-")
 MAX_NAME_LENGTH = 200
 PROGRESS_SECONDS, MAX_PROGRESS_SECONDS = 1.0, 10.0
 
+_IMPORT = "brain import FILE --user NAME"
+_EXPORT_TO = "brain export --output FILE"
 _RECORD = re.compile(r"Record (?P<number>\d+)(?P<rest>.*)", re.DOTALL)
 
 
-def _print_error(text: str) -> None:
+def _print_status(text: str) -> None:
     print(escape_invisible(text), file=sys.stderr, flush=True)
 
 
 @asynccontextmanager
 async def _progress(describe: Callable[[], str]) -> AsyncIterator[None]:
-    """Print the progress of the block after a second, then less and less often."""
+    """Print the progress of the block after one second, then less and less often."""
 
     async def report() -> None:
         pause = PROGRESS_SECONDS
         while True:
             await asyncio.sleep(pause)
-            _print_error(describe())
+            _print_status(describe())
             pause = min(2 * pause, MAX_PROGRESS_SECONDS)
 
     task = asyncio.create_task(report(), name="progress")
@@ -66,17 +70,13 @@ async def _progress(describe: Callable[[], str]) -> AsyncIterator[None]:
 # Export
 
 
-def export(arguments: argparse.Namespace, settings: Settings) -> int:
+async def export(arguments: argparse.Namespace, settings: Settings) -> int:
     """Write all data of a user."""
-    return run_command(_export(arguments, settings))
-
-
-async def _export(arguments: argparse.Namespace, settings: Settings) -> int:
     count = 0
     async with open_existing_store(settings) as store:
         users = await store.users()
         if arguments.user not in users:
-            raise BrainError(describe_no_data(arguments.user, users))
+            raise CommandError(describe_no_data(arguments.user, users), "brain export --user NAME")
         with _open_output(arguments.output) as file:
             async with (
                 _progress(lambda: f"{count:,} records written …"),
@@ -86,19 +86,20 @@ async def _export(arguments: argparse.Namespace, settings: Settings) -> int:
                     file.write(encode(record) + b"\n")
                     count += 1
             file.flush()
-    _print_error(f"Exported {arguments.user}: {count:,} records.")
+    target = "standard output" if arguments.output in (None, STDIN) else arguments.output
+    _print_status(f"Exported {count:,} records of user {arguments.user} to {target}.")
     return DONE
 
 
 @contextmanager
 def _open_output(path: Path | None) -> Iterator[IO[bytes]]:
-    """Standard output, or a file that appears complete or not at all, for its owner alone."""
+    """Open standard output, or a file for its owner only that appears complete or not at all."""
     if path is None or path == STDIN:
         yield sys.stdout.buffer
         return
     try:
         if path.exists() and not path.is_file():
-            raise BrainError(f"--output {path}: this is no file.")
+            raise CommandError(f"Cannot write to {path}: not a regular file", _EXPORT_TO)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             try:
                 yield file
@@ -110,20 +111,20 @@ def _open_output(path: Path | None) -> Iterator[IO[bytes]]:
                     os.unlink(file.name)
                 raise
     except OSError as error:
-        raise BrainError(f"--output {path}: {error.strerror}.") from None
+        raise CommandError(f"Cannot write to {path}: {describe_error(error)}", _EXPORT_TO) from None
 
 
 # Import
 
 
 def import_user(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Import exported files: all of them, or nothing."""
+    """Import exported files: all of them or nothing."""
     with tempfile.TemporaryFile() as stdin:
-        if STDIN in arguments.file:  # read before the store is opened, which would wait for the end of a pipe
+        if STDIN in arguments.file:  # read before the store is opened: a pipe may take long
             while chunk := sys.stdin.buffer.read(CHUNK_BYTES):
                 if stdin.tell() > MAX_STDIN_BYTES:
-                    limit = f"more than {MAX_STDIN_BYTES // 1024**3} GiB come"
-                    raise BrainError(f"standard input: {limit}; give a file.")
+                    limit = f"the limit is {MAX_STDIN_BYTES // 1024**3} GiB"
+                    raise CommandError(f"Standard input is too large; {limit}", "brain import FILE")
                 stdin.write(chunk)
             stdin.seek(0)
         return run_command(_import(_ImportedFiles(arguments.file, arguments.user, stdin), settings))
@@ -134,15 +135,14 @@ async def _import(files: "_ImportedFiles", settings: Settings) -> int:
         try:
             new = await store.import_user(files.user, files.records(), import_sanitizer)
         except BadRequest as error:
-            raise BrainError(files.locate(error)) from None
+            raise CommandError(files.locate(error), _IMPORT) from None
     existing = Counts(
         conversations=files.counts["conversation"] - new.conversations,
         facts=files.counts["fact"] - new.facts,
         memories=files.counts["memory"] - new.memories,
     )
-    print(
-        f"Imported for {escape_invisible(files.user)}: {format_counts(new)}. There already: {format_counts(existing)}."
-    )
+    skipped = f"Skipped (already present): {format_counts(existing)}."
+    print(f"Imported for user {escape_invisible(files.user)}: {format_counts(new)}. {skipped}")
     return DONE
 
 
@@ -150,11 +150,11 @@ class _ImportedFiles:
     """The records of several files as one sequence with one head.
 
     Args:
-        user: the user who gets the data; None for the one whom the files name.
-        stdin: the content of standard input.
+        user: The user who gets the data; None for the user in the files.
+        stdin: The content of standard input.
 
     Attributes:
-        counts: the records that were read, by kind.
+        counts: Number of records read, by kind.
     """
 
     def __init__(self, paths: Sequence[Path], user: str | None, stdin: IO[bytes]) -> None:
@@ -169,17 +169,17 @@ class _ImportedFiles:
         self.user = self._user_of(self._head, self._locate_record(1)) if user is None else user
 
     def describe_progress(self) -> str:
-        """What was done so far."""
-        return f"{self._read:,} records {'are being kept' if self._is_complete else 'read'} …"
+        """Return the number of records read or stored so far."""
+        return f"{self._read:,} records {'being stored' if self._is_complete else 'read'} …"
 
     def records(self) -> Iterator[Any]:
-        """All records, once."""
+        """Yield all records, once."""
         yield self._head
         yield from self._records
         self._is_complete = True
 
     def locate(self, error: BadRequest) -> str:
-        """The message of the store about a record, with the line of its file instead of the number."""
+        """Return the message of the store about a record, with file and line instead of its number."""
         found = _RECORD.fullmatch(error.message)
         return error.message if found is None else f"{self._locate_record(int(found['number']))}{found['rest']}"
 
@@ -209,22 +209,22 @@ class _ImportedFiles:
 
     def _check_head(self, head: Mapping[str, Any], place: str) -> None:
         if head.get("kind") != "brain":
-            raise BrainError(f"{place}, kind: this is no export of Brain's; it begins with a line of the kind brain.")
+            raise CommandError(f'{place}: not a Brain export: the first line must have "kind": "brain"', _IMPORT)
         if self._read and head.get("version") != self._head.get("version"):
-            raise BrainError(f"{place}, version: the files before are of another version; import one at a time.")
+            raise CommandError(f"{place}: its version differs from the files before it", "brain import FILE for each")
         if self._read and self._is_named_by_files and self._user_of(head, place) != self.user:
-            raise BrainError(f"{place}, user: the files before are of another user; say with --user whose they become.")
+            raise CommandError(f"{place}: its user differs from the files before it", _IMPORT)
 
     @staticmethod
     def _user_of(head: Mapping[str, Any], place: str) -> str:
         user = head.get("user")
         if not isinstance(user, str) or not 1 <= len(user) <= MAX_NAME_LENGTH:
-            raise BrainError(f"{place}, user: nobody is named; say with --user whose it becomes.")
+            raise CommandError(f"{place}: the file names no user", _IMPORT)
         return user
 
 
 def _read_lines(path: Path, name: str, stdin: IO[bytes]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The records of a file with the numbers of their lines; empty lines are skipped."""
+    """Yield the records of a file with the numbers of their lines; skip empty lines."""
     number, is_empty = 0, True
     try:
         with nullcontext(stdin) if path == STDIN else path.open("rb") as file:
@@ -235,27 +235,30 @@ def _read_lines(path: Path, name: str, stdin: IO[bytes]) -> Iterator[tuple[int, 
                 is_empty = False
                 place = f"{name}, line {number}"
                 if line.count(b",") > MAX_COMMAS:
-                    raise BrainError(f"{place}: this holds more than a line of an export.")
-                record = decode_any(line, MAX_LINE, place, MAX_DEPTH)
+                    raise CommandError(f"{place}: more values than a line of an export can have", _IMPORT)
+                try:
+                    record = decode_any(line, MAX_LINE, place, MAX_DEPTH)
+                except BadRequest as error:
+                    raise CommandError(error.message, _IMPORT) from None
                 if not isinstance(record, dict):
-                    raise BrainError(f"{place}: this must be an object.")
+                    raise CommandError(f"{place}: not a JSON object", _IMPORT)
                 yield number, record
     except OSError as error:
-        raise BrainError(f"{name}: {error.strerror}.") from None
+        raise CommandError(f"Cannot read {name}: {describe_error(error)}", _IMPORT) from None
     if is_empty:
-        raise BrainError(f"{name} is empty.")
+        raise CommandError(f"{name} is empty", "brain export --output FILE")
 
 
 # Forget
 
 
 def forget(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Erase all data of a user, after a question unless `--yes` is given."""
+    """Erase all data of a user; ask for confirmation unless `--yes` is given."""
     user: str = arguments.user
     if not arguments.yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            sentence = f"Nobody can be asked here whether to erase all that is kept of {user}: say so with --yes."
-            raise BrainError(sentence)
+            advice = f"brain forget {shlex.quote(user)} --yes"
+            raise CommandError("Cannot ask for confirmation without a terminal", advice)
         question = asyncio.run(_describe_erasure(user, settings))
         print(f"{escape_invisible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
         if not is_yes(sys.stdin.readline()):
@@ -270,17 +273,17 @@ async def _describe_erasure(user: str, settings: Settings) -> str:
         async with open_existing_store(settings) as store:
             counts, users = await store.count(user), list(await store.users())
     if user not in users:
-        return f"{describe_no_data(user, users)} Erase what specialists may keep of {user}?"
-    return f"Erase all that is kept of {user}: {format_counts(counts)}, and what specialists keep?"
+        return f"{describe_no_data(user, users)} Erase specialist data of {user}?"
+    return f"Erase all data of user {user}? {format_counts(counts)} and specialist data. This cannot be undone."
 
 
 async def _forget(user: str, settings: Settings) -> int:
-    """Erase rows, then data of specialists, then traces of the rows in the file; later steps run if one fails."""
+    """Erase rows, then specialist data, then free pages of the file; later steps run if one fails."""
     registry = Registry(settings).discover()
     if user == LOCAL_USER:
         chat_history().unlink(missing_ok=True)
     if not _has_store(settings):
-        _print_error(describe_no_data(user, ()))
+        _print_status(describe_no_data(user, ()))
         await _erase_with_specialists(registry, user)
         return FAILED
     async with open_existing_store(settings) as store:
@@ -288,33 +291,33 @@ async def _forget(user: str, settings: Settings) -> int:
         try:
             counts = await store.forget(user)
         except BadRequest:
-            sentence = f"A turn of {user} is running; wait for its end, or stop it. Nothing was erased."
-            raise BrainError(sentence) from None
+            advice = f"brain forget {shlex.quote(user)}, when the turn has finished"
+            raise CommandError(f"Nothing was erased: user {user} has a running turn", advice) from None
         if user in users:
-            print(f"Erased of {escape_invisible(user)}: {format_counts(counts)}.", flush=True)
+            print(f"Erased for user {escape_invisible(user)}: {format_counts(counts)}.", flush=True)
         else:
-            _print_error(describe_no_data(user, users))
+            _print_status(describe_no_data(user, users))
         is_erased = await _erase_with_specialists(registry, user)
-        is_scrubbed = await _scrub(store)
+        is_scrubbed = await _scrub(store, user)
     return DONE if user in users and is_erased and is_scrubbed else FAILED
 
 
 async def _erase_with_specialists(registry: Registry, user: str) -> bool:
-    """Let specialists erase their data of a user; whether all could."""
+    """Let specialists erase their data of a user; return whether all succeeded."""
     failed = await erase_user_data(registry, user)
     for name in failed:
-        _print_error(f"brain: {name} could not forget what it keeps of {user}; run it again")
+        print_error(f"Specialist {name} failed to erase its data of user {user}", f"brain forget {shlex.quote(user)}")
     return not failed
 
 
-async def _scrub(store: SQLite) -> bool:
-    """Remove the traces of what was erased, now or earlier; whether that was possible."""
+async def _scrub(store: SQLite, user: str) -> bool:
+    """Overwrite free pages of the file, which hold erased data; return whether that succeeded."""
     try:
         await store.scrub()
     except StoreError as error:
         reason = error.message.rstrip(".").partition(";")[0]
-        sentence = "what is erased has left traces in the free space of the file, which are still there"
-        _print_error(f"brain: {sentence}: {reason}; run it again")
+        sentence = "The data is deleted, but the database file still contains old pages"
+        print_error(f"{sentence} ({reason})", f"brain forget {shlex.quote(user)}")
         return False
     return True
 

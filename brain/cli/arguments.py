@@ -1,0 +1,280 @@
+"""The arguments of every command, their help, and what a wrong one is answered with."""
+
+import argparse
+from collections.abc import Callable, Coroutine
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NoReturn, get_args
+
+from brain.cli.commands import memory, transfer
+from brain.cli.commands.ask import ask
+from brain.cli.commands.check import check
+from brain.cli.commands.index import index
+from brain.cli.commands.specialists import SHELLS, completion, specialists
+from brain.cli.process import UsageError
+from brain.messages import Category, Kind, Source
+from brain.settings import LOCAL_USER, Settings
+from brain.text import escape_invisible, replace_surrogates, suggest
+
+Command = Callable[[argparse.Namespace, Settings], int | Coroutine[Any, Any, int]]
+
+GROUPS = {
+    "Run": ("serve", "ask", "chat"),
+    "Data": ("memory", "index", "export", "import", "forget"),
+    "Admin": ("check", "specialists", "completion"),
+}
+MAX_SHOWN = 60
+"""Characters of a wrong argument in an error."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises `UsageError` with the nearest name and the command to type next."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, formatter_class=_Formatter, allow_abbrev=False)
+        self._option_string_actions["-h"].help = "show this help"
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse the arguments; none may be left over."""
+        parsed, extra = self.parse_known_args(args, namespace)
+        if extra:
+            parser: Parser = parsed.parser
+            option = next((one.partition("=")[0] for one in extra if one.startswith("-") and len(one) > 1), None)
+            if option is None:
+                parser.fail(f"Unexpected argument {_quote(extra[0])}.")
+            names = [name for action in parser._actions for name in action.option_strings]
+            parser.fail(f"Unknown option {_quote(option)}.{suggest(option, names)}")
+        return parsed
+
+    def fail(self, what: str) -> NoReturn:
+        """Raise the error, with the help of this command."""
+        raise UsageError(what, f"{self.prog} --help")
+
+    def error(self, message: str) -> NoReturn:
+        """Reword an error of argparse."""
+        argument, _, reason = message.removeprefix("argument ").partition(": ")
+        if message.startswith("the following arguments are required"):
+            name = reason.partition(", ")[0]
+            self.fail("No command." if name == "COMMAND" else f"{name.upper()} is missing.")
+        name = argument.rpartition("/")[2]
+        if reason.startswith("expected"):
+            self.fail(f"{name} needs a value.")
+        if reason.startswith("ignored explicit argument"):
+            self.fail(f"{name} takes no value.")
+        self.fail(reason or message)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        name = (action.option_strings or [str(action.metavar or action.dest)])[-1]
+        near = suggest(str(value), action.choices)
+        if isinstance(action, argparse._SubParsersAction):
+            self.fail(f"Unknown {name.lower()} {_quote(str(value))}.{near}")
+        self.fail(f"{name} cannot be {_quote(str(value))}.{near} Expected {', '.join(map(str, action.choices))}.")
+
+    def format_help(self) -> str:
+        """Return the help; that of `brain` itself lists the commands in groups."""
+        listed = next((one for one in self._actions if isinstance(one, argparse._SubParsersAction)), None)
+        if listed is None or self.prog != "brain":
+            return super().format_help()
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        commands = {action.dest: action for action in listed._choices_actions}
+        for title, names in GROUPS.items():
+            formatter.start_section(title)
+            formatter.add_arguments([commands[name] for name in names])
+            formatter.end_section()
+        formatter.start_section("options")
+        formatter.add_arguments(self._optionals._group_actions)
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+
+def _quote(text: str) -> str:
+    shown = escape_invisible(text)
+    return f"'{shown if len(shown) <= MAX_SHOWN else f'{shown[: MAX_SHOWN - 1]}…'}'"
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Help without broken words: an example stays on its line."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith("Example: ") else super()._fill_text(text, width, indent)
+
+
+def make_parser() -> Parser:
+    """Make the parser of `brain`."""
+    parser = Parser(
+        prog="brain",
+        description="Give any text model live tools and memory, inside its answer stream.",
+        epilog='Example: brain ask "How do I write a specialist?"',
+    )
+    parser.set_defaults(parser=parser)
+    parser.add_argument("--version", action="version", version=f"brain {version('brain-sse')}", help="show the version")
+    _add_global_options(parser)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    example = "brain serve --model ollama:llama3.2 --port 8080"
+    command = _add_command(commands, "serve", "Run the server.", example, _serve)
+    command.add_argument("--host", help="IP address or host name to listen on (default: 127.0.0.1)")
+    command.add_argument("--port", help="port to listen on (default: 8000)")
+    command.add_argument("--workers", metavar="N", help="number of worker processes (default: 1)")
+    command.add_argument("--log", metavar="FORMAT", help="log format: text or json (default: text)")
+
+    example = 'brain ask --file scan.png "What does it say?"'
+    command = _add_command(commands, "ask", "Send one message and stream the answer.", example, ask)
+    command.add_argument("message", type=replace_surrogates, nargs="?", help="the message; - reads standard input")
+    text = "attach a file (repeatable); - attaches standard input. Piped input is attached automatically"
+    command.add_argument("--file", action="append", default=[], type=Path, metavar="FILE", help=text)
+    _add_conversation(command)
+    command.add_argument("--no-memory", action="store_true", help="do not use memory for this message")
+    text = "input type; voice gives answers for reading aloud (default: chat)"
+    command.add_argument("--source", choices=get_args(Source), default="chat", help=text)
+    _add_display(command)
+    command.add_argument("--json", action="store_true", help="print events as JSON Lines")
+
+    command = _add_command(commands, "chat", "Chat in the terminal.", "brain chat --continue", _chat)
+    _add_conversation(command)
+    command.add_argument("--continue", action="store_true", dest="go_on", help="continue the latest conversation")
+    text = "attach a file to the first message (repeatable)"
+    command.add_argument("--file", action="append", default=[], type=Path, metavar="FILE", help=text)
+    command.add_argument("--no-memory", action="store_true", help="do not use memory in this session")
+    _add_display(command)
+
+    _add_memory(commands)
+
+    text, example = "Index files and folders for the knowledge specialist.", "brain index notes handbook.pdf"
+    command = _add_command(commands, "index", text, example, index)
+    text = "files and folders to index (default: update everything indexed)"
+    command.add_argument("path", nargs="*", type=Path, help=text)
+    _add_user(command)
+    command.add_argument("--list", action="store_true", help="list what is indexed")
+    text = "remove a file or folder from the index (repeatable)"
+    command.add_argument("--forget", action="append", default=[], type=Path, metavar="PATH", help=text)
+
+    text, example = "Export all data of a user as JSON Lines.", "brain export --user ada --output ada.jsonl"
+    command = _add_command(commands, "export", text, example, transfer.export)
+    _add_user(command)
+    command.add_argument("--output", type=Path, metavar="FILE", help="file to write (default: standard output)")
+
+    text, example = "Import an export. Imports everything or nothing.", "brain import ada.jsonl --user ada"
+    command = _add_command(commands, "import", text, example, transfer.import_user)
+    command.add_argument("file", nargs="+", type=Path, metavar="FILE", help="exported file; - reads standard input")
+    text = "import for this user (default: the user in the file)"
+    command.add_argument("--user", type=_user_name, metavar="NAME", help=text)
+
+    command = _add_command(commands, "forget", "Erase all data of a user.", "brain forget ada", transfer.forget)
+    text = f"user to erase; {LOCAL_USER} is the user of a server without API keys"
+    command.add_argument("user", type=_user_name, metavar="USER", help=text)
+    command.add_argument("--yes", action="store_true", help="skip the confirmation prompt")
+
+    text = "Test the model, the database and the specialists."
+    _add_command(commands, "check", text, "brain check --model openai:gpt-4o-mini", check)
+
+    text, example = "List the specialists.", "brain specialists --json"
+    command = _add_command(commands, "specialists", text, example, specialists)
+    command.add_argument("name", nargs="*", metavar="NAME", help="specialists to list (default: all)")
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+
+    text = "Print a shell completion script."
+    example = "brain completion bash > ~/.local/share/bash-completion/completions/brain"
+    command = _add_command(commands, "completion", text, example, completion)
+    command.set_defaults(root=parser)
+    command.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"shell: {', '.join(SHELLS)}")
+    return parser
+
+
+def _add_memory(commands: Any) -> None:
+    text, example = "List and edit what Brain remembers.", 'brain memory add "I am vegetarian." --user ada'
+    parser = _add_command(commands, "memory", text, example, memory.memory)
+    parser.set_defaults(action=memory.show, kind=None, category=None, search="", json=False)
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", description="Without one: list.")
+    _add_user(parser)
+
+    def add_action(name: str, function: memory.Action, text: str, example: str) -> argparse.ArgumentParser:
+        action = _add_command(actions, name, text, f"brain memory {name} {example}", memory.memory)
+        action.set_defaults(action=function)
+        _add_user(action, default=argparse.SUPPRESS)
+        return action
+
+    text = "List facts and conversation summaries, newest first."
+    action = add_action("list", memory.show, text, "--search tea")
+    action.add_argument("--kind", choices=get_args(Kind), help="list only facts, or only conversation summaries")
+    action.add_argument("--category", choices=get_args(Category), help="list only facts of this category")
+    text = "list only items with any of these words, best match first"
+    action.add_argument("--search", type=replace_surrogates, default="", metavar="WORDS", help=text)
+    action.add_argument("--json", action="store_true", help="print one JSON object")
+
+    action = add_action("add", memory.add, "Add a fact.", '"I am vegetarian." --immutable')
+    action.add_argument("text", type=replace_surrogates, help="the fact, as one sentence")
+    text = "category (default: detected from the text)"
+    action.add_argument("--category", choices=get_args(Category), help=text)
+    text = "protect the fact: the model cannot change or delete it"
+    action.add_argument("--immutable", action="store_true", help=text)
+
+    action = add_action("edit", memory.edit, "Edit a fact or a conversation summary.", 'k7m2 "I am vegan."')
+    action.add_argument("id", type=replace_surrogates, help="ID shown by brain memory list")
+    action.add_argument("text", type=replace_surrogates, nargs="?", help="new text")
+    action.add_argument("--category", choices=get_args(Category), help="new category")
+    text = "remove the protection: the model may change and delete the item"
+    action.add_argument("--mutable", action="store_true", default=None, help=text)
+    text = "protect the item: the model cannot change or delete it"
+    action.add_argument("--immutable", action="store_false", dest="mutable", help=text)
+
+    action = add_action("delete", memory.delete, "Delete facts and conversation summaries.", "k7m2 f3a9")
+    action.add_argument("id", type=replace_surrogates, nargs="+", help="IDs shown by brain memory list")
+
+    action = add_action("recall", memory.recall, "Turn the use of memory on or off.", "off")
+    action.add_argument("on", metavar="on|off", choices=("on", "off"), help="on: answers use what Brain remembers")
+
+
+def _add_command(commands: Any, name: str, text: str, example: str, function: Command) -> argparse.ArgumentParser:
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=text, epilog=f"Example: {example}"
+    )
+    command.set_defaults(command=function, parser=command)
+    _add_global_options(command)
+    return command
+
+
+def _add_global_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that may stand before or after a command; a missing one sets no default, which would win."""
+    text = "settings file, such as brain.toml"
+    parser.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help=text)
+    text = "model to use: auto, builtin, ollama:NAME, openai:NAME, script:FILE or a name from MODELS (default: auto)"
+    parser.add_argument("--model", metavar="MODEL", default=argparse.SUPPRESS, help=text)
+
+
+def _add_conversation(command: argparse.ArgumentParser) -> None:
+    text = "continue this conversation (default: start a new one)"
+    command.add_argument("--conversation", metavar="ID", help=text)
+
+
+def _add_display(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--thinking", action="store_true", help="show the model's reasoning")
+    command.add_argument("--plain", action="store_true", help="plain text without colours or live updates")
+
+
+def _add_user(command: argparse.ArgumentParser, default: str = LOCAL_USER) -> None:
+    text = f"user name (default: {LOCAL_USER})"
+    command.add_argument("--user", type=_user_name, default=default, metavar="NAME", help=text)
+
+
+def _user_name(typed: str) -> str:
+    if not typed.strip() or not typed.isprintable():
+        raise argparse.ArgumentTypeError(f"Invalid user name {_quote(typed)}: use printable characters.")
+    return typed
+
+
+def _chat(arguments: argparse.Namespace, settings: Settings) -> Coroutine[Any, Any, int]:
+    from brain.cli.commands.chat import chat  # with prompt_toolkit: only this command pays for it
+
+    return chat(arguments, settings)
+
+
+def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
+    from brain.cli.serve import serve  # with uvicorn and the app: only this command pays for them
+
+    return serve(settings)

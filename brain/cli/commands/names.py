@@ -1,0 +1,53 @@
+"""Names that a person typed, of specialists and models: an unknown one is answered with the nearest."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from brain.cli.process import UsageError
+from brain.models import ModelEntry
+from brain.plugins.registry import Registry
+from brain.settings import PREFIX, Settings
+from brain.text import suggest
+
+
+def discover(settings: Settings) -> Registry:
+    """Find the specialists, and check the names in the settings."""
+    registry = Registry(settings).discover()
+    check_named_specialists(registry, settings)
+    return registry
+
+
+def check_named_specialists(registry: Registry, settings: Settings) -> None:
+    """Check the names of specialists in ALLOWED_SPECIALISTS and USERS.
+
+    Raises:
+        UsageError: A setting names an unknown specialist.
+    """
+    names = dict.fromkeys(settings.allowed_specialists, "ALLOWED_SPECIALISTS")
+    for user in settings.users or ():
+        names |= dict.fromkeys(sorted(settings.rights(user).specialists or ()), f"USERS for {user}")
+    refused = {refusal.name for refusal in registry.refused}  # has an error of its own
+    for name, setting in names.items():
+        if name not in refused:
+            check_specialist(name, registry, f" in {PREFIX}{setting}")
+
+
+def check_specialist(name: str, registry: Mapping[str, Any] | Iterable[str], place: str = "") -> None:
+    """Check the name of a specialist.
+
+    Raises:
+        UsageError: There is none of this name.
+    """
+    known = list(registry)
+    if name not in known:
+        raise UsageError(f"Unknown specialist '{name}'{place}.{suggest(name, known)}", "brain specialists")
+
+
+def check_model_exists(entry: ModelEntry) -> None:
+    """Check that the server has a model.
+
+    Raises:
+        UsageError: The server answered that it has no model of this name.
+    """
+    if entry.remedy:
+        raise UsageError(entry.problem or "", entry.remedy)
