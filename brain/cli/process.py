@@ -42,7 +42,8 @@ class UsageError(CommandError):
 def print_error(what: str, advice: str) -> None:
     """Print an error on standard error, with the command to type next."""
     end = "" if what.endswith((".", "?")) else "."
-    print(escape_invisible(f"brain: {what}{end} Try: {advice}"), file=sys.stderr, flush=True)
+    line = f"brain: {what.replace('`', '')}{end} Try: {advice}"
+    print(escape_invisible(line), file=sys.stderr, flush=True)
 
 
 def log_to_stderr(form: Literal["text", "json"] = "text") -> None:

@@ -340,7 +340,7 @@ def test_conversations_are_listed_opened_renamed_and_deleted(brain: Brain, home:
         r"I like oolong\. \(2 messages\)",
         "> I like oolong.",
         "Renamed to “Tea time”.",
-        ".*title.*200 characters.*",
+        "title has 201 characters.*",
         "Your next message starts a new conversation.",
         r"Tea time \(2 messages\)",
         "> I like oolong.",

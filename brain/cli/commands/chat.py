@@ -117,7 +117,7 @@ async def _handle_line(session: ChatSession, line: str) -> None:
             await session.send(line.removeprefix("/") if line.startswith("//") else line)
     except (BadRequest, StoreError) as error:
         session.has_failed = True
-        session.print(str(error))
+        session.print(str(error).replace("`", ""))
 
 
 def _completions(session: ChatSession, kind: str) -> Words | None:
