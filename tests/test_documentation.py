@@ -1,6 +1,10 @@
 """The documentation is run: its Python blocks in order, a page a namespace; its tables are those of the code."""
 
 import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
@@ -72,6 +76,24 @@ def headings(page: Path) -> set[str]:
     """The headings of a page, as links name them."""
     found = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("builder", ["mkdocs", "zensical"])
+def test_the_site_builds_without_warnings_and_loads_nothing_from_elsewhere(builder: str, tmp_path: Path) -> None:
+    if find_spec(builder) is None:
+        pytest.skip(f"{builder} is not installed")
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    command = [sys.executable, "-m", builder, "build", "--strict"]
+    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    site = tmp_path / "site"
+    assert {page.relative_to(site).as_posix() for page in site.rglob("*.html")} >= {
+        page.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for page in PAGES[1:]
+    }
+    scripts, styles = r"<(?:script|img|iframe)[^>]* src=", r"<link[^>]* rel=\"?(?:stylesheet|pre\w+)[^>]* href="
+    loaded = rf'(?:{scripts}|{styles})"?https?:'
+    assert [page for page in site.rglob("*.html") if re.search(loaded, page.read_text("utf-8"))] == []
 
 
 def test_the_reference_has_every_option_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
