@@ -1,4 +1,4 @@
-"""`medical`: finds published calculators and scores, says what they need, and computes them."""
+"""`medical`: find published calculators and scores, list their inputs, and compute results."""
 
 import json
 import re
@@ -25,25 +25,25 @@ from specialists._medical.search import (
 NOT_ADVICE = "Not medical advice."
 MOST_REASON = 390
 MOST_INPUTS_LISTED = 8
-MORE_IN_PACKAGE = "about 50 more come with the package open-medicine, which is not installed"
+NOT_INSTALLED = "about 50 more calculators are not installed on this server"
 KNOWN_CASES = (
     ("ckd_epi_2021", {"age": 50, "sex": "female", "creatinine": "61.88 µmol/L"}, 105.3),
     ("meld_na", {"creatinine": 1.9, "bilirubin": 4.2, "inr": 1.2, "sodium": 130, "dialysis": False}, 25),
     ("due_date", {"lmp": "2024-01-01"}, "2024-10-07"),
 )
-"""Worked cases that the health check computes."""
+"""Worked cases for the health check."""
 
 
 def health() -> str | None:
     """Compute known cases.
 
     Returns:
-        What is wrong, or None.
+        The first wrong result, or None.
     """
     for name, inputs, expected in KNOWN_CASES:
         value = find(name).calculate(inputs).outcome.value
         if value != expected and not (isinstance(value, float) and abs(value - float(expected)) < 0.1):
-            return f"{name} gives {value} for a case whose answer is {expected}"
+            return f"{name} returned {value} instead of {expected}"
     return None
 
 
@@ -70,17 +70,17 @@ def health() -> str | None:
 )
 def medical(
     calculator: Annotated[
-        str | None, Meta(description="its name; without inputs it lists what it needs", examples=["cockcroft_gault"])
+        str | None, Meta(description="its name; without inputs, lists its inputs", examples=["cockcroft_gault"])
     ] = None,
     inputs: Annotated[
         dict[str, Any] | None, Meta(description='by name, with units: {"creatinine":"88 µmol/L"}')
     ] = None,
-    search: Annotated[str | None, Meta(description="words, to find a calculator")] = None,
+    search: Annotated[str | None, Meta(description="words to find a calculator")] = None,
 ) -> Result:
     """About 120 medical calculators and scores (kidney, heart, liver, sepsis, doses, …). Never guess an input."""
     if calculator is None or not calculator.strip():
         if inputs:
-            raise Refused("inputs were given, but no calculator; name one, or find one with search")
+            raise Refused("the call has inputs, but no calculator", "give calculator, or find one with search")
         if not search or not search.strip():
             return list_all()
         return calculate_sentence(search) or list_found(search)
@@ -94,35 +94,34 @@ def find(name: str) -> Calculator:
     """Return the calculator with this name.
 
     Raises:
-        Refused: If there is none or several, with the nearest.
+        Refused: If no calculator or several have this name.
     """
     found = find_by_name(name, all_calculators())
     if len(found) == 1:
         return found[0]
     if found:
-        raise Refused(
-            f"{_quote(name)} could be {', '.join(calculator.name for calculator in found)}; ask again with one of them"
-        )
+        names = ", ".join(calculator.name for calculator in found)
+        raise Refused(f"{_quote(name)} could be {names}", "call again with one of these")
     close = ", ".join(calculator.name for calculator in find_nearest(name, all_calculators()))
-    hint = f"nearest: {close}; or find one with search" if close else "find one with search"
-    more = "" if is_installed() else f"; {MORE_IN_PACKAGE}"
-    raise Refused(f"no calculator is named {_quote(name)}; {hint}{more}")
+    more = "" if is_installed() else f" ({NOT_INSTALLED})"
+    advice = f"use one of: {close}; or find one with search" if close else "find one with search"
+    raise Refused(f"no calculator is called {_quote(name)}{more}", advice)
 
 
 def calculate(chosen: Calculator, inputs: Mapping[str, Any]) -> Result:
     """Compute the result.
 
     Raises:
-        Refused: Naming all that is wrong with the inputs.
+        Refused: If inputs are wrong or missing.
     """
     try:
         return format_result(chosen.calculate(inputs))
     except Problems as problems:
-        raise Refused(format_problems(chosen, problems)) from problems
+        raise Refused(*format_problems(chosen, problems)) from problems
 
 
 def calculate_sentence(sentence: str) -> Result | None:
-    """Compute the result if the sentence names one calculator and gives all of its inputs."""
+    """Compute the result if the sentence names one calculator and gives all its inputs."""
     found = parse_sentence(sentence, all_calculators())
     return None if found is None else calculate(*found)
 
@@ -136,29 +135,29 @@ def list_all() -> Result:
     for calculator in all_calculators():
         groups.setdefault(calculator.group, []).append(calculator.name)
     count = sum(len(names) for names in groups.values())
-    head = f"Medical calculators: {count}. Ask with calculator to see its inputs, or with search to find one."
+    head = f"Medical calculators: {count}. Use calculator to list the inputs of one, or search to find one."
     lines = [f"- {group}: {', '.join(names)}" for group, names in groups.items()]
     return Result("\n".join([head, *lines, *_hint_at_package()]), data={"calculators": groups})
 
 
 def list_found(query: str) -> Result:
-    """List at most eight calculators for some words; all calculators if the words tell nothing."""
+    """List up to eight matching calculators; all calculators if the query has no specific words."""
     if not significant_words(query):
         return list_all()
     found = search_by_words(query, all_calculators())
     if found:
         return _list_each(found, f"Calculators for {_quote(query)}")
     groups = ", ".join(dict.fromkeys(calculator.group for calculator in all_calculators()))
-    text = f"No calculator fits {_quote(query)}. There are ones for: {groups}. Try other words."
+    text = f"No calculator matches {_quote(query)}. Groups: {groups}. Try other words."
     return Result("\n".join([text, *_hint_at_package()]), data={"found": []})
 
 
 def list_instead(sentence: str) -> Result | None:
-    """List what fits a sentence that was given as a name; None if it contains a name, or nothing fits."""
+    """List matches for a sentence in place of a name; None if it contains a name or nothing matches."""
     if find_by_name(sentence, all_calculators()):
         return None
     found = search_by_words(sentence, all_calculators())
-    return _list_each(found, f"No calculator is named {_quote(sentence)}. Calculators for it") if found else None
+    return _list_each(found, f"No calculator is called {_quote(sentence)}. Matches") if found else None
 
 
 def _list_each(found: Sequence[Calculator], head: str) -> Result:
@@ -170,14 +169,14 @@ def _list_each(found: Sequence[Calculator], head: str) -> Result:
         lines.append(
             f"- {calculator.name}: {_introduce(calculator)}. Inputs: {', '.join(names[:MOST_INPUTS_LISTED])}{more}"
         )
-    head += "; ask with calculator to see what one needs:"
+    head += " (use calculator to list the inputs of one):"
     return Result(
         "\n".join([head, *lines, *_hint_at_package()]), data={"found": [calculator.name for calculator in found]}
     )
 
 
 def _introduce(calculator: Calculator) -> str:
-    """Return the title and the summary, which may begin alike."""
+    """Return title and summary, or only the summary if it repeats the title."""
     return (
         calculator.summary
         if calculator.summary.startswith(calculator.title[:12])
@@ -186,7 +185,7 @@ def _introduce(calculator: Calculator) -> str:
 
 
 def _hint_at_package() -> list[str]:
-    return [] if is_installed() else [MORE_IN_PACKAGE.capitalize()]
+    return [] if is_installed() else [f"{NOT_INSTALLED.capitalize()}."]
 
 
 def _quote(name: str) -> str:
@@ -198,16 +197,16 @@ def _quote(name: str) -> str:
 
 
 def describe(calculator: Calculator) -> Result:
-    """Say what a calculator needs: the answer to a call without inputs."""
-    lines = [f"{calculator.name}: {_introduce(calculator)}. Not calculated yet: it needs these inputs."]
+    """List the inputs of a calculator."""
+    lines = [f"{calculator.name}: {_introduce(calculator)}. Not calculated yet. Inputs:"]
     for item in calculator.inputs:
         optional = " (optional)" if item.optional else ""
         unmeasured = ", or not measured" if item.normal_if_unmeasured else ""
         text = f" – {item.text}" if item.text else ""
         lines.append(f"- {item.name}{optional}: {item.expects()}{unmeasured}{item.describe_points()}{text}")
-    lines.append('Give numbers with their unit ("88 µmol/L"); alone they are taken in the unit named first.')
+    lines.append('Give numbers with units ("88 µmol/L"). Without a unit, the first one is assumed.')
     if calculator.has_criteria:
-        lines.append(f'Nothing is assumed: give each, or "{OTHERS_ABSENT}": true when all that is not named is absent.')
+        lines.append(f'Nothing is assumed. Give every input, or "{OTHERS_ABSENT}": true if all others are absent.')
     if calculator.formula:
         lines.append(f"Formula: {calculator.formula}")
     if calculator.example:
@@ -223,7 +222,7 @@ def describe(calculator: Calculator) -> Result:
 
 
 def format_result(calculation: Calculation) -> Result:
-    """Say the value, what it means, what went in, how it was computed, and where that is published."""
+    """Format the value, its meaning, the inputs, the formula and the sources."""
     calculator, outcome = calculation.calculator, calculation.outcome
     lines = [f"{calculator.title}: {_format_with_unit(calculator, outcome.value)}"]
     lines += [f"Meaning: {outcome.interpretation}"] if outcome.interpretation else []
@@ -261,7 +260,7 @@ def _format_with_unit(calculator: Calculator, value: float | str) -> str:
 
 
 def fill_in(formula: str, inputs: Mapping[str, ParsedInput], terms: Mapping[str, float]) -> str:
-    """Return the formula's text with the numbers in place of their names."""
+    """Return the formula with numbers in place of names."""
     values = {name: parsed.value for name, parsed in inputs.items()} | dict(terms)
     numbers = {
         name: format_value(value)
@@ -282,20 +281,19 @@ def _citations(calculator: Calculator, sources: Sequence[Source]) -> list[Citati
     ]
 
 
-def format_problems(calculator: Calculator, problems: Problems) -> str:
-    """Name all problems in one line, as far as there is room."""
-    hint = ""
-    if problems.missing and problems.can_be_absent:
-        hint = f'; if all else is absent, add "{OTHERS_ABSENT}": true to inputs'
-    text = f"{calculator.name}: {'; '.join(problems.wrong)}" if problems.wrong else f"{calculator.name}:"
-    text = text[: MOST_REASON - len(hint) - 60]
-    if not problems.missing:
-        return text
-    text += "; " if problems.wrong else " "
-    names = list(problems.missing)
-    listed = f"missing: {', '.join(names)}"
-    while names and len(listed) > MOST_REASON - len(text) - len(hint):
-        names.pop()
-        left_out = len(problems.missing) - len(names)
-        listed = f"missing: {', '.join(names)} and {left_out} more (ask without inputs)"
-    return text + listed + hint
+def format_problems(calculator: Calculator, problems: Problems) -> tuple[str, str]:
+    """Return the reason and the advice of a refusal, within the length limits of both."""
+    reason = f"{calculator.name}: {'; '.join(problems.wrong)}"[: MOST_REASON - 60]
+    if names := list(problems.missing):
+        reason += "; " * bool(problems.wrong)
+        listed = f"missing: {', '.join(names)}"
+        while names and len(listed) > MOST_REASON - len(reason):
+            names.pop()
+            listed = f"missing: {', '.join(names)} and {len(problems.missing) - len(names)} more"
+        reason += listed
+    advice = list(problems.advice)
+    if problems.missing:
+        advice.append("give the missing inputs, or ask the user for them")
+        if problems.can_be_absent:
+            advice.append(f'if all others are absent, add "{OTHERS_ABSENT}": true')
+    return reason, "; ".join(advice)[:MOST_REASON]

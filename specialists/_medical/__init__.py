@@ -1,1 +1,1 @@
-"""The calculators of `medical`: what is computed, from what, by which rule, and where that is published."""
+"""The calculators of `medical`: inputs, formulas, scores and sources."""

@@ -1,4 +1,4 @@
-"""A calculator: what it asks for, how it computes, and what its result means."""
+"""A calculator: its inputs, its formula and the meaning of its result."""
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +16,14 @@ OTHERS_ABSENT = "others_absent"
 MOST_INPUTS = 200
 _MOST_NAMES_LISTED = 7
 _IGNORED = frozenset({"age", "sex", "gender", "race", "ethnicity", "height", "weight", "patient_id", "name", "note"})
-"""Models add these to any patient. A note says that they were not used."""
+"""Fields that models often add. A note lists those that are not used."""
 
 Values = Mapping[str, Any]
-"""The values of the inputs by name. An input that was not given is None."""
+"""The values of the inputs by name; None for a missing input."""
 
 
 class Source(Struct, frozen=True, forbid_unknown_fields=True):
-    """A publication of a rule; `doi` only where it is certain."""
+    """A publication; `doi` only if it is verified."""
 
     title: str
     doi: str = ""
@@ -42,15 +42,15 @@ class Example(Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a formula returns where a number or a text alone is not enough.
+    """The result of a formula with additional information.
 
     Attributes:
-        terms: Intermediate values, by their names in the formula's text.
-        points: What each item of a score contributed.
-        notes: Choices that were made, and what other conventions give.
-        interpretation: What the value means, where no band says it.
-        formula: The text of the formula, where it depends on the inputs.
-        sources: Publications that are known only with the result.
+        terms: Intermediate values, by their names in the formula text.
+        points: The points of each item of a score.
+        notes: Choices made, and results of other conventions.
+        interpretation: Meaning of the value, if no band has it.
+        formula: Text of the formula, if it depends on the inputs.
+        sources: Publications, if they depend on the inputs.
     """
 
     value: int | float | str
@@ -63,10 +63,10 @@ class Outcome:
 
 
 class Formula:
-    """A function that computes, with the names of its parameters.
+    """A function that computes a result, with the names of its parameters.
 
-    The parameters are names of inputs, `points` (what each input scores by its own table), `values` (all inputs) or
-    `constants` (published numbers from the table).
+    Parameters are names of inputs, `points` (the points of each input), `values` (all inputs) or `constants`
+    (published numbers from the table).
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -79,31 +79,39 @@ class Formula:
 
 
 class Preparation:
-    """A function that changes the raw inputs before they are parsed. It gets them and the inputs by name."""
+    """A function that changes the raw inputs before they are parsed. It gets the raw inputs, and the inputs by name."""
 
     def __init__(self, function: Callable[[Mapping[str, Any], Mapping[str, Input]], Mapping[str, Any]]) -> None:
         self.function = function
 
 
 class Problems(Exception):
-    """All that is wrong with the inputs.
+    """All problems with the inputs.
 
     Attributes:
-        wrong: What cannot be used, each with its reason.
-        missing: What was not given.
+        wrong: Problems with given inputs.
+        missing: Names of missing inputs.
+        advice: How to correct the given inputs.
         can_be_absent: Whether `others_absent` would help.
     """
 
-    def __init__(self, wrong: Sequence[str], missing: Sequence[str] = (), can_be_absent: bool = False) -> None:
+    def __init__(
+        self,
+        wrong: Sequence[str],
+        missing: Sequence[str] = (),
+        advice: Sequence[str] = (),
+        can_be_absent: bool = False,
+    ) -> None:
         super().__init__(*wrong, *missing)
         self.wrong = list(wrong)
         self.missing = list(missing)
+        self.advice = [one for one in dict.fromkeys(advice) if one]
         self.can_be_absent = can_be_absent
 
 
 @dataclass(frozen=True)
 class Calculation:
-    """A result, with the parsed inputs by name."""
+    """A result with the parsed inputs by name."""
 
     calculator: "Calculator"
     inputs: Mapping[str, ParsedInput]
@@ -114,25 +122,25 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """One published formula or score. `calculators.toml` has one table for each.
 
     Attributes:
-        name: Its name in calls.
-        title: Its name for people.
-        summary: What it computes or decides, for lists and the search.
-        group: The organ or occasion.
+        name: Name in calls.
+        title: Name for people.
+        summary: Purpose, for lists and the search.
+        group: Organ or occasion.
         aliases: Other names.
-        replaces: Names in the package open-medicine that it stands for.
-        inputs: What it asks for, in this order.
+        replaces: Names of equivalent calculators in the package open-medicine.
+        inputs: The inputs, in display order.
         helper_inputs: Inputs that only `prepare` reads.
-        compute: The formula. Without it the points of the inputs are added up.
+        compute: The formula. The default adds up the points of the inputs.
         constants: Published numbers that the formula uses.
-        missing: Returns in words what is missing, where one input stands for another or needs another.
+        missing: Returns the missing inputs as text, if inputs replace or require each other.
         prepare: Changes the raw inputs before they are parsed.
-        formula: The formula's text, in the names of the inputs.
-        unit: The unit of the value.
+        formula: Text of the formula, with the names of the inputs.
+        unit: Unit of the value.
         digits: Decimal places of the value.
-        bands: What the value means.
-        notes: What holds for every result, such as limits of validity.
-        sources: Where the rule is published.
-        example: A worked example. Tests compute it.
+        bands: Meaning of the value.
+        notes: Notes for every result, such as limits of validity.
+        sources: Publications.
+        example: A worked example, which the tests compute.
     """
 
     name: str
@@ -158,19 +166,19 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     def __post_init__(self) -> None:
         names = [item.name for item in self.inputs]
         if not names or len(set(names)) < len(names):
-            raise ValueError("it needs inputs with different names")
+            raise ValueError("inputs are missing or have the same name")
         for function in (self.compute, self.missing):
             if function and (unknown := set(function.parameters) - {*names, "points", "values", "constants"}):
-                raise ValueError(f"its function takes {', '.join(sorted(unknown))}, which is no input")
+                raise ValueError(f"the function has parameters that are not inputs: {', '.join(sorted(unknown))}")
 
     @property
     def has_criteria(self) -> bool:
-        """Whether it asks for things that can be absent."""
+        """Whether any input can be absent."""
         return any(item.can_be_absent for item in self.inputs)
 
     @cached_property
     def fields(self) -> dict[str, tuple[Input, str]]:
-        """Each field name that it understands, with its input and the hint for it. The first input wins."""
+        """Each accepted field name, with its input and the hint for `parse`. The first input wins."""
         found: dict[str, tuple[Input, str]] = {}
         for item in self.inputs:
             for name, hint in item.fields():
@@ -186,7 +194,7 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         """Compute the result.
 
         Raises:
-            Problems: With all that is wrong or missing.
+            Problems: If inputs are wrong or missing.
         """
         try:
             parsed, notes = self._parse(raw)
@@ -199,7 +207,7 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             }
             result = add_up(points) if self.compute is None else self.compute(values, points, self.constants)
         except InvalidInput as invalid:
-            raise Problems([str(invalid)]) from invalid
+            raise Problems([invalid.reason], advice=[invalid.advice]) from invalid
         outcome = result if isinstance(result, Outcome) else Outcome(result, points=points)
         interpretation = outcome.interpretation
         if not interpretation and self.bands and not isinstance(outcome.value, str):
@@ -217,13 +225,14 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         return {item.name: parsed[item.name].value if item.name in parsed else None for item in self.inputs}
 
     def _parse(self, raw: Mapping[str, Any]) -> tuple[dict[str, ParsedInput], list[str]]:
-        """Return the parsed inputs and the notes about them."""
+        """Return the parsed inputs, and notes about them."""
         if len(raw) > MOST_INPUTS:
-            raise InvalidInput(f"more than {MOST_INPUTS} inputs")
+            raise InvalidInput(f"{len(raw)} inputs; the limit is {MOST_INPUTS}")
         if self.prepare:
             raw = self.prepare.function(raw, {item.name: item for item in (*self.inputs, *self.helper_inputs)})
         parsed: dict[str, ParsedInput] = {}
         wrong: list[str] = []
+        advice: list[str] = []
         wrong_inputs: set[str] = set()
         unused: list[str] = []
         others_absent = False
@@ -238,12 +247,15 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
                 try:
                     _add_input(parsed, item, value, hint)
                 except InvalidInput as invalid:
-                    wrong.append(f"{item.name}: {invalid}")
+                    wrong.append(f"{item.name}: {invalid.reason}")
+                    advice.append(invalid.advice)
                     wrong_inputs.add(item.name)
             elif key in _IGNORED:
                 unused.append(key)
             else:
-                wrong.append(self._describe_unknown(key) if len(wrong) < _MOST_NAMES_LISTED else f"no input {key[:40]}")
+                wrong.append(
+                    self._describe_unknown(key) if len(wrong) < _MOST_NAMES_LISTED else f"unknown input {key[:40]}"
+                )
         notes = [f"Not used here: {', '.join(unused)}."] if unused else []
         absent_inputs = [item for item in self.inputs if item.name not in {*parsed, *wrong_inputs}]
         if others_absent:
@@ -251,25 +263,25 @@ class Calculator(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
             parsed |= {item.name: item.parse_absent() for item in absent}
             if absent:
                 names = ", ".join(item.name for item in absent)
-                notes.append(f"Taken as absent, because others_absent was said: {names}.")
+                notes.append(f"Absent because of others_absent: {names}.")
         missing = [item.name for item in absent_inputs if item.name not in parsed and not item.optional]
         if self.missing:
             missing += self.missing(self._values(parsed), {}, {})
         if wrong or missing:
-            raise Problems(wrong, missing, self.has_criteria and not others_absent)
+            raise Problems(wrong, missing, advice, self.has_criteria and not others_absent)
         return {item.name: parsed[item.name] for item in self.inputs if item.name in parsed}, notes
 
     def _describe_unknown(self, key: str) -> str:
         close = nearest(key, list(self.fields))
         names = list(dict.fromkeys(self.fields[name][0].name for name in close))
         if names:
-            return f"no input {key[:40]} (nearest: {', '.join(names)})"
+            return f"unknown input {key[:40]} (nearest: {', '.join(names)})"
         listed = ", ".join(item.name for item in self.inputs)
-        return f"no input {key[:40]}" + (f" (it has {listed})" if len(self.inputs) <= _MOST_NAMES_LISTED else "")
+        return f"unknown input {key[:40]}" + (f" (known: {listed})" if len(self.inputs) <= _MOST_NAMES_LISTED else "")
 
 
 def _add_input(parsed: dict[str, ParsedInput], item: Input, value: Any, hint: str) -> None:
-    """Parse an input, which may have been given before under another name, and add it to `parsed`."""
+    """Parse an input and add it to `parsed`. It may already have a value from another name."""
     if item.normal_if_unmeasured and isinstance(value, str) and to_key(value[:40]) in NOT_MEASURED:
         found = ParsedInput(None, "not measured, counted as normal")
     else:
@@ -283,11 +295,11 @@ def _add_input(parsed: dict[str, ParsedInput], item: Input, value: Any, hint: st
 
 
 def add_up(points: Mapping[str, float]) -> int | float:
-    """Return the sum of the points, as an integer where it is whole."""
+    """Return the sum of the points, as an integer if it is whole."""
     total = sum(points.values())
     return int(total) if total == int(total) else total
 
 
 def nearest(name: str, known: list[str], most: int = 2) -> list[str]:
-    """Return the known names most like a name."""
+    """Return the most similar known names."""
     return difflib.get_close_matches(name[:60], known, most, 0.6)

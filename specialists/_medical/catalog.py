@@ -1,4 +1,4 @@
-"""Reads and checks `calculators.toml`, and lists all calculators."""
+"""Read and check `calculators.toml`, and list all calculators."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -19,14 +19,14 @@ _KINDS = ("number", "yes_no", "choice", "day")
 
 
 class Table(Struct, frozen=True):
-    """The content of `calculators.toml`, in which no row refers to another any more."""
+    """The content of `calculators.toml` with resolved references."""
 
     calculators: tuple[Calculator, ...]
     open_medicine: open_medicine.Adaptation
 
 
 class _Sections(Struct, frozen=True, forbid_unknown_fields=True):
-    """The sections of the file, as they are written."""
+    """The raw sections of the file."""
 
     measures: dict[str, dict[str, Any]]
     inputs: dict[str, dict[str, Any]]
@@ -36,7 +36,7 @@ class _Sections(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def all_calculators() -> tuple[Calculator, ...]:
-    """Return Brain's own calculators, then those of open-medicine that none of them replaces."""
+    """Return Brain's own calculators, then those of open-medicine that they do not replace."""
     table = load()
     replaced = frozenset(name for calculator in table.calculators for name in calculator.replaces)
     return (*table.calculators, *open_medicine.adapt(table.open_medicine, replaced))
@@ -44,19 +44,19 @@ def all_calculators() -> tuple[Calculator, ...]:
 
 @cache
 def load() -> Table:
-    """Read `calculators.toml` and check it.
+    """Read and check `calculators.toml`.
 
     Raises:
-        msgspec.ValidationError: Naming the place and the fault.
+        msgspec.ValidationError: With the place and the error.
     """
     return resolve(tomllib.loads(Path(__file__).with_name("calculators.toml").read_text(encoding="utf-8")))
 
 
 def resolve(raw: Mapping[str, Any]) -> Table:
-    """Make the table from the content of a TOML file.
+    """Build the table from the content of a TOML file.
 
     Raises:
-        msgspec.ValidationError: Naming the place and the fault.
+        msgspec.ValidationError: With the place and the error.
     """
     sections = msgspec.convert(raw, _Sections)
     measures: dict[str, Measure] = {}
@@ -79,7 +79,7 @@ def resolve(raw: Mapping[str, Any]) -> Table:
 
 @contextmanager
 def _place(name: str) -> Iterator[None]:
-    """Name the TOML table in which a fault is."""
+    """Add the name of the TOML table to an error."""
     try:
         yield
     except msgspec.ValidationError as error:
@@ -94,14 +94,14 @@ def _make_calculator(name: str, row: dict[str, Any], rows: "_InputRows") -> Calc
         for input_name, value in row.pop(apart, {}).items():
             found = [item for item in row["inputs"] if item.get("name") == input_name]
             if not found:
-                raise msgspec.ValidationError(f"`{apart}` names '{input_name}', which is no input")
+                raise msgspec.ValidationError(f"`{apart}` has an unknown input '{input_name}'")
             found[0][key] = value
     return msgspec.convert(row, Calculator, dec_hook=_decode)
 
 
 def _decode(kind: type, value: Any) -> Any:
-    """Make the values that msgspec does not know."""
-    from specialists._medical.formulas import FORMULAS, PREPARATIONS  # only a call needs them, not the import
+    """Convert values of types that msgspec does not know."""
+    from specialists._medical.formulas import FORMULAS, PREPARATIONS  # only calls need them
 
     named: Mapping[type, Mapping[str, Any]] = {Formula: FORMULAS, Preparation: PREPARATIONS}
     if kind in named:
@@ -114,19 +114,19 @@ def _decode(kind: type, value: Any) -> Any:
 
 
 class _InputRows:
-    """Resolves the rows of inputs, which refer to shared inputs and to measures."""
+    """Resolves references of inputs to shared inputs and measures."""
 
     def __init__(self, shared: Mapping[str, Mapping[str, Any]], measures: Mapping[str, Measure]) -> None:
         self._shared = {name: {"name": name, **row} for name, row in shared.items()}
         self._measures = measures
 
     def resolve(self, row: str | Mapping[str, Any]) -> dict[str, Any]:
-        """Return an input with all of its fields: `"age"`, `{ use = "age", … }` or `{ yes_no = "fever", … }`."""
+        """Return all fields of an input: `"age"`, `{ use = "age", … }` or `{ yes_no = "fever", … }`."""
         found = dict(_inherit({"use": row} if isinstance(row, str) else row, self._shared))
         for kind in _KINDS:
             if kind in found:
                 found |= {"kind": kind, "name": found.pop(kind)}
-        if "when" in found:  # `heart_rate > 100`: the heart rate may be given instead
+        if "when" in found:  # `heart_rate > 100`: accepts the heart rate instead
             name, _, limit = str(found.pop("when")).partition(" ")
             measured = self.resolve(name)
             measured["aliases"] = [*measured.get("aliases", ()), *found.pop("when_aliases", ())]
@@ -139,14 +139,14 @@ class _InputRows:
 
     def _find_measure(self, name: str) -> Measure:
         if name not in self._measures:
-            raise msgspec.ValidationError(f"there is no measure '{name}'")
+            raise msgspec.ValidationError(f"unknown measure '{name}'")
         return self._measures[name]
 
 
 def _inherit(row: Mapping[str, Any], rows: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return a row with the fields of the row that it uses."""
+    """Return a row merged with the row that it uses."""
     if "use" not in row:
         return row
     if row["use"] not in rows:
-        raise msgspec.ValidationError(f"there is no '{row['use']}' to use")
+        raise msgspec.ValidationError(f"`use` has an unknown name '{row['use']}'")
     return {**rows[row["use"]], **{key: value for key, value in row.items() if key != "use"}}

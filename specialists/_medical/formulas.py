@@ -1,7 +1,7 @@
-"""The formulas that `calculators.toml` names. Scores that only add up points need none.
+"""The formulas of `calculators.toml`. Scores that only add up points need none.
 
-Each function takes inputs by name, in the canonical units of `calculators.toml`; an optional input that was not given
-is None. `points` holds what each input scores by its own table. The sources are in `calculators.toml`.
+Each function takes inputs by name, in the canonical units of `calculators.toml`; a missing optional input is None.
+`points` has the points of each input. The sources are in `calculators.toml`.
 """
 
 import re
@@ -63,17 +63,17 @@ def cockcroft_gault(
 def _weight_for_clearance(sex: Sex, weight: float, height: float | None, choice: str) -> tuple[float, str]:
     """Return the weight for Cockcroft and Gault's formula, and the reason for it."""
     if height is None:
-        reason = "as asked" if choice == "actual" else "no height was given; with it, the weight is chosen by BMI"
+        reason = "as requested" if choice == "actual" else "without a height, which allows a choice by BMI"
         return weight, f"Weight used: actual ({reason})."
     bmi = body_mass_index(weight, height)
     if choice == "actual":
-        return weight, "Weight used: actual (as asked)."
+        return weight, "Weight used: actual (as requested)."
     ideal = ideal_weight(sex, height)
     adjusted = adjusted_weight(ideal, weight)
     if choice == "ideal":
-        return ideal, "Weight used: ideal (Devine), as asked."
+        return ideal, "Weight used: ideal (Devine), as requested."
     if choice == "adjusted":
-        return adjusted, "Weight used: adjusted (ideal + 0.4 × the rest), as asked."
+        return adjusted, "Weight used: adjusted (ideal + 0.4 × the rest), as requested."
     if bmi < 18.5:
         return weight, f"Weight used: actual, because BMI {bmi:.1f} is below 18.5."
     if bmi < 25:
@@ -94,7 +94,7 @@ def ckd_epi_2021(age: float, sex: Sex, creatinine: float) -> Outcome:
 def mdrd(age: float, sex: Sex, creatinine: float, race_factor: str | None) -> Outcome:
     by_sex, by_race = 0.742 if sex == "female" else 1, 1.212 if race_factor == "black" else 1
     value = 175 * creatinine**-1.154 * age**-0.203 * by_sex * by_race
-    notes = ["Factor 1.212 of the original equation for Black patients used, as asked."] if by_race > 1 else []
+    notes = ["Factor 1.212 for Black patients from the original equation, as requested."] if by_race > 1 else []
     return Outcome(value, {"sex_factor": by_sex, "race_factor": by_race}, notes=notes)
 
 
@@ -102,7 +102,7 @@ def mdrd(age: float, sex: Sex, creatinine: float, race_factor: str | None) -> Ou
 def fena(sodium: float, creatinine: float, urine_sodium: float, urine_creatinine: float) -> float:
     value = 100 * urine_sodium * creatinine / (sodium * urine_creatinine)
     if value > 100:
-        raise InvalidInput(f"{value:.4g} % is more than all that was filtered; check the values and their units")
+        raise InvalidInput(f"{value:.4g} % is more than the filtered sodium", "check the values and their units")
     return value
 
 
@@ -116,14 +116,14 @@ def bmi(weight: float, height: float) -> float:
 
 @formula
 def bsa_mosteller(height: float, weight: float) -> Outcome:
-    body_mass_index(weight, height)  # refuses wrong units
-    return Outcome(_mosteller(height, weight), notes=[f"By Du Bois it is {_du_bois(height, weight):.3f} m²."])
+    body_mass_index(weight, height)  # rejects wrong units
+    return Outcome(_mosteller(height, weight), notes=[f"Du Bois: {_du_bois(height, weight):.3f} m²."])
 
 
 @formula
 def bsa_du_bois(height: float, weight: float) -> Outcome:
-    body_mass_index(weight, height)  # refuses wrong units
-    return Outcome(_du_bois(height, weight), notes=[f"By Mosteller it is {_mosteller(height, weight):.3f} m²."])
+    body_mass_index(weight, height)  # rejects wrong units
+    return Outcome(_du_bois(height, weight), notes=[f"Mosteller: {_mosteller(height, weight):.3f} m²."])
 
 
 def _mosteller(height: float, weight: float) -> float:
@@ -138,14 +138,14 @@ def _du_bois(height: float, weight: float) -> float:
 def ideal_body_weight(sex: Sex, height: float) -> Outcome:
     notes = []
     if height < FIVE_FEET * CM_PER_INCH:
-        notes = ["The formula was not made for heights below 5 feet; it is extrapolated."]
+        notes = ["Extrapolated: the formula is for heights of at least 5 feet."]
     terms = {"base": 50 if sex == "male" else 45.5, "inches": round(height / CM_PER_INCH, 2)}
     return Outcome(ideal_weight(sex, height), terms, notes=notes)
 
 
 @formula
 def adjusted_body_weight(sex: Sex, height: float, weight: float) -> Outcome:
-    body_mass_index(weight, height)  # refuses wrong units
+    body_mass_index(weight, height)  # rejects wrong units
     ideal = ideal_weight(sex, height)
     return Outcome(adjusted_weight(ideal, weight), {"ideal": round(ideal, 2)})
 
@@ -171,7 +171,7 @@ def anion_gap(sodium: float, chloride: float, bicarbonate: float, albumin: float
     notes = []
     if albumin is not None:
         corrected = _gap(sodium, chloride, bicarbonate, albumin)
-        notes.append(f"Corrected for albumin {albumin:g} g/dL it is {corrected:.1f} mEq/L.")
+        notes.append(f"Corrected for albumin {albumin:g} g/dL: {corrected:.1f} mEq/L.")
     return Outcome(_gap(sodium, chloride, bicarbonate), notes=notes)
 
 
@@ -196,9 +196,9 @@ def _delta_gap(gap: float, bicarbonate: float) -> Outcome:
     difference = rise - (_NORMAL_BICARBONATE - bicarbonate)
     meaning = Bands(
         {
-            "< -6": "a normal-gap (hyperchloraemic) acidosis beside it",
-            "< 6": "a high-gap acidosis alone, or none",
-            "≥ 6": "a metabolic alkalosis beside it",
+            "< -6": "additional normal-gap (hyperchloraemic) acidosis",
+            "< 6": "high-gap acidosis alone, or none",
+            "≥ 6": "additional metabolic alkalosis",
         }
     ).find(difference)
     note = f"Rise of the gap minus fall of bicarbonate (24 − {bicarbonate:g}): {difference:g}: {meaning}."
@@ -218,16 +218,16 @@ def delta_ratio_albumin(sodium: float, chloride: float, bicarbonate: float, albu
 def _delta_ratio(gap: float, bicarbonate: float) -> Outcome:
     fall = _NORMAL_BICARBONATE - bicarbonate
     if fall == 0:
-        reason = "bicarbonate is 24: there is no fall to compare the gap with"
+        reason = "bicarbonate is 24, so there is no fall to compare with the gap"
         return Outcome("not defined", interpretation=reason)
-    reason = "bicarbonate is above 24: it has not fallen, and the ratio says nothing about mixed disorders"
+    reason = "bicarbonate is above 24, so the ratio has no meaning for mixed disorders"
     return Outcome((gap - _NORMAL_GAP) / fall, {"anion_gap": gap}, interpretation=reason if fall < 0 else "")
 
 
 @formula
 def corrected_calcium(calcium: float, albumin: float) -> Outcome:
     value = calcium + 0.8 * (4 - albumin)
-    return Outcome(value, notes=[f"That is {value * 10 / 40.078:.2f} mmol/L."])
+    return Outcome(value, notes=[f"Equals {value * 10 / 40.078:.2f} mmol/L."])
 
 
 @formula
@@ -236,9 +236,9 @@ def corrected_sodium(sodium: float, glucose: float, factor: str | None) -> Outco
     used = factor or "2.4"
     other = "1.6" if used == "2.4" else "2.4"
     value, by_other = (sodium + float(each) / 100 * (glucose - 100) for each in (used, other))
-    notes = [f"Factor {used} ({authors[used]}); with {other} ({authors[other]}) it is {by_other:.1f} mEq/L."]
+    notes = [f"Factor {used} ({authors[used]}); with {other} ({authors[other]}): {by_other:.1f} mEq/L."]
     if glucose < 100:
-        notes.append("Glucose is below 100 mg/dL: there is no hyperglycaemia to correct for.")
+        notes.append("Glucose is below 100 mg/dL, so there is no hyperglycaemia to correct for.")
     return Outcome(value, {"factor": float(used)}, notes=notes)
 
 
@@ -255,14 +255,14 @@ def free_water_deficit(sodium: float, weight: float, age: float, sex: Sex) -> Ou
         share, person = (0.5, "man of 65 or older") if age >= 65 else (0.6, "man below 65")
     else:
         share, person = (0.45, "woman of 65 or older") if age >= 65 else (0.5, "woman below 65")
-    notes = [f"Body water {share:g} of the weight: {person}."]
+    notes = [f"Body water: {share:g} of the weight ({person})."]
     return Outcome(share * weight * (sodium / 140 - 1), {"body_water": share}, notes=notes)
 
 
 @formula
 def maintenance_fluids(weight: float) -> Outcome:
     rate = 4 * min(weight, 10) + 2 * min(max(weight - 10, 0), 10) + max(weight - 20, 0)
-    notes = [f"That is {rate * 24:g} mL/day by this rule of hours."]
+    notes = [f"Equals {rate * 24:g} mL/day."]
     if weight < 3:
         notes.append("Newborns need another rule.")
     return Outcome(rate, notes=notes)
@@ -279,13 +279,12 @@ def homa_ir(glucose: float, insulin: float) -> float:
 @formula
 def ldl(total_cholesterol: float, hdl: float, triglycerides: float) -> Outcome:
     if triglycerides >= 400:
-        raise InvalidInput(
-            "the formula does not hold from triglycerides of 400 mg/dL (4.5 mmol/L); measure LDL directly"
-        )
+        reason = "the formula is not valid for triglycerides of 400 mg/dL (4.5 mmol/L) or more"
+        raise InvalidInput(reason, "tell the user that LDL must be measured directly")
     value = total_cholesterol - hdl - triglycerides / 5
     if value <= 0:
-        raise InvalidInput(f"an LDL of {value:g} mg/dL is impossible; check the inputs, or measure LDL directly")
-    return Outcome(value, notes=[f"That is {value / 38.665:.2f} mmol/L."])
+        raise InvalidInput(f"an LDL of {value:g} mg/dL is impossible", "check the inputs")
+    return Outcome(value, notes=[f"Equals {value / 38.665:.2f} mmol/L."])
 
 
 # Heart
@@ -323,7 +322,7 @@ def qtc_rautaharju(qt: float, heart_rate: float) -> float:
 
 @preparation
 def heart_rate_from_rr_interval(raw: Mapping[str, Any], inputs: Mapping[str, Input]) -> dict[str, Any]:
-    """Replace an RR interval by the heart rate."""
+    """Replace an RR interval with the heart rate."""
     interval = inputs["rr_interval"]
     hints = dict(interval.fields())
     found = dict(raw)
@@ -357,7 +356,7 @@ def heart_score(points: Points, risk_factors: int, atherosclerotic_disease: bool
 
 @preparation
 def count_risk_factors(raw: Mapping[str, Any], inputs: Mapping[str, Input]) -> dict[str, Any]:
-    """Replace risk factors that are given one by one by their number."""
+    """Replace individual risk factors with their number."""
     found = {to_key(name[:KEY_LENGTH]): value for name, value in raw.items()}
     names = {key: name for name in _RISK_FACTORS for key, _ in inputs[name].fields()}
     given = {names[key]: parse_yes_no(found.pop(key)) for key in list(found) if key in names}
@@ -365,7 +364,7 @@ def count_risk_factors(raw: Mapping[str, Any], inputs: Mapping[str, Input]) -> d
         return found
     missing = [name for name in _RISK_FACTORS if name not in given]
     if missing and not found.get(OTHERS_ABSENT):
-        raise InvalidInput(f"risk_factors: missing: {', '.join(missing)}; or give risk_factors as a number")
+        raise InvalidInput(f"risk_factors: missing: {', '.join(missing)}", "give all, or risk_factors as a number")
     return found | {"risk_factors": sum(given.values())}
 
 
@@ -465,7 +464,7 @@ def wells_dvt(points: Points) -> Outcome:
 
 @preparation
 def caprini_without_pregnancy(raw: Mapping[str, Any], inputs: Mapping[str, Input]) -> Mapping[str, Any]:
-    """Add for a man that he has none of the items that only women have."""
+    """For men, set the items that only apply to women to no."""
     sex = inputs["sex"]
     assert isinstance(sex, Choice)
     names = {key for key, option in sex.fields() if not option}
@@ -489,7 +488,7 @@ def _clamp(value: float, low: float, high: float) -> float:
 def _meld_terms(
     creatinine: float, bilirubin: float, inr: float, dialysis: bool, most_creatinine: float
 ) -> dict[str, float]:
-    """Return the values for the logarithms: at least 1, and the highest creatinine under dialysis."""
+    """Return the values for the logarithms: at least 1, and the maximum creatinine under dialysis."""
     counted = most_creatinine if dialysis else _clamp(creatinine, 1, most_creatinine)
     return {"creatinine": counted, "bilirubin": max(bilirubin, 1), "inr": max(inr, 1)}
 
@@ -511,7 +510,7 @@ def meld_na(creatinine: float, bilirubin: float, inr: float, sodium: float, dial
     sodium = _clamp(sodium, 125, 137)
     terms = {"MELD_i": first, "sodium": sodium}
     if first <= 11:
-        notes = ["MELD(i) is 11 or less, so that sodium does not count (OPTN 2016)."]
+        notes = ["MELD(i) is 11 or less, so sodium does not count (OPTN 2016)."]
         return Outcome(max(first, 6), terms, notes=notes, formula="MELD_i")
     value = first + 1.32 * (137 - sodium) - 0.033 * first * (137 - sodium)
     return Outcome(min(_round_half_up(value), 40), terms)
@@ -619,16 +618,16 @@ def aa_gradient(
     pressure = atmospheric_pressure or SEA_LEVEL
     alveolar = fio2 * (pressure - WATER_VAPOUR) - paco2 / RESPIRATORY_QUOTIENT
     gradient = alveolar - pao2
-    notes = [] if atmospheric_pressure else ["Atmospheric pressure not given: 760 mmHg, sea level."]
+    notes = [] if atmospheric_pressure else ["Atmospheric pressure assumed: 760 mmHg, sea level."]
     meaning = ""
     if gradient < 0:
-        notes.append("A gradient just below 0 comes from rounding and measurement error.")
+        notes.append("A gradient just below 0 results from rounding and measurement error.")
     if age is None:
-        notes.append("Without the age no expected value is given (age / 4 + 4).")
+        notes.append("No expected value without the age (age / 4 + 4).")
     else:
         expected = age / 4 + 4
         found = "raised" if gradient > expected else "normal"
-        meaning = f"{found}: expected for the age at most {expected:g} mmHg (age / 4 + 4, on room air)"
+        meaning = f"{found}: expected for this age up to {expected:g} mmHg (age / 4 + 4, on room air)"
     return Outcome(
         gradient, {"pressure": pressure, "alveolar": round(alveolar, 2)}, notes=notes, interpretation=meaning
     )
@@ -666,7 +665,7 @@ def psi(points: Points, age: float) -> Outcome:
 
 @formula
 def glasgow_coma_scale(values: Values, points: Points) -> Outcome:
-    """Add up the components. If one cannot be tested there is no sum, since no number stands for that."""
+    """Add up the components. Without a sum if a component is not testable, because no number represents that."""
     most = {"eye": 4, "verbal": 5, "motor": 6}
     untested = [name for name in most if values[name] == "not_testable"]
     total = add_up(points)
@@ -676,8 +675,8 @@ def glasgow_coma_scale(values: Values, points: Points) -> Outcome:
     testable = sum(most[name] for name in most if name not in untested)
     notes = []
     if "motor" not in untested:
-        notes = [f"Some calculators count what cannot be tested as 4: {total + 4 * len(untested)}."]
-    meaning = f"{total} of {testable} points of what could be tested; a sum would mislead"
+        notes = [f"Some calculators count untestable components as 4: {total + 4 * len(untested)}."]
+    meaning = f"{total} of {testable} points in the testable components; a total would be misleading"
     return Outcome(text, notes=notes, interpretation=meaning)
 
 
@@ -697,7 +696,7 @@ def sirs(
         "white_cells": int(wbc > 12 or wbc < 4 or (bands is not None and bands > 10)),
     }
     unknown = [name for name, value in (("PaCO2", paco2), ("bands", bands)) if value is None]
-    notes = [f"Judged without {' and '.join(unknown)}."] if unknown else []
+    notes = [f"Without {' and '.join(unknown)}."] if unknown else []
     return Outcome(sum(points.values()), points=points, notes=notes)
 
 
@@ -730,7 +729,7 @@ def news2(points: Points, spo2: float, on_oxygen: bool, temperature: float, spo2
         meaning = "0: low risk: observe every 12 hours"
     notes = []
     if not spo2_scale:
-        notes = ["SpO2 scale 1 was used; scale 2 is only for prescribed 88 to 92 % in hypercapnic failure."]
+        notes = ["SpO2 scale 1; scale 2 is only for a prescribed 88 to 92 % in hypercapnic failure."]
     return Outcome(total, points=points, notes=notes, interpretation=meaning)
 
 
@@ -750,7 +749,7 @@ def sofa(points: Points, values: Values) -> Outcome:
     low_pressure = values["hypotension"] if mean is None else mean < 70
     kidney = points["creatinine"]
     if values["urine_output"] is None:
-        notes.append("Kidney judged without the urine output.")
+        notes.append("Kidney points without the urine output.")
     else:
         kidney = max(kidney, Bands({"< 200": 4, "< 500": 3, "≥ 500": 0}).find(values["urine_output"]))
     points = {
@@ -766,7 +765,7 @@ def sofa(points: Points, values: Values) -> Outcome:
 
 _SOFA_RESPIRATION = Bands({"< 100": 4, "< 200": 3, "< 300": 2, "< 400": 1, "≥ 400": 0})
 _MOST_UNSUPPORTED = 2
-"""Points for the lungs without respiratory support."""
+"""Maximum points for the lungs without respiratory support."""
 
 
 def _oxygenation_ratio(values: Values) -> float | None:
@@ -796,7 +795,7 @@ def sofa_missing(values: Values) -> list[str]:
     if ratio is None and not values["oxygenation_unmeasured"]:
         missing.append("pao2_fio2 (or pao2 and fio2; or oxygenation_unmeasured: yes)")
     if ratio is not None and _SOFA_RESPIRATION.find(ratio) > _MOST_UNSUPPORTED and values["ventilated"] is None:
-        missing.append("ventilated (below 200 mmHg, 3 and 4 points need respiratory support)")
+        missing.append("ventilated (3 and 4 points require respiratory support)")
     if not _points_of_vasopressors(values) and _mean_pressure_of(values) is None and values["hypotension"] is None:
         missing.append("mean_arterial_pressure (or systolic_bp and diastolic_bp)")
     return missing
@@ -807,7 +806,7 @@ def apache_ii(points: Points, values: Values) -> Outcome:
     notes = []
     scores = dict(points)
     if values["arterial_ph"] is not None:
-        scores.pop("bicarbonate", None)  # it stands for the pH only without a blood gas
+        scores.pop("bicarbonate", None)  # it replaces the pH only without a blood gas
     mean = _mean_pressure_of(values)
     if mean is not None:
         bands = Bands({"< 50": 4, "< 70": 2, "< 110": 0, "< 130": 2, "< 160": 3, "≥ 160": 4})
@@ -819,7 +818,7 @@ def apache_ii(points: Points, values: Values) -> Outcome:
         scores["oxygenation"] = Bands({"< 55": 4, "≤ 60": 3, "≤ 70": 1, "> 70": 0}).find(values["pao2"])
     else:
         scores["oxygenation"] = Bands({"< 200": 0, "< 350": 2, "< 500": 3, "≥ 500": 4}).find(gradient)
-        notes.append(f"A-a gradient: {gradient:.0f} mmHg (FiO2 × 713 − PaCO2 / 0.8 − PaO2, where it was not given).")
+        notes.append(f"A-a gradient: {gradient:.0f} mmHg (FiO2 × 713 − PaCO2 / 0.8 − PaO2, unless given).")
     scores["gcs"] = 15 - values["gcs"]
     if values["organ_failure_or_immunocompromise"]:
         scores["chronic_health"] = 2 if values["admission"] == "elective_surgery" else 5
@@ -842,9 +841,9 @@ def apache_ii_missing(values: Values) -> list[str]:
         missing.append("arterial_ph (or, without a blood gas, bicarbonate)")
     fio2 = values["fio2"]
     if fio2 is not None and fio2 < 0.5 and values["pao2"] is None:
-        missing.append("pao2 (below FiO2 0.5 it scores, not the gradient)")
+        missing.append("pao2 (scored for FiO2 below 0.5)")
     if fio2 is not None and fio2 >= 0.5 and _oxygen_gradient(values) is None:
-        missing.append("aa_gradient (or pao2 and paco2; from FiO2 0.5 it scores)")
+        missing.append("aa_gradient (or pao2 and paco2; scored for FiO2 from 0.5)")
     return missing
 
 
@@ -856,7 +855,7 @@ def charlson(points: Points) -> Outcome:
     total = add_up(points)
     notes = [f"Estimated 10-year survival: {100 * 0.983 ** exp(0.9 * total):.1f} % (0.983^(e^(0.9 × index)))."]
     if "age" not in points:
-        notes.append("Without the age: the index of 1987, not adjusted for age.")
+        notes.append("Index of 1987, not adjusted for age.")
     return Outcome(total, points=points, notes=notes)
 
 
@@ -876,10 +875,10 @@ def conception_date(lmp: date, cycle_length: int | None) -> Outcome:
 
 
 def _day_after(lmp: date, cycle_length: int | None, days: int) -> Outcome:
-    """Return a day after the last period, later by as much as the cycle is longer than usual."""
+    """Return the day that follows the last period by `days`, corrected for the cycle length."""
     longer = (cycle_length or _USUAL_CYCLE) - _USUAL_CYCLE
     day = lmp + timedelta(days + longer)
-    notes = [f"A {day:%A}."] if cycle_length else [f"A {day:%A}.", "Cycle length not given: the rule's 28 days."]
+    notes = [f"A {day:%A}."] if cycle_length else [f"A {day:%A}.", "Cycle length assumed: 28 days."]
     return Outcome(day.isoformat(), notes=notes)
 
 
@@ -887,9 +886,9 @@ def _day_after(lmp: date, cycle_length: int | None, days: int) -> Outcome:
 def gestational_age(lmp: date, on: date) -> Outcome:
     days = (on - lmp).days
     if days < 0:
-        raise InvalidInput("on: it is before lmp")
+        raise InvalidInput("on: before lmp")
     if days > 310:
-        raise InvalidInput(f"on: {days} days after lmp is longer than a pregnancy (at most 310 here)")
+        raise InvalidInput(f"on: {days} days after lmp, the limit is 310")
     weeks, rest = divmod(days, 7)
     trimester = Bands(
         {
@@ -919,7 +918,7 @@ def steroid_conversion(from_steroid: str, dose: float, to_steroid: str, constant
 
 @preparation
 def split_steroid_and_dose(raw: Mapping[str, Any], inputs: Mapping[str, Input]) -> dict[str, Any]:
-    """Split `{"prednisone": "40 mg"}` and `{"from": ["prednisone", 40, "mg"]}` into the name and the dose."""
+    """Split `{"prednisone": "40 mg"}` and `{"from": ["prednisone", 40, "mg"]}` into steroid and dose."""
     steroids = inputs["from_steroid"]
     assert isinstance(steroids, Choice)
     found = dict(raw)
@@ -951,12 +950,11 @@ def mme_missing(values: Values) -> list[str]:
 
 @preparation
 def multiply_daily_doses(raw: Mapping[str, Any], inputs: Mapping[str, Input]) -> dict[str, Any]:
-    """Replace `oxycodone_dose` and `oxycodone_doses_per_day`, or `20 mg bid`, by the dose of a day."""
+    """Replace `oxycodone_dose` and `oxycodone_doses_per_day`, or `20 mg bid`, with the daily dose."""
     found = {to_key(name[:100]): value for name, value in raw.items()}
     if any(name.startswith("buprenorphine") for name in found):
-        raise InvalidInput(
-            "buprenorphine has no factor (CDC 2022): as a partial agonist it is not counted in MME; leave it out"
-        )
+        reason = "buprenorphine has no MME factor, because it is a partial agonist (CDC 2022)"
+        raise InvalidInput(reason, "leave it out and tell the user")
 
     def daily_dose(name: str, dose: Any, times: Any) -> float:
         if times is None:

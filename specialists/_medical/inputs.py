@@ -1,4 +1,4 @@
-"""The kinds of inputs: numbers, yes/no items, choices and days. How each is parsed, and what it scores."""
+"""Types of inputs: numbers, yes/no items, choices and days, with parsing and points."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +41,7 @@ class Limit:
         self.sign, self.edge = found[1], float(found[2])
 
     def holds(self, value: float) -> bool:
-        """Whether the value fulfils the condition."""
+        """Return whether the value meets the condition."""
         return _COMPARE[self.sign](value, self.edge)
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Limit:
 class Bands(Generic[T]):
     """Results for ranges of a number, written as `{"< 18.5" = "thin", "< 25" = "normal", "≥ 25" = "overweight"}`.
 
-    A value gets the result of the first row whose limit it keeps. The last row is the opposite of the row before it.
+    The first row whose limit holds gives the result. The last row is the opposite of the row before it.
     """
 
     def __init__(self, rows: Mapping[str, T]) -> None:
@@ -61,21 +61,21 @@ class Bands(Generic[T]):
         *self.rows, (last, self.rest) = pairs
         for limit, _ in self.rows:
             if limit.sign not in "<≤":
-                raise ValueError(f"'{limit}' must begin with < or ≤; only the last row is above an edge")
+                raise ValueError(f"'{limit}' must begin with < or ≤, except in the last row")
         order = [(limit.edge, limit.sign == "≤") for limit, _ in self.rows]
         if order != sorted(set(order)):
-            raise ValueError("its rows must rise")
+            raise ValueError("the rows must be in ascending order")
         before = self.rows[-1][0]
         opposite = "≥" if before.sign == "<" else ">"
         if (last.sign, last.edge) != (opposite, before.edge):
-            raise ValueError(f"its last row must be '{opposite} {before.edge:g}', not '{last}'")
+            raise ValueError(f"the last row must be '{opposite} {before.edge:g}', not '{last}'")
 
     def find(self, value: float) -> T:
         """Return the result for a value."""
         return next((result for limit, result in self.rows if limit.holds(value)), self.rest)
 
     def describe_range(self, value: float) -> str:
-        """Return the range in which a value lies, such as `25 to < 30`."""
+        """Return the range that contains a value, such as `25 to < 30`."""
         limits = [limit for limit, _ in self.rows]
         at = next((n for n, limit in enumerate(limits) if limit.holds(value)), len(limits))
         if at == 0:
@@ -95,14 +95,14 @@ class Bands(Generic[T]):
 
 @dataclass(frozen=True)
 class ParsedInput:
-    """A value as a formula gets it.
+    """A value for a formula.
 
     Attributes:
-        value: A number in the canonical unit, True or False, the name of an option, a day, or None for a test
-            that was not done.
-        origin: How the value came about, where it differs from what was written.
-        unit: The unit of the value.
-        given: The number and the normalized unit before conversion.
+        value: A number in the canonical unit, True or False, the name of an option, a date, or None if the test was
+            not done.
+        origin: Origin of the value, if it differs from the given one.
+        unit: Unit of the value.
+        given: The given number and its normalized unit.
     """
 
     value: Any
@@ -119,13 +119,13 @@ class ParsedInput:
 
 
 class Input(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", dict=True, eq=False):
-    """One thing that a calculator asks for.
+    """One input of a calculator.
 
     Attributes:
-        name: The field's name, without a unit.
-        text: What it is, where the name does not say it.
+        name: Field name, without a unit.
+        text: Explanation, if the name is not clear.
         aliases: Other names of the field.
-        optional: Whether the formula works without it.
+        optional: Whether the formula works without this input.
         normal_if_unmeasured: Whether the published rule counts a test that was not done as normal.
     """
 
@@ -136,36 +136,36 @@ class Input(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_f
     normal_if_unmeasured: bool = False
 
     def fields(self) -> Iterator[tuple[str, str]]:
-        """Yield each field name that means this input, with a hint for `parse`: what else the name says."""
+        """Yield each field name of this input, with a hint for `parse` such as a unit in the name."""
         yield from ((to_key(name), "") for name in (self.name, *self.aliases))
 
     def parse(self, raw: Any, hint: str = "") -> ParsedInput:
-        """Parse what was written.
+        """Parse a given value.
 
         Raises:
-            InvalidInput: Saying what is expected.
+            InvalidInput: If the value cannot be used.
         """
         raise NotImplementedError
 
     def score(self, parsed: ParsedInput) -> float | None:
-        """Return the points for a parsed value, or None for an input that scores nothing by itself."""
+        """Return the points for a parsed value, or None for an input without points."""
         return None
 
     @property
     def can_be_absent(self) -> bool:
-        """Whether `others_absent` stands for it."""
+        """Whether `others_absent` applies to this input."""
         return self.normal_if_unmeasured
 
     def parse_absent(self) -> ParsedInput:
-        """Return the value that `others_absent` stands for."""
+        """Return the value for `others_absent`."""
         return ParsedInput(None, "not given, counted as normal")
 
     def expects(self) -> str:
-        """Say what is accepted, for the list of a calculator's inputs."""
+        """Describe accepted values, for the list of inputs."""
         raise NotImplementedError
 
     def describe_points(self) -> str:
-        """Say what it scores, for the same list."""
+        """Describe the points, for the list of inputs."""
         return ""
 
 
@@ -173,15 +173,15 @@ class Number(Input, tag="number", frozen=True, kw_only=True):
     """A measured number.
 
     Attributes:
-        measure: Its units.
-        bounds: A value outside is a mistake, or outside what the formula was made for. In the canonical unit.
-        usual: A number without a unit outside this range is refused if another unit makes it possible.
-        whole: Whether only whole numbers make sense.
-        fallback_unit: The unit of a number without one that is impossible in the canonical unit.
+        measure: The accepted units.
+        bounds: Smallest and largest valid value, in the canonical unit.
+        usual: Range in which a number needs no unit, if another unit is possible.
+        whole: Whether the number must be an integer.
+        fallback_unit: Unit of a number without a unit that is impossible in the canonical unit.
         words: Words for numbers, such as `room air` for 0.21.
-        forms: Other fields from which it follows, with their measures, such as urea for urea nitrogen.
-        points: What it scores.
-        points_in: What it scores in another unit for which the paper prints rounded cut-offs.
+        forms: Other fields that give this number, with their measures, such as urea for urea nitrogen.
+        points: Points by value.
+        points_in: Points by value in another unit, for which the paper has rounded cut-offs.
     """
 
     measure: Measure = Measure(unit="")
@@ -196,7 +196,7 @@ class Number(Input, tag="number", frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.bounds[0] >= self.bounds[1]:
-            raise ValueError(f"the bounds of {self.name} must rise")
+            raise ValueError(f"the bounds of {self.name} must be in ascending order")
         for unit in (self.fallback_unit, *self.points_in):
             if unit and self.measure.convert(1, unit) is None:
                 raise ValueError(f"the measure of {self.name} has no unit '{unit}'")
@@ -231,7 +231,7 @@ class Number(Input, tag="number", frozen=True, kw_only=True):
         self._check_bounds(value, measure)
         origin = ""
         if fallback:
-            unit, origin = fallback, f"from {number:g}, taken as {fallback}"
+            unit, origin = fallback, f"from {number:g}, assumed to be in {fallback}"
         elif not unit:
             origin = "unit assumed" if len(self.measure.named) > 1 else ""
         elif form or len(parts) > 1 or number != value:
@@ -245,13 +245,13 @@ class Number(Input, tag="number", frozen=True, kw_only=True):
         )
 
     def _fallback(self, number: float) -> str:
-        """Return the fallback unit if a number can only be in it, such as °F for a temperature of 101."""
+        """Return the fallback unit if only it makes the number possible, such as °F for a temperature of 101."""
         if not self.fallback_unit or self._is_possible(number):
             return ""
         return self.fallback_unit if self._is_possible(self.measure.convert(number, self.fallback_unit)) else ""
 
     def _check_usual(self, number: float) -> None:
-        """Refuse a number without a unit that is likelier in another one, such as a bilirubin of 34."""
+        """Reject a number without a unit that may be in another one, such as a bilirubin of 34."""
         if self.usual is None or self.usual[0] <= number <= self.usual[1]:
             return
         possible: dict[float, str] = {}
@@ -261,7 +261,7 @@ class Number(Input, tag="number", frozen=True, kw_only=True):
                 possible.setdefault(value, unit)
         if possible:
             suggested = " or ".join(f'"{number:g} {unit}"' for unit in list(possible.values())[:2])
-            raise InvalidInput(f"{number:g} has no unit; give it, such as {suggested}")
+            raise InvalidInput(f"{number:g} has no unit", f"write {self.name} as {suggested}")
 
     def _is_possible(self, value: float | None) -> bool:
         return value is not None and self.bounds[0] <= value <= self.bounds[1]
@@ -269,8 +269,8 @@ class Number(Input, tag="number", frozen=True, kw_only=True):
     def _check_bounds(self, value: float, measure: Measure) -> None:
         if not self._is_possible(value):
             unit = f" {measure.unit}" if measure.unit else ""
-            units = f"; give it{in_units(measure)}" if len(measure.named) > 1 else ""
-            raise InvalidInput(f"{value:g}{unit} is outside {self.bounds[0]:g} to {self.bounds[1]:g}{unit}{units}")
+            advice = f"give {self.name}{in_units(measure)}" if len(measure.named) > 1 else ""
+            raise InvalidInput(f"{value:g}{unit} is outside {self.bounds[0]:g} to {self.bounds[1]:g}{unit}", advice)
         if self.whole and value != int(value):
             raise InvalidInput(f"{value:g} is not a whole number")
 
@@ -294,15 +294,15 @@ class Number(Input, tag="number", frozen=True, kw_only=True):
 
 
 class YesNo(Input, tag="yes_no", frozen=True, kw_only=True):
-    """A criterion that is fulfilled or not.
+    """A criterion that is met or not.
 
     Attributes:
-        points: What it scores when it is fulfilled.
-        measured: A number from which it follows, so that the number can be given instead.
+        points: Points if the criterion is met.
+        measured: A number that can be given instead.
         limit: The condition on that number.
-        limit_in: The condition in another unit for which the paper prints a rounded one.
-        any_alias: Whether the aliases are facts of their own, of which one is enough.
-        assume_absent: Whether `others_absent` stands for it.
+        limit_in: The condition in another unit, for which the paper has a rounded limit.
+        any_alias: Whether the aliases are separate facts, and any of them is enough.
+        assume_absent: Whether `others_absent` applies to this input.
     """
 
     points: int | float | None = None
@@ -324,7 +324,7 @@ class YesNo(Input, tag="yes_no", frozen=True, kw_only=True):
         number, unit = found.given or (found.value, "")
         published = {normalize_unit(unit): limit for unit, limit in self.limit_in.items()}.get(unit)
         holds = published.holds(number) if published else self.limit.holds(found.value)
-        return ParsedInput(holds, f"{self.measured.name.replace('_', ' ')} {found}; asked: {self.limit}")
+        return ParsedInput(holds, f"{self.measured.name.replace('_', ' ')} {found}; criterion: {self.limit}")
 
     def score(self, parsed: ParsedInput) -> float | None:
         return None if self.points is None else self.points if parsed.value else 0
@@ -347,12 +347,12 @@ class Choice(Input, tag="choice", frozen=True, kw_only=True):
     """One of several options.
 
     Attributes:
-        options: Their names, with underscores. The default is the names in `points`.
-        points: What each option scores.
+        options: Names of the options, with underscores. The default is the names in `points`.
+        points: Points of each option.
         option_aliases: Other words for the options.
-        yes_fields: Yes/no fields that mean an option if they are true, and the absent or the other option if not.
-        absent: The option that `others_absent` stands for.
-        default: The option that the formula takes without the input, for the list of inputs.
+        yes_fields: Yes/no fields that mean an option if true, and the absent or the other option if false.
+        absent: The option for `others_absent`.
+        default: The option that the formula uses without this input, for the list of inputs.
     """
 
     options: tuple[str, ...] = ()
@@ -368,7 +368,7 @@ class Choice(Input, tag="choice", frozen=True, kw_only=True):
             raise ValueError(f"{self.name} has no option {', '.join(sorted(unknown))}")
         words = [to_key(word) for words in self.option_aliases.values() for word in words]
         if doubled := {word for word in words if words.count(word) > 1 or word in self.names}:
-            raise ValueError(f"{self.name} has words with two meanings: {', '.join(sorted(doubled))}")
+            raise ValueError(f"{self.name} has ambiguous words: {', '.join(sorted(doubled))}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -389,7 +389,7 @@ class Choice(Input, tag="choice", frozen=True, kw_only=True):
         return ParsedInput(name)
 
     def find_option(self, raw: Any) -> str:
-        """Return the option that was meant, or an empty text."""
+        """Return the option for a given value, or an empty text."""
         if isinstance(raw, bool):
             return self._options_of_words.get("yes", "") if raw else self._options_of_words.get("no", self.absent)
         if isinstance(raw, int | float) and abs(raw) < LARGEST:
@@ -419,7 +419,7 @@ class Choice(Input, tag="choice", frozen=True, kw_only=True):
         return ParsedInput(self.absent)
 
     def expects(self) -> str:
-        default = f"; without it {self.default.replace('_', ' ')}" if self.default else ""
+        default = f" (default: {self.default.replace('_', ' ')})" if self.default else ""
         return " | ".join(option.replace("_", " ") for option in self.names) + default
 
     def describe_points(self) -> str:

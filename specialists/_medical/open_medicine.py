@@ -1,4 +1,4 @@
-"""Adapts the calculators of the package open-medicine, which are called in the same way as Brain's own."""
+"""Adapt the calculators of the package open-medicine to `Calculator`."""
 
 import importlib.util
 import re
@@ -14,21 +14,21 @@ from specialists._medical.inputs import Choice, Input, Number, YesNo
 from specialists._medical.parsing import InvalidInput
 
 _MOST_GRADE = 10
-"""A field with no higher bound is a grade that somebody has judged, whatever its name."""
+"""A field with an upper bound of 10 or less is a grade, not a measurement."""
 _DOI = re.compile(r"10\.\d{4,9}/\S+")
 
 
 class Entry(Struct, frozen=True, forbid_unknown_fields=True):
-    """What `calculators.toml` adds to one calculator of the package.
+    """Additions of `calculators.toml` to one calculator of the package.
 
     Attributes:
-        group: The organ or occasion.
+        group: Organ or occasion.
         aliases: Other names.
-        unit: The unit of the value.
+        unit: Unit of the value.
         is_text: Whether the result is the package's interpretation, because its value is a code or an input.
-        age: The ages for which the equation was made.
-        fields: Fields with another shared input than elsewhere.
-        defaults: Fields whose default in the package may stand. Other defaults would be values of a patient.
+        age: Valid ages of the equation, in years.
+        fields: Fields that use another shared input than elsewhere.
+        defaults: Fields whose package default is allowed. Other defaults would assume patient values.
     """
 
     group: str
@@ -41,14 +41,14 @@ class Entry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Adaptation(Struct, frozen=True, forbid_unknown_fields=True):
-    """What `calculators.toml` adds to the package.
+    """Additions of `calculators.toml` to the package.
 
     Attributes:
-        left_out: Calculators that are not offered, with the reasons.
-        sexes: Yes/no fields that ask for a sex.
-        dois: DOIs of the package that belong to another paper or to none, with the right ones.
-        fields: Fields of numbers, with their units and bounds.
-        calculators: What it adds to each calculator.
+        left_out: Excluded calculators, with the reasons.
+        sexes: Yes/no fields for the sex.
+        dois: Corrections of wrong DOIs in the package.
+        fields: Number fields, with units and bounds.
+        calculators: Additions to each calculator.
     """
 
     left_out: dict[str, str]
@@ -64,7 +64,7 @@ def is_installed() -> bool:
 
 
 def adapt(adaptation: Adaptation, replaced: frozenset[str]) -> tuple[Calculator, ...]:
-    """Return the package's calculators without the replaced ones and those left out; none without the package."""
+    """Return the calculators of the package, without replaced and excluded ones; none if it is not installed."""
     if not is_installed():
         return ()
     from open_medicine.mcp.registry import CALCULATOR_REGISTRY
@@ -97,7 +97,7 @@ def _adapt_tool(name: str, tool: Any, adaptation: Adaptation) -> Calculator:
 
 
 def _describe(name: str, description: str) -> tuple[str, str]:
-    """Return a title and a summary, from the package's description."""
+    """Return a title and a summary from the description in the package."""
     first = re.split(r"(?<=[a-z)])\. ", description)[0].rstrip(".")
     summary = re.sub(
         r"^(?:Calculates?|Evaluates?|Provides|Classifies|Records and interprets|Applies|Looks up) (?:the )?"
@@ -112,7 +112,7 @@ def _describe(name: str, description: str) -> tuple[str, str]:
 
 
 def _make_input(field: str, info: Any, entry: Entry, adaptation: Adaptation) -> Number | YesNo | Choice:
-    """Make an input from a field of a pydantic model."""
+    """Build an input from a field of a pydantic model."""
     kind = next((one for one in (info.annotation, *get_args(info.annotation)) if one is not type(None)), None)
     kind = next((one for one in get_args(info.annotation) if one is not type(None)), kind)
     text = " ".join((info.description or "").split())
@@ -127,7 +127,7 @@ def _make_input(field: str, info: Any, entry: Entry, adaptation: Adaptation) -> 
         options = tuple(str(member.value) for member in kind)
         default = str(info.default.value) if optional and isinstance(info.default, Enum) else ""
         return Choice(name=field, text=_shorten(text), options=options, optional=optional, default=default)
-    if kind is str:  # the description names the options
+    if kind is str:  # the description lists the options
         return Choice(name=field, options=tuple(dict.fromkeys(re.findall(r"'(\w+)'", text))))
     known = adaptation.fields.get(entry.fields.get(field, field))
     low = next((one.ge for one in info.metadata if hasattr(one, "ge")), 0)
@@ -143,7 +143,7 @@ def _make_input(field: str, info: Any, entry: Entry, adaptation: Adaptation) -> 
 def _make_formula(
     tool: Any, inputs: Mapping[str, Input], entry: Entry, adaptation: Adaptation
 ) -> Callable[[Values], Outcome]:
-    """Return a function that calls the package with our values."""
+    """Return a function that calls the package with parsed values."""
     fields = tool.pydantic_model.model_fields
 
     def compute(values: Values) -> Outcome:
@@ -157,7 +157,7 @@ def _make_formula(
             wrong = sorted({str(problem["loc"][0]) for problem in error.errors() if problem["loc"]})
             raise InvalidInput(f"not accepted: {', '.join(wrong) or 'this combination'}") from error
         except (ValueError, ArithmeticError, KeyError, TypeError) as error:
-            raise InvalidInput("it has no result for this combination of inputs") from error
+            raise InvalidInput("no result for this combination of inputs") from error
         if result.value is None:
             raise InvalidInput(_shorten(str(result.interpretation), 200))
         interpretation = " ".join(str(result.interpretation).split())
@@ -173,7 +173,7 @@ def _make_formula(
 
 
 def _convert(field: str, value: Any, info: Any, adaptation: Adaptation) -> Any:
-    """Return a value as the package's field takes it."""
+    """Convert a value to the type of the package field."""
     if field in adaptation.sexes:
         return value == adaptation.sexes[field]
     if info.annotation is int and isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Parses what people and models write: numbers with units, yes and no, days, and names of fields."""
+"""Parse numbers with units, yes/no words, dates and field names."""
 
 import re
 import unicodedata
@@ -31,14 +31,24 @@ _FEET_AND_INCHES = re.compile(r"(.*(?:'|′|’|ft|feet|foot)\s*\d+(?:\.\d+)?)",
 
 
 class InvalidInput(Exception):
-    """An input cannot be used. The message says why, to the model."""
+    """An input cannot be used.
+
+    Args:
+        reason: The problem.
+        advice: How to correct the input.
+    """
+
+    def __init__(self, reason: str, advice: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.advice = advice
 
 
 # Names and short texts
 
 
 def to_key(name: str) -> str:
-    """Return one spelling of a name: `Heart Rate`, `heartRate` and `heart-rate` are `heart_rate`."""
+    """Return the normalized spelling of a name: `heart_rate` for `Heart Rate`, `heartRate` and `heart-rate`."""
     text = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", name).lower()
     text = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
     text = text.replace("μ", "u")  # NFKD maps both signs for micro to this one
@@ -46,7 +56,7 @@ def to_key(name: str) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Format a value for a reader: up to six digits, yes or no, ISO days, names without underscores."""
+    """Format a value for people: up to six digits, yes or no, ISO dates, names without underscores."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
@@ -55,7 +65,7 @@ def format_value(value: Any) -> str:
 
 
 def quote(raw: Any) -> str:
-    """Repeat an input in at most 43 characters."""
+    """Quote an input, in at most 43 characters."""
     if isinstance(raw, str):
         return f"'{raw[:40]}{'…' if len(raw) > 40 else ''}'"
     small = isinstance(raw, bool) or (isinstance(raw, int | float) and abs(raw) <= LARGEST)
@@ -69,10 +79,10 @@ def parse_parts(raw: Any, measure: Measure) -> list[tuple[float, str]]:
     """Parse a number, `"88 µmol/L"`, `{"value": 88, "unit": "µmol/L"}`, `[88, "µmol/L"]` or `"5 ft 11 in"`.
 
     Returns:
-        Numbers, each with its unit as written, or with an empty text. Several numbers add up.
+        Numbers with their units as given, or an empty text. Several numbers add up.
 
     Raises:
-        InvalidInput: If this is no number, or its unit is no text.
+        InvalidInput: If the value is not a number, or its unit is not a text.
     """
     if isinstance(raw, Mapping):
         if set(raw) - {"value", "unit", "units"} or "value" not in raw:
@@ -99,12 +109,12 @@ def _parse_text(text: str, measure: Measure) -> list[tuple[float, str]]:
             return [(_parse_number(part[1]), part[2]) for part in parts]
     unit = _strip_remark(found[2], measure)
     if measure.counts and measure.factors.get(normalize_unit(unit), 1) < 1 and _THOUSANDS_POINT.fullmatch(found[1]):
-        raise InvalidInput(f"{quote(text)} could have a point for thousands; write it without")
+        raise InvalidInput(f"{quote(text)} may have a thousands point", "write cell counts without a point")
     return [(_parse_number(found[1]), unit)]
 
 
 def _strip_remark(text: str, measure: Measure) -> str:
-    """Remove the brackets around a unit, or a remark in brackets after it, unless the remark names a unit."""
+    """Remove brackets around a unit, or a remark in brackets after it, unless the remark contains a unit."""
     unit = _parse_unit_text(text)
     inside = unit.removeprefix("(").removesuffix(")").strip()
     remark = re.search(r"\s*\([^()/%°]*\)$", unit)
@@ -123,33 +133,33 @@ def _parse_number(raw: Any) -> float:
         raw = float(text.replace(",", "" if thousands else "."))
     if isinstance(raw, bool) or not isinstance(raw, int | float):
         raise InvalidInput(f"expected a number, not {quote(raw)}")
-    if not abs(raw) <= LARGEST:  # also refuses NaN
-        raise InvalidInput("expected a finite number of a possible size")
+    if not abs(raw) <= LARGEST:  # also rejects NaN
+        raise InvalidInput(f"expected a number up to {LARGEST:g}")
     return float(raw)
 
 
 def _parse_unit_text(raw: Any) -> str:
     if not isinstance(raw, str) or len(raw) > 40:
-        raise InvalidInput(f"its unit must be a short text, not {quote(raw)}")
+        raise InvalidInput(f"the unit must be a short text, not {quote(raw)}")
     return raw.strip()
 
 
 def convert_number(number: float, unit: str, hint: str, measure: Measure) -> float:
-    """Convert into the unit of `measure`; `hint` is the unit that the field's name gives.
+    """Convert to the canonical unit; `hint` is the unit in the field name.
 
     Raises:
-        InvalidInput: If the unit is unknown, is missing where it is needed, or differs from `hint`.
+        InvalidInput: If the unit is unknown, required but missing, or different from `hint`.
     """
     if unit and hint and normalize_unit(unit) != normalize_unit(hint):
-        raise InvalidInput(f"its name says {hint}, its value {unit}")
+        raise InvalidInput(f"the name has the unit {hint}, the value {unit}")
     unit = unit or hint
     if not unit:
         if not measure.bare:
-            raise InvalidInput(f"needs its unit: {', '.join(measure.named)}")
+            raise InvalidInput(f"needs a unit: {', '.join(measure.named)}")
         return number
     value = measure.convert(number, unit)
     if value is None:
-        raise InvalidInput(f"unknown unit {quote(unit)}; accepted: {', '.join(measure.named) or 'a number alone'}")
+        raise InvalidInput(f"unknown unit {quote(unit)} (accepted: {', '.join(measure.named) or 'none'})")
     return value
 
 
@@ -165,7 +175,7 @@ def parse_yes_no(raw: Any) -> bool:
     """Parse yes, no, true, absent, 1 and similar words.
 
     Raises:
-        InvalidInput: For anything else.
+        InvalidInput: If the value is something else.
     """
     found = find_yes_no(raw)
     if found is None:
@@ -174,7 +184,7 @@ def parse_yes_no(raw: Any) -> bool:
 
 
 def find_yes_no(raw: Any) -> bool | None:
-    """Parse as `parse_yes_no` does, but return None for anything else."""
+    """Parse like `parse_yes_no`, but return None for other values."""
     if isinstance(raw, bool) or (isinstance(raw, int | float) and raw in (0, 1)):
         return bool(raw)
     word = raw.strip().lower()[:20] if isinstance(raw, str) else ""
@@ -192,14 +202,14 @@ _YEAR_FIRST = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[t ]\d\d:\d\d.{
 _YEAR_LAST = re.compile(r"(\d{1,2})[-/.](\d{1,2})[-/.](\d{4})")
 _MONTH_FIRST = re.compile(r"([a-z]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})")
 _DAY_FIRST = re.compile(r"(\d{1,2})(?:st|nd|rd|th)?\.?[\s-]+(?:of\s+)?([a-z]{3,9})\.?,?[\s-]+(\d{4})")
-_EXPECTED_DAY = "expected a day as YYYY-MM-DD"
+_EXPECTED_DAY = "expected a date as YYYY-MM-DD"
 
 
 def parse_day(raw: Any) -> date:
-    """Parse a calendar day, also as `March 5, 2024` or `25.12.2023`.
+    """Parse a date, also in forms such as `March 5, 2024` and `25.12.2023`.
 
     Raises:
-        InvalidInput: If this is no day, or if two of its numbers could be the month.
+        InvalidInput: If the value is not a date, or day and month are ambiguous.
     """
     text = raw.strip().lower() if isinstance(raw, str) and len(raw) <= 40 else ""
     if found := _YEAR_FIRST.fullmatch(text):
@@ -208,7 +218,7 @@ def parse_day(raw: Any) -> date:
         first, second, year = int(found[1]), int(found[2]), int(found[3])
         if first != second and first <= 12 and second <= 12:
             either, other = _make_day(year, first, second), _make_day(year, second, first)
-            raise InvalidInput(f"could be {either} or {other}; write it as YYYY-MM-DD")
+            raise InvalidInput(f"could be {either} or {other}", "write dates as YYYY-MM-DD")
         return _make_day(year, second, first) if first > 12 else _make_day(year, first, second)
     if found := _MONTH_FIRST.fullmatch(text):
         return _make_day(int(found[3]), _parse_month(found[1]), int(found[2]))
@@ -228,9 +238,9 @@ def _make_day(year: int, month: int, day: int) -> date:
     try:
         found = date(year, month, day)
     except ValueError:
-        raise InvalidInput(f"there is no such day; {_EXPECTED_DAY}") from None
+        raise InvalidInput(f"this date does not exist; {_EXPECTED_DAY}") from None
     if not 1900 <= year <= 2200:
-        raise InvalidInput("its year is outside 1900 to 2200")
+        raise InvalidInput("the year is outside 1900 to 2200")
     return found
 
 
@@ -249,15 +259,15 @@ _AMERICAN_SPELLINGS = (("aem", "em"), ("oed", "ed"), ("oest", "est"), ("tumour",
 
 
 def match_fields(raw: Mapping[str, Any], fields: Mapping[str, Any], loose: Mapping[str, str]) -> dict[str, Any]:
-    """Rename the inputs to the names in `fields`, and split a blood pressure of `120/80` into its two numbers.
+    """Rename the inputs to the names in `fields`, and split a blood pressure such as `120/80`.
 
     Args:
-        raw: Inputs by the names that the caller used.
-        fields: The known keys.
-        loose: The known keys by their simplified spelling, from `index_loosely`.
+        raw: Inputs by given name.
+        fields: Known keys.
+        loose: Known keys by simplified spelling, from `index_loosely`.
 
     Raises:
-        InvalidInput: If the two numbers of a blood pressure are the wrong way round.
+        InvalidInput: If the numbers of a blood pressure are swapped.
     """
     found: dict[str, Any] = {}
     for name, value in raw.items():
@@ -269,7 +279,7 @@ def match_fields(raw: Mapping[str, Any], fields: Mapping[str, Any], loose: Mappi
                 found["diastolic_bp"] = f"{pair[1]} mmHg"
         else:
             found[key if key not in found else name] = value
-    for name in list(found):  # joins `height_ft` and `height_in` into one height
+    for name in list(found):  # join `height_ft` and `height_in`
         base, _, large = name.rpartition("_")
         small = _SMALLER_UNITS.get(large)
         if base and f"{base}_{small}" in found and base not in found:
@@ -278,7 +288,7 @@ def match_fields(raw: Mapping[str, Any], fields: Mapping[str, Any], loose: Mappi
 
 
 def _parse_pressures(value: Any) -> tuple[str, str] | None:
-    """Parse `120/80`, `[120, 80]` or `{"systolic": 120, "diastolic": 80}`; None for anything else."""
+    """Parse `120/80`, `[120, 80]` or `{"systolic": 120, "diastolic": 80}`; return None for other values."""
     if isinstance(value, Mapping) and set(value) == {"systolic", "diastolic"}:
         value = [value["systolic"], value["diastolic"]]
     if isinstance(value, list | tuple) and len(value) == 2 and all(type(one) is int for one in value):
@@ -290,19 +300,19 @@ def _parse_pressures(value: Any) -> tuple[str, str] | None:
 
 
 def match_field(name: str, fields: Mapping[str, Any], loose: Mapping[str, str]) -> str:
-    """Return the key in `fields` that a name means, without remarks such as `(BUN)`; else the name's own key."""
+    """Return the key in `fields` for a name, ignoring remarks such as `(BUN)`; else the normalized name."""
     key, short = to_key(name), to_key(_UNIMPORTANT.sub("", name))
-    lower = to_key(name.lower())  # kPa is one word, although it looks like camel case
+    lower = to_key(name.lower())  # kPa is not camel case
     candidates = [key, lower, loose.get(simplify_key(key), ""), loose.get(simplify_key(lower), "")]
     words = [word for inside in _BRACKETS.findall(name) for word in re.split(r"[\s,;]+", inside)]
     candidates += [f"{short}_{to_key(word.lower())}" for word in words if word and word.lower() not in _STOP_WORDS]
-    if not re.search(r"\([^()]*[/%°][^()]*\)", name):  # brackets with a unit must not be ignored
+    if not re.search(r"\([^()]*[/%°][^()]*\)", name):  # a unit in brackets must not be ignored
         candidates += [short, loose.get(simplify_key(short), "")]
     return next((one for one in candidates if one in fields), key)
 
 
 def simplify_key(key: str) -> str:
-    """Return the key without stop words, in American spelling."""
+    """Return the key without stop words and in American spelling."""
     text = "_".join(word for word in key.split("_") if word not in _STOP_WORDS)
     for british, american in _AMERICAN_SPELLINGS:
         text = text.replace(british, american)
@@ -310,7 +320,7 @@ def simplify_key(key: str) -> str:
 
 
 def index_loosely(names: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the fields by their simplified keys, without keys that two inputs share.
+    """Return the fields by simplified key, without keys that two inputs share.
 
     Args:
         names: Pairs of a field and the name of its input.

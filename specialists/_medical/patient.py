@@ -1,4 +1,4 @@
-"""What is derived from several values of one patient, and values that cannot be true together."""
+"""Values derived from several inputs of one patient, and checks for impossible combinations."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -14,23 +14,22 @@ WATER_VAPOUR, RESPIRATORY_QUOTIENT, SEA_LEVEL = 47, 0.8, 760
 """The pressures are in mmHg."""
 _LEAST_BMI, _MOST_BMI = 6, 130
 _CHILD_HEIGHT, _MOST_CHILD_BMI = 100, 45
-"""Below this height, in cm, a larger index means that inches were taken as centimetres."""
+"""Below this height in cm, a larger BMI means that the height was given in inches."""
 _OXYGEN_TOLERANCE = 10
-"""By so many mmHg a measured PaO2 may exceed what the inspired air allows."""
+"""Tolerance in mmHg for a measured PaO2 above the maximum for the inspired air."""
 
 
 def body_mass_index(weight: float, height: float) -> float:
     """Return the body mass index in kg/m², for kg and cm.
 
     Raises:
-        InvalidInput: If it is impossible, because a number was taken in the wrong unit.
+        InvalidInput: If the result is impossible, because a unit is wrong.
     """
     bmi = weight / (height / 100) ** 2
     most = _MOST_BMI if height >= _CHILD_HEIGHT else _MOST_CHILD_BMI
     if not _LEAST_BMI <= bmi <= most:
-        raise InvalidInput(
-            f"weight {weight:g} kg and height {height:g} cm do not go together (BMI {bmi:.4g}); give their units"
-        )
+        reason = f"weight {weight:g} kg and height {height:g} cm do not match (BMI {bmi:.4g})"
+        raise InvalidInput(reason, "give weight and height with units")
     return bmi
 
 
@@ -45,17 +44,17 @@ def adjusted_weight(ideal: float, actual: float) -> float:
 
 
 def mean_pressure(mean: float | None, systolic: float | None, diastolic: float | None) -> float | None:
-    """Return the mean arterial pressure as given, or from the systolic and diastolic pressure."""
+    """Return the given mean arterial pressure, or compute it from the systolic and diastolic pressure."""
     if mean is not None or systolic is None or diastolic is None:
         return mean
     return (systolic + 2 * diastolic) / 3
 
 
 def check_plausible(values: Mapping[str, Any]) -> None:
-    """Refuse values that cannot be true together. `values` has them by the names of the inputs, or None.
+    """Check for impossible combinations of values.
 
     Raises:
-        InvalidInput: Naming both values.
+        InvalidInput: With both values.
     """
     systolic, diastolic = values.get("systolic_bp", values.get("systolic_blood_pressure")), values.get("diastolic_bp")
     mean = values.get("mean_arterial_pressure")
@@ -66,17 +65,17 @@ def check_plausible(values: Mapping[str, Any]) -> None:
     if mean is not None and diastolic is not None and mean < diastolic:
         raise InvalidInput(f"the mean pressure {mean:g} mmHg is below the diastolic {diastolic:g} mmHg")
     pao2, fio2 = values.get("pao2"), values.get("fio2")
-    if pao2 is not None and fio2 is not None:  # by the alveolar gas equation, or without PaCO2 by the inspired air
+    if pao2 is not None and fio2 is not None:  # alveolar gas equation, without PaCO2 the inspired air
         pressure = values.get("atmospheric_pressure") or SEA_LEVEL
         most = fio2 * (pressure - WATER_VAPOUR) - (values.get("paco2") or 0) / RESPIRATORY_QUOTIENT
         if pao2 > most + _OXYGEN_TOLERANCE:
-            raise InvalidInput(
-                f"PaO2 {pao2:g} mmHg is more than FiO2 {fio2:g} can give (about {max(most, 0):.0f} mmHg); check both"
-            )
+            reason = f"PaO2 {pao2:g} mmHg is impossible with FiO2 {fio2:g} (at most about {max(most, 0):.0f} mmHg)"
+            raise InvalidInput(reason, "check pao2 and fio2")
     hdl, total = values.get("hdl", values.get("hdl_cholesterol")), values.get("total_cholesterol")
     if hdl is not None and total is not None and hdl >= total:
-        raise InvalidInput(f"hdl {hdl:g} mg/dL is a part of total_cholesterol {total:g} mg/dL and must be below it")
+        raise InvalidInput(f"hdl {hdl:g} mg/dL must be below total_cholesterol {total:g} mg/dL")
     qt, rate = values.get("qt"), values.get("heart_rate")
     if qt is not None and rate is not None and qt > 60_000 / rate:
         beat = 60_000 / rate
-        raise InvalidInput(f"a QT of {qt:g} ms is longer than a beat at {rate:g} /min ({beat:.0f} ms); check both")
+        reason = f"a QT of {qt:g} ms is longer than a beat at {rate:g} /min ({beat:.0f} ms)"
+        raise InvalidInput(reason, "check qt and heart_rate")

@@ -1,4 +1,4 @@
-"""Finds a calculator by its name, by words, or in a sentence that also gives its inputs."""
+"""Find a calculator by name, by words, or in a sentence that includes its inputs."""
 
 import re
 import unicodedata
@@ -30,7 +30,7 @@ _STOP_WORDS = frozenset(
     )
 )
 _VAGUE_WORDS = frozenset(split_words("severity severe mortality chance outcome prognosis prediction acute blood leg"))
-"""They say little about a calculator, and count a quarter."""
+"""Unspecific words; they count a quarter."""
 _SYNONYMS = {
     "sepsis": "septic septicaemia septicemia",
     "heart": "cardiac",
@@ -57,7 +57,7 @@ _SYNONYMS = {
 
 
 def find_by_name(name: str, calculators: Sequence[Calculator]) -> list[Calculator]:
-    """Return the calculators with this name, or whose names stand both before the brackets and in them."""
+    """Return the calculators with this name, or with both the name before the brackets and the one inside."""
     name = name[:200]
     before, _, inside = name.partition("(")
     found = _find_exact(name, calculators)
@@ -68,11 +68,11 @@ def find_by_name(name: str, calculators: Sequence[Calculator]) -> list[Calculato
 
 
 def _find_exact(name: str, calculators: Sequence[Calculator]) -> list[Calculator]:
-    """Look among the names, then among the aliases, then among the titles."""
+    """Search names, then aliases, then titles."""
     squeezed, words = _squeeze(name), frozenset(split_words(name))
 
     def is_meant(other: str) -> bool:
-        """All words of a longer name must match: a stroke risk is no stroke scale."""
+        """In a longer name, all words must match: a stroke risk is not a stroke scale."""
         return (
             bool(squeezed) and _squeeze(other) == squeezed and (len(words) == 1 or words.issuperset(split_words(other)))
         )
@@ -85,7 +85,7 @@ def _find_exact(name: str, calculators: Sequence[Calculator]) -> list[Calculator
 
 @lru_cache(maxsize=4096)
 def _squeeze(name: str) -> str:
-    """Return a name without what people write differently: `Wells' Criteria for DVT` is `wellsdvt`."""
+    """Return a name without stop words and spaces: `wellsdvt` for `Wells' Criteria for DVT`."""
     words = split_words(name)
     return "".join([word for word in words if word not in _STOP_WORDS] or words)
 
@@ -104,12 +104,12 @@ def _titles(calculator: Calculator) -> list[str]:
 
 
 def is_sentence(name: str) -> bool:
-    """Whether a text is longer than names are."""
+    """Return whether a text is longer than a name."""
     return len(split_words(name[:500])) >= _SENTENCE_WORDS
 
 
 def find_nearest(name: str, calculators: Sequence[Calculator]) -> list[Calculator]:
-    """Return up to five calculators with a similar spelling or similar words."""
+    """Return up to five calculators with similar names or words."""
     names = {_squeeze(other): calculator for calculator in reversed(calculators) for other in _all_names(calculator)}
     by_spelling = [names[other] for other in nearest(_squeeze(name[:200]), list(names), 5)]
     found = [*by_spelling, *search_by_words(name, calculators)]
@@ -124,7 +124,7 @@ def _all_names(calculator: Calculator) -> list[str]:
 
 
 def search_by_words(query: str, calculators: Sequence[Calculator]) -> list[Calculator]:
-    """Return the calculators that fit a question best, at most eight."""
+    """Return the best matches for a query, at most eight."""
     words = significant_words(query)
     exact = find_by_name(query, calculators)
     scored = [(_score(words, calculator), calculator) for calculator in calculators if calculator not in exact]
@@ -133,12 +133,12 @@ def search_by_words(query: str, calculators: Sequence[Calculator]) -> list[Calcu
 
 
 def significant_words(query: str) -> list[str]:
-    """Return the words of a question that tell calculators apart."""
+    """Return the specific words of a query."""
     return [word for word in split_words(query[:500]) if word not in _STOP_WORDS and not word.isdecimal()]
 
 
 def _score(words: Iterable[str], calculator: Calculator) -> float:
-    """Words count most in a name, less in the summary, least among the inputs. The start of a word counts half."""
+    """Score matches: names count most, then the summary, then the inputs. A matching prefix counts half."""
     names, summary, inputs = _stems_of(calculator)
     return sum(
         max(6 * _similarity(stem, names), 3 * _similarity(stem, summary), _similarity(stem, inputs))
@@ -184,10 +184,10 @@ _SENTENCE_UNIT = re.compile(r"\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,4})?)(?![\w/²³^
 
 
 def parse_sentence(sentence: str, calculators: Sequence[Calculator]) -> tuple[Calculator, Mapping[str, str]] | None:
-    """Return the one calculator that a sentence names and its inputs, as in `BMI of 80 kg and 180 cm`.
+    """Return the calculator and the inputs in a sentence such as `BMI of 80 kg and 180 cm`.
 
     Returns:
-        None unless the units show for each number which input it is, and no input is missing.
+        None unless the sentence names one calculator and gives each input with an unambiguous unit.
     """
     if len(sentence) > _SENTENCE_LENGTH or not _SENTENCE_NUMBER.search(sentence):
         return None

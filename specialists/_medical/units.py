@@ -1,4 +1,4 @@
-"""Units of measurement: their spellings, and conversion to the unit that a formula needs."""
+"""Units of measurement: spellings, and conversion to the unit of a formula."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -40,7 +40,7 @@ _MOLES_PER_LITRE: Mapping[str, float] = {
 
 @lru_cache(maxsize=2048)
 def normalize_unit(unit: str) -> str:
-    """Return one spelling of a unit: `µmol / L` and `umol/l`, `×10⁹/L` and `10^9/l`, `mcg` and `ug` are the same."""
+    """Return the normalized spelling of a unit: `umol/l` for `µmol / L`, `10^9/l` for `×10⁹/L`, `ug` for `mcg`."""
     text = re.sub(r"10([⁰¹²³⁴⁵⁶⁷⁸⁹]+)", lambda power: "10^" + power[1].translate(_SUPERSCRIPTS), unit)
     text = text.translate(_SUPERSCRIPTS).lower().translate(str.maketrans("µμ−×·", "uu-x*"))
     for pattern, short in _WRITTEN_OUT:
@@ -54,25 +54,25 @@ def normalize_unit(unit: str) -> str:
 
 
 def round_noise(value: float) -> float:
-    """Drop the last digits, which binary fractions get wrong: 102.2 °F is 39 °C, not 39.00000000000001."""
+    """Round away binary noise: 102.2 °F is 39 °C, not 39.00000000000001."""
     return float(f"{value:.10g}")
 
 
 class Measure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True, eq=False):
-    """A kind of quantity, such as length or a concentration of creatinine, with its units.
+    """A kind of quantity, such as length or a creatinine concentration, with its units.
 
     Attributes:
-        unit: The unit of the formulas. A number without a unit is taken in it.
-        shown: The units that texts name. The default is `unit`.
-        units: Factors that convert into `unit`. A key holds spellings of one unit, separated by spaces;
-            a factor is a number or a fraction such as `"1/12"`.
-        zeros: For scales with different zero points: what is subtracted before multiplying, by a unit's first spelling.
-        molar_mass: In g/mol, for a dissolved substance. Units of mass and of amount then need no `units`.
-        counted_mass: In g/mol, where `unit` weighs only a part of the molecule, such as the nitrogen of urea.
-        valence: Of an ion, for units of equivalents.
-        adds_up: Whether `5 ft 11 in` is a sum.
-        counts: Whether the smaller units count single cells. A decimal point in such a number is doubtful.
-        bare: Whether a number without a unit is accepted. False where two units are equally common.
+        unit: Canonical unit, used in formulas and assumed for a number without a unit.
+        shown: Units in texts. The default is `unit`.
+        units: Factors to convert into `unit`. A key has the spellings of one unit, separated by spaces.
+            A factor is a number or a fraction such as `"1/12"`.
+        zeros: Zero point of a scale by the first spelling of its unit, subtracted before multiplying.
+        molar_mass: Molar mass of a dissolved substance in g/mol. Units of mass and amount then need no `units`.
+        counted_mass: Mass in g/mol of the part that `unit` weighs, such as the nitrogen of urea.
+        valence: Valence of an ion, for equivalents.
+        adds_up: Whether several numbers add up, as in `5 ft 11 in`.
+        counts: Whether smaller units count single cells. A decimal point in such a number is ambiguous.
+        bare: Whether a number without a unit is accepted. False if two units are equally common.
     """
 
     unit: str
@@ -89,11 +89,11 @@ class Measure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dic
     def __post_init__(self) -> None:
         for unit in (self.unit, *self.shown):
             if unit and self.convert(1, unit) is None:
-                raise ValueError(f"it has no factor for '{unit}'")
+                raise ValueError(f"no factor for '{unit}'")
 
     @cached_property
     def factors(self) -> Mapping[str, float]:
-        """The factor of each unit, by its normalized spelling."""
+        """The factor of each unit, by normalized spelling."""
         rows: dict[str, float] = {spellings: _number(factor) for spellings, factor in self.units.items()}
         part = 1.0
         if self.molar_mass is not None:
@@ -104,12 +104,12 @@ class Measure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dic
             if self.valence:
                 rows |= {"eq/l": counted / self.valence, "meq/l": counted / self.valence / 1000}
         factors = {normalize_unit(unit): factor for units, factor in rows.items() for unit in units.split()}
-        own = factors.get(normalize_unit(self.unit), 1) / part  # `unit` weighs only the counted part
+        own = factors.get(normalize_unit(self.unit), 1) / part  # `unit` covers only the counted part
         return {unit: factor / own for unit, factor in factors.items()}
 
     @cached_property
     def offsets(self) -> Mapping[str, float]:
-        """The zero point of each unit that has one, by its normalized spelling."""
+        """The zero point of each unit that has one, by normalized spelling."""
         return {
             normalize_unit(unit): self.zeros[units.split()[0]]
             for units in self.units
@@ -119,11 +119,11 @@ class Measure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dic
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The units that texts name."""
+        """The units to mention in texts."""
         return self.shown or (self.unit,)
 
     def convert(self, value: float, unit: str) -> float | None:
-        """Return the value in the measure's own unit, or None for an unknown unit."""
+        """Return the value in the canonical unit, or None for an unknown unit."""
         unit = normalize_unit(unit)
         if unit not in self.factors:
             return None
