@@ -1,4 +1,4 @@
-"""What a specialist is given (`Context`) and what it gives (`Result`, `Progress`)."""
+"""The input of a specialist (`Context`) and its output (`Result`, `Progress`)."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a specialist found.
+    """The return value of a specialist.
 
     Attributes:
-        text: for the model and the reader; data, never instruction. Brain cuts it to size and makes markers harmless.
-        citations: where it comes from.
-        data: the same for programs that call the specialist themselves; it goes to no model.
-        more: given how many characters of the text are shown, returns how to request the rest, such as
-            `ask again with page=4`.
-        outside: whether it holds untrusted content; None to use the specialist's option for all of its results.
+        text: Result for the model and the user. Brain cuts it to the size of a block and neutralizes call markers.
+        citations: Sources, in the order to list them.
+        data: Structured result for Python callers. The model does not get it.
+        more: Called with the number of characters shown. Returns the instruction for the rest, such as
+            ``ask again with page=4``.
+        outside: Whether the text contains untrusted content. None uses the specialist's ``outside`` option.
     """
 
     text: str
@@ -34,36 +34,44 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a running specialist is; `fraction` is from 0 to 1, when known."""
+    """Progress of a running specialist. `fraction` is from 0 to 1, if known."""
 
     text: str
     fraction: float | None = None
 
 
 class ModelView(Protocol):
-    """What a specialist may use of the turn's model."""
+    """The functions of the turn's model that a specialist may use."""
 
     @property
     def sees_images(self) -> bool:
-        """Whether the model server takes images."""
+        """Whether the model accepts images."""
 
     async def describe(self, image: bytes, question: str) -> str:
-        """Return what the model sees in an encoded image; only when `sees_images`."""
+        """Return the model's answer about an encoded image. Requires `sees_images`."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one embedding per text; raises `Refused` when the model server has none."""
+        """Return one embedding per text.
+
+        Raises:
+            Refused: The model server has no embeddings.
+        """
 
     async def check_embeddings(self) -> EmbeddingCheck:
-        """Return whether the embeddings carry meaning; raises `Refused` when the model server has none."""
+        """Return whether the embeddings carry meaning.
+
+        Raises:
+            Refused: The model server has no embeddings.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What became of a fact that was to be saved.
+    """The result of saving a fact.
 
     Attributes:
-        item: as it is stored now; `was` is the previous text of a corrected one.
-        how: whether it is new, was stored already, or replaced the previous text.
+        item: The stored fact. Its `former` has the previous text of a corrected fact.
+        how: Whether the fact is new, was already stored, or corrects an earlier one.
     """
 
     item: Item
@@ -71,81 +79,86 @@ class Saved:
 
 
 class MemoryView(Protocol):
-    """What a specialist may ask of the memory of the user who is served, and of no other.
+    """The memory of the turn's user.
 
-    It stores only sentences that the user wrote in this conversation, word for word. A given text finds them: they
-    share at least two thirds of its content words. Reasons of `Refused` are for the model.
+    It stores only sentences that the user wrote in this conversation, word for word. A text finds a sentence that
+    contains at least two thirds of its content words.
     """
 
     async def recent(self, most: int = 5) -> Sequence[Interaction]:
-        """Return the last messages and answers of any conversation, newest first."""
+        """Return the last messages and answers of all conversations, newest first."""
 
     async def memories(self, words: str = "", most: int = 5) -> Sequence[Item]:
-        """Memories of conversations: those that fit the words best, without any the newest."""
+        """Return the memories that match the words best, or the newest ones without words."""
 
     async def facts(self, words: str = "", category: Category | None = None, most: int = 50) -> Sequence[Item]:
-        """Facts that the user stated, newest first: those that fit the words best, without any the newest."""
+        """Return the facts that match the words best, or the newest ones without words; newest first."""
 
     async def search(self, words: str, most: int = 5) -> Sequence[Item]:
-        """Facts and memories that fit the words best."""
+        """Return the facts and memories that match the words best."""
 
     async def save(self, text: str, category: Category | None = None, *, mutable: bool = True) -> Saved:
-        """Stores the user's sentence as a fact; one with the same words is only given its date.
+        """Store the user's sentence as a fact. A fact with the same words only gets a new date.
 
         Args:
-            category: `general` when left out.
+            category: Category of the fact (default: `general`).
 
         Raises:
-            Refused: when the user did not write it, or too much is stored of them.
+            Refused: The user did not write the sentence, or the user's storage is full.
         """
 
     async def update(self, which: str, text: str, category: Category | None = None) -> Saved:
-        """Replace the text of a fact that is named by its id, or by words that it alone has.
+        """Replace the text of a fact.
+
+        Args:
+            which: ID of the fact, or words that no other fact has.
 
         Raises:
-            Refused: as `save`; when not exactly one fact matches, it is protected, or another fact has the text.
+            Refused: As for `save`. Also if not exactly one fact matches, it is protected, or another fact has the text.
         """
 
     async def store(self, text: str) -> Item:
-        """Stores the user's sentences as a memory of the conversation.
+        """Store the user's sentences as a memory of the conversation.
 
         Raises:
-            Refused: as `save`.
+            Refused: As for `save`.
         """
 
     async def find_item(self, which: str, words: str = "") -> Item:
-        """The fact or memory that `forget` would remove, which stays.
+        """Return the fact or memory that `forget` would delete.
 
         Raises:
-            Refused: as `forget`.
+            Refused: As for `forget`.
         """
 
     async def forget(self, which: str, words: str = "", approved: Item | None = None) -> Item:
-        """Remove a fact or a memory that is named as in `update`, and has these words; what it was.
+        """Delete a fact or a memory, and return it.
 
         Args:
-            approved: the item that a person approved; no other is removed, and not if its text has changed.
+            which: As for `update`.
+            words: Words that the item must contain.
+            approved: The item that a person approved. Any other item, or a changed text, is rejected.
 
         Raises:
-            Refused: as `update`; when it is not the one that was approved.
+            Refused: As for `update`. Also if the item is not the approved one.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What surrounds a call; injected into a keyword-only parameter of this type.
+    """The context of a call. Brain injects it into a keyword-only parameter of this type.
 
     Attributes:
-        user: the user of the turn; None for a library call without one.
-        message: the user's newest message.
-        attachments: the conversation's files, ids from 1; for a one-way call only the one that activated it.
-        time_zone: the user's, an IANA name.
-        deadline: when the call is given up, on the clock of `time.monotonic`.
-        settings: an instance of the specialist's own settings class.
-        model: what the turn's model can do besides the turn.
-        fetch: the guarded way to the web.
-        memory: the memory of the user; None where nothing is stored.
-        approved: the preview of this call, which a person approved; None without one.
+        user: User of the turn. None for a library call without a user.
+        message: The user's newest message.
+        attachments: Files of the conversation, with IDs from 1. An automatic call gets only its own file.
+        time_zone: IANA name of the user's time zone.
+        deadline: Time limit of the call on the `time.monotonic` clock.
+        settings: An instance of the specialist's settings class.
+        model: Functions of the turn's model.
+        fetch: HTTP client for public hosts.
+        memory: The user's memory. None if there is no user.
+        approved: The preview that a person approved. None without a preview.
     """
 
     user: str | None
@@ -162,5 +175,5 @@ class Context:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until the deadline."""
+        """The seconds left until the deadline; negative after it."""
         return self.deadline - time.monotonic()

@@ -1,4 +1,4 @@
-"""Erases what specialists store of a user, or of one conversation."""
+"""Erases the data that specialists store about a user or a conversation."""
 
 import asyncio
 import logging
@@ -15,10 +15,10 @@ log = logging.getLogger("brain")
 
 
 async def erase_user_data(registry: Registry, user: str, conversation_id: str | None = None) -> list[str]:
-    """Call `forget` of every specialist, for one conversation of the user or for everything.
+    """Call the `forget` function of every specialist, for one conversation of the user or for all data.
 
     Returns:
-        The names of the specialists that failed; the log has the reasons.
+        The names of specialists that failed. The log has the errors.
     """
     registry.drop_cached(user)
     failed = []

@@ -1,4 +1,4 @@
-"""Finds specialists: in installed packages, by their entry points, and in the operator's folder."""
+"""Finds specialists: entry points of installed packages, and files in the operator's directory."""
 
 import importlib.metadata
 import importlib.util
@@ -19,11 +19,11 @@ Package = importlib.metadata.Distribution | None
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An entry point or a file that should hold specialists.
+    """An entry point or file with specialists.
 
     Attributes:
-        origin: the package and its version, or the file.
-        package: the installed package, if it is one.
+        origin: The package and its version, or the file name.
+        package: The installed package of an entry point.
     """
 
     name: str
@@ -32,10 +32,10 @@ class Source:
     package: Package = None
 
     def load_specialists(self) -> list[Specialist[..., Any]]:
-        """Import the source; one specialist under two names counts once.
+        """Import the source and return its specialists, each once.
 
         Raises:
-            RegistrationError: why there are none.
+            RegistrationError: The import fails, or there is no specialist.
         """
         try:
             loaded = self.load()
@@ -49,12 +49,12 @@ class Source:
         values = values if isinstance(values, Iterable) else ()
         specialists = list(dict.fromkeys(value for value in values if isinstance(value, Specialist)))
         if not specialists:
-            raise RegistrationError("there is no specialist in it; decorate a function with @specialist")
+            raise RegistrationError("it contains no specialist; decorate a function with @specialist")
         return specialists
 
 
 def find_sources(folder: Path | None) -> Iterator[Source]:
-    """Yield the entry points of installed packages, then the files of a folder, each ordered by name."""
+    """Yield the entry points of installed packages, then the files of a directory, each sorted by name."""
     points = importlib.metadata.entry_points(group=ENTRY_POINTS)
     for point in sorted(points, key=lambda point: (point.name, str(point.value))):
         origin = f"{point.dist.name} {point.dist.version}" if point.dist else point.value

@@ -1,7 +1,7 @@
-"""Executes one call of one specialist. Every outcome is a value: nothing that a specialist does ends the turn.
+"""Executes one call of a specialist. Every outcome is a value, so a specialist cannot end the turn.
 
-A specialist may raise, hang, ignore a cancellation or return what cannot be shown. The details go to the log; the model
-and the client get fixed sentences.
+A specialist may raise, hang, ignore a cancellation or return an invalid value. The log gets the details; the model and
+the client get fixed sentences.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ from brain.text import replace_surrogates, strip_invisible
 
 MAX_CITATIONS = 50
 CANCEL_SECONDS = 0.05
-"""How long a cancelled specialist may take to clean up; after that, it is abandoned."""
+"""Time for a cancelled specialist to clean up. After it, the call is abandoned."""
 TASK_NAME = "specialist "
 """Prefix of the names of tasks that run a specialist's code."""
 MAX_ABANDONED = 8
-"""Abandoned calls of one specialist that may still run; while they do, no further call starts."""
+"""Limit of abandoned calls of one specialist that still run. At the limit, no further call starts."""
 
 _MAX_LINE = 500
 _MAX_URL = 2000
 _MAX_PROGRESS = 300
 
 _abandoned: dict[asyncio.Future[Any], str] = {}
-"""Tasks that were cancelled and have not ended yet, with the names of their specialists."""
+"""Cancelled tasks that still run, with the names of their specialists."""
 
 log = logging.getLogger("brain")
 
@@ -51,7 +51,7 @@ Dependencies = Mapping[type, Any]
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """A call that succeeded; `more` and `outside` are those of its `Result`."""
+    """The result of a successful call. For `more` and `outside`, see `Result`."""
 
     text: str
     citations: tuple[Citation, ...] = ()
@@ -61,7 +61,7 @@ class CallResult:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A call that failed; people read `reason`, the model reads `reason; advice`."""
+    """A failed call. People read `reason`; the model reads `reason; advice`."""
 
     code: CallCode
     reason: str
@@ -76,16 +76,16 @@ BUSY = Failure("unavailable", "too many earlier calls are still running", "conti
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Checked parameters, as a specialist's function takes them."""
+    """Checked arguments for a specialist's function."""
 
     positional: tuple[Any, ...]
     named: Mapping[str, Any]
 
 
 def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Arguments | Failure:
-    """Check and convert the parameters of a call; a failure names every problem.
+    """Check and convert the parameters of a call. A failure names every problem.
 
-    The arguments are a copy, so a specialist that changes them does not change the call.
+    The arguments are a copy, so a specialist cannot change the parameters of the call.
     """
     try:
         problem = "; ".join(find_problems(specialist.validator, params))
@@ -97,32 +97,32 @@ def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Argu
             return Arguments((), {name: getattr(struct, name) for name in struct.__struct_fields__})
     except msgspec.ValidationError as error:
         problem = str(error)
-    except BaseException:  # classes of parameters are the specialist's code, too
-        log.warning("specialist %s: its parameters could not be made", specialist.name, exc_info=True)
+    except BaseException:  # parameter classes are the specialist's code
+        log.warning("specialist %s: its parameters could not be converted", specialist.name, exc_info=True)
         return FAILED
     return Failure("invalid_params", problem, "correct the parameters and call again")
 
 
 def read_result(value: Any) -> CallResult:
-    """Make a result of what a specialist returned.
+    """Convert the return value of a specialist.
 
     Raises:
-        Exception: of any kind, when the value cannot be shown.
+        Exception: Of any kind, if the value is invalid.
     """
     if isinstance(value, Result):
         citations = []
         for citation in islice(value.citations, MAX_CITATIONS):
             if not isinstance(citation, Citation):
-                raise TypeError(f"a citation is a {type(citation).__name__}")
+                raise TypeError(f"a citation must be a Citation, not a {type(citation).__name__}")
             url = plain_text(citation.url) if citation.url else ""
-            is_link = url.startswith(("https://", "http://")) and len(url) <= _MAX_URL  # half a URL leads elsewhere
+            is_link = url.startswith(("https://", "http://")) and len(url) <= _MAX_URL  # a cut URL has another target
             id_, title = neutralize(one_line(citation.id)), neutralize(one_line(citation.title))
             citations.append(Citation(id_, title, url if is_link else None))
         more = None if value.more is None else _guard_more(value.more)
         outside = None if value.outside is None else value.outside is not False
         return CallResult(plain_text(value.text), tuple(citations), more, outside)
     if value is None:
-        raise TypeError("it returned nothing")
+        raise TypeError("the specialist returned None")
     return CallResult(plain_text(value if isinstance(value, str) else msgspec.json.encode(value).decode()))
 
 
@@ -156,13 +156,13 @@ async def execute(
 ) -> Any:
     """Run a prepared call.
 
-    Returns within `CANCEL_SECONDS` of its time limit or its cancellation, whatever the specialist does.
+    It returns within `CANCEL_SECONDS` of its time limit or cancellation, whatever the specialist does.
 
     Args:
-        dependencies: values for the keyword-only parameters.
-        on_progress: called on the event loop, until the call ends.
-        timeout: seconds for the whole call; the specialist's own `idle_timeout` applies as well.
-        read: makes the outcome of the returned value; what it raises is the specialist's failure.
+        dependencies: Values for the keyword-only parameters.
+        on_progress: Called on the event loop until the call ends.
+        timeout: Time limit for the whole call, in seconds. The specialist's `idle_timeout` applies as well.
+        read: Converts the return value. An exception in it is a failure of the specialist.
     """
     if list(_abandoned.values()).count(specialist.name) >= MAX_ABANDONED:
         return BUSY
@@ -201,9 +201,9 @@ async def execute(
             texts = (refusal.reason, refusal.advice)
             return Failure("refused", *(plain_text(text) if isinstance(text, str) else "" for text in texts))
     except NoThread:
-        log.warning("specialist %s: all its threads are taken by abandoned calls", specialist.name)
+        log.warning("specialist %s: abandoned calls use all its threads", specialist.name)
         return BUSY
-    except BaseException:  # of a specialist's code; it ends the call, not the turn
+    except BaseException:  # from a specialist's code; it ends the call, not the turn
         log.warning("specialist %s failed", specialist.name, exc_info=True)
         return FAILED
 
@@ -211,7 +211,7 @@ async def execute(
 async def _invoke(
     specialist: Specialist[..., Any], arguments: Arguments, injected: Mapping[str, Any], on_progress: OnProgress
 ) -> Any:
-    """Call the specialist's function; the value that it returns, or yields last."""
+    """Call the specialist's function. Return the value that it returns or yields last."""
     function, last = specialist.function, None
 
     def take(item: Any) -> None:
@@ -233,7 +233,7 @@ async def _invoke(
             async with aclosing(value) as items:
                 async for item in items:
                     take(item)
-                    await asyncio.sleep(0)  # a generator that never waits must not hold the loop
+                    await asyncio.sleep(0)  # a generator that never awaits must not block the loop
             return last
         if inspect.isawaitable(value):
             value = await value
@@ -249,31 +249,31 @@ def _drop_abandoned(task: asyncio.Future[Any]) -> None:
 
 
 def _guard_more(more: Callable[[int], str]) -> Callable[[int], str]:
-    """Wrap a specialist's `more`, so that it gives one short line and never raises."""
+    """Wrap a specialist's `more` function. It then returns one short line and never raises."""
 
     def guarded(shown: int) -> str:
         try:
             return one_line(more(shown))
         except Exception:
-            log.warning("a result could not say how to get more of it", exc_info=True)
+            log.warning("the `more` function of a result failed", exc_info=True)
             return ""
 
     return guarded
 
 
 def plain_text(text: Any) -> str:
-    """Return a well-formed string of exactly the type `str`: methods of a subclass could do anything later.
+    """Return a well-formed string of the exact type `str`, because methods of a subclass could do anything later.
 
     Raises:
-        TypeError: for anything but a string.
+        TypeError: The value is not a string.
     """
     if not isinstance(text, str):
-        raise TypeError(f"its text is a {type(text).__name__}")
+        raise TypeError(f"text must be a str, not a {type(text).__name__}")
     return replace_surrogates(str.__str__(text))
 
 
 def one_line(text: Any, length: int = _MAX_LINE) -> str:
-    """Return a visible text on one line, cut to a length in characters."""
+    """Return a text on one line, without invisible characters, cut to a length in characters."""
     return " ".join(strip_invisible(plain_text(text)).split())[:length]
 
 

@@ -1,4 +1,4 @@
-"""The specialists of a process, by name. Discovery refuses a bad one, and the others serve."""
+"""The registry of specialists. Discovery rejects a bad specialist and registers the others."""
 
 import importlib.metadata
 import logging
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 MAX_CACHED = 256
 CacheKey = tuple[str | None, Hashable]
-"""The user of a cached result, and its call."""
+"""The user and the call of a cached result."""
 log = logging.getLogger("brain")
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A specialist that was not registered, and why."""
+    """A specialist that discovery did not register, and the reason."""
 
     name: str
     origin: str
@@ -44,10 +44,10 @@ class Entry:
     """A registered specialist.
 
     Attributes:
-        origin: the package, file or program that brings it.
-        settings: an instance of its own settings class.
-        unavailable_reason: why it cannot be called, with the remedy; None when it can.
-        version: its own, else that of its package.
+        origin: The package, file or program that provides it.
+        settings: An instance of its settings class.
+        unavailable_reason: For the operator: why it cannot run, and the remedy. None if it can.
+        version: Its version, else that of its package.
     """
 
     specialist: Specialist[..., Any]
@@ -58,17 +58,17 @@ class Entry:
 
     @property
     def dependencies(self) -> Mapping[type, Any]:
-        """Its settings, for parameters of their type."""
+        """The specialist's settings, by type."""
         return {} if self.settings is None else {type(self.settings): self.settings}
 
     @property
     def approval(self) -> str:
-        """Whether a person must approve a call: `never`, `always`, or `depends` on its parameters."""
+        """When a call needs approval: `never`, `always`, or `depends` (on the parameters)."""
         approval = self.specialist.approval
         return approval if isinstance(approval, str) else "depends"
 
     def describe(self) -> dict[str, Any]:
-        """Return what clients may know of it, as JSON values."""
+        """Return a description for clients, as JSON values."""
         one = self.specialist
         description = {
             "name": one.name,
@@ -92,16 +92,16 @@ class Entry:
 
 
 class Registry(Mapping[str, Entry]):
-    """The specialists by name, ordered by name.
+    """The specialists of a process, sorted by name.
 
     Args:
-        settings: hold the specialists' own settings and the operator's list of allowed names.
-        provide: objects for keyword-only parameters of their types.
-        now: the clock for cached results, in seconds.
+        settings: The specialists' settings, and the operator's list of allowed names.
+        provide: Objects for keyword-only parameters of their types.
+        now: Clock for cached results, in seconds.
 
     Attributes:
-        dependencies: what `provide` gave, by type.
-        refused: what discovery could not register.
+        dependencies: The objects of `provide`, by type.
+        refused: Specialists that discovery did not register.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Registry(Mapping[str, Entry]):
         self._settings = settings or Settings()
         self._entries: dict[str, Entry] = {}
         self._cached: OrderedDict[CacheKey, tuple[float, CallResult]] = OrderedDict()
-        self._variables: dict[str, set[str]] = {}  # environment variables, also of refused specialists
+        self._variables: dict[str, set[str]] = {}  # environment variables by specialist, including rejected ones
         self._now = now
         self.dependencies: Mapping[type, Any] = {type(value): value for value in provide}
         self.refused: list[Refusal] = []
@@ -128,23 +128,23 @@ class Registry(Mapping[str, Entry]):
         return len(self._entries)
 
     def is_allowed(self, name: str) -> bool:
-        """Whether the operator allows calls of this specialist."""
+        """Whether the operator allows this specialist."""
         return not self._settings.allowed_specialists or name in self._settings.allowed_specialists
 
     @cached_property
     def fetch(self) -> "Fetch":
-        """The guarded way to the web, for all specialists."""
-        from brain.net.fetch import Fetch  # imports httpx, which programs that call no specialist need not pay for
+        """The HTTP client for public hosts that all specialists share."""
+        from brain.net.fetch import Fetch  # imports httpx, which programs without specialist calls do not need
 
         return Fetch(frozenset(self._settings.fetch_hosts))
 
     @property
     def call_seconds(self) -> float:
-        """The time limit of a call whose specialist sets none, in seconds."""
+        """Default time limit of a call, in seconds."""
         return self._settings.call_seconds
 
     def usable(self, names: Iterable[str] | None = None) -> list[Specialist[..., Any]]:
-        """Return the specialists that can be called now, of these names or of all."""
+        """Return the specialists that can run now: all, or those with these names."""
         chosen = self if names is None else sorted(set(names) & set(self._entries))
         entries = [self[name] for name in chosen if self.is_allowed(name)]
         return [entry.specialist for entry in entries if entry.unavailable_reason is None]
@@ -153,20 +153,20 @@ class Registry(Mapping[str, Entry]):
         """Register one specialist.
 
         Args:
-            origin: what brings it, for people.
-            package: the installed package that brings it, if any.
+            origin: What provides it, for people.
+            package: The installed package that provides it, if any.
 
         Raises:
-            RegistrationError: naming it and the reason; for a taken name, both origins.
+            RegistrationError: The message has the name and the reason. For a taken name, it has both origins.
         """
         name, needs = specialist.name, specialist.needs
         if name in self._entries:
-            raise RegistrationError(f"specialist {name} from {origin}: {self[name].origin} already brings this name")
+            raise RegistrationError(f"specialist {name} from {origin}: {self[name].origin} already provides this name")
         self._variables[name] = specialist_settings.environment_variables(specialist)
         if isinstance(needs, str) and package is None:
             raise RegistrationError(
-                f"specialist {name} from {origin}: needs names an extra of a package, and it comes with none: "
-                "give a function that returns what is missing"
+                f"specialist {name} from {origin}: needs={needs!r} names an extra, but no package provides the "
+                "specialist; use a function that returns what is missing"
             )
         own = () if specialist.settings is None else (specialist.settings,)
         for label, function, kinds in (
@@ -186,8 +186,8 @@ class Registry(Mapping[str, Entry]):
             try:
                 reason = needs(**inject(find_injected(needs), entry.dependencies))
             except Exception:
-                log.warning("specialist %s: what it needs could not be checked", name, exc_info=True)
-                reason = "what it needs could not be checked"
+                log.warning("specialist %s: its requirements could not be checked", name, exc_info=True)
+                reason = "its requirements could not be checked; the log has the error"
             entry = replace(entry, unavailable_reason=reason)
         elif needs is not None and package is not None and not _has_extra(package, needs):
             reason = f"the extra {needs} is not installed: {install_command(needs, package.name)}"
@@ -197,20 +197,20 @@ class Registry(Mapping[str, Entry]):
     def register(
         self, name: str, description: str, parameters: Schema, handler: Any, **options: Unpack[Options]
     ) -> None:
-        """Register a tool that brings its JSON Schema; `handler` is called with the parameters as one mapping.
+        """Register a tool with a JSON Schema. Brain calls `handler` with the parameters as one mapping.
 
         Raises:
-            RegistrationError: as `add`.
+            RegistrationError: As for `add`.
         """
         self.add(from_schema(name, description, parameters, handler, options))
 
     def settings_table(self) -> str:
-        """Return the settings that specialists declare, as further rows of `settings.table()`."""
+        """Return the specialists' settings, as more rows of `settings.table()`."""
         rows = [row for entry in self.values() for row in specialist_settings.list_settings(entry.specialist)]
         return "\n".join(f"| {row.key} | {row.default} | {row.meaning} |" for row in rows)
 
     def discover(self) -> "Registry":
-        """Register what is installed and what lies in the operator's folder. Never raises: see `refused`."""
+        """Register the installed specialists and those in the operator's directory. Errors go to `refused`."""
         for source in find_sources(self._settings.specialists_folder):
             try:
                 specialists = source.load_specialists()
@@ -223,15 +223,15 @@ class Registry(Mapping[str, Entry]):
                 except RegistrationError as error:
                     self.refused.append(Refusal(specialist.name, source.origin, str(error)))
         for name in sorted(set(self._settings.specialist_settings) - set(self._variables)):
-            log.warning("settings for specialist %s, which is not there", name)
+            log.warning("settings for specialist %s, which is not registered", name)
         known = set().union(*self._variables.values())
         for key in sorted(set(self._settings.specialist_environ) - known):
-            log.warning("%s is no setting of a specialist that is there", key)
+            log.warning("%s is not a setting of any registered specialist", key)
         return self
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Enter the lifespans of specialists for the block; one that fails to start is unavailable."""
+        """Enter the lifespans of all specialists. A specialist that fails to start becomes unavailable."""
         async with AsyncExitStack() as stack:
             for name, entry in self._entries.items():
                 lifespan = entry.specialist.lifespan
@@ -241,19 +241,19 @@ class Registry(Mapping[str, Entry]):
                     manager = lifespan(**inject(find_injected(lifespan), entry.dependencies))
                     await manager.__aenter__()
                 except Exception:
-                    log.warning("specialist %s could not start", name, exc_info=True)
-                    self._entries[name] = replace(entry, unavailable_reason="it could not start")
+                    log.warning("specialist %s failed to start", name, exc_info=True)
+                    self._entries[name] = replace(entry, unavailable_reason="it failed to start; the log has the error")
                 else:
                     stack.push_async_callback(_exit_lifespan, name, manager)
             yield
 
     def find_cached(self, key: CacheKey) -> CallResult | None:
-        """Return a cached result, unless it has expired."""
+        """Return a cached result that has not expired."""
         expires_at, result = self._cached.get(key, (-float("inf"), None))
         return result if self._now() < expires_at else None
 
     def cache(self, key: CacheKey, result: CallResult, seconds: float) -> None:
-        """Cache a result; above `MAX_CACHED`, the oldest is dropped."""
+        """Cache a result. Over `MAX_CACHED`, drop the oldest."""
         self._cached[key] = (self._now() + seconds, result)
         self._cached.move_to_end(key)
         while len(self._cached) > MAX_CACHED:
@@ -266,7 +266,7 @@ class Registry(Mapping[str, Entry]):
 
 
 def _has_extra(package: importlib.metadata.Distribution, extra: str) -> bool:
-    """Whether everything that an extra of a package requires is installed."""
+    """Whether all requirements of a package's extra are installed."""
     marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
     for requirement in package.requires or ():
         if marker.search(requirement):
@@ -279,8 +279,8 @@ def _has_extra(package: importlib.metadata.Distribution, extra: str) -> bool:
 
 
 async def _exit_lifespan(name: str, manager: AbstractAsyncContextManager[Any]) -> None:
-    """Exit without the error of the block: a lifespan that swallows errors must not swallow the server's."""
+    """Exit a lifespan. It gets no exception, because it must not swallow the server's."""
     try:
         await manager.__aexit__(None, None, None)
     except Exception:
-        log.warning("specialist %s could not stop", name, exc_info=True)
+        log.warning("specialist %s failed to stop", name, exc_info=True)

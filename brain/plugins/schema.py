@@ -1,7 +1,7 @@
-"""The JSON Schema of a specialist's parameters, injection by type, and what is wrong with given parameters.
+"""JSON Schema of a specialist's parameters, validation of given parameters, and injection by type.
 
-msgspec derives the schema from a function's annotations and converts checked values into the annotated types.
-jsonschema checks the values: it names every problem, not only the first, and checks schemas of others (MCP) as well.
+msgspec derives the schema from a function's annotations and converts checked values to the annotated types. jsonschema
+checks the values: it reports every problem and not only the first, and it also supports schemas of other tools.
 """
 
 import inspect
@@ -26,14 +26,14 @@ _MAX_VALUE = 40
 
 
 class InjectedParameter(msgspec.Struct, frozen=True):
-    """A keyword-only parameter, injected by type and never given by the model; `optional` when it has a default."""
+    """A keyword-only parameter, which Brain injects by type. `optional` means that it has a default."""
 
     types: tuple[type, ...]
     optional: bool
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What a function takes: `struct` and `schema` describe its parameters for the model, `injected` the others."""
+    """The signature of a function: `struct` and `schema` for the model's parameters, and the injected ones."""
 
     struct: type[msgspec.Struct]
     schema: Schema
@@ -44,27 +44,27 @@ def read_signature(function: Callable[..., Any], injected_types: tuple[type, ...
     """Read a function's parameters.
 
     Args:
-        injected_types: types that no model can give, so that their parameters must be keyword-only.
+        injected_types: Types that only Brain can provide. Their parameters must be keyword-only.
 
     Raises:
-        RegistrationError: for a parameter without annotation, of a type that JSON has no word for, or without a name.
+        RegistrationError: A parameter has no annotation, no name, or a type that JSON Schema cannot express.
     """
     hints = _read_hints(function)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for parameter in _read_parameters(function):
         name = parameter.name
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise RegistrationError(f"parameter {name} cannot be given by name; drop the / after it")
+            raise RegistrationError(f"parameter {name} is positional-only; remove the / after it")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise RegistrationError(f"parameter {parameter} cannot be described to a model; name each parameter")
+            raise RegistrationError(f"parameter {parameter} has no fixed name; name each parameter")
         if parameter.kind is parameter.KEYWORD_ONLY:
             continue
         if name not in hints:
-            raise RegistrationError(f"parameter {name} has no annotation")
+            raise RegistrationError(f"parameter {name} has no type annotation")
         for option in get_args(hints[name]) or (hints[name],):
             if option in injected_types:
                 raise RegistrationError(
-                    f"parameter {name} is none of the model's; make it keyword-only (*, {name}: {option.__name__})"
+                    f"parameter {name} is injected by Brain; make it keyword-only (*, {name}: {option.__name__})"
                 )
         default = () if parameter.default is parameter.empty else (parameter.default,)
         fields.append((name, hints[name], *default))
@@ -73,7 +73,7 @@ def read_signature(function: Callable[..., Any], injected_types: tuple[type, ...
         (top,), components = msgspec.json.schema_components((struct,), ref_template="#/$defs/{name}")
     except (TypeError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        raise RegistrationError(f"its parameters cannot be described in JSON Schema: {reason}") from error
+        raise RegistrationError(f"JSON Schema cannot express its parameters: {reason}") from error
     schema = dict(components.pop(top["$ref"].rpartition("/")[2]))
     schema.pop("title", None)
     for name, described in schema["properties"].items():
@@ -84,7 +84,7 @@ def read_signature(function: Callable[..., Any], injected_types: tuple[type, ...
 
 
 def _literal_values(hint: Any) -> list[Any]:
-    """The values of the Literals in an annotation, in their order; msgspec sorts them."""
+    """Return the values of the Literals in an annotation in their order, because msgspec sorts them."""
     if get_origin(hint) is Literal:
         return list(get_args(hint))
     return [value for inner in get_args(hint) for value in _literal_values(inner)]
@@ -102,7 +102,7 @@ def _restore_order(described: Any, order: list[Any]) -> None:
 
 
 def find_injected(function: Callable[..., Any]) -> Mapping[str, InjectedParameter]:
-    """Return the keyword-only parameters of a function, with the types that may be injected."""
+    """Return the keyword-only parameters of a function with their types."""
     hints = _read_hints(function, include_extras=False)
     injected = {}
     for parameter in _read_parameters(function):
@@ -116,7 +116,7 @@ def find_injected(function: Callable[..., Any]) -> Mapping[str, InjectedParamete
 
 
 def inject(injected: Mapping[str, InjectedParameter], dependencies: Mapping[type, Any]) -> dict[str, Any]:
-    """Return the values of keyword-only parameters; one without a dependency of its types keeps its default."""
+    """Return the values of keyword-only parameters. A parameter without a matching dependency keeps its default."""
     values = {}
     for name, parameter in injected.items():
         kind = next((kind for kind in parameter.types if kind in dependencies), None)
@@ -126,7 +126,7 @@ def inject(injected: Mapping[str, InjectedParameter], dependencies: Mapping[type
 
 
 def find_uninjectable(injected: Mapping[str, InjectedParameter], kinds: Collection[type]) -> str | None:
-    """Return the first parameter without a dependency, with its types; None when there is none."""
+    """Return the first required parameter without a dependency, with its types, or None."""
     for name, parameter in injected.items():
         if not parameter.optional and not any(kind in kinds for kind in parameter.types):
             return f"{name} ({' or '.join(kind.__name__ for kind in parameter.types) or 'no type'})"
@@ -134,17 +134,17 @@ def find_uninjectable(injected: Mapping[str, InjectedParameter], kinds: Collecti
 
 
 def build_validator(schema: Schema) -> Draft202012Validator:
-    """Make a validator for one schema, which never fetches another document.
+    """Return a validator for a schema. It never fetches another document.
 
     Raises:
-        RegistrationError: when the schema is not valid, not of an object, or refers to another document.
+        RegistrationError: The schema is not valid, not for an object, or refers to another document.
     """
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         raise RegistrationError('its parameters must be a JSON Schema of type "object"')
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        raise RegistrationError(f"its parameters are no valid JSON Schema: {error.message}") from error
+        raise RegistrationError(f"its parameters are not a valid JSON Schema: {error.message}") from error
     resolver = Registry().resolver_with_root(Resource.from_contents(schema, default_specification=DRAFT202012))
     for reference in _find_references(schema):
         if not reference.startswith("#"):
@@ -152,12 +152,12 @@ def build_validator(schema: Schema) -> Draft202012Validator:
         try:
             resolver.lookup(reference)
         except (Unresolvable, ValueError):  # ValueError: a step into an array that is not a number
-            raise RegistrationError(f"its parameters refer to {reference}, which is not there") from None
+            raise RegistrationError(f"its parameters refer to {reference}, which does not exist") from None
     validator = Draft202012Validator(schema, registry=Registry())
     try:
         list(validator.iter_errors({}))
     except RecursionError:
-        raise RegistrationError("its parameters are described by themselves") from None
+        raise RegistrationError("its parameters refer to themselves without end") from None
     return validator
 
 
@@ -171,14 +171,14 @@ def _find_references(schema: Any) -> list[str]:
 
 
 def find_problems(validator: Draft202012Validator, params: Mapping[str, Any]) -> list[str]:
-    """Return every problem of `params`, each in a few words that name the parameter."""
+    """Return every problem of `params`, each in a few words with the name of the parameter."""
     try:
         errors = sorted(validator.iter_errors(params), key=lambda error: error.json_path)
     except OverflowError:
-        return ["a number is too large to be checked"]
+        return ["a number is too large to check"]
     problems = []
     for error in errors[:MAX_PROBLEMS]:
-        closest = best_match([error]) or error  # of alternatives, the one that was nearly met
+        closest = best_match([error]) or error  # among alternatives, the one that nearly matches
         path = closest.json_path.removeprefix("$").removeprefix(".")
         problem = f"{path}: {_describe(closest)}" if path else _describe(closest)
         problems.append(problem if len(problem) <= _MAX_PROBLEM else problem[: _MAX_PROBLEM - 1] + "…")
@@ -186,7 +186,7 @@ def find_problems(validator: Draft202012Validator, params: Mapping[str, Any]) ->
 
 
 def _describe(error: ValidationError) -> str:
-    """Say what is wrong, with only the beginning of a long value."""
+    """Describe a problem, with only the start of a long value."""
     value = repr(error.instance)
     short = value if len(value) <= _MAX_VALUE else value[: _MAX_VALUE - 1] + "…"
     context = error.context or ()
@@ -198,8 +198,9 @@ def _describe(error: ValidationError) -> str:
         others = [f" or of type {kind}" for kind in kinds if kind != "null"]
         return f"{short} is not one of {choices}{''.join(others)}"
     if error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
-        known = ", ".join(error.schema.get("properties", ()))
-        return f"{error.message}, only {known}" if known else str(error.message)
+        known = error.schema.get("properties", {})
+        unknown = ", ".join(repr(name) for name in error.instance if name not in known)
+        return f"unknown parameter {unknown}; allowed: {', '.join(known) or 'none'}"
     return str(error.message).replace(value, short, 1)
 
 
@@ -207,7 +208,7 @@ def _read_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
-        raise RegistrationError(f"it is no function whose parameters can be read: {error}") from error
+        raise RegistrationError(f"its parameters cannot be read: {error}") from error
 
 
 def _read_hints(function: Callable[..., Any], *, include_extras: bool = True) -> Mapping[str, Any]:

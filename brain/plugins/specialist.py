@@ -1,9 +1,10 @@
-"""What a specialist is: `specialist` makes one of a function, `from_schema` of a tool that brings a schema."""
+"""Creates specialists: `specialist` from a function, `from_schema` from a tool with a JSON Schema."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
@@ -31,26 +32,33 @@ Approval = Literal["never", "always"] | Callable[[Mapping[str, Any]], bool]
 class Options(TypedDict, total=False):
     """The options of a specialist.
 
-    timeout: seconds for a whole call (else CALL_SECONDS). idle_timeout: seconds without progress.
-    requires_user: only for signed-in users. approval: `never`, `always`, or a function of the parameters.
-    preview: a function of the parameters that returns in a few lines what the call would do, for the person who
-    approves it: a text, or a `Result`, which the call then has as `Context.approved`. `Refused` ends the call.
-    read_only: whether it changes nothing anywhere, or a function of the parameters that returns this.
-    outside: whether its results may hold text of others (pages, files), which is assumed. After such a result, a call
-    that changes something and has an approval function needs approval.
-    sends: whether its parameters, or those with these names, go to other hosts. Once a turn holds private data and text
-    from outside, a call that sends what neither the user wrote nor a result showed needs approval.
-    private: whether its results hold the user's own data; by default, if it requires a user.
-    cache_seconds: how long a result may be reused (read-only specialists).
-    activates_on: kinds of attachment (`image`, `pdf`, `text`) for which it runs before the model.
-    examples: questions that it answers, alone or as pairs with the parameters of a fitting call. The prompt shows the
-    first pair's parameters, and the demo model finds specialists and parameters by them.
-    tags, version: for people. settings: a dataclass.
-    needs: the extra of its package that it needs, or a function that returns what is missing.
-    health: a function that raises or returns what is wrong. lifespan: a context manager around the server's life.
-    forget: a function of a user and a conversation's id or None, which deletes what the specialist stores of them.
-    Keyword-only parameters of these four are injected by type, too: the settings, and for health a `Context`;
-    those of preview like the specialist's own.
+    Attributes:
+        timeout: Time limit of a call, in seconds (default: `CALL_SECONDS`).
+        idle_timeout: Longest time without progress, in seconds.
+        requires_user: Whether only signed-in users may call it.
+        approval: `never`, `always`, or a function of the parameters that returns whether a call needs approval.
+        preview: A function of the parameters that returns a few lines about the effect of a call, for the person who
+            approves it: text, or a `Result` that the call gets as `Context.approved`. `Refused` ends the call.
+        read_only: Whether it changes nothing, or a function of the parameters that returns this.
+        outside: Whether its results may contain untrusted content (default: True). After such a result, a call that
+            changes something and has an approval function needs approval.
+        sends: Whether its parameters go to other hosts, or the names of the parameters that do. In a turn with private
+            data and untrusted content, values of unknown source then need approval.
+        private: Whether its results contain private data of the user (default: `requires_user`).
+        cache_seconds: Time for which a result may be reused. Requires `read_only=True`.
+        activates_on: Kinds of attachments (`image`, `pdf`, `text`) that call it automatically before the model runs.
+        tags: For people.
+        examples: Questions that it answers, alone or as pairs with the parameters of a matching call. The prompt shows
+            the parameters of the first pair. The demo model uses all of them.
+        version: For people.
+        settings: A dataclass.
+        needs: The extra of its package that it requires, or a function that returns what is missing.
+        health: A function that raises an exception or returns a problem.
+        lifespan: A context manager around the life of the server.
+        forget: A function of a user and a conversation ID or None, which deletes the stored data of these.
+
+    Brain injects keyword-only parameters of `needs`, `health`, `lifespan` and `forget` by type: the settings, and for
+    `health` a `Context`. `preview` gets the same parameters as the specialist.
     """
 
     timeout: float
@@ -75,14 +83,14 @@ class Options(TypedDict, total=False):
 
 
 class FunctionOptions(Options, total=False):
-    """The options of a function; `name` is the function's own by default."""
+    """The options of a decorated function; `name` is the function's name by default."""
 
     name: str
 
 
 @dataclass(frozen=True, eq=False)
 class Specialist(Generic[P, R]):
-    """One specialist, ready to be registered. Calling it calls its function, for tests and for programs."""
+    """A specialist, ready to register. Calling it calls its function, for tests and programs."""
 
     function: Callable[P, R]
     name: str
@@ -120,18 +128,18 @@ class Specialist(Generic[P, R]):
         return bool(self.approval(params)) if callable(self.approval) else self.approval == "always"
 
     def reads_only(self, params: Mapping[str, Any]) -> bool:
-        """Whether a call with these parameters changes nothing anywhere."""
+        """Whether a call with these parameters changes nothing."""
         return self.read_only(params) is True if callable(self.read_only) else self.read_only
 
     def sent_params(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return those of the parameters that go to other hosts."""
+        """Return the parameters that go to other hosts."""
         if isinstance(self.sends, bool):
             return params if self.sends else {}
         return {name: value for name, value in params.items() if name in self.sends}
 
     @property
     def is_private(self) -> bool:
-        """Whether its results hold the user's own data."""
+        """Whether its results contain private data of the user."""
         return self.requires_user if self.private is None else self.private
 
 
@@ -140,15 +148,15 @@ def specialist(function: Callable[P, R], /) -> Specialist[P, R]: ...
 @overload
 def specialist(**options: Unpack[FunctionOptions]) -> Callable[[Callable[P, R]], Specialist[P, R]]: ...
 def specialist(function: Callable[..., Any] | None = None, /, **options: Unpack[FunctionOptions]) -> Any:
-    """Make a specialist of a function.
+    """Create a specialist from a function.
 
-    Its name, the first paragraph of its docstring and its annotations become name, description and JSON Schema.
-    Keyword-only parameters are injected by type: `Context`, and what the program provides. The function may be a
-    coroutine function, an async generator of `Progress` and a last result, a plain function or a plain generator; the
-    last two run in a thread.
+    The function's name, the first paragraph of its docstring and its annotations become name, description and JSON
+    Schema. Brain injects keyword-only parameters by type: `Context`, and objects that the program provides. The
+    function can be a coroutine function, an async generator of `Progress` and a last result, a plain function or a
+    plain generator. The last two run in a thread.
 
     Raises:
-        RegistrationError: naming the function and what is wrong with it.
+        RegistrationError: The message has the function's name and the problem.
     """
 
     def decorate(function: Callable[..., Any]) -> Specialist[..., Any]:
@@ -158,7 +166,7 @@ def specialist(function: Callable[..., Any] | None = None, /, **options: Unpack[
         try:
             signature = read_signature(function, (Context,))
             if not description:
-                raise RegistrationError("it has no docstring, so no model would know what it is for")  # noqa: TRY301
+                raise RegistrationError("it has no docstring; the model needs one to know its purpose")  # noqa: TRY301
             return _build(
                 function, name, description, signature.schema, signature.injected, others, struct=signature.struct
             )
@@ -171,10 +179,10 @@ def specialist(function: Callable[..., Any] | None = None, /, **options: Unpack[
 def from_schema(
     name: str, description: str, parameters: Schema, handler: Callable[..., Any], options: Options
 ) -> Specialist[..., Any]:
-    """Make a specialist of a tool that brings its schema; `handler` takes the parameters as one mapping.
+    """Create a specialist from a tool with a JSON Schema. `handler` takes the parameters as one mapping.
 
     Raises:
-        RegistrationError: naming it and what is wrong with it.
+        RegistrationError: The message has the tool's name and the problem.
     """
     try:
         if not description:
@@ -186,7 +194,7 @@ def from_schema(
 
 
 def _check_accepts(function: Callable[..., Any], args: tuple[Any, ...], message: str) -> None:
-    """Raise an error with the message unless the function takes these, besides what is injected."""
+    """Raise an error with this message unless the function takes these arguments and the injected ones."""
     injected = find_injected(function)
     try:
         inspect.signature(function).bind(*args, **dict.fromkeys(injected))
@@ -228,13 +236,13 @@ _RULES: Sequence[tuple[Sequence[str], Callable[[Any], bool], str]] = (
     (
         ("approval", "read_only"),
         lambda value: not inspect.iscoroutinefunction(value),
-        "a plain function, which is not waited for",
+        "a plain function, not a coroutine function",
     ),
-    (tuple(_SEQUENCES), _is_list_of_str, "a list of texts"),
+    (tuple(_SEQUENCES), _is_list_of_str, "a list of strings"),
     (("examples",), _is_list_of_examples, "a list of questions, or of pairs of a question and its parameters"),
     (("health", "lifespan"), callable, "a function"),
 )
-"""Options, a check of their values, and what they must be."""
+"""Options, a check of their values, and the rule for people."""
 
 
 def _build(
@@ -246,24 +254,26 @@ def _build(
     options: Options,
     struct: type[msgspec.Struct] | None = None,
 ) -> Specialist[P, R]:
-    """Check name, options and schema, and make the specialist."""
+    """Check name, options and schema, and create the specialist."""
     if not isinstance(name, str) or not SPECIALIST_NAME.fullmatch(name):
-        raise RegistrationError("its name must be a letter, then letters, digits, _ or -, at most 64")
+        raise RegistrationError("the name must be a letter, then letters, digits, _ or -, up to 64 characters")
     values: dict[str, Any] = dict(options)
-    if unknown := values.keys() - Options.__annotations__.keys():
-        raise RegistrationError(f"unknown option {', '.join(sorted(unknown))}")
+    if unknown := sorted(values.keys() - Options.__annotations__.keys()):
+        similar = get_close_matches(unknown[0], Options.__annotations__, 1)
+        hint = f"; did you mean {similar[0]}?" if similar else ""
+        raise RegistrationError(f"unknown option {', '.join(unknown)}{hint}")
     for keys, is_valid, rule in _RULES:
         for key in keys:
             if key in values and not is_valid(values[key]):
-                raise RegistrationError(f"{key} must be {rule}")
+                raise RegistrationError(f"{key} must be {rule}, not {values[key]!r}")
     if values.get("cache_seconds") and values.get("read_only") is not True:
-        raise RegistrationError("only a read_only specialist may have cache_seconds")
+        raise RegistrationError("cache_seconds requires read_only=True")
     if "preview" in values:
         if values.get("approval", "never") == "never":
-            raise RegistrationError("preview is for calls that a person approves; give approval too")
+            raise RegistrationError("preview requires approval: 'always' or a function of the parameters")
         _check_accepts(values["preview"], ({},), "preview must take the parameters as one mapping")
     if "forget" in values:
-        _check_accepts(values["forget"], ("", None), "forget must take a user and the id of a conversation")
+        _check_accepts(values["forget"], ("", None), "forget must take a user and a conversation ID")
     values |= {key: convert(values[key]) for key, convert in _SEQUENCES.items() if key in values}
     if not isinstance(values.get("sends", False), bool):
         values["sends"] = frozenset(values["sends"])
@@ -273,5 +283,5 @@ def _build(
     values["example_params"] = {question: params for question, params in pairs if params is not None}
     for question, params in values["example_params"].items():
         if problems := find_problems(validator, params):
-            raise RegistrationError(f"the parameters of its example {question!r} do not fit: {'; '.join(problems)}")
+            raise RegistrationError(f"the parameters of example {question!r} are invalid: {'; '.join(problems)}")
     return Specialist(function, name, " ".join(description.split()), parameters, injected, validator, struct, **values)

@@ -1,4 +1,4 @@
-"""The settings that a specialist declares as a dataclass: read from the operator's, and listed for people."""
+"""Settings that a specialist declares as a dataclass: read from the operator's settings, and listed for people."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -20,14 +20,14 @@ _TYPE_NAMES = {
     "`array`": "a list such as a,b",
     "`object`": "a table such as name=a,other=b",
 }
-"""Names of types for operators, by their names in msgspec's errors."""
+"""Type names for operators, by the names in msgspec's errors."""
 
 log = logging.getLogger("brain")
 
 
 @dataclass(frozen=True, slots=True)
 class SpecialistSetting:
-    """A setting that a specialist declares: its key without `BRAIN_`, its default and its meaning, as Markdown."""
+    """A setting of a specialist: key without `BRAIN_`, default and meaning, as Markdown."""
 
     key: str
     default: str
@@ -35,7 +35,7 @@ class SpecialistSetting:
 
 
 def list_settings(specialist: Specialist[..., Any]) -> list[SpecialistSetting]:
-    """Return what the operator can set for a specialist."""
+    """Return the settings of a specialist."""
     kind: Any = specialist.settings
     if not kind:
         return []
@@ -58,10 +58,10 @@ def environment_variables(specialist: Specialist[..., Any]) -> set[str]:
 
 
 def read_settings(specialist: Specialist[..., Any], settings: Settings) -> Any:
-    """Make an instance of a specialist's settings class; None without one.
+    """Return an instance of a specialist's settings class, or None without one.
 
     Raises:
-        RegistrationError: naming the setting, its value and what it must be.
+        RegistrationError: The message has the setting, its value and the rule.
     """
     kind, name = specialist.settings, specialist.name
     if kind is None:
@@ -80,7 +80,7 @@ def read_settings(specialist: Specialist[..., Any], settings: Settings) -> Any:
         problem, _, path = str(error).partition(" - at `$.")
         key = path.partition(".")[0].partition("[")[0].removesuffix("`")
         if key not in options:
-            raise RegistrationError(f"specialist {name}: its settings: {error}") from None
+            raise RegistrationError(f"specialist {name}: settings: {error}") from None
         if problem.startswith("Invalid enum value"):
             rule = f"it must be one of {', '.join(map(str, get_args(hints.get(key))))}"
         elif problem.startswith("Expected "):
@@ -91,7 +91,7 @@ def read_settings(specialist: Specialist[..., Any], settings: Settings) -> Any:
         variable = environ_name(name, key)
         where = variable if variable in settings.specialist_environ else f"{key} in [specialists.{name}]"
         value = "(not shown)" if rule == "it must be text" else repr(options[key])  # a text may be an API key
-        message = f"specialist {name}: its settings: {where}={value} is not allowed: {rule}"
+        message = f"specialist {name}: {where}={value} is not allowed: {rule}"
         raise RegistrationError(message) from None
 
 

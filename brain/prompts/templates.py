@@ -36,6 +36,7 @@ REASONS: Mapping[CallCode, str] = {
     "denied": "this specialist is not allowed here",
     "declined": "the call was not approved",
     "unauthorized": "this specialist needs a signed-in user",
+    "unavailable": "this specialist is not available on this server",
     "repeated": "the same call was made before",
     "specialist_limit": "the limit of {each} calls per specialist was reached",
     "call_limit": "the limit of {calls} calls per answer was reached",

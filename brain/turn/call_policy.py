@@ -121,9 +121,8 @@ class CallPolicy:
         code = self.check_access(call.name)
         if code is not None:
             return self.failure(code)
-        reason = self._specialists[call.name].unavailable_reason
-        if reason is not None:
-            return Failure("unavailable", reason.partition(":")[0], templates.ADVICE["unavailable"])
+        if self._specialists[call.name].unavailable_reason is not None:  # it may name settings and commands
+            return self.failure("unavailable")
         key = call_key(call.name, call.params)
         self._calls_by_name[call.name] += 1
         self._identical_calls[key] += 1

@@ -15,7 +15,7 @@ from brain.errors import RegistrationError
 from brain.installation import install_command
 from brain.plugins.context import Context
 from brain.plugins.executor import CallResult
-from brain.plugins.registry import Refusal, Registry
+from brain.plugins.registry import Registry
 from brain.plugins.specialist import specialist
 from brain.settings import read
 
@@ -77,9 +77,7 @@ def test_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == {"one": ("shop 1.5", "1.5"), "two": ("shop 1.5", "1.5")}
     refused = [one for one in registry.refused if one.origin.startswith("shop")]
     assert [one.name for one in refused] == ["gone", "missing", "number", "one", "two"]
-    assert refused[-1] == Refusal(
-        "two", "shopb 1.5", "specialist two from shopb 1.5: shop 1.5 already brings this name"
-    )
+    assert (refused[-1].origin, "shop 1.5 " in refused[-1].reason) == ("shopb 1.5", True)
     reason = f"the extra deep is not installed: {install_command('deep', 'shop')}"
     assert (registry["one"].unavailable_reason, registry["two"].unavailable_reason) == (reason, None)
     description = registry["one"].describe()
@@ -108,14 +106,16 @@ def test_files_of_the_folder(tmp_path: Path) -> None:
     assert {"first", "second", "clean", "wash"} <= set(registry)
     assert "hidden" not in registry
     assert (registry["first"].origin, registry["first"].version) == ("good.py", "")
-    assert [(one.name, one.origin, one.reason.partition(": ")[2]) for one in registry.refused] == [
-        ("bad_import", "bad_import.py", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
-        ("bad_signature", "bad_signature.py", "parameter a has no annotation"),
-        ("bad_syntax", "bad_syntax.py", "SyntaxError: invalid syntax (bad_syntax.py, line 1)"),
-        ("empty", "empty.py", ""),
-        ("cook", "half.py", "nothing provides fridge (Fridge)"),
-        ("leaves", "leaves.py", "SystemExit: 3"),
-    ]
+    problems = {
+        ("bad_import", "bad_import.py"): "nowhere_at_all",
+        ("bad_signature", "bad_signature.py"): "parameter a ",
+        ("bad_syntax", "bad_syntax.py"): "bad_syntax.py, line 1",
+        ("empty", "empty.py"): "@specialist",
+        ("cook", "half.py"): "fridge (Fridge)",
+        ("leaves", "leaves.py"): "SystemExit: 3",
+    }
+    assert [(one.name, one.origin) for one in registry.refused] == [*problems]
+    assert all(problems[one.name, one.origin] in one.reason for one in registry.refused)
 
 
 # injection
@@ -135,11 +135,11 @@ def test_parameters_that_the_program_provides() -> None:
         """Cooks."""
         return "x"
 
-    with pytest.raises(RegistrationError, match=r"^specialist cook from the program: nothing provides fridge \(Fri"):
+    with pytest.raises(RegistrationError, match=r"^specialist cook from the program: .* fridge \(Fridge"):
         Registry().add(cook)
     for option in ("needs", "health", "lifespan", "forget", "preview"):
         options: Any = {option: needs_fridge, "approval": "always"}
-        with pytest.raises(RegistrationError, match=rf"^specialist a from here: {option}: nothing provides fridge"):
+        with pytest.raises(RegistrationError, match=rf"^specialist a from here: {option}: .* fridge"):
             Registry().add(specialist(name="a", **options)(text), "here")
     fridge = Fridge()
     registry = Registry(provide=[fridge])
@@ -155,11 +155,11 @@ def test_a_function_may_say_what_is_missing() -> None:
     def broken() -> str | None:
         raise ImportError("/secret/path")
 
-    reasons = [
+    missing = [
         registry_of("photo", needs=needs)["photo"].unavailable_reason
         for needs in (lambda: None, lambda: "no camera", broken)
     ]
-    assert reasons == [None, "no camera", "what it needs could not be checked"]
+    assert (missing[:2], bool(missing[2]), "secret" in str(missing[2])) == ([None, "no camera"], True, False)
 
 
 # settings
@@ -257,8 +257,7 @@ def test_lifespans() -> None:
     async def main(registry: Registry) -> None:
         async with registry.running():
             steps.append("serve")
-            reasons = {name: entry.unavailable_reason for name, entry in registry.items() if entry.unavailable_reason}
-            assert reasons == {"b": "it could not start"}
+            assert [one.name for one in registry.usable()] == ["a", "c"]
             raise ValueError("of the server")
 
     registry = Registry()

@@ -96,14 +96,14 @@ def forward(word: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noqa:
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (variadic, r"^parameter \*words: str cannot"),
-        (keywords, r"^parameter \*\*words: str cannot"),
-        (bare, "^parameter word has no annotation"),
-        (positional, "^parameter word cannot be given by name"),
-        (strange, "^its parameters cannot .*complex"),
-        (mutable, "^its parameters cannot "),
-        (forward, "^an annotation cannot be read: name 'Nowhere'"),
-        ("no function", "^it is no function"),
+        (variadic, r"^parameter \*words: str "),
+        (keywords, r"^parameter \*\*words: str "),
+        (bare, "^parameter word .*annotation"),
+        (positional, "^parameter word .*positional"),
+        (strange, "JSON Schema .*complex"),
+        (mutable, "JSON Schema .*parameters"),
+        (forward, "annotation .*'Nowhere'"),
+        ("no function", "parameters cannot be read"),
     ],
 )
 def test_a_function_without_a_schema(function: Any, reason: str) -> None:
@@ -118,13 +118,13 @@ def of_object(**properties: Any) -> Any:
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        (None, 'its parameters must be a JSON Schema of type "object"'),
-        ({"type": "array"}, 'its parameters must be a JSON Schema of type "object"'),
-        ({"type": "object", "required": "a"}, "its parameters are no valid JSON Schema: 'a' is not of type 'array'"),
-        (of_object(a={"$ref": "https://example.org/x"}), "its parameters refer to another document"),
-        (of_object(a={"$ref": "#/$defs/no"}), "its parameters refer to #/$defs/no, which is not there"),
-        ({**of_object(a={"$ref": "#/$defs/T/type/x"}), "$defs": {"T": {"type": ["string"]}}}, "refer to #/$defs/T"),
-        ({"type": "object", "$ref": "#"}, "its parameters are described by themselves"),
+        (None, 'of type "object"'),
+        ({"type": "array"}, 'of type "object"'),
+        ({"type": "object", "required": "a"}, "'a' is not of type 'array'"),
+        (of_object(a={"$ref": "https://example.org/x"}), "another document"),
+        (of_object(a={"$ref": "#/$defs/no"}), "#/$defs/no"),
+        ({**of_object(a={"$ref": "#/$defs/T/type/x"}), "$defs": {"T": {"type": ["string"]}}}, "#/$defs/T"),
+        ({"type": "object", "$ref": "#"}, "themselves"),
     ],
 )
 def test_a_bad_schema(schema: Any, reason: str) -> None:
@@ -149,8 +149,8 @@ TREE = {"$defs": {"tree": {"type": "object", "additionalProperties": {"$ref": "#
         ({"place": {"city": "x", "country": 5}}, ["place.country: 5 is not of type string or null"]),
         ({"limit": 11}, ["limit: 11 is greater than the maximum of 10"]),
         ({"nope": 1}, [
-            "Additional properties are not allowed ('nope' was unexpected), only text, number, choice, unit, tags, "
-            "extra, place, window, maybe, limit, anything"
+            "unknown parameter 'nope'; allowed: text, number, choice, unit, tags, extra, place, window, maybe, limit, "
+            "anything"
         ]),
         ({"text": 1, "limit": 0}, ["limit: 0 is less than the minimum of 1", "text: 1 is not of type 'string'"]),
     ],
@@ -173,7 +173,7 @@ def test_problems_of_one_value(schema: Any, params: Any, problems: list[str] | N
     if problems is not None:
         assert found == [f"a: {problem}" for problem in problems]
     elif isinstance(params, int):
-        assert found == ["a number is too large to be checked"]
+        assert found == ["a number is too large to check"]
     else:
         assert found == ["a.b.c: 1 is not of type 'object'"]
 

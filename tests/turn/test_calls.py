@@ -29,6 +29,7 @@ from brain.plugins.context import Context, Progress
 from brain.plugins.executor import CallResult
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import specialist
+from brain.prompts.templates import REASONS
 from brain.settings import Settings
 
 ECHO = "SPECIALIST_REQUEST[echo]"
@@ -97,7 +98,7 @@ def test_who_may_be_called(marker: str, options: dict[str, Any], expected: str) 
         ("malformed", "SPECIALIST_REQUEST[add:{", False, None),
         ("invalid_params", 'SPECIALIST_REQUEST[add:{"a":"x","c":1}]', False, None),
         ("oversized", "SPECIALIST_REQUEST[echo:{" + " " * 20000 + "}]", False, None),
-        ("unavailable", "SPECIALIST_REQUEST[absent]", False, "its engine is not there"),
+        ("unavailable", "SPECIALIST_REQUEST[absent]", False, REASONS["unavailable"]),
         ("declined", "SPECIALIST_REQUEST[sends]", False, None),
         ("refused", "SPECIALIST_REQUEST[refuses]", True, "Which calendar? home, work"),
         ("timeout", "SPECIALIST_REQUEST[hangs]", True, None),
