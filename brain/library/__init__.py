@@ -1,1 +1,1 @@
-"""Brain inside a program, without a server."""
+"""The Python library: Brain inside a program, without a server."""

@@ -1,4 +1,4 @@
-"""One answer of a session: reads the run of a turn, calls the program's callbacks, and returns the response."""
+"""One answer of a session: reads a run, calls the program's callbacks and returns the response."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +25,7 @@ State = Literal["idle", "processing", "tool_calling", "generating", "complete", 
 Call = SpecialistResult | SpecialistError
 T = TypeVar("T")
 Callback = Callable[[T], Awaitable[None] | None]
-"""Awaited when it is asynchronous. What it raises stops the turn and is raised to the caller of `think`."""
+"""A function or coroutine function. Its exception stops the turn, and `think` raises it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Response:
     """The result of one `think`.
 
     Attributes:
-        text: the visible answer; of a turn that failed or was cancelled, the part that arrived.
-        calls: the specialist calls with their results or reasons, in the order in which they finished.
-        latency_ms: from the call of `think` to the end of its answer.
-        tokens: of prompts and answers, over all passes.
-        error: what failed, where the state is `error`.
+        text: The visible answer. If the turn failed or was cancelled, the text so far.
+        calls: The specialist calls with their results or reasons, in the order in which they ended.
+        latency_ms: Milliseconds from the call of `think` to the end of the answer.
+        tokens: Prompt and answer tokens of all passes.
+        error: The error, if the state is `error`.
     """
 
     text: str
@@ -53,7 +53,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The newest `think` so far: milliseconds since it began, tokens of the passes that ended."""
+    """Metrics of the newest `think` so far: milliseconds since its start, tokens of finished passes."""
 
     total_tokens: int = 0
     calls: int = 0
@@ -64,7 +64,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """The functions of the program, by the events that they get."""
+    """The program's callbacks, by event."""
 
     token: Callback[str] | None
     call: Callback[SpecialistStart] | None
@@ -92,12 +92,12 @@ class ThinkerRun:
 
     @property
     def metrics(self) -> Metrics:
-        """Times and counts so far."""
+        """Metrics so far."""
         is_cancelled = self.state == "cancelled"
         return Metrics(self._tokens(), len(self._calls), self._first_token_ms, self._elapsed_ms(), is_cancelled)
 
     def cancel(self) -> None:
-        """Stop it, also before its turn started."""
+        """Stop the turn. This also works before the turn starts."""
         self._is_cancelled = True
         if self._run is not None:
             self._run.stop()
@@ -168,11 +168,11 @@ class ThinkerRun:
         try:
             answer = self._callbacks.approval(event)
             approved = await answer if isawaitable(answer) else answer
-        except Exception as error:  # noqa: BLE001 - the program's own, which `read` raises to it
+        except Exception as error:  # noqa: BLE001 - `read` raises it to the program
             self._approval_error = error
             self._run.stop()
             return
-        with suppress(BadRequest):  # the approval expired meanwhile
+        with suppress(BadRequest):  # the approval has expired
             self._run.decide(event.call_id, approved is True)
 
     def _tokens(self) -> int:

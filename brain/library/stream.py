@@ -1,4 +1,4 @@
-"""Brain without a server: finds calls in any stream of chunks, and runs the specialists."""
+"""Wraps any stream of chunks: finds specialist calls in it and runs them, without a server."""
 
 import asyncio
 import base64
@@ -35,7 +35,7 @@ _registry: Registry | None = None
 
 
 def process_registry() -> Registry:
-    """Return the specialists that are installed, and those that `register` added. Found at first use."""
+    """Return the registry of the process: installed specialists, discovered at first use, and registered ones."""
     global _registry
     if _registry is None:
         _registry = Registry().discover()
@@ -45,16 +45,16 @@ def process_registry() -> Registry:
 def register(
     name: str, description: str, parameters: Schema, handler: Callable[..., Any], **options: Unpack[Options]
 ) -> None:
-    """Add a tool that brings its JSON Schema. `handler` is called with the parameters as one mapping.
+    """Add a tool with a JSON Schema. Brain calls `handler` with the parameters as one mapping.
 
     Raises:
-        RegistrationError: naming it and what is wrong; for a name that exists, both origins.
+        RegistrationError: The message has the name and the problem. For a taken name, it has both origins.
     """
     process_registry().register(name, description, parameters, handler, **options)
 
 
 def list_specialists() -> list[dict[str, Any]]:
-    """Return the specialists of this process, as `GET /v1/specialists` does."""
+    """Return descriptions of the specialists of this process, like `GET /v1/specialists`."""
     return [entry.describe() for entry in process_registry().values()]
 
 
@@ -69,22 +69,22 @@ async def stream_with_specialists(
     """Run the specialists that a model's stream calls, and yield the stream with their results.
 
     Args:
-        base_stream: an iterable, asynchronous or not, of texts or of chunks with a `token`, whose other fields are
-            dropped. All other chunks are yielded as they are.
-        request_context: what specialists can know: `attachments` (or `media`, `ocr_context`), `user`,
-            `conversation_id`, `message`, `time_zone`. It never overrides parameters.
-        max_specialist_calls: how many calls run.
-        resume: called with the assistant's message so far, including blocks; returns the stream that continues it. The
-            first stream is then closed at its first call. Without it, results take the places of their markers, and
-            the rest of the same stream follows.
-        specialists: those that can be called; the installed and registered ones by default.
+        base_stream: An iterable or async iterable of strings, or of chunks with a `token`, whose other fields are
+            dropped. Other chunks are yielded unchanged.
+        request_context: Values for specialists: `attachments` (or `media`, `ocr_context`), `user`, `conversation_id`,
+            `message`, `time_zone`. They never override parameters.
+        max_specialist_calls: Limit of calls.
+        resume: Called with the assistant's message so far, including blocks. Returns the stream that continues it.
+            Brain then closes each stream at its first call. Without `resume`, each result replaces its marker, and the
+            same stream continues.
+        specialists: The specialists to offer (default: the installed and registered ones).
 
     Yields:
         `{"token": …}`, `{"thinking": …}`, and `{"type": "specialist_result" | "specialist_error", "name", "call_id",
         "params", "text"?, "citations"?, "code"?, "reason"?}`.
 
     Raises:
-        ValueError: when `max_specialist_calls` is negative.
+        ValueError: `max_specialist_calls` is negative.
     """
     if max_specialist_calls < 0:
         raise ValueError(f"max_specialist_calls is {max_specialist_calls}; it must be 0 or more")
@@ -117,7 +117,7 @@ async def stream_with_specialists(
 async def _read_in_place(
     model: "StreamModel", registry: Registry, request: TurnRequest, history: History
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield each result in the place of its marker; the same stream follows."""
+    """Yield the stream with each marker replaced by its result."""
     events: list[Event] = []
     with closing(Deadline(request.limits, lambda reason: None)) as deadline:
         names = [specialist.name for specialist in registry.usable()]
@@ -148,7 +148,7 @@ async def _read_in_place(
 
 
 async def _scan(stream: AnyStream) -> AsyncGenerator[Any, None]:
-    """Yield what the scanner finds in the texts of a stream, and all other chunks as they are."""
+    """Yield the scanner's pieces of the texts of a stream, and all other chunks unchanged."""
     scanner = Scanner(SYNTAX, stops=False)
     async with aclosing(iterate(stream)) as chunks:
         async for chunk in chunks:
@@ -162,9 +162,9 @@ async def _scan(stream: AnyStream) -> AsyncGenerator[Any, None]:
 async def _read_run(
     model: "StreamModel", registry: Registry, request: TurnRequest, history: History
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield a whole turn: a stream is closed at its calls, and another one continues."""
+    """Yield the chunks of a whole turn. Each stream ends at its calls, and `resume` continues it."""
     turn = Turn(request, history, model, registry, silence=request.limits.turn_seconds, automatic=False)
-    run = Run(turn, request, "library", lambda report: None, replayable=False, unread_seconds=None)
+    run = Run(turn, request, "library", replayable=False, unread_seconds=None)
     run.log.subscribe(model.pause)
     async with aclosing(run.events()) as batches:
         async for events in batches:
@@ -182,9 +182,9 @@ class StreamModel:
     """The caller's streams as a model: the first one, then one for each resume.
 
     Attributes:
-        other_chunks: chunks without text that are still to be yielded.
-        error: what a stream raised; the caller gets it as it is.
-        is_complete: whether the newest stream ended by itself. It can be empty.
+        other_chunks: Chunks without text that are still to yield.
+        error: Exception of a stream. The caller gets it unchanged.
+        is_complete: Whether the newest stream ended by itself. It can be empty.
     """
 
     name = "library"
@@ -202,10 +202,10 @@ class StreamModel:
         self.is_complete = False
         self._may_read = asyncio.Event()
         self._may_read.set()
-        self._unread_batches = 0  # of text, which the caller has not read yet
+        self._unread_batches = 0  # batches of text that the caller has not read yet
 
     def pause(self, events: Sequence[Event], frames: bytes) -> None:
-        """After text, do not read the stream before the caller has read that text."""
+        """Pause the stream after text until the caller has read the text."""
         if _is_text(events):
             self._unread_batches += 1
             self._may_read.clear()
@@ -213,7 +213,7 @@ class StreamModel:
             self._may_read.set()
 
     def resume_after(self, events: Sequence[Event]) -> None:
-        """Read on when these events were the last text that the caller had not read."""
+        """Continue the stream once the caller has read all text."""
         self._unread_batches -= _is_text(events)
         if not self._unread_batches:
             self._may_read.set()
@@ -242,16 +242,16 @@ class StreamModel:
             raise
 
     async def describe(self, image: bytes, question: str) -> str:
-        """A stream sees no images."""
-        raise Refused("no model that sees images is connected")
+        """Raise `Refused`: a stream cannot read images."""
+        raise Refused("no connected model can read images")
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """A stream has no embeddings."""
-        raise Refused("no model with embeddings is connected")
+        """Raise `Refused`: a stream has no embeddings."""
+        raise Refused("no embedding model is connected")
 
     async def check_embeddings(self) -> EmbeddingCheck:
-        """A stream has no embeddings."""
-        raise Refused("no model with embeddings is connected")
+        """Raise `Refused`: a stream has no embeddings."""
+        raise Refused("no embedding model is connected")
 
 
 def _is_text(events: Sequence[Event]) -> bool:
@@ -303,6 +303,6 @@ def _read_attachment(item: Any, key: str) -> Attachment:
     elif data is None and isinstance(text, str):
         data = text.encode(errors="replace")
     if not isinstance(data, bytes):
-        raise TypeError(f"request_context[{key!r}]: each file needs data (bytes, or base64) or text")
+        raise TypeError(f"request_context[{key!r}]: each file needs `data` (bytes or base64) or `text`")
     name = str(fields.get("name") or fields.get("filename") or "file")
     return Attachment(0, name, sniff(data, str(fields.get("type") or "text/plain")), data)

@@ -1,6 +1,6 @@
-"""Conversations for programs: a session calls back with each token as it arrives, and returns a whole response.
+"""Conversations for programs: a session calls back with each token and returns a whole response.
 
-Each `think` is one turn of the engine, which is stored, cancelled and remembered like any other.
+Each `think` is one turn of the engine. Brain stores it and remembers it like any other turn.
 """
 
 import os
@@ -24,15 +24,19 @@ from brain.turn_request import TurnRequest
 
 
 class Thinker:
-    """Brain inside a program: `async with Thinker(model="ollama:llama3.2") as thinker`.
+    """Brain inside a program.
 
     Args:
-        registry: the specialists; the installed ones by default.
-        config: a settings file. Of the environment, only the variables are read that `key_env` of a model names.
-        settings: any setting by its name in lower case, such as `store="memory:"`.
+        registry: The specialists (default: the installed ones).
+        config: A settings file. Brain reads only the environment variables that `key_env` of a model names.
+        settings: Any setting by its name in lower case, such as `store="memory:"`.
 
     Raises:
-        SettingsError: naming the setting, its value and the allowed values.
+        SettingsError: The message has the setting, its value and the allowed values.
+
+    Example:
+        async with Thinker(model="ollama:llama3.2") as thinker:
+            response = await thinker.create_session().think("Hi")
     """
 
     def __init__(self, registry: Registry | None = None, *, config: Path | None = None, **settings: Any) -> None:
@@ -45,23 +49,19 @@ class Thinker:
         """Open the store and the model, and start the specialists.
 
         Raises:
-            BrainError: when the settings do not allow it to start.
+            BrainError: Brain cannot start with these settings.
         """
         await self._engine.open()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Stop all turns, and close everything."""
+        """Stop all turns and close everything."""
         await self._engine.close()
 
     def register(
         self, name: str, description: str, parameters: Schema, handler: Callable[..., Any], **options: Unpack[Options]
     ) -> None:
-        """Add a tool that brings its JSON Schema. `handler` is called with the parameters as one mapping.
-
-        Raises:
-            RegistrationError: naming it and what is wrong; for a name that exists, both origins.
-        """
+        """Add a tool with a JSON Schema; see `brain.register`."""
         self._registry.register(name, description, parameters, handler, **options)
 
     def create_session(
@@ -76,18 +76,19 @@ class Thinker:
         user: str = LOCAL_USER,
         model: str | None = None,
     ) -> "Session":
-        """Return a new conversation, or one to continue.
+        """Return a session: a new conversation, or a stored one to continue.
 
         Args:
-            on_token: called with each piece of the answer when it arrives; `on_call` when a specialist starts,
-                `on_result` when it succeeded or failed.
-            on_approval: returns whether a call may run. Without it, calls that need approval are declined.
-            system: instructions for this session.
-            user: whose conversation it is, and whose memory is recalled.
-            model: one of the models on offer; the first by default.
+            on_token: Called with each piece of the answer.
+            on_call: Called when a specialist starts.
+            on_result: Called when a specialist succeeds or fails.
+            on_approval: Returns whether a call may run. Without it, Brain declines calls that need approval.
+            system: Instructions for this session.
+            user: Owner of the conversation and of the recalled memory.
+            model: Name of a configured model (default: the first).
         """
         if not user:
-            raise BadRequest("user must be a name.", "user")
+            raise BadRequest("`user` is empty; use a name.", "user")
         settings = self._engine.settings
         request = TurnRequest(
             message="",
@@ -104,7 +105,7 @@ class Thinker:
 
 
 class Session:
-    """One conversation. Made by `Thinker.create_session`.
+    """One conversation, from `Thinker.create_session`.
 
     Attributes:
         conversation_id: None before the first turn of a new conversation.
@@ -113,7 +114,7 @@ class Session:
     def __init__(self, engine: Engine, request: TurnRequest, callbacks: Callbacks) -> None:
         self.conversation_id = request.conversation_id
         self._engine = engine
-        self._request = request  # of each turn, but for its message
+        self._request = request  # of each turn, without its message
         self._callbacks = callbacks
         self._newest: ThinkerRun | None = None
 
@@ -124,7 +125,7 @@ class Session:
 
     @property
     def metrics(self) -> Metrics:
-        """Times and counts of the newest `think` so far."""
+        """Metrics of the newest `think` so far."""
         return self._newest.metrics if self._newest is not None else Metrics()
 
     async def think(
@@ -136,20 +137,20 @@ class Session:
         memory: bool = True,
         barge_in: bool = False,
     ) -> Response:
-        """Answer a message, and call the callbacks meanwhile.
+        """Answer a message and call the callbacks.
 
         Args:
-            source: how the message was written; spoken ones get an answer to listen to.
-            memory: whether facts and memories of the user are recalled.
-            barge_in: whether it cancels a `think` of the same conversation that still runs; else it is rejected.
+            source: How the user wrote the message. A spoken message (`voice`) gets an answer to listen to.
+            memory: Whether to recall facts and memories of the user.
+            barge_in: Whether to cancel a running `think` of the same conversation. Otherwise the new one is rejected.
 
         Raises:
-            BadRequest: when the message is empty, another turn of the conversation runs, or the thinker is closed.
+            BadRequest: The message is empty, another turn of the conversation runs, or the thinker is closed.
         """
         if not isinstance(text, str) or not text.strip():
-            raise BadRequest("text must say something.", "text")
+            raise BadRequest("`text` is empty; write a message.", "text")
         if source not in get_args(Source):
-            raise BadRequest(f"source must be one of: {', '.join(get_args(Source))}.", "source")
+            raise BadRequest(f"`source` must be one of: {', '.join(get_args(Source))}.", "source")
         request = replace(
             self._request,
             message=text,
@@ -171,12 +172,12 @@ class Session:
         return await current.read(run)
 
     def cancel(self) -> None:
-        """Cancel the newest `think`, if one runs."""
+        """Cancel the newest `think` if it runs."""
         if self._newest is not None:
             self._newest.cancel()
 
     async def context(self) -> list[ChatMessage]:
-        """Return the messages that the model reads before the next question, oldest first."""
+        """Return the messages that the model will read before the next question, oldest first."""
         if self.conversation_id is None:
             return []
         model, user = self._engine.find_model(self._request.model), self._request.user or ""

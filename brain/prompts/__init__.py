@@ -1,1 +1,1 @@
-"""What a model reads."""
+"""Builds everything that the model reads."""

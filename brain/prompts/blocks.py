@@ -1,4 +1,4 @@
-"""The blocks of a transcript: text from outside is neutralized and cut to size."""
+"""Result and error blocks. Their text is neutralized and cut to size."""
 
 import re
 from collections.abc import Callable
@@ -11,9 +11,9 @@ from brain.text import BYTES_PER_TOKEN, strip_invisible
 
 REASON_LENGTH = 400
 REMEDY_LENGTH = 300
-"""Characters of a reason, and of how to request the rest of a result."""
+"""Longest reason, and longest instruction to get the rest of a result, in characters."""
 _NOTE_GROWTH = 8
-"""Characters by which two notes can differ in length, through the numbers in them."""
+"""Largest difference in length between two notes, in characters: their numbers differ."""
 
 _ENDS = re.compile(
     r"""[.!?…:]["'”’)\]*_]*\s | [。！？][」』”’）]*           # a sentence
@@ -22,13 +22,13 @@ _ENDS = re.compile(
     re.VERBOSE,
 )
 _BREAKS = ((_ENDS, 0.75), (re.compile(r"\n"), 0.5), (re.compile(r"\s"), 0.5))
-"""Where a text may be cut, best first, and from which share of it on."""
+"""Places where a text may be cut, best first, each with the share of the text before which it is not used."""
 _TRAILING_HEADS = re.compile(r"(?:\n+#{1,6} [^\n]*|\n+\|[^\n]*\n\|[ :|-]+)+\Z")
 _GRAPHEME = regex.compile(r"\X")
 
 
 def max_block_bytes(context_tokens: int | None) -> int:
-    """Return the size limit of a block: a fifth of the model's context, if that is less than `BLOCK_BYTES`."""
+    """Return the size limit of a block: `BLOCK_BYTES`, or a fifth of a smaller model's context."""
     return BLOCK_BYTES if context_tokens is None else min(BLOCK_BYTES, max(512, context_tokens * BYTES_PER_TOKEN // 5))
 
 
@@ -38,11 +38,11 @@ def result_text(
     more: Callable[[int], str] | None = None,
     tokens: ControlTokens = ALL_TOKENS,
 ) -> str:
-    """Return a specialist's text as it stands in its block and in its event: neutralized, at most `max_bytes` of UTF-8.
+    """Return a specialist's text for its block and its event: neutralized, and cut to `max_bytes` of UTF-8.
 
     Args:
-        more: given how many characters of `text` are shown, returns how to ask for the rest.
-        tokens: the control tokens of the model.
+        more: Called with the number of characters shown. Returns the instruction to get the rest.
+        tokens: Control tokens of the model.
     """
     full_length, text = len(text), text.lstrip("\r\n")
     skipped, text = full_length - len(text), text.rstrip("\r\n")
@@ -52,7 +52,7 @@ def result_text(
 
     def note(shown: int) -> str:
         remedy = neutralize(more(shown), tokens)[:REMEDY_LENGTH] if more else ""
-        remedy = f"To see more, {remedy}" if remedy else "Ask for a smaller part to see more"
+        remedy = f"To see more, {remedy}" if remedy else "To see more, request a smaller part"
         return f"\n[Cut: this is the beginning of {len(text):,} characters. {remedy}.]"
 
     shown = _cut(head, max_bytes - len(note(skipped + len(head)).encode()) - _NOTE_GROWTH)
@@ -60,9 +60,9 @@ def result_text(
 
 
 def _cut(text: str, max_bytes: int) -> str:
-    """The beginning of `text`, up to the end of a row, a sentence, a line, or a word.
+    """Return the start of `text`, up to the end of a row, a sentence, a line or a word.
 
-    A heading, or the head of a table, is never the end.
+    It never ends with a heading or the head of a table.
     """
     text = text.encode()[: max(max_bytes, 0)].decode(errors="ignore")
     row = text.rfind("\n") + 1
@@ -77,23 +77,23 @@ def _cut(text: str, max_bytes: int) -> str:
 
 
 def reason_text(reason: str, tokens: ControlTokens = ALL_TOKENS) -> str:
-    """Return a reason as it stands in its block and in its event: one neutralized line."""
+    """Return a reason or advice for its block and its event: one neutralized line."""
     line = " ".join(neutralize(strip_invisible(reason[: 4 * REASON_LENGTH]), tokens).split()) or "no reason was given"
     return line if len(line) <= REASON_LENGTH else line[: REASON_LENGTH - 1] + "…"
 
 
 def result_block(name: str, text: str) -> str:
-    """Return the block of a call that succeeded; `text` comes from `result_text`."""
+    """Return the block of a successful call. `text` comes from `result_text`."""
     return f"[SPECIALIST_RESULT: {name}]\n{text}\n[/SPECIALIST_RESULT]"
 
 
 def error_block(name: str, reason: str, advice: str = "") -> str:
-    """Return the block of a call that failed; `reason` and `advice` come from `reason_text`."""
+    """Return the block of a failed call. `reason` and `advice` come from `reason_text`."""
     return f"[SPECIALIST_ERROR: {name} failed - {f'{reason}; {advice}' if advice else reason}]"
 
 
 def block_content(name: str, block: str, failed: bool) -> str:
-    """Return the text, or the reason, in a block; `block` itself where it is not one."""
+    """Return the text of a result block, or the reason of an error block; else `block` itself."""
     begin, end = (error_block(name, "\0") if failed else result_block(name, "\0")).split("\0")
     block = block.strip("\n")
     is_block = block.startswith(begin) and block.endswith(end) and len(block) >= len(begin) + len(end)

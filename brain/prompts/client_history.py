@@ -1,6 +1,6 @@
-"""Makes a history that a client sends into one that a turn continues. Nothing in it is trusted.
+"""Converts the history that a client sends into the history of a turn. All of it is untrusted.
 
-Its answers become the model's text, its calls of client tools markers again, and their results blocks.
+Answers become the model's text, calls of client tools become markers, and their results become blocks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,18 +16,18 @@ from brain.prompts.client_tools import callable_name, name_tools
 from brain.turn_request import TurnRequest
 
 _UNKNOWN_TOOL = "tool"
-"""Name in the block of a result whose call is not in the history."""
+"""Name for the block of a result whose call is not in the history."""
 _FIRST_PASS = -1_000_000
-"""Passes of a history have numbers that no turn uses."""
+"""Number of the first pass of a history. Turns use no negative numbers."""
 
 
 @dataclass(slots=True, eq=False)
 class _Draft:
-    """An exchange while its messages are read.
+    """An unfinished exchange.
 
     Attributes:
-        after: instructions between the question and the answer.
-        is_from_user: whether the user wrote the question.
+        after: Instructions between the question and the answer.
+        is_from_user: Whether the user wrote the question.
     """
 
     before: list[Message] = field(default_factory=list)
@@ -47,12 +47,12 @@ class _Draft:
 
 
 class ClientHistory:
-    """Reads a history message by message.
+    """Converts a history message by message.
 
     Args:
-        request: without the question and the files, which `build` adds.
-        specialists: their names, which the client's tools cannot have.
-        tokens: the control tokens of the model.
+        request: The request without question and files, which `build` adds.
+        specialists: Names of specialists, which client tools cannot have.
+        tokens: Control tokens of the model.
     """
 
     def __init__(self, request: TurnRequest, specialists: Iterable[str], tokens: ControlTokens = ALL_TOKENS) -> None:
@@ -62,11 +62,11 @@ class ClientHistory:
         self._tool_names = {tool.name: name for name, tool in name_tools(request.tools, self._specialists).items()}
         self._system: list[str] = []
         self._drafts: list[_Draft] = []
-        self._open_calls: dict[str, tuple[_Draft, int]] = {}  # by their IDs: where they are among the parts
+        self._open_calls: dict[str, tuple[_Draft, int]] = {}  # calls without result, by ID: exchange and part
         self._file_count = 0
 
     def build(self, messages: Sequence[ClientMessage], conversation_id: str) -> tuple[TurnRequest, History]:
-        """Return the request with the newest question and its files, and the history before it."""
+        """Return the request with the newest question and its files, and the earlier history."""
         for message in messages:
             match message.role:
                 case "system":
@@ -92,7 +92,7 @@ class ClientHistory:
             [self._build_exchange(draft) for draft in earlier],
             tuple(file for draft in earlier for file in draft.attachments),
             question=self._build_exchange(newest),
-            untrusted=any(message.role in ("assistant", "tool") for message in messages),  # their sources are unknown
+            untrusted=any(message.role in ("assistant", "tool") for message in messages),  # of unknown source
         )
         return request, history
 
@@ -103,7 +103,7 @@ class ClientHistory:
         return Exchange(question, draft.parts, tuple(draft.before), tuple(draft.after), message=own_words)
 
     def _add_instructions(self, text: str) -> None:
-        """Instructions at the beginning join the system message; all others stay in their places."""
+        """Add instructions: to the system message at the start of the history, else in place."""
         message = Message("system", neutralize(text, self._tokens))
         if not self._drafts:
             self._system.append(text)
@@ -128,7 +128,7 @@ class ClientHistory:
 
     def _build_call(self, call: ClientToolCall, number: int) -> Call:
         name = self._tool_names.get(call.name)
-        if name is None:  # a specialist's call, or one of a tool that the client no longer offers
+        if name is None:  # a specialist, or a tool that the client no longer offers
             name = call.name if call.name in self._specialists else callable_name(call.name)
         marker = templates.marker(name, call.params, self._request.syntax[0])
         block = blocks.error_block(name, *templates.NO_RESULT)
@@ -137,7 +137,7 @@ class ClientHistory:
         )
 
     def _add_result(self, message: ClientMessage) -> None:
-        """Put a result where its call is. One of an unknown call is a part of its own."""
+        """Add a result to its call. The result of an unknown call becomes a separate part."""
         draft, n = self._open_calls.pop(message.call_id, (None, 0))
         if draft is None:
             draft = self._current_exchange()
@@ -149,7 +149,7 @@ class ClientHistory:
         draft.parts[n] = msgspec.structs.replace(call, code=None, block=block, untrusted=True)
 
     def _newest_exchange(self) -> _Draft:
-        """The exchange to be answered now. When the history ends with an answer, the model continues it."""
+        """Return the exchange to answer. If the history ends with an answer, the model continues it."""
         while self._drafts and self._drafts[-1].is_blank and not self._drafts[-1].before:
             self._drafts.pop()
         newest = self._current_exchange()

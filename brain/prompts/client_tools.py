@@ -1,4 +1,4 @@
-"""Names by which a model calls a client's own tools, beside the specialists."""
+"""Names that the model uses for client tools."""
 
 from collections.abc import Container, Sequence
 from itertools import chain, count
@@ -10,7 +10,7 @@ _NAME_LENGTH = 64
 
 
 def name_tools(tools: Sequence[Tool], reserved: Container[str]) -> dict[str, Tool]:
-    """Return the tools by the names that the model uses, which are not `reserved` and differ from each other."""
+    """Return the tools by unique names for the model, none of which is `reserved`."""
     named: dict[str, Tool] = {}
     for tool in tools:
         name = callable_name(tool.name, reserved)
@@ -21,7 +21,7 @@ def name_tools(tools: Sequence[Tool], reserved: Container[str]) -> dict[str, Too
 
 
 def callable_name(name: str, reserved: Container[str] = ()) -> str:
-    """Return a tool's own name if a model can call it, else a similar one."""
+    """Return a tool's name if the model can use it, else a similar name."""
     if SPECIALIST_NAME.fullmatch(name) and name not in reserved:
         return name
     letters = "".join(one if one.isascii() and (one.isalnum() or one in "_-") else "_" for one in name)

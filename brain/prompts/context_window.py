@@ -1,8 +1,8 @@
-"""The part of a history that a model reads. History can be trimmed, the running turn never.
+"""Selects the part of a history that the model reads. The running turn is never trimmed.
 
-A model reads the newest exchanges that fit, whole: no call is separated from its block. Of an exchange larger than the
-whole window, it reads the visible text. The window moves in steps, so that the model server's prompt cache stays valid
-for several turns.
+The model reads the newest whole exchanges that fit, so no call is separated from its block. If an exchange is larger
+than the window, the model reads its visible text. The window moves in steps, so that the model server's prompt cache
+stays valid for several turns.
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ from brain.prompts import transcript
 from brain.text import estimate_tokens, utf8_size
 
 ANSWER_SHARE = 0.5
-"""The share of a model's context that is left to the new question, its blocks and the answer."""
+"""Share of the model's context reserved for the new question, its blocks and the answer."""
 STEP = 3
-"""Exchanges by which the window moves; two where it holds fewer than two steps, one where it holds hardly any."""
+"""Exchanges by which the window moves: two if it holds fewer than two steps, one if it holds less than one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How much of a conversation a model reads at most.
+    """The limits of what a model reads of a conversation.
 
     Attributes:
-        messages: with the question; an exchange is two.
-        tokens: of these messages.
-        seconds: of silence, after which the conversation begins anew for the model.
+        messages: Messages including the question. An exchange has two.
+        tokens: Tokens of these messages.
+        seconds: Idle time after which the model starts with an empty context.
     """
 
     messages: int = 20
@@ -38,8 +38,8 @@ class Window:
 
 
 def select_window(history: History, question: Exchange, window: Window, context_tokens: int | None) -> History:
-    """Return the exchanges that fit beside the question, as the history that the turn continues."""
-    recent = _since_last_rest(history.exchanges, question.started, window.seconds)
+    """Return the history with the exchanges that fit beside the question."""
+    recent = _after_last_idle_time(history.exchanges, question.started, window.seconds)
     file_bytes = sum(min(utf8_size(file.text or ""), BLOCK_BYTES) for file in history.files)
     max_exchanges = (window.messages - 1) // 2
     tokens = _history_share(window.tokens, context_tokens) - estimate_tokens(utf8_size(question.message) + file_bytes)
@@ -57,7 +57,7 @@ def select_window(history: History, question: Exchange, window: Window, context_
 
 
 def fit_to_context(history: History, context_tokens: int | None) -> History:
-    """Return a client's history with the newest exchanges that fit into their share of the context."""
+    """Return a client's history with the newest exchanges that fit into the model's context."""
     if context_tokens is None:
         return history
     tokens = _history_share(context_tokens, context_tokens)
@@ -76,7 +76,7 @@ def select_newest(
     """Return the newest exchanges within these limits, oldest first.
 
     Args:
-        offset: the number of exchanges before the first of them in their conversation.
+        offset: Number of exchanges in the conversation before these.
     """
     selected: list[Exchange] = []
     tokens = max_tokens
@@ -89,11 +89,11 @@ def select_newest(
         selected.insert(0, exchange)
     dropped = len(exchanges) - len(selected)
     step = STEP if len(selected) >= 2 * STEP else 2 if len(selected) >= STEP else 1
-    return selected[-(offset + dropped) % step :] if dropped else selected  # begins at a multiple of the step
+    return selected[-(offset + dropped) % step :] if dropped else selected  # start at a multiple of the step
 
 
 def count_tokens(exchange: Exchange) -> int:
-    """Return the tokens of an exchange: as the model server counted them, else estimated from its bytes."""
+    """Return the tokens of an exchange, counted by the model server or estimated from its bytes."""
     if exchange.tokens:
         return exchange.tokens
     instructions = sum(utf8_size(message.content) for message in (*exchange.messages_before, *exchange.messages_after))
@@ -101,12 +101,12 @@ def count_tokens(exchange: Exchange) -> int:
     return estimate_tokens(utf8_size(exchange.question) + answer + instructions)
 
 
-def _since_last_rest(exchanges: Sequence[Exchange], now: datetime | None, seconds: float) -> Sequence[Exchange]:
-    """The exchanges after the last silence of so many seconds."""
-    rest = timedelta(seconds=seconds)
+def _after_last_idle_time(exchanges: Sequence[Exchange], now: datetime | None, seconds: float) -> Sequence[Exchange]:
+    """Return the exchanges after the last idle time of at least this length."""
+    idle = timedelta(seconds=seconds)
     for n in range(len(exchanges), 0, -1):
         ended = exchanges[n - 1].ended
-        if now is not None and ended is not None and now - ended >= rest:
+        if now is not None and ended is not None and now - ended >= idle:
             return exchanges[n:]
         now = exchanges[n - 1].started
     return exchanges

@@ -1,6 +1,6 @@
-"""The messages that a model reads: everything of a conversation up to the next pass.
+"""The messages of a request to the model: the whole conversation up to the next pass.
 
-The same parts give byte for byte the same messages in every later request, so that a server's prefix cache stays valid.
+The same parts give the same bytes in every later request, so that the model server's prefix cache stays valid.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,11 +18,11 @@ from brain.text import utf8_size
 from brain.turn_request import TurnRequest
 
 MIN_FILE_BYTES = 256
-"""Bytes of each text file that a model reads at least, however many there are."""
+"""Bytes of each text file that the model always reads."""
 
 
 class Transcript:
-    """What the model of one turn reads: the system message, earlier exchanges, and the exchange that is under way."""
+    """The text that the model of one turn reads: system message, earlier exchanges and the current exchange."""
 
     __slots__ = ("_earlier", "_exchange", "_is_whole", "_system")
 
@@ -37,7 +37,7 @@ class Transcript:
         return messages(self._system, [*self._earlier, self._exchange], resume)
 
     def shorten(self) -> int:
-        """Leave out the older half of the earlier exchanges, once. Return how many these are."""
+        """Leave out the older half of the earlier exchanges, once. Return their number."""
         dropped = (len(self._earlier) + 1) // 2 if self._is_whole else 0
         self._earlier = self._earlier[dropped:]
         self._is_whole = False
@@ -47,7 +47,7 @@ class Transcript:
 def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list[Message]:
     """Return the request for the next pass.
 
-    Roles alternate: some models' templates reject two user messages in a row, which an interrupted turn leaves.
+    Roles alternate: an interrupted turn leaves two user messages in a row, which some chat templates reject.
     """
     front = [Message("system", system)] if system else []
     everything = chain(front, *(_exchange_messages(exchange, resume) for exchange in exchanges))
@@ -58,7 +58,7 @@ def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list
 
 
 def _exchange_messages(exchange: Exchange, resume: Resume) -> list[Message]:
-    """A message of the user during the answer cuts the answer in two."""
+    """Return the messages of one exchange. A message that the user added splits the answer."""
     question = [Message("user", exchange.question)] if exchange.question else []
     result = [*exchange.messages_before, *question, *exchange.messages_after]
     for is_steer, group in groupby(exchange.parts, key=lambda part: isinstance(part, Steer)):
@@ -76,12 +76,12 @@ def _exchange_messages(exchange: Exchange, resume: Resume) -> list[Message]:
 
 
 def answer_text(parts: Sequence[Part]) -> str:
-    """Return an answer as one text: what the model wrote, with each pass's blocks after its markers."""
+    """Return an answer as one text: the model's text, with the blocks of each pass after its markers."""
     return "".join(text + (f"\n\n{results}\n\n" if results else "") for text, results in _passes(parts))
 
 
 def _passes(parts: Sequence[Part]) -> list[tuple[str, str]]:
-    """For each pass: its text with markers, and its blocks with a blank line between them."""
+    """Return each pass's text with markers, and its blocks separated by blank lines."""
     passes = []
     for _, group in groupby(parts, key=lambda part: part.turn_pass):
         pass_parts = list(group)
@@ -95,9 +95,9 @@ def _model_text(part: Part) -> str:
 
 
 def neutralize_exchange(exchange: Exchange, tokens: ControlTokens) -> Exchange:
-    """Return an earlier exchange for a model with these control tokens; another model may have written it.
+    """Neutralize an earlier exchange, which another model may have written, for a model with these control tokens.
 
-    The model's own text stays, byte for byte.
+    The model's own text stays unchanged.
     """
 
     def clean(text: str) -> str:
@@ -124,11 +124,11 @@ def question_text(
     recall_note: str = "",
     tokens: ControlTokens = ALL_TOKENS,
 ) -> str:
-    """Return the newest message: clock, recalled facts, files, result blocks of automatic calls, and the user's words.
+    """Return the newest message: clock, recalled facts, files, result blocks of automatic calls, and the user's text.
 
     Args:
-        max_file_bytes: bytes of all text files together.
-        tokens: the control tokens of the model.
+        max_file_bytes: Total size of all text files.
+        tokens: Control tokens of the model.
     """
     parts = [] if request.now is None else [templates.clock_note(request.now, request.time_zone)]
     if request.source == "voice":

@@ -1,1 +1,1 @@
-"""Runs: turns as tasks, their event logs, and where they are stored."""
+"""Runs turns as tasks, with their event logs and their storage."""

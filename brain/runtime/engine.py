@@ -1,4 +1,4 @@
-"""Starts turns, with all that they share: specialists, models, the store and the memory."""
+"""The engine: begins turns and holds what they share: specialists, models, store and memory."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
 from brain.prompts import context_window
 from brain.prompts.context_window import Window
-from brain.runtime.persistence import ENDING_SECONDS, Persistence
-from brain.runtime.run import Run, Settle
+from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence
+from brain.runtime.run import OnEnd, Run
 from brain.runtime.runs import RunRegistry
 from brain.settings import Rights, Settings
 from brain.store import open_store
@@ -30,13 +30,13 @@ from brain.turn_request import TurnRequest
 
 
 class Engine:
-    """Runs turns, for a server, a command or a program.
+    """Runs turns for a server, a command or a program.
 
     Attributes:
-        models: the configured models, the default first; empty while the engine is closed.
-        embedder: the model of EMBEDDINGS, if it is set.
-        turns: turns that run, and turns that ended a short while ago.
-        is_closing: whether the engine is about to close: new turns are stopped at once.
+        models: The configured models, the default first. Empty while the engine is closed.
+        embedder: The model of the setting EMBEDDINGS, if it is set.
+        runs: Runs of this process and of others.
+        is_closing: Whether the engine is about to close. New turns stop at once.
     """
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
@@ -53,14 +53,14 @@ class Engine:
         self._resources: AsyncExitStack | None = None
 
     async def open(self) -> None:
-        """Open the store and the models, and start the specialists that have something to start.
+        """Open the store and the models, and start the specialists.
 
         Raises:
-            BrainError: the settings do not allow a start.
+            BrainError: The engine cannot start with these settings.
         """
         if self._resources is not None:
             return
-        await anyio.lowlevel.checkpoint()  # loads anyio's backend now, and not in the first turn
+        await anyio.lowlevel.checkpoint()  # load anyio's backend now and not in the first turn
         async with AsyncExitStack() as stack:
             self.store = await open_store(self.settings.store)
             stack.push_async_callback(self.store.close)
@@ -82,13 +82,13 @@ class Engine:
             self._resources = stack.pop_all()
 
     async def close(self) -> None:
-        """Stop all turns, and close what `open` opened."""
+        """Stop all turns and close everything."""
         if self._resources is not None:
             resources, self._resources = self._resources, None
             await resources.aclose()
 
     async def _end_runs(self) -> None:
-        """Stop all turns, and wait until they are stored."""
+        """Stop all turns and wait until they are stored."""
         running = self.runs.running
         for run in running:
             run.stop("shutdown")
@@ -100,27 +100,28 @@ class Engine:
         self.runs.close()
 
     def model_names(self) -> frozenset[str]:
-        """The models that a request may name."""
+        """Return the model names that a request may use."""
         return frozenset(self.settings.model) | {entry.model.name for entry in self.models}
 
     def find_model(self, name: str | None) -> AnyModel:
-        """The model of this name; without a name, the default.
+        """Return the model with this name, or the default model.
 
         Raises:
-            BadRequest: an unknown name; `unavailable` while the engine is closed.
+            BadRequest: Unknown name. `unavailable`: the engine is closed.
         """
         if not self.models:
-            raise BadRequest("No model is available: Brain is starting or stopping.", code="unavailable", status=503)
+            message = "No model is available because Brain is starting or stopping. Try again in a moment."
+            raise BadRequest(message, code="unavailable", status=503)
         for configured, entry in zip(self.settings.model, self.models, strict=True):
             if name in (None, configured, entry.model.name):
                 return entry.model
-        raise BadRequest(f"model must be one of: {', '.join(sorted(self.model_names()))}.", "model")
+        raise BadRequest(f"`model` must be one of: {', '.join(sorted(self.model_names()))}.", "model")
 
     async def begin(
         self,
         request: TurnRequest,
         protocol: str,
-        settle: Settle | None = None,
+        on_end: OnEnd | None = None,
         *,
         history: History | None = None,
         replayable: bool = True,
@@ -130,15 +131,15 @@ class Engine:
         """Begin a turn and store its question; the caller starts the run.
 
         Args:
-            protocol: the protocol of the client.
-            settle: records, once, how the turn ended.
-            history: the conversation with its new question, if the client keeps it; None if Brain does. With it,
-                `request.conversation_id` is the ID under which the turn is stored, if it is to be stored.
-            replayable, unread_seconds, options: as of `Run`.
+            protocol: Protocol of the client.
+            on_end: Called once with the report when the turn has ended.
+            history: The conversation with its new question, if the client sends it. The turn is then stored only if
+                the request has a `conversation_id`.
+            replayable: As for `Run`, like `unread_seconds` and `options`.
 
         Raises:
-            BadRequest: `busy`, while another turn of the conversation runs; `too_large`; `not_found`, for an exchange
-                that is to be replaced; `unavailable`, when the question cannot be stored.
+            BadRequest: `busy`: another turn of the conversation runs. `too_large`. `not_found`: there is no exchange to
+                replace. `unavailable`: the question cannot be stored.
         """
         model = self.find_model(request.model)
         request = narrow_request(request, self.settings.rights(request.user))
@@ -180,41 +181,43 @@ class Engine:
             raise
         if self.is_closing:
             turn.stop("shutdown")
-        exchange = turn.exchange
-
-        def settle_turn(report: TurnReport) -> None:
-            if lease is not None:
-                user, _ = lease.key
-                if not lease.is_stored:  # the turn was cut, and nothing could wait for the store
-                    storing = self.persistence.store_in_background(lease, exchange)
-                    storing.add_done_callback(lambda _: self.memory.invalidate(user))
-                elif lease.replaces:
-                    self.memory.invalidate(user)
-                else:
-                    self.memory.add_exchange(*lease.key, exchange)
-            if settle is not None:
-                settle(report)
-
         run = self.runs.add(
-            turn, request, protocol, settle_turn, replayable=replayable, unread_seconds=unread_seconds, options=options
+            turn, request, protocol, replayable=replayable, unread_seconds=unread_seconds, options=options
         )
+        if lease is not None:
+            run.on_end.append(partial(self._record_end, lease, turn.exchange))
+        if on_end is not None:
+            run.on_end.append(on_end)
         if self.runs.relay is not None and (lease is not None or replayable):
             self.runs.relay.add(run, new, None if lease is None else lease.history.key, turn.snapshot)
         return run
 
+    def _record_end(self, lease: ExchangeLease, exchange: Exchange, report: TurnReport) -> None:
+        """Update the memory. Store a turn that was cut before it could wait for the store."""
+        user, _ = lease.key
+        if not lease.is_stored:
+            storing = self.persistence.store_in_background(lease, exchange)
+            storing.add_done_callback(lambda _: self.memory.invalidate(user))
+        elif lease.replaces:
+            self.memory.invalidate(user)
+        else:
+            self.memory.add_exchange(*lease.key, exchange)
+
     async def context_exchanges(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
-        """The exchanges of a conversation that a model reads before the next question."""
+        """Return the exchanges of a conversation that a model reads before the next question."""
         history = await self.store.history(user, conversation_id, self._window.messages)
         question = Exchange("", started=_now())
         return context_window.select_window(history, question, self._window, model.context_tokens).exchanges
 
     async def delete(self, user: str, conversation_id: str) -> bool:
-        """Delete a conversation, also what specialists keep of it, and stop its turn; whether it existed.
+        """Stop the turn of a conversation, then delete the conversation and the specialists' data about it.
+
+        Returns:
+            Whether the conversation existed.
 
         Raises:
-            BadRequest: `busy`, while a turn of it runs in another process; `unavailable`, when a specialist could not
-                delete its part.
-            StoreError: when it cannot be deleted.
+            BadRequest: `busy`: a turn of it does not end. `unavailable`: a specialist could not delete its data.
+            StoreError: The store could not delete it.
         """
         existed = await self.persistence.run_alone(
             user, conversation_id, lambda: self.store.delete(user, conversation_id), stops=True
@@ -223,13 +226,15 @@ class Engine:
         self.memory.invalidate(user)
         failed = await erase_user_data(self.registry, user, conversation_id)
         if failed:
-            names = " and ".join(failed)
-            message = f"The conversation is deleted, but what {names} kept of it is not; delete it again later."
+            message = (
+                f"The conversation was deleted, but not the data that {' and '.join(failed)} stored. "
+                "Delete the conversation again later."
+            )
             raise BadRequest(message, code="unavailable", status=503)
         return existed
 
     async def _recall(self, request: TurnRequest, history: History) -> RecallResult:
-        """What the memory has about the question, except for what the model reads anyway."""
+        """Recall facts and memories about the question, except for those that the model reads anyway."""
         if not request.memory or request.user is None:
             return RecallResult()
         present = {name for one in history.exchanges for name in (*one.recalled_ids, one.question_id)}
@@ -238,7 +243,7 @@ class Engine:
 
 
 def narrow_request(request: TurnRequest, rights: Rights) -> TurnRequest:
-    """The request without the specialists that its user may not call; without any if the answer must be JSON."""
+    """Remove the specialists that the user may not call; remove all if the answer must be JSON."""
     if request.sampling.format is not None:
         return replace(request, specialists=frozenset(), tools=())
     if rights.specialists is None:
@@ -248,7 +253,7 @@ def narrow_request(request: TurnRequest, rights: Rights) -> TurnRequest:
 
 
 def _user_messages(history: History) -> list[UserMessage]:
-    """The messages of the user that the model reads, oldest first."""
+    """Return the user's messages that the model reads, oldest first."""
     return [
         UserMessage(text, exchange.question_id or None, exchange.started)
         for exchange in history.all_exchanges

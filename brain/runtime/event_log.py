@@ -1,4 +1,4 @@
-"""The numbered events of one run: appended once, read by any number of readers, also in other processes."""
+"""The event log of a run: numbered events for any number of readers, also in other processes."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -9,54 +9,54 @@ from brain.protocols.native import FrameEncoder, decode_frames
 from brain.store.turn_log import Frames
 
 LOG_BYTES = 8 * 1024 * 1024
-"""The size of one log. A longer one loses its older half."""
+"""Size limit of one log. A larger log drops its older half."""
 BLOCK_EVENTS = 64
 BLOCK_BYTES = 64 * 1024
-"""So many frames, or bytes, are joined into one block."""
+"""Frames are joined into blocks of up to this number of events or bytes."""
 
 Notify = Callable[[Sequence[Event], bytes], None]
-"""Called with what was just appended: the events, and the same as native frames."""
+"""Called with the newest events, and with the same events as native frames."""
 Unsubscribe = Callable[[], None]
 
 
 class EventLog(Protocol):
-    """What readers need of a log, wherever its run executes."""
+    """The interface of a log for readers, in whatever process its run executes."""
 
     @property
     def last(self) -> int:
-        """The number of the newest event."""
+        """Number of the newest event."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether that one is the last."""
+        """Whether the newest event is the last one."""
 
     @property
     def replayable(self) -> bool:
         """Whether events can be read again."""
 
     def frames(self, after: int, until: int | None = None) -> list[bytes]:
-        """The native frames of the events after number `after`, in pieces of moderate size.
+        """Return the native frames of the events after number `after`, in pieces of moderate size.
 
         Raises:
-            BadRequest: `gone`, when some of them are no longer available.
+            BadRequest: `gone`: some of them are no longer available.
         """
 
     def events(self, after: int = 0, until: int | None = None) -> list[Event]:
-        """The events themselves.
+        """Return the decoded events.
 
         Raises:
-            BadRequest: `gone`, when some of them are no longer available, or have not happened.
+            BadRequest: `gone`: some of them are no longer available, or have not happened.
         """
 
     def subscribe(self, notify: Notify) -> Unsubscribe:
-        """Call `notify` for everything that is appended from now on."""
+        """Call `notify` for all events from now on."""
 
 
 class MemoryEventLog:
-    """A log in this process's memory.
+    """A log in the memory of this process.
 
     Args:
-        replayable: False for a run that nobody can join later. Its events are not stored.
+        replayable: Whether readers can join later. If False, the log stores no events.
     """
 
     __slots__ = ("_blocks", "_encode", "_first", "_marker", "_subscribers", "_tail", "_tail_bytes", "bytes",
@@ -69,14 +69,14 @@ class MemoryEventLog:
         self.replayable = replayable
         self._encode = FrameEncoder(turn_id).encode if replayable else None
         self._marker = f"\nid: {turn_id}.%d\n\n"
-        self._blocks: list[tuple[int, bytes]] = []  # with the number of the first event in each
-        self._first = 1  # the number of the first event in the tail
+        self._blocks: list[tuple[int, bytes]] = []  # number of the first event, and frames
+        self._first = 1  # number of the first event in the tail
         self._tail: list[bytes] = []
         self._tail_bytes = 0
         self._subscribers: tuple[Notify, ...] = ()
 
     def append(self, events: Sequence[Event]) -> None:
-        """Number the events, store their frames, and notify all subscribers."""
+        """Number the events, store their frames and notify all subscribers."""
         self._add(events, b"" if self._encode is None else self._encode(events))
 
     def _add(self, events: Sequence[Event], frames: bytes) -> None:
@@ -99,31 +99,31 @@ class MemoryEventLog:
             self.discard_older_half()
 
     def discard_older_half(self) -> None:
-        """Free memory, except for the newest block. A reader that still needs older events gets an error."""
+        """Drop the older half, except for the newest block. A reader that still needs it gets an error."""
         half = self.bytes // 2
         while len(self._blocks) > 1 and self.bytes > half:
             self.bytes -= len(self._blocks.pop(0)[1])
 
     @property
     def first(self) -> int:
-        """The number of the oldest event that can still be read."""
+        """Number of the oldest event that can still be read."""
         return self._blocks[0][0] if self._blocks else self._first
 
     def check(self, after: int) -> None:
-        """Check that everything after event `after` can still be read.
+        """Check that all events after event `after` can still be read.
 
         Raises:
-            BadRequest: `gone`, when it cannot.
+            BadRequest: `gone`: they cannot.
         """
         first = self.first
         if not self.replayable:
-            raise BadRequest("This turn cannot be joined.", code="gone", status=410)
+            raise BadRequest("The events of this turn are not stored.", code="gone", status=410)
         if not first - 1 <= after <= self.last:
-            message = f"The events after {after} are no longer available; ?after={first - 1} reads those that are."
+            message = f"The events after {after} are not available. Use `after={first - 1}` for the available events."
             raise BadRequest(message, "last-event-id" if after else None, code="gone", status=410)
 
     def frames(self, after: int, until: int | None = None) -> list[bytes]:
-        """As `EventLog.frames`."""
+        """See `EventLog.frames`."""
         self.check(after)
         blocks = [*self._blocks, (self._first, b"".join(self._tail))]
         firsts = [*(first for first, _ in blocks[1:]), self.last + 1]
@@ -142,13 +142,14 @@ class MemoryEventLog:
         return block.index(marker) + len(marker)
 
     def events(self, after: int = 0, until: int | None = None) -> list[Event]:
-        """As `EventLog.events`; they are decoded from their frames."""
+        """See `EventLog.events`."""
         if until is not None and until > self.last:
-            raise BadRequest("This event has not happened.", code="gone", status=410)
+            message = f"Event {until} has not happened; the newest is {self.last}."
+            raise BadRequest(message, code="gone", status=410)
         return [event for data in self.frames(after, until) for event in decode_frames(data)]
 
     def subscribe(self, notify: Notify) -> Unsubscribe:
-        """Call `notify` for everything that is appended from now on."""
+        """See `EventLog.subscribe`."""
         self._subscribers = (*self._subscribers, notify)
 
         def unsubscribe() -> None:
@@ -158,17 +159,17 @@ class MemoryEventLog:
 
     @property
     def subscribers(self) -> int:
-        """How many subscribers there are."""
+        """Number of subscribers."""
         return len(self._subscribers)
 
 
 class StoredEventLog(MemoryEventLog):
-    """A copy of the log of a run that another process executes, as far as it is in the store."""
+    """A copy of the stored log of a run in another process."""
 
     __slots__ = ()
 
     def extend(self, frames: Sequence[Frames]) -> None:
-        """Append frames from the store. Earlier frames are dropped when some between are no longer stored."""
+        """Append frames from the store. If frames between are no longer stored, drop all earlier ones."""
         for first, last, data in frames:
             if first > self.last + 1:
                 self._blocks.clear()

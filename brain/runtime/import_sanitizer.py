@@ -1,4 +1,4 @@
-"""Neutralize what an export holds: it looks like Brain's own, but nothing shows who wrote it."""
+"""Neutralizes imported exchanges and facts. An export looks like Brain's own data, but its author is unknown."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,11 +14,11 @@ from brain.text import strip_invisible
 from brain.turn.notices import Annotations
 
 NOTICE_LENGTH = 10_000
-"""Characters of a notice and of an error message; Brain's own are far shorter."""
+"""Longest imported notice or error message, in characters. Brain writes far shorter ones."""
 
 
 def exchange(one: Exchange) -> Exchange:
-    """An exchange without anything that instructs a model."""
+    """Return an exchange without instructions to a model."""
     return msgspec.structs.replace(
         one,
         question=neutralize(one.question),
@@ -34,7 +34,7 @@ def exchange(one: Exchange) -> Exchange:
 
 
 def item(one: Item) -> Item:
-    """A fact or a memory, with its former texts."""
+    """Return a neutralized fact or memory, with its former texts."""
     former = tuple(FormerText(neutralize(strip_invisible(former.text)), former.until) for former in one.former)
     return msgspec.structs.replace(one, text=neutralize(strip_invisible(one.text)), former=former)
 
@@ -44,7 +44,7 @@ def _without_instructions(some: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def _annotations(some: Iterable[Annotation]) -> tuple[Annotation, ...]:
-    """No more of them than Brain's own answers have."""
+    """Copy annotations within the limits of Brain's own answers."""
     copied = Annotations()
     for one in some:
         copied.parts_before = one.position
@@ -75,7 +75,7 @@ def _call(part: Call) -> Call:
 
 
 def _block(name: str, part: Call) -> str:
-    """The block of a call, built anew from its content."""
+    """Rebuild the block of a call from its content."""
     if not part.block:
         return ""
     text = blocks.block_content(part.name, part.block, part.code is not None)

@@ -1,4 +1,4 @@
-"""A run: the one task that executes a turn. Everything else reads its log."""
+"""A run: the one task that executes a turn. All readers follow its event log."""
 
 import asyncio
 import logging
@@ -18,24 +18,24 @@ from brain.turn_request import TurnRequest
 log = logging.getLogger("brain")
 
 RECONNECT_SECONDS = 30.0
-"""How long a client that left to approve a call may take to reconnect, after the time for the approval."""
+"""Time for a client to reconnect after the approval timeout, if it disconnected to approve a call."""
 
 KEPT_SECONDS = 300.0
-"""How long a turn can be found after its end."""
+"""Time for which a turn can be found after its end."""
 
 ABORT_SECONDS = 1.0
-"""How long a task that was cancelled may take, before its turn is ended without it."""
+"""Time for a cancelled task to end. After it, the turn ends without the task."""
 
-Settle = Callable[[TurnReport], None]
-"""Records a turn that ended."""
+OnEnd = Callable[[TurnReport], None]
+"""Records the end of a turn."""
 
 
 class AnyRun(Protocol):
-    """A run as its readers see it: of this process (`Run`) or of another one (`RemoteRun`).
+    """The interface of a run for readers: in this process (`Run`) or in another one (`RemoteRun`).
 
     Attributes:
-        options: what its protocol needs when a client reconnects.
-        last_received: the number of the last event that the reader who left last had received.
+        options: Options that the protocol needs when a client reconnects.
+        last_received: Number of the last event that the last reader received before it left.
     """
 
     last_received: int
@@ -61,45 +61,45 @@ class AnyRun(Protocol):
         """Carry out a command of a client.
 
         Raises:
-            BadRequest: when the turn cannot do that now, or has ended.
+            BadRequest: The turn cannot do that now, or has ended.
         """
 
     async def catch_up(self, number: int = 0) -> None:
-        """Wait until `log` has what is known to have happened: all before a report, and event `number`."""
+        """Wait until `log` has all events before the last report, and event `number`."""
 
     def is_waiting_for(self, call_ids: Collection[str]) -> bool:
-        """Whether all of these calls wait for a person, as far as this process knows."""
+        """Whether all of these calls wait for approval, as far as this process knows."""
 
     def stop(self) -> None:
-        """End the turn, soon."""
+        """Request the end of the turn."""
 
     def join(self, notify: Notify) -> Unsubscribe:
-        """Add a reader; `notify` is called for each event from now on."""
+        """Add a reader. Call `notify` for all events from now on."""
 
     def leave(self, *, will_reconnect: bool = False) -> None:
-        """Remove a reader. One that comes back with a person's approval has as long as that may take."""
+        """Remove a reader. If it will reconnect with an approval, the run waits for it."""
 
     async def wait_ended(self) -> None:
         """Wait until the turn has ended."""
 
 
 class Run:
-    """One turn as a task. Readers join and leave it; they never execute any part of it, nor delay it.
+    """One turn as a task. Readers join and leave; they neither execute nor delay any part of it.
 
     Args:
-        protocol: the protocol of the client.
-        options: what that protocol needs when a client reconnects.
-        settle: records the turn, once, before any reader learns that it ended.
-        unread_seconds: how long the run continues without a reader; None: to its end.
+        protocol: Protocol of the client.
+        options: Options that the protocol needs when a client reconnects.
+        unread_seconds: Time for which the run continues without a reader, in seconds. None means to its end.
 
     Attributes:
-        log: the events so far.
-        last_received: the number of the last event that the reader who left last had received.
-        on_left: called when a reader has left after the end.
+        log: The events so far.
+        last_received: Number of the last event that the last reader received before it left.
+        on_end: Called once with the report, in order, before any reader learns of the end.
+        on_left: Called when a reader leaves after the end.
     """
 
-    __slots__ = ("__weakref__", "_ended", "_readers", "_report", "_settle", "_task", "_turn", "_unread_timer",
-                 "conversation_id", "id", "last_received", "log", "on_left", "options", "protocol", "request_id",
+    __slots__ = ("__weakref__", "_ended", "_readers", "_report", "_task", "_turn", "_unread_timer", "conversation_id",
+                 "id", "last_received", "log", "on_end", "on_left", "options", "protocol", "request_id",
                  "unread_seconds", "user")  # fmt: skip
 
     def __init__(
@@ -107,7 +107,6 @@ class Run:
         turn: Turn,
         request: TurnRequest,
         protocol: str,
-        settle: Settle,
         *,
         replayable: bool,
         unread_seconds: float | None,
@@ -119,12 +118,12 @@ class Run:
         self.request_id = request.request_id
         self.protocol = protocol
         self.options = options
+        self.on_end: list[OnEnd] = []
         self.on_left: Callable[[], None] | None = None
         self.log = MemoryEventLog(turn.id, replayable=replayable)
         self.unread_seconds = unread_seconds
         self.last_received = 0
         self._turn: Turn | None = turn
-        self._settle = settle
         self._report: TurnReport | None = None
         self._readers = 0
         self._unread_timer: asyncio.TimerHandle | None = None
@@ -143,30 +142,30 @@ class Run:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a person is asked to approve a call."""
+        """Whether a call waits for approval."""
         return self._turn is not None and self._turn.is_waiting
 
     @property
     def readers(self) -> int:
-        """How many readers it has."""
+        """Number of readers."""
         return self._readers
 
     async def catch_up(self, number: int = 0) -> None:
-        """As `AnyRun.catch_up`: it is here."""
+        """Do nothing: the log of a local run is always current."""
 
     def is_waiting_for(self, call_ids: Collection[str]) -> bool:
-        """As `AnyRun.is_waiting_for`."""
+        """See `AnyRun.is_waiting_for`."""
         return {call.id for call in self.report().calls if call.approval == "asked"}.issuperset(call_ids)
 
     def report(self) -> TurnReport:
-        """What happened so far."""
+        """Return a report of the turn so far."""
         if self._turn is not None:
             return self._turn.report(self.protocol)
         assert self._report is not None
         return self._report
 
     def start(self) -> None:
-        """Execute the turn in a task of its own. A run that is not to be replayed needs its reader before."""
+        """Start the task of the turn. The reader of a run that is not replayable must join first."""
         self._task = asyncio.create_task(self._execute(), name=f"run {self.id}")
         if not self._readers:
             self._stop_if_unread()
@@ -181,7 +180,7 @@ class Run:
 
     def _append(self, events: Sequence[Event]) -> None:
         turn = self._turn
-        if turn is None:  # a task that did not end in time goes on
+        if turn is None:  # an abandoned task still runs
             return
         if turn.last is None:
             self.log.append(events)
@@ -189,16 +188,17 @@ class Run:
         self._report, self._turn = turn.report(self.protocol), None
         if self._unread_timer is not None:
             self._unread_timer.cancel()
-        settle, self._settle = self._settle, _ignore  # what it refers to can be freed
-        try:
-            settle(self._report)
-        except Exception:  # readers learn of the end in any case
-            log.exception("turn %s: its end could not be recorded", self.id)
+        callbacks, self.on_end = self.on_end, []  # frees the objects that they refer to
+        for record in callbacks:
+            try:
+                record(self._report)
+            except Exception:  # readers must learn of the end in any case
+                log.exception("turn %s: the end could not be recorded", self.id)
         self._ended.set()
         self.log.append(events)
 
     async def control(self, command: Command) -> TurnReport:
-        """As `AnyRun.control`."""
+        """See `AnyRun.control`."""
         self.apply(command)
         return self.report()
 
@@ -206,7 +206,7 @@ class Run:
         """Carry out a command.
 
         Raises:
-            BadRequest: when the turn cannot do that now, or has ended.
+            BadRequest: The turn cannot do that now, or has ended.
         """
         turn = self._turn
         match command:
@@ -221,7 +221,7 @@ class Run:
                 turn.stop(reason)
             case Cancel():
                 if turn.approvals.has_just_approved and not turn.is_stopped:
-                    message = "A call of this turn was approved at the same moment. Send the request again to stop it."
+                    message = "A call of this turn was approved a moment ago. Send the request again to stop the turn."
                     raise BadRequest(message, code="decided", status=409)
                 turn.stop("cancelled")
             case Steer(message):
@@ -230,21 +230,21 @@ class Run:
                 turn.decide(call_id, approve)
 
     def stop(self, reason: Interruption = "cancelled") -> None:
-        """End the turn with an event that says why; nothing for a turn that has ended."""
+        """End the turn with an event that gives the reason. A turn that has ended ignores this."""
         self.apply(Stop(reason))
 
     def decide(self, call_id: str, approve: bool) -> None:
-        """Approve or decline a call; as `apply`."""
+        """Approve or decline a call; see `apply`."""
         self.apply(Decide(call_id, approve))
 
     async def abort(self) -> None:
-        """End a turn that did not stop in time. A task that ignores its cancellation is abandoned."""
+        """End a turn that did not stop in time. Abandon a task that ignores its cancellation."""
         if self._task is not None:
             self._task.cancel()
             _, pending = await asyncio.wait({self._task}, timeout=ABORT_SECONDS)
             if pending:
-                log.error("turn %s: its task does not end", self.id)
-        self._cut()  # a task that was cancelled before its first step has not done that
+                log.error("turn %s: the task does not end", self.id)
+        self._cut()  # a task that was cancelled before its first step did not do this
 
     def _cut(self) -> None:
         """End a turn that could not end by itself."""
@@ -255,10 +255,10 @@ class Run:
         """Wait until the turn has ended."""
         await self._ended.wait()
 
-    # readers
+    # Readers
 
     def join(self, notify: Notify) -> Unsubscribe:
-        """As `AnyRun.join`."""
+        """See `AnyRun.join`."""
         self._count_reader()
         return self.log.subscribe(notify)
 
@@ -268,7 +268,7 @@ class Run:
             self._unread_timer.cancel()
 
     def leave(self, *, will_reconnect: bool = False) -> None:
-        """As `AnyRun.leave`."""
+        """See `AnyRun.leave`."""
         self._readers -= 1
         if not self._readers:
             self._stop_if_unread(will_reconnect=will_reconnect)
@@ -286,7 +286,7 @@ class Run:
             self.stop()
 
     async def events(self) -> AsyncGenerator[Sequence[Event], None]:
-        """Start the run and read it, as the events come. Leaving early stops the run and waits for its end."""
+        """Start the run and yield its events. Leaving early stops the run and waits for its end."""
         pending: deque[Sequence[Event]] = deque()
         arrived = asyncio.Event()
 
@@ -314,16 +314,12 @@ def check_ended(command: Command, report: TurnReport) -> None:
     """Check that a command is allowed for a turn that has ended.
 
     Raises:
-        BadRequest: when it is not.
+        BadRequest: It is not allowed.
     """
     match command:
         case Steer():
-            raise BadRequest("This turn is over; send the message as a new one.", code="gone", status=410)
+            raise BadRequest("This turn has ended. Send the message as a new one.", code="gone", status=410)
         case Decide(call_id) if any(call.id == call_id and call.approval == "asked" for call in report.calls):
             raise stopped_before()
         case Decide():
-            raise BadRequest("This turn is over; nothing waits for an approval.", code="gone", status=410)
-
-
-def _ignore(report: TurnReport) -> None:
-    """Do nothing: the turn is recorded."""
+            raise BadRequest("This turn has ended. No call waits for approval.", code="gone", status=410)

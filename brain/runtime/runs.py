@@ -1,4 +1,4 @@
-"""The runs of this process, those that ended for a while, and through the store those of other processes."""
+"""The registry of runs: those of this process, also for a while after their end, and those of other processes."""
 
 import asyncio
 import math
@@ -8,30 +8,30 @@ from collections.abc import Awaitable, Callable
 
 from brain.messages import TurnReport
 from brain.runtime.relay import Relay
-from brain.runtime.run import KEPT_SECONDS, AnyRun, Run, Settle
+from brain.runtime.run import KEPT_SECONDS, AnyRun, Run
 from brain.store.turn_log import RequestTaken, TurnLog
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Size of all logs together. Turns that ended make room first, then the beginnings of those that run."""
+"""Size limit of all logs. Over it, ended runs are dropped first, then the older events of running ones."""
 MAX_ENDED_BYTES = 16 * 1024 * 1024
-"""Size of the logs of turns that ended: about five thousand short ones."""
+"""Size limit of the logs of ended runs: about 5,000 short ones."""
 RUN_BYTES = 2048
-"""About what a run takes besides its log."""
+"""Estimated size of a run without its log."""
 SWEEP_SECONDS = 5.0
 QUIET_SECONDS = 5.0
-"""How long after a turn background work leaves the model alone: the same person may send the next message."""
+"""Time after a turn in which background work does not use the model, since the user may send the next message."""
 
 Key = tuple[str | None, str]
-"""A user, and an ID that is unique for that user."""
+"""A user, and an ID that is unique for this user."""
 
 
 class RunRegistry:
-    """All runs by their turn IDs, by the IDs that clients gave their requests, and by their conversations.
+    """All runs by turn ID, by request ID and by conversation.
 
     Attributes:
-        relay: finds the runs of other processes; None where there are none.
+        relay: Finds the runs of other processes. None without a shared store.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class RunRegistry:
         self._runs: dict[str, Run] = {}
         self._by_request: dict[Key, str] = {}
         self._newest: dict[Key, str] = {}
-        self._ended: OrderedDict[str, float] = OrderedDict()  # when, by the monotonic clock
+        self._ended: OrderedDict[str, float] = OrderedDict()  # time of the end, on the monotonic clock
         self._beginning: dict[Key, asyncio.Event] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._last_end = -math.inf
@@ -54,7 +54,7 @@ class RunRegistry:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no turn runs, or ended in the last `QUIET_SECONDS`."""
+        """Whether no turn runs or ended in the last `QUIET_SECONDS`."""
         return time.monotonic() >= self._last_end + QUIET_SECONDS and not self.running
 
     def add(
@@ -62,23 +62,16 @@ class RunRegistry:
         turn: Turn,
         request: TurnRequest,
         protocol: str,
-        settle: Settle,
         *,
         replayable: bool = True,
         unread_seconds: float | None = None,
         options: str = "",
     ) -> Run:
-        """Make the run of a turn; the caller starts it. The arguments are those of `Run`."""
-
-        def settle_run(report: TurnReport) -> None:
-            self._last_end = time.monotonic()
-            if run.id in self._runs:
-                self._ended[run.id] = self._last_end
-            settle(report)
-
+        """Create the run of a turn; the caller starts it. See `Run` for the arguments."""
         run = self._runs[turn.id] = Run(
-            turn, request, protocol, settle_run, replayable=replayable, unread_seconds=unread_seconds, options=options
+            turn, request, protocol, replayable=replayable, unread_seconds=unread_seconds, options=options
         )
+        run.on_end.append(self._record_end)
         self._newest[run.user, run.conversation_id] = run.id
         if run.request_id is not None:
             self._by_request[run.user, run.request_id] = run.id
@@ -86,21 +79,26 @@ class RunRegistry:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
         return run
 
+    def _record_end(self, report: TurnReport) -> None:
+        self._last_end = time.monotonic()
+        if report.turn_id in self._runs:
+            self._ended[report.turn_id] = self._last_end
+
     async def open_relay(self, turn_log: TurnLog) -> Relay:
-        """Find the runs of other processes from now on, and let other processes find those of this one."""
+        """Connect with other processes that use the same store."""
         self.relay = Relay(turn_log, self._runs)
         await self.relay.open()
         return self.relay
 
     async def find(self, turn_id: str, user: str | None) -> AnyRun | None:
-        """A run of the user by its turn ID."""
+        """Return a run of the user by its turn ID."""
         run = self._runs.get(turn_id)
         if run is None and self.relay is not None:
             return await self.relay.find(turn_id, user)
         return run if run is not None and run.user == user else None
 
     async def find_requested(self, request: TurnRequest) -> AnyRun | None:
-        """The run that the user began with the same request ID, if the request has one."""
+        """Return the run that the user began with the same request ID, if the request has one."""
         if request.request_id is None:
             return None
         run = self._runs.get(self._by_request.get((request.user, request.request_id), ""))
@@ -109,12 +107,12 @@ class RunRegistry:
         return run
 
     async def begin_once(self, request: TurnRequest, begin: Callable[[], Awaitable[Run]]) -> tuple[AnyRun, Run | None]:
-        """Begin a turn, unless one was begun with the same request ID.
+        """Begin a turn, unless there is one with the same request ID.
 
-        Of concurrent requests with one ID, one begins the turn and the others wait for that.
+        If several requests with one ID arrive together, one begins the turn and the others wait for it.
 
         Returns:
-            The run; and the run again if it is new and has to be started.
+            The run, and again the run if it is new and the caller must start it.
         """
         if request.request_id is None:
             run = await begin()
@@ -127,7 +125,7 @@ class RunRegistry:
             if (found := await self.find_requested(request)) is not None:
                 return found, None
             run = await begin()
-        except RequestTaken:  # by another process, meanwhile
+        except RequestTaken:  # another process began the turn first
             if (found := await self.find_requested(request)) is None:
                 raise
             return found, None
@@ -138,25 +136,25 @@ class RunRegistry:
             has_begun.set()
 
     def find_newest_here(self, conversation_id: str, user: str | None) -> Run | None:
-        """The newest run of a conversation in this process."""
+        """Return the newest run of a conversation in this process."""
         return self._runs.get(self._newest.get((user, conversation_id), ""))
 
     async def find_newest(self, conversation_id: str, user: str | None) -> AnyRun | None:
-        """The newest run of a conversation in any process."""
+        """Return the newest run of a conversation in any process."""
         run = self.find_newest_here(conversation_id, user)
         if self.relay is None or (run is not None and not run.has_ended):
             return run
         return await self.relay.find_newest(user, conversation_id) or run
 
     def forget(self, conversation_id: str, user: str | None) -> None:
-        """Delete the runs of a conversation that have ended."""
+        """Drop the ended runs of a conversation."""
         for turn_id in list(self._ended):
             run = self._runs[turn_id]
             if (run.conversation_id, run.user) == (conversation_id, user):
                 self._drop(turn_id)
 
     def close(self) -> None:
-        """Delete all runs."""
+        """Drop all runs."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
@@ -164,7 +162,7 @@ class RunRegistry:
             runs.clear()
 
     def _sweep(self) -> None:
-        """Delete runs that ended long ago, and make room; called regularly, as long as there is any run."""
+        """Drop runs that ended long ago, and keep within the size limits. It repeats while there are runs."""
         oldest = time.monotonic() - KEPT_SECONDS
         used = sum(map(_size, self._runs.values()))
         used_by_ended = sum(_size(self._runs[turn_id]) for turn_id in self._ended)
@@ -184,7 +182,7 @@ class RunRegistry:
         self._sweeper = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep) if self._runs else None
 
     def _drop(self, turn_id: str) -> int:
-        """Delete a run that has ended; return its size in bytes."""
+        """Drop an ended run. Return its size in bytes."""
         del self._ended[turn_id]
         run = self._runs.pop(turn_id)
         if run.request_id is not None and self._by_request.get((run.user, run.request_id)) == turn_id:

@@ -1,4 +1,4 @@
-"""What comes in a copy: nobody knows who wrote it, and a model reads nothing in it that tells it what to do."""
+"""Imported exchanges and facts: untrusted text in them cannot instruct a model."""
 
 from typing import Any
 

@@ -59,14 +59,16 @@ class Server:
         request_id: str | None = None,
         conversation: str = "c",
         model: Any = None,
-        settle: Callable[[TurnReport], None] | None = None,
+        on_end: Callable[[TurnReport], None] | None = None,
         **options: Any,
     ) -> Run:
         """A run whose model plays these passes; it waits where an `asyncio.Event` stands."""
         ask = request(user, request_id)
         registry = registry_of(echo, sends, stuck)
         turn = turn_of(model or Player(*passes), registry, ask, History(conversation))
-        return self.turns.add(turn, ask, "native", settle or self.settled.append, **options)
+        run = self.turns.add(turn, ask, "native", **options)
+        run.on_end.append(on_end or self.settled.append)
+        return run
 
     def start(self, *passes: Sequence[Item] | str, **options: Any) -> Run:
         run = self.begin(*passes, **options)
@@ -80,7 +82,7 @@ class Server:
 
     async def pass_tiny_time(self) -> None:
         """Wait until every timer of a `TINY` time that was set before has fired: the newest one is the last."""
-        witness = self.start([asyncio.Event()], user="witness", settle=lambda report: None, unread_seconds=TINY)
+        witness = self.start([asyncio.Event()], user="witness", on_end=lambda report: None, unread_seconds=TINY)
         await witness.wait_ended()
 
 
@@ -187,7 +189,7 @@ async def test_the_end_reaches_readers_also_when_it_cannot_be_recorded(
     def fail(report: TurnReport) -> None:
         raise OSError("the disk is full")
 
-    run = server.begin("a", settle=fail)
+    run = server.begin("a", on_end=fail)
     heard: list[Event] = []
     run.join(lambda events, frames: heard.extend(events))
     run.start()

@@ -116,7 +116,8 @@ class Stage:
         ask = ask_for()
         self.model = Player(items)
         turn = turn_of(self.model, ask=ask)
-        self.run = Run(turn, ask, "native", self.reports.append, replayable=True, unread_seconds=unread_seconds)
+        self.run = Run(turn, ask, "native", replayable=True, unread_seconds=unread_seconds)
+        self.run.on_end.append(self.reports.append)
 
     def count_streams(self, change: int) -> None:
         self.open_streams += change
