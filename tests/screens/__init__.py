@@ -1,1 +1,1 @@
-"""The pictures of `docs/screens/`."""
+"""The screenshots in `docs/screens/`."""

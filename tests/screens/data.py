@@ -1,4 +1,4 @@
-"""The data behind the pictures: earlier conversations, a calendar, facts, a file."""
+"""The data in the screenshots: earlier conversations, a calendar, facts, a file."""
 
 import json
 import subprocess
@@ -29,28 +29,28 @@ DTEND;TZID=Europe/Berlin:{end}\r
 END:VCALENDAR\r
 """
 FACTS = [
-    {"text": "I drink no coffee", "category": "preferences"},
+    {"text": "I don't drink coffee", "category": "preferences"},
     {"text": "I am allergic to penicillin", "category": "personal", "mutable": False},
-    {"text": "My bicycle has a frame of 56 cm", "category": "knowledge"},
+    {"text": "My bicycle has a 56 cm frame", "category": "knowledge"},
 ]
 EARLIER = [
     ("Body mass index of 80 kg and 180 cm", 20),
-    ("Remember that I drink no coffee", 60),
-    ("Words for the invitation", 24 * 60),
+    ("Remember that I don't drink coffee", 60),
+    ("Text for an invitation", 24 * 60),
     ("How do I run Brain behind nginx?", 25 * 60),
-    ("A name for a bicycle shop", 26 * 60),
+    ("Names for a bicycle shop", 26 * 60),
 ]
 """Titles, and how many minutes ago."""
 SUMMARIES = {
-    2: "The user invites friends to a garden party in June, and wanted words for it.",
-    3: "Brain shall run behind nginx; the user was told to switch buffering off.",
-    4: "The user looks for the name of a bicycle shop, and likes short ones.",
+    2: "The user is planning a garden party in June and wanted a text for the invitation.",
+    3: "The user runs Brain behind nginx. Buffering must be off.",
+    4: "The user is looking for a short name for a bicycle shop.",
 }
 """Summaries of conversations, by their place in EARLIER."""
 
 
 def fill_calendar(data: Path) -> None:
-    """The calendar `home` of the one local user, in a data folder."""
+    """Create the local user's calendar `home` in a data folder."""
     home = data / "brain" / "calendars" / "local" / "home"
     home.mkdir(parents=True)
     for uid, (title, start, end, more) in EVENTS.items():
@@ -59,7 +59,7 @@ def fill_calendar(data: Path) -> None:
 
 
 def make_pdf(picture: Path, path: Path, count: int) -> Path:
-    """A PDF with this picture on each page."""
+    """Create a PDF with this picture on each page."""
     with Image.open(picture) as opened:
         page = opened.convert("RGB")
     page.save(path, save_all=True, append_images=[page] * (count - 1))

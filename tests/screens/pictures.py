@@ -1,7 +1,7 @@
-"""Take the pictures of the page and the terminal in `docs/screens/`: `python tests/screens [NAME…]`.
+"""Take the screenshots of the page and the terminal in `docs/screens/`: `python tests/screens [NAME…]`.
 
-Specialists are real, as far as they work without a network; the model is scripted. A picture that differs from the
-existing one in a few pixels only, such as those of a clock, does not replace it.
+The specialists are real if they work without a network; the model is scripted. A screenshot replaces the existing one
+only if more than a few pixels differ: clocks and durations always do.
 """
 
 import argparse
@@ -35,27 +35,27 @@ DESKTOP: Mapping[str, Any] = {"viewport": {"width": 1200, "height": 800}}
 PHONE: Mapping[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 HERE: Mapping[str, Any] = {"locale": "en-GB", "timezone_id": "Europe/Berlin", "reduced_motion": "reduce"}
 PATIENCE = 60_000
-"""Milliseconds; the first text recognition takes a while."""
+"""Milliseconds; text recognition is slow at first."""
 WAIT_FOR = """(node, text) => new Promise((done) => {
     const look = () => node.textContent.includes(text) ? done() : requestAnimationFrame(look);
     look();
 })"""
-"""Looks at each frame, so that it sees what is visible for a moment only."""
+"""Checks every frame, because the text is visible for a moment only."""
 COLOURS = 256
 MAX_CHANGED_PIXELS = 1500
-"""Of a picture that is the same but for its clocks."""
+"""Of a screenshot that differs in its clocks only."""
 
 
 @dataclass
 class Scene:
-    """The page, its model and a folder for files."""
+    """The page, the model behind it, and a folder for files."""
 
     chat: Chat
     model: ControlledModel
     folder: Path
 
     def ask(self, message: str, *passes: str) -> None:
-        """A whole turn with these passes of the model."""
+        """Complete a turn with these passes of the model."""
         self.chat.ask(message)
         self.write(*passes)
         expect(self.chat.button("Send")).to_be_visible(timeout=PATIENCE)
@@ -68,7 +68,7 @@ class Scene:
 
 @dataclass
 class Picture:
-    """A picture: what happens before it is taken, the window, and whether the demo model answers."""
+    """A screenshot: the actions before it, the browser window, and whether the demo model answers."""
 
     play: Callable[[Scene], object]
     window: Mapping[str, Any]
@@ -81,7 +81,7 @@ PICTURES: dict[str, Picture] = {}
 def picture(
     stand_in: bool = False, name: str = "", window: Mapping[str, Any] = DESKTOP, **more: object
 ) -> Callable[[Callable[[Scene], object]], Callable[[Scene], object]]:
-    """Takes the function's name for that of a picture of what it plays."""
+    """Add a screenshot of what a function plays; its name is that of the function unless `name` is given."""
 
     def take(play: Callable[[Scene], object]) -> Callable[[Scene], object]:
         PICTURES[name or play.__name__] = Picture(play, {**HERE, **window, **more}, stand_in)
@@ -107,13 +107,13 @@ async def weather(city: str, units: Literal["metric", "imperial"] = "metric") ->
     return f"It is sunny in {city}."
 ```
 
-- Parameters are checked before it runs, and a wrong one is told to the model.
-- `Progress` says how far it is, `Refused` why it does not want to.
+- Brain checks the parameters before each call and reports mistakes to the model.
+- `Progress` reports how far a call is; `Refused` rejects a call with a reason.
 
-| option | says |
+| option | meaning |
 | --- | --- |
-| `timeout` | how many seconds a call may take |
-| `approval` | whether a person is asked before it runs |
+| `timeout` | time limit of a call, in seconds |
+| `approval` | whether a person approves each call |
 """
 
 
@@ -122,7 +122,7 @@ async def weather(city: str, units: Literal["metric", "imperial"] = "metric") ->
 @picture(name="phone", window=PHONE)
 def answer(scene: Scene) -> None:
     query = request("docs", query="write a specialist")
-    scene.ask("How do I write a specialist?", f"Let me look it up in the manual.\n\n{query}", ANSWER)
+    scene.ask("How do I write a specialist?", f"Let me check the documentation.\n\n{query}", ANSWER)
     expect(scene.chat.answer.get_by_role("table")).to_be_visible()
     scene.chat.log.evaluate("node => node.scrollTo(0, 0)")
 
@@ -138,7 +138,7 @@ def running(scene: Scene) -> None:
 def result(scene: Scene) -> None:
     inputs = {"age": 76, "sex": "female", "hypertension": "yes", "others_absent": True}
     call = request("medical", calculator="cha2ds2_vasc", inputs=inputs)
-    text = "The score is **4**: age counts 2, being a woman 1 and hypertension 1.\n\nThis is not medical advice."
+    text = "The score is **4**: 2 for age, 1 for sex and 1 for hypertension.\n\nThis is not medical advice."
     scene.ask("CHA₂DS₂-VASc of a woman of 76 with hypertension and nothing else?", call, text)
     scene.chat.open_card("medical")
 
@@ -153,17 +153,17 @@ def approval(scene: Scene) -> None:
 
 @picture()
 def error(scene: Scene) -> None:
-    scene.chat.ask("What stands on the ticket?")
+    scene.chat.ask("What does the ticket say?")
     scene.write(request("ocr", image_id=1))
-    scene.model.write("There is no picture in this conversation yet. Attach the ticket, and I will")
-    scene.model.write(ModelError("model_failed", "The model failed in the middle of its answer.", "it was told to"))
+    scene.model.write("This conversation has no picture yet. Attach the ticket, and I will")
+    scene.model.write(ModelError("model_failed", "The model stopped in the middle of its answer.", "scripted"))
     expect(scene.chat.answer.get_by_role("button", name="Retry", exact=True)).to_be_visible()
 
 
 @picture()
 def attach(scene: Scene) -> None:
     scene.chat.attach(TICKET)
-    text = "It is a ticket for **row 4, seat 12**. The QR code at its right says `TICKET-4-12`."
+    text = "It is a ticket for **row 4, seat 12**. Its QR code contains `TICKET-4-12`."
     scene.ask("What does it say?", text)
     scene.chat.attach(TICKET, make_pdf(TICKET, scene.folder / "tickets.pdf", 12))
     scene.chat.box.fill("And these?")
@@ -175,7 +175,7 @@ def memory(scene: Scene) -> None:
         response = scene.chat.page.request.post("v1/memory", data=fact)
         assert response.status == 201, response.text()
     scene.chat.button("Memory").click()
-    expect(scene.chat.page.get_by_role("dialog")).to_contain_text("I drink no coffee")
+    expect(scene.chat.page.get_by_role("dialog")).to_contain_text("penicillin")
 
 
 @picture()
@@ -194,11 +194,13 @@ def phone_list(scene: Scene) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser("python tests/screens", description=__doc__)
     names = [*PICTURES, *TERMINALS]
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}; all when none is named")
-    parser.add_argument("--to", type=Path, default=SCREENS, metavar="FOLDER", help="where they go (docs/screens)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(names)}")
+    parser.add_argument(
+        "--to", type=Path, default=SCREENS, metavar="FOLDER", help="target folder (default: docs/screens)"
+    )
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(names):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
+        parser.error(f"unknown screenshots: {', '.join(sorted(unknown))}. Choose from {', '.join(names)}")
     arguments.to.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, _browser() as browser:
         for name in arguments.names or names:
@@ -232,7 +234,7 @@ def _take_page(browser: Browser, picture: Picture, folder: Path) -> Image.Image:
         page.goto("")
         chat = Chat(page)
         chat.wait_until_ready()
-        expect(page.locator("#history")).to_contain_text(EARLIER[-1][0])  # on a phone it is folded, and has no role
+        expect(page.locator("#history")).to_contain_text(EARLIER[-1][0])  # hidden on a phone, so it has no role there
         try:
             picture.play(Scene(chat, model, folder))
             page.evaluate("document.fonts.ready")
@@ -261,16 +263,16 @@ def _take_terminal(browser: Browser, name: str, folder: Path) -> Image.Image:
 
 
 def _save(image: Image.Image, path: Path) -> str:
-    """Write the picture unless the existing one shows the same; what was done."""
+    """Write the screenshot unless the existing one looks the same; return what happened."""
     fewer = image.quantize(COLOURS, dither=Image.Dither.NONE)
     if path.exists() and _count_changes(fewer, Image.open(path)) <= MAX_CHANGED_PIXELS:
-        return "as it was"
+        return "unchanged"
     fewer.save(path, optimize=True)
     return f"{path.stat().st_size // 1024} KiB"
 
 
 def _count_changes(one: Image.Image, other: Image.Image) -> int:
-    """The number of pixels that differ to the eye; all when the sizes differ."""
+    """The number of visibly different pixels; all of them if the sizes differ."""
     if one.size != other.size:
         return one.width * one.height
     difference = ImageChops.difference(one.convert("RGB"), other.convert("RGB")).convert("L")

@@ -1,4 +1,4 @@
-"""The pictures of the terminal: a pseudo-terminal, drawn cell by cell."""
+"""The screenshots of the terminal: a pseudo-terminal, drawn cell by cell."""
 
 import io
 from collections.abc import Callable, Mapping, Sequence
@@ -84,12 +84,12 @@ def _ask(folder: Path) -> str:
 
 
 def _chat(folder: Path) -> str:
-    """`brain chat`: an approval, and the prompt behind it."""
+    """`brain chat`: an approval and the next prompt."""
     fill_calendar(folder / "data")
     passes = [
-        [f"I look for it. {request('calendar', start=DENTIST, end=DENTIST)}"],
-        [f"It is there. {request('calendar', action='delete', event_id='dentist')}"],
-        ["The dentist is no longer in your calendar; the rest of **Tuesday** is free."],
+        [f"Let me look for it. {request('calendar', start=DENTIST, end=DENTIST)}"],
+        [f"I found it. {request('calendar', action='delete', event_id='dentist')}"],
+        ["I deleted the appointment. The rest of **Tuesday** is free."],
     ]
     with Window(folder, "chat", env=_env(folder, *passes)) as window:
         window.sees("›")
@@ -104,7 +104,7 @@ def _chat(folder: Path) -> str:
 PROXY = """\
 ## Behind nginx
 
-nginx must not buffer, and must speak HTTP/1.1 to Brain:
+Turn off buffering, and use HTTP/1.1:
 
 ```nginx
 location / {
@@ -115,8 +115,8 @@ location / {
 }
 ```
 
-- Name the public host in `HOSTS`, or requests are refused.
-- Idle limits of a **minute** do no harm: Brain sends heartbeats.
+- Add the public host name to `HOSTS`; otherwise Brain rejects requests.
+- A proxy timeout of a **minute** is enough, because Brain sends heartbeats.
 """
 
 
