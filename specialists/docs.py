@@ -1,4 +1,4 @@
-"""`docs` finds passages in Brain's own documentation that answer a question."""
+"""`docs` finds passages in Brain's documentation."""
 
 import threading
 import weakref
@@ -17,14 +17,14 @@ from specialists._kit.text import content_words
 PASSAGES_GIVEN = 3
 QUERY_SHOWN = 200
 OF_SPECIALISTS = "reference/specialists/"
-"""The beginning of the names of the specialists' own pages."""
+"""Prefix of the pages about specialists."""
 _WEIGHTS = "12.0, 4.0, 1.0"
-"""Of a passage's own heading, those above it and its text."""
+"""Weights of a passage's heading, the headings above it, and its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a page that fits into an answer; `heading` is the path of headings above it."""
+    """A passage of a page; `heading` is the path of headings above it."""
 
     page: str
     heading: tuple[str, ...]
@@ -40,11 +40,11 @@ class Passage:
         return f"{self.page}#{make_anchor(self.heading[-1])}"
 
 
-class Handbook:
-    """Full text search over Markdown pages.
+class Documentation:
+    """Full-text search in Markdown pages.
 
     Args:
-        pages: the text of each page, by its name.
+        pages: text of each page by name.
     """
 
     def __init__(self, pages: Mapping[str, str]) -> None:
@@ -64,10 +64,10 @@ class Handbook:
         self._index.executemany("INSERT INTO passage (rowid, own, above, text) VALUES (?, ?, ?, ?)", rows)
 
     def search(self, query: str, section: str | None = None) -> list[Passage]:
-        """The passages that fit best, those of one page or heading if a section is named.
+        """Return the best passages, only from one page or heading if a section is named.
 
-        Those whose own heading has all the words go first, so a page's introduction before its sections; then those
-        that have all the words. The pages of specialists give way to the others, unless they are named.
+        Passages whose heading has all words rank first, then passages that have all words. Pages about specialists
+        rank below the others, unless the query names them.
         """
         words = content_words(query)
         if not words:
@@ -92,7 +92,7 @@ class Handbook:
 
 
 def passages(page: str, text: str) -> Iterator[Passage]:
-    """The sections of a Markdown page, long ones in pieces, with a line per paragraph."""
+    """Yield the sections of a Markdown page, long ones in pieces, with one line per paragraph."""
     for heading, body in split_sections(text):
         for passage in split_passages(unwrap(body)):
             yield Passage(page, heading or (page,), passage)
@@ -105,12 +105,12 @@ def _is_in_section(passage: Passage, section: str) -> bool:
 
 
 @cache
-def _handbook() -> Handbook:
-    return Handbook({name: file.read_text("utf-8") for name, file in find_pages(Path(__file__).parent).items()})
+def _load_documentation() -> Documentation:
+    return Documentation({name: file.read_text("utf-8") for name, file in find_pages(Path(__file__).parent).items()})
 
 
 def find_pages(package: Path) -> dict[str, Path]:
-    """The files of the documentation by page name. A wheel has them inside the package, a clone next to it."""
+    """Return the files of the documentation by page name. A wheel has them in the package, a clone next to it."""
     folder, readme = package / "handbook", list[Path]()
     if not folder.is_dir():
         folder, readme = package.parent / "docs", [*package.parent.glob("README.md")]
@@ -119,8 +119,8 @@ def find_pages(package: Path) -> dict[str, Path]:
 
 
 def health() -> str | None:
-    """Whether the pages are where they belong."""
-    return None if _handbook().titles else "its pages are missing; install Brain anew"
+    """Return a problem if the pages are missing."""
+    return None if _load_documentation().titles else "the pages are missing: install Brain again"
 
 
 @specialist(
@@ -147,21 +147,19 @@ def health() -> str | None:
 )
 def docs(
     query: Annotated[str, Meta(description="Words to look for; add synonyms, any of them may match.", min_length=1)],
-    section: Annotated[str | None, Meta(description="Only this page or heading, by its name.")] = None,
+    section: Annotated[str | None, Meta(description="Only this page or heading, by name.")] = None,
 ) -> Result:
     """Looks something up in Brain's own documentation: what it is, how to set it up, use it and extend it."""
-    return answer_query(_handbook(), query, section)
+    return answer_query(_load_documentation(), query, section)
 
 
-def answer_query(handbook: Handbook, query: str, section: str | None) -> Result:
-    """The passages that fit, numbered and cited; the list of pages when there is none."""
-    found = handbook.search(query, section)
+def answer_query(documentation: Documentation, query: str, section: str | None) -> Result:
+    """Return the best passages, numbered and cited, or the list of pages if there are none."""
+    found = documentation.search(query, section)
     if not found:
-        where = f" in the section {section!r}" if section else ""
-        pages = "\n".join(f"- {title}" for title in handbook.titles)
-        return Result(
-            f"Nothing in Brain's documentation{where} matches {query[:QUERY_SHOWN]!r}. Its pages are:\n{pages}"
-        )
+        where = f" in the section '{section}'" if section else ""
+        pages = "\n".join(f"- {title}" for title in documentation.titles)
+        return Result(f"Nothing in Brain's documentation{where} matches {query[:QUERY_SHOWN]!r}. The pages:\n{pages}")
     blocks = [f"📖 BRAIN'S DOCUMENTATION on {query[:QUERY_SHOWN]!r}"]
     blocks += [f"[{number}] {passage.title}\n\n{passage.text}" for number, passage in enumerate(found, 1)]
     citations = {passage.id: Citation(passage.id, passage.title) for passage in found}

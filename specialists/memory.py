@@ -1,4 +1,4 @@
-"""`memory`: stores and recalls facts of the user, summaries of conversations, and recent messages."""
+"""`memory` stores and recalls facts, conversation summaries and recent messages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,7 @@ CHANGES = ("save_fact", "update_fact", "store", "forget")
 MAX_FACTS = 50
 MAX_FOUND = 5
 MAX_TEXT_SHOWN = 600
-"""Characters of a message or an answer."""
-_NO_MEMORY = "nothing is kept of this user here; go on without it"
+"""Maximum characters of a message or an answer."""
 
 _FORGET = re.compile(r"\W*(?:please\s+|bitte\s+)?(?:forget|delete|erase|remove|vergiss|lösche)\b(?!\s+nicht)", re.I)
 _SAVE = re.compile(
@@ -34,7 +33,7 @@ _ABOUT_ME = re.compile(r"\babout me\b|\büber mich\b|\bwho am i\b|\bwer bin ich\
 
 
 def operation_of(params: Mapping[str, Any]) -> str:
-    """Return the operation of a call; without one it follows from the text."""
+    """Return the operation of a call, by its text if it names none."""
     operation = params.get("operation")
     text = params.get("text") or ""
     if operation or not isinstance(text, str) or not text:
@@ -49,23 +48,23 @@ def operation_of(params: Mapping[str, Any]) -> str:
 
 
 def reads(params: Mapping[str, Any]) -> bool:
-    """Return whether a call only reads."""
+    """Whether a call only reads."""
     return operation_of(params) not in CHANGES
 
 
 def needs_approval(params: Mapping[str, Any]) -> bool:
-    """Return whether a call deletes something; without text it fails."""
+    """Whether a call deletes something. Without text it fails, so it needs no approval."""
     return operation_of(params) == "forget" and bool(str(params.get("text") or "").strip())
 
 
 async def preview(params: Mapping[str, Any], *, context: Context) -> Result | None:
-    """Return the text of the item that a call deletes."""
+    """Return the item that a call deletes, for the person who approves it."""
     if context.memory is None or not needs_approval(params):
         return None
     item_id, words = _forget_target(str(params.get("id") or "").strip(), str(params["text"]).strip())
     item = await context.memory.find_item(item_id, words)
-    kind = "fact" if item.kind == "fact" else "memory of a conversation"
-    return Result(f"Forget this {kind}, of {item.updated:%Y-%m-%d}:\n{item.text}", data=item)
+    kind = "fact" if item.kind == "fact" else "conversation summary" if item.is_summary else "memory"
+    return Result(f"Delete this {kind} of {item.updated:%Y-%m-%d}:\n{item.text}", data=item)
 
 
 @specialist(
@@ -73,7 +72,7 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
     approval=needs_approval,
     preview=preview,
     read_only=reads,
-    outside=False,  # except for memories of conversations with strangers' words
+    outside=False,  # except for summaries of conversations with untrusted content
     timeout=10,
     tags=("memory", "user"),
     examples=(
@@ -119,42 +118,41 @@ async def memory(
     """What the user told you in earlier chats. save_fact only what they state themselves."""
     user_memory = context.memory
     if user_memory is None:
-        raise Refused(_NO_MEMORY)
+        raise Refused("memory is not available for this user", "continue without it")
     text, item_id = (text or "").strip(), (id or "").strip()
     chosen = operation_of({"operation": operation, "text": text})
     if chosen in ("save_fact", "store", "forget", "search") and not text:
-        raise Refused(f"{chosen} needs text: the user's words of it")
-    for_text = f" for {text[:80]!r}" if text else ""
+        raise Refused(f"{chosen} needs text", "give the user's words as text")
+    for_text = f" for '{text[:80]}'" if text else ""
     match chosen:
         case "save_fact":
             return _saved_result(await user_memory.save(text, category, mutable=not immutable))
         case "update_fact":
             if not item_id or not text:
-                reason = "update_fact needs id (of the fact, or words that it alone has) and text (its new wording)"
-                raise Refused(reason)
+                advice = "give the id of the fact, or words that only this fact has, and its new text"
+                raise Refused("update_fact needs id and text", advice)
             return _saved_result(await user_memory.update(item_id, text, category))
         case "store":
-            return Result(f"Stored memory {_line(await user_memory.store(text))}")
+            return Result(f"Saved memory {_line(await user_memory.store(text))}")
         case "forget":
             approved = context.approved.data if context.approved else None
-            return Result(f"Forgotten: {_line(await user_memory.forget(*_forget_target(item_id, text), approved))}")
+            return Result(f"Deleted {_line(await user_memory.forget(*_forget_target(item_id, text), approved))}")
         case "search":
             items = await user_memory.search(text, n or MAX_FOUND)
-            return _list_result("Facts and memories found", items, f"Nothing that is kept fits{for_text}.")
+            return _list_result("Facts and conversation summaries", items, f"No facts or summaries found{for_text}.")
         case "long_memory" | "facts":
             is_whole_message = operation is None and text == context.message.strip()
             words = "" if is_whole_message else text
             if chosen == "long_memory":
                 items = await user_memory.memories(words, n or MAX_FOUND)
-                empty = f"No memory of a conversation is kept yet{for_text}."
-                return _list_result("Memories of earlier conversations", items, empty)
+                return _list_result("Conversation summaries", items, f"No conversation summaries found{for_text}.")
             items = await user_memory.facts(words, category, n or MAX_FACTS)
-            about = f" with {words[:80]!r}" if words else ""
-            return _list_result(f"Facts that the user stated{about}", items, f"No fact is known{for_text}.")
+            about = f" about '{words[:80]}'" if words else ""
+            return _list_result(f"Facts stated by the user{about}", items, f"No facts found{for_text}.")
     interactions = await user_memory.recent(n or MAX_FOUND)
     if not interactions:
-        return Result("Nothing was said before.")
-    lines = ["What was said last, newest first:"]
+        return Result("There are no earlier messages.")
+    lines = ["Latest messages and answers, newest first:"]
     for turn in interactions:
         lines.append(f"- {turn.started:%Y-%m-%d %H:%M} UTC, user: {_shorten(turn.message)}")
         lines.append(f"  answer: {_shorten(turn.answer) or '(none)'}")
@@ -162,7 +160,7 @@ async def memory(
 
 
 def _forget_target(item_id: str, text: str) -> tuple[str, str]:
-    """Return the id, and words that the item must contain, because a model may mix up ids."""
+    """Return the id, and words that the item must contain, because a model may confuse ids."""
     words = _FORGET.sub("", text, count=1)
     return item_id or words, words
 
@@ -171,7 +169,7 @@ def _saved_result(saved: Any) -> Result:
     item = saved.item
     text = f"Saved {_line(item)}"
     if saved.how == "known":
-        text = f"Known already: {_line(item)}"
+        text = f"Already saved: {_line(item)}"
     elif saved.how == "corrected" and item.former:
         former = item.former[-1]
         text = f'Corrected: {_line(item)}\nIt was "{former.text}" until {former.until:%Y-%m-%d}.'
@@ -190,8 +188,8 @@ def _list_result(head: str, items: Sequence[Any], empty: str) -> Result:
 
 def _line(item: Any) -> str:
     kind = "summary by a model" if item.is_summary else item.category or item.kind
-    immutable = "" if item.mutable else ", immutable"
-    return f"#{item.id} ({kind}, {item.updated:%Y-%m-%d}{immutable}): {item.text}"
+    protected = "" if item.mutable else ", protected"
+    return f"#{item.id} ({kind}, {item.updated:%Y-%m-%d}{protected}): {item.text}"
 
 
 def _shorten(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The memory of one user in one conversation, as a specialist has it. It stores only what the user wrote."""
+"""The memory of one user in one conversation, for specialists. It stores only what the user wrote."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,19 +16,16 @@ from brain.messages import OWN_WORDS, Category, Interaction, Item, Kind
 from brain.plugins.context import Saved
 
 MAX_NAMED = 5
-"""Items that are listed where words fit several."""
+"""Maximum items in the advice if several match."""
 MAX_FOUND = 50
-"""Items among which those of one category are looked for."""
-_CHANGED = (
-    "what is kept was changed after the user approved this: look at it again, then ask again if it is still right"
-)
+"""Items that are searched before those of one category are picked."""
 
 
 class UserMemory:
-    """What is stored of one user.
+    """The facts and memories of one user.
 
     Args:
-        messages: the user's own in this conversation, oldest first.
+        messages: returns the user's messages in this conversation, oldest first.
     """
 
     def __init__(
@@ -80,10 +77,10 @@ class UserMemory:
         async with self._items.writing(self._user):
             item = await self._find(which, FACTS)
             if not item.mutable:
-                raise Refused(f"{_describe(item)} is immutable; only the user can change it, by hand: tell them so")
+                raise Refused(f"{_describe(item)} is protected", "tell the user to change it themselves")
             known = await self._items.find_same(self._user, line)
             if known is not None and known.id != item.id:
-                raise Refused(f"{_describe(known)} says that already; forget #{item.id} if it is wrong")
+                raise Refused(f"{_describe(known)} has this text already", f"forget #{item.id} if it is wrong")
             item = self._items.with_text(item, line, self._conversation_id, message.id)
             item = replace(item, updated=self._time(message), category=category or item.category)
             await self._put(item)
@@ -100,29 +97,28 @@ class UserMemory:
     async def find_item(self, which: str, words: str = "") -> Item:
         item = await self._find(which, ALL)
         if not _with_all_words([item], words):
-            raise Refused(f"{_describe(item)} does not say that; give its own words, or the id of what says it")
+            raise Refused(f"{_describe(item)} does not contain that text", "use words of the item, or another id")
         if not item.mutable:
-            raise Refused(f"{_describe(item)} is immutable; only the user can remove it, by hand")
+            raise Refused(f"{_describe(item)} is protected", "tell the user to delete it themselves")
         return item
 
     async def forget(self, which: str, words: str = "", approved: Item | None = None) -> Item:
         async with self._items.writing(self._user):
             item = await self.find_item(which, words)
             if approved is not None and (item.id, item.text) != (approved.id, approved.text):
-                raise Refused(_CHANGED)
+                raise Refused("the item was changed after the approval", "read it again, then call again if needed")
             await self._items.erase(self._user, item.id)
             return item
 
     async def _find_quotes(self, text: str, most: int) -> list[Quote]:
-        """The sentences of the user's that say a text; at least one."""
+        """Return the user's sentences that contain a text; at least one."""
         if len(text) > MEMORY_LENGTH:
-            raise Refused(f"the text is longer than {MEMORY_LENGTH} characters; quote fewer sentences of the user's")
+            reason = f"the text has {len(text):,} characters, the limit is {MEMORY_LENGTH:,}"
+            raise Refused(reason, "quote fewer of the user's sentences")
         quotes = await asyncio.to_thread(find_quotes, list(self._messages()), text, most)
         if not quotes:
-            raise Refused(
-                "the user did not write that in this conversation; give a sentence of theirs, word for word, "
-                "or ask them to write it"
-            )
+            advice = "quote one of the user's sentences word for word, or ask the user to write it"
+            raise Refused("the user did not write that in this conversation", advice)
         return quotes
 
     def _time(self, message: UserMessage) -> datetime:
@@ -137,28 +133,29 @@ class UserMemory:
     async def _put(self, item: Item) -> None:
         try:
             await self._items.put(self._user, item)
-        except BadRequest as problem:  # the user keeps too much
+        except BadRequest as problem:  # the user's quota is used up
             raise Refused(problem.message) from None
 
     async def _find(self, which: str, kinds: Sequence[Kind]) -> Item:
-        """The item of this id, or the only one that has these words."""
+        """Return the item with this id, or the only item with these words."""
         which = which.strip()
         item = await self._items.store.item(self._user, which.removeprefix("#").lower()) if which else None
         if item is not None and item.kind in kinds:
             return item
         if not content_words(which):
-            raise Refused("say which by its id, such as #k7m2, or by words that it alone has")
+            raise Refused("the call names no item", "use an id such as #k7m2, or words that only one item has")
         found = await self._items.find_by_words(self._user, which, kinds)
         found = await asyncio.to_thread(_with_all_words, found, which)
         if len(found) == 1:
             return found[0]
         if not found:
-            raise Refused(f"nothing is kept with the words {which[:80]!r}; look for it with search or facts first")
-        raise Refused(f"which? {'; '.join(map(_describe, found[:MAX_NAMED]))}")
+            raise Refused(f"no item matches '{which[:80]}'", "find it with search or facts first")
+        advice = f"use the id of one of these: {', '.join(map(_describe, found[:MAX_NAMED]))}"
+        raise Refused(f"several items match '{which[:80]}'", advice)
 
 
 def _with_all_words(items: Sequence[Item], words: str) -> list[Item]:
-    """The items that have all content words of a text."""
+    """Return the items that have all content words of a text."""
     matcher = WordMatcher(content_words(words))
     return [item for item in items if matcher.match_any(content_words(item.text[:MEMORY_LENGTH])) == matcher.bits()]
 
@@ -166,9 +163,10 @@ def _with_all_words(items: Sequence[Item], words: str) -> list[Item]:
 def _join(quotes: Sequence[Quote], between: str, most: int) -> str:
     text = between.join(quote.text for quote in quotes)
     if len(text) > most:
-        raise Refused(f"the user's sentences have more than {most} characters; quote fewer of them")
+        reason = f"the user's sentences have {len(text):,} characters, the limit is {most:,}"
+        raise Refused(reason, "quote fewer sentences")
     return text
 
 
 def _describe(item: Item) -> str:
-    return f'#{item.id} of {item.updated:%Y-%m-%d}, "{item.text[:120]}",'
+    return f'#{item.id} ({item.updated:%Y-%m-%d}, "{item.text[:120]}")'

@@ -1,4 +1,4 @@
-"""Brings an index up to date in the background: its folders, the uploads of conversations, and the vectors."""
+"""Update an index in the background: folders, uploads of conversations, and embeddings."""
 
 import asyncio
 import logging
@@ -16,34 +16,35 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from brain import Attachment, Progress, Refused
-from specialists._knowledge import vectors
+from specialists._knowledge import embeddings
 from specialists._knowledge.index import Index, Root, hash_bytes, with_index
 from specialists._knowledge.readers import detect_kind
 from specialists._knowledge.worker import READER, Job, Step, Upload, Worker, find_changes, list_abilities, run_worker
 
 CHECK_SECONDS = 1.0
-"""Folders are looked through at most so often, and for at most a twentieth of the time."""
+"""Minimum time between two checks of the folders."""
 CHECK_SHARE = 20.0
+"""Minimum time between two checks, as a multiple of the duration of a check."""
 PROGRESS_SECONDS = 0.1
 BUSY_AGAIN_SECONDS = 1.0
 MAX_WORKERS = max(2, (os.cpu_count() or 2) // 2)
-VECTORS = "\0vectors"
-"""The purpose of the task that makes vectors, which is no conversation's id."""
+EMBEDDINGS = "\0embeddings"
+"""The purpose of the embedding task; no conversation has this id."""
 SMALL = 200_000
-"""Bytes of a text that is read at once; starting a worker would take longer."""
-VECTORS_AGAIN_SECONDS = 600.0
+"""Texts up to this many bytes are read in this process, because starting a worker takes longer."""
+EMBED_RETRY_SECONDS = 600.0
 MAX_UPLOADS = 20_000_000
-"""Characters of uploads in an index; the conversations used longest ago go first."""
+"""Maximum characters of uploads in an index; the least recently used conversations are removed first."""
 UPLOAD_SECONDS = 30 * 86_400.0
 
 log = logging.getLogger("brain")
 Key = tuple[Path, str]
-"""An index, and a purpose: a conversation's id, `VECTORS`, or empty for the folders."""
+"""An index and a purpose: a conversation's id, `EMBEDDINGS`, or empty for the folders."""
 
 
 @dataclass(slots=True)
 class BackgroundTask:
-    """A task about an index; `step` is the last file that it reads."""
+    """A task that updates an index; `step` is the current file."""
 
     task: "asyncio.Task[None]"
     step: Step | None = None
@@ -51,11 +52,11 @@ class BackgroundTask:
 
 @dataclass(slots=True)
 class BackgroundTasks:
-    """The tasks about all indexes, on one event loop."""
+    """The tasks of all indexes, on one event loop."""
 
     running: dict[Key, BackgroundTask] = field(default_factory=dict)
     fresh_until: dict[Path, float] = field(default_factory=dict)
-    vectors_from: dict[Path, float] = field(default_factory=dict)
+    embed_from: dict[Path, float] = field(default_factory=dict)
     matched: set[Path] = field(default_factory=set)
     places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_WORKERS))
 
@@ -64,7 +65,7 @@ class BackgroundTasks:
             del self.running[key]
             error = None if task.cancelled() else task.exception()
             if error is not None:
-                log.warning("the documents of %s could not be brought up to date", key[0].name, exc_info=error)
+                log.warning("knowledge: the index %s could not be updated", key[0].name, exc_info=error)
 
         started = self.running[key] = BackgroundTask(asyncio.create_task(work))
         started.task.add_done_callback(end)
@@ -79,7 +80,7 @@ class BackgroundTasks:
                 async for step in steps:
                     if step.what == "at":
                         self.running[key].step = step
-            if step.what != "busy":  # another process is at work
+            if step.what != "busy":  # another process updates the index
                 return
             await asyncio.sleep(BUSY_AGAIN_SECONDS)
 
@@ -92,7 +93,7 @@ def background_tasks() -> BackgroundTasks:
 
 
 async def stop_all() -> None:
-    """Ends all tasks; what was done by then stays."""
+    """End all tasks. Finished work is kept in the index."""
     await _cancel(background_tasks().running.values())
 
 
@@ -107,10 +108,11 @@ async def _cancel(works: Iterable[BackgroundTask]) -> None:
 
 
 async def update_folders(path: Path, job: Job, folders: Sequence[Path], seconds: float) -> AsyncIterator[Progress]:
-    """Brings the folders of an index up to date; after so many seconds it continues in the background.
+    """Update the folders of an index.
 
     Args:
-        folders: those of the settings.
+        folders: the folders in the settings.
+        seconds: time until the update continues in the background.
     """
     background = background_tasks()
     work = background.running.get((path, ""))
@@ -125,7 +127,7 @@ async def update_folders(path: Path, job: Job, folders: Sequence[Path], seconds:
 
 
 def _is_stale(path: Path, folders: Sequence[Path], job: Job) -> bool:
-    """Whether a file changed, came or went since the index was made, or more can be read now."""
+    """Whether files changed since the last update, or more kinds of files can be read now."""
     if not folders and not path.exists():
         return False
     with closing(Index(path)) as index:
@@ -135,7 +137,7 @@ def _is_stale(path: Path, folders: Sequence[Path], job: Job) -> bool:
 
 
 def sync_folders(index: Index, folders: Sequence[Path]) -> list[Root]:
-    """Replaces the roots that come from settings by these folders, without those below an indexed folder."""
+    """Make these folders the roots from the settings, without folders inside an indexed folder."""
     paths = [Path(root.place) for root in index.roots("folder")]
     places = {str(path) for path in folders if not any(path.is_relative_to(one) for one in paths)}
     for root in index.roots("setting"):
@@ -154,13 +156,13 @@ async def _wait(work: BackgroundTask | None, seconds: float) -> AsyncIterator[Pr
         if work.task.done():
             return
         if step is None or not step.of:
-            yield Progress("reading documents that changed")
+            yield Progress("reading changed documents")
         else:
             yield Progress(f"reading {step.n} of {step.of}: {step.name}", (step.n - 1) / step.of)
 
 
 def current_step(path: Path, conversation: str) -> Step | None:
-    """The file that is being read now, if any."""
+    """Return the step at the file that is being read now, or None."""
     for purpose in ("", conversation):
         work = background_tasks().running.get((path, purpose))
         if work is not None:
@@ -174,7 +176,7 @@ def current_step(path: Path, conversation: str) -> Step | None:
 async def update_uploads(
     path: Path, job: Job, conversation: str, attachments: Sequence[Attachment], seconds: float
 ) -> AsyncIterator[Progress]:
-    """Reads the readable attachments of a conversation into the index, unless they are in it."""
+    """Read new attachments of a conversation into the index, if their type is supported."""
     background = background_tasks()
     work = background.running.get((path, conversation))
     if work is None:
@@ -188,7 +190,7 @@ async def update_uploads(
 
 
 def _name_uploads(attachments: Sequence[Attachment]) -> dict[str, Attachment]:
-    """The attachments that can be read, by names that differ."""
+    """Return the supported attachments by unique names."""
     found: dict[str, Attachment] = {}
     for one in attachments:
         if detect_kind(one.name, one.type) is not None and one.kind not in ("image", "audio", "video"):
@@ -198,7 +200,7 @@ def _name_uploads(attachments: Sequence[Attachment]) -> dict[str, Attachment]:
 
 
 def _read_small_uploads(path: Path, job: Job, files: Mapping[str, Attachment]) -> dict[str, Attachment]:
-    """Reads new small texts, and returns the other new files, which need a worker."""
+    """Read new small texts, and return the other new files, which need a worker."""
     conversation = job.conversation or ""
     if not files and not path.exists():
         return {}
@@ -233,46 +235,51 @@ def _with_uploads(job: Job, files: Mapping[str, Attachment]) -> Job:
     return msgspec.structs.replace(job, uploads=uploads)
 
 
-# vectors
+# embeddings
 
 
-def start_vectors(path: Path, model: vectors.Embedder, *, matched: bool) -> None:
-    """Starts to make vectors for the passages without one, if the model server makes any.
+def start_embedding(path: Path, model: embeddings.Embedder, *, matched: bool) -> None:
+    """Start to embed the passages without an embedding, if the model server has embeddings.
 
     Args:
-        matched: the vectors in the index are this model's. Those of another one are replaced only when no question
-            has used them since the start: otherwise several models on offer would replace each other's.
+        matched: whether the embeddings in the index are this model's. Another model's embeddings are replaced only if
+            no search has used them since the start. Otherwise several models would keep replacing each other's.
     """
     background = background_tasks()
     if matched:
         background.matched.add(path)
-    is_due = time.monotonic() >= background.vectors_from.get(path, 0.0)
-    key = (path, VECTORS)
-    if is_due and matched == (path in background.matched) and key not in background.running and vectors.is_installed():
-        background.start(key, _make_vectors(background, path, model, matched=matched))
+    is_due = time.monotonic() >= background.embed_from.get(path, 0.0)
+    key = (path, EMBEDDINGS)
+    if (
+        is_due
+        and matched == (path in background.matched)
+        and key not in background.running
+        and embeddings.is_installed()
+    ):
+        background.start(key, _embed_missing(background, path, model, matched=matched))
 
 
-async def _make_vectors(background: BackgroundTasks, path: Path, model: vectors.Embedder, *, matched: bool) -> None:
-    background.vectors_from[path] = time.monotonic() + CHECK_SECONDS
-    if matched and not await with_index(path, vectors.count_missing):
+async def _embed_missing(background: BackgroundTasks, path: Path, model: embeddings.Embedder, *, matched: bool) -> None:
+    background.embed_from[path] = time.monotonic() + CHECK_SECONDS
+    if matched and not await with_index(path, embeddings.count_missing):
         return
     started = time.monotonic()
     try:
-        async for _ in vectors.complete_vectors(path, model):
-            await asyncio.sleep(time.monotonic() - started)  # the same server writes the answer meanwhile
+        async for _ in embeddings.embed_missing(path, model):
+            await asyncio.sleep(time.monotonic() - started)  # the same model server is writing the answer
             started = time.monotonic()
     except Refused:
-        background.vectors_from[path] = time.monotonic() + VECTORS_AGAIN_SECONDS
+        background.embed_from[path] = time.monotonic() + EMBED_RETRY_SECONDS
 
 
 # deletion
 
 
 async def delete_documents(path: Path, conversation: str | None) -> None:
-    """Deletes the uploads of a conversation, or, for None, everything, from the file, too.
+    """Delete the uploads of a conversation, or for None all documents, also from the file's free pages.
 
     Raises:
-        Damaged, Unreachable: when the file cannot be used.
+        Damaged, Unreachable: if the index cannot be used.
     """
     running = background_tasks().running.items()
     await _cancel([work for key, work in running if key[0] == path and conversation in (None, key[1])])
@@ -281,7 +288,7 @@ async def delete_documents(path: Path, conversation: str | None) -> None:
 
 
 def _delete(index: Index, conversation: str | None) -> None:
-    """The file stays, with its counters: a number that another process still knows must never mean another passage."""
+    """Keep the file with its counters, so that no number that another process knows is used again."""
     index.db.execute("PRAGMA secure_delete = ON")
     if conversation is not None:
         for root in index.roots("conversation"):
@@ -293,5 +300,5 @@ def _delete(index: Index, conversation: str | None) -> None:
                 index.db.execute(f"DELETE FROM {table}")
             index.db.execute("INSERT INTO passage (passage) VALUES ('delete-all')")
         index.db.execute("VACUUM")
-        vectors.drop_matrix(index.path)
+        embeddings.drop_matrix(index.path)
     index.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

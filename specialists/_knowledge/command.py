@@ -1,4 +1,4 @@
-"""`brain index`: adds folders and files to a user's index, reads them, and reports the outcome."""
+"""`brain index`: add folders and files to a user's index, read them, and report the outcome."""
 
 import asyncio
 import sqlite3
@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from pathlib import Path
+from shlex import quote
 from typing import Protocol
 
 from brain import Refused, install_command
-from specialists._knowledge import background, vectors
+from specialists._knowledge import background, embeddings
 from specialists._knowledge.index import Damaged, Index, Unreachable, path_for
-from specialists._knowledge.readers import detect_kind
+from specialists._knowledge.readers import KINDS, NO_OFFICE, detect_kind
 from specialists._knowledge.worker import CLOSED, Failed, Job, Step, run_worker
+from specialists._pictures import reader
 
 Print = Callable[[str], object]
 
@@ -27,28 +29,28 @@ class IndexSettings(Protocol):
 
 
 class CommandError(Exception):
-    """What cannot be done, in words for the terminal."""
+    """An error for the terminal."""
 
 
 async def index_folders(
     paths: Sequence[Path],
     settings: IndexSettings,
     user: str,
-    model: vectors.Embedder,
+    model: embeddings.Embedder,
     print_result: Print,
     print_progress: Print,
     *,
     forget: Sequence[Path] = (),
     listing: bool = False,
 ) -> bool:
-    """Reads these folders and files into a user's index, with all that were read before and changed.
+    """Add folders and files to a user's index, and read new and changed files.
 
     Args:
-        forget: folders and files that leave the index; the others then stay as they are.
-        listing: only list what is indexed.
+        forget: folders and files to remove from the index instead.
+        listing: only list the index.
 
     Returns:
-        Whether all could be done; what could not was printed.
+        Whether it succeeded; errors were printed.
     """
     path = path_for(settings.home, user)
     try:
@@ -57,22 +59,22 @@ async def index_folders(
                 _remove_folders(index, forget, print_result)
             elif not listing:
                 _add_folders(index, paths, settings.folders_of(user), print_progress)
-                index.retry(CLOSED)  # a change of permissions does not change a file
+                index.retry(CLOSED)  # new permissions do not change a file's time
                 await _read(settings.job(path), print_result, print_progress)
                 await _embed(index, model, print_result, print_progress)
             if listing:
                 _list_folders(index, print_result)
     except (Damaged, sqlite3.Error) as error:
-        print_progress(f"brain: the index {path} cannot be used: {error}; remove it, and index again")
+        print_progress(f"brain: the index is damaged ({error}). Try: rm {quote(str(path))}, then brain index FOLDER")
         return False
     except Unreachable as error:
-        print_progress(f"brain: the index {path} cannot be opened or written: {error}")
+        print_progress(f"brain: cannot open or write the index {path}: {error}. Try: brain check")
         return False
     except (CommandError, Failed, OSError) as error:
         print_progress(f"brain: {error}")
         return False
     except asyncio.CancelledError:
-        print_progress("stopped; what was read is kept")
+        print_progress("brain: stopped. Files that were read stay indexed. To read the others: brain index")
         raise
     return True
 
@@ -81,12 +83,12 @@ def _add_folders(index: Index, paths: Sequence[Path], folders: Sequence[Path], p
     targets = [_resolve(path) for path in paths]
     roots = background.sync_folders(index, folders)
     if not targets and not roots:
-        raise CommandError("nothing is indexed yet; name a folder or a file")
+        raise CommandError("no folder is indexed. Try: brain index FOLDER")
     for path in targets:
         above = next((root for root in index.roots("folder") if path.is_relative_to(root.place)), None)
         if above is not None:
             if str(path) != above.place:
-                print_progress(f"{path} is in {above.place}, which is indexed")
+                print_progress(f"{path} is part of {above.place}, which is indexed already")
             continue
         for root in index.roots("folder"):
             if Path(root.place).is_relative_to(path):
@@ -96,13 +98,14 @@ def _add_folders(index: Index, paths: Sequence[Path], folders: Sequence[Path], p
 
 
 def _resolve(path: Path) -> Path:
-    """The folder or file itself, wherever links lead."""
+    """Return the real path of a folder or file."""
     try:
         real = path.expanduser().resolve(strict=True)
     except (OSError, RuntimeError):
-        raise CommandError(f"{path}: there is no such file or folder") from None
+        raise CommandError(f"no such file or folder: {path}") from None
     if not real.is_dir() and (not real.is_file() or detect_kind(real.name) is None):
-        raise CommandError(f"{path}: not a kind of file that is read")
+        supported = ", ".join(sorted(ending for ending, kind in KINDS.items() if kind != "old"))
+        raise CommandError(f"unsupported file type: {path}. Supported: {supported}")
     return real
 
 
@@ -111,10 +114,10 @@ def _remove_folders(index: Index, paths: Sequence[Path], print_result: Print) ->
     for path in paths:
         place = str(path.expanduser().resolve())
         if place not in roots:
-            raise CommandError(f"{path} is not indexed by itself; indexed: {', '.join(roots) or 'nothing'}")
+            raise CommandError(f"{path} is not an indexed folder or file. Try: brain index --list")
         count = index.count(roots[place])
         index.remove_root(roots[place].id)
-        print_result(f"forgot {place}: {_count_files(count.files)}, {count.passages} passages")
+        print_result(f"removed {place}: {_count(count.files, 'file')}, {_count(count.passages, 'passage')}")
     index.count_common_words()
 
 
@@ -123,74 +126,76 @@ def _list_folders(index: Index, print_result: Print) -> None:
     for root in roots:
         count = index.count(root)
         place = f"{root.place}{' (from the settings)' if root.kind == 'setting' else ''}"
-        print_result(f"{place}: {_count_files(count.files)}, {count.passages} passages, {count.vectors} with a vector")
-        for name, reason in index.troubles([root]):
-            print_result(f"  {_describe_trouble(name, reason)}")
+        files, passages = _count(count.files, "file"), _count(count.passages, "passage")
+        print_result(f"{place}: {files}, {passages}, {count.embeddings} with an embedding")
+        for name, reason in index.problems([root]):
+            print_result(f"  {_describe_problem(name, reason)}")
     if not roots:
-        print_result("nothing is indexed")
+        print_result("No folder is indexed. Try: brain index FOLDER")
 
 
 async def _read(job: Job, print_result: Print, print_progress: Print) -> None:
     counts: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
-    troubles: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
     at = step = Step("at")
     while step.what != "over":
         async with aclosing(run_worker(job)) as steps:
             async for step in steps:
                 counts[step.what] += step.n if step.what == "unchanged" else 1
-                if step.what == "begin":  # once more after a bad file: what was read by then is unchanged now
+                if step.what == "begin":  # again after a bad file: the files read before it are unchanged now
                     skipped.clear()
                     counts["unchanged"] = -counts["read"]
                 elif step.what == "at":
                     at = step
                 elif step.what == "passed":
-                    skipped[step.trouble] += step.n
+                    skipped[step.problem] += step.n
                 elif step.what == "read":
                     counts["files"] += bool(step.passages)
                     counts["passages"] += step.passages
-                    troubles += [(step.name, step.trouble)] if step.trouble else []
-                    outcome = f"{step.passages} passages" if step.passages else step.trouble
+                    problems += [(step.name, step.problem)] if step.problem else []
+                    outcome = _count(step.passages, "passage") if step.passages else step.problem
                     print_progress(f"[{at.n}/{at.of}] {_printable(step.name)}: {outcome}")
         if step.what == "busy":
-            print_progress("another process is reading into this index; waiting for it")
+            print_progress("waiting for another process that updates this index")
             await asyncio.sleep(background.BUSY_AGAIN_SECONDS)
-    read = f"{_count_files(counts['files'])} read ({counts['passages']} passages)"
+    read = f"{_count(counts['files'], 'file')} read ({_count(counts['passages'], 'passage')})"
     print_result(f"{read}, {counts['unchanged']} unchanged, {counts['removed']} removed")
-    for name, reason in troubles:
-        print_result(_describe_trouble(name, reason))
+    for name, reason in problems:
+        print_result(_describe_problem(name, reason))
     for reason, count in skipped.most_common():
-        print_result(f"passed over: {count} × {reason}")
+        print_result(f"skipped: {count} × {reason}")
+    for missing, extra in ((NO_OFFICE, "office"), (reader.MISSING, "ocr")):
+        if any(missing in reason for _, reason in problems):
+            print_result(f"{missing}. Try: {install_command(extra)}")
 
 
-async def _embed(index: Index, model: vectors.Embedder, print_result: Print, print_progress: Print) -> None:
-    if not vectors.count_missing(index):
+async def _embed(index: Index, model: embeddings.Embedder, print_result: Print, print_progress: Print) -> None:
+    if not embeddings.count_missing(index):
         return
-    if not vectors.is_installed():
-        print_result(f"vectors: none, because numpy is not installed. Try: {install_command('vectors')}")
+    if not embeddings.is_installed():
+        print_result(f"embeddings: none, because numpy is not installed. Try: {install_command('vectors')}")
         return
     done = 0
     try:
-        async for done, of in vectors.complete_vectors(index.path, model):
-            print_progress(f"vectors: {done} of {of}")
+        async for done, of in embeddings.embed_missing(index.path, model):
+            print_progress(f"embeddings: {done} of {of}")
     except Refused as refusal:
-        print_result(f"vectors: {done or 'none'}; {refusal.reason}. Words are searched all the same")
+        print_result(f"embeddings: {done or 'none'}, because {refusal.reason}. Keyword search works without them.")
         return
-    is_trusted = bool(index.get_note("trusted"))
-    doubt = (
-        "" if is_trusted else "; they tell meanings badly apart, so words go first: take a model made for embeddings"
-    )
-    print_result(f"vectors: {done} made, of {index.get_note('dimensions')} numbers each{doubt}")
+    print_result(f"embeddings: {done} created, {index.get_note('dimensions')} dimensions each")
+    if not index.get_note("trusted"):
+        print_result("The model failed the embedding check, so keywords rank first. Try: a model made for embeddings")
 
 
-def _describe_trouble(name: str, reason: str) -> str:
-    return f"not read, or not wholly: {_printable(name)}: {reason}"
+def _describe_problem(name: str, reason: str) -> str:
+    return f"not read completely: {_printable(name)}: {reason}"
 
 
 def _printable(name: str) -> str:
-    """A name without the characters that could steer a terminal."""
+    """Replace the characters of a name that could control a terminal."""
     return "".join(c if c.isprintable() else "?" for c in name)
 
 
-def _count_files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

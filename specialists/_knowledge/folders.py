@@ -1,4 +1,4 @@
-"""The files below a folder that may be read, and their bytes. Nothing outside the folder is ever opened."""
+"""List and read the files in a folder. Nothing outside the folder is ever opened."""
 
 import os
 import stat
@@ -14,11 +14,11 @@ _SKIPPED_NAMES = frozenset({"node_modules", "__pycache__", "site-packages", "ven
 
 
 class Outside(Exception):
-    """This path is not that of a plain file inside its folder any more."""
+    """The path is no longer a plain file in its folder."""
 
 
 class FoundFile(NamedTuple):
-    """A file as the folder lists it; `name` is its path below the folder, with slashes; `changed` is in ns."""
+    """A listed file: path below the folder, with slashes; size in bytes; modification time in ns."""
 
     name: str
     size: int
@@ -26,44 +26,45 @@ class FoundFile(NamedTuple):
 
 
 def walk(root: Path, skipped: Counter[str]) -> Iterator[FoundFile]:
-    """The files below a folder, or the one file, that can be read: no hidden ones, no links, no devices.
+    """Yield the supported files in a folder, or the one file, without hidden files, links and devices.
 
-    Links are not followed, whether they lead outside or in a circle: what they point to inside is found anyway.
+    Links are not followed: a target inside the folder is found anyway.
 
     Args:
-        skipped: takes how many files were passed over for which reason.
+        skipped: counts skipped files by reason.
     """
     if os.path.realpath(root) != str(root):
-        skipped["a folder in whose place there is a link now"] += 1
+        skipped["a folder that is now a link"] += 1
         return
     count = 0
     for entry in _list_files(root, skipped):
         if detect_kind(entry.name) is None:
-            skipped[f"not a kind that is read: {os.path.splitext(entry.name)[1].lower()[:12] or 'no ending'}"] += 1
+            extension = os.path.splitext(entry.name)[1].lower()[:12]
+            skipped[f"unsupported file type: {extension or 'no extension'}"] += 1
             continue
         try:
             status = entry.stat(follow_symlinks=False)
         except OSError:
-            continue  # gone since it was listed
+            continue  # deleted since it was listed
         name = Path(entry.path).relative_to(_base_of(root)).as_posix()
         if not stat.S_ISREG(status.st_mode):
-            skipped["not a plain file"] += 1
+            skipped["not a regular file"] += 1
         elif name.encode("utf-8", "replace").decode() != name:
             skipped["a name that is not UTF-8"] += 1
         else:
             count += 1
             if count > MAX_FILES:
-                skipped[f"left out: more than {MAX_FILES:,} files in one folder"] += 1
+                skipped[f"more than {MAX_FILES:,} files in one folder"] += 1
                 return
             yield FoundFile(name, status.st_size, status.st_mtime_ns)
 
 
 def read_content(root: Path, name: str, max_bytes: int) -> bytes:
-    """The bytes of a file that was seen below a folder, at most `max_bytes` + 1 of them.
+    """Read up to `max_bytes` + 1 bytes of a listed file.
 
     Raises:
-        Outside: when a link took the place of the file or of a folder above it.
-        OSError: when it cannot be read.
+        Outside: if a link has replaced the file or a folder above it.
+        OSError: if the file cannot be read.
     """
     path = _base_of(root) / name
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -77,7 +78,7 @@ def read_content(root: Path, name: str, max_bytes: int) -> bytes:
 
 
 def _base_of(root: Path) -> Path:
-    """The folder at which the names of files below a root begin."""
+    """Return the folder to which the names of files are relative."""
     return root if root.is_dir() else root.parent
 
 
@@ -99,7 +100,7 @@ def _list_files(root: Path, skipped: Counter[str]) -> Iterator["os.DirEntry[str]
             elif entry.name.startswith((".", "~$")) or entry.name in _SKIPPED_NAMES:
                 continue
             elif entry.is_symlink():
-                skipped["a link, which is not followed"] += 1
+                skipped["a link"] += 1
             elif entry.is_dir(follow_symlinks=False):
                 waiting.append(Path(entry.path))
             else:

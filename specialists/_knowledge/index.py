@@ -1,4 +1,4 @@
-"""The index of one user's documents, a SQLite file: roots, files, passages and their vectors."""
+"""The index of one user's documents, a SQLite file: roots, files, passages and embeddings."""
 
 import asyncio
 import os
@@ -15,9 +15,9 @@ VERSION = 1
 BUSY_SECONDS = 20.0
 USED_SECONDS = 3600.0
 MIN_COMMON = 20
-"""Words in fewer passages are not counted in advance."""
+"""Words in fewer passages are not counted."""
 _DISK_ERRORS = ("SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_IOERR", "SQLITE_BUSY")
-"""Errors of the disk, or because of other processes; the file itself may be intact."""
+"""Errors of the disk or caused by other processes; the file may be intact."""
 _SCHEMA = """
 CREATE TABLE note (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE root (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, place TEXT NOT NULL, used REAL NOT NULL,
@@ -45,11 +45,11 @@ END;
 
 
 class Damaged(Exception):
-    """The file is no index, or one of another version."""
+    """The file is not an index of this version."""
 
 
 class Unreachable(Exception):
-    """The disk is full or read-only, or the file cannot be opened; the index itself may be intact."""
+    """The disk is full or read-only, or the file cannot be opened; the index may be intact."""
 
 
 Kind = Literal["folder", "setting", "conversation"]
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 class Root(NamedTuple):
-    """A folder or conversation in the index; `place` is its path, or the conversation's id."""
+    """A folder or conversation in the index; `place` is a path or a conversation's id."""
 
     id: int
     kind: Kind
@@ -66,27 +66,27 @@ class Root(NamedTuple):
 
 
 class IndexedFile(NamedTuple):
-    """A file in the index; `trouble` is why it, or some of its pages, could not be read."""
+    """A file in the index; `problem` is why it, or a part of it, could not be read."""
 
     id: int
     name: str
     size: int
     changed: int
     hash: bytes
-    trouble: str | None
+    problem: str | None
 
 
 class Count(NamedTuple):
-    """How much of a root, or of all, is in the index."""
+    """The number of files, passages and embeddings of a root."""
 
     files: int
     passages: int
-    vectors: int
+    embeddings: int
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A passage to be written; `place` is where in the file, such as `page=3`."""
+    """A passage to write; `place` is its position in the file, such as `page=3`."""
 
     heading: tuple[str, ...]
     place: str
@@ -98,7 +98,7 @@ class Chunk:
 
 
 def path_for(folder: Path, user: str | None) -> Path:
-    """The file of one user's index. Names that differ never share one, also where upper and lower case are the same."""
+    """Return the file of a user's index. Different names have different files, even if the disk ignores case."""
     if user is None:
         return folder / "nobody.db"
     readable = "".join(c for c in user if c.isascii() and c.isalnum())[:30].lower() or "user"
@@ -107,7 +107,7 @@ def path_for(folder: Path, user: str | None) -> Path:
 
 @contextmanager
 def hold_lock(path: Path, seconds: float = 0.0) -> Iterator[bool]:
-    """Whether this process is the only one to index folders now; ends with the process, however that ends."""
+    """Hold the lock for indexing folders; yields whether it is free. It ends with the process."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with closing(sqlite3.connect(path.with_suffix(".lock"), timeout=seconds, isolation_level=None)) as lock:
         try:
@@ -128,10 +128,10 @@ def _classify_errors() -> Iterator[None]:
 
 
 class Index:
-    """One connection to an index, which is created when there is none.
+    """A connection to an index, which is created if it does not exist.
 
     Raises:
-        Damaged, Unreachable: when the file cannot be used.
+        Damaged, Unreachable: if the file cannot be used.
     """
 
     def __init__(self, path: Path) -> None:
@@ -150,7 +150,7 @@ class Index:
 
     def _prepare(self) -> None:
         self.db.execute("PRAGMA foreign_keys = ON")
-        self.db.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash may undo the last files, and breaks none
+        self.db.execute("PRAGMA synchronous = NORMAL")  # with WAL, a crash may undo the last files, but damages none
         if self._value("PRAGMA user_version") == VERSION:
             return
         self.db.execute("PRAGMA journal_mode = WAL")
@@ -158,7 +158,7 @@ class Index:
             version = self._value("PRAGMA user_version")  # another process may have been first
             if version == 0:
                 statement = ""
-                for line in _SCHEMA.splitlines():  # `executescript` would end the transaction
+                for line in _SCHEMA.splitlines():  # `executescript` would commit the transaction
                     statement += line + "\n"
                     if sqlite3.complete_statement(statement):
                         self.db.execute(statement)
@@ -166,17 +166,17 @@ class Index:
                 self.db.execute(f"PRAGMA user_version = {VERSION}")
                 os.chmod(self.path, 0o600)
             elif version != VERSION:
-                raise Damaged(f"version {version}")
+                raise Damaged(f"it has version {version}, not {VERSION}")
 
     def close(self) -> None:
         self.db.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction for writing, undone when something is raised inside.
+        """Run a write transaction, with a rollback after an exception.
 
         Raises:
-            Damaged, Unreachable: when it cannot be done.
+            Damaged, Unreachable: if it fails.
         """
         with _classify_errors():
             self.db.execute("BEGIN IMMEDIATE")
@@ -184,12 +184,12 @@ class Index:
                 yield
                 self.db.execute("COMMIT")
             except BaseException:
-                if self.db.in_transaction:  # SQLite has undone it already when the disk is full
+                if self.db.in_transaction:  # SQLite itself rolls back on a full disk
                     self.db.execute("ROLLBACK")
                 raise
 
     def _value(self, query: str, *parameters: Any) -> Any:
-        """The only column of the first row, None when there is no row."""
+        """Return the first column of the first row, or None."""
         row = self.db.execute(query, parameters).fetchone()
         return row[0] if row else None
 
@@ -200,7 +200,7 @@ class Index:
         return [Root(*row) for row in rows if not kinds or row[1] in kinds]
 
     def add_root(self, kind: Kind, place: str) -> Root:
-        """The root at this place, new or old; a conversation counts as used now."""
+        """Return the root at this place, after adding it if it is new; marks it as used now."""
         with self.transaction():
             self.db.execute(
                 "INSERT INTO root (kind, place, used) VALUES (?, ?, ?) "
@@ -210,18 +210,24 @@ class Index:
             return Root(self._value("SELECT id FROM root WHERE kind = ? AND place = ?", kind, place), kind, place)
 
     def touch_root(self, kind: Kind, place: str) -> None:
-        """Notes that a root is used, about once an hour."""
+        """Mark a root as used, about once per hour."""
         used = self._value("SELECT used FROM root WHERE kind = ? AND place = ?", kind, place)
         if used is not None and used < time.time() - USED_SECONDS:
             self.add_root(kind, place)
 
     def remove_root(self, number: int) -> None:
-        """Removes a root with all its files."""
+        """Remove a root with all its files."""
         with self.transaction():
             self.db.execute("DELETE FROM root WHERE id = ?", (number,))
 
     def expire_conversations(self, keep: str, max_characters: int, seconds: float) -> None:
-        """Removes the conversations used longest ago, until their texts take at most `max_characters`."""
+        """Remove conversations.
+
+        Args:
+            keep: a conversation that stays.
+            max_characters: of all texts; the least recently used conversations go first.
+            seconds: time since the last use after which a conversation is removed.
+        """
         sized = self.db.execute(
             "SELECT r.id, r.place, r.used, coalesce(sum(length(c.text)), 0) FROM root r "
             "LEFT JOIN file f ON f.root = r.id LEFT JOIN chunk c ON c.file = f.id "
@@ -240,7 +246,7 @@ class Index:
         return {row[1]: IndexedFile(*row) for row in rows}
 
     def touch(self, file: IndexedFile, size: int, changed: int) -> None:
-        """Notes the time of a file whose content is as it was."""
+        """Store size and time of a file with unchanged content."""
         with self.transaction():
             self.db.execute("UPDATE file SET size = ?, changed = ? WHERE id = ?", (size, changed, file.id))
 
@@ -250,12 +256,12 @@ class Index:
         name: str,
         stamp: tuple[int, int, bytes],
         chunks: Sequence[Chunk],
-        trouble: str | None = None,
+        problem: str | None = None,
     ) -> None:
-        """Writes or replaces a file; passages that stay the same keep their vectors.
+        """Write or replace a file; unchanged passages keep their embeddings.
 
         Args:
-            stamp: its size, its time of change and the hash of its content.
+            stamp: size, modification time, and hash of the content.
         """
         with self.transaction():
             vectors = dict(
@@ -267,10 +273,10 @@ class Index:
             )
             self.db.execute("DELETE FROM file WHERE root = ? AND name = ?", (root.id, name))
             if self._value("SELECT 1 FROM root WHERE id = ?", root.id) is None:
-                return  # deleted meanwhile
+                return  # removed in the meantime
             file = self.db.execute(
                 "INSERT INTO file (root, name, size, changed, hash, trouble) VALUES (?, ?, ?, ?, ?, ?)",
-                (root.id, name, *stamp, trouble),
+                (root.id, name, *stamp, problem),
             ).lastrowid
             for chunk in chunks:
                 row = (file, chunk.place, name, chunk.title, chunk.text)
@@ -287,7 +293,7 @@ class Index:
             self.db.execute("DELETE FROM file WHERE id = ?", (file.id,))
 
     def count(self, root: Root) -> Count:
-        """How much of a root is in the index; files of which nothing could be read do not count."""
+        """Count a root's files that have passages, its passages and its embeddings."""
         row = self.db.execute(
             "SELECT count(DISTINCT c.file), count(c.id), count(v.chunk) FROM file f JOIN chunk c ON c.file = f.id "
             "LEFT JOIN vector v ON v.chunk = c.id AND length(v.value) > 0 WHERE f.root = ?",
@@ -296,17 +302,17 @@ class Index:
         return Count(*row)
 
     def passages(self) -> int:
-        """How many passages are in the whole index."""
+        """Return the number of passages in the index."""
         return int(self._value("SELECT count(*) FROM chunk"))
 
-    def troubles(self, roots: Iterable[Root]) -> list[tuple[str, str]]:
-        """Names of files that could not be read, or not wholly, and why."""
+    def problems(self, roots: Iterable[Root]) -> list[tuple[str, str]]:
+        """Return name and problem of files that could not be read completely."""
         numbers = ", ".join(str(root.id) for root in roots)
         where = f"trouble IS NOT NULL AND root IN ({numbers})"
         return self.db.execute(f"SELECT name, trouble FROM file WHERE {where} ORDER BY name").fetchall()
 
     def names(self, roots: Iterable[Root]) -> list[tuple[int, int, str]]:
-        """Number, root and name of each file with passages in it."""
+        """Return number, root and name of each file that has passages."""
         numbers = ", ".join(str(root.id) for root in roots)
         where = f"root IN ({numbers}) AND EXISTS (SELECT 1 FROM chunk WHERE file = f.id)"
         return self.db.execute(f"SELECT id, root, name FROM file f WHERE {where} ORDER BY name").fetchall()
@@ -317,7 +323,10 @@ class Index:
         return self._value("SELECT value FROM note WHERE key = ?", key)
 
     def set_abilities(self, reader: int, abilities: str) -> None:
-        """Stores how files are read now. A new reader marks all files as changed, new abilities the unread ones."""
+        """Store how files are read now.
+
+        A new reader version marks all files as changed, new abilities mark the files with problems.
+        """
         before = self.get_note("reader"), self.get_note("able")
         if before == (reader, abilities):
             return
@@ -326,13 +335,13 @@ class Index:
             self.db.execute(f"UPDATE file SET changed = -1, hash = x''{unread}")
             self.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", [("reader", reader), ("able", abilities)])
 
-    def retry(self, trouble: str) -> None:
-        """Marks the files with this trouble as changed."""
+    def retry(self, problem: str) -> None:
+        """Mark the files with this problem as changed."""
         with self.transaction():
-            self.db.execute("UPDATE file SET changed = -1 WHERE trouble = ?", (trouble,))
+            self.db.execute("UPDATE file SET changed = -1 WHERE trouble = ?", (problem,))
 
     def count_common_words(self) -> None:
-        """Counts the common words after many changes, so that a question need not."""
+        """Count the common words after an update, so that searches need not."""
         with self.transaction():
             self.db.execute("DELETE FROM common")
             self.db.execute("INSERT INTO common SELECT term, doc FROM word WHERE doc >= ?", (MIN_COMMON,))
@@ -341,10 +350,10 @@ class Index:
 
 
 async def with_index(path: Path, function: Callable[Concatenate[Index, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Calls a function with an index in a thread. The connection is its own: it may outlive an abandoned call.
+    """Call a function with an index in a thread. It has its own connection, because it may outlive an abandoned call.
 
     Raises:
-        Damaged, Unreachable: when the file cannot be used.
+        Damaged, Unreachable: if the file cannot be used.
     """
 
     def work() -> T:
@@ -355,7 +364,7 @@ async def with_index(path: Path, function: Callable[Concatenate[Index, P], T], *
 
 
 def format_for_embedding(name: str, title: str, text: str) -> str:
-    """The text for a passage's vector: the passage below its file name and headings."""
+    """Return the text to embed for a passage: file name and headings, then the passage."""
     return f"{' › '.join(filter(None, (name, title)))}\n{text}"
 
 

@@ -1,7 +1,6 @@
-"""The text of a file, in parts with the headings above them: text, HTML, tables, PDF and Office files.
+"""Read text, HTML, tables, PDF and Office files as parts with headings.
 
-The bytes are a stranger's, so all this runs in a process that can be killed, see `worker`. Office files need the
-packages of the extra `office`.
+The bytes are untrusted, so this runs in a child process, see `worker`. Office files need the extra `office`.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from brain import Refused, install_command
+from brain import Refused
 from specialists._kit.html import page_rules, read_markdown
 from specialists._kit.passages import Headings, split_sections
 from specialists._kit.text import guess_encoding
@@ -46,8 +45,12 @@ _KIND_OF_TYPE = {
 }
 
 
+NO_OFFICE = "Office files cannot be read on this server"
+DAMAGED = "is damaged or has the wrong extension"
+
+
 class Unreadable(Exception):
-    """Why a file cannot be read, in words for people."""
+    """Why a file cannot be read, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +63,19 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """What could not be read of a file of which other parts could."""
+class Problem:
+    """A problem with one part of a file; other parts may be readable."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to be read.
+    """A file to read.
 
     Attributes:
         language: of scanned pages.
-        announce: called with the seconds of CPU time that the next step may take.
+        announce: called with the CPU seconds that the next step may take.
     """
 
     name: str
@@ -82,7 +85,7 @@ class Source:
 
 
 def detect_kind(name: str, media_type: str = "") -> str | None:
-    """Which reader reads a file of this name, and for an upload, this media type; None when none does."""
+    """Return the kind of a file by its name, and for an upload by its media type; None if it is not supported."""
     ending = _ending_of(name)
     if ending in KINDS:
         return KINDS[ending]
@@ -96,11 +99,11 @@ def _ending_of(name: str) -> str:
     return f".{ending.lower()}" if dot and stem else ""
 
 
-def read_parts(source: Source, kind: str) -> Iterator[Part | Trouble]:
-    """The parts of a file in their order.
+def read_parts(source: Source, kind: str) -> Iterator[Part | Problem]:
+    """Yield the parts of a file in order.
 
     Raises:
-        Unreadable: and anything that a reader of foreign files may raise.
+        Unreadable: if the file cannot be read. Libraries may raise other exceptions for hostile files.
     """
     data = source.data
     if kind == "pdf" or data.startswith(b"%PDF-"):
@@ -114,13 +117,13 @@ def read_parts(source: Source, kind: str) -> Iterator[Part | Trouble]:
     elif kind == "table":
         yield Part(_read_csv(decode(data)))
     elif kind == "old":
-        raise Unreadable("an old Office format; save it as docx, xlsx or pptx")
+        raise Unreadable("has an old Office format: save it as docx, xlsx or pptx")
     else:
         yield Part(decode(data))
 
 
 def make_table(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a Markdown table; the first one is its header."""
+    """Return rows as a Markdown table; the first row is the header."""
     width = max(map(len, rows), default=0)
     if not width:
         return ""
@@ -146,22 +149,22 @@ _BOMS = {
 
 
 def decode(data: bytes, charset: str | None = None) -> str:
-    """The text in these bytes: by its byte order mark or the charset given, else UTF-8, else the likeliest one.
+    """Decode text by its byte order mark, the given charset, UTF-8, or a guess.
 
     Raises:
-        Unreadable: when they are no text.
+        Unreadable: if the bytes are not text.
     """
     for mark, name in _BOMS.items():
         if data.startswith(mark):
             return data.decode(name, "replace")
     sample = data[:_SAMPLE]
-    if b"\0" in sample:  # UTF-16 without a mark: of Latin letters, every other byte is null
+    if b"\0" in sample:  # UTF-16 without a mark: every other byte of Latin letters is null
         for start, name in ((1, "utf-16-le"), (0, "utf-16-be")):
             if sample[start::2].count(0) > 0.7 * len(sample[start::2]) and not sample[1 - start :: 2].count(0):
                 return data.decode(name, "replace")
-        raise Unreadable("not text, though its name says so")
+        raise Unreadable("is not text")
     if sum(byte < 32 and byte not in b"\t\n\r\f\x1b" for byte in sample) > len(sample) * _CONTROL_SHARE:
-        raise Unreadable("not text, though its name says so")
+        raise Unreadable("is not text")
     try:
         text = data.decode(charset or "utf-8")
     except (UnicodeDecodeError, LookupError):
@@ -170,7 +173,7 @@ def decode(data: bytes, charset: str | None = None) -> str:
 
 
 def _read_html(data: bytes) -> Iterator[Part]:
-    """The texts of a page under their headings; a page without a first heading goes by its title."""
+    """Yield the texts of a page by heading; a page without `h1` starts with its title."""
     from selectolax.lexbor import LexborHTMLParser
 
     charset = _CHARSET.search(data[:_SAMPLE])
@@ -202,7 +205,7 @@ MAX_PAGES = 3_000
 MAX_SCANNED = 300
 BATCH = 50
 BATCH_SECONDS = 60
-"""CPU time in this process for a batch of pages that other processes read."""
+"""CPU time of this process for a batch of pages, which other processes read."""
 PAGE_SECONDS = 500.0
 _CHAPTER = re.compile(
     r"(?:chapter|part|section|appendix|kapitel|teil|anhang|chapitre|capítulo)\s+\w{1,8}\b.{0,80}", re.I
@@ -210,8 +213,8 @@ _CHAPTER = re.compile(
 _NUMBERED = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,3})\.?\s+([^\W\d].{1,80})")
 
 
-def _read_pdf(source: Source) -> Iterator[Part | Trouble]:
-    """The text of each page, under the headings that its lines look like; scanned pages are read by OCR."""
+def _read_pdf(source: Source) -> Iterator[Part | Problem]:
+    """Yield the text of each page, split at lines that look like headings; scanned pages go to OCR."""
     headings, scanned = Headings(), 0
     unread: list[tuple[int, str]] = []
     count = _read_text_layers(source, ()).count
@@ -222,7 +225,7 @@ def _read_pdf(source: Source) -> Iterator[Part | Trouble]:
         for page in batch:
             text = texts.get(page)
             if text is None:
-                unread.append((page, "damaged, or it takes too long"))
+                unread.append((page, "damaged or too slow to read"))
             elif text == "" and scanned < MAX_SCANNED:
                 source.announce(BATCH_SECONDS)
                 scanned += 1
@@ -233,11 +236,10 @@ def _read_pdf(source: Source) -> Iterator[Part | Trouble]:
             if text:
                 yield from _split_at_headings(text, headings, f"page={page}")
     if count > MAX_PAGES:
-        yield Trouble(f"only the first {MAX_PAGES} of {count} pages were read")
+        yield Problem(f"only the first {MAX_PAGES} of {count} pages were read")
     if unread:
         number, reason = unread[0]
-        which = "no page" if len(unread) == count else f"{count - len(unread)} of {count} pages"
-        yield Trouble(f"{which} could be read: page {number}: {reason}")
+        yield Problem(f"{len(unread)} of {count} pages cannot be read: page {number}: {reason}")
 
 
 def _read_text_layers(source: Source, wanted: Sequence[int]) -> reader.Pages:
@@ -248,13 +250,13 @@ def _read_text_layers(source: Source, wanted: Sequence[int]) -> reader.Pages:
 
 
 def _recognize(source: Source, page: int) -> str:
-    """The text of a scanned page.
+    """Read a scanned page.
 
     Raises:
-        Unreadable: when there is no OCR engine, or it cannot read the page.
+        Unreadable: if there is no OCR engine, or it cannot read the page.
     """
     if problem := reader.find_problem():
-        raise Unreadable(f"it is scanned, and {problem}")
+        raise Unreadable(f"is a scan, and {problem}")
     call = reader.read_page(source.data, name=source.name, page=page, language=source.language, seconds=PAGE_SECONDS)
     try:
         return asyncio.run(call).text
@@ -264,7 +266,7 @@ def _recognize(source: Source, page: int) -> str:
 
 def _split_at_headings(text: str, headings: Headings, place: str) -> Iterator[Part]:
     lines: list[str] = []
-    text = re.sub("[\ufffe\x02]\r?\n?", "", text).replace("\x00", "")  # hyphens at which PDFium says words were broken
+    text = re.sub("[\ufffe\x02]\r?\n?", "", text).replace("\x00", "")  # PDFium's marks for hyphens at line ends
     for line in text.splitlines():
         if heading := _detect_heading(line.strip()):
             yield Part("\n".join(lines), headings.path, place)
@@ -275,7 +277,7 @@ def _split_at_headings(text: str, headings: Headings, place: str) -> Iterator[Pa
 
 
 def _detect_heading(line: str) -> tuple[int, str] | None:
-    """Level and title of a line that looks like a heading: `Chapter 3 …`, or `2.1 Title` without an end of sentence."""
+    """Return level and title of a line that looks like a heading: `Chapter 3 …`, or `2.1 Title` without a period."""
     if len(line) > 100 or line.endswith((".", ",", ";", ":")) or "...." in line:
         return None
     if _CHAPTER.fullmatch(line):
@@ -290,9 +292,9 @@ def _detect_heading(line: str) -> tuple[int, str] | None:
 
 MAX_UNPACKED = 200_000_000
 MAX_TREE = 20_000_000
-"""Bytes of a member that becomes a tree in memory, of about twenty times its size."""
+"""Maximum bytes of a member that is parsed to a tree, which takes about twenty times its size in memory."""
 MAX_RATIO = 100
-"""Of unpacked to packed size, for members larger than `RATIO_FROM`; text has about 10, sheets of numbers 30."""
+"""Maximum ratio of unpacked to packed size for members over `RATIO_FROM`; text has about 10, number sheets 30."""
 RATIO_FROM = 1_000_000
 MAX_MEMBERS = 20_000
 MAX_EMPTY_ROWS = 1_000
@@ -302,44 +304,44 @@ _LEVELS = {"Title": 0, **{f"Heading {level}": level for level in range(1, 10)}}
 
 
 def has_office() -> bool:
-    """Whether the packages of the extra `office` are installed."""
+    """Whether the extra `office` is installed."""
     return all(importlib.util.find_spec(package) for package in _PACKAGES.values())
 
 
-def _read_office(source: Source) -> Iterator[Part | Trouble]:
+def _read_office(source: Source) -> Iterator[Part | Problem]:
     package = _PACKAGES.get(_ending_of(source.name))
     if package is None:
-        raise Unreadable("no docx, xlsx or pptx by its name")
+        raise Unreadable("has no docx, xlsx or pptx extension")
     if importlib.util.find_spec(package) is None:
-        raise Unreadable(f"Office files need an extra: {install_command('office')}")
+        raise Unreadable(NO_OFFICE)
     if source.data.startswith(b"\xd0\xcf\x11\xe0"):
-        raise Unreadable("encrypted, or in an old Office format; save it as docx, xlsx or pptx without a password")
+        raise Unreadable("is encrypted or in an old Office format: save it as docx, xlsx or pptx without a password")
     file = io.BytesIO(source.data)
     try:
         with zipfile.ZipFile(file) as archive:
             _check_archive(archive, len(source.data))
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise Unreadable("damaged: not what its name says") from error
+        raise Unreadable(DAMAGED) from error
     yield from {"docx": _read_docx, "openpyxl": _read_xlsx, "pptx": _read_pptx}[package](file)
 
 
 def _check_archive(archive: zipfile.ZipFile, size: int) -> None:
-    """Refuses what would unpack to more than it should. The sizes that members state are not trusted."""
+    """Reject archives that unpack to too much data. The declared sizes of members are not trusted."""
     members = archive.infolist()
     if len(members) > MAX_MEMBERS:
-        raise Unreadable(f"it has more than {MAX_MEMBERS:,} parts")
+        raise Unreadable(f"has more than {MAX_MEMBERS:,} parts")
     if sum(member.compress_size for member in members) > size:
-        raise Unreadable("damaged: its parts overlap")
+        raise Unreadable("is damaged: its parts overlap")
     if sum(member.file_size for member in members) > MAX_UNPACKED:
-        raise Unreadable(f"it unpacks to more than {MAX_UNPACKED // 1_000_000} MB")
+        raise Unreadable(f"unpacks to more than {MAX_UNPACKED // 1_000_000} MB")
     for member in members:
         is_tree = member.filename.endswith((".xml", ".rels")) and not member.filename.startswith(_STREAMED)
         if is_tree and member.file_size > MAX_TREE:
-            raise Unreadable(f"a part of it unpacks to more than {MAX_TREE // 1_000_000} MB")
+            raise Unreadable(f"has a part that unpacks to more than {MAX_TREE // 1_000_000} MB")
         if member.file_size > max(RATIO_FROM, MAX_RATIO * member.compress_size):
-            raise Unreadable(f"a part of it unpacks to more than {MAX_RATIO} times its size")
-    if archive.testzip() is not None:  # in small pieces: read as a whole, a member unpacks to more than it states
-        raise Unreadable("damaged: a part of it is not as large as it says, or was changed")
+            raise Unreadable(f"has a part that unpacks to more than {MAX_RATIO} times its size")
+    if archive.testzip() is not None:  # reads in small pieces, because a member may unpack to more than it declares
+        raise Unreadable("is damaged: the size or checksum of a part is wrong")
 
 
 def _read_docx(file: io.BytesIO) -> Iterator[Part]:
@@ -354,7 +356,7 @@ def _read_docx(file: io.BytesIO) -> Iterator[Part]:
             lines.append(make_table([[cell.text for cell in row.cells[:MAX_COLUMNS]] for row in block.rows]))
             continue
         text = block.text.strip()
-        style = names.get(block._p.style or "", "")  # `block.style` looks through all styles each time
+        style = names.get(block._p.style or "", "")  # `block.style` searches all styles
         level = _LEVELS.get(style)
         if level is not None and text:
             yield Part("\n\n".join(lines), headings.path)
@@ -365,20 +367,20 @@ def _read_docx(file: io.BytesIO) -> Iterator[Part]:
     yield Part("\n\n".join(lines), headings.path)
 
 
-def _read_xlsx(file: io.BytesIO) -> Iterator[Part | Trouble]:
+def _read_xlsx(file: io.BytesIO) -> Iterator[Part | Problem]:
     import openpyxl
 
     book = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
     for sheet in book.worksheets:
-        sheet.reset_dimensions()  # which a file may state wrongly
+        sheet.reset_dimensions()  # a file may declare wrong ones
         rows = _read_rows(sheet.iter_rows(values_only=True, max_col=MAX_COLUMNS))
         if len(rows) > MAX_ROWS:
-            yield Trouble(f"of the sheet {sheet.title}, only the first {MAX_ROWS:,} rows were read")
+            yield Problem(f"only the first {MAX_ROWS:,} rows of the sheet {sheet.title} were read")
         yield Part(make_table(rows[:MAX_ROWS]), (sheet.title,), f"sheet={sheet.title}")
 
 
 def _read_rows(rows: Iterable[Iterable[Any]]) -> list[list[str]]:
-    """The rows that are not empty, until one too many; many empty ones end the sheet."""
+    """Return up to `MAX_ROWS` + 1 rows that are not empty, until `MAX_EMPTY_ROWS` empty ones follow each other."""
     found: list[list[str]] = []
     empty = 0
     for row in rows:

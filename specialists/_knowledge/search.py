@@ -1,7 +1,7 @@
-"""Ranks the passages of an index for a question, by words, and by vectors when there are some.
+"""Rank the passages of an index for a query, by keywords, and by embeddings if there are any.
 
-Vectors weigh more than words: they find what is said in other words. What looks like a code or a name is looked up
-exactly, whatever the vectors say.
+Embeddings weigh more than keywords, because they find paraphrases. Codes, names and quotations are also matched
+exactly.
 """
 
 import math
@@ -13,29 +13,29 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from specialists._kit.text import content_words
+from specialists._knowledge.embeddings import Matrix, QueryEmbedding
 from specialists._knowledge.index import MIN_COMMON, Index
-from specialists._knowledge.vectors import Matrix, QueryVector
 
 DEPTH = 200
-"""So many passages are ranked, by words and by vectors each."""
+"""Number of passages that are ranked by keywords, and by embeddings."""
 MAX_WORDS = 24
 MAX_READ = 2_500
-"""About so many passages are compared for their words; the words in most of them are left out first."""
+"""Approximate number of passages that a keyword search reads. The most frequent words are dropped first."""
 RARE = MIN_COMMON / 4
-"""In so many passages, about, is a word that was not counted."""
+"""Estimated number of passages with a word that was not counted."""
 MIN_PREFIX = 4
 WEIGHTS = "2.0, 4.0, 1.0"
-"""Of the file's name, the headings and the text."""
+"""Weights of file name, headings and text."""
 WORDS_WEIGHT = 3.0
-"""Of a passage with all words of the question, in standard deviations of the vectors' nearness."""
+"""Score of a passage with all words of the query, in standard deviations of the similarity."""
 UNTRUSTED_WORDS_WEIGHT = 6.0
 CODE_WEIGHT = 6.0
 UNKNOWN_NEARNESS = 4.0
-"""Of a passage that has no vector yet, when all the words of the question are in it."""
+"""Similarity score of a passage that has no embedding yet but all words of the query."""
 OUTSTANDING = 2.5
-"""Nearness from which a passage is ranked by a vector without meaning; less among few."""
+"""Minimum similarity score of a passage if the model failed the embedding check; less among few passages."""
 MIN_SPREAD = 0.02
-"""Standard deviation of cosines, below which they differ by noise."""
+"""Standard deviation of cosines below which their differences are noise."""
 _CODE = re.compile(r"\w*\d[\w./-]*\w|\b[A-Z][A-Z0-9_-]{2,}\b")
 _QUOTED = re.compile(r'["“„«]([^"“”„«»]{3,80})["”“»]')
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]{2,}")
@@ -43,7 +43,7 @@ _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]{2,}")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What may be searched: these roots, and of them, if not None, only these files."""
+    """The roots to search, and in them only these files unless None."""
 
     roots: Collection[int]
     files: Collection[int] | None = None
@@ -55,7 +55,7 @@ class Scope:
 
 
 class Found(NamedTuple):
-    """A passage; `file` is the name of its file, `has_namesake` whether another file is called so too."""
+    """A passage; `file` is the name of its file, `has_namesake` whether another file has the same name."""
 
     root: int
     file: str
@@ -66,20 +66,20 @@ class Found(NamedTuple):
 
 
 def rank(
-    index: Index, query: str, scope: Scope, matrix: Matrix | None = None, query_vector: QueryVector | None = None
+    index: Index, query: str, scope: Scope, matrix: Matrix | None = None, query_embedding: QueryEmbedding | None = None
 ) -> list[int]:
-    """The numbers of the passages that fit, best first, at most a few hundred."""
+    """Return the numbers of up to `DEPTH` matching passages, best first."""
     if not scope.roots or (scope.files is not None and not scope.files):
         return []
     words = _rank_by_words(index, query, scope)
-    if matrix is None or query_vector is None:
+    if matrix is None or query_embedding is None:
         return sorted(words, key=lambda chunk: -words[chunk])[:DEPTH]
     codes = _match_codes(index, query, scope)
-    near = _rank_by_vectors(matrix, query_vector, scope, {*words, *codes})
-    weight = WORDS_WEIGHT if query_vector.is_trusted else UNTRUSTED_WORDS_WEIGHT
+    near = _rank_by_embeddings(matrix, query_embedding, scope, {*words, *codes})
+    weight = WORDS_WEIGHT if query_embedding.is_trusted else UNTRUSTED_WORDS_WEIGHT
 
     def score(chunk: int) -> float:
-        """A few of the words mean little, so their share counts squared."""
+        """Return the score of a passage; the share of words is squared, because a few words mean little."""
         share = min(1.0, words.get(chunk, 0.0)) ** 2
         return near.get(chunk, UNKNOWN_NEARNESS * share) + weight * share + CODE_WEIGHT * codes.get(chunk, 0.0)
 
@@ -89,7 +89,7 @@ def rank(
 
 
 def fetch(index: Index, chunks: Sequence[int], roots: Collection[int] = ()) -> list[Found]:
-    """These passages, in this order; those that are gone are left out. Only files of these roots are namesakes."""
+    """Return existing passages in this order. Only files of these roots are namesakes."""
     rows = index.db.execute(
         "SELECT c.id, f.root, c.name, c.heading, c.place, c.text, "
         "EXISTS (SELECT 1 FROM file g WHERE g.name = f.name AND g.root <> f.root "
@@ -108,7 +108,7 @@ def _join(numbers: Iterable[int]) -> str:
 
 
 def _rank_by_words(index: Index, query: str, scope: Scope) -> dict[int, float]:
-    """The best passages by words, with how much of the question is in each: about 0 to 1, or a little more."""
+    """Return the best passages by keywords, with the share of the query in each: about 0 to 1."""
     words = _weigh_words(index, query, index.get_note("passages") or index.passages() or 1)
     whole = sum(word.weight for word in words) or 1.0
     match, read = list[str](), 0.0
@@ -124,7 +124,7 @@ def _rank_by_words(index: Index, query: str, scope: Scope) -> dict[int, float]:
 
 
 class _Word(NamedTuple):
-    """A word of a question: its FTS5 expression, in about how many passages it is, and how much it distinguishes."""
+    """A word of a query: FTS5 expression, approximate number of passages, and weight by rarity."""
 
     match: str
     passages: float
@@ -147,14 +147,14 @@ def _weigh_words(index: Index, query: str, total: int) -> list[_Word]:
 
 
 def _count_passages(index: Index, first: str, last: str) -> int:
-    """In how many passages common words from `first` to `last` are; 0 for rare ones, which were not counted."""
+    """Return the number of passages with common words from `first` to `last`; 0 for rare words."""
     query = "SELECT sum(passages) FROM common WHERE word BETWEEN ? AND ?"
     (count,) = index.db.execute(query, (first, last)).fetchone()
     return count or 0
 
 
 def _stem(words: Sequence[str]) -> Mapping[str, str]:
-    """The terms of words in the index."""
+    """Return the index terms of words."""
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute("CREATE VIRTUAL TABLE query USING fts5(word, tokenize='porter unicode61 remove_diacritics 2')")
         db.execute("CREATE VIRTUAL TABLE term USING fts5vocab('query', 'instance')")
@@ -171,7 +171,7 @@ def _match(index: Index, match: str, scope: Scope) -> list[tuple[int, float]]:
 
 
 def _match_pairs(index: Index, query: str, scope: Scope) -> dict[int, float]:
-    """The share of pairs of letters, for languages without spaces, whose sentences are one word to the index."""
+    """Return the share of matching letter pairs, for languages without spaces: the index takes a sentence as a word."""
     pairs = list(dict.fromkeys(run[n : n + 2] for run in _CJK.findall(query) for n in range(len(run) - 1)))[:MAX_WORDS]
     if not pairs:
         return {}
@@ -185,7 +185,7 @@ def _match_pairs(index: Index, query: str, scope: Scope) -> dict[int, float]:
 
 
 def _match_codes(index: Index, query: str, scope: Scope) -> dict[int, float]:
-    """The share of the codes, names in capitals and quotations of a question that is in each passage."""
+    """Return the share of the query's codes, capitalized names and quotations that each passage contains."""
     exact = list(dict.fromkeys([*_QUOTED.findall(query), *_CODE.findall(query)]))[:8]
     phrases = list(filter(None, (" ".join(re.findall(r"\w+", one)) for one in exact)))
     found: dict[int, float] = {}
@@ -195,13 +195,13 @@ def _match_codes(index: Index, query: str, scope: Scope) -> dict[int, float]:
     return found
 
 
-# vectors
+# embeddings
 
 
-def _rank_by_vectors(
-    matrix: Matrix, query_vector: QueryVector, scope: Scope, others: Collection[int]
+def _rank_by_embeddings(
+    matrix: Matrix, query_embedding: QueryEmbedding, scope: Scope, others: Collection[int]
 ) -> dict[int, float]:
-    """The nearness of the nearest passages and of `others`, in standard deviations above the mean of all."""
+    """Return the similarity of the nearest passages and of `others`, in standard deviations above the mean."""
     import numpy as np
 
     rows = np.isin(matrix.roots, list(scope.roots))
@@ -209,15 +209,15 @@ def _rank_by_vectors(
         rows &= np.isin(matrix.files, list(scope.files))
     if not rows.any():
         return {}
-    vector = np.asarray(query_vector.vector, np.float32)
+    vector = np.asarray(query_embedding.vector, np.float32)
     vector /= float(np.linalg.norm(vector)) or 1.0
-    cosines = np.einsum("ij,j->i", matrix.rows, vector)  # as fast as @ for one vector, and without its threads
+    cosines = np.einsum("ij,j->i", matrix.rows, vector)  # as fast as @ for one vector, without its threads
     cosines, chunks = cosines[rows], matrix.chunks[rows]
     nearness = (cosines - cosines.mean()) / max(float(cosines.std()), MIN_SPREAD)
     is_chosen = np.isin(chunks, list(others))
     best = np.argsort(-nearness)[:DEPTH]
-    if query_vector.is_trusted:
-        is_chosen[best] |= cosines[best] >= query_vector.floor
+    if query_embedding.is_trusted:
+        is_chosen[best] |= cosines[best] >= query_embedding.floor
     else:
         is_chosen[best] |= nearness[best] >= min(OUTSTANDING, 0.8 * math.sqrt(len(chunks) - 1))
     return dict(zip(chunks[is_chosen].tolist(), nearness[is_chosen].tolist(), strict=True))

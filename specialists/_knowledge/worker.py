@@ -1,6 +1,6 @@
-"""Reads files into an index, in a child process that can be killed at any time; and the call of that process.
+"""Read files into an index in a child process, which can be killed at any time; and run that process.
 
-A file that ends the process, or holds it up, is left out.
+A file that crashes or blocks the process is skipped.
 """
 
 import asyncio
@@ -19,33 +19,42 @@ from specialists._kit.isolated import IsolatedProcess, Limits, OutOfTime
 from specialists._kit.passages import split_passages
 from specialists._knowledge.folders import FoundFile, Outside, read_content, walk
 from specialists._knowledge.index import Chunk, Damaged, Index, IndexedFile, Root, Unreachable, hash_bytes, hold_lock
-from specialists._knowledge.readers import Part, Source, Trouble, Unreadable, detect_kind, has_office, read_parts
+from specialists._knowledge.readers import (
+    DAMAGED,
+    Part,
+    Problem,
+    Source,
+    Unreadable,
+    detect_kind,
+    has_office,
+    read_parts,
+)
 from specialists._pictures import reader
 
 READER = 2
-"""The version of the readers: with a new one, all files are read again."""
+"""Version of the readers; after a change, all files are read again."""
 LOCK_SECONDS = 0.5
 FILE_SECONDS = 20.0
-"""CPU time for a file, unless its reader announces that it takes longer."""
+"""CPU time for a file, unless its reader announces a longer step."""
 GRACE_SECONDS = 60
-"""CPU time between files: looking through folders, counting words."""
+"""CPU time between files, to list folders and count words."""
 WRITING_SECONDS = 120
-TROUBLE_LENGTH = 200
-CLOSED = "it cannot be opened"
+PROBLEM_LENGTH = 200
+CLOSED = "cannot be opened"
 SILENCE_SECONDS = 600.0
-"""Between two steps of a worker, whose CPU time is limited for each: on a busy machine it may wait for long."""
+"""Maximum time between two steps. Their CPU time is limited, but a busy machine may delay them."""
 MAX_BROKEN = 50
-"""Files that end a worker, in one job."""
+"""Maximum number of files in one job that crash a worker."""
 LIMITS = Limits(cpu_seconds=60, memory=1 << 30)
-"""CPU time for the start of a worker."""
+"""Limits for the start of a worker."""
 
 
 class Failed(Exception):
-    """The worker ended, and not because of a file."""
+    """The worker failed, but not at a file."""
 
 
 class Upload(msgspec.Struct, frozen=True):
-    """An attachment whose bytes follow the job."""
+    """An attachment; its bytes follow the job."""
 
     name: str
     type: str
@@ -53,11 +62,11 @@ class Upload(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The work of one worker: to update the folders in the index, or the uploads of one conversation.
+    """The work of one worker: update the folders in the index, or the uploads of one conversation.
 
     Attributes:
-        keep: names of the conversation's files; others go.
-        bad: files that ended the process or took too long, as root, name and reason.
+        keep: names of the conversation's files; others are removed.
+        bad: root, name and problem of files that crashed the process or took too long.
         file_seconds: CPU time for a file.
     """
 
@@ -76,10 +85,11 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """A report of the worker.
 
     Attributes:
-        what: it begins, perhaps once more after a bad file; `at` a file now; `slow`: the next step may take so many
-            seconds of CPU time; `read` a file, left so many `unchanged`, `removed` one, `passed` over so many for
-            a reason; `busy`: another process is at work; `failed`: the index cannot be written; `over`.
-        n: which of the changed ones, `of` how many.
+        what: `begin`: the job starts, perhaps again after a bad file; `at`: the file that is read now; `slow`: the next
+            step may take `seconds` of CPU time; `read`: a file was read; `removed`: a file was removed; `unchanged`,
+            `passed`: `n` files were unchanged, or skipped because of `problem`; `busy`: another process updates the
+            index; `failed`: the index cannot be written; `over`: the job is done.
+        n, of: number of the file, and how many files changed.
     """
 
     what: Literal["begin", "at", "slow", "read", "unchanged", "removed", "passed", "busy", "failed", "over"]
@@ -88,19 +98,19 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     n: int = 0
     of: int = 0
     passages: int = 0
-    trouble: str = ""
+    problem: str = ""
     seconds: float = 0.0
 
 
 async def run_worker(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[Step, None]:
-    """Does a job in a worker, and passes on its steps; the worker ends when this is closed.
+    """Run a job in a worker and yield its steps. Closing the generator ends the worker.
 
     Raises:
-        Failed: when it cannot be done.
+        Failed: if the job cannot be done.
     """
     for _ in range(MAX_BROKEN):
         file: Step | None = None
-        trouble = "it takes too long to be read"
+        problem = "takes too long to read"
         steps: asyncio.Queue[Any] = asyncio.Queue()
         process = IsolatedProcess("_knowledge.worker", LIMITS, warm=False)
         with process.job(msgspec.to_builtins(job), b"".join(uploads), report=steps.put_nowait) as running:
@@ -115,7 +125,7 @@ async def run_worker(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[
                     break
                 step = msgspec.convert(message, Step)
                 if step.what == "failed":
-                    raise Failed(f"the index cannot be written: {step.trouble}")
+                    raise Failed(f"the index cannot be written: {step.problem}")
                 file = step if step.what == "at" else None if step.what == "read" else file
                 yield step
                 if step.what in ("over", "busy"):
@@ -123,17 +133,17 @@ async def run_worker(job: Job, uploads: Sequence[bytes] = ()) -> AsyncGenerator[
         if running.done.done():
             error = running.done.exception()
             if file is None:
-                raise Failed("the worker ended") from error
+                raise Failed("the reading process crashed") from error
             if not isinstance(error, OutOfTime):
-                trouble = "it breaks the program that reads it"
+                problem = "crashes the reading process"
         elif file is None:
-            raise Failed("the worker does nothing")
-        job = msgspec.structs.replace(job, bad=[*job.bad, (file.root, file.name, trouble)])
-    raise Failed("too many files ended the worker")
+            raise Failed("the reading process does not respond")
+        job = msgspec.structs.replace(job, bad=[*job.bad, (file.root, file.name, problem)])
+    raise Failed(f"more than {MAX_BROKEN} files crashed the reading process")
 
 
 def answer(words: Any, data: bytes, report: Report) -> tuple[Any, bytes]:
-    """Does one `Job`, with the bytes of its uploads, and reports each `Step`."""
+    """Do one `Job`, with the bytes of its uploads, and report each `Step`."""
     job = msgspec.convert(words, Job)
 
     def report_step(step: Step) -> None:
@@ -144,7 +154,7 @@ def answer(words: Any, data: bytes, report: Report) -> tuple[Any, bytes]:
         with contextlib.closing(Index(Path(job.database))) as index:
             Worker(index, job, report_step).work(BytesIO(data))
     except (Damaged, Unreachable) as error:
-        report_step(Step("failed", trouble=str(error)))
+        report_step(Step("failed", problem=str(error)))
     return None, b""
 
 
@@ -182,7 +192,7 @@ class Worker:
         if unchanged:
             self._report(Step("unchanged", root.id, n=unchanged))
         for reason, number in sorted(skipped.items()):
-            self._report(Step("passed", root.id, n=number, trouble=reason))
+            self._report(Step("passed", root.id, n=number, problem=reason))
         indexed = self._index.files(root)
         for n, found in enumerate(changed, 1):
             self._report(Step("at", root.id, found.name, n, len(changed)))
@@ -212,44 +222,44 @@ class Worker:
             self._read(root, upload.name, detect_kind(upload.name, upload.type), data, stamp)
 
     def _read(self, root: Root, name: str, kind: str | None, data: bytes, stamp: tuple[int, int, bytes]) -> None:
-        """Reads one file into the index."""
+        """Read one file into the index."""
         chunks: list[Chunk] = []
-        troubles = [reason for number, bad, reason in self._job.bad if (number, bad) == (root.id, name)]
-        if not troubles:
+        problems = [reason for number, bad, reason in self._job.bad if (number, bad) == (root.id, name)]
+        if not problems:
             room = max(0, self._job.max_passages - self._index.passages())
             source = Source(name, data, self._job.language, lambda seconds: self._report(Step("slow", seconds=seconds)))
             for item in self._read_parts(source, kind):
-                if isinstance(item, Trouble):
-                    troubles.append(item.text)
+                if isinstance(item, Problem):
+                    problems.append(item.text)
                     continue
                 chunks += (Chunk(item.heading, item.place, text) for text in split_passages(item.text))
                 if len(chunks) > room:
-                    troubles.append(f"the index is full: it holds at most {self._job.max_passages:,} passages")
+                    problems.append(f"the index has reached its limit of {self._job.max_passages:,} passages")
                     break
-            if not chunks and not troubles:
-                troubles.append("no text is in it")
+            if not chunks and not problems:
+                problems.append("has no text")
             chunks = chunks[:room]
         self._report(Step("slow", seconds=WRITING_SECONDS))
-        self._write(root, name, stamp, chunks, troubles)
+        self._write(root, name, stamp, chunks, problems)
 
     def _write(
-        self, root: Root, name: str, stamp: tuple[int, int, bytes], chunks: list[Chunk], troubles: list[str]
+        self, root: Root, name: str, stamp: tuple[int, int, bytes], chunks: list[Chunk], problems: list[str]
     ) -> None:
-        trouble = "; ".join(troubles)[:TROUBLE_LENGTH]
-        self._index.write(root, name, stamp, chunks, trouble or None)
+        problem = "; ".join(problems)[:PROBLEM_LENGTH]
+        self._index.write(root, name, stamp, chunks, problem or None)
         self._has_changed = True
-        self._report(Step("read", root.id, name, passages=len(chunks), trouble=trouble))
+        self._report(Step("read", root.id, name, passages=len(chunks), problem=problem))
 
-    def _read_parts(self, source: Source, kind: str | None) -> Iterator[Part | Trouble]:
-        """The parts of a file, and headings without a text below them: notes may have nothing else.
+    def _read_parts(self, source: Source, kind: str | None) -> Iterator[Part | Problem]:
+        """Yield the parts of a file, and headings without text, because notes may have nothing else.
 
-        An exception of the reader becomes a trouble.
+        An exception of the reader becomes a problem.
         """
         if kind is None:
-            yield Trouble("not a kind that is read")
+            yield Problem("unsupported file type")
             return
         if len(source.data) > self._job.max_bytes:
-            yield Trouble(f"larger than {self._job.max_bytes / 1_000_000:g} MB")
+            yield Problem(f"larger than {self._job.max_bytes / 1_000_000:g} MB")
             return
         bare: Part | None = None
         try:
@@ -260,17 +270,17 @@ class Worker:
                     bare = item if item.heading and not item.text.strip() else None
                 yield item
         except Unreadable as error:
-            yield Trouble(str(error))
+            yield Problem(str(error))
         except MemoryError:
-            yield Trouble("it takes too much memory to be read")
-        except Exception:  # noqa: BLE001 - a stranger's file makes the readers raise nearly anything
-            yield Trouble("damaged: not what its name says")
+            yield Problem("takes too much memory to read")
+        except Exception:  # noqa: BLE001 - a hostile file can make the readers raise nearly anything
+            yield Problem(DAMAGED)
         if bare:
             yield replace(bare, text=bare.heading[-1])
 
 
 def list_abilities(job: Job) -> str:
-    """The limits, and what cannot be read here; when that changes, files that could not be read are tried again."""
+    """Return the limits and the missing packages; after a change, files with problems are read again."""
     limits = f"{job.max_bytes} {job.max_passages} {job.language}"
     engines = {"ocr": not reader.find_problem(), "office": has_office()}
     lacking = [name for name, is_installed in engines.items() if not is_installed]
@@ -278,7 +288,7 @@ def list_abilities(job: Job) -> str:
 
 
 def find_changes(index: Index, root: Root, skipped: Counter[str]) -> tuple[list[FoundFile], list[IndexedFile], int]:
-    """The new or changed files of a folder, the deleted ones, and the number of unchanged ones."""
+    """Return the new or changed files of a folder, the deleted files, and the number of unchanged files."""
     indexed = index.files(root)
     changed, unchanged = [], 0
     for found in walk(Path(root.place), skipped):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from specialists._knowledge import vectors
+from specialists._knowledge import embeddings
 from specialists._knowledge.index import Chunk, Index
 from specialists._knowledge.search import Scope, fetch, rank
 
@@ -48,7 +48,7 @@ def main(passages: int = 10_000) -> None:
         report("words", questions, lambda question: answered(path, question, scope, None))
         with closing(Index(path)) as index:
             put_vectors(index, rng)
-        asked = vectors.QueryVector([rng.gauss(0, 1) for _ in range(DIMENSIONS)], is_trusted=True)
+        asked = embeddings.QueryEmbedding([rng.gauss(0, 1) for _ in range(DIMENSIONS)], is_trusted=True)
         report(
             f"words and vectors of {DIMENSIONS} numbers",
             questions,
@@ -56,10 +56,10 @@ def main(passages: int = 10_000) -> None:
         )
 
 
-def answered(path: Path, question: str, scope: Scope, asked: vectors.QueryVector | None) -> int:
+def answered(path: Path, question: str, scope: Scope, asked: embeddings.QueryEmbedding | None) -> int:
     """Do the work of a call, without the request for the embedding; each call opens the index."""
     with closing(Index(path)) as index:
-        matrix = vectors.load_matrix(index) if asked else None
+        matrix = embeddings.load_matrix(index) if asked else None
         return len(fetch(index, rank(index, question, scope, matrix, asked)[:5]))
 
 
@@ -69,10 +69,10 @@ def put_vectors(index: Index, rng: random.Random) -> None:
     drawn = np.random.default_rng(rng.randrange(1000))
     numbers = [row[0] for row in index.db.execute("SELECT id FROM chunk")]
     with index.transaction():
-        notes = {"probe": vectors.pack_vector([1.0] * DIMENSIONS), "trusted": 1}
+        notes = {"probe": embeddings.pack_vector([1.0] * DIMENSIONS), "trusted": 1}
         index.db.executemany("INSERT OR REPLACE INTO note VALUES (?, ?)", notes.items())
         rows: Iterator[tuple[int, bytes]] = (
-            (n, vectors.pack_vector(drawn.standard_normal(DIMENSIONS).tolist())) for n in numbers
+            (n, embeddings.pack_vector(drawn.standard_normal(DIMENSIONS).tolist())) for n in numbers
         )
         index.db.executemany("INSERT INTO vector (chunk, hash, value) VALUES (?, x'', ?)", rows)
 

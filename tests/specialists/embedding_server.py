@@ -1,4 +1,4 @@
-"""A small handbook with questions, and a server of embeddings whose toy model knows words of one meaning."""
+"""A small handbook with questions, and an embedding server whose toy model knows synonyms."""
 
 import hashlib
 import json
@@ -21,13 +21,13 @@ OTHERS = 50
 
 @dataclass
 class Embedding:
-    """What the server does, and its requests.
+    """The server's behaviour and its requests.
 
     Attributes:
-        model: vectors of another one mean something else.
-        is_random: vectors without meaning.
-        longest: characters of a text from which it is refused.
-        is_broken: answers with an error.
+        model: another model has different embeddings.
+        is_random: return embeddings without meaning.
+        longest: maximum characters of a text.
+        is_broken: respond with an error.
     """
 
     url: str = ""

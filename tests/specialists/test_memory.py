@@ -72,6 +72,7 @@ class Session:
         return answer.text
 
     async def refusal(self, **params: Any) -> str:
+        """The reason of a refused call."""
         failure = await self.call(**params)
         assert isinstance(failure, Failure), failure
         assert failure.code == "refused"
@@ -91,21 +92,20 @@ async def session(*items: Item) -> AsyncIterator[Session]:
 
 async def test_every_operation() -> None:
     async with session() as ada:
-        assert await ada.text() == "No fact is known."
-        assert await ada.text(operation="long_memory") == "No memory of a conversation is kept yet."
-        assert await ada.text(operation="short_memory") == "Nothing was said before."
-        assert await ada.text(operation="search", text="x") == "Nothing that is kept fits for 'x'."
+        for params in ({}, {"operation": "long_memory"}, {"operation": "short_memory"}):
+            assert "\n" not in await ada.text(**params)
+        assert "'x'" in await ada.text(operation="search", text="x")
 
         ada = ada.says("I am allergic to penicillin", "My favourite colour is blue", "the study is green", "Nora came.")
         save = {"operation": "save_fact", "text": "allergic to penicillin", "category": "personal", "immutable": True}
         saved = await ada.text(**save)
         allergy = re.sub("^Saved ", "", saved)
-        assert re.fullmatch(r"#\w+ \(personal, 2026-03-01, immutable\): I am allergic to penicillin", allergy)
+        assert re.fullmatch(r"#\w+ \(personal, 2026-03-01, protected\): I am allergic to penicillin", allergy)
         saved = await ada.text(operation="save_fact", text="favourite colour: blue", category="preferences")
         blue = re.sub("^Saved ", "", saved)
         known = await ada.text(operation="save_fact", text="My favourite colour is blue")
-        assert known == f"Known already: {blue}"
-        note = (await ada.text(operation="store", text="The study is green. Nora came.")).removeprefix("Stored memory ")
+        assert known.endswith(f": {blue}")
+        note = (await ada.text(operation="store", text="The study is green. Nora came.")).removeprefix("Saved memory ")
         assert note.endswith("(memory, 2026-03-01): In the user's own words: the study is green / Nora came.")
 
         ada.clock.advance(days=1)
@@ -113,28 +113,23 @@ async def test_every_operation() -> None:
         corrected = await red.text(operation="update_fact", id=blue.split()[0], text="My favourite colour is red")
         assert corrected.endswith('colour is red\nIt was "My favourite colour is blue" until 2026-03-02.')
         facts = (await ada.text(operation="facts")).splitlines()
-        assert facts[0] == "Facts that the user stated:"
         assert facts[1].endswith('(preferences, 2026-03-02): My favourite colour is red (was "My favourite colour is '
                                  'blue" until 2026-03-02)')  # fmt: skip
         assert facts[2:] == [f"- {allergy}"]
-        only = f"\n- {allergy}"
-        assert await ada.text(operation="facts", category="personal") == f"Facts that the user stated:{only}"
-        assert await ada.text(operation="facts", text="penicillin") == (
-            f"Facts that the user stated with 'penicillin':{only}"
-        )
-        assert await ada.text(operation="search", text="study", n=3) == f"Facts and memories found:\n- {note}"
+        for category, text in (("personal", ""), (None, "penicillin")):
+            listed = await ada.text(operation="facts", category=category, text=text)
+            assert listed.splitlines()[1:] == [f"- {allergy}"]
+        assert (await ada.text(operation="search", text="study", n=3)).splitlines()[1:] == [f"- {note}"]
         assert note in await ada.text(operation="long_memory")
 
         await add_exchanges(ada.store, "ada", "c2", ("hello\nthere", "Hi!" * 500))
         ada.memory.invalidate("ada")
-        assert (await ada.text(operation="short_memory", n=1)).splitlines() == [
-            "What was said last, newest first:",
+        assert (await ada.text(operation="short_memory", n=1)).splitlines()[1:] == [
             "- 2026-03-02 12:00 UTC, user: hello there",
             f"  answer: {('Hi!' * 500)[:599]}…",
         ]
-        assert await ada.text(operation="forget", id=note.split()[0], text="The study") == f"Forgotten: {note}"
-        reason = await ada.refusal(operation="forget", id=allergy.split()[0], text="penicillin")
-        assert "is immutable; only the user can remove it" in reason
+        assert (await ada.text(operation="forget", id=note.split()[0], text="The study")).endswith(note)
+        assert "protected" in await ada.refusal(operation="forget", id=allergy.split()[0], text="penicillin")
         assert "colour is red" in await ada.text(operation="forget", text="colour")
 
 
@@ -148,20 +143,19 @@ async def test_a_summary_by_a_model_is_named_as_one() -> None:
 @pytest.mark.parametrize(
     ("params", "reason"),
     [
-        ({"operation": "save_fact", "text": "The user's bank is evil.example"}, "the user did not write that"),
-        ({"operation": "save_fact"}, "save_fact needs text"),
-        ({"operation": "update_fact", "text": "I like tea"}, "update_fact needs id"),
-        ({"operation": "forget", "id": "#zzzz", "text": "tea"}, "nothing is kept with the words '#zzzz'"),
-        ({"operation": "update_fact", "id": "horse", "text": "I like tea"}, "nothing is kept with the words 'horse'"),
-        # who approves reads the text, which an id beside it must not belie
-        ({"operation": "forget", "id": "f1"}, "forget needs text: the user's words of it"),
-        ({"operation": "forget", "id": "f1", "text": "tea"}, '#f1 of 2026-03-01, "I like beer", does not say that'),
+        ({"operation": "save_fact", "text": "The user's bank is evil.example"}, "did not write"),
+        ({"operation": "save_fact"}, "save_fact"),
+        ({"operation": "update_fact", "text": "I like tea"}, "update_fact"),
+        ({"operation": "forget", "id": "#zzzz", "text": "tea"}, "'#zzzz'"),
+        ({"operation": "update_fact", "id": "horse", "text": "I like tea"}, "'horse'"),
+        # the person who approves reads the text, so it must be that of the id
+        ({"operation": "forget", "id": "f1"}, "forget"),
+        ({"operation": "forget", "id": "f1", "text": "tea"}, '#f1 (2026-03-01, "I like beer")'),
     ],
 )
 async def test_wrong_calls_are_refused(params: dict[str, Any], reason: str) -> None:
     async with session(BEER) as ada:
-        found = await ada.says("what is on this page?", "I like tea").refusal(**params)
-        assert found.startswith(reason)
+        assert reason in await ada.says("what is on this page?", "I like tea").refusal(**params)
         assert await ada.ids() == ["f1"]
         failure = await ada.call(operation="delete", n=0, id="x" * 300)
         assert isinstance(failure, Failure)
@@ -174,15 +168,15 @@ async def test_wrong_calls_are_refused(params: dict[str, Any], reason: str) -> N
 @pytest.mark.parametrize(
     ("params", "preview_text"),
     [
-        ({"operation": "forget", "id": "#F1", "text": "beer"}, "Forget this fact, of 2026-03-01:\nI like beer"),
-        ({"text": "please forget that I like beer"}, "Forget this fact, of 2026-03-01:\nI like beer"),
+        ({"operation": "forget", "id": "#F1", "text": "beer"}, "Delete this fact of 2026-03-01:\nI like beer"),
+        ({"text": "please forget that I like beer"}, "Delete this fact of 2026-03-01:\nI like beer"),
         (
             {"operation": "forget", "text": "the study"},
-            "Forget this memory of a conversation, of 2026-03-01:\nThe study is painted green.",
+            "Delete this conversation summary of 2026-03-01:\nThe study is painted green.",
         ),
     ],
 )
-async def test_a_person_sees_what_is_forgotten(params: dict[str, Any], preview_text: str) -> None:
+async def test_the_preview_shows_the_item_that_is_deleted(params: dict[str, Any], preview_text: str) -> None:
     async with session(BEER, STUDY) as ada:
         shown = await preview(params, context=ada.context)
         assert shown is not None
@@ -192,13 +186,12 @@ async def test_a_person_sees_what_is_forgotten(params: dict[str, Any], preview_t
         assert len(await ada.ids()) == 1
 
 
-async def test_what_changed_after_the_preview_is_not_forgotten() -> None:
+async def test_an_item_changed_after_the_preview_is_not_deleted() -> None:
     params = {"operation": "forget", "text": "beer"}
     async with session(BEER) as ada:
         shown = await preview(params, context=ada.context)
         await ada.store.put("ada", replace_text(BEER, "I like ginger beer"))
         reason = await ada.refusal(approved=shown, **params)
-        assert reason.startswith("what is kept was changed after the user approved this")
         await ada.store.erase("ada", "f1")
         await ada.store.put("ada", Item("f2", "fact", "I like beer", NOON, NOON, "preferences"))
         assert await ada.refusal(approved=shown, **params) == reason
@@ -207,21 +200,21 @@ async def test_what_changed_after_the_preview_is_not_forgotten() -> None:
 
 async def test_previews_that_are_refused_or_not_needed() -> None:
     async with session(replace_text(BEER, "I like beer", mutable=False)) as ada:
-        for text, reason in (("wine", "nothing is kept with"), ("beer", "is immutable; only the user")):
+        for text, reason in (("wine", "wine"), ("beer", "protected")):
             with pytest.raises(Refused, match=reason):
                 await preview({"operation": "forget", "text": text}, context=ada.context)
         for params in ({}, {"operation": "forget"}, {"operation": "save_fact", "text": "I like tea"}):
             assert await preview(params, context=ada.context) is None
         without = replace(ada.context, memory=None)
         assert await preview({"operation": "forget", "text": "tea"}, context=without) is None
-        with pytest.raises(Refused, match="nothing is kept of this user here"):
+        with pytest.raises(Refused):
             await memory(operation="facts", context=without)
 
 
 # Whose words, and whose memory
 
 
-async def test_words_of_strangers_are_untrusted() -> None:
+async def test_items_with_untrusted_content_make_the_result_untrusted() -> None:
     async with session(replace_text(STUDY, "what a page says of tea", untrusted=True), BEER) as ada:
         calls: list[tuple[dict[str, Any], bool]] = [
             ({"operation": "search", "text": "tea"}, True),
@@ -243,7 +236,7 @@ async def test_users_have_only_their_own_memory() -> None:
             text = await bob.text(operation=operation, text="Berlin secret")
             assert not any(word in text for word in ("#", "secret:", "f1"))
         for operation in ("forget", "update_fact"):
-            assert "nothing is kept" in await bob.refusal(operation=operation, id="f1", text="I live in Berlin")
+            await bob.refusal(operation=operation, id="f1", text="I live in Berlin")
         assert (await bob.text(operation="save_fact", text="I live in Berlin")).startswith("Saved #")
         assert await ada.ids() == ["f1"]
 
@@ -307,7 +300,7 @@ async def test_a_whole_message_as_text_is_understood() -> None:
         assert (await send("store that I like tea", operation="store")).endswith("store that I like tea")
         await add_exchanges(ada.store, "ada", "c1", ("I like trains", "ok"))
         assert "user: I like trains" in await send("what did we talk about")
-        assert (await send("Forget that I like tea", operation="forget")).startswith("Forgotten: #")
+        assert (await send("Forget that I like tea", operation="forget")).startswith("Deleted #")
         assert "I am allergic to penicillin" in await send("What am I allergic to?")
 
 

@@ -1,6 +1,6 @@
-"""Passages as vectors, made by the model server and compared with numpy, exactly.
+"""Embeddings of passages, made by the model server and compared exactly with numpy.
 
-The model's embedding check measures whether its embeddings carry meaning; words weigh more than those that do not.
+The model's embedding check tells whether they carry meaning. Otherwise keywords weigh more.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from specialists._knowledge.index import Index, format_for_embedding, hash_bytes
 BATCH = 32
 TEXT_LENGTH = 2000
 SHORT_LENGTH = 400
-"""Characters of a text that a server refuses as it is: its model may take few tokens."""
+"""Characters of the second attempt at a text that the server rejects; its model may accept few tokens."""
 MAX_MATRICES_BYTES = 500_000_000
-"""Of all users together; the one used longest ago goes first. A single one may be larger."""
+"""Limit for all users together; the least recently used matrix is dropped first. A single one may be larger."""
 SAME = 0.99
-"""Cosine from which two vectors of one text come from one model."""
+"""Minimum cosine of two embeddings of one text by the same model."""
 FLOOR_SHARE = 0.3
-"""Of the way from a wrong answer's cosine to a right one's, in the embedding check."""
+"""Position of the minimum cosine between a wrong and a right answer in the embedding check."""
 _PROBE = "Refunds are paid within two weeks of a return."
-"""A text whose vector identifies the model."""
+"""A text whose embedding identifies the model."""
 _WITHOUT_VECTOR = "FROM chunk c LEFT JOIN vector v ON v.chunk = c.id WHERE v.chunk IS NULL"
 
 Passage = tuple[int, str, str, str]
@@ -45,19 +45,19 @@ class EmbeddingCheck(Protocol):
 
 
 class Embedder(Protocol):
-    """A model that makes vectors."""
+    """An embedding model."""
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
     async def check_embeddings(self) -> EmbeddingCheck: ...
 
 
 @dataclass(frozen=True, slots=True)
-class QueryVector:
-    """A question as a vector.
+class QueryEmbedding:
+    """The embedding of a query.
 
     Attributes:
-        is_trusted: whether the embeddings of its model carry meaning.
-        floor: the cosine below which, by the embedding check, a passage has nothing to do with a question.
+        is_trusted: whether the model passed the embedding check.
+        floor: minimum cosine of a relevant passage, from the embedding check.
     """
 
     vector: Sequence[float]
@@ -69,36 +69,36 @@ def is_installed() -> bool:
     return importlib.util.find_spec("numpy") is not None
 
 
-async def embed_query(path: Path, model: Embedder, query: str) -> QueryVector | None:
-    """The vector of a question; None when the index has no vectors of this model."""
+async def embed_query(path: Path, model: Embedder, query: str) -> QueryEmbedding | None:
+    """Embed a query; None if the index has no embeddings of this model."""
     probe, trusted, floor = await with_index(path, _get_model_notes)
     if probe is None:
         return None
     vectors = await _embed(model, [query[:TEXT_LENGTH], _PROBE])
     if vectors is None or not await asyncio.to_thread(_is_same_vector, probe, vectors[1]):
         return None
-    return QueryVector(vectors[0], bool(trusted), floor)
+    return QueryEmbedding(vectors[0], bool(trusted), floor)
 
 
-async def complete_vectors(path: Path, model: Embedder) -> AsyncIterator[tuple[int, int]]:
-    """Gives a vector to each passage of an index that has none, and yields how many of how many are done.
+async def embed_missing(path: Path, model: Embedder) -> AsyncIterator[tuple[int, int]]:
+    """Embed the passages of an index that have no embedding, and yield how many of how many are done.
 
-    Those of another model go first. Can be ended at any time, and continues from there.
+    Embeddings of another model are deleted first. The next call continues after an interruption.
 
     Raises:
-        Refused: when the server has no vectors, or stops making them.
+        Refused: if the model server has no embeddings or stops responding.
     """
     await _check_model(path, model)
     total, done = await with_index(path, count_missing), 0
     while rows := await with_index(path, _next_passages):
         vectors = await _embed_each(model, [format_for_embedding(*row[1:])[:TEXT_LENGTH] for row in rows])
-        await with_index(path, _write_vectors, rows, vectors)
+        await with_index(path, _write_embeddings, rows, vectors)
         done += len(rows)
         yield done, max(total, done)
 
 
 async def _check_model(path: Path, model: Embedder) -> None:
-    """Notes the model and its check, unless both are known; vectors of another model go."""
+    """Store the model and its embedding check, unless both are known, and delete embeddings of another model."""
     probe, trusted, _ = await with_index(path, _get_model_notes)
     vectors = await _embed(model, [_PROBE])
     if vectors is None:
@@ -117,7 +117,7 @@ async def _check_model(path: Path, model: Embedder) -> None:
 
 
 def _get_model_notes(index: Index) -> tuple[bytes | None, int | None, float]:
-    """The model that made the vectors: its probe, whether they carry meaning, and its floor."""
+    """Return the stored model: embedding of the probe, whether it passed the check, and its floor."""
     return index.get_note("probe"), index.get_note("trusted"), index.get_note("floor") or 0.0
 
 
@@ -129,12 +129,12 @@ def _store_model_notes(index: Index, notes: Mapping[str, Any], is_same: bool) ->
 
 
 async def _embed_each(model: Embedder, texts: Sequence[str]) -> list[list[float] | None]:
-    """A vector for each text, None for one that the server refuses even when short."""
+    """Embed each text; None for a text that the server rejects even when shortened."""
     vectors = await _embed(model, texts)
     if vectors is not None:
         return list(vectors)
     if await _embed(model, [_PROBE]) is None:
-        raise Refused("the model server stopped making vectors")
+        raise Refused("the model server stopped returning embeddings")
     found: list[list[float] | None] = []
     for text in texts:
         single = await _embed(model, [text]) or await _embed(model, [text[:SHORT_LENGTH]])
@@ -143,10 +143,10 @@ async def _embed_each(model: Embedder, texts: Sequence[str]) -> list[list[float]
 
 
 async def _embed(model: Embedder, texts: Sequence[str]) -> list[list[float]] | None:
-    """The vectors of these texts; None unless they are one finite vector for each, all alike in length."""
+    """Embed texts; None unless there is one finite vector for each, all of the same size."""
     try:
         vectors = await model.embed(texts)
-    except Exception:  # noqa: BLE001 - the server may fail in any way; the words can be searched all the same
+    except Exception:  # noqa: BLE001 - the server may fail in any way; keyword search still works
         return None
     lengths = {len(vector) for vector in vectors}
     if len(vectors) != len(texts) or len(lengths) != 1 or 0 in lengths:
@@ -155,7 +155,7 @@ async def _embed(model: Embedder, texts: Sequence[str]) -> list[list[float]] | N
 
 
 def count_missing(index: Index) -> int:
-    """How many passages have no vector."""
+    """Return the number of passages without an embedding."""
     (count,) = index.db.execute(f"SELECT count(*) {_WITHOUT_VECTOR}").fetchone()
     return int(count)
 
@@ -165,8 +165,8 @@ def _next_passages(index: Index) -> list[Passage]:
     return index.db.execute(query).fetchall()
 
 
-def _write_vectors(index: Index, rows: Sequence[Passage], vectors: Sequence[Sequence[float] | None]) -> None:
-    """Writes vectors, an empty one for a text that has none; not for passages that are gone meanwhile."""
+def _write_embeddings(index: Index, rows: Sequence[Passage], vectors: Sequence[Sequence[float] | None]) -> None:
+    """Write embeddings, an empty one for a rejected text; passages removed in the meantime are skipped."""
     with index.transaction():
         for (chunk, *texts), vector in zip(rows, vectors, strict=True):
             digest = hash_bytes(format_for_embedding(*texts).encode())
@@ -177,7 +177,7 @@ def _write_vectors(index: Index, rows: Sequence[Passage], vectors: Sequence[Sequ
 
 
 def pack_vector(vector: Sequence[float]) -> bytes:
-    """A vector of length 1 in half precision."""
+    """Return the normalized vector in half precision."""
     import numpy as np
 
     array = np.asarray(vector, np.float32)
@@ -185,7 +185,7 @@ def pack_vector(vector: Sequence[float]) -> bytes:
 
 
 def _is_same_vector(probe: bytes, vector: Sequence[float]) -> bool:
-    """Whether a vector is, but for rounding, the stored one."""
+    """Whether a vector equals the stored one except for rounding."""
     import numpy as np
 
     stored, new = np.frombuffer(probe, np.float16).astype(np.float32), np.asarray(vector, np.float32)
@@ -199,7 +199,7 @@ def _is_same_vector(probe: bytes, vector: Sequence[float]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The vectors of an index, with the passage, file and root of each row; `last` is the last one that was read."""
+    """The embeddings of an index, with passage, file and root of each row; `last` is the last one that was read."""
 
     probe: bytes
     last: int
@@ -214,9 +214,9 @@ _lock = threading.Lock()
 
 
 def load_matrix(index: Index) -> Matrix | None:
-    """The vectors of an index, None when there are none. They stay in memory, and only new ones are read.
+    """Return the embeddings of an index, or None. They stay in memory, and only new ones are read.
 
-    Passages that were removed may still be among them.
+    They may include removed passages.
     """
     probe = index.get_note("probe")
     if probe is None:
@@ -232,13 +232,13 @@ def load_matrix(index: Index) -> Matrix | None:
 
 
 def drop_matrix(path: Path) -> None:
-    """Frees the vectors of an index that is deleted."""
+    """Free the embeddings of a deleted index."""
     with _lock:
         _matrices.pop(path, None)
 
 
 def _read_matrix(index: Index, probe: bytes, known: Matrix | None) -> Matrix:
-    """The known vectors and those that came since."""
+    """Return the known embeddings and the new ones."""
     import numpy as np
 
     if known is None:

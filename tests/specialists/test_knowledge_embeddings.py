@@ -1,4 +1,4 @@
-"""`knowledge` with a server of embeddings: vectors go before words, are made once, and nothing waits for them."""
+"""`knowledge` with an embedding server: embeddings rank before keywords, are made once, and nothing waits for them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -15,7 +15,7 @@ from brain import Refused
 from brain.messages import EmbeddingCheck
 from brain.models.openai import OpenAI
 from brain.settings import ModelRow
-from specialists._knowledge import background, vectors
+from specialists._knowledge import background, embeddings
 from specialists._knowledge.index import Chunk, Index, path_for
 from specialists._knowledge.search import Scope, fetch, rank
 from specialists.knowledge import KnowledgeSettings, knowledge
@@ -59,7 +59,7 @@ def with_model(server: Embedding, work: Callable[[OpenAI], Awaitable[T]]) -> T:
 
 def complete(index: Index, server: Embedding) -> list[tuple[int, int]]:
     async def work(model: OpenAI) -> list[tuple[int, int]]:
-        return [step async for step in vectors.complete_vectors(index.path, model)]
+        return [step async for step in embeddings.embed_missing(index.path, model)]
 
     return with_model(server, work)
 
@@ -67,12 +67,12 @@ def complete(index: Index, server: Embedding) -> list[tuple[int, int]]:
 def best(index: Index, server: Embedding, *questions: str, most: int = 1) -> list[list[str]]:
     """For each question, the files of the first passages."""
 
-    async def work(model: OpenAI) -> list[vectors.QueryVector | None]:
-        return [await vectors.embed_query(index.path, model, question) for question in questions]
+    async def work(model: OpenAI) -> list[embeddings.QueryEmbedding | None]:
+        return [await embeddings.embed_query(index.path, model, question) for question in questions]
 
     found = []
     for question, vector in zip(questions, with_model(server, work), strict=True):
-        chunks = rank(index, question, Scope([index.roots()[0].id]), vectors.load_matrix(index), vector)
+        chunks = rank(index, question, Scope([index.roots()[0].id]), embeddings.load_matrix(index), vector)
         found.append([one.file.removesuffix(".md") for one in fetch(index, chunks[:most])])
     return found
 
@@ -83,18 +83,18 @@ def count_hits(index: Index, server: Embedding, most: int) -> int:
 
 
 def vector_count(index: Index) -> int:
-    return index.count(index.roots()[0]).vectors
+    return index.count(index.roots()[0]).embeddings
 
 
 def rows(index: Index) -> int:
-    matrix = vectors.load_matrix(index)
+    matrix = embeddings.load_matrix(index)
     return 0 if matrix is None else len(matrix.chunks)
 
 
 # ranking
 
 
-def test_vectors_find_what_is_said_in_other_words(index: Index, server: Embedding) -> None:
+def test_embeddings_find_paraphrases(index: Index, server: Embedding) -> None:
     write(index, "disk", "A disk of a laptop or computer has memory.")
     assert complete(index, server) == [(21, 21)]
     assert index.get_note("trusted") == 1
@@ -104,20 +104,20 @@ def test_vectors_find_what_is_said_in_other_words(index: Index, server: Embeddin
     assert best(index, server, *questions) == [["disk"], ["laptop"], ["laptop"]], "codes and quotes are exact"
 
 
-def test_vectors_without_meaning_do_less_harm_than_words_do_good(index: Index, server: Embedding) -> None:
+def test_embeddings_without_meaning_do_little_harm(index: Index, server: Embedding) -> None:
     server.is_random = True
     complete(index, server)
     assert index.get_note("trusted") == 0
     assert count_hits(index, server, 1) >= 17
 
 
-def test_a_source_limits_vectors_too(index: Index, server: Embedding) -> None:
+def test_a_source_limits_embeddings_too(index: Index, server: Embedding) -> None:
     complete(index, server)
     (root,) = index.roots()
     file = [number for number, _, name in index.names([root]) if name == "leave.md"]
-    vector = vectors.QueryVector(server.vector("lunch in the canteen"), is_trusted=True)
+    vector = embeddings.QueryEmbedding(server.vector("lunch in the canteen"), is_trusted=True)
     for scope in (Scope([root.id], file), Scope([root.id], []), Scope([root.id + 1])):
-        found = fetch(index, rank(index, "lunch", scope, vectors.load_matrix(index), vector))
+        found = fetch(index, rank(index, "lunch", scope, embeddings.load_matrix(index), vector))
         assert {one.file for one in found} <= {"leave.md"}
 
 
@@ -125,17 +125,17 @@ def test_passages_come_and_go(index: Index, server: Embedding) -> None:
     complete(index, server)
     assert best(index, server, QUESTION) == [["leave"]]
     write(index, "new", "The zebra crossing is closed.")
-    assert best(index, server, "zebra crossing") == [["new"]], "by its words, before it has a vector"
+    assert best(index, server, "zebra crossing") == [["new"]], "by keywords, before it has an embedding"
     complete(index, server)
     assert rows(index) == 21
     index.remove(index.files(index.roots()[0])["leave.md"])
     assert "leave" not in best(index, server, QUESTION, most=3)[0]
 
 
-# making vectors
+# making embeddings
 
 
-def test_only_what_is_new_gets_a_vector(index: Index, server: Embedding) -> None:
+def test_only_new_passages_are_embedded(index: Index, server: Embedding) -> None:
     complete(index, server)
     server.requests.clear()
     assert complete(index, server) == []
@@ -151,16 +151,16 @@ def test_an_interruption_loses_nothing(index: Index, server: Embedding) -> None:
     write(index, "many", *(f"passage number {n}" for n in range(80)))
 
     async def begin(model: OpenAI) -> None:
-        async for _ in vectors.complete_vectors(index.path, model):
+        async for _ in embeddings.embed_missing(index.path, model):
             return
 
     async def break_off(model: OpenAI) -> None:
-        async for _ in vectors.complete_vectors(index.path, model):
+        async for _ in embeddings.embed_missing(index.path, model):
             server.is_broken = True
 
     with_model(server, begin)
-    assert vector_count(index) == vectors.BATCH
-    with pytest.raises(Refused, match="the model server stopped making vectors"):
+    assert vector_count(index) == embeddings.BATCH
+    with pytest.raises(Refused):
         with_model(server, break_off)
     server.is_broken = False
     assert complete(index, server) == [(32, 36), (36, 36)]
@@ -169,35 +169,35 @@ def test_an_interruption_loses_nothing(index: Index, server: Embedding) -> None:
 def test_another_model_makes_all_of_them_again(index: Index, server: Embedding) -> None:
     complete(index, server)
     server.model = "other"
-    assert best(index, server, QUESTION) == [[]], "vectors of two models are not compared"
+    assert best(index, server, QUESTION) == [[]], "embeddings of two models are not compared"
     assert complete(index, server) == [(20, 20)]
     assert (rows(index), best(index, server, QUESTION)) == (20, [["leave"]])
 
 
 @pytest.mark.parametrize(("longest", "count"), [(450, 22), (150, 21)])
-def test_a_text_that_is_too_long_for_the_model_is_cut_or_left_without(
+def test_a_text_that_is_too_long_for_the_model_is_cut_or_skipped(
     index: Index, server: Embedding, longest: int, count: int
 ) -> None:
     write(index, "long", "vacation " + "word " * 220, "short")
     server.longest = longest
     complete(index, server)
-    assert vectors.count_missing(index) == 0
+    assert embeddings.count_missing(index) == 0
     assert vector_count(index) == count
 
 
 @pytest.mark.parametrize("answer", [[[1.0], [1.0, 2.0]], [[float("nan")]] * 2, [], [[1.0]], [[], []], None])
-def test_a_server_without_embeddings_makes_no_vector(index: Index, answer: list[list[float]] | None) -> None:
+def test_a_server_without_embeddings_stores_nothing(index: Index, answer: list[list[float]] | None) -> None:
     class Nonsense:
         async def embed(self, texts: Any) -> list[list[float]]:
             if answer is None:
                 raise Refused("no embeddings")
             return answer
 
-        async def check_embeddings(self) -> vectors.EmbeddingCheck:
+        async def check_embeddings(self) -> embeddings.EmbeddingCheck:
             raise Refused("no embeddings")
 
     async def work() -> None:
-        async for _ in vectors.complete_vectors(index.path, Nonsense()):
+        async for _ in embeddings.embed_missing(index.path, Nonsense()):
             pass
 
     with pytest.raises(Refused):
@@ -209,7 +209,7 @@ def test_a_server_without_embeddings_makes_no_vector(index: Index, answer: list[
 
 
 class Stuck:
-    """A model that never makes a vector."""
+    """A model that never returns an embedding."""
 
     sees_images = False
 
@@ -223,7 +223,7 @@ class Stuck:
         raise AssertionError
 
 
-def test_a_call_starts_the_vectors_and_a_later_one_uses_them(
+def test_a_call_starts_the_embedding_and_a_later_one_uses_it(
     tmp_path: Path, server: Embedding, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "docs").mkdir()
@@ -234,7 +234,7 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(
     async def ask(model: OpenAI | Stuck, query: str = QUESTION) -> str:
         call = replace(context(settings=settings, user="local"), model=model)
         found = await last(knowledge(query, context=call, settings=settings))
-        making = background.background_tasks().running.get((path_for(settings.home, "local"), background.VECTORS))
+        making = background.background_tasks().running.get((path_for(settings.home, "local"), background.EMBEDDINGS))
         if making is not None and model is not stuck:
             await making.task
         return str(found.text)
@@ -243,7 +243,7 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(
         texts = [await ask(model), await ask(model)]
         server.is_broken = True
         texts.append(await ask(model))
-        monkeypatch.setattr("specialists.knowledge.VECTOR_SECONDS", 0.05)
+        monkeypatch.setattr("specialists.knowledge.EMBEDDING_SECONDS", 0.05)
         texts.append(await ask(stuck, "lunch in the canteen"))
         await background.stop_all()
         return texts
@@ -256,17 +256,17 @@ def test_a_call_starts_the_vectors_and_a_later_one_uses_them(
     assert "[1] canteen.md" in without_waiting
 
 
-def test_models_on_offer_do_not_take_turns_at_the_vectors(index: Index, server: Embedding) -> None:
+def test_two_models_do_not_keep_replacing_embeddings(index: Index, server: Embedding) -> None:
     async def work(model: OpenAI) -> list[tuple[bool, bool]]:
         found = []
         for name, matched in (("toy", False), ("other", False), ("other", True), ("toy", False)):
             server.model = name
-            background.background_tasks().vectors_from.clear()
-            background.start_vectors(index.path, model, matched=matched)
-            making = background.background_tasks().running.get((index.path, background.VECTORS))
+            background.background_tasks().embed_from.clear()
+            background.start_embedding(index.path, model, matched=matched)
+            making = background.background_tasks().running.get((index.path, background.EMBEDDINGS))
             if making is not None:
                 await making.task
-            found.append((making is not None, await vectors.embed_query(index.path, model, "x") is not None))
+            found.append((making is not None, await embeddings.embed_query(index.path, model, "x") is not None))
         return found
 
     assert with_model(server, work) == [(True, True), (True, True), (True, True), (False, False)]
