@@ -17,7 +17,7 @@ from brain.messages import Attachment, Call, Chunk, EmbeddingCheck, History, Mes
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options, Specialist
-from brain.runtime.run import Run
+from brain.runtime.run import Run, RunOptions
 from brain.settings import machine_time_zone
 from brain.turn.approvals import Approvals
 from brain.turn.call_group import CallContext, CallGroup
@@ -164,7 +164,7 @@ async def _read_run(
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the chunks of a whole turn. Each stream ends at its calls, and `resume` continues it."""
     turn = Turn(request, history, model, registry, silence=request.limits.turn_seconds, automatic=False)
-    run = Run(turn, request, "library", replayable=False, unread_seconds=None)
+    run = Run(turn, request, "library", RunOptions(replayable=False))
     run.log.subscribe(model.pause)
     async with aclosing(run.events()) as batches:
         async for events in batches:

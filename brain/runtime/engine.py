@@ -19,7 +19,7 @@ from brain.plugins.registry import Registry
 from brain.prompts import context_window
 from brain.prompts.context_window import Window
 from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence
-from brain.runtime.run import OnEnd, Run
+from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
 from brain.runtime.runs import RunRegistry
 from brain.settings import Rights, Settings
 from brain.store import open_store
@@ -124,9 +124,7 @@ class Engine:
         on_end: OnEnd | None = None,
         *,
         history: History | None = None,
-        replayable: bool = True,
-        unread_seconds: float | None = None,
-        options: str = "",
+        options: RunOptions = DEFAULT_OPTIONS,
     ) -> Run:
         """Begin a turn and store its question; the caller starts the run.
 
@@ -135,7 +133,6 @@ class Engine:
             on_end: Called once with the report when the turn has ended.
             history: The conversation with its new question, if the client sends it. The turn is then stored only if
                 the request has a `conversation_id`.
-            replayable: As for `Run`, like `unread_seconds` and `options`.
 
         Raises:
             BadRequest: `busy`: another turn of the conversation runs. `too_large`. `not_found`: there is no exchange to
@@ -146,7 +143,9 @@ class Engine:
         question = history.question if history is not None else None
         question = question or Exchange("", message=request.message)
         conversation_id = request.conversation_id or (new_conversation_id() if history is None else history.id)
-        new = NewTurn(new_turn_id(), request.user, conversation_id, request.request_id, options, replayable)
+        new = NewTurn(
+            new_turn_id(), request.user, conversation_id, request.request_id, options.client_options, options.replayable
+        )
         lease = None
         if history is None or request.conversation_id is not None:
             lease = await self.persistence.begin(request, conversation_id, question, new)
@@ -181,14 +180,12 @@ class Engine:
             raise
         if self.is_closing:
             turn.stop("shutdown")
-        run = self.runs.add(
-            turn, request, protocol, replayable=replayable, unread_seconds=unread_seconds, options=options
-        )
+        run = self.runs.add(turn, request, protocol, options)
         if lease is not None:
             run.on_end.append(partial(self._record_end, lease, turn.exchange))
         if on_end is not None:
             run.on_end.append(on_end)
-        if self.runs.relay is not None and (lease is not None or replayable):
+        if self.runs.relay is not None and (lease is not None or options.replayable):
             self.runs.relay.add(run, new, None if lease is None else lease.history.key, turn.snapshot)
         return run
 

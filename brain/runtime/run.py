@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from brain.errors import BadRequest, Interruption
@@ -28,6 +29,24 @@ ABORT_SECONDS = 1.0
 
 OnEnd = Callable[[TurnReport], None]
 """Records the end of a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The needs of a run's clients.
+
+    Attributes:
+        replayable: Whether clients can subscribe later. Brain stores the events then.
+        unread_seconds: Time for which the run continues without a reader, in seconds. None means to its end.
+        client_options: Options that the protocol needs when a client reconnects.
+    """
+
+    replayable: bool = True
+    unread_seconds: float | None = None
+    client_options: str = ""
+
+
+DEFAULT_OPTIONS = RunOptions()
 
 
 class AnyRun(Protocol):
@@ -88,8 +107,6 @@ class Run:
 
     Args:
         protocol: Protocol of the client.
-        options: Options that the protocol needs when a client reconnects.
-        unread_seconds: Time for which the run continues without a reader, in seconds. None means to its end.
 
     Attributes:
         log: The events so far.
@@ -107,21 +124,18 @@ class Run:
         turn: Turn,
         request: TurnRequest,
         protocol: str,
-        *,
-        replayable: bool,
-        unread_seconds: float | None,
-        options: str = "",
+        options: RunOptions = DEFAULT_OPTIONS,
     ) -> None:
         self.id = turn.id
         self.user = request.user
         self.conversation_id = turn.conversation_id
         self.request_id = request.request_id
         self.protocol = protocol
-        self.options = options
+        self.options = options.client_options
         self.on_end: list[OnEnd] = []
         self.on_left: Callable[[], None] | None = None
-        self.log = MemoryEventLog(turn.id, replayable=replayable)
-        self.unread_seconds = unread_seconds
+        self.log = MemoryEventLog(turn.id, replayable=options.replayable)
+        self.unread_seconds = options.unread_seconds
         self.last_received = 0
         self._turn: Turn | None = turn
         self._report: TurnReport | None = None

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from brain.messages import TurnReport
 from brain.runtime.relay import Relay
-from brain.runtime.run import KEPT_SECONDS, AnyRun, Run
+from brain.runtime.run import DEFAULT_OPTIONS, KEPT_SECONDS, AnyRun, Run, RunOptions
 from brain.store.turn_log import RequestTaken, TurnLog
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
@@ -62,15 +62,10 @@ class RunRegistry:
         turn: Turn,
         request: TurnRequest,
         protocol: str,
-        *,
-        replayable: bool = True,
-        unread_seconds: float | None = None,
-        options: str = "",
+        options: RunOptions = DEFAULT_OPTIONS,
     ) -> Run:
         """Create the run of a turn; the caller starts it. See `Run` for the arguments."""
-        run = self._runs[turn.id] = Run(
-            turn, request, protocol, replayable=replayable, unread_seconds=unread_seconds, options=options
-        )
+        run = self._runs[turn.id] = Run(turn, request, protocol, options)
         run.on_end.append(self._record_end)
         self._newest[run.user, run.conversation_id] = run.id
         if run.request_id is not None:

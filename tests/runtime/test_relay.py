@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import fields
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from brain.models import ModelEntry
 from brain.runtime.commands import Cancel, Command, Decide, Show, Steer, encode
 from brain.runtime.engine import Engine
 from brain.runtime.relay import RemoteRun
-from brain.runtime.run import AnyRun, Run
+from brain.runtime.run import AnyRun, Run, RunOptions
 from brain.settings import read
 from brain.store.turn_log import RequestTaken
 
@@ -33,10 +34,10 @@ class Process:
 
     async def begin(self, *passes: Sequence[Item] | str, conversation_id: str = "c", **options: Any) -> Run:
         self.engine.models = [ModelEntry(Player(*passes), "the test plays it")]  # type: ignore[arg-type]
-        names = ("replayable", "unread_seconds", "options")
-        more = {name: options.pop(name) for name in names if name in options}
+        names = [field.name for field in fields(RunOptions) if field.name in options]
+        run_options = RunOptions(**{name: options.pop(name) for name in names})
         request = ask_for(conversation_id=conversation_id, asks_person=True, **options)
-        return await self.engine.begin(request, "native", **more)
+        return await self.engine.begin(request, "native", options=run_options)
 
     async def start(self, *passes: Sequence[Item] | str, **options: Any) -> Run:
         run = await self.begin(*passes, **options)
@@ -144,7 +145,7 @@ async def test_a_client_has_events_that_are_not_stored_yet(here: Process, there:
 
 @with_two
 async def test_what_is_found_elsewhere(here: Process, there: Process) -> None:
-    run = await here.start([asyncio.Event()], request_id="r", options="its own")
+    run = await here.start([asyncio.Event()], request_id="r", client_options="its own")
     turns = there.engine.runs
     found = await turns.find(run.id, "ada")
     assert found is not None

@@ -16,7 +16,7 @@ from brain.errors import BadRequest
 from brain.events import Done, Event, SpecialistProgress, Token, TurnStart, Usage
 from brain.messages import History, TurnReport
 from brain.runtime.commands import Cancel, Steer
-from brain.runtime.run import AnyRun, Run
+from brain.runtime.run import AnyRun, Run, RunOptions
 from brain.runtime.runs import RunRegistry
 from brain.turn_request import TurnRequest
 
@@ -66,7 +66,7 @@ class Server:
         ask = request(user, request_id)
         registry = registry_of(echo, sends, stuck)
         turn = turn_of(model or Player(*passes), registry, ask, History(conversation))
-        run = self.turns.add(turn, ask, "native", **options)
+        run = self.turns.add(turn, ask, "native", RunOptions(**options))
         run.on_end.append(on_end or self.settled.append)
         return run
 

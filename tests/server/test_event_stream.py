@@ -19,7 +19,7 @@ from brain.errors import ModelError
 from brain.events import Done, Error, Event, Token
 from brain.messages import TurnReport
 from brain.protocols import native
-from brain.runtime.run import Run
+from brain.runtime.run import Run, RunOptions
 from brain.server.event_stream import SHUTDOWN_SECONDS, WRITE_EXTENSION, EventStreamResponse, Reader
 
 HEARTBEAT = 8.0
@@ -116,7 +116,7 @@ class Stage:
         ask = ask_for()
         self.model = Player(items)
         turn = turn_of(self.model, ask=ask)
-        self.run = Run(turn, ask, "native", replayable=True, unread_seconds=unread_seconds)
+        self.run = Run(turn, ask, "native", RunOptions(unread_seconds=unread_seconds))
         self.run.on_end.append(self.reports.append)
 
     def count_streams(self, change: int) -> None:

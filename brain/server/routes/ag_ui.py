@@ -14,6 +14,7 @@ from brain.protocols.ag_ui import InterruptAnswer, RequestOptions, messages_sinc
 from brain.protocols.bodies import check_limit, quote_value
 from brain.protocols.native import MESSAGE_LENGTH
 from brain.runtime.commands import Decide, Show, Steer
+from brain.runtime.run import RunOptions
 from brain.server.responses import SAFE_HEADERS
 from brain.server.routes.requests import engine_of, parse_json, read_json, user_of
 from brain.server.routes.runs import begin_run, prepare_history, start_and_stream, stream, wait_if_ending
@@ -38,7 +39,7 @@ async def run_agent(request: Request) -> ASGIApp:
         return resumed
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
     await wait_if_ending(await engine_of(request).runs.find_newest(options.conversation_id, user_of(request)))
-    run = await begin_run(request, turn_request, "ag_ui", history=history, unread_seconds=0.0)
+    run = await begin_run(request, turn_request, "ag_ui", RunOptions(unread_seconds=0.0), history)
     return start_and_stream(request, run, ag_ui.Encoder(options, run.id, run.report().model))
 
 

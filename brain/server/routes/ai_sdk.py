@@ -13,7 +13,7 @@ from brain.messages import TurnReport
 from brain.protocols import ai_sdk
 from brain.protocols.ai_sdk import RequestOptions
 from brain.runtime.commands import Decide, Show
-from brain.runtime.run import AnyRun
+from brain.runtime.run import AnyRun, RunOptions
 from brain.server.responses import NO_STORE_HEADERS
 from brain.server.routes import runs
 from brain.server.routes.requests import engine_of, parse_json, read_json, user_of
@@ -32,14 +32,10 @@ async def chat(request: Request) -> ASGIApp:
         earlier = await engine_of(request).runs.find_newest(turn_request.conversation_id, user_of(request))
         await _stop_if_waiting(earlier)
         await runs.wait_if_ending(earlier)
-    run = await runs.begin_run(
-        request,
-        turn_request,
-        "ai_sdk",
-        history=history,
-        unread_seconds=None if options.resumable else 0.0,
-        options=msgspec.json.encode(options).decode(),
+    run_options = RunOptions(
+        unread_seconds=None if options.resumable else 0.0, client_options=msgspec.json.encode(options).decode()
     )
+    run = await runs.begin_run(request, turn_request, "ai_sdk", run_options, history)
     owns_run = options.sdk_version == 5 and not options.resumable
     return runs.start_and_stream(request, run, _encoder(run, options, run.report()), owns_run=owns_run)
 

@@ -5,6 +5,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from brain.protocols import native
+from brain.runtime.run import RunOptions
 from brain.server.routes.requests import engine_of, parse_fields, query_fields, read_turn_request, user_of
 from brain.server.routes.runs import begin_run, gone, resume_stream, start_and_stream, stream
 
@@ -28,8 +29,8 @@ async def stream_turn(request: Request) -> ASGIApp:
         return await resume_stream(request, run, number)
     is_post = request.method == "POST"
     turn_request = await read_turn_request(request) if is_post else parse_fields(request, query_fields(request), [])
+    options = RunOptions(unread_seconds=None if is_post else UNREAD_SECONDS)
     run, new = await engine_of(request).runs.begin_once(
-        turn_request,
-        lambda: begin_run(request, turn_request, "native", unread_seconds=None if is_post else UNREAD_SECONDS),
+        turn_request, lambda: begin_run(request, turn_request, "native", options)
     )
     return stream(request, run) if new is None else start_and_stream(request, new, owns_run=is_post)

@@ -13,6 +13,7 @@ from brain.protocols.ollama import models
 from brain.protocols.ollama.models import ModelInfo
 from brain.protocols.ollama.request import DEFAULT_NAME, RequestOptions, parse_chat, parse_generate, parse_show
 from brain.runtime.engine import Engine
+from brain.runtime.run import RunOptions
 from brain.server.responses import ApiResponse
 from brain.server.routes.requests import Parse, engine_of, limit_body, parse_json
 from brain.server.routes.runs import begin_run, collect_events, inline_results, prepare_history, start_and_stream
@@ -41,7 +42,7 @@ async def _answer(
         encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=lambda _: "")
         return ApiResponse(encoder.load_response(options.load))
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
-    run = await begin_run(request, turn_request, "ollama", history=history, replayable=False)
+    run = await begin_run(request, turn_request, "ollama", RunOptions(replayable=False), history)
     results = inline_results(request, run)
     encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=results)
     if options.stream:

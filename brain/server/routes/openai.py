@@ -8,6 +8,7 @@ from starlette.types import ASGIApp
 
 from brain.protocols import openai
 from brain.protocols.openai.request import find_model, parse
+from brain.runtime.run import RunOptions
 from brain.server.responses import ApiResponse
 from brain.server.routes.requests import engine_of, parse_json, read_json
 from brain.server.routes.runs import begin_run, collect_events, inline_results, prepare_history, start_and_stream
@@ -23,7 +24,7 @@ async def complete(request: Request) -> ASGIApp:
     parsed = await parse_json(request, body, partial(parse, conversation_id=conversation_id))
     turn_request, messages, options = parsed
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
-    run = await begin_run(request, turn_request, "openai", history=history, replayable=False)
+    run = await begin_run(request, turn_request, "openai", RunOptions(replayable=False), history)
     headers = [(CONVERSATION_ID.encode(), run.conversation_id.encode())] if conversation_id else []
     encoder = openai.Encoder(run.id, int(time.time()), options, inline_results(request, run), headers)
     if options.stream:

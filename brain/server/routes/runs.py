@@ -17,7 +17,7 @@ from brain.prompts import context_window
 from brain.prompts.client_history import ClientHistory
 from brain.protocols.inline_results import InlineText
 from brain.runtime.engine import narrow_request
-from brain.runtime.run import AnyRun, Run
+from brain.runtime.run import DEFAULT_OPTIONS, AnyRun, Run, RunOptions
 from brain.server.admission import PENDING_START, PendingStart, unavailable
 from brain.server.event_stream import Encoder, EventStreamResponse, Reader, Refusal, wait_for_disconnect
 from brain.server.rate_limits import RETRY_SOON, rate_limited
@@ -35,11 +35,8 @@ async def begin_run(
     request: Request,
     turn_request: TurnRequest,
     protocol: str,
-    *,
+    options: RunOptions = DEFAULT_OPTIONS,
     history: History | None = None,
-    replayable: bool = True,
-    unread_seconds: float | None = None,
-    options: str = "",
 ) -> Run:
     """Count a turn and store its message; the caller starts the run. Arguments as in `Engine.begin`.
 
@@ -65,15 +62,7 @@ async def begin_run(
         after_start.callback(pending.end)
         state.rate_limits.acquire(user, time.monotonic())
         after_failure.callback(state.rate_limits.release, user)
-        run = await state.engine.begin(
-            turn_request,
-            protocol,
-            settle,
-            history=history,
-            replayable=replayable,
-            unread_seconds=unread_seconds,
-            options=options,
-        )
+        run = await state.engine.begin(turn_request, protocol, settle, history=history, options=options)
         after_failure.pop_all()
     state.telemetry.metrics.count_start()
     return run
