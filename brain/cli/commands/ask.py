@@ -21,7 +21,7 @@ from brain.cli.commands.input import (
 from brain.cli.commands.names import check_model_exists, discover
 from brain.cli.commands.output import has_person, open_screen, show_run, silence_keyboard
 from brain.cli.process import DONE, FAILED, UsageError
-from brain.cli.terminal.messages import ENDINGS
+from brain.cli.terminal.messages import explain_outcome
 from brain.events import Error, Event
 from brain.messages import Attachment
 from brain.protocols import native
@@ -85,7 +85,7 @@ async def _ask(request: TurnRequest, arguments: argparse.Namespace, settings: Se
                 show = print_json if arguments.json else None
                 last = await show_run(run, screen, asks_person=request.asks_person, keyboard=keyboard, show=show)
         except asyncio.CancelledError:  # by Ctrl-C
-            screen.say(ENDINGS["cancelled"])
+            screen.say(explain_outcome("cancelled"))
             screen.close()
             raise
         finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 from brain.cli.commands.chat_session import ChatSession
 from brain.cli.commands.input import describe_error
 from brain.cli.commands.store_access import PAGE
-from brain.cli.terminal.messages import OUTCOMES
+from brain.cli.terminal.messages import explain_outcome
 from brain.errors import BadRequest
 from brain.settings import LOCAL_USER
 
@@ -63,7 +63,7 @@ async def _as_markdown(session: ChatSession) -> str:
     while page := await session.engine.store.conversation(LOCAL_USER, session.required_id, before=before, limit=PAGE):
         texts = []
         for exchange in page.exchanges:
-            ending = OUTCOMES.get(exchange.outcome, "")
+            ending = explain_outcome(exchange.outcome)
             parts = (exchange.answer.strip("\n"), f"*{ending}*" if ending else "")
             answer = "\n\n".join(part for part in parts if part)
             texts.append(f"**You:**\n\n{exchange.message}\n\n**Brain:**\n\n{answer}\n")

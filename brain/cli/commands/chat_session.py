@@ -11,7 +11,7 @@ from brain.cli.commands.output import has_person, open_screen, show_run
 from brain.cli.commands.replay import events_of
 from brain.cli.terminal.approval import Screen
 from brain.cli.terminal.keyboard import Keyboard
-from brain.cli.terminal.messages import OUTCOMES
+from brain.cli.terminal.messages import explain_outcome
 from brain.cli.terminal.sanitize import legible
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Notice
@@ -137,7 +137,7 @@ class ChatSession:
         for last in events_of(exchange):
             screen.show(last)
         if not isinstance(last, Done | Error):
-            screen.say(OUTCOMES.get(exchange.outcome, ""))
+            screen.say(explain_outcome(exchange.outcome))
         screen.close()
 
     def show_repeated(self, message: str) -> None:

@@ -1,1 +1,1 @@
-"""A turn as a person sees it in a terminal: as plain text, or live; and how the person is asked."""
+"""Show a turn in a terminal, as plain text or live, and ask the person for approval."""

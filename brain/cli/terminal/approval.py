@@ -1,6 +1,6 @@
-"""How a person approves a call: the full request is shown, and no part of it can look like another.
+"""Ask a person to approve a call. The request is shown in full.
 
-Continued lines are indented further than first lines, so that no value can look like another parameter.
+Continued lines have a deeper indent than first lines. No value can look like another parameter.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from brain.events import ApprovalRequired, Event, SpecialistError
 from brain.text import escape_invisible
 
 KEY_CELLS = 24
-"""Cells of a parameter's name in the short form."""
+"""Width of a parameter name in the short form, in cells."""
 _INDENT = " " * 8
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def format_request(request: ApprovalRequired, columns: int, lines: int) -> str:
-    """What the call would do, for a window of this size; if it is too long, followed by a short form."""
+    """Return what the call does, for a window of this size; if it is too long, a short form follows."""
     width = max(columns, 3 * len(_INDENT)) - 1
     max_lines = lines - len(chop_cells(question(request), columns))
-    head = f"? {request.name} needs your approval, until {request.expires_at.astimezone():%H:%M:%S}:"
+    head = f"? {request.name} needs your approval (expires {request.expires_at.astimezone():%H:%M:%S}):"
     preview = [escape_invisible(line) for line in (request.text or "").splitlines()]
     params = []
     for key, value in request.params.items():
@@ -47,18 +47,18 @@ def format_request(request: ApprovalRequired, columns: int, lines: int) -> str:
         rows.append(label + _shorten(value, width - cell_len(label)))
     if len(rows) > max(1, max_lines - 1):
         shown = max(1, max_lines - 2)
-        rows = [*rows[:shown], f"  {len(rows) - shown} more stand above."]
+        rows = [*rows[:shown], f"  {len(rows) - shown} more above."]
     return "\n".join([*full, "  In short:", *rows])
 
 
 def question(request: ApprovalRequired) -> str:
-    """The question. It names the call, since the text above it may contain anything."""
+    """Return the question. It names the call, because the text above it may contain anything."""
     count = len(request.params)
     return f"Approve {request.name} ({count or 'no'} parameter{'' if count == 1 else 's'})? [y/N] "
 
 
 def _wrap(line: str, width: int) -> Iterator[str]:
-    """A line in pieces that fit, cut between words where possible."""
+    """Yield a line in pieces that fit, cut between words where possible."""
     place, indent = 0, ""
     while place < len(line) or not indent:
         cells = width - len(indent)
@@ -70,7 +70,7 @@ def _wrap(line: str, width: int) -> Iterator[str]:
 
 
 def _shorten(text: str, cells: int) -> str:
-    """A text that fits; a longer one loses its middle."""
+    """Return a text that fits; a longer one loses its middle."""
     if cell_len(text) <= cells:
         return text
     side = max(1, (cells - 3) // 2)
@@ -78,42 +78,42 @@ def _shorten(text: str, cells: int) -> str:
 
 
 def _fit(text: str, cells: int) -> str:
-    """The beginning of a text that fits, in whole characters. `rich` makes no line of a text without width."""
+    """Return the beginning of a text that fits, in whole characters. `rich` has no piece for a text without width."""
     return (chop_cells(text, cells) or [text])[0]
 
 
 _LINE_BYTES = 4096
-"""At least the longest line that a terminal accepts."""
+"""No terminal accepts a longer line."""
 
 
 class Screen(Protocol):
-    """Shows a turn, and asks the person about calls."""
+    """Shows a turn, and asks the person to approve calls."""
 
     def show(self, event: Event) -> None:
         """Show one event."""
 
     def say(self, text: str, *, dim: bool = True) -> None:
-        """Show a text that is not part of the answer, on lines of its own."""
+        """Show a message of Brain on separate lines."""
 
     def ask(self, text: str, question: str) -> None:
         """Show a text and a question, which stays the last line until `end_question`."""
 
     def end_question(self, *, by_person: bool) -> None:
-        """Continue after a question, which a person answered or which expired."""
+        """Continue after a question that a person answered or that expired."""
 
     def resume(self) -> None:
-        """Continue after this process was stopped: other programs may have written to the terminal."""
+        """Continue after this process was suspended; other programs may have written to the terminal."""
 
     def close(self) -> None:
-        """Finish all texts; the turn has ended."""
+        """Print what is left at the end of the turn."""
 
 
 class ApprovalPrompt:
-    """Asks the person at a terminal about one call after the other while the turn continues.
+    """Asks the person to approve one call after the other while the turn continues.
 
     Args:
-        source: the stream with the typed answers.
-        decide: takes a call's id, and whether the person approved it.
+        source: Stream with the typed answers.
+        decide: Takes the ID of a call, and True if the person approved it.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class ApprovalPrompt:
         self._open: list[ApprovalRequired] = []  # the question is about the first one
 
     def handle(self, event: Event) -> None:
-        """Ask about a call that needs approval, and stop asking when it failed or expired."""
+        """Ask about a call that needs approval; stop asking when it fails or expires."""
         if isinstance(event, ApprovalRequired):
             self._open.append(event)
             if len(self._open) == 1:
@@ -137,7 +137,7 @@ class ApprovalPrompt:
             if first:
                 self.cancel()
                 if event.code == "declined":
-                    self._screen.say("The time to approve it is over.")
+                    self._screen.say("The approval expired.")
                 self._ask_next()
 
     def cancel(self) -> None:

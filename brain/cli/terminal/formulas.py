@@ -1,4 +1,4 @@
-"""Find LaTeX formulas in Markdown, as the page does, so that the terminal shows them as written."""
+"""Find LaTeX formulas in Markdown, as the page does; the terminal shows their source."""
 
 import re
 
@@ -8,9 +8,9 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 FORMULA_LENGTH = 1_000
-"""Characters of one formula; a longer one is no formula."""
+"""Maximum length of a formula, in characters."""
 CLOSING = {"\\(": "\\)", "\\[": "\\]", "$$": "$$"}
-"""Opening and closing delimiters. A single dollar is money."""
+"""Opening and closing delimiters. A single dollar sign is money."""
 
 _EMPTY_LINE = re.compile(r"\n[ \t>]*\n")
 _MATHS = re.compile(r"[\\^_=+<>]")
@@ -23,7 +23,7 @@ def add_to(parser: MarkdownIt) -> None:
 
 
 def source_of(token: Token) -> str:
-    """The source of a formula token, with its delimiters."""
+    """Return the source of a formula token, with its delimiters."""
     return token.content if token.hidden else f"{token.markup}{token.content}{CLOSING[token.markup]}"
 
 
@@ -51,9 +51,9 @@ def parse_inline(state: StateInline, silent: bool) -> bool:
 
 
 def parse_block(state: StateBlock, startLine: int, endLine: int, silent: bool) -> bool:
-    """Parse a formula on lines of its own, without empty lines.
+    """Parse a formula on separate lines, without empty lines.
 
-    In an open text the formula may be closed later. Until then its token is `hidden`.
+    In an unfinished text the closing delimiter may come later. Until then the token is `hidden`.
     """
     text, start = state.src, state.bMarks[startLine] + state.tShift[startLine]
     opening = text[start : start + 2]

@@ -1,4 +1,4 @@
-"""The echo of a keyboard, which is off while an answer is written: typed letters would appear in it."""
+"""Switch the echo of the keyboard off while an answer is written, because typed letters would appear in it."""
 
 import os
 from collections.abc import Iterator
@@ -8,15 +8,14 @@ from typing import TextIO
 
 
 class Keyboard:
-    """The keys of a terminal. Without echo, the terminal still buffers what is typed for the next reader, also across
-    Ctrl-C."""
+    """The keyboard of a terminal. Without echo, typed text stays in the buffer, also after Ctrl-C."""
 
     def __init__(self, source: TextIO) -> None:
         self._fd = source.fileno()
         self._echoes = True
 
     def resume(self) -> None:
-        """Restore the mode from before this process was stopped; a shell has changed it."""
+        """Restore the mode after this process was suspended; the shell has changed it."""
         self.echo(on=self._echoes)
 
     def echo(self, *, on: bool) -> None:
@@ -34,7 +33,7 @@ class Keyboard:
 
 
 def discard_input(source: TextIO) -> None:
-    """Discard typed input that was not read: it does not answer a later question."""
+    """Discard typed input; it does not answer a later question."""
     if find_spec("termios") is not None:
         from termios import TCIFLUSH, tcflush
 

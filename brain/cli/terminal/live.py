@@ -1,4 +1,4 @@
-"""The live display of a turn: finished text is printed for good, the open block and running calls are redrawn."""
+"""The live display of a turn: finished text is printed once, the open block and running calls are redrawn."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from rich.control import Control
 from rich.segment import ControlType, Segment, SegmentLines
 from rich.text import Text
 
-from brain.cli.terminal.messages import ENDINGS, explain_failure, format_duration
+from brain.cli.terminal.messages import explain_call, explain_error, explain_outcome, format_duration
 from brain.cli.terminal.sanitize import legible
 from brain.cli.terminal.streamed_markdown import (
     Line,
@@ -43,9 +43,9 @@ FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAME_SECONDS = 0.1
 BAR_CELLS = 20
 MIN_REDRAW_SECONDS = 0.04
-"""Events within this time are drawn together."""
+"""Events within this time share a redraw."""
 REDRAW_SHARE = 4
-"""After a redraw, the display waits this many times as long as the redraw took."""
+"""Pause after a redraw, as a multiple of its duration."""
 
 
 @dataclass(slots=True)
@@ -74,13 +74,13 @@ class _RunningCall:
 
 
 class Live:
-    """Shows a turn; works in a running event loop.
+    """Shows a turn; needs a running event loop.
 
-    It draws with `Console.print`, because `rich.live.Live` moves up by the lines that it printed and not by those
-    that a narrowed window wrapped. `rich.live.Live` also leaves the cursor hidden in a shell whose job was stopped.
+    It draws with `Console.print`. `rich.live.Live` moves up by the number of printed lines, which is wrong after a
+    narrower window has wrapped them. It also leaves the cursor hidden in the shell after Ctrl-Z.
 
     Args:
-        thinks: whether the model's reasoning is shown in full.
+        thinks: True to show the model's reasoning in full.
     """
 
     def __init__(self, out: TextIO, *, thinks: bool = False) -> None:
@@ -137,10 +137,8 @@ class Live:
                 self._wait()
             case SpecialistError(call_id=call_id):
                 self._calls.pop(call_id, None)
-                words, detail = explain_failure(event)
                 label, ms = (legible(event.name), "bold"), (f" {event.ms} ms", "dim")
-                failure = Text.assemble(("✗ ", "red"), label, ms, f" {event.code}: {legible(words)}", overflow="fold")
-                failure.append(f"\n  {legible(detail)}" if detail else "", "dim")
+                failure = Text.assemble(("✗ ", "red"), label, ms, f" {legible(explain_call(event))}", overflow="fold")
                 self._finish("call", render_lines(self._console, failure))
                 self._wait()
             case Notice(code="prompt_progress", text=text):
@@ -151,7 +149,7 @@ class Live:
                 self.say(text)
             case Error(code=code, message=message):
                 self._waiting_since = None
-                error = Text(f"Error: {legible(message)} ({code})", "red")
+                error = Text(legible(explain_error(code, message)), "red")
                 self._finish("error", render_lines(self._console, error))
             case ApprovalRequired():
                 self._waiting_since = None
@@ -164,11 +162,11 @@ class Live:
                     source = Text(legible(f"{number}. {citation.title}{url}"), "dim", overflow="fold")
                     self._finish("sources", render_lines(self._console, source))
                 self._citations.clear()
-                self.say(ENDINGS[reason])
+                self.say(explain_outcome(reason))
         self._redraw_soon()
 
     def say(self, text: str, *, dim: bool = True) -> None:
-        """Show a text that is not part of the answer, on lines of its own."""
+        """Show a message of Brain on separate lines."""
         self._end_texts()
         if text:
             style = "dim" if dim else "none"
@@ -188,18 +186,18 @@ class Live:
         self._has_question = True
 
     def end_question(self, *, by_person: bool) -> None:
-        """Continue after a question, which a person answered or which expired."""
+        """Continue after a question that a person answered or that expired."""
         if not by_person:
             self._out.write("\n")
         self._has_question = False
         self._redraw_soon()
 
     def resume(self) -> None:
-        """Continue below what other programs wrote while this process was stopped."""
+        """Continue below the output of other programs after this process was suspended."""
         self._open = []
 
     def close(self) -> None:
-        """Finish all texts."""
+        """Print what is left."""
         if self._timer is not None:
             self._timer.cancel()
         self._waiting_since, self._has_question = None, False
@@ -225,7 +223,7 @@ class Live:
         self._thinking_since, self._latest_thought = None, ""
 
     def _finish(self, kind: str, lines: Sequence[Line]) -> None:
-        """Print lines for good with the next redraw; a blank line separates two kinds."""
+        """Print finished lines with the next redraw; a blank line separates two kinds."""
         if not lines:
             return
         if self._last_kind not in ("", kind):
@@ -239,7 +237,7 @@ class Live:
             self._timer = loop.call_at(max(loop.time(), self._next_redraw), self._redraw)
 
     def _redraw(self) -> None:
-        """Draw, and schedule the next redraw while an animation runs."""
+        """Draw; schedule the next redraw while an animation runs."""
         loop = asyncio.get_running_loop()
         self._timer = None
         if self._has_question:
@@ -269,7 +267,7 @@ class Live:
         )
 
     def _render_open(self) -> list[Line]:
-        """The lines that may still change, no more than the window has."""
+        """Return the lines that may still change, up to the height of the window."""
         height = self._console.height - 1
         activity = [*self._render_activity()][: max(1, height // 2)]
         text, kind = (self._answer, "answer") if self._thinking_since is None else (self._reasoning, "thought")

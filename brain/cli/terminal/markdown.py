@@ -1,4 +1,4 @@
-"""Markdown in a terminal, block by block. All text is visible, also text in unknown syntax."""
+"""Render Markdown in a terminal, block by block. All text stays visible, also in unknown syntax."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -35,14 +35,14 @@ from brain.cli.terminal import formulas
 from brain.cli.terminal.sanitize import legible
 
 MAX_LEVELS = 12
-"""Levels of nested lists and quotes; deeper blocks stay plain text."""
+"""Maximum nesting of lists and quotes; deeper blocks stay plain text."""
 CODE_INDENT = 4
 COLUMN_WIDTH = 6
-"""The least width of a column; narrower tables stay plain text."""
+"""Minimum width of a column; narrower tables stay plain text."""
 MAX_CELLS, MAX_BRACKETS = 2_000, 1_000
-"""Of a table and of a text; larger ones stay plain text, since they are drawn again and again."""
+"""Limits of a table and of a text; larger ones stay plain text, because each redraw renders them."""
 CODE_LENGTH = 8_000
-"""Characters of code that has colours."""
+"""Maximum length of highlighted code, in characters."""
 GAP = 3
 """Cells between two columns."""
 _NESTING = 100  # the parser drops deeper blocks, so this is far above MAX_LEVELS
@@ -52,14 +52,15 @@ _HIGHLIGHTED = (
     "bash c c++ cpp cs csharp css diff docker dockerfile go golang graphql html java javascript js json kotlin kt lua "
     "nginx perl php powershell ps1 py python r rb rs ruby rust scala sh shell sql swift toml ts typescript xml yaml yml"
 )
-"""The languages with highlighting: those with fast lexers."""
+"""Languages with a fast lexer, which are highlighted."""
 
 
 class Block(NamedTuple):
     """A top-level part of a text: a paragraph, a list, a table.
 
     Attributes:
-        first, last: its lines in the text, without the last one.
+        first: Its first line in the text.
+        last: The line after its last one.
     """
 
     first: int
@@ -68,7 +69,7 @@ class Block(NamedTuple):
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether it may belong to the block before: an unfinished formula."""
+        """True for an unfinished formula, which may belong to the block before."""
         return self.tokens[0].type == "formula" and self.tokens[0].hidden
 
 
@@ -76,7 +77,7 @@ def blocks_of(text: str, *, still_open: bool = False) -> list[Block]:
     """Split a text into blocks. Lines between two blocks are blank.
 
     Args:
-        still_open: whether the text continues, which may close a formula.
+        still_open: True if more text may follow, which could close a formula.
     """
     blocks: list[Block] = []
     opened: list[Token] = []
@@ -99,14 +100,14 @@ def render(block: Block, source: str, *, style: str = "none") -> RenderableType:
 
 
 def fence_of(block: Block) -> str:
-    """The line that opens a code block; empty for other blocks."""
+    """Return the opening line of a code block; empty for other blocks."""
     token = block.tokens[0]
     return f"{token.markup}{token.info}\n" if token.type == "fence" else ""
 
 
 @cache
 def _parser() -> MarkdownIt:
-    """The parser. Link references stay text: their definition may come after they were drawn."""
+    """Return the parser. Link references stay text, because their definition may come later."""
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _NESTING})
     parser.block.ruler.at("table", _table, {"alt": ["paragraph", "reference"]})
     parser.core.ruler.at("inline", _inline)
@@ -124,7 +125,7 @@ def _table(state: StateBlock, startLine: int, endLine: int, silent: bool) -> boo
 
 
 def _inline(state: StateCore) -> None:
-    """Parse the lines of a text, except those after too many brackets: each makes the parser look ahead."""
+    """Parse inline text; after too many brackets keep it as text, because each makes the parser look ahead."""
     brackets = 0
     for token in state.tokens:
         if token.type == "inline":
@@ -137,7 +138,7 @@ def _inline(state: StateCore) -> None:
 
 
 def _prepare(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Prepare tokens for rich: visible control characters, addresses after link labels, line breaks kept."""
+    """Prepare tokens for rich: no control characters, URLs after link labels, line breaks kept."""
     has_address: list[bool] = []
     for position, token in enumerate(tokens):
         token.content = legible(token.content)
@@ -255,5 +256,5 @@ class _Markdown(Markdown):
 
 @cache
 def _empty(style: str) -> _Markdown:
-    """An empty document in the terminal's own colours. Made once: each one builds an unused parser."""
+    """Return an empty document in the terminal's colours. It is cached, because each one builds an unused parser."""
     return _Markdown("", code_theme="ansi_dark", hyperlinks=False, style=style)

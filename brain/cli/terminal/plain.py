@@ -1,10 +1,10 @@
-"""A turn as plain text: the answer on one stream, everything else on the other. For pipes and simple terminals."""
+"""Plain text for pipes and simple terminals: the answer on one stream, everything else on another."""
 
 import json
 import os
 from typing import TextIO
 
-from brain.cli.terminal.messages import ENDINGS, explain_failure, format_duration
+from brain.cli.terminal.messages import explain_call, explain_error, explain_outcome, format_duration
 from brain.cli.terminal.sanitize import remove_controls
 from brain.events import (
     Done,
@@ -25,8 +25,8 @@ class Plain:
     """Shows a turn.
 
     Args:
-        messages: the stream for everything but the answer.
-        thinks: whether the model's reasoning is shown, too.
+        messages: Stream for everything except the answer.
+        thinks: True to show the model's reasoning.
     """
 
     def __init__(self, answer: TextIO, messages: TextIO, *, thinks: bool = False) -> None:
@@ -59,14 +59,13 @@ class Plain:
             case SpecialistResult():
                 self.say(f"✓ {event.name}, {format_duration(event)}")
             case SpecialistError():
-                words, detail = explain_failure(event)
-                self.say(f"✗ {event.name}: {event.code}: {words}" + (f"\n  {detail}" if detail else ""))
+                self.say(f"✗ {event.name}: {explain_call(event)}")
             case Notice(code=code, text=text) if code != "repetition":  # the stop reason says the same
                 self.say(text)
             case Error(code=code, message=message):
-                self.say(f"Error: {message} ({code})")
+                self.say(explain_error(code, message))
             case Done(stop_reason=reason):
-                self.say(ENDINGS[reason])
+                self.say(explain_outcome(reason))
 
     def ask(self, text: str, question: str) -> None:
         """Show a text and a question, which stays the last line until `end_question`."""

@@ -22,23 +22,23 @@ from brain.cli.terminal.messages import is_yes
 from brain.text import escape_invisible
 
 HISTORY_BYTES = 1024 * 1024
-"""Of the history file: when it has twice as much, only the end of this size stays."""
+"""Size of the end that is kept of a history file with twice this size."""
 _STYLE = Style.from_dict({"bottom-toolbar": "noreverse ansibrightblack", "prompt": "bold"})
 _LAST_WORD = re.compile(r"(?:\\.|[^\\ ])*$")
 _ESCAPED = re.compile(r"\\(.)")
 _TO_ESCAPE = re.compile(r"[\s'\"\\]")
 
 Words = Callable[[], Sequence[str]]
-"""Returns what may follow a command."""
+"""Returns the words that may follow a command."""
 
 
 class Prompt:
-    """Reads one message after the other.
+    """Reads messages.
 
     Args:
-        history: the file with earlier input; None to keep no history.
-        commands: the slash commands, and what may follow each; None for a path.
-        status: returns the line below the prompt.
+        history: File with earlier input; None to store no history.
+        commands: The slash commands, and the words that may follow each; None for a path.
+        status: Returns the line below the prompt.
     """
 
     def __init__(self, history: Path | None, commands: Mapping[str, Words | None], status: Callable[[], str]) -> None:
@@ -61,17 +61,17 @@ class Prompt:
         """Read a message; `draft` is the text in the prompt.
 
         Raises:
-            EOFError: the input ended.
-            KeyboardInterrupt: with the text in the prompt.
+            EOFError: The input ended.
+            KeyboardInterrupt: Ctrl-C; its text is the text in the prompt.
         """
         return await self._session.prompt_async(default=draft, handle_sigint=False)
 
 
 async def confirm(source: TextIO, question: str) -> bool:
-    """Ask a yes-or-no question; keys that were pressed before it are no answer."""
+    """Ask a yes-or-no question; ignore keys pressed before it."""
     session: PromptSession[str] = PromptSession(message=question, history=InMemoryHistory())
     discard_input(source)
-    clear_typeahead(session.app.input)  # what the last prompt has read already
+    clear_typeahead(session.app.input)  # which the last prompt has read
     try:
         return is_yes(await session.prompt_async(handle_sigint=False))
     except (EOFError, KeyboardInterrupt):

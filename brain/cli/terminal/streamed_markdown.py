@@ -1,4 +1,4 @@
-"""Streamed Markdown as lines for a terminal: finished blocks come once, the open block each time."""
+"""Turn streamed Markdown into lines for a terminal: finished blocks once, the open block each time."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -12,22 +12,22 @@ from rich.theme import Theme
 from brain.cli.terminal.markdown import Block, blocks_of, fence_of, render
 
 MIN_WIDTH = 24
-"""Columns of the narrowest terminal with a live display; narrower terminals get plain text."""
+"""Minimum width of a terminal for the live display, in columns."""
 MAX_OPEN_LENGTH = 8_192
-"""Characters of an open block; a longer one is finished in parts."""
+"""Maximum length of an open block, in characters; a longer one is finished in parts."""
 _THEME = Theme({"markdown.code": "bold cyan", "markdown.h1": "bold underline", "markdown.h2": "bold"})
-"""Only colours that are readable on light and on dark backgrounds."""
+"""Colours that are readable on light and dark backgrounds."""
 
 Line = list[Segment]
 
 
 def open_console(out: TextIO) -> Console:
-    """A console for model output: nothing in it is rich markup."""
+    """Return a console for model output, without rich markup."""
     return Console(file=out, force_terminal=True, highlight=False, markup=False, emoji=False, theme=_THEME)
 
 
 def line_width(console: Console) -> int:
-    """Columns that a line may take. The last column stays free: a cursor behind it would be between two lines."""
+    """Return the maximum width of a line. The last column stays free: a cursor after it would be between two lines."""
     return max(console.width, MIN_WIDTH) - 1
 
 
@@ -51,15 +51,15 @@ def _strip_end(line: Line) -> Line:
 
 
 def _count_letters(line: Line) -> int:
-    """The number of characters that are not spaces."""
+    """Return the number of characters that are not spaces."""
     return sum(len("".join(segment.text.split())) for segment in line)
 
 
 class StreamedMarkdown:
     """Markdown that grows.
 
-    Where an open block is higher than the window, its first lines scroll away. They are finished, and stay as they are
-    whatever becomes of the block.
+    If an open block is higher than the window, its first lines scroll away. They are finished and never change, even if
+    later text changes the block.
     """
 
     def __init__(self, console: Console, *, style: str = "none") -> None:
@@ -77,7 +77,7 @@ class StreamedMarkdown:
         self._text += text.replace("\r", "")
 
     def take_lines(self, max_open_lines: int) -> tuple[list[Line], list[Line]]:
-        """The lines finished since the last call, and the open lines."""
+        """Return the lines finished since the last call, and the open lines."""
         finished = self._finish_excess()
         blocks, source = self._parse()
         complete = len(source) - 1
@@ -103,7 +103,7 @@ class StreamedMarkdown:
         return lines
 
     def _finish_excess(self) -> list[Line]:
-        """Finish the beginning of a text that is too long to be rendered again and again."""
+        """Finish the beginning of a text that is too long for repeated rendering."""
         lines: list[Line] = []
         while len(self._text) > MAX_OPEN_LENGTH:
             end = (
@@ -123,7 +123,7 @@ class StreamedMarkdown:
         return lines
 
     def _parse(self, end: int | None = None, *, is_open: bool = True) -> tuple[list[Block], list[str]]:
-        """The blocks of the text up to `end`, and its lines."""
+        """Return the blocks of the text up to `end`, and its lines."""
         text = self._fence + self._text[:end]
         return blocks_of(text, still_open=is_open), text.split("\n")
 
@@ -136,7 +136,7 @@ class StreamedMarkdown:
         return lines
 
     def _remaining_lines(self, block: Block, source: Sequence[str]) -> list[Line]:
-        """The lines of the first block that are not finished. In a resized window, letters tell where it continues."""
+        """Return the unfinished lines of the first block. After a resize, count letters to find them."""
         lines = [*([[]] if self._needs_gap else []), *self._render(block, source)]
         width = line_width(self._console)
         if width != self._width and self._finished_lines:
