@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
@@ -107,6 +108,13 @@ def test_the_reference_has_every_option_of_every_command(capsys: pytest.CaptureF
                 run([*command.split(), "--help"])
             options = set(re.findall(r"(?<!\w)--[a-z][a-z-]*", capsys.readouterr().out.rpartition("Example:")[0]))
             assert [option for option in options if option not in section + common] == [], command
+
+
+def test_the_changelog_begins_with_the_version() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    newest = re.search(r"^## (\S+)", (ROOT / "docs" / "changelog.md").read_text("utf-8"), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == version
 
 
 def test_the_reference_has_every_public_name() -> None:
