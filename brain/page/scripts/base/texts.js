@@ -71,13 +71,13 @@ function format(value) {
  */
 export function explainCall(code, reason) {
   const known = /** @type {Explanations} */ (texts.calls)[code];
-  const what = known && (!includesReason(code) || !reason) ? known.what : sentence(reason);
+  const what = known && (code === "failed" || !reason || !includesReason(code)) ? known.what : sentence(reason);
   return join(what, known?.remedy);
 }
 
-/** Whether `explainCall` includes the server's reason. @param {string} code */
+/** Whether `explainCall` says all that the server's reason says. @param {string} code */
 export function includesReason(code) {
-  return isEnglish || code === "refused" || !(code in texts.calls);
+  return isEnglish || code === "refused" || code === "failed" || !(code in texts.calls);
 }
 
 /**
