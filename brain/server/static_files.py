@@ -1,4 +1,4 @@
-"""The files of the chat page, read once, so that all of them are of one version."""
+"""The files of the chat page, read once, so that all of them have the same version."""
 
 import gzip
 import hashlib
@@ -17,14 +17,14 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
 }
-"""Fixed, since the machine's own table may have types with which no browser runs a script."""
+"""Fixed, because the system's table may contain types that browsers reject for scripts."""
 _INDEX = "index.html"
 _PATH = re.compile("/page/(?:[0-9a-f]{16}/)?(?P<name>.+)")
 
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file with its gzipped form, its media type, and an entity tag that changes with its content."""
+    """A file: its data, plain and gzipped, its media type, and an entity tag of its content."""
 
     data: bytes
     gzipped: bytes
@@ -34,20 +34,20 @@ class PageFile:
 
 @cache
 def index() -> PageFile:
-    """The page itself. It names the other files below their version, so that browsers can cache them for ever."""
+    """Return the page. Its URLs of other files contain their version, so that browsers can cache them forever."""
     return _page_file(".html", _files()[_INDEX].data.replace(b'="page/', b'="page/%s/' % version().encode()))
 
 
 @cache
 def version() -> str:
-    """16 hexadecimal digits that change with any of the files."""
+    """Return 16 hexadecimal digits that change when any file changes."""
     return _digest(repr([(name, one.etag) for name, one in sorted(_files().items())]).encode(), 8)
 
 
 def find(path: str) -> PageFile | None:
-    """Another file by its path, with or without a version.
+    """Find a file by its path, with or without a version.
 
-    The version may be another one: a page that was loaded before an update gets the present files.
+    Any version is accepted: a page that was loaded before an update gets the present files.
     """
     match = _PATH.match(path)
     return None if match is None or match["name"] == _INDEX else _files().get(match["name"])

@@ -28,9 +28,9 @@ class Chat:
     """One tab with the page.
 
     Attributes:
-        box: where a message is written.
+        box: the message box.
         history: the list of conversations.
-        files: the files that go with the next message.
+        files: the attached files.
     """
 
     def __init__(self, page: Page) -> None:
@@ -53,21 +53,21 @@ class Chat:
         return self.page.get_by_role("dialog", name=name, exact=True)
 
     def card(self, name: str) -> Locator:
-        """The card of a specialist's call."""
+        """The card of a specialist call."""
         return self.log.get_by_role("group", name=name, exact=True)
 
     def conversation(self, title: str) -> Locator:
-        """Its link in the list."""
+        """The link of a conversation in the list."""
         return self.history.get_by_role("link", name=title, exact=True)
 
-    # What a person does
+    # Actions
 
     def bring_to_front(self) -> None:
-        """Show this tab of several. A browser draws tabs behind it once per second, so clicks there are slow."""
+        """Show this tab. Chromium draws hidden tabs once per second, so clicks there are slow."""
         self.page.bring_to_front()
 
     def ask(self, message: str = "hello") -> Locator:
-        """Send a message. Its answer has begun when this returns."""
+        """Send a message and wait for its answer to start."""
         self.box.fill(message)
         if self.page.evaluate("matchMedia('(pointer: coarse)').matches"):  # Enter starts a new line there
             self.button("Send").tap()
@@ -81,7 +81,7 @@ class Chat:
         self.card(name).get_by_text(name, exact=True).first.click()
 
     def steer(self, message: str) -> None:
-        """Add a message to the answer. The server has it when this returns; the page shows it before."""
+        """Add a message to the answer and wait until the server has it."""
         self.box.fill(message)
         with self.page.expect_response("**/steer"):
             self.button("Add to answer").click()
@@ -119,7 +119,7 @@ class Chat:
         target.evaluate(TRANSFER, [event, [list(file) for file in files]])
 
     def copy_answer(self) -> str:
-        """Copy the newest answer; what the clipboard has then."""
+        """Copy the newest answer; return the clipboard."""
         self.answer.get_by_role("button", name="Copy", exact=True).click()
         return self.clipboard()
 
@@ -143,32 +143,32 @@ class Chat:
         self.wait_until_ready()
 
     def hide(self) -> None:
-        """Put this tab behind another for ten seconds. It needs a browser context of its own, for the clock."""
+        """Hide this tab for ten seconds. The test needs a NEW browser context, for the clock."""
         self.page.clock.install()
         self.page.evaluate(SET_HIDDEN, True)
         self.page.clock.fast_forward(10_000)
 
     def show(self) -> None:
-        """Put this tab in front."""
+        """Show the tab again."""
         self.page.evaluate(SET_HIDDEN, False)
 
-    # What a person sees
+    # Observations
 
     def wait_until_ready(self) -> None:
-        """The page knows what the server offers."""
+        """Wait until the page knows what the server offers."""
         expect(self.model.get_by_role("option")).not_to_have_count(0)
 
     def wait_until_idle(self) -> None:
-        """No answer is being written: the next message can be sent."""
+        """Wait until a person can send the next message."""
         expect(self.button("Send")).to_be_visible()
         expect(self.button("Stop")).to_be_hidden()
 
     def distance_from_end(self) -> float:
-        """Pixels of the conversation below what is in sight."""
+        """Pixels of the conversation below the visible part."""
         pixels: float = self.log.evaluate("node => node.scrollHeight - node.scrollTop - node.clientHeight")
         return pixels
 
     def record_shifts(self) -> Callable[[], list[float]]:
-        """Start to record how far visible content jumps, as the browser measures it; the result returns the record."""
+        """Start to record layout shifts, as the browser measures them; the result returns them."""
         self.page.evaluate(RECORD_SHIFTS)
         return partial(self.page.evaluate, "shifts")

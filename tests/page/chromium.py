@@ -1,4 +1,4 @@
-"""How Chromium is started: as root, and asking nobody for anything by itself."""
+"""Arguments for Chromium: it may run as root, and sends no requests by itself."""
 
 CHROMIUM_ARGS = [
     "--no-sandbox",

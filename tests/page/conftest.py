@@ -1,4 +1,4 @@
-"""What the page's tests share: one browser and one network; for each test a server, and a person who visits it."""
+"""Fixtures: one browser and one network for all tests of the page; a server and a visitor for each test."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -40,13 +40,13 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture(scope="package")
 def shared_context(browser: Browser) -> BrowserContext:
-    """A browser context that has the page's files in its cache."""
+    """A browser context with the page's files in its cache."""
     return prepare(browser.new_context())
 
 
 @pytest.fixture(scope="module")
 def renderer(browser: Browser, network: Network) -> Iterator[Chat]:
-    """A page that renders Markdown without a conversation around it, for all tests of a module."""
+    """A page that renders Markdown outside a conversation, for all tests of a module."""
     with serve_page(network) as server:
         visitor = Visitor(prepare(browser.new_context()))
         chat = visitor.open(server.url)
@@ -59,7 +59,7 @@ def renderer(browser: Browser, network: Network) -> Iterator[Chat]:
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest, network: Network) -> Iterator[PageServer]:
-    """Brain with the settings of `@pytest.mark.parametrize("server", [{…}], indirect=True)`, if there are any."""
+    """Brain, with the settings of `@pytest.mark.parametrize("server", [{…}], indirect=True)`."""
     with serve_page(network, **getattr(request, "param", {})) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""Markdown as the page renders it: text in, HTML out, complete or in parts, without an answer around it."""
+"""The page's Markdown renderer: text in, HTML out, complete or in parts, outside an answer."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -96,7 +96,7 @@ def load(chat: Chat) -> None:
 
 
 def render(chat: Chat, texts: Sequence[str], sources: Sequence[dict[str, Any]] = SOURCES) -> list[str]:
-    """The HTML of complete texts, without the parts that all links, code blocks and headings share."""
+    """The HTML of complete texts, without what all links, code blocks and headings share."""
     found: list[str] = chat.page.evaluate(
         "([texts, sources]) => texts.map((text) => htmlOf(renderComplete(text, sources)))", [texts, sources]
     )
@@ -104,13 +104,13 @@ def render(chat: Chat, texts: Sequence[str], sources: Sequence[dict[str, Any]] =
 
 
 def render_open(chat: Chat, texts: Sequence[str]) -> list[str]:
-    """The HTML of texts that are still being written."""
+    """The HTML of unfinished texts."""
     found: list[str] = chat.page.evaluate("(texts) => texts.map((text) => htmlOf(writeParts([text]).node))", texts)
     return found
 
 
 def make_messages(n: int) -> list[dict[str, Any]]:
-    """A question and its answer, as the server sends them."""
+    """A message and its answer, as the server sends them."""
     time = "2026-11-21T13:30:58Z"
     question = {"id": f"q{n}", "role": "user", "time": time, "files": [], "recalled": []}
     answer = {"id": f"a{n}", "role": "assistant", "time": time, "state": "complete", "stop_reason": "complete"}

@@ -1,4 +1,4 @@
-"""The network between a browser and Brain. A test cuts it, holds it and restores it. Its address stays the same."""
+"""The network between a browser and Brain. A test cuts, holds and restores it; its URL stays the same."""
 
 import asyncio
 import threading
@@ -12,10 +12,10 @@ METHODS = (b"GET ", b"POST ", b"PATCH ", b"DELETE ", b"HEAD ")
 
 
 class Network:
-    """Passes bytes on in both directions.
+    """Passes bytes in both directions.
 
     Attributes:
-        url: where the browser goes.
+        url: the URL for the browser.
         requests: the heads of all requests that went through, in order.
     """
 
@@ -29,22 +29,22 @@ class Network:
         self.requests: list[str] = []
 
     def connect_to(self, port: int) -> None:
-        """Lead all new connections to the server at this port."""
+        """Connect to the server at this port from now on."""
         self._port = port
         self.requests = []
         self.restore()
 
     def cut(self) -> None:
-        """End all connections and accept no new ones."""
+        """Abort all connections and reject new ones."""
         self._is_cut = True
         self._run(lambda: [task.cancel() for task in self._connections])
 
     def hold(self) -> None:
-        """Pass requests on, but no responses."""
+        """Pass requests, but no responses."""
         self._run(self._flowing.clear)
 
     def lose_connections(self) -> None:
-        """Let no more responses through on present connections, without closing them; new connections work."""
+        """Drop the responses of present connections without closing them; new connections work."""
 
         def replace() -> None:
             self._flowing.clear()
@@ -54,7 +54,7 @@ class Network:
         self._run(replace)
 
     def restore(self) -> None:
-        """Let everything through again, also what was held."""
+        """Pass everything again, including what was held."""
         self._is_cut = False
         self._run(self._flowing.set)
 
@@ -78,7 +78,7 @@ class Network:
                 await first_of(
                     self._pass_requests(reader, to_brain, flowing), self._pass_responses(from_brain, writer, flowing)
                 )
-        except (asyncio.CancelledError, ConnectionError):  # cut: what was written and not yet read is lost, too
+        except (asyncio.CancelledError, ConnectionError):  # cut: unread bytes are lost, too
             for end in ends:
                 end.transport.abort()
         finally:

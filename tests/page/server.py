@@ -1,4 +1,4 @@
-"""Brain as the page's tests serve it: a model that a test controls, and specialists for every kind of card."""
+"""Brain for the tests of the page: a model that the test controls, and specialists for every kind of card."""
 
 import asyncio
 import json
@@ -18,11 +18,11 @@ from page.chat import Chat
 from page.network import Network
 
 HOSTILE = "<img src=x onerror=hacked=1><b>bold</b>"
-"""Runs, or at least is bold, where text is taken for HTML."""
+"""Text that runs, or is bold, if a page takes it for HTML."""
 
 
 class ControlledModel(Player):
-    """A model that writes what a test lets it, chunk by chunk."""
+    """A model that writes the chunks that a test sends."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str = "player") -> None:
         super().__init__(name=name)
@@ -41,7 +41,7 @@ class ControlledModel(Player):
         self.write(RuntimeError("the password is swordfish"))
 
     def write_slowly(self, text: str) -> None:
-        """Write one character after Brain handled the one before."""
+        """Write each character after Brain has handled the previous one."""
         for character in text:
             self.write(character)
             asyncio.run_coroutine_threadsafe(self._chunks.join(), self._loop).result(20)
@@ -63,7 +63,7 @@ class ControlledModel(Player):
                 self._chunks.task_done()
 
     def questions(self) -> list[str]:
-        """All messages of the user in the newest request, without the note of the time before the last one."""
+        """All messages of the user in the newest request, without the clock note."""
         assert self.open.wait(20)
         contents = [message.content for message in self.asked[-1] if message.role == "user"]
         return [text.partition("\n\n")[2] if text.startswith("It is ") else text for text in contents]
@@ -74,8 +74,8 @@ class PageServer:
     """A server, its model, and the network to it.
 
     Attributes:
-        wiki_release: what the specialist `wiki` waits for, halfway.
-        burned: the titles that the specialist `burns` burned.
+        wiki_release: the specialist `wiki` waits for it halfway.
+        burned: titles of approved calls of `burns`.
     """
 
     brain: Server
@@ -93,20 +93,20 @@ class PageServer:
         return self.brain.engine.store
 
     def add(self, specialist: Any, *origin: str) -> None:
-        """Offer one more specialist."""
+        """Add a specialist."""
         self.brain.engine.registry.add(specialist, *origin)
 
     def begin_elsewhere(self, question: Exchange) -> Any:
-        """Begin an exchange in the newest conversation, as another process does; what ends it."""
+        """Start an exchange in the newest conversation, as another process does; return its record."""
         conversation = self.brain.on_loop(self.store.conversations("local"))[0]
         return self.brain.on_loop(self.store.begin("local", conversation.id, question, ()))
 
     def wait_until_quiet(self) -> None:
-        """Fails unless all turns and requests end."""
+        """Wait until all turns and requests have ended."""
         assert self.brain.left(20) == []
 
     def forget_turns(self) -> None:
-        """Drop the event logs of all turns that ended, as a restart does."""
+        """Drop the event logs of ended turns, as a restart does."""
         engine = self.brain.engine
 
         async def forget() -> None:
@@ -116,13 +116,13 @@ class PageServer:
         self.brain.on_loop(forget())
 
     def finish(self, chat: Chat, *chunks: Chunk) -> None:
-        """Write the rest of an answer, and wait until the page shows that it ended."""
+        """Write the rest of an answer and wait until the page shows its end."""
         self.model.write(*chunks)
         self.model.end()
         chat.wait_until_idle()
 
     def answer(self, chat: Chat, question: str = "hello", *chunks: Chunk) -> Locator:
-        """Ask a question, and have it answered completely."""
+        """Send a message and complete its answer."""
         answer = chat.ask(question)
         self.finish(chat, *chunks)
         expect(chat.questions.last).to_contain_text(question.partition("\n")[0])
@@ -130,7 +130,7 @@ class PageServer:
 
 
 def request(name: str, /, **params: object) -> str:
-    """The marker by which a model calls a specialist."""
+    """The marker with which a model calls a specialist."""
     return f"SPECIALIST_REQUEST[{name}:{json.dumps(params, ensure_ascii=False)}]"
 
 
@@ -190,14 +190,14 @@ def breaks() -> str:
 
 @specialist
 def hostile(text: str = HOSTILE) -> Result:
-    """Returns what runs where text is taken for HTML."""
+    """Returns text that runs if a page takes it for HTML."""
     links = ["javascript:hacked=1", "data:text/html,<script>hacked=1</script>", f"https://example.org/{HOSTILE}"]
     return Result(f"{HOSTILE}\n{text}", [Citation(str(n), HOSTILE, link) for n, link in enumerate(links, 1)])
 
 
 @specialist
 def turns() -> Result:
-    """Names a source in letters that reverse the order of those after them."""
+    """Returns a source whose title reverses the letters after it."""
     return Result("Read.", [Citation("1", "\u2067Sign in \u202eat", "https://moc.example.evil.example/login")])
 
 

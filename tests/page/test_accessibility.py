@@ -1,4 +1,4 @@
-"""What axe finds, small windows and paper, and everything that a person does without a mouse."""
+"""Rules of axe, small windows, print, and operation by keyboard."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,13 +42,13 @@ pour(water)  # hot
 
 
 class Axe:
-    """All rules of axe, also experimental ones, except those beyond WCAG's level AA."""
+    """All rules of axe, including experimental ones, up to WCAG level AA."""
 
     def __init__(self, clients: Clients) -> None:
         self._source = Path(clients.folder, "node_modules", "axe-core", "axe.min.js").read_text("utf-8")
 
     def check(self, chat: Chat) -> None:
-        """Fails when a rule is broken in light or dark colours. It looks when nothing moves any more."""
+        """Check all rules in light and dark colours, after animations end."""
         chat.page.evaluate(self._source)
         for scheme in ("light", "dark"):
             chat.page.emulate_media(color_scheme=scheme)
@@ -72,7 +72,7 @@ def test_axe_in_a_conversation(chat: Chat, server: PageServer, axe: Axe) -> None
     expect(chat.answer.get_by_role("code").last).to_contain_text("pour")
     server.model.write(request("wiki", title="Bern"), " x")
     expect(chat.card("wiki")).to_contain_text("page 2 of 4")
-    axe.check(chat)  # it is written, and a call runs
+    axe.check(chat)  # during an answer and a call
     server.wiki_release.set()
     server.model.write(request("burns", title="Emma"), " x")
     expect(chat.button("Approve")).to_be_visible()
@@ -189,14 +189,14 @@ TAB_STOPS = [
 
 
 class Keyboard:
-    """A person who uses only the keyboard."""
+    """A person without a mouse."""
 
     def __init__(self, chat: Chat) -> None:
         self._page = chat.page
 
     @property
     def focus(self) -> str:
-        """The name of the focused element; empty when there is none."""
+        """The name of the focused element, or an empty text."""
         name: str = self._page.evaluate(FOCUSED_NAME)
         return name
 
@@ -209,7 +209,7 @@ class Keyboard:
         self._page.keyboard.insert_text(text)
 
     def tab_stops(self, key: str = "Tab") -> Iterator[str]:
-        """The focus after each press, until nothing has it or the first element has it again."""
+        """The focus after each press, until it leaves the page or returns to the first element."""
         first = None
         for _ in range(60):
             self.press(key)
@@ -220,7 +220,7 @@ class Keyboard:
         raise AssertionError("the keyboard is trapped")
 
     def go_to(self, name: str, key: str = "Tab") -> None:
-        """Move the focus to the next element whose name begins like this."""
+        """Move the focus to the next element whose name starts with a text."""
         passed: list[str] = []
         while not self.focus.startswith(name) or not passed:
             passed.append(self.focus)

@@ -1,4 +1,4 @@
-"""An answer while it is written, when it is complete, and when it is opened again."""
+"""An answer during writing, when complete, and when opened again."""
 
 import re
 
@@ -26,7 +26,7 @@ ALL_TEXT = """(article) => {
     while (walker.nextNode()) found.push(walker.currentNode.data.trim());
     return [...found.filter(Boolean), ...[...article.querySelectorAll("button")].map(({ className }) => className)];
 }"""
-"""All words of an answer, also hidden ones, and its buttons."""
+"""All texts of an answer, including hidden ones, and its buttons."""
 TEXT_OFFSET = """(paragraph) => {
     const words = document.createRange();
     words.selectNodeContents(paragraph);
@@ -51,11 +51,11 @@ MARKERS = {
 
 
 def paragraphs(count: int) -> str:
-    """So many paragraphs, all different."""
+    """Different paragraphs."""
     return "".join(f"\n\n{word}" for word in words(count))
 
 
-# while it is written
+# during writing
 
 
 def test_each_token_is_on_screen_before_the_next_and_no_marker_ever(chat: Chat, server: PageServer) -> None:
@@ -149,7 +149,7 @@ def test_with_reduced_motion_nothing_keeps_moving(chat: Chat, server: PageServer
     assert chat.page.evaluate(endless) == 0
 
 
-# where it stands
+# scrolling
 
 
 def test_a_long_answer_is_read_from_its_start(chat: Chat, server: PageServer) -> None:
@@ -257,7 +257,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(chat: Chat, server:
     expect(chat.button("Send")).to_be_in_viewport(ratio=1)
 
 
-# when it is opened again
+# opened again
 
 
 def all_text(chat: Chat) -> list[str]:

@@ -1,4 +1,4 @@
-"""The call of a specialist as a card in the answer, and calls that wait for a person's approval."""
+"""Calls as cards in the answer, and calls that wait for approval."""
 
 import pytest
 from playwright.sync_api import expect
@@ -92,7 +92,7 @@ def test_a_call_runs_only_after_approval(chat: Chat, server: PageServer, visitor
     server.model.write("I will. ", *BURN)
     expect(cards).to_contain_text("needs your approval")
     expect(cards.get_by_text('"title": "Emma"').last).to_be_visible()
-    expect(chat.box).to_be_focused()  # so that nobody approves while typing
+    expect(chat.box).to_be_focused()  # so that typing approves nothing
     other = visitor.open(chat.page.url)
     expect(other.button("Approve")).to_be_visible()
     chat.bring_to_front()

@@ -1,4 +1,4 @@
-"""The list of conversations: open, search, rename, delete; and how a conversation begins."""
+"""The list of conversations: open, search, rename, delete; and how a conversation starts."""
 
 import re
 from collections.abc import Callable
@@ -21,7 +21,7 @@ TEA = "How do I make tea?"
 
 
 def ask_elsewhere(server: PageServer, question: str, answer: str = "Good day.", conversation: str | None = None) -> str:
-    """Ask a question outside the browser, and have it answered; the id of its conversation."""
+    """Complete a turn outside the browser; return the id of its conversation."""
     server.model.write(answer)
     server.model.end()
     body = {"message": question, **({"conversation_id": conversation} if conversation else {})}
@@ -167,7 +167,7 @@ def test_a_long_list_appears_in_parts_and_is_one_tab_stop(chat: Chat, server: Pa
     expect(chat.button("Show more")).to_be_hidden()
 
 
-# how a conversation begins
+# how a conversation starts
 
 
 @specialist(activates_on=["image"], outside=True)
@@ -189,7 +189,7 @@ def encyclopedia() -> str:
 
 
 def hold_request(page: Page, address: str | re.Pattern[str], act: Callable[[], object]) -> Route:
-    """The request that this act sends; the test continues it."""
+    """The request that an action sends; the test continues it."""
     routes: list[Route] = []
     page.route(address, lambda route: routes.append(route), times=1)  # a method cannot be wrapped
     with page.expect_request(address):

@@ -1,4 +1,4 @@
-"""Files that go with a message: by button, drop and paste."""
+"""Attachments: by button, drop and paste."""
 
 import base64
 from pathlib import Path
@@ -111,7 +111,7 @@ def test_a_dropped_folder_stands_for_its_files(chat: Chat, tmp_path: Path) -> No
 
 
 def drag_paths(chat: Chat, *paths: Path) -> None:
-    """Drop paths of the disk, as a file manager does."""
+    """Drop paths, as a file manager does."""
     drag(chat, 600, 300, {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1})
 
 

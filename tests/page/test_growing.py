@@ -1,4 +1,4 @@
-"""Text in parts: it becomes the same as the complete text, nothing flickers, and each step is small."""
+"""Text in parts: the result equals that of the complete text, nothing flickers, and each step is small."""
 
 import random
 
@@ -175,7 +175,7 @@ def test_finished_blocks_never_change(renderer: Chat) -> None:
 
 
 def test_a_long_text_is_rendered_in_small_steps(renderer: Chat) -> None:
-    """However dense it is, a step adds few elements, and the steps are few."""
+    """Even for dense text, each step adds few elements, and there are few steps."""
     found = {piece: renderer.page.evaluate(STEPS, [piece, SIZE]) for piece in HOSTILE}
     assert {piece: steps for piece, (steps, most) in found.items() if steps > 500 or most > 2500} == {}
 

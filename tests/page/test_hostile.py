@@ -1,4 +1,4 @@
-"""Text of models, specialists, servers and people runs nothing on the page and loads nothing from other hosts."""
+"""Texts of models, specialists, servers and people run nothing and load nothing from other hosts."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ PAYLOADS = (
     "<p id=box name=title class=call>sixteen</p>",
     "end",
 )
-"""Each reaches the page token by token; `test_markdown` has many more, as complete texts."""
+"""Written token by token; `test_markdown` has many more, as complete texts."""
 UNEXPECTED = (
     "img, picture, video, audio, source, iframe, object, embed, script, style, link, meta, base, form, input, b, math, "
     "svg:not(.icon), [id], [name], [style]:not(.latest-answer), [onerror], [onload], [onfocus], [ontoggle], "
@@ -64,7 +64,7 @@ def other_hosts(visitor: Visitor, server: PageServer) -> Iterator[list[str]]:
 
 
 def check_harmless(chat: Chat, other_hosts: Sequence[str]) -> None:
-    """Nothing ran, no other host was asked, and the conversation has only elements that were made for it."""
+    """Check that nothing ran, that no other host got a request, and that all elements are expected."""
     assert chat.page.evaluate("window.hacked") is None
     assert (
         chat.log.evaluate(
@@ -164,11 +164,11 @@ def test_names_of_models_specialists_and_conversations(
 
 
 INVISIBLE = (
-    "\u202e\u2066\u2069\u200e\u200f\u061c"  # turn what stands around them
+    "\u202e\u2066\u2069\u200e\u200f\u061c"  # reverse the text around them
     "\u200b\u200c\u200d\u2060\ufeff\u00ad\u034f"  # have no width
-    "\u00a0\u2003\u3000\u2028\u2029\u0085"  # look like other spaces, or none
-    "\U000e0041\U000e007f\ufe0f\U000e0100"  # in which whole texts can be hidden
-    "\u3164\u115f\u1160\uffa0\u2800"  # letters and signs without any ink
+    "\u00a0\u2003\u3000\u2028\u2029\u0085"  # look like other spaces or like nothing
+    "\U000e0041\U000e007f\ufe0f\U000e0100"  # can hide whole texts
+    "\u3164\u115f\u1160\uffa0\u2800"  # letters and symbols that look empty
 )
 
 
@@ -194,7 +194,7 @@ ATTEMPTS = {
 }
 LATER = """() => new Promise((resolve) => setTimeout(() => {
     try { %s; resolve("it worked"); } catch (error) { resolve(error.name); }
-}))"""  # what a debugger runs at once is let through
+}))"""  # the policy does not apply to code that the debugger runs directly
 
 
 RECORD_VIOLATIONS = """() => {

@@ -1,4 +1,4 @@
-"""Markdown as the page renders it: what each mark becomes, and where links may lead."""
+"""Markdown as the page renders it: the HTML of each mark, and where links can lead."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The facts that Brain remembers of a person: seen, searched, corrected, deleted, switched off."""
+"""The memory dialog: list, search, correct and delete facts, and switch memory off."""
 
 import re
 
@@ -25,7 +25,7 @@ def open_memory(chat: Chat) -> Locator:
 
 
 def add_fact(dialog: Locator, text: str, is_protected: bool = False) -> Locator:
-    """Add a fact; its place in the list."""
+    """Add a fact; return its list item."""
     dialog.get_by_role("button", name="Add a fact", exact=True).click()
     dialog.get_by_role("textbox", name="Fact", exact=True).fill(text)
     dialog.get_by_role("checkbox", name=PROTECT, exact=True).set_checked(is_protected)
@@ -120,7 +120,7 @@ def test_more_facts_are_loaded_on_demand(chat: Chat, server: PageServer, visitor
     with chat.page.expect_response(address) as response:
         late[0].continue_()
     response.value.finished()
-    assert items.count() == count  # those of another search
+    assert items.count() == count  # the late response belongs to another search
     chat.page.unroute(address)
     dialog.get_by_role("searchbox").fill("")
     expect(items).to_have_count(50)

@@ -1,4 +1,4 @@
-"""Lost connections, reloads and other tabs: an answer is complete and written once, a question is asked once."""
+"""Lost connections, reloads and other tabs: messages are sent once, and answers are complete."""
 
 import re
 
@@ -19,7 +19,7 @@ PATIENCE = 60_000  # ms: the page waits longer after each attempt to reconnect
 
 
 def count(chat: Chat, server: PageServer, *numbers: str) -> None:
-    """Let the model write these numbers, and wait until they are visible; Markdown may be rendered by then or not."""
+    """Let the model write these numbers and wait until they are visible, perhaps before Markdown is rendered."""
     server.model.write(*(f"{number} " for number in numbers))
     expect(chat.answer).to_contain_text(numbers[-1].strip("*"), timeout=PATIENCE)
 
@@ -65,7 +65,7 @@ def test_time_passes_while_a_machine_sleeps_a_tab_is_hidden_or_the_server_is_awa
     chat.ask("count")
     count(chat, server, "one")
     server.network.lose_connections()
-    clock.fast_forward(60_000)  # it slept
+    clock.fast_forward(60_000)  # the machine slept
     count(chat, server, "two")
     chat.page.evaluate(SET_HIDDEN, True)
     clock.fast_forward(10_000)
@@ -79,10 +79,10 @@ def test_time_passes_while_a_machine_sleeps_a_tab_is_hidden_or_the_server_is_awa
     chat.box.fill("count")
     chat.box.press("Enter")
     away = chat.log.get_by_text(page_text("unreachable"), exact=True)
-    while not away.is_visible():  # it tries a few times
+    while not away.is_visible():  # the page retries a few times
         clock.fast_forward(4000)
     server.network.restore()
-    while away.is_visible():  # the list looks for news from time to time
+    while away.is_visible():  # the list checks for news regularly
         clock.fast_forward(10_000)
 
 
@@ -139,7 +139,7 @@ def test_an_answer_without_events_is_read_from_the_store(chat: Chat, server: Pag
 def test_answers_in_six_tabs_do_not_block_another(
     chat: Chat, server: PageServer, visitor: Visitor, are_hidden: bool
 ) -> None:
-    """A browser has six connections to a server, for all tabs together."""
+    """A browser has six connections per server, shared by all tabs."""
     tabs = [chat, *(visitor.open(server.url) for _ in range(5))]
     for tab in tabs:
         tab.bring_to_front()

@@ -1,4 +1,4 @@
-"""Who is signed in, and what a person sets up."""
+"""Sign-in and settings."""
 
 import re
 
@@ -34,7 +34,7 @@ def sign_in(chat: Chat, key: str) -> None:
 
 
 def check_blank(chat: Chat) -> None:
-    """Fails when anything of another person is left."""
+    """Check that no data of another person is left."""
     expect(chat.page.locator("body")).not_to_contain_text("secret")
     expect(chat.box).to_have_value("")
     assert chat.page.evaluate("sessionStorage.getItem('brain.draft')") is None
@@ -55,7 +55,7 @@ def test_a_person_signs_in_once_in_all_tabs(server: PageServer, visitor: Visitor
     server.answer(chat, "My secret", "welcome")
     expect(chat.conversation("My secret")).to_be_visible()
     chat.box.fill("a draft")
-    chat.page.evaluate("sessionStorage.setItem('other', 'stays')")  # of an app that Brain is mounted in
+    chat.page.evaluate("sessionStorage.setItem('other', 'stays')")  # of an app that mounts Brain
     other = visitor.open(chat.page.url)
     expect(other.answer).to_contain_text("welcome")
     other.box.fill("another draft")
@@ -78,7 +78,7 @@ def test_a_person_signs_in_once_in_all_tabs(server: PageServer, visitor: Visitor
         check_blank(tab)
     server.answer(chat, "Bob's words")
     chat.box.fill("a draft of Bob's")
-    visitor.context.request.post(f"{server.url}/v1/session", data={"key": "s3cret"})  # no tab learns of it
+    visitor.context.request.post(f"{server.url}/v1/session", data={"key": "s3cret"})  # no tab gets this news
     chat.show()  # after the machine slept
     expect(chat.conversation("My secret")).to_be_visible()
     expect(chat.page.locator("body")).not_to_contain_text("Bob")

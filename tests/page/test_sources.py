@@ -61,7 +61,7 @@ ELEMENTS = Elements(INDEX)
 
 
 def imports(path: Path, how: re.Pattern[str] = IMPORT) -> set[Path]:
-    """The page's own modules that a script imports, without those of which it only names types."""
+    """The page's modules that a script imports, except for types."""
     found = {(path.parent / name).resolve() for name in how.findall(COMMENT.sub("", SCRIPTS[path]))}
     return {one for one in found if VENDOR not in one.parents}
 
@@ -79,7 +79,7 @@ def reachable(first: Iterable[Path]) -> set[Path]:
 
 
 def linked(tag: str, attribute: str, suffix: str) -> set[Path]:
-    """The files of a kind that elements of `index.html` name."""
+    """The files with a suffix that elements of `index.html` link."""
     names = [attributes.get(attribute) or "" for one, attributes in ELEMENTS.all if one == tag]
     return {PAGE.parent / name for name in names if name.endswith(suffix)}
 

@@ -1,4 +1,4 @@
-"""What a person does with a message: stop its answer, add to it, retry it, edit it."""
+"""Stop an answer, add to it, retry it, and edit a message."""
 
 import json
 import re

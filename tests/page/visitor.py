@@ -16,7 +16,7 @@ PHONE: Mapping[str, Any] = {
 }
 STILL: Mapping[str, Any] = {"reduced_motion": "reduce"}
 TIMEOUT = 20_000
-"""Milliseconds that an expectation may take, on a slow machine."""
+"""Milliseconds that an expectation can take on a slow machine."""
 
 VIOLATIONS = """addEventListener("securitypolicyviolation", (event) => {
     console.error(`violates ${event.effectiveDirective}: ${event.blockedURI} ${event.sample}`);
@@ -24,7 +24,7 @@ VIOLATIONS = """addEventListener("securitypolicyviolation", (event) => {
 
 
 def prepare(context: BrowserContext) -> BrowserContext:
-    """Have a new browser context report violations of the page's policy, and allow the clipboard."""
+    """Let a new browser context report violations of the page's policy and use the clipboard."""
     context.set_default_timeout(TIMEOUT)
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     context.add_init_script(VIOLATIONS)
@@ -32,7 +32,7 @@ def prepare(context: BrowserContext) -> BrowserContext:
 
 
 class Visitor:
-    """A person whom the server does not know yet.
+    """A person without a session.
 
     Attributes:
         problems: errors in the console, uncaught exceptions and violations of the policy, except the allowed ones.
@@ -62,11 +62,11 @@ class Visitor:
         return Chat(page)
 
     def allow(self, *texts: str) -> None:
-        """Problems that contain one of these texts are no failures."""
+        """Ignore problems that contain one of these texts."""
         self._allowed += texts
 
     def leave(self) -> None:
-        """Close all tabs, and leave nothing in the browser."""
+        """Close all tabs and clear the browser's storage."""
         for page in self.context.pages:
             page.evaluate("try { localStorage.clear(); } catch {}")
             page.close()

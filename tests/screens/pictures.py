@@ -48,7 +48,7 @@ MAX_CHANGED_PIXELS = 1500
 
 @dataclass
 class Scene:
-    """The page, the model behind it, and a folder for files."""
+    """The page, its model, and a folder for files."""
 
     chat: Chat
     model: ControlledModel

@@ -1,4 +1,4 @@
-"""The chat page: its files, and what it shows first."""
+"""The routes of the chat page: its files, and the data that it starts with."""
 
 import re
 from importlib.metadata import version as version_of
@@ -32,12 +32,12 @@ _POLICY = (
 
 
 async def index(request: Request) -> Response:
-    """`GET /`: the page. Its policy allows no other host."""
+    """`GET /`: the page. Its content security policy allows no other host."""
     return _file_response(static_files.index(), request, "no-cache")
 
 
 async def file(request: Request) -> Response:
-    """`GET /page/{file}`: a file of the page. Under the present version, browsers may cache it for ever."""
+    """`GET /page/{file}`: a file of the page. Browsers cache URLs with the present version forever."""
     name: str = request.path_params["file"]
     found = static_files.find(f"/page/{name}")
     if found is None:
@@ -58,7 +58,7 @@ def _file_response(file: PageFile, request: Request, cache_control: str) -> Resp
 
 
 class PageCompression(GZipMiddleware):
-    """Compresses responses for clients that accept gzip. For the page only: it would delay streams."""
+    """Compress responses for clients that accept gzip. Used for the page only, because it would delay streams."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -88,7 +88,7 @@ async def start(request: Request) -> Response:
 
 
 def _models(engine: Engine) -> list[dict[str, Any]]:
-    """The configured models, by the names that requests use: the configured name if two models share one."""
+    """List the models by the names that requests use. If two models share a name, use the configured one."""
     return [
         {
             "name": entry.model.name if engine.find_model(entry.model.name) is entry.model else configured,

@@ -2,7 +2,7 @@
 
 import { Refused, request } from "../base/server.js";
 
-const LOST_AFTER = 1200; // ms without a connection until the page says so
+const LOST_AFTER = 1200; // ms without a connection until the page shows a warning
 const AGAIN = [500, 1000, 2000, 4000]; // ms until the next attempt; the last value repeats
 const ASLEEP = 20_000; // ms that a timer missed: the device slept, and the connection may be dead
 const UNSEEN = 5000; // ms until a hidden tab closes its connection, since all tabs together have six

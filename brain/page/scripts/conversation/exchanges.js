@@ -17,7 +17,7 @@ import { Question } from "./question.js";
  */
 
 const EARLIER = 50; // messages with their answers per request
-const PATIENCE = 20_000; // ms until such a request is given up
+const PATIENCE = 20_000; // ms until such a request is aborted
 
 /** The exchanges of one conversation, oldest first. */
 export class Exchanges {
