@@ -1,6 +1,6 @@
 """Brain: streaming middleware that lets any text model call specialists in the middle of its answer.
 
-These are its public names. Importing them opens nothing, reads no environment and patches nothing.
+This module has the public names. Importing it has no side effects and reads no environment variables.
 """
 
 import importlib
@@ -48,7 +48,7 @@ _LAZY = {
     "register": "brain.library.stream",
     "stream_with_specialists": "brain.library.stream",
 }
-"""Names that need the rest of Brain. A specialist does not, so its import stays cheap."""
+"""Names that need the rest of Brain. Specialists do not need them, so the import stays fast."""
 
 
 def __getattr__(name: str) -> Any:

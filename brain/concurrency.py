@@ -1,8 +1,8 @@
-"""Runs plain functions off the event loop, in threads that can be abandoned.
+"""Runs plain functions in threads that can be abandoned.
 
-A thread cannot be stopped from outside. The thread of a cancelled call is abandoned: its value is dropped, a generator
-in it is closed at its next `yield`, and it is counted until it ends, so the number of threads stays bounded. Threads
-are daemons: a hanging one does not keep the process from ending.
+Python cannot stop a thread from outside, so a cancelled call abandons its thread: it drops the value and closes a
+generator at the next `yield`. Abandoned threads count until they end, which bounds their number. All threads are
+daemons, so a hanging thread does not block the end of the process.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ _running = 0
 
 
 class NoThread(Exception):
-    """Too many threads run, most likely abandoned ones."""
+    """Too many threads are running, most likely abandoned ones."""
 
 
 def count_threads() -> int:
-    """Returns the number of running threads, with the abandoned ones."""
+    """Return the number of running threads, including abandoned ones."""
     return _running
 
 
 def count_abandoned() -> int:
-    """Returns the number of abandoned threads that still run."""
+    """Return the number of abandoned threads that still run."""
     with _lock:
         return _abandoned.total()
 
@@ -43,14 +43,15 @@ def count_abandoned() -> int:
 async def run_in_thread(
     name: str, function: Callable[[], Any], on_item: Callable[[Any], None] = lambda _item: None
 ) -> Any:
-    """Calls `function` in a thread.
+    """Call `function` in a thread and return its value.
 
     Args:
-        name: what abandoned threads are counted under.
-        function: returns a value, or a generator whose items go to `on_item`, on the loop, as they come.
+        name: Name under which abandoned threads count.
+        function: Returns a value, or a generator.
+        on_item: Called on the event loop with each item of the generator.
 
     Raises:
-        NoThread: when too many threads run, or too many are abandoned.
+        NoThread: Too many threads run, or too many are abandoned.
     """
     thread = _Thread(name, function, on_item)
     thread.start()
@@ -61,17 +62,17 @@ async def run_in_thread(
 
 
 async def call_in_thread(name: str, function: Callable[[], Any]) -> Any:
-    """Calls a plain function in a thread, or a coroutine function; returns its value.
+    """Call a function in a thread, await its value if it is a coroutine, and return the result.
 
     Raises:
-        NoThread: as `run_in_thread`.
+        NoThread: As for `run_in_thread`.
     """
     value = await run_in_thread(name, function)
     return await value if isawaitable(value) else value
 
 
 class _Thread:
-    """One call in a thread. `start`, `abandon` and callbacks of `_post` run on the loop, the rest does not."""
+    """One call in a thread. `start`, `abandon` and callbacks of `_post` run on the event loop; the rest does not."""
 
     def __init__(self, name: str, function: Callable[[], Any], on_item: Callable[[Any], None]) -> None:
         self._name = name
@@ -97,13 +98,13 @@ class _Thread:
         thread = threading.Thread(target=context.run, args=(self._work,), name=f"brain-{self._name}", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # the system has no more
+        except RuntimeError as error:  # the system has no more threads
             with _lock:
                 _running -= 1
             raise NoThread from error
 
     def abandon(self) -> None:
-        """Stops waiting; a thread that has not ended counts as abandoned until it has."""
+        """Stop waiting. A thread that still runs counts as abandoned until it ends."""
         with _lock:
             self._abandoned.set()
             if not self._ended:
@@ -112,26 +113,26 @@ class _Thread:
 
     def _work(self) -> None:
         global _running
-        settle, value = self.done.set_result, None
+        complete, value = self.done.set_result, None
         try:
             value = self._function()
             if isgenerator(value):
                 with closing(value) as items:
                     self._drain(items)
                 value = None
-        except StopIteration as error:  # which no future can carry
-            settle, value = self.done.set_exception, RuntimeError(f"raised {error!r}")
-        except BaseException as error:  # noqa: BLE001 - the caller judges what a function raises
-            settle, value = self.done.set_exception, error
+        except StopIteration as error:  # a future cannot hold it
+            complete, value = self.done.set_exception, RuntimeError(f"raised {error!r}")
+        except BaseException as error:  # noqa: BLE001 - the caller handles exceptions of the function
+            complete, value = self.done.set_exception, error
         with _lock:
             self._ended = True
             _running -= 1
             if self._abandoned.is_set():
                 _abandoned[self._name] -= 1
-        self._post(settle, value)
+        self._post(complete, value)
 
     def _drain(self, items: Iterator[Any]) -> None:
-        """Passes on each item and waits until it is taken, so that a fast generator cannot flood the loop."""
+        """Post each item and wait until it is taken, so that a fast generator cannot flood the event loop."""
         for item in items:
             self._item_taken.clear()
             if self._abandoned.is_set() or not self._post(self._take, item):
@@ -145,7 +146,7 @@ class _Thread:
             self._item_taken.set()
 
     def _post(self, callback: Callable[[Any], None], value: Any) -> bool:
-        """Calls back on the loop, unless the call is done by then; False when the loop is closed."""
+        """Schedule a callback on the event loop, unless the call is done. Return False if the loop is closed."""
         try:
             self._loop.call_soon_threadsafe(self._unless_done, callback, value)
         except RuntimeError:
@@ -156,7 +157,7 @@ class _Thread:
         if not self.done.done():
             try:
                 callback(value)
-            except Exception as error:  # noqa: BLE001 - an item that cannot be taken ends the call
+            except Exception as error:  # noqa: BLE001 - an error in `on_item` ends the call
                 self.done.set_exception(error)
 
 
@@ -164,7 +165,7 @@ T = TypeVar("T")
 
 
 async def iterate(found: AsyncIterable[T] | Iterable[T]) -> AsyncGenerator[T, None]:
-    """Any iterable as an asynchronous one, that is closed when it is left."""
+    """Yield the items of an iterable or async iterable, and close it at the end."""
     try:
         if isinstance(found, AsyncIterable):
             iterator = aiter(found)

@@ -1,13 +1,13 @@
-"""Every error of Brain, drawn as one tree.
+"""All errors of Brain.
 
 BrainError
-├── SettingsError        a setting is unknown or has a bad value: the start stops
-├── RegistrationError    a specialist cannot be registered: it is refused, the others serve
-├── BadRequest           a client's input, answered before the first byte
-├── ModelError           the model server could not be reached, failed, or has no room
-│   └── PrefillRefused   it will not continue the assistant's own message
+├── SettingsError        a setting is unknown or has an invalid value; Brain does not start
+├── RegistrationError    a specialist cannot be registered; the others can
+├── BadRequest           a client's request is rejected before the first byte of the answer
+├── ModelError           the model server cannot be reached, failed, or has no room
+│   └── PrefillRefused   it rejects a prefill
 ├── StoreError           the store cannot be read or written
-└── Refused              a specialist refuses a call, with a reason for the model
+└── Refused              a specialist rejects a call
 """
 
 from typing import Literal
@@ -17,14 +17,14 @@ Interruption = Literal["deadline", "silent", "shutdown", "cancelled"]
 
 
 class BrainError(Exception):
-    """Base of all errors that Brain raises on purpose."""
+    """Base class of all errors that Brain raises on purpose."""
 
 
 class SettingsError(BrainError):
-    """A setting that stops the start.
+    """A setting is invalid, so Brain does not start.
 
     Args:
-        message: The setting, its value and what is expected.
+        message: The setting, its value and the allowed values.
         advice: What to type next.
     """
 
@@ -34,18 +34,18 @@ class SettingsError(BrainError):
 
 
 class RegistrationError(BrainError):
-    """A specialist that cannot be registered; the text holds its name and the reason."""
+    """A specialist cannot be registered. The message has its name and the reason."""
 
 
 class BadRequest(BrainError):
-    """Input that is refused before the first byte of an answer.
+    """A request is rejected before the first byte of the answer.
 
     Args:
-        message: what is wrong and what to do, for the client.
-        field: the path of the field, such as ``attachments[0].data``.
-        code: the error code of the answer.
-        status: the HTTP status of the answer.
-        retry_after: whole seconds after which asking again may help.
+        message: What is wrong and what to do, for the client.
+        field: Path of the field, such as ``attachments[0].data``.
+        code: Error code of the response.
+        status: HTTP status of the response.
+        retry_after: Seconds after which a retry may succeed.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class BadRequest(BrainError):
 
 
 class ModelError(BrainError):
-    """A model that gave no (whole) answer.
+    """A model gave no answer, or only a part of it.
 
     Args:
-        code: what kind of failure it is, as clients see it.
-        message: a sentence for clients: no address, no key, nothing the server said.
-        detail: what happened, for the log only.
-        recoverable: whether asking again may help; never where there is no room.
-        status: the HTTP status that the server answered with, if it refused.
+        code: Error code for clients.
+        message: A sentence for clients, without URLs, keys and texts of the server.
+        detail: What happened, for the log only.
+        recoverable: Whether a retry may help. Always False for `model_context`.
+        status: HTTP status of the model server, if it rejected the request.
     """
 
     def __init__(
@@ -94,18 +94,18 @@ class ModelError(BrainError):
 
 
 class PrefillRefused(ModelError):
-    """The server answered 400 to a message that was to be continued; the next try must not prefill."""
+    """The model server answered 400 to a prefill. The next try must send a message instead."""
 
     def __init__(self, detail: str = "") -> None:
-        super().__init__("model_failed", "The model server does not continue a started answer.", detail)
+        super().__init__("model_failed", "The model server cannot continue a started answer.", detail)
 
 
 class StoreError(BrainError):
     """The store cannot be read or written.
 
     Args:
-        message: a sentence for clients: no path, nothing the database said.
-        detail: what happened, for the log and for the operator.
+        message: A sentence for clients, without paths and texts of the database.
+        detail: What happened, for the log and the operator.
     """
 
     def __init__(self, message: str, detail: str = "") -> None:
@@ -114,11 +114,11 @@ class StoreError(BrainError):
 
 
 class Refused(BrainError):
-    """Raised by a specialist to refuse a call.
+    """A specialist raises this to reject a call.
 
     Args:
-        reason: what happened, for people and logs.
-        advice: what the model does next. The model reads `reason; advice`.
+        reason: What happened, for people and logs.
+        advice: What the model should do next. The model reads `reason; advice`.
     """
 
     def __init__(self, reason: str, advice: str = "") -> None:

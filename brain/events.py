@@ -1,6 +1,6 @@
-"""What can happen in a turn. Every protocol is a translation of these.
+"""The events of a turn. Each protocol translates them.
 
-Order: `TurnStart` first, exactly one `Done` or `Error` last, `Usage` right before it.
+Order: `TurnStart` is first, exactly one `Done` or `Error` is last, and `Usage` comes right before it.
 """
 
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 Resume = Literal["prefill", "message"]
-"""How a model continues after a block: its started answer is continued, or a message asks it to continue."""
+"""How a model resumes after a block: from its started answer (`prefill`), or after a message that says to continue."""
 SyntaxName = Literal["bracket", "function_call", "mention"]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one turn may use at most; times in seconds."""
+    """The limits of one turn. Times are in seconds."""
 
     calls: int = 5
     calls_per_specialist: int = 3
@@ -56,14 +56,14 @@ NoticeCode = Literal[
     "repetition",
 ]
 CalledBy = Literal["model", "auto", "client"]
-"""What made a call: the model, or an attachment (`auto`). `client`: the model did, and the client runs it."""
+"""The source of a call: the model, or an attachment (`auto`). `client` means that the client runs the model's call."""
 Approval = Literal["asked", "approved", "declined", "expired"]
-"""What a person decided about a call; `asked` stays where the turn ended before."""
+"""A person's decision about a call. `asked` stays if the turn ended first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """The source of a passage of a result; `id` is unique within its result."""
+    """A source of a result. `id` is unique within the result."""
 
     id: str
     title: str
@@ -72,7 +72,7 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class TurnStart:
-    """The turn began; `limits` are those that apply to it."""
+    """The turn began. `limits` are its limits."""
 
     turn_id: str
     conversation_id: str
@@ -83,21 +83,21 @@ class TurnStart:
 
 @dataclass(slots=True)
 class Token:
-    """Text of the visible answer, as much as came in one read. Not frozen, because frozen ones cost more to make."""
+    """Text of the visible answer: the text of one read. Not frozen, because frozen instances are slower to create."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """Text of the model's reasoning; never scanned, never part of the answer."""
+    """Text of the model's reasoning. It is never scanned and not part of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class SpecialistStart:
-    """A call runs."""
+    """A call started."""
 
     call_id: str
     name: str
@@ -107,7 +107,7 @@ class SpecialistStart:
 
 @dataclass(frozen=True, slots=True)
 class SpecialistProgress:
-    """Progress of a running call; `fraction` is from 0 to 1."""
+    """Progress of a running call. `fraction` is from 0 to 1."""
 
     call_id: str
     text: str
@@ -116,11 +116,12 @@ class SpecialistProgress:
 
 @dataclass(frozen=True, slots=True)
 class SpecialistResult:
-    """A call succeeded; `text` is that of its block, byte for byte.
+    """A call succeeded.
 
     Attributes:
-        approval: what a person decided, if one was asked.
-        ms: milliseconds that the call took, without the wait for an approval.
+        text: Text of its block, byte for byte.
+        approval: A person's decision, if the call needed approval.
+        ms: Duration in milliseconds, without the wait for approval.
     """
 
     call_id: str
@@ -135,7 +136,12 @@ class SpecialistResult:
 
 @dataclass(frozen=True, slots=True)
 class SpecialistError:
-    """A call failed; `name` is `?` when it could not be read, `reason` is that of the block."""
+    """A call failed.
+
+    Attributes:
+        name: `?` if it could not be parsed.
+        reason: Why it failed, for people.
+    """
 
     call_id: str
     name: str
@@ -148,9 +154,11 @@ class SpecialistError:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequired:
-    """A call waits for a person to approve it, until `expires_at` (aware UTC); then it is declined.
+    """A call waits for a person to approve it.
 
-    `text` is a preview in a few plain lines, where the specialist gives one.
+    Attributes:
+        expires_at: Time at which Brain declines the call (aware, UTC).
+        text: A preview in a few plain lines, if there is one.
     """
 
     call_id: str
@@ -162,9 +170,11 @@ class ApprovalRequired:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The model calls a client tool. The turn ends, and the client continues with the result.
+    """The model calls a client tool. The turn ends, and the client sends the result with its next request.
 
-    `call_id` is unique in all turns; `name` is the client's own.
+    Attributes:
+        call_id: Unique across all turns.
+        name: The client's name of the tool.
     """
 
     call_id: str
@@ -174,7 +184,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the reader should know that is no error; `fraction` is progress from 0 to 1."""
+    """A message for people that is not an error. `fraction` is progress from 0 to 1."""
 
     code: NoticeCode
     text: str
@@ -183,7 +193,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens summed over all passes; `estimated` when any pass had to be estimated."""
+    """Tokens of all passes. `estimated` means that Brain estimated at least one of them."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -193,9 +203,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """The turn failed; `recoverable` says whether a retry may help.
+    """The turn failed.
 
-    `status` is the HTTP status of the model server, if that was the reason.
+    Attributes:
+        recoverable: Whether a retry may help.
+        status: HTTP status of the model server, if it caused the error.
     """
 
     code: ErrorCode
@@ -206,7 +218,7 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The turn ended without an error; `text` is the visible answer, times are milliseconds since the turn began."""
+    """The turn ended without an error. `text` is the visible answer; times are in milliseconds since the start."""
 
     stop_reason: StopReason
     message_id: str

@@ -1,4 +1,4 @@
-"""How a package was installed, and the command that adds one of its extras."""
+"""Finds the command that adds an extra to an installed package."""
 
 import importlib.metadata
 import json
@@ -18,12 +18,12 @@ def install_command(extra: str, package: str = PACKAGE) -> str:
 
     Args:
         extra: Name of the extra, such as ``web``.
-        package: Name of the package; Brain without it.
+        package: Name of the package (default: Brain).
 
     Returns:
-        The command for the way in which the package was installed. ``cd /srv/brain && pip install -e '.[web]'`` for a
-        clone, without ``cd`` in that directory. ``pip install '/tmp/brain.whl[web]'`` for a wheel. In a container,
-        where the command would be lost with it, the line for the Dockerfile.
+        The command for the installation at hand: ``cd /srv/brain && pip install -e '.[web]'`` for a clone, without
+        ``cd`` in its directory; ``pip install '/tmp/brain.whl[web]'`` for a wheel; the line for the Dockerfile in a
+        container, because a container loses its changes.
     """
     command = _build_command(extra, package)
     if "KUBERNETES_SERVICE_HOST" in os.environ or any(file.exists() for file in CONTAINER_FILES):
@@ -50,6 +50,6 @@ def _build_command(extra: str, package: str) -> str:
         url = f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"
     if url:
         return f"{install} '{package}[{extra}] @ {url}'"
-    if package == PACKAGE:  # it is on no package index
+    if package == PACKAGE:  # it is not on a package index
         return f"{install} 'FILE.whl[{extra}]', with the wheel that Brain was installed from"
     return f"{install} '{package}[{extra}]'"

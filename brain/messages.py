@@ -1,4 +1,4 @@
-"""Messages to a model, chunks of its answer, and what is stored: calls, exchanges, conversations, items of memory."""
+"""Messages to a model, chunks of its answer, and stored data: calls, exchanges, conversations, facts and memories."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ from brain.events import (
 )
 
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]
-"""A number that every client can read: those in JavaScript have no larger ones."""
+"""A number that every client can read, including those in JavaScript."""
 PassNumber = Annotated[int, Meta(ge=1 - 2**53, le=2**53 - 1)]
-"""Counts the passes of a turn from 1. Those of a history that the client holds are negative."""
+"""Number of a pass in its turn, from 1. Passes of a history that the client sends are negative."""
 
 Source = Literal["chat", "voice", "api"]
-"""How a message was written: typed, spoken, or sent by a program."""
+"""Source of a message: typed, spoken, or sent by a program."""
 
 
 _SIGNATURES = (
@@ -45,7 +45,7 @@ _SIGNATURES = (
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file of the conversation; `id` counts from 1 through it. `data` is as the client sent it: untrusted."""
+    """A file of a conversation. IDs count from 1. `data` comes from the client and is untrusted."""
 
     id: int
     name: str
@@ -54,13 +54,13 @@ class Attachment:
 
     @property
     def kind(self) -> str:
-        """`image`, `pdf`, or the first word of the type; the content counts more than the client's type."""
+        """`image`, `pdf`, or the first part of the media type. The content wins over the client's type."""
         kind, _, rest = sniff(self.data, self.type).partition("/")
         return "pdf" if rest == "pdf" else kind
 
     @property
     def text(self) -> str | None:
-        """Its content, when that is plain text in UTF-8."""
+        """The content, if it is plain text in UTF-8."""
         if self.kind in ("image", "pdf") or b"\0" in self.data:
             return None
         try:
@@ -71,19 +71,19 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class FileReference:
-    """A file of the replaced question that the new question has, too; `field` is the client's name of the parameter."""
+    """A file of the replaced question that the new question keeps. `field` is the parameter's name for errors."""
 
     id: int
     field: str
 
 
 def renumber(attachments: tuple[Attachment, ...], after: int) -> tuple[Attachment, ...]:
-    """Give attachments the ids that follow `after`."""
+    """Give attachments the IDs that follow `after`."""
     return tuple(replace(attachment, id=after + n) for n, attachment in enumerate(attachments, 1))
 
 
 def sniff(data: bytes, claimed: str) -> str:
-    """The media type that the first bytes of `data` show, else `claimed`."""
+    """Return the media type from the first bytes of `data`, else `claimed`."""
     for signature, media_type in _SIGNATURES:
         if data.startswith(signature):
             return media_type
@@ -96,7 +96,7 @@ def sniff(data: bytes, claimed: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a request to a model; `images` are encoded image files."""
+    """One message of a request to a model. `images` are encoded image files."""
 
     role: Literal["system", "user", "assistant"]
     content: str
@@ -105,7 +105,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class PassUsage:
-    """What the server counted for one pass; `reused` is the part of the prompt it had in its cache."""
+    """The server's token count of one pass. `reused` is the cached part of the prompt."""
 
     prompt: int
     completion: int
@@ -121,7 +121,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class PromptProgress:
-    """How many tokens of the prompt the server has read, out of those that it did not have in its cache."""
+    """The prompt tokens that the server has read, out of those that were not in its cache."""
 
     read: int
     of: int
@@ -130,14 +130,14 @@ class PromptProgress:
 
 @dataclass(frozen=True, slots=True)
 class NativeCall:
-    """A tool call in the server's own form; nothing in it is checked, and `arguments` may be anything but JSON."""
+    """A tool call in the server's format. It is not checked, and `arguments` may not be JSON."""
 
     name: str
     arguments: str
 
 
 Chunk = str | Thinking | NativeCall | PassUsage | Finish | PromptProgress
-"""What a model streams; a plain string is text of the answer, as much as one read brought."""
+"""A piece of a model's stream. A plain string is answer text: the text of one read."""
 
 
 class Text(msgspec.Struct, frozen=True, tag="text"):
@@ -148,23 +148,24 @@ class Text(msgspec.Struct, frozen=True, tag="text"):
 
 
 class Call(msgspec.Struct, tag="call", omit_defaults=True):
-    """A call: the scanner makes it, the turn completes it, the store encodes it.
+    """A call. The scanner creates it, the turn completes it, and the store encodes it.
 
     Attributes:
-        name: of the specialist or client tool; `?` where the marker could not be read.
-        marker: as the model wrote it; empty where there is none to be shown.
-        params: None when they could not be read.
-        id: unique in the turn; for a client tool, in all turns.
-        by: the model, or an attachment (`auto`). `client`: the client runs it itself.
-        turn_pass: the number of the pass; 0 for a call of an attachment.
-        code: why it failed; None with a block is a success.
-        reason: why it failed, for people.
-        block: answers it in the transcript; empty until the call is complete.
-        approval: a person's decision, if it needed one; `preview`, what the person read that it would do.
-        cached: whether the result is that of an earlier call.
-        untrusted: whether the block may hold untrusted content.
-        began_ms: milliseconds from the beginning of the turn to the call.
-        ms: how long it took, without the wait for an approval; None while it runs.
+        name: Name of the specialist or client tool; `?` if the marker could not be parsed.
+        marker: The marker in the model's text; empty if there is none to show.
+        params: Parameters; None if they could not be parsed.
+        id: Unique in the turn; for a client tool, unique across all turns.
+        by: The model, or an attachment (`auto`). `client` means that the client runs it.
+        turn_pass: Number of the pass; 0 for an automatic call.
+        code: Error code. None with a block means success.
+        reason: Why it failed, for people.
+        block: Its block in the transcript; empty until the call is complete.
+        approval: A person's decision, if the call needed approval.
+        preview: Text that the person read about the effect of the call.
+        cached: Whether the result comes from an earlier call.
+        untrusted: Whether the block may contain untrusted content.
+        began_ms: Milliseconds from the start of the turn to the call.
+        ms: Duration in milliseconds, without the wait for approval; None while it runs.
     """
 
     name: str
@@ -191,7 +192,7 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
 
 
 class Steer(msgspec.Struct, frozen=True, tag="steer"):
-    """A message that the user sent while the answer was written."""
+    """A message that the user added during the answer."""
 
     text: str
     turn_pass: PassNumber
@@ -201,12 +202,12 @@ Part = Text | Call | Steer
 
 
 class Annotation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A notice, or what the model thought, which the user saw beside the text of an answer.
+    """A notice or a part of the model's reasoning, which the user sees beside the answer.
 
     Attributes:
-        position: the number of automatic calls and parts before it.
-        offset: the number of characters before it in the part at its position, if that is text.
-        code: of the notice; None for what the model thought.
+        position: Number of automatic calls and parts before it.
+        offset: Number of characters before it in the part at its position, if that is text.
+        code: Code of the notice; None for reasoning.
     """
 
     text: str
@@ -216,25 +217,26 @@ class Annotation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Time = Annotated[datetime, Meta(tz=True)]
-"""Aware; UTC where Brain made it."""
+"""An aware time. Brain's own times are in UTC."""
 
 
 class Exchange(msgspec.Struct, omit_defaults=True):
-    """One message of a user and the answer to it, as the store encodes them.
+    """A message of the user and its answer, as stored.
 
     Attributes:
-        question: what the model read: the message with clock, files and blocks. Empty when there is no message: then
-            the model answers `messages_after`.
-        parts: the answer; its calls have their blocks.
-        messages_before: messages of a client before the question; `messages_after`, between question and answer.
-        message: the user's own words, and nothing else.
-        files: ids of the attachments that came with the message.
-        outcome: a stop reason or the code of an error; `interrupted` where the server died; empty while it runs.
-        tokens: what it takes of a prompt, as the model's server counted; 0 where it did not.
-        recalled_ids: of the facts and memories that the model read with the question.
-        untrusted: whether the model had read untrusted content when the answer ended: blocks, files, recalled items.
-        automatic_calls: those that the files made, whose blocks are in the question.
-        annotations: what only the user reads, in order; also `usage`, the times in milliseconds, and `error`.
+        question: The message for the model, with clock, files and blocks. Empty without a message; the model then
+            answers `messages_after`.
+        parts: Parts of the answer. Its calls include their blocks.
+        messages_before: The client's messages before the question.
+        messages_after: The client's messages between question and answer.
+        message: The user's own words only.
+        files: IDs of the attachments of the message.
+        outcome: Stop reason or error code; `interrupted` if the server died; empty while the turn runs.
+        tokens: Prompt tokens of the exchange; 0 if the model server did not count them.
+        recalled_ids: IDs of the facts and memories that the model read with the question.
+        untrusted: Whether the model had read untrusted content (blocks, files, recalled items) by the end.
+        automatic_calls: Calls of the files. Their blocks are in the question.
+        annotations: Notices and reasoning, in order. Only the user reads them, like the fields below.
     """
 
     question: str
@@ -262,7 +264,7 @@ class Exchange(msgspec.Struct, omit_defaults=True):
 
     @property
     def user_messages(self) -> list[str]:
-        """The messages of the user: the first, and those sent while the answer was written."""
+        """The messages of the user: the first one, and those added during the answer."""
         return [self.message, *(part.text for part in self.parts if isinstance(part, Steer))]
 
     @property
@@ -272,23 +274,23 @@ class Exchange(msgspec.Struct, omit_defaults=True):
 
 
 def new_message_id() -> str:
-    """Return an ID of a question or an answer, which nobody can guess."""
+    """Return a random ID for a question or an answer."""
     return f"m{secrets.token_hex(8)}"
 
 
 def new_turn_id() -> str:
-    """Return an ID of a turn."""
+    """Return a random ID for a turn."""
     return f"t{secrets.token_hex(8)}"
 
 
 def new_conversation_id() -> str:
-    """Return an ID of a conversation."""
+    """Return a random ID for a conversation."""
     return f"conv{secrets.token_hex(8)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ClientToolCall:
-    """A call of a client's own tool, in a history that the client holds."""
+    """A call of a client tool in a history that the client sends."""
 
     call_id: str
     name: str
@@ -297,12 +299,12 @@ class ClientToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ClientMessage:
-    """One message of a history that the client holds; nothing in it is trusted.
+    """One message of a history that the client sends. All of it is untrusted.
 
     Attributes:
-        attachments: its files; their ids are given later.
-        calls: of the assistant's, those of the client's own tools.
-        call_id: of a tool's, the call that it answers.
+        attachments: Files without final IDs.
+        calls: Calls of client tools, in a message of the assistant.
+        call_id: ID of the answered call, in a message of a tool.
     """
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -315,9 +317,9 @@ class ClientMessage:
 Category = Literal["personal", "preferences", "knowledge", "general"]
 Kind = Literal["fact", "memory"]
 CLOCK_NOTE = r"\(Now: \w{1,20} \d{4}-\d\d-\d\d .{1,80}\)|It is \w{1,20} \d{4}-\d\d-\d\d \d\d:\d\d, .{1,80}\."
-"""A pattern of the line in a question that tells the time. Questions stored by older versions have the first form."""
+"""A pattern for the clock note in a question. Older versions stored questions with the first form."""
 OWN_WORDS = "In the user's own words: "
-"""The beginning of a memory of a conversation that quotes the user. No summary that a model writes begins so."""
+"""The start of a memory that quotes the user. No summary of a model starts like this."""
 RECALL_NOTE = r"\(Recalled (?:from|of) earlier conversations, "
 """A pattern for the start of the recall note in a question. Older versions stored questions with `of`."""
 
@@ -326,10 +328,10 @@ class Conversation(msgspec.Struct, frozen=True):
     """One conversation in a list.
 
     Attributes:
-        messages: the number of questions and answers in it.
-        sources: how its messages were sent.
-        running: whether a turn of it runs.
-        excerpt: a part of it that has words of a search.
+        messages: Number of questions and answers.
+        sources: Sources of its messages.
+        running: Whether a turn of it runs.
+        excerpt: A passage with words of the search.
     """
 
     id: str
@@ -354,11 +356,11 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class ConversationPage:
-    """Some exchanges of a conversation, oldest first, and the files that came with them.
+    """Some exchanges of a conversation, oldest first, with their files.
 
     Attributes:
-        earlier: the id of the oldest question here when there are more before it, else None.
-        size: about how many bytes the exchanges take.
+        earlier: ID of the oldest question on this page, if there are earlier ones.
+        size: Estimated size of the exchanges in bytes.
     """
 
     conversation: Conversation
@@ -370,13 +372,13 @@ class ConversationPage:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message of a conversation, as its user reads it.
+    """One message of a conversation for its user.
 
     Attributes:
-        time: when it was asked, or its answer ended; None while that is written.
-        text: the user's own words, or the visible answer.
-        parts: of an answer: the automatic calls, then texts, calls and messages sent meanwhile, in their order.
-        outcome: of an answer, how it ended; empty while it is written.
+        time: Time of the question, or of the end of the answer; None while the answer is written.
+        text: The user's own words, or the visible answer.
+        parts: Parts of an answer: the automatic calls, then texts, calls and added messages in order.
+        outcome: How an answer ended; empty while it is written.
     """
 
     id: str
@@ -389,17 +391,17 @@ class ChatMessage:
 
     @property
     def call_ids(self) -> list[str]:
-        """Of the calls in it, in their order."""
+        """The IDs of its calls, in order."""
         return [part.id for part in self.parts if isinstance(part, Call)]
 
     @property
     def citations(self) -> list[Citation]:
-        """Of all its calls."""
+        """The citations of all its calls."""
         return [citation for part in self.parts if isinstance(part, Call) for citation in part.citations]
 
 
 def chat_messages(exchange: Exchange) -> tuple[ChatMessage, ChatMessage]:
-    """The two messages of an exchange."""
+    """Return the two messages of an exchange."""
     question = ChatMessage(exchange.question_id, "user", exchange.started, exchange.source, exchange.message)
     answer = ChatMessage(
         exchange.answer_id,
@@ -414,7 +416,7 @@ def chat_messages(exchange: Exchange) -> tuple[ChatMessage, ChatMessage]:
 
 
 class FormerText(msgspec.Struct, frozen=True):
-    """A text of a fact before it was corrected."""
+    """An earlier text of a corrected fact."""
 
     text: str
     until: Time
@@ -424,12 +426,13 @@ class Item(msgspec.Struct, frozen=True):
     """A fact that the user stated, or a memory: the summary of a conversation.
 
     Attributes:
-        category: of a fact.
-        mutable: whether a model may correct or delete it.
-        conversation_id, message_id: of the user's message that it quotes; None where the user wrote it by hand, or the
-            conversation was deleted.
-        untrusted: whether it may hold untrusted content.
-        former: its earlier texts, oldest first.
+        category: Category of a fact.
+        mutable: Whether a model may correct or delete it.
+        conversation_id: Conversation of the quoted message. None if the user entered the item, or the conversation was
+            deleted.
+        message_id: ID of the quoted message; None as for `conversation_id`.
+        untrusted: Whether it may contain untrusted content.
+        former: Earlier texts, oldest first.
     """
 
     id: str
@@ -446,18 +449,18 @@ class Item(msgspec.Struct, frozen=True):
 
     @property
     def is_summary(self) -> bool:
-        """Whether a model wrote the text; facts and other memories quote the user."""
+        """Whether a model wrote the text. Facts and other memories quote the user."""
         return self.kind == "memory" and not self.text.startswith(OWN_WORDS)
 
 
 @dataclass(frozen=True, slots=True)
 class IdleConversation:
-    """A conversation in which nothing happened for some time, and what its summary does not have yet.
+    """A conversation that was idle for some time, and its exchanges that need a summary.
 
     Attributes:
-        exchanges: the newest of these, oldest first.
-        memory: the summary of the earlier ones.
-        last_key: the store's key of the newest one.
+        exchanges: The newest of these exchanges, oldest first.
+        memory: Summary of the earlier exchanges.
+        last_key: Key of the newest exchange in the store.
     """
 
     user: str
@@ -470,7 +473,7 @@ class IdleConversation:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much a user has in the store, or how much was deleted or imported."""
+    """The number of a user's items that are stored, deleted or imported."""
 
     conversations: int = 0
     messages: int = 0
@@ -480,14 +483,14 @@ class Counts:
 
 
 class EmbeddingCheck(msgspec.Struct, frozen=True):
-    """Whether a model's embeddings carry meaning: questions must be nearest to their own answers.
+    """The result of the embedding check: each question must be nearest to its own answer.
 
     Attributes:
-        key: names the model by its embeddings, since another one may have the same name later.
-        size: numbers of an embedding.
-        right: questions, of 8, that are nearest to their own answers.
-        own: the mean cosine of a question and its answer.
-        other: the mean cosine of a question and another answer.
+        key: Identifies the model by its embeddings, because another model may get the same name later.
+        size: Dimension of an embedding.
+        right: Number of questions, of 8, that are nearest to their own answers.
+        own: Mean cosine of questions and their answers.
+        other: Mean cosine of questions and other answers.
     """
 
     key: str
@@ -498,17 +501,17 @@ class EmbeddingCheck(msgspec.Struct, frozen=True):
 
     @property
     def is_meaningful(self) -> bool:
-        """Whether the check is passed."""
+        """Whether the model passes the check."""
         return self.right >= 6
 
     def floor(self, share: float) -> float:
-        """The cosine at this share of the way from `other` to `own`, below which a text is unrelated to a query."""
+        """Return the cosine at this share of the way from `other` to `own`. Texts below it are unrelated to a query."""
         return self.other + share * (self.own - self.other)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A text to search for by its meaning: its vector, and the model that made it."""
+    """The embedding of a query, and its model."""
 
     model: str
     vector: Sequence[float]
@@ -519,7 +522,7 @@ class Interaction:
     """A message of the user and the text of the answer.
 
     Attributes:
-        untrusted: whether the answer may hold untrusted content.
+        untrusted: Whether the answer may contain untrusted content.
     """
 
     conversation_id: str
@@ -531,11 +534,11 @@ class Interaction:
 
 @dataclass(frozen=True, slots=True)
 class RecallResult:
-    """What is recalled for a question.
+    """The recalled facts and memories for a question.
 
     Attributes:
-        note: what the model reads; empty when nothing is recalled.
-        sentence: the same for the user.
+        note: Note for the model; empty if nothing is recalled.
+        sentence: The same for the user.
     """
 
     note: str = ""
@@ -544,23 +547,24 @@ class RecallResult:
 
     @property
     def untrusted(self) -> bool:
-        """Whether it may hold untrusted content."""
+        """Whether it may contain untrusted content."""
         return any(item.untrusted for item in self.items)
 
 
 class History(msgspec.Struct):
-    """What a turn continues from: the conversation until now and the files that came with it.
+    """The conversation that a turn continues, with its files.
 
     Attributes:
-        id: of the conversation.
-        key: the store's key of the exchange that the turn writes; 0 where the store has none.
-        exchanges: the newest that ended, oldest first.
-        count: how many the conversation has, with those left out here.
-        attachments: the files of all earlier exchanges, in the order of their ids; `files`, those of the new message.
-        question: the new exchange, or the one that the turn continues.
-        trimmed: how many of the oldest exchanges are left out, if that changed with this question.
-        after_idle: whether all are left out, because the conversation was idle for long.
-        untrusted: whether it may hold untrusted content, although no block says so.
+        id: ID of the conversation.
+        key: Key of the turn's exchange in the store; 0 if it is not stored.
+        exchanges: The newest finished exchanges, oldest first.
+        count: Number of all exchanges of the conversation.
+        attachments: Files of all earlier exchanges, in the order of their IDs.
+        files: Files of the new message.
+        question: The new exchange, or the one that the turn continues.
+        trimmed: Number of the oldest exchanges that are left out, if it changed with this question.
+        after_idle: Whether all are left out because the conversation was idle.
+        untrusted: Whether it may contain untrusted content that no block marks.
     """
 
     id: str
@@ -578,17 +582,17 @@ class History(msgspec.Struct):
 
     @property
     def all_exchanges(self) -> list[Exchange]:
-        """The exchanges, and the question as the last one."""
+        """The exchanges, with the question as the last one."""
         return [*self.exchanges, *([self.question] if self.question is not None else [])]
 
 
 State = Literal["running", "waiting", "done", "error"]
-"""`waiting`: for an approval."""
+"""`waiting` means waiting for approval."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """One request to the model; `first_token_ms` is that of its first visible text."""
+    """A report of one pass. `first_token_ms` is the time of its first visible text."""
 
     number: int
     began_ms: int
@@ -604,7 +608,7 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class TurnReport:
-    """One turn; `wire` is the protocol of the client."""
+    """A report of one turn. `wire` is the protocol of the client."""
 
     turn_id: str
     conversation_id: str
@@ -624,5 +628,5 @@ class TurnReport:
 
     @property
     def outcome(self) -> str:
-        """How it ended: its error's code, or its stop reason; while it runs, its state."""
+        """The error code or the stop reason; the state while the turn runs."""
         return self.error or self.stop_reason or self.state

@@ -1,4 +1,4 @@
-"""Text helpers: surrogates, invisible characters, suggestions, sizes, and text that grows piece by piece."""
+"""Text helpers: surrogates, invisible characters, suggestions, sizes, and a buffer for growing text."""
 
 import re
 from collections.abc import Iterable
@@ -7,10 +7,10 @@ from difflib import get_close_matches
 import regex
 
 BLOCK_BYTES = 448
-"""Size of a block of a growing text; Python allocates it from its own pools."""
+"""Size of a block of growing text. Python allocates blocks of this size from its pools."""
 
 find_surrogate = re.compile("[\ud800-\udfff]").search
-"""Finds a surrogate, high or low: half of a character."""
+"""Finds a high or low surrogate, which is half of a character."""
 
 _JOINING = "".join(
     rf"\p{{{script}}}"
@@ -25,25 +25,25 @@ _SHAPING = (
     rf"|(?<=[{_PICTURE}\ufe0f\U0001f3fb-\U0001f3ff])\u200d(?={_PICTURE})"
     rf"|(?<={_PICTURE})\ufe0f|(?<=[0-9#*])\ufe0f(?=\u20e3))"
 )
-"""Characters that join or separate the characters before them, or make a picture of them."""
+"""Characters that join or separate the characters before them, or turn them into an emoji."""
 _UNSEEN = r"\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Default_Ignorable_Code_Point}"
 _HIDDEN = regex.compile(rf"{_SHAPING}|[{_UNSEEN}]")
 _PILED = r"[\p{M}\p{GCB=V}\p{GCB=T}]"
-"""Characters that take no space of their own."""
+"""Characters without width."""
 _BLANK = regex.compile(rf"{_SHAPING}|(?! )[{_UNSEEN}\p{{Cs}}\p{{Z}}\u2800]|(?<={_PILED}{{3}}){_PILED}")
 
 
 def strip_invisible(text: str) -> str:
-    """Return the text without invisible characters and reversing characters; a space for each that separates words."""
+    """Return the text without invisible and reversing characters. Those that separate words become spaces."""
     if text.isascii() and text.isprintable():
         return text
     return _HIDDEN.sub(lambda hidden: hidden[1] or (" " if hidden[0].isspace() else ""), text)
 
 
 def escape_invisible(text: str) -> str:
-    """Return the text with the numbers of characters that are invisible, reverse text or look like a space.
+    """Return the text with escapes for characters that are invisible, reverse text or look like a space.
 
-    Of marks on one character, those from the fourth on are shown as numbers, too.
+    From the fourth mark on one character, marks become escapes as well.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -53,7 +53,7 @@ def escape_invisible(text: str) -> str:
 def join_surrogates(text: str) -> tuple[str, str]:
     """Return the text with pairs of surrogates joined and lone ones replaced by U+FFFD.
 
-    A high surrogate at the very end is returned apart: its partner may come with the next text.
+    A high surrogate at the end is returned separately, because its partner may come with the next text.
     """
     if text.isascii() or not find_surrogate(text):
         return text, ""
@@ -62,7 +62,7 @@ def join_surrogates(text: str) -> tuple[str, str]:
 
 
 def replace_surrogates(text: str) -> str:
-    """Return a complete text with pairs of surrogates joined and lone ones replaced by U+FFFD."""
+    """Return a whole text with pairs of surrogates joined and lone ones replaced by U+FFFD."""
     whole, half = join_surrogates(text)
     return whole + "\ufffd" if half else whole
 
@@ -75,9 +75,9 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 class TextBuffer:
-    """A text that grows piece by piece, in little more than its length.
+    """A growing text that needs little more memory than its length.
 
-    A list of pieces would take ten times that, and one buffer would fragment the heap when it grows.
+    A list of pieces would need ten times as much, and one large buffer would fragment the heap.
     """
 
     __slots__ = ("_blocks", "_last")
@@ -87,14 +87,14 @@ class TextBuffer:
         self._last = bytearray()
 
     def add(self, piece: str) -> None:
-        """Append the next piece, in whole characters."""
+        """Append a piece of whole characters."""
         self._last += piece.encode()
         if len(self._last) >= BLOCK_BYTES:
             self._blocks.append(bytes(self._last))
             self._last.clear()
 
     def end(self) -> str:
-        """Return its last few characters."""
+        """Return the last few characters."""
         return b"".join([*self._blocks[-1:], self._last])[-64:].decode(errors="ignore")
 
     def whole(self) -> str:
@@ -103,14 +103,14 @@ class TextBuffer:
 
 
 BYTES_PER_TOKEN = 4
-"""For estimates only, where a server does not count: `bytes/4`."""
+"""For estimates, if the model server does not count tokens."""
 
 
 def utf8_size(text: str) -> int:
-    """Return the size of a text in UTF-8, in bytes."""
+    """Return the size of a text in UTF-8 bytes."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def estimate_tokens(size_in_bytes: int) -> int:
-    """Estimate the tokens of a text of this size, where no server counts them."""
+    """Estimate the tokens of a text from its size in bytes."""
     return -(-size_in_bytes // BYTES_PER_TOKEN)

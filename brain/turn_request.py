@@ -1,4 +1,4 @@
-"""One request for a turn, the same for all protocols."""
+"""The request for a turn, the same for all protocols."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,16 +13,16 @@ Dialect = Literal["openai", "ollama"]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What a client asks of the model's writing; None leaves it to the model's server.
+    """Sampling options of a client. None means the model server's default.
 
     Attributes:
-        max_tokens: of the whole answer, over all passes.
-        effort: whether and how hard to think first: False, True, or a level such as `low`.
-        format: what the answer must be: `json`, or a JSON Schema. A model that must write JSON can write no marker, so
-            no specialist is offered to it.
-        keep_alive: how long an Ollama server keeps the model loaded after the answer.
-        dialect: the protocol in which `more` is written; only models of that protocol get it.
-        more: further fields of the request, unchanged; of an Ollama client's, further options.
+        max_tokens: Token limit of the whole answer, over all passes.
+        effort: Whether and how hard to think first: False, True, or a level such as `low`.
+        format: Format of the answer: `json`, or a JSON Schema. A model that must write JSON cannot write calls, so it
+            gets no specialists.
+        keep_alive: Time for which an Ollama server keeps the model loaded.
+        dialect: Protocol of `more`. Only models of this protocol get these fields.
+        more: Other fields of the request, unchanged. For Ollama clients, other options.
     """
 
     max_tokens: int | None = None
@@ -45,7 +45,7 @@ DEFAULT_SAMPLING = Sampling()
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that the client brings, and runs itself; `parameters` is a JSON Schema. All of it is untrusted."""
+    """A client tool, which the client runs. `parameters` is a JSON Schema. All of it is untrusted."""
 
     name: str
     description: str = ""
@@ -54,24 +54,24 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """One request for a turn. Nothing in it is trusted but `user`, which the auth middleware checked.
+    """A request for a turn. Only `user` is trusted, because the auth middleware checked it.
 
     Attributes:
-        attachments: new ones, numbered from 1 in this message; the conversation renumbers them.
-        specialists: the only names that may be called; None allows all.
-        system: the client's own instructions, after Brain's and the operator's.
-        call_seconds: the client's time limit for a call; None leaves it to the specialist.
-        now: the time of the request, in the user's time zone; None tells the model no time.
-        tools: the client's own; a call of one ends the turn, for the client to answer.
-        must_call: whether one of the tools has to be called; a name says which.
-        stop: texts at the first of which the answer ends, without it.
-        replaces: the id of the stored answer that this turn replaces, with all after it.
-        file_references: files of its question, which stand before the new ones.
-        request_id: the client's own, by which the turn can be joined.
-        asks_person: whether a person can approve a call; otherwise such a call is declined at once.
-        source: how the message was written; a spoken one is answered for the ear.
-        memory: whether facts and memories of the user are recalled for it.
-        barge_in: whether it ends a turn of the same conversation that still runs.
+        attachments: New files, numbered from 1 in this message. The conversation renumbers them.
+        specialists: Names of the specialists that the model may call. None allows all.
+        system: Instructions of the client, after those of Brain and the operator.
+        call_seconds: The client's time limit for a call. None means the specialist's.
+        now: Time of the request in the user's time zone. None gives the model no time.
+        tools: Client tools. A call of one ends the turn, and the client answers it.
+        must_call: Whether the model must call one of the tools, or the name of that tool.
+        stop: Stop sequences. The answer ends before the first of them.
+        replaces: ID of the stored answer that this turn replaces, with everything after it.
+        file_references: Files of the replaced question, before the new ones.
+        request_id: The client's ID, by which other requests can join the turn.
+        asks_person: Whether a person can approve calls. Otherwise Brain declines them at once.
+        source: How the user wrote the message. A spoken message gets an answer to listen to.
+        memory: Whether to recall facts and memories of the user.
+        barge_in: Whether to end a running turn of the same conversation.
     """
 
     message: str

@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
@@ -21,6 +20,7 @@ from brain.plugins.schema import (
     read_signature,
 )
 from brain.settings.parsers import SPECIALIST_NAME
+from brain.text import suggest
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -259,9 +259,7 @@ def _build(
         raise RegistrationError("the name must be a letter, then letters, digits, _ or -, up to 64 characters")
     values: dict[str, Any] = dict(options)
     if unknown := sorted(values.keys() - Options.__annotations__.keys()):
-        similar = get_close_matches(unknown[0], Options.__annotations__, 1)
-        hint = f"; did you mean {similar[0]}?" if similar else ""
-        raise RegistrationError(f"unknown option {', '.join(unknown)}{hint}")
+        raise RegistrationError(f"unknown option {', '.join(unknown)}.{suggest(unknown[0], Options.__annotations__)}")
     for keys, is_valid, rule in _RULES:
         for key in keys:
             if key in values and not is_valid(values[key]):

@@ -79,7 +79,7 @@ def test_options_that_depend_on_the_parameters() -> None:
         ({"forget": 1}, "its parameters cannot be read"),
         ({"preview": lambda params: ""}, "preview requires approval"),
         ({"colour": "red"}, "unknown option colour"),
-        ({"timeouts": 5}, "unknown option timeouts; did you mean timeout?"),
+        ({"timeouts": 5}, "unknown option timeouts. Did you mean 'timeout'?"),
     ],
 )
 def test_a_bad_option_is_named(options: Any, reason: str) -> None:
