@@ -1,4 +1,4 @@
-"""What a client can do to a run, in whatever process it is."""
+"""Commands from clients to a run, in whatever process it executes."""
 
 import msgspec
 
@@ -6,21 +6,21 @@ from brain.errors import BadRequest, Interruption
 from brain.messages import TurnReport
 
 
-class Show(msgspec.Struct, frozen=True, tag=True):
-    """Do nothing but report."""
+class ShowTurn(msgspec.Struct, frozen=True, tag=True):
+    """Only report."""
 
 
-class Stop(msgspec.Struct, frozen=True, tag=True):
+class StopTurn(msgspec.Struct, frozen=True, tag=True):
     """End the turn."""
 
     reason: Interruption = "cancelled"
 
 
-class Cancel(msgspec.Struct, frozen=True, tag=True):
-    """End the turn for a person, unless a call of it was approved a moment ago."""
+class CancelTurn(msgspec.Struct, frozen=True, tag=True):
+    """End the turn for a person, unless a call was approved a moment ago."""
 
 
-class Steer(msgspec.Struct, frozen=True, tag=True):
+class SteerTurn(msgspec.Struct, frozen=True, tag=True):
     """Add a message of the user to the turn."""
 
     message: str
@@ -38,22 +38,22 @@ class Join(msgspec.Struct, frozen=True, tag=True):
 
 
 class Leave(msgspec.Struct, frozen=True, tag=True):
-    """Stop counting that reader.
+    """Stop counting this reader.
 
     Attributes:
-        last_received: the number of the last event that it received.
-        will_reconnect: whether it left to bring a person's approval.
+        last_received: Number of the last event that it received.
+        will_reconnect: Whether it left to send an approval.
     """
 
     last_received: int
     will_reconnect: bool
 
 
-Command = Show | Stop | Cancel | Steer | Decide | Join | Leave
+Command = ShowTurn | StopTurn | CancelTurn | SteerTurn | Decide | Join | Leave
 
 
 class Rejection(msgspec.Struct, frozen=True):
-    """Why a command was not carried out: the arguments of a `BadRequest`."""
+    """The arguments of the `BadRequest` of a rejected command."""
 
     message: str
     field: str | None
@@ -66,9 +66,9 @@ class CommandReply(msgspec.Struct, frozen=True):
     """The result of a command.
 
     Attributes:
-        report: the turn after it.
-        is_stopping: whether the turn was stopped and has not ended yet.
-        last: the number of its newest event.
+        report: Report of the turn after the command.
+        is_stopping: Whether the turn was stopped and has not ended yet.
+        last: Number of its newest event.
     """
 
     report: TurnReport | None
@@ -77,10 +77,10 @@ class CommandReply(msgspec.Struct, frozen=True):
     rejection: Rejection | None = None
 
     def get_report(self) -> TurnReport:
-        """The report.
+        """Return the report.
 
         Raises:
-            BadRequest: when the command was not carried out.
+            BadRequest: The command was rejected.
         """
         if self.rejection is not None:
             fields = msgspec.structs.asdict(self.rejection)
@@ -90,7 +90,7 @@ class CommandReply(msgspec.Struct, frozen=True):
 
 
 def reject(error: BadRequest) -> CommandReply:
-    """The answer to a command that cannot be carried out."""
+    """Return the reply to a rejected command."""
     rejection = Rejection(error.message, error.field, error.code, error.status, error.retry_after)
     return CommandReply(None, rejection=rejection)
 

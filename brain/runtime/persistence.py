@@ -1,4 +1,4 @@
-"""The exchange of a turn in the store: its question as it begins, its answer as it ends, one turn at a time."""
+"""Stores the exchange of a turn: the question at its start, the answer at its end. One turn per conversation runs."""
 
 import asyncio
 import logging
@@ -10,17 +10,18 @@ from typing import Any, TypeVar
 
 from brain.errors import BadRequest, StoreError
 from brain.messages import Call, Exchange, History, new_message_id
-from brain.runtime.commands import Show, Stop
+from brain.runtime.commands import ShowTurn, StopTurn
 from brain.runtime.run import AnyRun, Run
 from brain.runtime.runs import RunRegistry
 from brain.store.sqlite import SQLite
-from brain.store.turn_log import NewTurn, RequestTaken
+from brain.store.turn_log import NewTurn
+from brain.store.turns import ConversationBusy
 from brain.turn_request import TurnRequest
 
 ENDING_SECONDS = 2.0
-"""How long a turn that was stopped may take to end, before the next one of its conversation is rejected."""
+"""Time for a stopped turn to end. After it, the next turn of its conversation is rejected."""
 RETRY_SECONDS = 0.01
-"""How soon it is tried again to begin while another turn, which has hardly begun, cannot be found yet."""
+"""Time between two tries to begin, while a turn of another process has just begun and cannot be found yet."""
 
 Key = tuple[str, str]
 T = TypeVar("T")
@@ -29,13 +30,13 @@ log = logging.getLogger("brain")
 
 
 class ExchangeLease:
-    """The stored exchange of a turn that runs.
+    """The right of one turn to write its exchange.
 
     Args:
-        replaces: whether it replaces earlier exchanges.
+        replaces: Whether the exchange replaces earlier ones.
 
     Attributes:
-        is_stored: whether the answer is stored, as far as it can be.
+        is_stored: Whether `store` has run, even if it failed.
     """
 
     def __init__(self, store: SQLite, history: History, *, replaces: bool = False) -> None:
@@ -46,15 +47,15 @@ class ExchangeLease:
 
     @property
     def key(self) -> Key:
-        """The user, and the ID of the conversation."""
+        """The user and the conversation ID."""
         return self.history.user, self.history.id
 
     async def store(self, exchange: Exchange) -> str | None:
-        """Store how the turn ended; what went wrong, in a sentence."""
+        """Store the finished exchange. Return an error message for people, or None."""
         try:
             await self._store.end(self.history, exchange)
         except StoreError as error:
-            log.error("conversation %s: an answer was not kept: %s", self.history.id, error)  # noqa: TRY400
+            log.error("conversation %s: an answer was not stored: %s", self.history.id, error)  # noqa: TRY400
             self.is_stored = True
             return error.message
         self.is_stored = True
@@ -65,15 +66,15 @@ class ExchangeLease:
         try:
             await self._store.drop(self.history)
         except StoreError as error:
-            log.error("conversation %s: a question was not removed: %s", self.history.id, error)  # noqa: TRY400
+            log.error("conversation %s: a question was not deleted: %s", self.history.id, error)  # noqa: TRY400
 
 
 class Persistence:
     """Begins and ends the stored exchanges of one process.
 
     Args:
-        turns: finds the turns of a conversation.
-        recent: how many earlier exchanges a turn gets at most.
+        turns: Finds the runs of a conversation.
+        recent: Limit of earlier exchanges for a turn.
     """
 
     def __init__(self, store: SQLite, turns: RunRegistry, recent: int) -> None:
@@ -85,11 +86,11 @@ class Persistence:
     async def begin(
         self, request: TurnRequest, conversation_id: str, question: Exchange, turn: NewTurn
     ) -> ExchangeLease:
-        """Store a question, and lease its conversation; other processes find the turn from now on.
+        """Store a question and lease its conversation. Other processes then find the turn.
 
         Raises:
-            BadRequest: `busy`, while another turn of it runs; `too_large`; `not_found`, for what is to be replaced;
-                `unavailable`, when it cannot be stored.
+            BadRequest: `busy`: another turn of it runs. `too_large`. `not_found`: there is no exchange to replace.
+                `unavailable`: the question cannot be stored.
         """
         user = request.user or ""
         question.source, question.question_id = request.source, new_message_id()
@@ -112,11 +113,11 @@ class Persistence:
         try:
             return await self.run_alone(request.user, conversation_id, begin, stops=request.barge_in)
         except StoreError as error:
-            log.error("a question could not be kept: %s", error)  # noqa: TRY400
+            log.error("a question could not be stored: %s", error)  # noqa: TRY400
             raise BadRequest(error.message, code="unavailable", status=503) from None
 
     async def _find_question(self, user: str, conversation_id: str, question: Exchange) -> str | None:
-        """The ID of the stored question that this one is, with the results of calls that the client has made since."""
+        """Return the ID of the stored question if this one repeats it with results of the client's tool calls."""
         results = {part.id for part in question.parts if isinstance(part, Call)}
         page = await self._store.conversation(user, conversation_id, limit=1) if results else None
         for newest in page.exchanges if page is not None else ():
@@ -127,35 +128,27 @@ class Persistence:
     async def run_alone(
         self, user: str | None, conversation_id: str, work: Callable[[], Awaitable[T]], *, stops: bool
     ) -> T:
-        """Do something while no turn of a conversation runs.
+        """Do work that needs a conversation without a running turn.
 
         Args:
-            work: raises `busy` while one does.
-            stops: whether a turn that runs, or begins, is stopped and may take a moment to end.
+            work: Raises `ConversationBusy` while a turn runs.
+            stops: Whether to stop a running turn and wait for its end.
         """
         until = time.monotonic() + ENDING_SECONDS
         while True:
             await self._wait_for_turns_here(user, conversation_id, stops=stops)
             try:
                 return await work()
-            except RequestTaken:
-                raise
-            except BadRequest as error:
-                if error.code != "busy":
-                    raise
+            except ConversationBusy:
                 is_ending = await self._is_ending_elsewhere(user, conversation_id, until, stops=stops)
                 if not stops and not is_ending:
                     raise
                 if time.monotonic() >= until:
-                    message = (
-                        "A turn of this conversation is running in another process, or does not end; "
-                        "try again when it has ended."
-                    )
-                    raise BadRequest(message, "conversation_id", code="busy", status=409) from None
+                    raise
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _wait_for_turns_here(self, user: str | None, conversation_id: str, *, stops: bool) -> None:
-        """Wait until a turn of this process that was stopped, or is stopped now, is stored."""
+        """Wait until a stopped turn of this process is stored; with `stops`, stop it first."""
         run = self._turns.find_newest_here(conversation_id, user)
         if run is not None and stops:
             run.stop()
@@ -165,12 +158,12 @@ class Persistence:
             await asyncio.wait(tasks)
 
     async def _is_ending_elsewhere(self, user: str | None, conversation_id: str, until: float, *, stops: bool) -> bool:
-        """Wait for a turn of another process that was stopped, or is stopped now; whether there is one."""
+        """Wait for a stopped turn of another process; with `stops`, stop it first. Return whether there is one."""
         run = await self._turns.find_newest(conversation_id, user)
         if run is None or isinstance(run, Run):
             return False
         try:
-            report = await run.control(Stop() if stops else Show())
+            report = await run.control(StopTurn() if stops else ShowTurn())
         except BadRequest:
             return False
         if run.is_stopping:
@@ -178,7 +171,7 @@ class Persistence:
         return run.is_stopping or report.state in ("done", "error")
 
     def store_in_background(self, lease: ExchangeLease, exchange: Exchange | None) -> asyncio.Task[Any]:
-        """Have a turn stored for which nobody can wait; with None, its question is deleted."""
+        """Store an exchange in a separate task. With None, delete its question."""
         task: asyncio.Task[Any] = asyncio.create_task(
             lease.drop() if exchange is None else lease.store(exchange), name="store"
         )
@@ -194,7 +187,7 @@ class Persistence:
         return task
 
     async def wait_stored(self) -> None:
-        """Wait until everything is stored for which nobody waited."""
+        """Wait for all tasks of `store_in_background`."""
         while tasks := [task for some in self._tasks.values() for task in some]:
             await asyncio.wait(tasks)
 

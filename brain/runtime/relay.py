@@ -1,7 +1,7 @@
-"""Connects the runs of this process with other processes, through the store.
+"""Connects runs with other processes through the store.
 
-A few times per second, the new events of all runs of this process are written together. Other processes that have
-readers of such a run follow these, and leave commands for it. Nothing is done per token.
+A few times per second, each process writes the new events of all its runs together. Other processes that have readers
+of a run follow these events, and store commands for the run. There is no work per token.
 """
 
 import asyncio
@@ -17,34 +17,34 @@ from brain.events import Error
 from brain.messages import Exchange, TurnReport
 from brain.protocols.native import FrameEncoder, text_of_tokens
 from brain.runtime import commands
-from brain.runtime.commands import Command, Join, Leave, Show, Stop
+from brain.runtime.commands import Command, Join, Leave, ShowTurn, StopTurn
 from brain.runtime.event_log import Notify, StoredEventLog, Unsubscribe
 from brain.runtime.run import KEPT_SECONDS, Run, check_ended
 from brain.store.turn_log import Frames, NewTurn, StoredTurn, TurnLog, TurnProgress
 
 WRITE_SECONDS = 0.25
 POLL_SECONDS = 0.02
-"""How often this process looks for commands while others have the file open; else every `WRITE_SECONDS`."""
+"""Interval of the search for commands while other processes have the store open; else `WRITE_SECONDS`."""
 CHECK_SECONDS = 2.0
-"""How often this process prolongs the leases of its turns, and looks for turns of processes that ended."""
+"""Interval of renewing the leases of turns, and of the search for turns of dead processes."""
 SNAPSHOT_SECONDS = 2.0
-"""How often the whole answer is written of a run whose log keeps no frames."""
+"""Interval of writing the whole answer of a run whose log stores no frames."""
 ANSWER_SECONDS = 5.0
-"""After so long without an answer, this process checks again whether the other one still runs the turn."""
+"""Time without a reply after which this process checks whether the other one still runs the turn."""
 COMMAND_SECONDS = 20.0
 CATCH_UP_SECONDS = 2.0
-"""How long a reader waits for events that its client has and this process has not."""
-OWNER_GONE = "The server process that wrote this answer ended; send the message again."
-DELETED = "The rest of this stream is no longer kept; the answer, if it was stored, is in the conversation."
+"""Time limit for events that the client has and this process lacks."""
+OWNER_GONE = "The server process that wrote this answer ended. Send the message again."
+DELETED = "The rest of this stream is no longer stored. The conversation has the answer if it was stored."
 
 log = logging.getLogger("brain")
 
 
 class _StoredProgress:
-    """How much of a run of this process is in the store.
+    """The stored part of a run of this process.
 
     Attributes:
-        last: the number of the newest event in the store.
+        last: Number of the newest event in the store.
     """
 
     __slots__ = ("exchange", "last", "last_received", "run", "snapshot", "snapshot_at", "turn")
@@ -59,7 +59,7 @@ class _StoredProgress:
         self.snapshot_at = 0.0
 
     def progress(self) -> TurnProgress | None:
-        """What has to be written now, if anything."""
+        """Return the progress to write now, or None."""
         run = self.run
         if run.log.last == self.last and run.last_received == self.last_received:
             return None
@@ -92,23 +92,23 @@ class _StoredProgress:
         )
 
     def mark_written(self, progress: TurnProgress, last: int) -> None:
-        """Note that this was written."""
+        """Record that this progress was written."""
         self.last, self.last_received = last, progress.last_received
         if progress.has_ended:
             self.snapshot = None
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing more will have to be written."""
+        """Whether everything is written."""
         return self.run.log.has_ended and (self.last, self.last_received) == (self.run.log.last, self.run.last_received)
 
 
 class RemoteRun:
-    """A run of another process, as `AnyRun`.
+    """A run of another process; see `AnyRun`.
 
     Attributes:
-        log: a copy of its log, as far as it is stored; it grows while the run has readers here.
-        is_stopping: whether the turn was stopped and had not ended, when it last answered a command.
+        log: A copy of the stored log. It grows while the run has readers here.
+        is_stopping: Whether the turn was stopping when it last replied to a command.
     """
 
     def __init__(self, relay: "Relay", turn: StoredTurn) -> None:
@@ -119,51 +119,51 @@ class RemoteRun:
         self.log = StoredEventLog(turn.id, replayable=turn.is_replayable)
         self.last_received = turn.last_received
         self.is_stopping = False
-        self._reached = 0  # the number of the newest event that is known to have happened
+        self._reached = 0  # number of the newest known event
         self._relay = relay
 
     @property
     def has_ended(self) -> bool:
-        """As `AnyRun.has_ended`."""
+        """See `AnyRun.has_ended`."""
         return self.log.has_ended
 
     @property
     def readers(self) -> int:
-        """How many readers it has in this process."""
+        """Number of readers in this process."""
         return self.log.subscribers
 
     async def control(self, command: Command) -> TurnReport:
-        """As `AnyRun.control`."""
+        """See `AnyRun.control`."""
         answer = await self._relay.send(self.id, command)
         self.is_stopping = answer.is_stopping
         self._reached = max(self._reached, answer.last)
         return answer.get_report()
 
     def is_waiting_for(self, call_ids: Collection[str]) -> bool:
-        """True: that a person decided shows when the call goes on."""
+        """Return True: the owner of the run knows better and checks the decision."""
         return True
 
     def stop(self) -> None:
-        """As `AnyRun.stop`."""
-        self._relay.post(self.id, Stop())
+        """See `AnyRun.stop`."""
+        self._relay.post(self.id, StopTurn())
 
     def join(self, notify: Notify) -> Unsubscribe:
-        """As `AnyRun.join`."""
+        """See `AnyRun.join`."""
         self._relay.post(self.id, Join())
         return self._relay.follow(self, notify)
 
     def leave(self, *, will_reconnect: bool = False) -> None:
-        """As `AnyRun.leave`."""
+        """See `AnyRun.leave`."""
         self._relay.post(self.id, Leave(self.last_received, will_reconnect))
 
     async def wait_ended(self) -> None:
-        """As `AnyRun.wait_ended`."""
+        """See `AnyRun.wait_ended`."""
         await self._wait_until(lambda: self.log.has_ended)
 
     async def catch_up(self, number: int = 0) -> None:
-        """As `AnyRun.catch_up`."""
+        """See `AnyRun.catch_up`."""
         if number > self.log.last and not self.has_ended:
-            await self.control(Show())
+            await self.control(ShowTurn())
         with suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS):
                 await self._wait_until(lambda: self.log.has_ended or self.log.last >= self._reached)
@@ -180,10 +180,10 @@ class RemoteRun:
 
 
 class Relay:
-    """The link of one process to the others.
+    """The connection of one process with the others.
 
     Args:
-        runs: those of this process, by their IDs.
+        runs: Runs of this process by ID.
     """
 
     def __init__(self, turn_log: TurnLog, runs: Mapping[str, Run]) -> None:
@@ -206,14 +206,14 @@ class Relay:
         self._is_writing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Start to write and to read."""
+        """Start writing and polling."""
         await self._register()
         loops = self._write_forever(), self._poll_forever(), self._check_forever()
         self._tasks = [asyncio.create_task(one, name="relay") for one in loops]
 
     async def close(self) -> None:
-        """Write what is left, and stop."""
-        async with self._is_writing:  # a write that is under way would be repeated
+        """Write the remaining progress and stop."""
+        async with self._is_writing:  # a cancelled write would be repeated
             for task in self._tasks:
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -224,18 +224,18 @@ class Relay:
             await self._turn_log.unregister()
 
     async def _register(self) -> None:
-        with suppress(StoreError):  # tried again by the next `check`
+        with suppress(StoreError):  # the next `check` tries again
             await self._turn_log.register()
             self._is_registered = True
 
-    # runs of this process
+    # Runs of this process
 
     def add(self, run: Run, turn: NewTurn, exchange: int | None, snapshot: Callable[[], Exchange]) -> None:
-        """Let other processes know of a run of this one.
+        """Make a run of this process visible to other processes.
 
         Args:
-            exchange: the key of its exchange, where it is stored.
-            snapshot: how far the exchange is.
+            exchange: Key of its exchange, if it is stored.
+            snapshot: Returns the exchange so far.
         """
         stored = self._unwritten[run.id] = _StoredProgress(
             run, turn, exchange, snapshot if exchange is not None else None
@@ -257,7 +257,7 @@ class Relay:
         self._has_changes.set()
 
     async def write(self) -> None:
-        """Write the news of all runs of this process, in one transaction."""
+        """Write the progress of all runs of this process in one transaction."""
         async with self._is_writing:
             new = [
                 (one, one.run.log.last, progress) for one in self._unwritten.values() if (progress := one.progress())
@@ -287,18 +287,18 @@ class Relay:
             if not self._unwritten and not self._deleted:
                 self._has_changes.clear()
 
-    # runs of other processes
+    # Runs of other processes
 
     async def find(self, turn_id: str, user: str | None) -> RemoteRun | None:
-        """A turn of another process, if it belongs to the user."""
+        """Return a run of another process, if it belongs to the user."""
         return await self._open_remote(await self._turn_log.find(turn_id), user)
 
     async def find_requested(self, user: str | None, request_id: str) -> RemoteRun | None:
-        """The turn that the user began in another process with this request ID."""
+        """Return the run that the user began in another process with this request ID."""
         return await self._open_remote(await self._turn_log.find_request(user, request_id), user)
 
     async def find_newest(self, user: str | None, conversation_id: str) -> Run | RemoteRun | None:
-        """The newest turn of a conversation, in whatever process."""
+        """Return the newest run of a conversation in any process."""
         turn = await self._turn_log.find_newest(user, conversation_id)
         own = None if turn is None else self._runs.get(turn.id)
         return own or await self._open_remote(turn, user)
@@ -315,10 +315,10 @@ class Relay:
         return run
 
     def follow(self, run: RemoteRun, notify: Notify) -> Unsubscribe:
-        """Read the events of a run of another process from now on."""
+        """Follow the events of a run of another process from now on."""
         unsubscribe = run.log.subscribe(notify)
         self._followed[run.id] = run
-        self._version = -1  # something may have been written since it was read
+        self._version = -1  # another process may have written something since the last read
         self._is_active.set()
 
         def leave() -> None:
@@ -329,10 +329,10 @@ class Relay:
         return leave
 
     async def send(self, turn_id: str, command: Command) -> commands.CommandReply:
-        """Have a command carried out by the process that runs a turn.
+        """Send a command to the process that runs a turn, and wait for the reply.
 
         Raises:
-            BadRequest: `not_found`, when the turn is no longer known; `unavailable`, when nobody answers.
+            BadRequest: The command was rejected. `not_found`: the turn is unknown. `unavailable`: there is no reply.
         """
         data, key = commands.encode(command), None
         try:
@@ -354,14 +354,14 @@ class Relay:
                     if future.done():
                         return future.result()
         except TimeoutError:
-            message = "The server process that runs this turn does not answer; try again."
+            message = f"The server process that runs this turn did not reply within {COMMAND_SECONDS:g} s. Try again."
             raise BadRequest(message, code="unavailable", status=503) from None
         finally:
             if key is not None:
                 self._answers.pop(key, None)
 
     def post(self, turn_id: str, command: Command) -> None:
-        """The same, without waiting for an answer."""
+        """Send a command without waiting for a reply."""
         before = tuple(self._posts)
         task = asyncio.create_task(self._post(turn_id, command, before), name="relay")
         self._posts.add(task)
@@ -412,7 +412,7 @@ class Relay:
         if news.commands:
             self._last_command = news.commands[-1].key
             answers = {one.key: self._carry_out(one.turn_id, one.data) for one in news.commands}
-            await self.write()  # the client may want to read on from here
+            await self.write()  # the client may want to read from here
             await self._turn_log.add_answers(answers)
 
     def _carry_out(self, turn_id: str, data: bytes) -> bytes:
@@ -425,7 +425,7 @@ class Relay:
             return commands.encode(commands.reject(error))
         return commands.encode(commands.CommandReply(run.report(), run.is_stopping, run.log.last))
 
-    # processes that ended
+    # Dead processes
 
     async def _check_forever(self) -> None:
         while True:
@@ -433,10 +433,10 @@ class Relay:
             try:
                 await self.check()
             except StoreError as error:
-                log.warning("the leases of turns cannot be prolonged: %s", error)
+                log.warning("the leases of turns cannot be renewed: %s", error)
 
     async def check(self) -> None:
-        """Prolong the leases of this process, and end the turns of processes that ended without doing so."""
+        """Renew the leases of this process, and end the turns of dead processes."""
         if not self._is_registered:
             await self._register()
         expired, is_too_long = await self._turn_log.find_expired()
@@ -455,4 +455,4 @@ class Relay:
 
 
 def _not_found() -> BadRequest:
-    return BadRequest("This turn does not exist, or is no longer available.", code="not_found", status=404)
+    return BadRequest("This turn does not exist or is no longer available.", code="not_found", status=404)

@@ -10,7 +10,7 @@ from typing import Protocol
 from brain.errors import BadRequest, Interruption
 from brain.events import Event
 from brain.messages import TurnReport
-from brain.runtime.commands import Cancel, Command, Decide, Join, Leave, Steer, Stop
+from brain.runtime.commands import CancelTurn, Command, Decide, Join, Leave, SteerTurn, StopTurn
 from brain.runtime.event_log import EventLog, MemoryEventLog, Notify, Unsubscribe
 from brain.turn.approvals import stopped_before
 from brain.turn.turn import Turn
@@ -231,21 +231,21 @@ class Run:
                 self.leave(will_reconnect=will_reconnect)
             case _ if turn is None:
                 check_ended(command, self.report())
-            case Stop(reason):
+            case StopTurn(reason):
                 turn.stop(reason)
-            case Cancel():
+            case CancelTurn():
                 if turn.approvals.has_just_approved and not turn.is_stopped:
                     message = "A call of this turn was approved a moment ago. Send the request again to stop the turn."
                     raise BadRequest(message, code="decided", status=409)
                 turn.stop("cancelled")
-            case Steer(message):
+            case SteerTurn(message):
                 turn.steer(message)
             case Decide(call_id, approve):
                 turn.decide(call_id, approve)
 
     def stop(self, reason: Interruption = "cancelled") -> None:
         """End the turn with an event that gives the reason. A turn that has ended ignores this."""
-        self.apply(Stop(reason))
+        self.apply(StopTurn(reason))
 
     def decide(self, call_id: str, approve: bool) -> None:
         """Approve or decline a call; see `apply`."""
@@ -331,7 +331,7 @@ def check_ended(command: Command, report: TurnReport) -> None:
         BadRequest: It is not allowed.
     """
     match command:
-        case Steer():
+        case SteerTurn():
             raise BadRequest("This turn has ended. Send the message as a new one.", code="gone", status=410)
         case Decide(call_id) if any(call.id == call_id and call.approval == "asked" for call in report.calls):
             raise stopped_before()

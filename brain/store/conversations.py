@@ -191,7 +191,7 @@ def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns
     if row is None:
         return None
     if turns.is_running(db, row[0], lease):
-        raise turns.busy()
+        raise turns.ConversationBusy
     turn_log.forget(db, user, row[0])
     return hidden.hide_conversation(db, row[0])
 
@@ -214,7 +214,7 @@ def delete_user(db: sqlite3.Connection, user: str, lease: turns.Lease) -> tuple[
     )
     for (conversation,) in db.execute(query, (number,)).fetchall():
         if turns.is_running(db, conversation, lease):
-            raise turns.busy()
+            raise turns.ConversationBusy
     counts = users.count(db, number)
     turn_log.forget(db, user)
     hidden.hide_user(db, number)

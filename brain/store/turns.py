@@ -62,7 +62,7 @@ def begin(
         columns = {"user": number, "id": conversation_id, "created": lease.now, "updated": lease.now}
         conversation = exchanges.insert(db, "conversation", columns)
     elif is_running(db, row[0], lease):
-        raise busy()
+        raise ConversationBusy
     else:
         conversation = int(row[0])
     named, replaced = (None, None) if replaces is None else _find_message(db, conversation, replaces)
@@ -196,10 +196,12 @@ def interrupt_all(db: sqlite3.Connection) -> None:
     turn_log.forget_all(db)
 
 
-def busy() -> BadRequest:
-    """Return the error for a conversation with a running turn."""
-    sentence = "This conversation has a running turn. Wait for it, stop it, or send `barge_in`."
-    return BadRequest(sentence, "conversation_id", code="busy", status=409)
+class ConversationBusy(BadRequest):
+    """A turn of the conversation is running."""
+
+    def __init__(self) -> None:
+        sentence = "This conversation has a running turn. Wait for it, stop it, or send `barge_in`."
+        super().__init__(sentence, "conversation_id", code="busy", status=409)
 
 
 def _find_message(db: sqlite3.Connection, conversation: int, message_id: str) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from turn_helpers import Item, Player, ask_for, echo, registry_of, sends, short
 from brain.errors import BadRequest, StoreError
 from brain.events import Error, Event, Token
 from brain.models import ModelEntry
-from brain.runtime.commands import Cancel, Command, Decide, Show, Steer, encode
+from brain.runtime.commands import CancelTurn, Command, Decide, ShowTurn, SteerTurn, encode
 from brain.runtime.engine import Engine
 from brain.runtime.relay import RemoteRun
 from brain.runtime.run import AnyRun, Run, RunOptions
@@ -118,7 +118,7 @@ async def test_a_reader_elsewhere_gets_the_same_frames(here: Process, there: Pro
     remote = await there.find(run)
     assert isinstance(remote, RemoteRun)
     heard: list[Event] = []
-    seen = await remote.control(Show())
+    seen = await remote.control(ShowTurn())
     await remote.catch_up()
     before = remote.log.last
     assert (seen.state, remote.has_ended, before) == ("running", False, run.log.last)
@@ -128,7 +128,7 @@ async def test_a_reader_elsewhere_gets_the_same_frames(here: Process, there: Pro
     assert frames(remote) == frames(run)
     assert heard == run.log.events(before)
     assert await there.find(run) is remote
-    assert encode(await remote.control(Show())) == encode(run.report())
+    assert encode(await remote.control(ShowTurn())) == encode(run.report())
 
 
 @with_two
@@ -160,9 +160,9 @@ async def test_what_is_found_elsewhere(here: Process, there: Process) -> None:
 
 
 COMMANDS: list[tuple[Command, str, str, list[Any]]] = [
-    (Show(), "waiting", "done", []),
-    (Cancel(), "done", "done", ["cancelled"]),
-    (Steer("hurry"), "waiting", "gone 410", [{"steered": "hurry"}]),
+    (ShowTurn(), "waiting", "done", []),
+    (CancelTurn(), "done", "done", ["cancelled"]),
+    (SteerTurn("hurry"), "waiting", "gone 410", [{"steered": "hurry"}]),
     (Decide("c1", approve=True), "waiting", "gone 410", [{"result": "c1", "text": "sent"}]),
     (Decide("c1", approve=False), "waiting", "gone 410", [{"error": "c1", "name": "sends", "code": "declined"}]),
     (Decide("c9", approve=True), "not_found 404", "gone 410", []),
@@ -178,8 +178,8 @@ async def test_commands_reach_the_turn_wherever_it_is(
     run = await here.start([SENDS], ["Done."])
     await until(run, lambda: run.is_waiting)
     state = await there.control(run, command)
-    assert state in ((answer, "waiting") if isinstance(command, Cancel) else (answer, "running"))
-    if not isinstance(command, Cancel | Decide) or state == "not_found 404":
+    assert state in ((answer, "waiting") if isinstance(command, CancelTurn) else (answer, "running"))
+    if not isinstance(command, CancelTurn | Decide) or state == "not_found 404":
         run.decide("c1", approve=True)
     remote = await there.find(run)
     await remote.wait_ended()
@@ -235,7 +235,7 @@ async def test_a_reader_elsewhere_keeps_a_run_alive(here: Process, there: Proces
     run.start()
     remote = await there.find(run)
     remote.join(lambda events, frames: None)
-    await remote.control(Show())  # commands are carried out in their order
+    await remote.control(ShowTurn())  # commands are carried out in their order
     assert run.readers == 2
     run.leave()
     if stays:
@@ -280,7 +280,7 @@ async def test_turns_of_a_process_that_is_gone_end_as_interrupted(here: Process,
     assert short(remote.log.events())[-2:] == ["upon a time", {"failed": "shutdown"}]
     assert remote.log.events()[:-1] == run.log.events()
     assert await there.stored() == [("Once upon a time", "interrupted")]
-    assert await there.control(run, Steer("more")) == "gone 410"
+    assert await there.control(run, SteerTurn("more")) == "gone 410"
     there.engine.store._clock = clock
     run.stop()  # it was suspended only: what it writes late is for itself
     await run.wait_ended()
@@ -295,7 +295,7 @@ async def test_a_turn_that_is_not_replayable_can_be_stopped_but_not_read(here: P
     assert not remote.log.replayable
     with pytest.raises(BadRequest):
         remote.log.frames(0)
-    await remote.control(Cancel())
+    await remote.control(CancelTurn())
     await run.wait_ended()
     assert await there.stored() == [("a", "cancelled")]
 

@@ -15,7 +15,7 @@ from brain import Progress, specialist
 from brain.errors import BadRequest
 from brain.events import Done, Event, SpecialistProgress, Token, TurnStart, Usage
 from brain.messages import History, TurnReport
-from brain.runtime.commands import Cancel, Steer
+from brain.runtime.commands import CancelTurn, SteerTurn
 from brain.runtime.run import AnyRun, Run, RunOptions
 from brain.runtime.runs import RunRegistry
 from brain.turn_request import TurnRequest
@@ -383,11 +383,11 @@ async def test_a_person_who_stops_a_run_as_a_call_is_approved_is_asked_again(
     await until(run, lambda: run.is_waiting)
     run.decide("c1", approve=True)
     if is_refused:
-        assert refusal(lambda: run.apply(Cancel())) == ("decided", 409)
+        assert refusal(lambda: run.apply(CancelTurn())) == ("decided", 409)
         run.stop()
-    run.apply(Cancel())
+    run.apply(CancelTurn())
     await run.wait_ended()
-    run.apply(Cancel())
+    run.apply(CancelTurn())
     assert server.outcomes == ["cancelled"]
 
 
@@ -399,7 +399,7 @@ async def test_a_run_that_is_over_takes_neither_messages_nor_decisions(server: S
     stopped.stop()
     await stopped.wait_ended()
     for run in (complete, stopped):
-        assert refusal(lambda: run.apply(Steer("more"))) == ("gone", 410)  # noqa: B023 - it is called at once
+        assert refusal(lambda: run.apply(SteerTurn("more"))) == ("gone", 410)  # noqa: B023 - it is called at once
         assert refusal(lambda: run.decide("c9", approve=True)) == ("gone", 410)  # noqa: B023
     assert refusal(lambda: stopped.decide("c1", approve=True)) == ("cancelled", 409)
 

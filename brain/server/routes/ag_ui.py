@@ -13,7 +13,7 @@ from brain.protocols import ag_ui
 from brain.protocols.ag_ui import InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
 from brain.protocols.bodies import check_limit, quote_value
 from brain.protocols.native import MESSAGE_LENGTH
-from brain.runtime.commands import Decide, Show, Steer
+from brain.runtime.commands import Decide, ShowTurn, SteerTurn
 from brain.runtime.run import RunOptions
 from brain.server.responses import SAFE_HEADERS
 from brain.server.routes.requests import engine_of, parse_json, read_json, user_of
@@ -55,7 +55,7 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
     if run is None or run.conversation_id != options.conversation_id:
         newest = await turns.find_newest(options.conversation_id, user)
         if newest is not None and not newest.has_ended:
-            report = await newest.control(Show())
+            report = await newest.control(ShowTurn())
             await newest.catch_up()
             open_calls = [call.id for call in report.calls if call.approval == "asked"]
             ids = ", ".join(f"{newest.id}.{call_id}.{newest.log.last}" for call_id in open_calls)
@@ -66,7 +66,7 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
         if any(answer.approve is not None for answer in answers):
             raise _unknown(answers[0])
         return None
-    report = await run.control(Show())
+    report = await run.control(ShowTurn())
     await run.catch_up(answers[0].after)
     received = run.log.events(until=answers[0].after)
     _check_answers(report, received, answers)
@@ -76,7 +76,7 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
     approvals = {call.id: call.approval for call in report.calls}
     undecided = [answer for answer in answers if approvals.get(answer.call_id) == "asked"]
     if undecided and message:  # a repeated request changes nothing
-        await run.control(Steer(message))
+        await run.control(SteerTurn(message))
     for answer in undecided:
         await run.control(Decide(answer.call_id, bool(answer.approve)))
     return stream(request, run, ag_ui.Encoder(options, run.id, report.model, len(received), known_ids), len(received))

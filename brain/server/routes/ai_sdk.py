@@ -12,7 +12,7 @@ from brain.errors import BadRequest
 from brain.messages import TurnReport
 from brain.protocols import ai_sdk
 from brain.protocols.ai_sdk import RequestOptions
-from brain.runtime.commands import Decide, Show
+from brain.runtime.commands import Decide, ShowTurn
 from brain.runtime.run import AnyRun, RunOptions
 from brain.server.responses import NO_STORE_HEADERS
 from brain.server.routes import runs
@@ -52,7 +52,7 @@ async def reconnect(request: Request) -> ASGIApp:
     if run.has_ended and run.last_received >= run.log.last:  # old clients would show the answer twice
         return nothing
     try:
-        return runs.stream(request, run, _encoder(run, options, await run.control(Show())))
+        return runs.stream(request, run, _encoder(run, options, await run.control(ShowTurn())))
     except BadRequest as error:
         if error.status != 410:
             raise
@@ -69,7 +69,7 @@ async def _continue(request: Request, conversation_id: str | None, options: Requ
     first_options = _options_of(run)
     if run is None or first_options is None or conversation_id not in (None, run.conversation_id):
         raise runs.gone("The turn of this approval has expired. Send the message again.")
-    report = await run.control(Show())
+    report = await run.control(ShowTurn())
     decisions = {one.call_id: one.approve for one in options.decisions if one.turn_id == run.id}
     if not decisions.keys() <= {call.id for call in report.calls if call.approval is not None}:
         raise runs.not_found("This turn has no call with this approval ID.")
@@ -87,7 +87,7 @@ async def _stop_if_waiting(run: AnyRun | None) -> None:
     options = _options_of(run)
     if run is None or options is None or options.sdk_version <= 5 or run.has_ended:
         return
-    if (await run.control(Show())).state == "waiting":
+    if (await run.control(ShowTurn())).state == "waiting":
         run.stop()
 
 

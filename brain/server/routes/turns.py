@@ -7,7 +7,7 @@ from starlette.types import ASGIApp
 from brain.errors import BadRequest
 from brain.protocols import native
 from brain.protocols.native.resources import turn_report
-from brain.runtime.commands import Cancel, Command, Decide, Show, Steer
+from brain.runtime.commands import CancelTurn, Command, Decide, ShowTurn, SteerTurn
 from brain.runtime.run import AnyRun
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.chat import LAST_EVENT_ID
@@ -45,19 +45,19 @@ async def events(request: Request) -> ASGIApp:
 
 async def show(request: Request) -> Response:
     """`GET /v1/turns/{id}`: the report of the turn."""
-    return await _control(request, Show())
+    return await _control(request, ShowTurn())
 
 
 async def cancel(request: Request) -> Response:
     """`POST /v1/turns/{id}/cancel`: stop the turn, unless it has ended."""
-    return await _control(request, Cancel(), 202)
+    return await _control(request, CancelTurn(), 202)
 
 
 async def steer(request: Request) -> Response:
     """`POST /v1/turns/{id}/steer`: add a message to the running turn."""
     run = await _find(request)
     message = native.parse_steering(await read_json(request))
-    return ApiResponse(turn_report(await run.control(Steer(message))), 202)
+    return ApiResponse(turn_report(await run.control(SteerTurn(message))), 202)
 
 
 async def approve(request: Request) -> Response:
