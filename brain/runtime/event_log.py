@@ -119,7 +119,7 @@ class MemoryEventLog:
         if not self.replayable:
             raise BadRequest("The events of this turn are not stored.", code="gone", status=410)
         if not first - 1 <= after <= self.last:
-            message = f"The events after {after} are not available. Use `after={first - 1}` for the available events."
+            message = f"The events after {after} are not available. Use `?after={first - 1}` for the available events."
             raise BadRequest(message, "last-event-id" if after else None, code="gone", status=410)
 
     def frames(self, after: int, until: int | None = None) -> list[bytes]:
