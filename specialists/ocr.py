@@ -127,8 +127,7 @@ async def ocr(
     notes = [_describe_source(pages)]
     if unread := existing[len(pages) :]:
         read = format_pages([one.page for one in pages])
-        which = f"page {read}" if len(pages) == 1 else f"pages {read}"
-        notes.append(f"Only {which} of {found.count} read. For the others, {_advise(same, unread)}.")
+        notes.append(f"Pages read: {read} of {found.count}. For the others, {_advise(same, unread)}.")
     others = [a for a in context.attachments if a.kind in ("image", "pdf") and a.id != attachment.id]
     if image_id is None and others:
         listed = ", ".join(f"image_id {a.id} '{display_name(a.name)}'" for a in others)
@@ -251,10 +250,6 @@ def _advise(same: str, pages: Sequence[int]) -> str:
 def _describe_source(pages: Sequence[PageText]) -> str:
     sources = Counter(page.source for page in pages if page.source)
     single = len(pages) == 1
-    named = ", ".join(source if single else f"{source} ({_count_pages(count)})" for source, count in sources.items())
+    named = ", ".join(source if single else f"{source} (pages: {count})" for source, count in sources.items())
     sure = [page.confidence for page in pages if page.confidence is not None and page.text]
     return f"Source: {named or 'none'}" + (f"; mean confidence {sum(sure) / len(sure):.0%}." if sure else ".")
-
-
-def _count_pages(count: int) -> str:
-    return "1 page" if count == 1 else f"{count} pages"

@@ -23,10 +23,11 @@ from specialists._calendar.draft import EventDraft, build_event_file
 from specialists._calendar.expand import Expander, Window
 from specialists._calendar.ics_edit import Edit
 from specialists._calendar.ics_read import parse_file
-from specialists._calendar.listing import Entry, one_line
+from specialists._calendar.listing import Entry
 from specialists._calendar.occurrences import SeriesOccurrences
 from specialists._calendar.plan import Plan
 from specialists._calendar.zones import Moment, localize
+from specialists._kit.text import one_line
 
 MAX_OCCURRENCES = 5_000
 CONFLICT_DAYS = timedelta(days=60)

@@ -8,8 +8,9 @@ from specialists._calendar.actions import UserCalendars
 from specialists._calendar.calendars import ASK_OPERATOR
 from specialists._calendar.draft import EventDraft
 from specialists._calendar.expand import Window
-from specialists._calendar.listing import Entry, iso_minutes, one_line
+from specialists._calendar.listing import Entry, iso_minutes
 from specialists._calendar.zones import Moment, localize
+from specialists._kit.text import one_line
 
 DAYS = 7
 DAYS_SEARCHED = 365
@@ -22,7 +23,7 @@ def list_events(calendars: UserCalendars, draft: EventDraft, query: str | None, 
     """List the events of a window that contain the words of a query."""
     words = (query or draft.title or "").casefold().split()
     window = _window(calendars, draft, DAYS_SEARCHED if words else DAYS)
-    matching = [entry for entry in calendars.list_entries(window) if _matches(entry, words)]
+    matching = [entry for entry in calendars.list_entries(window) if all(word in entry.searched for word in words)]
     shown = matching[:limit]
     calendars.remember_shown(shown)
 
@@ -67,12 +68,6 @@ def _window(calendars: UserCalendars, draft: EventDraft, days: int, *, from_now:
         calendars.notes.append(f"A call lists up to {MAX_DAYS} days.")
         end = latest
     return Window(start, end, calendars.zone)
-
-
-def _matches(entry: Entry, words: list[str]) -> bool:
-    event = entry.occurrence.event
-    text = f"{event.title} {event.location} {event.description} {entry.resource.calendar.name}".casefold()
-    return all(word in text for word in words)
 
 
 def _citations(entries: list[Entry]) -> list[Citation]:

@@ -212,13 +212,13 @@ class FolderStore:
 
 
 def encode_name(name: str) -> str:
-    """Return a name as that of a folder; different names give different ones, also without regard to case."""
+    """Encode a name as a folder name; different names stay different on any file system."""
     safe = "".join(c if c in _SAFE else "".join(f"%{octet:02x}" for octet in c.encode()) for c in name)
     return safe if 0 < len(safe) <= _MAX_NAME else f"%{hash_content(name.encode()).hex()}"
 
 
 def is_writable(folder: Path) -> bool:
-    """Return whether files can be made in a folder, or the folder can be made."""
+    """Return whether files can be created in a folder, or the folder itself can be created."""
     current = next(path for path in (folder, *folder.parents) if path.exists())
     return current.is_dir() and os.access(current, os.W_OK | os.X_OK)
 

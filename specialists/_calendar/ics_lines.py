@@ -49,7 +49,7 @@ def read_texts(data: bytes) -> Iterator[str]:
 
 
 def _folded_lines(data: bytes, max_bytes: int | None = None) -> Iterator[list[bytes]]:
-    """Yield each content line as a list of physical lines. A hostile file may have millions, so do it lazily."""
+    """Yield each content line as a list of physical lines, lazily: a hostile file may have millions."""
     piece: list[bytes] = []
     size = start = 0
     end_mark = b"\n" if b"\n" in data else b"\r"  # written by old Macintosh programs

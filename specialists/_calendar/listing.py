@@ -10,6 +10,7 @@ from specialists._calendar.calendars import Resource
 from specialists._calendar.expand import Occurrence, find_main
 from specialists._calendar.ics_read import Event
 from specialists._calendar.zones import Moment, localize
+from specialists._kit.text import one_line
 
 MAX_TITLE = 120
 MAX_PLACE = 80
@@ -47,6 +48,12 @@ class Entry:
     def order(self) -> tuple[float, bool, str]:
         """Sort key: by start, all-day events first."""
         return self.span[0].timestamp(), not self.occurrence.all_day, self.occurrence.event.title
+
+    @property
+    def searched(self) -> str:
+        """The text that a query searches, casefolded."""
+        event = self.occurrence.event
+        return f"{event.title} {event.location} {event.description} {self.resource.calendar.name}".casefold()
 
     def line(self, *, has_calendar: bool) -> str:
         """Return the line of a list; `has_calendar` adds the calendar name."""
@@ -123,9 +130,3 @@ def iso_minutes(moment: Moment | None, zone: ZoneInfo) -> str:
 
 def format_title(event: Event) -> str:
     return one_line(event.title, MAX_TITLE) or "(no title)"
-
-
-def one_line(text: str, limit: int) -> str:
-    """Return a text as one line without invisible characters."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -7,9 +7,10 @@ from datetime import timedelta
 from brain import Refused, Result
 from specialists._calendar.calendars import CONFLICT, Resource
 from specialists._calendar.expand import Expander, Window, find_main
-from specialists._calendar.listing import MAX_PLACE, Entry, format_title, one_line
+from specialists._calendar.listing import MAX_PLACE, Entry, format_title
 from specialists._calendar.rules import LAST_YEAR, BadRule, parse_rule
 from specialists._calendar.zones import localize
+from specialists._kit.text import one_line
 
 MAX_COUNT_WORK = 10_000
 """Maximum work for counting the occurrences of a series; it takes far less than a second."""

@@ -146,15 +146,11 @@ def _parse_clock(found: re.Match[str]) -> time | None:
     return time(hour, minute) if hour < 24 and minute < 60 else None
 
 
-def _has_dateparser() -> bool:
-    return importlib.util.find_spec("dateparser") is not None
-
-
 def _parse_any_language(text: str, now: datetime) -> Moment | None:
     """Parse other texts with dateparser, which may take a second."""
     numbers = _NUMBERS.search(text)  # 3/4 is ambiguous
     either = numbers is not None and numbers[1] != numbers[3] and max(int(numbers[1]), int(numbers[3])) <= 12
-    if not _has_dateparser() or either or any(pattern.search(text) for pattern in _AMBIGUOUS):
+    if not importlib.util.find_spec("dateparser") or either or any(pattern.search(text) for pattern in _AMBIGUOUS):
         return None
     from dateparser.date import DateDataParser
 

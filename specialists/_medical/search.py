@@ -73,12 +73,12 @@ def _find_exact(name: str, calculators: Sequence[Calculator]) -> list[Calculator
 
     def is_meant(other: str) -> bool:
         """In a longer name, all words must match: a stroke risk is not a stroke scale."""
-        return (
-            bool(squeezed) and _squeeze(other) == squeezed and (len(words) == 1 or words.issuperset(split_words(other)))
-        )
+        if not squeezed or _squeeze(other) != squeezed:
+            return False
+        return len(words) == 1 or words.issuperset(split_words(other))
 
-    for names in (_name, _aliases, _titles):
-        if found := [calculator for calculator in calculators if any(is_meant(other) for other in names(calculator))]:
+    for list_names in (lambda calculator: [calculator.name], _aliases, _titles):
+        if found := [one for one in calculators if any(is_meant(name) for name in list_names(one))]:
             return found
     return []
 
@@ -88,10 +88,6 @@ def _squeeze(name: str) -> str:
     """Return a name without stop words and spaces: `wellsdvt` for `Wells' Criteria for DVT`."""
     words = split_words(name)
     return "".join([word for word in words if word not in _STOP_WORDS] or words)
-
-
-def _name(calculator: Calculator) -> list[str]:
-    return [calculator.name]
 
 
 def _aliases(calculator: Calculator) -> list[str]:
@@ -202,12 +198,12 @@ def parse_sentence(sentence: str, calculators: Sequence[Calculator]) -> tuple[Ca
     inputs: dict[str, str] = {}
     for number in _SENTENCE_NUMBER.finditer(sentence):
         unit = _SENTENCE_UNIT.match(sentence, number.end())
-        fitting = [calculator.name for calculator in named[0].inputs if unit and _takes_unit(calculator, unit[1])]
+        fitting = [
+            item.name
+            for item in named[0].inputs
+            if unit and isinstance(item, Number) and normalize_unit(unit[1]) in item.measure.factors
+        ]
         if unit is None or len(fitting) != 1 or fitting[0] in inputs:
             return None
         inputs[fitting[0]] = f"{number[0]} {unit[1]}"
-    return (named[0], inputs) if inputs.keys() == {calculator.name for calculator in named[0].inputs} else None
-
-
-def _takes_unit(calculator: object, unit: str) -> bool:
-    return isinstance(calculator, Number) and normalize_unit(unit) in calculator.measure.factors
+    return (named[0], inputs) if inputs.keys() == {item.name for item in named[0].inputs} else None

@@ -3,6 +3,7 @@
 import re
 
 from brain import Attachment, Context, Refused
+from specialists._kit.text import one_line
 
 _NAME_LENGTH = 80
 
@@ -26,5 +27,4 @@ def pick_attachment(context: Context, image_id: int | None) -> Attachment:
 def display_name(name: str) -> str:
     """Return a file name without directories, as one short line."""
     last = re.split(r"[\\/]", name)[-1]
-    line = " ".join("".join(c if c.isprintable() else " " for c in last).split())
-    return (line if len(line) <= _NAME_LENGTH else line[: _NAME_LENGTH - 1] + "…") or "unnamed"
+    return one_line(last, _NAME_LENGTH) or "unnamed"

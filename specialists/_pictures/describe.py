@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from specialists._kit.text import one_line
 from specialists._pictures.images import Document, crop_region, encode, to_upright
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _codes(image: "Image") -> list[str]:
     for kind, text, (across, down) in found[:CODES_NAMED]:
         row = "top" if down < 1 / 3 else "bottom" if down > 2 / 3 else ""
         column = "left" if across < 1 / 3 else "right" if across > 2 / 3 else ""
-        lines.append(f"{kind} at the {f'{row} {column}'.strip() or 'center'}: {_line(text, _CODE_LENGTH)}")
+        lines.append(f"{kind} at the {f'{row} {column}'.strip() or 'center'}: {one_line(text, _CODE_LENGTH)}")
     left_out = len(found) - CODES_NAMED
     return [*lines, f"Codes: {left_out} more (inspect parts of the image to read them)"] if left_out > 0 else lines
 
@@ -233,12 +234,7 @@ def _number(part: Mapping[int, Any], tag: int) -> float | None:
 
 def _tag(part: Mapping[int, Any], tag: int) -> str:
     value = part.get(tag, "")
-    return _line(str(value), _TAG_LENGTH) if isinstance(value, str | int) else ""
-
-
-def _line(text: str, longest: int) -> str:
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+    return one_line(str(value), _TAG_LENGTH) if isinstance(value, str | int) else ""
 
 
 def _colour_name(red: int, green: int, blue: int) -> str:

@@ -261,13 +261,10 @@ def _cells(block: Sequence[Row], spans: Sequence[Span]) -> list[list[str]]:
         cells = [""] * len(spans)
         for piece in row:
             number = _column(piece, spans)
-            cells[number] = f"{cells[number]} {_escape(piece.text)}".strip()
+            text = piece.text.replace("\\", "\\\\").replace("|", "\\|")
+            cells[number] = f"{cells[number]} {text}".strip()
         if table and not cells[0] and step < _WRAPPED * usual:
             table[-1] = [f"{above} {cell}".strip() for above, cell in zip(table[-1], cells, strict=True)]
         else:
             table.append(cells)
     return table
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|")

@@ -28,7 +28,7 @@ _SHADOWED = ("-c", "thresholding_method=2")
 
 
 class Orientation(NamedTuple):
-    """A page's orientation: degrees counterclockwise to turn it by, and its script."""
+    """A page's orientation: the counterclockwise rotation that makes it upright, in degrees, and its script."""
 
     degrees: int
     script: str

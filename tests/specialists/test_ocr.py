@@ -322,13 +322,13 @@ def test_refuses_missing_pages(page: int | str) -> None:
 @pytest.mark.parametrize(
     ("params", "shown", "advice"),
     [
-        ({}, 94, 'page="1-4", offset=3'),
-        ({}, 105, 'page="2-4"'),
-        ({}, 120, 'page="2-4", offset=3'),
+        ({}, 95, 'page="1-4", offset=3'),
+        ({}, 106, 'page="2-4"'),
+        ({}, 121, 'page="2-4", offset=3'),
         ({"page": "2"}, 84, 'page="2", offset=3'),
         ({"page": "2", "offset": 3}, 84, 'page="2", offset=6'),
-        ({"page": "1,3-4"}, 105, 'page="3-4"'),
-        ({"image_id": 1, "language": "en"}, 94, 'image_id=1, language="en", page="1-4", offset=3'),
+        ({"page": "1,3-4"}, 106, 'page="3-4"'),
+        ({"image_id": 1, "language": "en"}, 95, 'image_id=1, language="en", page="1-4", offset=3'),
     ],
 )
 def test_a_truncated_result_names_the_rest(params: dict[str, Any], shown: int, advice: str) -> None:
@@ -350,7 +350,7 @@ def test_offsets() -> None:
 def test_reads_fifty_pages_and_names_the_rest(count: int, page: str | None, read: str, rest: str) -> None:
     data = text_pdf(*(f"page number {n}" for n in range(1, count + 1)))
     found = source("long.pdf", data, page=page)
-    assert found.startswith(f"the PDF's text layer (50 pages). Only pages {read} read.")
+    assert found.startswith(f"the PDF's text layer (pages: 50). Pages read: {read}.")
     assert found.endswith(f' page="{rest}".')
 
 
