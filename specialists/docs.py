@@ -1,5 +1,6 @@
 """`docs` finds passages in Brain's documentation."""
 
+import re
 import threading
 import weakref
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,8 @@ OF_SPECIALISTS = "reference/specialists/"
 """Prefix of the pages about specialists."""
 _WEIGHTS = "12.0, 4.0, 1.0"
 """Weights of a passage's heading, the headings above it, and its text."""
+_LINK = re.compile(r"!?\[([^]]*)\]\((?:[\w./-]+\.(?:md|png|svg))?(?:#[\w-]*)?\)")
+"""An image, or a link to another page. An answer has no place that such a link could open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class Documentation:
 def passages(page: str, text: str) -> Iterator[Passage]:
     """Yield the sections of a Markdown page, long ones in pieces, with one line per paragraph."""
     for heading, body in split_sections(text):
-        for passage in split_passages(unwrap(body)):
+        for passage in split_passages(unwrap(_LINK.sub(r"\1", body))):
             yield Passage(page, heading or (page,), passage)
 
 
@@ -111,7 +114,7 @@ def _load_documentation() -> Documentation:
 
 def find_pages(package: Path) -> dict[str, Path]:
     """Return the files of the documentation by page name. A wheel has them in the package, a clone next to it."""
-    folder, readme = package / "handbook", list[Path]()
+    folder, readme = package / "documentation", list[Path]()
     if not folder.is_dir():
         folder, readme = package.parent / "docs", [*package.parent.glob("README.md")]
     pages = {file.relative_to(folder).with_suffix("").as_posix(): file for file in sorted(folder.rglob("*.md"))}

@@ -122,8 +122,8 @@ def test_answers_about_brain_start_with_the_right_page(query: str, first: str) -
 
 def test_the_pages_are_next_to_the_package_or_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "specialists"
-    built = package / "handbook"
-    for page in ("README.md", "docs/a.md", "docs/b/c.md", "docs/a.png", "specialists/handbook/built/d.md"):
+    built = package / "documentation"
+    for page in ("README.md", "docs/a.md", "docs/b/c.md", "docs/a.png", "specialists/documentation/built/d.md"):
         (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / page).touch()
     assert find_pages(package) == {"built/d": built / "built" / "d.md"}
@@ -151,6 +151,10 @@ def test_the_pages_are_next_to_the_package_or_in_it(tmp_path: Path, monkeypatch:
         ("a line\\\nand the next", "a line\\\nand the next"),
         ("a line  \nand the next", "a line\nand the next"),
         ("It is `a\nb`.", "It is `a b`."),
+        (
+            "See [the\nserver](server.md#start), [it](#it) and [RFC](https://example.org/a).",
+            "See the server, it and [RFC](https://example.org/a).",
+        ),
     ],
 )
 def test_the_lines_of_a_paragraph_are_one(source: str, shown: str) -> None:
