@@ -1,6 +1,7 @@
 """The documentation is run: its Python blocks in order, a page a namespace; its tables are those of the code."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from test_architecture import LAYERS
 
 import brain
 from brain import Registry, Specialist, Thinker, settings
+from brain.cli.arguments import make_parser
 from brain.cli.main import run
 from brain.events import CallCode, ErrorCode, Limits, NoticeCode, SpecialistResult, StopReason
 from brain.prompts.system_prompt import system_prompt
@@ -108,6 +110,23 @@ def test_the_reference_has_every_option_of_every_command(capsys: pytest.CaptureF
                 run([*command.split(), "--help"])
             options = set(re.findall(r"(?<!\w)--[a-z][a-z-]*", capsys.readouterr().out.rpartition("Example:")[0]))
             assert [option for option in options if option not in section + common] == [], command
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_and_settings_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", "").splitlines()]
+    for line in lines:
+        for command in re.findall(
+            r"(?<![\w/.-])(?<!-[mu] )brain ((?:[a-z]+\b|--\w).*?)(?= [|;&>] |2>&1| < |; |$)", line
+        ):
+            words = [word for word in shlex.split(command, comments=True) if word not in ("||", "true")]
+            assert make_parser().parse_args(words), line
+    tables = f"{settings.table()}\n{Registry().discover().settings_table()}"
+    known = {name.removeprefix("BRAIN_") for name in re.findall(r"^\| `?([A-Z_]+)", tables, re.MULTILINE)}
+    named = set(re.findall(r"\bBRAIN_([A-Z]+(?:_[A-Z]+)*)\b", text))
+    assert {name for name in named - known if name not in ("SPECIALIST", "SPECIALIST_RATES_BASE")} == set()
 
 
 def test_the_changelog_begins_with_the_version() -> None:
