@@ -24,7 +24,7 @@ ACTIVATE = (". .venv/bin/activate", "")
 OUTPUTS = {
     "README.md": (
         (INSTALL, ""),
-        (".venv/bin/brain serve", "I found no specialist"),
+        (".venv/bin/brain serve", "No specialist fits"),
         ACTIVATE,
         ("brain ask --file docs/ticket.png", "Row 4, seat 12"),
         ("brain chat", ""),
@@ -43,7 +43,7 @@ OUTPUTS = {
     "docs/tutorials/get-started.md": (
         (INSTALL, ""),
         ACTIVATE,
-        ("brain serve", "I found no specialist"),
+        ("brain serve", "No specialist fits"),
         ACTIVATE,
         ("brain ask", "24.7 kg/m²"),
         ("brain ask --file docs/ticket.png", "Row 4, seat 12"),
@@ -107,7 +107,7 @@ def serving(command: str, folder: Path, env: Mapping[str, str]) -> Iterator[str]
             line = process.stderr.readline()
             assert line, f"{command}: {printed}"
             printed += line
-        found = re.search(r"listens on (\S+)", printed)
+        found = re.search(r"running at (\S+)", printed)
         assert found is not None
         yield found[1]
     finally:

@@ -1,4 +1,4 @@
-"""Language models. Each module is one kind; this one opens what the settings name."""
+"""Language models. This module opens the models in the settings; the others each implement one kind."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -19,7 +19,7 @@ from brain.settings import ModelRow, Settings, redact_url
 from brain.text import suggest
 
 AUTO_SECONDS = 0.25
-"""How long `auto` waits for Ollama."""
+"""Time limit of `auto` for Ollama's answer."""
 
 AnyModel = Builtin | Ollama | OpenAI | Script
 
@@ -47,8 +47,8 @@ class Models:
     """The models of a process.
 
     Attributes:
-        offered: those that requests can name, the default first.
-        embedder: the model for all embeddings; None to use the model that answers.
+        offered: Models that requests can name, the default first.
+        embedder: Model for all embeddings; None to use the answering model.
     """
 
     offered: list[ModelEntry]
@@ -57,7 +57,7 @@ class Models:
 
 @asynccontextmanager
 async def connect_models(settings: Settings, specialists: Sequence[SpecialistInfo]) -> AsyncIterator[Models]:
-    """Open the offered models and the one for embeddings; close them at the end of the block."""
+    """Open the offered models and the embedding model; close them at the end of the block."""
     async with AsyncExitStack() as stack:
         offered = await open_models(settings, specialists)
         for entry in offered:
@@ -78,7 +78,7 @@ async def open_models(settings: Settings, specialists: Sequence[SpecialistInfo])
 
 
 async def check_model(model: AnyModel) -> str | None:
-    """Return what is wrong with a model's server; None when it answers, or there is none."""
+    """Return what is wrong with a model's server; None if it works or the model has none."""
     return await model.find_problem() if isinstance(model, Remote) else None
 
 
@@ -113,7 +113,7 @@ async def _open_remote(row: ModelRow, reason: str) -> ModelEntry:
 
 
 async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[SpecialistInfo]) -> ModelEntry:
-    """Open a model of Ollama, else of the OpenAI API, else the demo model."""
+    """Open an Ollama model, else one of the OpenAI API, else the demo model."""
     assert row.url is not None
     url = redact_url(row.url)
     try:

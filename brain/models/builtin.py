@@ -1,7 +1,7 @@
-"""The demo model, which needs no server. It is not a language model, and its answers are labelled so.
+"""The demo model. It needs no server and is no language model; its answers are labelled.
 
-It finds a specialist by comparing the message with the example questions of specialists (SQLite FTS5, bm25), fills the
-parameters from the text, writes markers as any model does, and composes its answer from the result blocks.
+It compares the message with the examples of specialists (SQLite FTS5, bm25), fills the parameters from the text, writes
+calls like any model, and builds its answer from the result blocks.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ from brain.turn_request import DEFAULT_SAMPLING, Sampling
 VOTES = 3
 MAX_WORDS = 40
 MAX_QUESTION = 2_000
-"""Characters of a question that are read; for more of it, some patterns here would be slow."""
+"""Maximum number of characters read of a message; some patterns are slow for longer ones."""
 _SIGNATURE = (
-    "I am Brain's built-in stand-in, not a language model: I only pick specialists and pass on what they find. "
-    "Start Brain with --model ollama:NAME or --model openai:NAME to talk to a real one."
+    "I am Brain's demo model, not a language model. I pick specialists by their examples and show their results. "
+    "To connect a language model, start Brain with --model ollama:NAME or --model openai:NAME."
 )
 _NOTE_LINE = re.compile(
     r"^(?:\[SPECIALIST_RESULT: (?P<name>[^\]\n]+)\]|\(Content of attachment (?P<id>\d{1,9}):\)"
@@ -35,7 +35,7 @@ _NOTE_LINE = re.compile(
     rf"|{RECALL_NOTE}.*\))$",
     re.MULTILINE,
 )
-"""A line with which a note of Brain begins or ends, or that is one. Whoever writes a message may forge them."""
+"""A line that is a note of Brain, or its first or last line. A message may contain forged ones."""
 _PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
 _FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
 _LIMITS = re.compile(r"^- Use up to (?P<calls>\d+) calls per answer and (?P<each>\d+) per", re.MULTILINE)
@@ -49,7 +49,7 @@ _ADDRESS = re.compile(r"https?://[^\s<>\"'`]+")
 _ABOUT_ME = re.compile(r"\b(?:who|what|which|how)\b[^.?!]{0,20}\bare you\b|\bwhat can you do\b", re.IGNORECASE)
 _POINTING_WORDS = frozenset(["this", "that", "it", "its", "these", "those", "there", "here", "attached"])
 _LOOKING_WORDS = frozenset(["say", "says", "see", "show", "shows", "read"])
-"""Questions about files have these and few other words."""
+"""Messages about files have these and few other words."""
 _COMMON_WORDS = _LOOKING_WORDS | frozenset(
     _WORD.findall(
         "a about all also am an and another any are as at be been but by can could did didn do does doesn don for from "
@@ -63,7 +63,7 @@ _COMMON_WORDS = _LOOKING_WORDS | frozenset(
 
 
 class SpecialistInfo(Protocol):
-    """What the demo model needs of a specialist."""
+    """The attributes of a specialist that the demo model uses."""
 
     @property
     def name(self) -> str: ...
@@ -79,7 +79,7 @@ class SpecialistInfo(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """What a specialist found, or why it failed."""
+    """The result of a specialist, or why it failed."""
 
     name: str
     text: str
@@ -88,7 +88,7 @@ class _Block:
 
 @dataclass(slots=True)
 class _Notes:
-    """What Brain wrote into a message: blocks, the contents of attachments by their ids, the ids of files; the rest."""
+    """Brain's notes in a message (blocks, contents of attachments by ID, IDs of files), and the rest of it."""
 
     blocks: list[_Block] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
@@ -100,8 +100,8 @@ class Builtin(TextOnlyModel):
     """The demo model.
 
     Args:
-        specialists: those it may call; of these, only the ones that a request's system message lists.
-        name: what Brain calls it.
+        specialists: Specialists that it may call, if the system message of a request lists them.
+        name: Name of the model.
     """
 
     is_demo = True
@@ -121,7 +121,7 @@ class Builtin(TextOnlyModel):
     async def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
-        """Route in the first pass, word an answer when there are blocks."""
+        """Pick a specialist in the first pass; build an answer from the blocks later."""
         system = messages[0].content if messages[0].role == "system" else ""
         message_text = next(one.content for one in reversed(messages) if one.role == "user")
         if turn_pass == 0:
@@ -129,12 +129,12 @@ class Builtin(TextOnlyModel):
         else:
             text = f"{_compose_answer(_parse_notes(messages[-1].content).blocks)}\n\n{_SIGNATURE}"
         for line in _LINE.finditer(text):
-            await asyncio.sleep(0)  # so that a long answer shares the loop
+            await asyncio.sleep(0)  # lets other tasks run during a long answer
             yield line[0]
         yield Finish("stop")
 
     async def aclose(self) -> None:
-        """Nothing is open but the index."""
+        """Close the index of examples."""
         self._examples.close()
 
     def _first_answer(self, message_text: str, system: str) -> str:
@@ -145,24 +145,24 @@ class Builtin(TextOnlyModel):
         allowed = [name for name in self._specialists if f"\n- {name}: " in listed]
         name = self._route(question, allowed, with_files=bool(files))
         if name is not None and name not in [block.name for block in notes.blocks if not block.failed]:
-            return f"I will ask {name}. " + "".join(self._build_calls(name, question, files, system))
+            return f"Checking {name}… " + "".join(self._build_calls(name, question, files, system))
         if notes.blocks:
             return f"{_compose_answer(notes.blocks)}\n\n{_SIGNATURE}"
         if notes.texts:
-            return "This is attached:\n\n" + "\n\n".join(notes.texts.values()) + f"\n\n{_SIGNATURE}"
+            return "Attached text:\n\n" + "\n\n".join(notes.texts.values()) + f"\n\n{_SIGNATURE}"
         if not allowed:
-            return f"There is no specialist that I can ask.\n\n{_SIGNATURE}"
+            return f"No specialist is available.\n\n{_SIGNATURE}"
         examples = [
             f'\n- {one}: "{self._specialists[one].examples[0]}"' for one in allowed if self._specialists[one].examples
         ]
-        known = f"I can ask, for example:{''.join(examples)}" if examples else f"I can ask {', '.join(allowed)}."
-        return f"I found no specialist for this. {known}\n\n{_SIGNATURE}"
+        known = f"Try one of these:{''.join(examples)}" if examples else f"Available: {', '.join(allowed)}."
+        return f"No specialist fits this message. {known}\n\n{_SIGNATURE}"
 
     def _route(self, question: str, allowed: Sequence[str], *, with_files: bool) -> str | None:
-        """The specialist whose examples are most like the question, in its rare words.
+        """Return the specialist with the examples most similar to the rare words of the question.
 
-        An example, word for word, needs no rare words. A question about files may have few words, such as `What does it
-        say?`, or only point at them: `What is this?`
+        A question that repeats an example needs no rare words. A question about files may have few words, such as `What
+        does it say?`, or only point at them: `What is this?`
         """
         if _ABOUT_ME.search(question):
             return None
@@ -198,7 +198,7 @@ class Builtin(TextOnlyModel):
         return "image_id" in self._specialists[name].parameters.get("properties", {})
 
     def _build_calls(self, name: str, question: str, files: Sequence[int], system: str) -> list[str]:
-        """One call, or one for each of several files, as many as may be."""
+        """Return one call, or one for each of several files within the limits."""
         specialist = self._specialists[name]
         values = _match_example(specialist.example_params, question) or _fill_parameters(
             specialist.parameters, question
@@ -211,7 +211,7 @@ class Builtin(TextOnlyModel):
 
 
 def _match_example(examples: Mapping[str, Mapping[str, Any]], question: str) -> Mapping[str, Any] | None:
-    """The parameters of an example that the question repeats, but for the text of one parameter, articles and signs."""
+    """Return the parameters of an example that the question repeats; one parameter, articles and signs may differ."""
     words = _example_words(question)
     for example, params in examples.items():
         lowered = [word.lower() for word in words]
@@ -231,7 +231,7 @@ def _example_words(text: str) -> list[str]:
 
 
 def _fill_parameters(parameters: Mapping[str, Any], question: str) -> dict[str, Any]:
-    """Values for a specialist's parameters, as far as the text has them."""
+    """Return the parameter values that the text contains."""
     required = parameters.get("required", ())
     values: dict[str, Any] = {}
     for name, schema in parameters.get("properties", {}).items():
@@ -279,7 +279,7 @@ def _choices(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _find_text(name: str, question: str) -> str:
-    """What stands in quotes; else what the question is about, or the question."""
+    """Return the quoted part of the question, else its topic, else all of it."""
     quoted = re.search(r"[\"“‘]([^\"”’]{2,200})[\"”’]", question)
     if quoted:
         return quoted[1]
@@ -288,12 +288,12 @@ def _find_text(name: str, question: str) -> str:
 
 
 def _normalize(question: str) -> str:
-    """The words of a question, however it is written."""
+    """Return the words of a question in lower case, without punctuation."""
     return " ".join(word.lower() for word in _WORD.findall(question))
 
 
 def _parse_notes(message: str) -> _Notes:
-    """Read a message in one walk over its edges. What is opened and never closed is no note."""
+    """Find the notes in a message in one pass over their first and last lines. An unclosed one is no note."""
     notes, rest, rest_from = _Notes(), [], 0
     edges = list(_NOTE_LINE.finditer(message))
     last = {edge[0]: edge.start() for edge in edges}
@@ -320,20 +320,20 @@ def _parse_notes(message: str) -> _Notes:
 
 
 def _compose_answer(blocks: Sequence[_Block]) -> str:
-    """An answer from blocks: quoted, not understood."""
+    """Build an answer that quotes the blocks."""
     sentences = []
     for block in blocks:
         if block.failed:
-            who = "One call" if block.name == "?" else block.name
-            cause = block.text.rpartition("; ")[0] or block.text  # after it comes advice for a model
-            sentences.append(f"{who} could not help: {cause.rstrip('.')}.")
+            name = "A call" if block.name == "?" else block.name
+            cause = block.text.rpartition("; ")[0] or block.text  # the rest is advice for the model
+            sentences.append(f"{name} failed: {cause.rstrip('.')}.")
         else:
-            sentences.append(f"{block.name} found:\n\n{_quote_passages(block.text)}")
-    return "\n\n".join(sentences) or "The specialists found nothing."
+            sentences.append(f"From {block.name}:\n\n{_quote_passages(block.text)}")
+    return "\n\n".join(sentences) or "The specialists returned nothing."
 
 
 def _quote_passages(text: str) -> str:
-    """Numbered passages after a headline, as quotations under their titles; any other text as it is."""
+    """Return numbered passages as quotations under their titles; other text unchanged."""
     head, _, rest = text.partition("\n\n")
     if "\n" in head or not _PASSAGE.match(rest):
         return text

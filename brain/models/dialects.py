@@ -1,4 +1,4 @@
-"""How servers of the OpenAI API differ: which fields they want in a request, and which they would refuse."""
+"""The differences between servers of the OpenAI API: fields that they need or reject in a request."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +14,12 @@ class Dialect(msgspec.Struct, frozen=True):
     """The differences of one server.
 
     Attributes:
-        always: fields of every request.
-        resume_request: further fields of a request that continues the assistant's own message.
-        resume_message: fields of that message.
-        is_strict: whether it refuses a model that it does not list; SGLang and llama.cpp take any name.
-        names: its own names for fields of `Sampling`; None for a field that it would refuse.
-        has_template_arguments: whether it takes arguments for the model's template, such as whether to think.
+        always: Fields of every request.
+        resume_request: Further fields of a request that continues the assistant's message.
+        resume_message: Fields of that message.
+        is_strict: True if it rejects a model that it does not list; SGLang and llama.cpp accept any name.
+        names: Its names for fields of `Sampling`; None for a field that it rejects.
+        has_template_arguments: True if it accepts arguments for the chat template, such as `enable_thinking`.
     """
 
     name: str
@@ -65,7 +65,7 @@ _FIELDS = ("max_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "freq
 
 
 def find_dialect(url: str, owner: str) -> Dialect:
-    """Return the dialect of the server at this address, whose model list names this owner."""
+    """Return the dialect for a URL and the `owned_by` of the listed models."""
     parts = urlsplit(url)
     address = f"{parts.hostname}{parts.path}/"
     hosted = next((dialect for prefix, dialect in _BY_ADDRESS.items() if address.startswith(prefix)), None)
@@ -92,7 +92,7 @@ def sampling_fields(sampling: Sampling, dialect: Dialect) -> dict[str, Any]:
 
 
 def resume_fields(request: Mapping[str, Any], dialect: Dialect) -> dict[str, Any]:
-    """Return the request with the fields by which a server continues the assistant's message."""
+    """Return the request with the fields that make the server continue the assistant's message."""
     fields = dict(request)
     for name, value in dialect.resume_request.items():
         existing = fields.get(name)

@@ -1,7 +1,7 @@
-"""Embeddings: the one check whether a model's embeddings carry meaning, and the memory's access to them.
+"""The embedding check, and the memory's access to embeddings.
 
-The check embeds short questions whose answers share no word with them. A chat model that returns embeddings without
-meaning fails it, and searches then use words alone.
+The check embeds short questions and answers that share no words. A chat model whose embeddings carry no meaning fails
+it; Brain then uses keyword search only.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from brain.messages import EmbeddingCheck, Query
 log = logging.getLogger("brain")
 
 QUERY_SECONDS = 0.25
-"""How long a question waits for its embedding."""
+"""Time limit for the embedding of a message."""
 BATCH_SECONDS = 60.0
 RETRY_SECONDS = 300.0
-"""How long a server without embeddings, or with slow ones, gets no further request."""
+"""Pause after a server returned no embeddings, or slow ones."""
 MAX_LATE = 3
-"""Questions in a row whose embeddings came too late; then the server is left alone for a while."""
+"""Number of late embeddings in a row that starts the pause."""
 MAX_LENGTH = 2000
 SHORT_LENGTH = 200
-"""Characters of a text that are tried when the server refuses the text."""
+"""Length of the beginning that is tried if the server rejects a text, in characters."""
 _PAIRS = (
     ("Which jewellery do I wear?", "A silver ring and a string of pearls are put on every day."),
     ("How did I vote?", "At the last election the ballot went to the liberals."),
@@ -40,11 +40,11 @@ _PAIRS = (
 )  # fmt: skip
 
 _VERSION = hashlib.blake2b(repr((_PAIRS, "own, other")).encode(), digest_size=4).hexdigest()
-"""Names the check, since results of another one do not count."""
+"""Identifies the check: results of another version do not count."""
 
 
 class EmbeddingModel(Protocol):
-    """What makes embeddings."""
+    """A source of embeddings."""
 
     @property
     def name(self) -> str: ...
@@ -53,20 +53,20 @@ class EmbeddingModel(Protocol):
 
 
 class CheckStore(Protocol):
-    """Where the results of checks are stored, so that other processes need no check."""
+    """Stores the results of checks for other processes."""
 
     async def embedding_check(self, name: str) -> str | None: ...
     async def set_embedding_check(self, name: str, result: str) -> None: ...
 
 
 async def check_embeddings(model: EmbeddingModel) -> EmbeddingCheck | None:
-    """Run the check; None when the model makes no embeddings."""
+    """Run the check; return None if the model returns no embeddings."""
     vectors = await _embed(model, [text for pair in _PAIRS for text in pair])
     return None if vectors is None else await asyncio.to_thread(grade_embeddings, model.name, vectors)
 
 
 def grade_embeddings(name: str, vectors: Sequence[Sequence[float]]) -> EmbeddingCheck:
-    """Grade a model by the embeddings of the check's questions and answers, in turn."""
+    """Grade a model by the embeddings of the questions and answers, which alternate."""
     rows = [[number / (math.hypot(*vector) or 1.0) for number in vector] for vector in vectors]
     cosines = [[sum(map(float.__mul__, q, a)) for a in rows[1::2]] for q in rows[0::2]]
     count = len(cosines)
@@ -83,8 +83,8 @@ class Embedder:
     """The embeddings of one model, for the memory.
 
     Attributes:
-        check: the result of the check, of this process or an earlier one.
-        is_checked: whether the check ran in this process: another model may have the name by now.
+        check: Result of the check, from this process or an earlier one.
+        is_checked: True if the check ran in this process. The name may belong to another model now.
     """
 
     def __init__(self, model: EmbeddingModel, store: CheckStore | None = None) -> None:
@@ -100,31 +100,31 @@ class Embedder:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the check is passed, and the server is not left alone."""
+        """True if the model passed the check and no pause is active."""
         return self.check is not None and self.check.is_meaningful and time.monotonic() >= self._not_before
 
     async def load_check(self) -> None:
-        """Use the result of an earlier process until there is a new one."""
+        """Load the result of an earlier process."""
         result = await self._store.embedding_check(self._store_key) if self._store is not None else None
         if result is not None:
             self.check = msgspec.json.decode(result, type=EmbeddingCheck)
 
     async def run_check(self) -> bool:
-        """Run the check, once per process; whether the embeddings can be used now."""
+        """Run the check, once per process; return True if the embeddings are usable now."""
         if not self.is_checked and time.monotonic() >= self._not_before:
             check = await check_embeddings(self._model)
             if check is None:
-                self._pause("it makes no embeddings")
+                self._pause("no embeddings")
                 return False
             self.check, self.is_checked = check, True
             if self._store is not None:
                 await self._store.set_embedding_check(self._store_key, msgspec.json.encode(check).decode())
-            result = "count" if self.is_usable else "tell nothing, so that words alone count"
-            log.info("memory: the embeddings of %s %s", self._model.name, result)
+            result = "passed the check" if self.is_usable else "failed the check; using keyword search only"
+            log.info("memory: embeddings of %s %s", self._model.name, result)
         return self.is_usable
 
     async def embed_query(self, text: str) -> Query | None:
-        """Return the embedding of a question; None when it does not come in time."""
+        """Return the embedding of a message; None if it is late or missing."""
         if not self.is_usable or self.check is None:
             return None
         started_at = time.monotonic()
@@ -136,18 +136,18 @@ class Embedder:
                 self._late, self._late_at = self._late + 1, time.monotonic()
                 if self._late >= MAX_LATE:
                     self._late = 0
-                    self._pause("its embeddings come too late")
+                    self._pause("slow embeddings")
             return None
         self._late = 0
         if vectors is None:
-            self._pause("it makes no embeddings")
+            self._pause("no embeddings")
         return Query(self.check.key, vectors[0]) if vectors else None
 
     async def embed_texts(self, texts: Sequence[str]) -> list[list[float]] | None:
-        """Return an embedding of each text; None when the server makes none any more.
+        """Return an embedding of each text; None if the server returns none any more.
 
-        A text that the server refuses even when it is short gets zeros, which are near to nothing, so that it is not
-        tried for ever. A question of the check, which worked before, shows whether the text or the server is at fault.
+        A text that the server rejects even if shortened gets zeros, so Brain does not try it again. A question of the
+        check, which worked before, shows whether the text or the server is at fault.
         """
         vectors = await self._try([text[:MAX_LENGTH] for text in texts])
         if vectors is not None or self.check is None:
@@ -157,7 +157,7 @@ class Embedder:
             vector = await self._try([text[:MAX_LENGTH]]) or await self._try([text[:SHORT_LENGTH]])
             padded.append(vector[0] if vector else [0.0] * self.check.size)
         if await _embed(self._model, [_PAIRS[0][0]], self.check.size) is None:
-            self._pause("it makes no embeddings")
+            self._pause("no embeddings")
             return None
         return padded
 
@@ -170,13 +170,13 @@ class Embedder:
 
     def _pause(self, reason: str) -> None:
         level = logging.DEBUG if self._has_logged else logging.INFO
-        log.log(level, "memory: words alone count: %s: %s", self._model.name, reason)
+        log.log(level, "memory: using keyword search only: %s from %s", reason, self._model.name)
         self._has_logged = True
         self._not_before = time.monotonic() + RETRY_SECONDS
 
 
 async def _embed(model: EmbeddingModel, texts: Sequence[str], size: int | None = None) -> list[list[float]] | None:
-    """Return what the model makes of texts; None when that is not one finite vector of the right size for each."""
+    """Return the embeddings of texts; None unless there is one finite vector of the right size for each."""
     try:
         vectors = await model.embed(texts)
     except Exception as error:  # noqa: BLE001 - a server that is gone, slow or wrong; words still work

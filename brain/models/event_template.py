@@ -1,4 +1,4 @@
-"""Decodes JSON items that differ in one text only, without decoding the rest of them again."""
+"""Decode JSON events that differ in one text only; decode the rest once."""
 
 import re
 from contextlib import suppress
@@ -6,10 +6,10 @@ from contextlib import suppress
 import msgspec
 
 MAX_TEMPLATE_CHANGES = 8
-"""Templates that are learned in vain, one after the other, when a server changes more than the text in every item."""
+"""Number of unused templates in a row before learning stops: the server changes more than the text."""
 
 MAX_EVENT_BYTES = 4096
-"""No template is learned from a larger event, in which the search would take long."""
+"""Maximum size of an event to learn from; the search in a larger one takes long."""
 
 END = b"\n\n"
 QUOTE = ord('"')
@@ -19,13 +19,13 @@ _decode_strings = msgspec.json.Decoder(list[str]).decode
 
 
 class EventTemplate:
-    """The bytes before and after the text in the events of one answer, learned from an event that was decoded whole.
+    """The bytes before and after the text in the events of one answer, learned from a decoded event.
 
     Events with the same bytes before and after one whole JSON string each (RFC 8259, section 7) have the same
     structure, so only their strings need decoding, all of a read at once.
 
     Args:
-        key: the name of the member that holds the text.
+        key: Name of the member with the text.
     """
 
     __slots__ = ("_after", "_before", "_changes_left", "_key", "_string")
@@ -37,7 +37,7 @@ class EventTemplate:
         self._changes_left = MAX_TEMPLATE_CHANGES
 
     def texts(self, events: bytes) -> list[str] | None:
-        """Return the texts of events that all match the template; None when one may hold something else."""
+        """Return the texts of events that all match the template; None if one may contain anything else."""
         if not (events.startswith(self._before) and events.endswith(self._after)):
             return None
         inner = events[self._string]
@@ -53,10 +53,10 @@ class EventTemplate:
         return texts
 
     def _decode_all(self, events: bytes, inner: bytes) -> list[str] | None:
-        """The texts of several events.
+        """Return the texts of several events.
 
-        Cutting where strings must be and comparing what was cut away costs half of searching. No string holds a line
-        end, so none can end in another event than it began in.
+        Cutting at fixed positions and comparing the rest costs half of a search. No JSON string contains a line end, so
+        no string can reach into the next event.
         """
         string = slice(self._string.start, self._string.stop + len(END))
         strings = [line[string] for line in events.split(b"\n")[:-1:2]]
@@ -66,7 +66,7 @@ class EventTemplate:
         return texts if len(texts) == len(strings) else None
 
     def learn(self, event: bytes, text: str) -> None:
-        """Learn the template of an event (without its end) that holds this text and nothing else."""
+        """Learn the template of an event (without its end) that contains this text only."""
         if not self._changes_left or len(event) > MAX_EVENT_BYTES:
             return
         self._changes_left -= 1

@@ -124,7 +124,7 @@ async def from_response(response: httpx.Response, body: BodyStream, *, is_resume
 
 
 def no_stream(content_type: str) -> ModelError:
-    """Return the error for a response that is no stream, such as a web page."""
+    """Return the error for a response that is not a stream, such as a web page."""
     message = "The model server did not answer with a stream. Check its URL in the settings."
     return ModelError("model_failed", message, f"Content-Type: {content_type[:200]}", recoverable=False)
 

@@ -1,6 +1,6 @@
-"""Splits a byte stream into lines or server-sent events. Bytes in, pieces out; no I/O.
+"""Split a byte stream into lines or server-sent events, without I/O.
 
-Lines are whole before they are decoded, so a character that was cut between two reads is never seen in halves.
+Lines are complete before they are decoded, so no character is split between two reads.
 """
 
 from abc import ABC, abstractmethod
@@ -10,18 +10,18 @@ from brain.models import failures
 
 MAX_LINE_BYTES = 2 * 1024 * 1024
 MAX_MULTILINE_BYTES = 64 * 1024
-"""Size of an event whose data has several lines; model servers send no large ones."""
+"""Maximum size of an event with several data lines; model servers send no large ones."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Splitter(ABC):
-    """Buffers the beginning of an item until the rest of it has come.
+    """Buffers the beginning of an item until the rest arrives.
 
     Lines may end in LF, CR LF or CR (WHATWG HTML, 9.2.5); the output has LF only. A byte order mark at the very
     beginning is dropped.
 
     Attributes:
-        is_between: whether nothing is buffered: the next byte begins an item.
+        is_between: True if nothing is buffered, so the next byte begins an item.
     """
 
     END: bytes
@@ -33,10 +33,10 @@ class Splitter(ABC):
         self.is_between = True
 
     def feed(self, data: bytes) -> bytes:
-        """Take what one read brought; return the items that are complete now, each with its end.
+        """Take the bytes of one read; return the items that are complete now, each with its end.
 
         Raises:
-            ModelError: when a line is too long.
+            ModelError: A line is too long.
         """
         if self._is_first and data:
             data = self.close() + data
@@ -59,23 +59,23 @@ class Splitter(ABC):
         del self._rest[:end]
         self.is_between = not self._rest and not self._is_after_cr
         if len(self._rest) > MAX_LINE_BYTES:
-            message = "The model server sent a line that never ends."
+            message = "The model server sent a line that is too long."
             raise ModelError("model_failed", message, f"more than {MAX_LINE_BYTES} bytes")
         return whole
 
     def close(self) -> bytes:
-        """Return what came after the last end."""
+        """Return the bytes after the last end."""
         rest = bytes(self._rest)
         self._rest.clear()
         return rest
 
     @abstractmethod
     def items(self, whole: bytes) -> list[bytes]:
-        """Split what `feed` or `close` returned into items without their ends."""
+        """Split the result of `feed` or `close` into items without their ends."""
 
     @abstractmethod
     def data(self, item: bytes) -> bytes | None:
-        """Return the data of an item; None when it has none."""
+        """Return the data of an item; None if it has none."""
 
     def _normalize_ends(self, data: bytes) -> bytes:
         if self._is_after_cr and data:
@@ -88,7 +88,7 @@ class Splitter(ABC):
 
 
 class Lines(Splitter):
-    """Splits at line ends, and nowhere else: not at U+2028, as `str.splitlines` would."""
+    """Splits at line ends only; `str.splitlines` would also split at U+2028."""
 
     END = b"\n"
 
@@ -112,10 +112,10 @@ class ServerSentEvents(Splitter):
         return whole.split(b"\n\n")[:-1]
 
     def data(self, item: bytes) -> bytes | None:
-        """Return the data of an event, without comments, names and ids; None when it has none.
+        """Return the data of an event, without comments, names and IDs; None if it has none.
 
         Raises:
-            ModelError: when it has more lines than can be read at once.
+            ModelError: It has more lines than can be read at once.
         """
         if item.startswith(b"data: ") and b"\n" not in item:  # as nearly all are
             return item[6:]

@@ -1,4 +1,4 @@
-"""Models of Ollama, over its own API."""
+"""Models of Ollama, through its native API."""
 
 import asyncio
 import base64
@@ -38,7 +38,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _Line(msgspec.Struct, gc=False):
-    """One line; `Any` where a bad value is ignored."""
+    """One line; fields of type `Any` ignore bad values."""
 
     message: _Message | None = None
     done: Any = None
@@ -57,7 +57,7 @@ class _ModelDetails(msgspec.Struct):
     parameters: Any = None
 
     def has(self, capability: str, default: bool) -> bool:
-        """Whether the model has a capability; `default` where the server, an old one, lists none."""
+        """Return whether the model has a capability; `default` for an old server that lists none."""
         return capability in self.capabilities if isinstance(self.capabilities, list) else default
 
     @property
@@ -77,14 +77,14 @@ _OPTIONS = {
     "presence_penalty": "presence_penalty",
 }
 _EFFORTS: Mapping[str, bool | str] = {"none": False, "minimal": "low", "xhigh": "max"}
-"""Reasoning efforts of OpenAI's clients that Ollama names differently."""
+"""Reasoning efforts of OpenAI clients with another name in Ollama."""
 
 _decoder = msgspec.json.Decoder(_Line)
 _details_decoder = msgspec.json.Decoder(_ModelDetails)
 
 
 class Ollama(Remote):
-    """One model of an Ollama server; its renderers continue a started answer."""
+    """One model of an Ollama server, which can continue a started answer."""
 
     context_tokens = DEFAULT_CONTEXT
     _path = "/api/chat"
@@ -96,7 +96,7 @@ class Ollama(Remote):
             async with ollama_client(self._url, self._headers) as server:
                 response = await _translate(server.embed(self._embedding_model, list(texts)), self._url)
         except ModelError:
-            raise Refused("the model server has no embeddings for this model") from None
+            raise Refused("the model server returns no embeddings for this model") from None
         return [list(vector) for vector in response.embeddings]
 
     async def _identify(self) -> str:
@@ -133,7 +133,7 @@ class Ollama(Remote):
 
     def _build_body(self, messages: Sequence[Message], sampling: Sampling) -> bytes:
         effort = _EFFORTS.get(sampling.effort, sampling.effort) if isinstance(sampling.effort, str) else sampling.effort
-        think = effort if self._can_think else None  # a model that cannot think refuses the field
+        think = effort if self._can_think else None  # a model without reasoning rejects the field
         fields = {"think": think, "format": sampling.format, "keep_alive": sampling.keep_alive}
         options = {option: getattr(sampling, name) for name, option in _OPTIONS.items()}
         return msgspec.json.encode(
@@ -164,9 +164,9 @@ def _encode_message(message: Message) -> dict[str, Any]:
 
 
 def ollama_client(url: str, headers: Mapping[str, str] | None = None) -> "ollama.AsyncClient":
-    """Make the ollama package's client, for everything but the token stream.
+    """Return a client of the ollama package, for everything except the token stream.
 
-    On its own, the package would follow redirects, and send `OLLAMA_API_KEY` to any server.
+    By default, the package follows redirects and sends `OLLAMA_API_KEY` to any server.
     """
     import ollama  # takes half a second, which only users of an Ollama server pay
 
@@ -185,10 +185,10 @@ def ollama_client(url: str, headers: Mapping[str, str] | None = None) -> "ollama
 
 
 async def _translate(answer: Awaitable[T], url: str) -> T:
-    """Await the ollama package's client and translate its errors.
+    """Await a call of the ollama package and translate its errors.
 
     Raises:
-        ModelError: when the server does not answer, or answers something else.
+        ModelError: The server does not answer, or answers something else.
     """
     import ollama
     import pydantic
@@ -205,10 +205,10 @@ async def _translate(answer: Awaitable[T], url: str) -> T:
 
 
 async def find_model(url: str, seconds: float, key: str | None = None) -> str | None:
-    """Return the model for `auto`: one that can complete, a loaded one before the newest; None without one.
+    """Return the model for `auto`: a loaded chat model, else the newest one; None if there is none.
 
     Raises:
-        ModelError: when no server answers within `seconds`, or it is no Ollama server.
+        ModelError: No server answers within `seconds`, or it is no Ollama server.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else None
     async with client.Client(url, headers) as server:
@@ -236,7 +236,7 @@ async def find_model(url: str, seconds: float, key: str | None = None) -> str | 
 def _modified_at(model: "ollama.ListResponse.Model") -> float:
     try:
         return 0.0 if model.modified_at is None else model.modified_at.timestamp()
-    except (OverflowError, ValueError):  # a year that no clock of this machine has
+    except (OverflowError, ValueError):  # a year that the clock cannot represent
         return 0.0
 
 
@@ -249,7 +249,7 @@ async def _show(server: httpx.AsyncClient, name: str) -> _ModelDetails:
 
 
 def build_reply() -> Reply:
-    """Make the decoder of one answer."""
+    """Return the decoder of one answer."""
     return Reply(Lines(), partial(decode_line, ReportedValues()))
 
 
@@ -257,7 +257,7 @@ def decode_line(checks: ReportedValues, data: bytes) -> Sequence[Part]:
     """Decode one line.
 
     Raises:
-        ModelError: when the server reports a failure, or the line cannot be read.
+        ModelError: The server reports a failure, or the line cannot be read.
     """
     if not data.strip():
         return ()

@@ -1,4 +1,4 @@
-"""Models of any server with OpenAI's chat completions: vLLM, llama.cpp, SGLang, LM Studio, hosted ones."""
+"""Models of servers with the OpenAI chat completions API: vLLM, llama.cpp, SGLang, LM Studio, hosted ones."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class _Choice(msgspec.Struct, gc=False):
 
 
 class _Chunk(msgspec.Struct, gc=False):
-    """One event; `Any` where a bad value is ignored."""
+    """One event; fields of type `Any` ignore bad values."""
 
     choices: list[_Choice] | None = None
     prompt_progress: Any = None
@@ -55,7 +55,7 @@ _decoder = msgspec.json.Decoder(_Chunk)
 
 
 class OpenAI(Remote):
-    """One model of a server of this API; its URL goes up to and with `/v1`."""
+    """One model of a server with this API; its URL ends in `/v1`."""
 
     _path = "chat/completions"
     _default_resume = "message"
@@ -69,14 +69,14 @@ class OpenAI(Remote):
         try:
             return [[float(number) for number in item["embedding"]] for item in response.json()["data"]]
         except (ValueError, TypeError, LookupError):
-            raise Refused("the model server has no embeddings") from None
+            raise Refused("the model server returns no embeddings") from None
 
     async def _identify(self) -> str:
         listed = await self._get(f"{self._url}/models")
         data = listed.get("data") if isinstance(listed, dict) else None
         models = [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
         own = next((model for model in models if model.get("id") == self._model), None)
-        similar = own or (models[0] if models else {})  # the first model speaks for an unlisted one
+        similar = own or (models[0] if models else {})  # the first model stands for an unlisted one
         dialect = find_dialect(self._url, str(similar.get("owned_by")))
         props = await self._get(self._url.removesuffix("/v1") + "/props") if dialect is LLAMA_CPP else None
         self._dialect = dialect
@@ -96,7 +96,7 @@ class OpenAI(Remote):
         return f"{dialect.name} server, which does not list {self._model}, but {', '.join(others[:MAX_NAMES])}{more}"
 
     def _read_props(self, props: Mapping[str, Any]) -> None:
-        """Read what llama.cpp reports of itself."""
+        """Read the properties that llama.cpp reports."""
         generation, modalities = props.get("default_generation_settings"), props.get("modalities")
         context = ReportedValues().count("n_ctx", generation.get("n_ctx")) if isinstance(generation, dict) else None
         self.context_tokens = context or None
@@ -127,7 +127,7 @@ class OpenAI(Remote):
         return msgspec.json.encode(request)
 
     async def _get(self, url: str) -> Any:
-        """Return the JSON of a free request; {} when the server has none."""
+        """Return the JSON of a free request; {} if there is none."""
         with failures.translate_errors(self._url):
             response = await self._http.get(url, timeout=IDENTIFY_SECONDS)
         if response.status_code in (401, 403) or response.status_code >= 500:
@@ -139,7 +139,7 @@ class OpenAI(Remote):
 
 
 def build_reply() -> Reply:
-    """Make the decoder of one answer."""
+    """Return the decoder of one answer."""
     return Reply(ServerSentEvents(), partial(decode_event, ReportedValues()), EventTemplate("content"))
 
 
@@ -147,7 +147,7 @@ def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:
     """Decode one event. Of several choices, the first one is the answer.
 
     Raises:
-        ModelError: when the server reports a failure, or the event cannot be read.
+        ModelError: The server reports a failure, or the event cannot be read.
     """
     if not data.startswith(b"{"):
         data = data.strip()
@@ -190,7 +190,7 @@ def _decode_delta(delta: _Delta, parts: list[Part], checks: ReportedValues) -> N
         for item in content or ():
             parts += _decode_content_item(item)
     calls = delta.tool_calls if isinstance(delta.tool_calls, list) else []
-    if isinstance(delta.function_call, dict):  # the older form, with one call at most
+    if isinstance(delta.function_call, dict):  # the older form, with up to one call
         calls = [*calls, {"function": delta.function_call}]
     for call in calls:
         function = call.get("function") if isinstance(call, dict) else None
@@ -204,7 +204,7 @@ def _decode_delta(delta: _Delta, parts: list[Part], checks: ReportedValues) -> N
 
 
 def _decode_content_item(item: Any) -> Sequence[Part]:
-    """Decode an item of a list, as Mistral's reasoning models send: a text, or a thought that is a list of texts."""
+    """Decode an item of a list, as Mistral's reasoning models send: text, or reasoning as a list of texts."""
     if isinstance(item, str):
         return (item,) if item else ()
     if not isinstance(item, Mapping):
@@ -217,7 +217,7 @@ def _decode_content_item(item: Any) -> Sequence[Part]:
 
 
 def _decode_usage(usage: Any, timings: Any, checks: ReportedValues) -> PassUsage | None:
-    """Return the tokens of a pass; None when the server does not report them, or something impossible."""
+    """Return the tokens of a pass; None if the server reports none or impossible ones."""
     if not isinstance(usage, dict):
         checks.reject("usage", usage)
         return None
@@ -253,7 +253,7 @@ def _list_others(name: str, models: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _lists_images(model: Mapping[str, Any]) -> bool:
-    """Whether an entry of the model list reports that the model takes images, as Mistral's and OpenRouter's do."""
+    """Return whether an entry of the model list reports image input, as Mistral and OpenRouter do."""
     capabilities, architecture = model.get("capabilities"), model.get("architecture")
     if isinstance(capabilities, Mapping) and capabilities.get("vision") is True:
         return True

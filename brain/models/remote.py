@@ -1,4 +1,4 @@
-"""What the models of servers share: asking what the server is and whether it answers, passes, and embeddings."""
+"""The base class of models with a server: identification, health, streaming and embeddings."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -18,19 +18,19 @@ from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 READY_SECONDS = 2.0
 PROBE_SECONDS = 1.0
-"""How long a result of `find_problem` is reused, so that callers cannot load the server."""
+"""Time for which a result of `find_problem` is reused, to protect the server."""
 
 
 class Remote(ABC):
     """One model of one server.
 
     Args:
-        row: the model with its server and key, and what overrides the server's own words.
+        row: The model with its server and key, and values that override the server's.
 
     Attributes:
-        context_tokens: the size of its context window; None when the server does not say.
-        embedder: the model whose embeddings are used instead, if any.
-        template: the model's chat template, with the tokens that begin and end a text, if the server shows it.
+        context_tokens: Size of the context window; None if unknown.
+        embedder: Embedding model to use instead, if any.
+        template: Chat template with its first and last tokens, if the server shows it.
     """
 
     is_demo = False
@@ -62,12 +62,12 @@ class Remote(ABC):
         self._check: EmbeddingCheck | None = None
 
     async def identify(self) -> str:
-        """Ask the server what it and the model are, by free requests; return a sentence for people.
+        """Identify the server and the model with free requests; return a phrase for people.
 
-        What was known before stays until the server has answered everything.
+        Attributes change only after all requests have succeeded.
 
         Raises:
-            ModelError: when it cannot be reached, refuses the key, or does not have the model.
+            ModelError: The server is unreachable, rejects the key, or does not have the model.
         """
         try:
             description = await self._identify()
@@ -79,10 +79,10 @@ class Remote(ABC):
             self.context_tokens = self._row.context
         if self._row.sees_images is not None:
             self.sees_images = self._row.sees_images
-        return f"{description}; it sees images" if self.sees_images else description
+        return f"{description}, image input" if self.sees_images else description
 
     async def find_problem(self) -> str | None:
-        """Return what is wrong with the server; None when it answers. Changes nothing for running passes."""
+        """Return what is wrong with the server; None if it answers. Running passes are not affected."""
         now = asyncio.get_running_loop().time
         async with self._probing:
             if self._probed is None or now() - self._probed[0] > PROBE_SECONDS:
@@ -100,7 +100,7 @@ class Remote(ABC):
     def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
-        """Stream one pass; what one read brings comes as one chunk."""
+        """Stream one pass; each read becomes one chunk."""
         return stream_chunks(partial(self._ask, messages, sampling), self._build_reply(), self._url)
 
     async def _ask(self, messages: Sequence[Message], sampling: Sampling) -> Answer:
@@ -115,30 +115,30 @@ class Remote(ABC):
             raise
 
     async def describe(self, image: bytes, question: str) -> str:
-        """Return what the model sees in an encoded image."""
+        """Return the model's description of an encoded image."""
         async with aclosing(self.stream([Message("user", question, (image,))])) as chunks:
             return "".join([chunk async for chunk in chunks if isinstance(chunk, str)])
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one embedding per text, of EMBEDDINGS, else of this model's server.
+        """Return one embedding per text, from EMBEDDINGS, else from this model's server.
 
         Raises:
-            Refused: when the server makes none.
+            Refused: The server returns none.
         """
         return await (self._embed if self.embedder is None else self.embedder.embed)(texts)
 
     async def check_embeddings(self) -> EmbeddingCheck:
-        """Return whether the embeddings carry meaning; ask the server once per process.
+        """Return the result of the embedding check, which runs once per process.
 
         Raises:
-            Refused: when the server makes none.
+            Refused: The server returns no embeddings.
         """
         if self.embedder is not None:
             return await self.embedder.check_embeddings()
         if self._check is None:
             self._check = await embedder.check_embeddings(self)
         if self._check is None:
-            raise Refused("the model server has no embeddings")
+            raise Refused("the model server returns no embeddings")
         return self._check
 
     async def aclose(self) -> None:
@@ -147,11 +147,11 @@ class Remote(ABC):
 
     @abstractmethod
     async def _identify(self) -> str:
-        """Ask first, then change the attributes in one step."""
+        """Send the requests first, then change the attributes in one step."""
 
     @abstractmethod
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one embedding per text, of this server."""
+        """Return one embedding per text, from this server."""
 
     @abstractmethod
     async def _probe(self) -> None:
@@ -159,7 +159,7 @@ class Remote(ABC):
 
     @abstractmethod
     def _build_reply(self) -> Reply:
-        """Make the decoder of one answer."""
+        """Return the decoder of one answer."""
 
     @abstractmethod
     def _build_body(self, messages: Sequence[Message], sampling: Sampling) -> bytes:

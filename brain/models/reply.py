@@ -1,4 +1,4 @@
-"""Decodes the answers of model servers: bytes in, chunks out, as much as one read brought in one chunk."""
+"""Decode answers of model servers: each read of bytes becomes one chunk."""
 
 import asyncio
 import json
@@ -27,15 +27,15 @@ log = logging.getLogger("brain")
 
 STEP_BYTES = 16 * 1024
 STEP_LENGTH = 8 * 1024
-"""Bytes that are decoded, and characters that are yielded, before other tasks run: a few milliseconds at worst."""
+"""Bytes decoded, and characters yielded, before other tasks run: up to a few milliseconds."""
 MAX_REPAIR_BYTES = 16 * 1024
-"""A larger item is not repaired when it is broken: a repair takes a hundred times as long as decoding."""
+"""Maximum size of a broken item to repair; a repair takes a hundred times as long as decoding."""
 MAX_COUNT = 10**9
 """More tokens than any prompt, answer or context has."""
 MAX_INTEGER_DIGITS = 20
 MAX_TOOL_CALLS = 64
 MAX_ARGUMENTS = 65_536
-"""Characters of a tool call's arguments; longer than any marker may be."""
+"""Maximum length of a tool call's arguments, in characters; above the limit of a call."""
 
 
 class EndOfReply:
@@ -44,7 +44,7 @@ class EndOfReply:
 
 @dataclass(frozen=True, slots=True)
 class ToolDelta:
-    """A piece of a tool call; `index` and `id` name the call, as far as the server gives them."""
+    """A piece of a tool call; `index` and `id` identify the call if the server sends them."""
 
     index: int
     id: str
@@ -56,7 +56,7 @@ Part = Chunk | ToolDelta | EndOfReply
 
 
 class ReportedValues:
-    """Checks what a server reports beside its text; logs the first bad value of an answer."""
+    """Checks the values that a server reports next to its text; logs the first bad one of an answer."""
 
     def __init__(self) -> None:
         self._has_logged = False
@@ -79,22 +79,22 @@ class ReportedValues:
         """Log a bad value, which the caller ignores."""
         if not self._has_logged:
             self._has_logged = True
-            log.warning("the model server sent a bad %s, which is ignored: %.100r", name, value)
+            log.warning("ignoring a bad %s from the model server: %.100r", name, value)
 
 
 class Reply:
     """The body of one answer, without I/O.
 
     Args:
-        splitter: finds the items in the bytes.
-        decode: the parts of one item.
-        template: learns the structure of items that hold nothing but a text, if they have one in common.
+        splitter: Finds the items in the bytes.
+        decode: Returns the parts of one item.
+        template: Learns the common structure of items that contain only a text.
 
     Attributes:
-        has_items: whether there was any item.
-        has_ended: whether the server reported why the model stopped; later failures do no harm.
-        is_over: whether nothing more will come.
-        error: what the server reported or what could not be decoded; the reply is over then.
+        has_items: True after the first item.
+        has_ended: True once the server has reported why the model stopped; later failures do not matter.
+        is_over: True if nothing more will come.
+        error: Error reported by the server, or raised by the decoder; the reply is over then.
     """
 
     __slots__ = (
@@ -116,7 +116,7 @@ class Reply:
         self._tools: list[ToolDelta] = []  # each call so far as one delta
 
     def feed(self, data: bytes) -> list[Chunk]:
-        """Decode what one read brought; an error is noted, after the chunks before it."""
+        """Decode the bytes of one read; store an error and return the chunks before it."""
         try:
             chunks = self._decode_with_template(data) if self._splitter.is_between else None
             return self._read(self._splitter.feed(data)) if chunks is None else chunks
@@ -125,11 +125,11 @@ class Reply:
             return []
 
     def close(self) -> list[Chunk]:
-        """Decode what is left at the end of the body."""
+        """Decode the rest at the end of the body."""
         return self._read(self._splitter.close())
 
     def _decode_with_template(self, items: bytes) -> list[Chunk] | None:
-        """The text of items that all have the learned template; None when they must be decoded one by one."""
+        """Return the text of items that all match the template; None if they must be decoded one by one."""
         if self._template is None or self._pending_surrogate or self.is_over:
             return None
         texts = self._template.texts(items)
@@ -229,7 +229,7 @@ async def stream_chunks(
     """Send one request and yield its chunks. Closing the generator closes the connection.
 
     Raises:
-        ModelError: when there is no answer, or only a part of one.
+        ModelError: There is no answer, or only a part of one.
     """
     with failures.translate_errors(url):
         body, content_type = await request()
@@ -263,11 +263,11 @@ async def stream_chunks(
         raise reply.error
     if not reply.has_items and not content_type.startswith("text/event-stream"):
         raise failures.no_stream(content_type)
-    raise ModelError("model_failed", "The model server broke off in the middle of its answer.", "no end was sent")
+    raise ModelError("model_failed", "The model server ended the answer early.", "the stream had no end event")
 
 
 def _split_long_texts(chunks: list[Chunk]) -> list[Chunk]:
-    """The same chunks, with long texts cut into steps."""
+    """Return the same chunks with long texts cut into steps."""
     steps: list[Chunk] = []
     for chunk in chunks:
         text = chunk.text if isinstance(chunk, Thinking) else chunk
@@ -283,24 +283,24 @@ async def open_answer(response: httpx.Response, *, is_resumed: bool) -> Answer:
     """Return the body of a streamed response and its content type.
 
     Raises:
-        ModelError: when it is no stream; the response is closed then.
-        PrefillRefused: when the server does not continue a started answer.
+        ModelError: The response is not a stream; it is closed.
+        PrefillRefused: The server does not continue a started answer.
     """
     body = stream_body(response)
     content_type = response.headers.get("Content-Type", "")
     if response.status_code == 200 and not content_type.startswith("text/html"):
         return body, content_type
-    async with aclosing(response), aclosing(body):  # closing a body that nobody began to read closes nothing
+    async with aclosing(response), aclosing(body):  # closing an unread body does not close the response
         if response.status_code == 200:
             raise failures.no_stream(content_type)
         raise await failures.from_response(response, body, is_resumed=is_resumed)
 
 
 def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
-    """Decode one item; broken characters, which servers send that cut them in two, become U+FFFD.
+    """Decode one item; broken characters, from servers that cut them in two, become U+FFFD.
 
     Raises:
-        ModelError: when it is no JSON, or not of the expected form.
+        ModelError: It is not JSON, or has another structure.
     """
     try:
         return decoder.decode(data)
@@ -312,7 +312,7 @@ def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
 
 
 def _parse_int(digits: str) -> float:
-    """Return NaN for an integer longer than any count, which Python would take long to parse or refuse."""
+    """Parse an integer; return NaN for one longer than any count, which Python parses slowly or rejects."""
     return int(digits) if len(digits) <= MAX_INTEGER_DIGITS else math.nan
 
 

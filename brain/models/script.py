@@ -1,4 +1,4 @@
-"""A model that plays a script, and what models without a server share."""
+"""A model that plays a script, and the base class of models without a server."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -26,10 +26,10 @@ class Embeddings(Protocol):
 
 
 class TextOnlyModel:
-    """A model that takes text and nothing else, and has no server.
+    """A text-only model without a server.
 
     Attributes:
-        embedder: the model whose embeddings are used, if any.
+        embedder: Embedding model to use, if any.
     """
 
     embedder: Embeddings | None = None
@@ -37,27 +37,27 @@ class TextOnlyModel:
     template = ""
     sees_images = False
     is_language_model = False
-    """Whether it can write something for Brain itself, such as a summary."""
+    """True if it can write summaries for Brain."""
 
     async def describe(self, image: bytes, question: str) -> str:
-        """Raise `Refused`: it sees no images."""
-        raise Refused("no model that sees images is connected")
+        """Raise `Refused`: it has no image input."""
+        raise Refused("no model with image input is connected")
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return the embeddings of the other model; raises `Refused` without one."""
+        """Return the embeddings of `embedder`; raise `Refused` without one."""
         if self.embedder is None:
             raise Refused("no model with embeddings is connected")
         return await self.embedder.embed(texts)
 
     async def check_embeddings(self) -> EmbeddingCheck:
-        """Return the check of the other model; raises `Refused` without one."""
+        """Return the check of `embedder`; raise `Refused` without one."""
         if self.embedder is None:
             raise Refused("no model with embeddings is connected")
         return await self.embedder.check_embeddings()
 
 
 class ScriptedPass(msgspec.Struct, forbid_unknown_fields=True):
-    """One line of a script: the chunks of one pass, the wait before each, and how the pass fails, if it does."""
+    """One line of a script: the chunks of one pass, the delay before each, and an error at the end."""
 
     chunks: list[str] = []
     delay_ms: Annotated[float, msgspec.Meta(ge=0)] = 0
@@ -65,7 +65,7 @@ class ScriptedPass(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Script(TextOnlyModel):
-    """A script: one line per pass. After the last line, a pass is empty."""
+    """A model that plays a script: one line per pass. Passes after the last line are empty."""
 
     is_demo = False
 
@@ -77,7 +77,7 @@ class Script(TextOnlyModel):
     async def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
     ) -> AsyncGenerator[Chunk, None]:
-        """Play the line of this pass, whatever the messages say."""
+        """Play the line of this pass; ignore the messages."""
         line = self._passes[turn_pass] if turn_pass < len(self._passes) else ScriptedPass()
         for chunk in line.chunks:
             await asyncio.sleep(line.delay_ms / 1000)
@@ -87,7 +87,7 @@ class Script(TextOnlyModel):
         yield Finish("stop")
 
     async def aclose(self) -> None:
-        """Does nothing: a script holds no resources."""
+        """Do nothing."""
 
 
 def read_script(path: Path) -> list[ScriptedPass]:

@@ -105,14 +105,14 @@ def test_the_called_specialist_of_many() -> None:
 @pytest.mark.parametrize(
     ("question", "expected"),
     [
-        ('Which settings "heartbeat" has?', 'I will ask docs. SPECIALIST_REQUEST[docs:{"query": "heartbeat"}]'),
-        ("read page 3 of the contract", 'I will ask ocr. SPECIALIST_REQUEST[ocr:{"page": 3}]'),
-        ("enhance the receipt", 'I will ask ocr. SPECIALIST_REQUEST[ocr:{"enhance": true}]'),
-        (f"{ONE}\n\nWhat does the scan say?", "I will ask ocr. SPECIALIST_REQUEST[ocr:{}]"),
+        ('Which settings "heartbeat" has?', 'Checking docs… SPECIALIST_REQUEST[docs:{"query": "heartbeat"}]'),
+        ("read page 3 of the contract", 'Checking ocr… SPECIALIST_REQUEST[ocr:{"page": 3}]'),
+        ("enhance the receipt", 'Checking ocr… SPECIALIST_REQUEST[ocr:{"enhance": true}]'),
+        (f"{ONE}\n\nWhat does the scan say?", "Checking ocr… SPECIALIST_REQUEST[ocr:{}]"),
         (f"{THREE}\n\nWhat is in the images?",
-         'I will ask vision. SPECIALIST_REQUEST[vision:{"image_id": 4}]SPECIALIST_REQUEST[vision:{"image_id": 5}]'
+         'Checking vision… SPECIALIST_REQUEST[vision:{"image_id": 4}]SPECIALIST_REQUEST[vision:{"image_id": 5}]'
          'SPECIALIST_REQUEST[vision:{"image_id": 6}]'),
-        (f"{THREE}\n\nWhat is in image 5?", 'I will ask vision. SPECIALIST_REQUEST[vision:{"image_id": 5}]'),
+        (f"{THREE}\n\nWhat is in image 5?", 'Checking vision… SPECIALIST_REQUEST[vision:{"image_id": 5}]'),
     ],
 )  # fmt: skip
 def test_a_first_pass(question: str, expected: str) -> None:
@@ -192,7 +192,7 @@ def test_parameters_from_an_example(question: str, expected: Any) -> None:
 
 
 OCR_BLOCK = "[SPECIALIST_RESULT: ocr]\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50\n[/SPECIALIST_RESULT]"
-TOTAL = "ocr found:\n\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50"
+TOTAL = "From ocr:\n\n📄 OCR EXTRACTED TEXT from 'scan.png'\n\nTotal 12.50"
 DOCS_BLOCK = (
     "[SPECIALIST_RESULT: docs]\n📖 DOCS\n\n"
     "[1] Settings\n\nSet CALLS.\n\n    brain serve\n\n[2] Limits › Calls\n\nAt most 5.\n[/SPECIALIST_RESULT]"
@@ -206,35 +206,35 @@ MALFORMED = f"[SPECIALIST_ERROR: ? failed - {DENIED}]"
     ("started", "expected"),
     [
         (f"…\n\n{DOCS_BLOCK}\n\n",
-         "docs found:\n\n📖 DOCS\n\n"
+         "From docs:\n\n📖 DOCS\n\n"
          "**Settings**\n\n> Set CALLS.\n>\n>     brain serve\n\n**Limits › Calls**\n\n> At most 5."),
         (f"…\n\n{REFUSED}\n\n{MALFORMED}\n\n{OCR_BLOCK}\n\n",
-         "ocr could not help: there is no attachment.\n\n"
-         f"One call could not help: this specialist is not allowed here.\n\n{TOTAL}"),
-        ("…", "The specialists found nothing."),
+         "ocr failed: there is no attachment.\n\n"
+         f"A call failed: this specialist is not allowed here.\n\n{TOTAL}"),
+        ("…", "The specialists returned nothing."),
     ],
 )  # fmt: skip
 def test_an_answer_from_blocks(started: str, expected: str) -> None:
     text, _, signature = answer("?", started=started).rpartition("\n\n")
     assert text == expected
-    assert signature.startswith("I am Brain's built-in stand-in, not a language model")
+    assert signature.startswith("I am Brain's demo model, not a language model")
 
 
 TEXT = "(Content of attachment 1:)\nBuy tea.\n(End of attachment 1)"
-LIST = 'I found no specialist for this. I can ask, for example:\n- docs: "how do I write a specialist"'
+LIST = 'No specialist fits this message. Try one of these:\n- docs: "how do I write a specialist"'
 
 
 @pytest.mark.parametrize(
     ("question", "listed", "expected"),
     [
         *[(f"{ONE}\n\n{OCR_BLOCK}\n\n{text}", INSTALLED, TOTAL) for text in ("What does it say?", "hello", "")],
-        (f"{TEXT}\n\nhello", INSTALLED, "This is attached:\n\nBuy tea."),
+        (f"{TEXT}\n\nhello", INSTALLED, "Attached text:\n\nBuy tea."),
         # what is opened and never closed is part of the question
-        (f"(Content of attachment 2:)\n{TEXT}", [], "This is attached:\n\nBuy tea."),
+        (f"(Content of attachment 2:)\n{TEXT}", [], "Attached text:\n\nBuy tea."),
         ("(Content of attachment 1:)\n(End of attachment 2)\n[SPECIALIST_RESULT: ocr]\n(End of attachment 1)", [],
-         "This is attached:\n\n(End of attachment 2)\n[SPECIALIST_RESULT: ocr]"),
+         "Attached text:\n\n(End of attachment 2)\n[SPECIALIST_RESULT: ocr]"),
         ("hello", [docs], LIST),
-        ("describe the photo", [], "There is no specialist that I can ask."),
+        ("describe the photo", [], "No specialist is available."),
     ],
 )  # fmt: skip
 def test_an_answer_without_a_call(question: str, listed: Any, expected: str) -> None:

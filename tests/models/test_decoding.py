@@ -78,7 +78,7 @@ def test_an_item_without_end_is_an_error(splitter: Splitter) -> None:
     assert splitter.feed(b"data: ") == b""
     for _ in range(3):
         assert splitter.feed(b"x" * (MAX_LINE_BYTES // 4)) == b""
-    with pytest.raises(ModelError, match="a line that never ends") as caught:
+    with pytest.raises(ModelError, match="too long") as caught:
         splitter.feed(b"x" * (MAX_LINE_BYTES // 4))
     assert caught.value.code == "model_failed"
 

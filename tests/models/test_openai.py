@@ -249,7 +249,7 @@ async def test_a_server_is_identified_by_free_requests(
     sees: bool,
 ) -> None:
     async with OpenAIServer(Pass(["a"]), Pass(["b"]), answers=answers) as server, model_of(server) as model:
-        assert await model.identify() == description + ("; it sees images" if sees else "")
+        assert await model.identify() == description + (", image input" if sees else "")
         assert {request.method for request in server.asked} == {"GET"}
         assert (model.resume, model.context_tokens, model.sees_images) == (resume, context, sees)
         await collect(model)
