@@ -1,11 +1,11 @@
 // Start the page: ask the server who is signed in and what it offers, then start each part.
 
 import { loadMarkdown } from "./answer/text.js";
-import { makeButton, find, make } from "./base/dom.js";
+import { find, make, makeButton } from "./base/dom.js";
 import { Refused, errorText, request } from "./base/server.js";
 import { fillTexts, t } from "./base/texts.js";
 import { startComposer, startWriting } from "./composer/composer.js";
-import { startConversation } from "./conversation/navigation.js";
+import { startConversation } from "./conversation/conversation.js";
 import { startChoices } from "./dialogs/choices.js";
 import { startMemory } from "./dialogs/memory.js";
 import { startSettings } from "./dialogs/settings.js";

@@ -1,14 +1,13 @@
 // One answer: text, calls and notices in order, and how it ended.
 
 import { announce, announceNow } from "../base/announcements.js";
-import { makeCopyButton, addSources } from "../base/clipboard.js";
-import { makeButton, make } from "../base/dom.js";
+import { addSources, makeCopyButton } from "../base/clipboard.js";
+import { make, makeButton } from "../base/dom.js";
 import { eventsOf } from "../base/stored_conversation.js";
 import { countWords, explainEnding, explainError, explainNotice, formatDuration, t } from "../base/texts.js";
 import { modelNamed } from "../dialogs/choices.js";
 import { PendingAdditions, makeAddition, markForNextMessage } from "./additions.js";
-import { Card } from "./card.js";
-import { describeFailure } from "./failures.js";
+import { Card, describeFailure } from "./card.js";
 import { paramsIn } from "./params.js";
 import { follow, isAtEnd, reveal } from "./scrolling.js";
 import { AnswerText, renderMarkdown } from "./text.js";

@@ -1,10 +1,9 @@
 // The card of one specialist call: parameters, progress, approval, then result or error.
 
-import { makeScrollBox } from "../base/scroll_box.js";
 import { makeCopyButton } from "../base/clipboard.js";
-import { makeButton, makeIcon, make, makeProblemLine } from "../base/dom.js";
-import { includesReason, formatDuration, t } from "../base/texts.js";
-import { displayName, describeFailure } from "./failures.js";
+import { make, makeButton, makeIcon, makeProblemLine } from "../base/dom.js";
+import { makeScrollBox } from "../base/scroll_box.js";
+import { explainCall, formatDuration, includesReason, t } from "../base/texts.js";
 import { abbreviate, makeParamsBox } from "./params.js";
 import { renderMarkdown } from "./text.js";
 
@@ -15,6 +14,8 @@ import { renderMarkdown } from "./text.js";
  */
 
 const TICK = 100; // ms
+const UNREADABLE = "?"; // the name in a call that could not be read
+const RAN = ["timeout", "failed"]; // calls with any other code did not start
 /** @type {Set<() => void>} */
 const ticking = new Set();
 let clock = 0;
@@ -224,4 +225,15 @@ function makeCitation({ id, title, url }) {
   link.target = "_blank";
   link.rel = "noopener noreferrer";
   return make("li", "", link, " ", make("bdi", "small", address.host));
+}
+
+/** The name of a call for a person. @param {string} name */
+function displayName(name) {
+  return name === UNREADABLE ? t("someCall") : name;
+}
+
+/** @param {{ name: string, code: string, reason: string }} call */
+export function describeFailure({ name, code, reason }) {
+  const key = RAN.includes(code) ? "didFail" : "notRun";
+  return t(key, { name: displayName(name), reason: explainCall(code, reason) });
 }

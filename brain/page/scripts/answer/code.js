@@ -1,7 +1,7 @@
 // Code blocks: language, copy button and syntax highlighting.
 
 import { copy } from "../base/clipboard.js";
-import { makeIcon, make } from "../base/dom.js";
+import { make, makeIcon } from "../base/dom.js";
 import { t } from "../base/texts.js";
 import { log } from "./scrolling.js";
 

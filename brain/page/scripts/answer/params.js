@@ -1,7 +1,7 @@
 // The parameters of a call, exactly as the model wrote them: the person who approves it must see each character.
 
+import { make, makeButton } from "../base/dom.js";
 import { makeScrollBox } from "../base/scroll_box.js";
-import { makeButton, make } from "../base/dom.js";
 import { t } from "../base/texts.js";
 
 const LONG = 400, HEAD = 240, TAIL = 120; // characters; a value longer than LONG is folded in the middle

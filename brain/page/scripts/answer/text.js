@@ -3,7 +3,7 @@
 import { make } from "../base/dom.js";
 import { pause } from "../base/pause.js";
 import { t } from "../base/texts.js";
-import { highlightCode, addFrame } from "./code.js";
+import { addFrame, highlightCode } from "./code.js";
 import { loadFormulas } from "./formulas.js";
 import { patch } from "./patch.js";
 import { follow } from "./scrolling.js";

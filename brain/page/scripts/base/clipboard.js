@@ -1,7 +1,7 @@
 // Copy text to the clipboard.
 
 import { announce } from "./announcements.js";
-import { makeButton, make } from "./dom.js";
+import { make, makeButton } from "./dom.js";
 import { t } from "./texts.js";
 
 /**

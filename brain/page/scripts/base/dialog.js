@@ -1,6 +1,6 @@
 // Modal dialogs of the browser: the focus stays inside, Esc closes them, and then the focus returns.
 
-import { makeButton, make, makeProblemLine } from "./dom.js";
+import { make, makeButton, makeProblemLine } from "./dom.js";
 import { errorText } from "./server.js";
 import { t } from "./texts.js";
 

@@ -1,6 +1,6 @@
 // A button with a menu. Esc and a click elsewhere close it, and the focus returns to the button.
 
-import { makeButton, makeIcon, make } from "./dom.js";
+import { make, makeButton, makeIcon } from "./dom.js";
 
 /** @typedef {{ label: string, icon: string, act: () => void, danger?: boolean }} Choice */
 

@@ -73,6 +73,32 @@ export function pairMessages({ messages }) {
 }
 
 /**
+ * The messages after an answer.
+ * @param {string} id
+ * @param {string} last the id of that answer
+ * @param {AbortSignal} signal
+ * @returns {Promise<{ found: StoredConversation, news: "none" | "one" | "more" } | null>}
+ */
+export async function fetchNewer(id, last, signal) {
+  const found = await fetchConversation(id, "limit=2", signal).catch(() => null);
+  if (!found || signal.aborted) return null;
+  const [before, newest] = [undefined, ...pairMessages(found)].slice(-2);
+  return { found, news: newest?.answer.id === last ? "none" : before?.answer.id === last ? "one" : "more" };
+}
+
+/**
+ * The conversation and its last answer, or null if they cannot be loaded.
+ * @param {string | null} id
+ * @param {number} limit number of messages with their answers
+ * @param {AbortSignal} signal
+ * @returns {Promise<{ found: StoredConversation, answer: import("./types.js").StoredAnswer | undefined } | null>}
+ */
+export async function fetchLatest(id, limit, signal) {
+  const found = await fetchConversation(id ?? "", `limit=${limit}`, signal).catch(() => null);
+  return found && { found, answer: pairMessages(found).at(-1)?.answer };
+}
+
+/**
  * What was attached to a question.
  * @param {StoredConversation} found the conversation
  * @param {StoredQuestion} question

@@ -1,6 +1,6 @@
 // Files for the next message: attached by button, drop or paste, checked when added, and detached when it is sent.
 
-import { makeButton, find, makeIcon, make } from "../base/dom.js";
+import { find, make, makeButton, makeIcon } from "../base/dom.js";
 import { makeAttachment, partsOf } from "../base/files.js";
 import { tabStorage } from "../base/storage.js";
 import { formatNames, formatSize, t } from "../base/texts.js";

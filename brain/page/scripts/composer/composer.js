@@ -1,7 +1,7 @@
 // The box where a person writes, sends, adds to an answer, or edits an earlier message.
 
 import { log } from "../answer/scrolling.js";
-import { makeButton, find, hasTouchScreen, make } from "../base/dom.js";
+import { find, hasTouchScreen, make, makeButton } from "../base/dom.js";
 import { commandKey } from "../base/shortcuts.js";
 import { tabStorage } from "../base/storage.js";
 import { t } from "../base/texts.js";

@@ -1,16 +1,16 @@
 // The open conversation: its messages, and the turn that answers.
 
-import { scrollToEnd } from "../answer/scrolling.js";
+import { scrollToEnd, startScrolling } from "../answer/scrolling.js";
 import { Turn, cancel } from "../answer/turn.js";
-import { addressOf } from "../base/address.js";
-import { makeButton, make } from "../base/dom.js";
+import { addressOf, idInAddress } from "../base/address.js";
+import { make, makeButton } from "../base/dom.js";
 import { Refused, errorText } from "../base/server.js";
-import { fetchConversation, waitUntilIdle } from "../base/stored_conversation.js";
+import { fetchConversation, fetchLatest, fetchNewer, waitUntilIdle } from "../base/stored_conversation.js";
+import { onTabNews } from "../base/tabs.js";
 import { explainError, t } from "../base/texts.js";
 import { makeEmpty } from "./empty.js";
 import { Exchanges, complain, idOf } from "./exchanges.js";
 import { showWarning } from "./heading.js";
-import { fetchLatest, fetchNewer } from "./latest.js";
 import { ConversationState } from "./state.js";
 import { bodyOf, keyOf, startTurn } from "./turn_request.js";
 
@@ -331,3 +331,18 @@ class Conversation extends ConversationState {
 }
 
 export const conversation = new Conversation();
+
+/** Opens the conversation in the URL, now and after each navigation. */
+export function startConversation() {
+  startScrolling();
+  window.addEventListener("hashchange", openFromUrl);
+  onTabNews(() => conversation.catchUp());
+  document.addEventListener("visibilitychange", () => conversation.catchUp());
+  openFromUrl();
+}
+
+function openFromUrl() {
+  const id = idInAddress();
+  if (id === null) conversation.startNew();
+  else if (id !== conversation.id) conversation.open(id);
+}

@@ -1,6 +1,6 @@
 // The empty conversation: a heading and examples that work without a network.
 
-import { makeButton, make } from "../base/dom.js";
+import { make, makeButton } from "../base/dom.js";
 import { makeAttachment } from "../base/files.js";
 import { isEnglish, t } from "../base/texts.js";
 import { usesDemoModel } from "../dialogs/choices.js";

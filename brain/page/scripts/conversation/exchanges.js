@@ -2,7 +2,7 @@
 
 import { Answer } from "../answer/answer.js";
 import { isAtEnd, keepPlace, log, scrollToEnd, scrollToStart } from "../answer/scrolling.js";
-import { makeButton, make } from "../base/dom.js";
+import { make, makeButton } from "../base/dom.js";
 import { onReachable } from "../base/server.js";
 import { fetchConversation, filesOf, pairMessages, textOf } from "../base/stored_conversation.js";
 import { t } from "../base/texts.js";

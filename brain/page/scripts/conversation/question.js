@@ -1,8 +1,8 @@
 // A message of the user.
 
 import { makeCopyButton } from "../base/clipboard.js";
-import { makeButton, makeIcon, make } from "../base/dom.js";
-import { formatSize, t, formatTime } from "../base/texts.js";
+import { make, makeButton, makeIcon } from "../base/dom.js";
+import { formatSize, formatTime, t } from "../base/texts.js";
 
 /**
  * @typedef {import("../base/types.js").Attached} Attached

@@ -1,7 +1,7 @@
 // The memory dialog: find, add, change and delete facts and conversation summaries.
 
 import { openDialog } from "../base/dialog.js";
-import { makeButton, find, hasTouchScreen, make, makeProblemLine } from "../base/dom.js";
+import { find, hasTouchScreen, make, makeButton, makeProblemLine } from "../base/dom.js";
 import { errorText, request } from "../base/server.js";
 import { makeSwitch } from "../base/switch.js";
 import { notifyTabs } from "../base/tabs.js";

@@ -1,6 +1,6 @@
 // The form that adds a fact, or changes a fact or summary.
 
-import { makeButton, make, makeProblemLine } from "../base/dom.js";
+import { make, makeButton, makeProblemLine } from "../base/dom.js";
 import { errorText } from "../base/server.js";
 import { t } from "../base/texts.js";
 

@@ -2,7 +2,7 @@
 
 import { addressOf } from "../base/address.js";
 import { askConfirmation } from "../base/dialog.js";
-import { makeButton, make } from "../base/dom.js";
+import { make, makeButton } from "../base/dom.js";
 import { request, unlessGone } from "../base/server.js";
 import { formatDate, t } from "../base/texts.js";
 import { makeMemoryForm } from "./memory_form.js";

@@ -1,9 +1,9 @@
 // The settings dialog: settings of this browser, keyboard shortcuts, and who is signed in.
 
 import { openDialog } from "../base/dialog.js";
-import { makeButton, find, hasTouchScreen, make, makeProblemLine } from "../base/dom.js";
+import { find, hasTouchScreen, make, makeButton, makeProblemLine } from "../base/dom.js";
 import { errorText } from "../base/server.js";
-import { commandKey, listShortcuts, addShortcut } from "../base/shortcuts.js";
+import { addShortcut, commandKey, listShortcuts } from "../base/shortcuts.js";
 import { sharedStorage } from "../base/storage.js";
 import { chooseLanguage, chosenLanguage, languages, t } from "../base/texts.js";
 import { setUser, signOut } from "./signin.js";

@@ -1,7 +1,7 @@
 // The specialists dialog. The browser stores the ones switched off, so new specialists are on.
 
 import { openDialog } from "../base/dialog.js";
-import { makeButton, find, make } from "../base/dom.js";
+import { find, make, makeButton } from "../base/dom.js";
 import { errorText, request } from "../base/server.js";
 import { sharedStorage } from "../base/storage.js";
 import { makeSwitch } from "../base/switch.js";

@@ -1,6 +1,6 @@
 // The list of conversations: loaded in parts, searched, and kept up to date with this and other tabs.
 
-import { arrange, makeButton, find, make } from "../base/dom.js";
+import { arrange, find, make, makeButton } from "../base/dom.js";
 import { addArrowKeys } from "../base/roving.js";
 import { Refused, errorText, request } from "../base/server.js";
 import { addShortcut } from "../base/shortcuts.js";
