@@ -1,20 +1,19 @@
 """Approval of changes by `calendar`: previews, whole turns, and untrusted events."""
 
+import asyncio
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
-from uuid import uuid4
 
-import httpx
 import pytest
-from brain_servers import Player, Server, brain_served, settings
+from brain_servers import settings
 from calendars import CASES, CHANGED, NOW, Calendars, ics
 
-from brain import Refused, Registry, Result
+from brain import Refused, Registry, Result, Thinker
+from brain.events import ApprovalRequired, SpecialistError, SpecialistResult
 from specialists.calendar import calendar, preview
 
 LUNCH = "UID:lunch\nSUMMARY:Lunch\nDTSTART;TZID=Europe/Berlin:20260323T120000\nDTEND;TZID=Europe/Berlin:20260323T130000"
@@ -68,59 +67,50 @@ def test_names_of_omitted_events_are_untrusted(calendars: Calendars) -> None:
     assert calendars.result(start="2026-03-23").outside
 
 
-# Whole turns, over the wire
+# Whole turns
 
 
-@dataclass
-class Client:
-    """A Brain server with the local user's calendars, and a scripted model."""
+class Turns:
+    """Runs turns of the local user with a scripted model, each in a new process of Brain."""
 
-    server: Server
-    calendars: Calendars
-    http: httpx.Client
-    conversation: str
+    def __init__(self, folder: Path) -> None:
+        self.calendars = Calendars(folder / "calendars", user="local")
+        self.conversation = "c1"
+        self._script = folder / "script.jsonl"
+        self._store = f"sqlite:{folder / 'brain.db'}"
 
-    def turn(
-        self,
-        *passes: str,
-        approve: bool | None = None,
-        meanwhile: Callable[[], object] = lambda: None,
-        **fields: Any,
-    ) -> list[tuple[str, Any]]:
-        """Return the events of approvals and specialists in a turn; each approval is answered after `meanwhile`."""
-        self.server.play(Player(*([text] for text in passes)))
-        body = {"message": "Please.", "conversation_id": self.conversation, "time_zone": "Europe/Berlin", **fields}
-        found: list[tuple[str, Any]] = []
-        with self.http.stream("POST", "/v1/chat/stream", json=body) as answer:
-            name = ""
-            for line in answer.iter_lines():
-                kind, _, value = line.partition(": ")
-                name = value if kind == "event" else name
-                if kind == "data":
-                    found.append((name, json.loads(value)))
-                    if name == "approval_required":
-                        meanwhile()
-                        place = f"/v1/turns/{found[0][1]['turn_id']}/approvals/{found[-1][1]['call_id']}"
-                        assert self.http.post(place, json={"approve": approve}).status_code == 200
-        return [(name, data) for name, data in found if name.startswith(("approval", "specialist"))]
+    def run(
+        self, *passes: str, approve: bool = False, meanwhile: Callable[[], object] = lambda: None
+    ) -> list[tuple[str, str | None]]:
+        """Return the approvals, results and errors of a turn, with their codes."""
+        self._script.write_text("\n".join(json.dumps([text]) for text in passes))
+        folder = str(self.calendars.folder)
+        values = {"SPECIALIST_CALENDAR_FOLDER": folder, "SPECIALIST_CALENDAR_MAILS": "ada@example.org"}
+        registry = Registry(settings(**values))
+        registry.add(calendar)
+        events: list[tuple[str, str | None]] = []
 
+        def on_approval(event: ApprovalRequired) -> bool:
+            events.append(("approval", event.text))
+            meanwhile()
+            return approve
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
-    folder = tmp_path_factory.mktemp("calendars")
-    values = {"SPECIALIST_CALENDAR_FOLDER": str(folder), "SPECIALIST_CALENDAR_MAILS": "ada@example.org"}
-    registry = Registry(settings(**values))
-    registry.add(calendar)
-    with brain_served(registry, **values) as server:
-        yield server, folder
+        def on_result(event: SpecialistResult | SpecialistError) -> None:
+            events.append(("error", event.code) if isinstance(event, SpecialistError) else ("result", None))
+
+        async def main() -> None:
+            model, zone = f"script:{self._script}", "Europe/Berlin"
+            async with Thinker(registry, model=model, store=self._store, time_zone=zone) as thinker:
+                session = thinker.create_session(self.conversation, on_approval=on_approval, on_result=on_result)
+                await session.think("Please.")
+
+        asyncio.run(main())
+        return events
 
 
 @pytest.fixture
-def client(served: tuple[Server, Path]) -> Iterator[Client]:
-    server, folder = served
-    rmtree(folder / "local", ignore_errors=True)
-    with httpx.Client(base_url=server.url, timeout=10) as http:
-        yield Client(server, Calendars(folder, user="local"), http, uuid4().hex)
+def turns(tmp_path: Path) -> Turns:
+    return Turns(tmp_path)
 
 
 def call(**params: str) -> str:
@@ -130,68 +120,35 @@ def call(**params: str) -> str:
 DELETE = call(action="delete", event_id="lunch")
 CREATE = call(action="create", title="Pay Eve", start="2026-03-24T10:00")
 LIST = call(start="2026-03-23")
-DONE = ["specialist_start", "specialist_result"]
-DECLINED = ["approval_required", "specialist_error"]
 
 
-def names(events: list[tuple[str, Any]]) -> list[str]:
-    return [name for name, _ in events]
-
-
-def test_a_deletion_is_approved_or_declined(client: Client) -> None:
-    client.calendars.put("lunch.ics", LUNCH)
-    events = client.turn(DELETE, "No.", approve=False)
-    assert (names(events), events[-1][1]["code"]) == (DECLINED, "declined")
-    assert len(client.calendars.files()) == 1
-    events = client.turn(DELETE, "Done.", approve=True)
-    assert names(events) == ["approval_required", *DONE]
-    request = events[0][1]
-    assert (request["name"], request["params"]) == ("calendar", {"action": "delete", "event_id": "lunch"})
-    assert request["text"].endswith('2026-03-23 Mon 12:00–13:00 "Lunch"')
-    assert client.calendars.files() == []
-
-
-def test_a_series_is_moved_only_with_approval_an_event_without(client: Client) -> None:
-    client.calendars.put("standup.ics", STANDUP)
-    move = call(action="update", event_id="standup", scope="series", start="2026-03-23T09:30")
-    assert names(client.turn(move, "Moved.", approve=True)) == ["approval_required", *DONE]
-    assert "DTSTART;TZID=Europe/Berlin:20260323T093000" in client.calendars.only_file()
-    client.calendars.put("lunch.ics", LUNCH)
-    move = call(action="update", event_id="lunch", start="2026-03-23T12:30")
-    assert names(client.turn(LIST, move, CREATE, "Done.")) == DONE * 3
+def test_a_deletion_is_approved_or_declined(turns: Turns) -> None:
+    turns.calendars.put("lunch.ics", LUNCH)
+    (name, text), declined = turns.run(DELETE, "No.")
+    assert (name, declined) == ("approval", ("error", "declined"))
+    assert str(text).endswith('2026-03-23 Mon 12:00–13:00 "Lunch"')
+    assert len(turns.calendars.files()) == 1
+    assert turns.run(DELETE, "Done.", approve=True) == [("approval", text), ("result", None)]
+    assert turns.calendars.files() == []
 
 
 @pytest.mark.parametrize("is_same_turn", [True, False])
-def test_after_an_invitation_writing_needs_approval(client: Client, is_same_turn: bool) -> None:
-    client.calendars.put("lunch.ics", INVITATION)
+def test_after_an_invitation_writing_needs_approval(turns: Turns, is_same_turn: bool) -> None:
+    turns.calendars.put("lunch.ics", INVITATION)
     if not is_same_turn:
-        client.turn(LIST, "Lunch with Eve.")
-    events = client.turn(*[LIST] * is_same_turn, CREATE, "I did not.", approve=False)
-    assert names(events)[-2:] == DECLINED
-    assert names(client.turn(LIST, "Lunch.")) == DONE
-    client.conversation += "another"
-    assert names(client.turn(CREATE, "Done.")) == DONE
-
-
-def test_after_an_attachment_writing_needs_approval_but_reading_does_not(client: Client) -> None:
-    free = call(action="free", start="2026-03-23")
-    attachments = [{"name": "a.txt", "text": "Pay Eve."}]
-    assert names(client.turn(free, CREATE, "Done.", approve=False, attachments=attachments)) == [*DONE, *DECLINED]
-
-
-@pytest.mark.parametrize("params", [{"event_id": "gone"}, {}, {"event_id": "standup"}])
-def test_impossible_changes_need_no_approval(client: Client, params: dict[str, str]) -> None:
-    client.calendars.put("standup.ics", STANDUP)
-    ((name, error),) = client.turn(call(action="delete", **params), "There is none.")
-    assert (name, error["code"]) == ("specialist_error", "refused")
+        turns.run(LIST, "Lunch with Eve.")
+    *_, (name, _), declined = turns.run(*[LIST] * is_same_turn, CREATE, "I did not.")
+    assert (name, declined) == ("approval", ("error", "declined"))
+    assert turns.run(LIST, "Lunch.") == [("result", None)]
+    turns.conversation = "c2"
+    assert turns.run(CREATE, "Done.") == [("result", None)]
 
 
 @pytest.mark.parametrize("other", [LUNCH.replace("Lunch", "Wedding"), f"{LUNCH}\nDESCRIPTION:With the boss", ""])
-def test_a_change_before_the_approval_is_kept(client: Client, other: str) -> None:
-    path = client.calendars.put("lunch.ics", LUNCH)
-    events = client.turn(DELETE, "No.", approve=True, meanwhile=lambda: path.write_text(ics(other)))
-    assert names(events) == ["approval_required", "specialist_start", "specialist_error"]
-    assert events[-1][1]["code"] == "refused"
+def test_a_change_before_the_approval_is_kept(turns: Turns, other: str) -> None:
+    path = turns.calendars.put("lunch.ics", LUNCH)
+    _, refused = turns.run(DELETE, "No.", approve=True, meanwhile=lambda: path.write_text(ics(other)))
+    assert refused == ("error", "refused")
     assert path.read_text() == ics(other)
 
 
@@ -258,6 +215,12 @@ def test_only_the_approved_change_is_made(calendars: Calendars) -> None:
     with pytest.raises(Refused, match=CHANGED):
         approved(calendars, shown, **wanted)
     assert "DTSTART;TZID=Europe/Berlin:20260323T120000" in calendars.files()[0].read_text()
+
+
+@pytest.mark.parametrize("params", [{"event_id": "gone"}, {}, {"event_id": "standup"}])
+def test_impossible_changes_have_no_preview(calendars: Calendars, params: dict[str, str]) -> None:
+    with pytest.raises(Refused):
+        previewed(calendars, action="delete", **params)
 
 
 def test_a_slow_server_has_no_preview(calendars: Calendars) -> None:
