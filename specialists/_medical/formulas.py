@@ -342,7 +342,8 @@ def cha2ds2_vasc(sex: Sex, points: Points, constants: Constants) -> Outcome:
     return Outcome(
         score,
         points=points,
-        interpretation=f"{advice} (ESC 2020: men from 1 consider, from 2 recommended; women from 2, from 3); "
+        interpretation=f"{advice} (ESC 2020: consider from 1 for men and 2 for women, "
+        "recommended from 2 for men and 3 for women); "
         f"{constants['strokes'][score]:g} strokes per 100 patient-years",
     )
 

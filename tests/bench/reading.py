@@ -15,7 +15,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "specialists"))
 
-from specialist_calls import Eyes, context, file, written
+from specialist_calls import FakeModel, context, file, written
 
 from brain import Context, Specialist
 from brain.plugins.executor import Failure, execute, prepare
@@ -57,10 +57,10 @@ async def lateness(work: Awaitable[Any]) -> tuple[float, list[float]]:
     return time.perf_counter() - started, sorted(late)
 
 
-def call(specialist: Specialist[..., Any], name: str, data: bytes, eyes: Eyes | None) -> Awaitable[Any]:
+def call(specialist: Specialist[..., Any], name: str, data: bytes, model: FakeModel | None) -> Awaitable[Any]:
     arguments = prepare(specialist, {})
     assert not isinstance(arguments, Failure)
-    surroundings: dict[type, Any] = {Context: context((name, data), eyes=eyes, seconds=300)}
+    surroundings: dict[type, Any] = {Context: context((name, data), model=model, seconds=300)}
     return execute(specialist, arguments, surroundings, lambda _: None, timeout=300)
 
 
@@ -78,7 +78,7 @@ async def main() -> None:
     works = {
         f"ocr, {PAGES} pages": call(ocr, "scan.pdf", pages, None),
         "vision, 24 MP, measurements and codes": call(vision, "photo.jpg", picture, None),
-        "vision, 24 MP, for a model that sees images": call(vision, "photo.jpg", picture, Eyes(says="A wall.")),
+        "vision, 24 MP, for a model that sees images": call(vision, "photo.jpg", picture, FakeModel(says="A wall.")),
     }
     for name, work in works.items():
         seconds, late = await lateness(work)

@@ -1,4 +1,4 @@
-"""CalDAV servers for tests: a real Radicale, and one with answers that a test gives."""
+"""CalDAV servers for tests: a real Radicale, and a fake one with given responses."""
 
 import base64
 import threading
@@ -26,7 +26,7 @@ class Radicale:
     url: str
 
     def request(self, method: str, path: str, body: str = "", **headers: str) -> tuple[int, str]:
-        """Send a request as any other program would."""
+        """Send a request like another program."""
         login = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(
@@ -93,7 +93,7 @@ def run_radicale(folder: Path) -> Iterator[Radicale]:
 
 @dataclass(frozen=True)
 class Response:
-    """An answer."""
+    """A response."""
 
     status: int = 207
     body: bytes = b""
@@ -102,7 +102,7 @@ class Response:
 
 @dataclass
 class FakeServer:
-    """A server whose answers depend on method and path."""
+    """A server whose responses depend on method and path."""
 
     url: str = ""
     requests: list[tuple[str, str]] = field(default_factory=list)

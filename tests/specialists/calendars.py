@@ -41,7 +41,7 @@ class Calendars:
     options: dict[str, Any] = field(default_factory=dict)
 
     def put(self, name: str, *events: str, calendar: str = "home", head: str = "") -> Path:
-        """Write a file of these events as another program would."""
+        """Write a file with these events, like another program."""
         return self.put_text(name, ics(*events, head=head), calendar)
 
     def put_text(self, name: str, text: str, calendar: str = "home") -> Path:

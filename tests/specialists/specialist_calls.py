@@ -1,4 +1,4 @@
-"""How these tests call specialists: as a turn does, with files and a model view that plays its part."""
+"""Call specialists as a turn does, with attachments and a fake model."""
 
 import asyncio
 import mimetypes
@@ -21,8 +21,8 @@ INVOICE = "Invoice 4711\nTotal 129.50 EUR"
 
 
 @dataclass
-class Eyes:
-    """A model view: it sees if it has something to say, and keeps what it was shown and asked."""
+class FakeModel:
+    """A fake model; it accepts images if `says` is given, and records images and questions in `shown`."""
 
     says: str | None = None
     shown: list[tuple[bytes, str]] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Eyes:
 
 def context(
     *files: tuple[str, bytes],
-    eyes: Eyes | None = None,
+    model: FakeModel | None = None,
     seconds: float = 60,
     settings: Any = None,
     user: str | None = None,
@@ -52,7 +52,7 @@ def context(
     time_zone: str = "UTC",
     fetch: Fetch | None = None,
 ) -> Context:
-    """A conversation with these attachments, by name and content."""
+    """Return the context of a call, with attachments given by name and content."""
     attachments = tuple(
         Attachment(number, name, mimetypes.guess_type(name)[0] or "application/octet-stream", data)
         for number, (name, data) in enumerate(files, 1)
@@ -65,7 +65,7 @@ def context(
         time_zone=time_zone,
         deadline=time.monotonic() + seconds,
         settings=settings,
-        model=eyes or Eyes(),
+        model=model or FakeModel(),
         fetch=fetch or Fetch(),
     )
 
@@ -82,14 +82,14 @@ def outcome(
 
 
 async def last(items: AsyncIterator[Any]) -> Any:
-    """What a specialist yields behind its progress, when it is called as a function."""
+    """Return the last item that a specialist yields, which is its result."""
     return [item async for item in items][-1]
 
 
 def answer(
     specialist: Specialist[..., Any], params: dict[str, Any], ctx: Context, progress: list[Progress] | None = None
 ) -> str:
-    """The text of a call that succeeds."""
+    """Return the text of a call that succeeds."""
     found = outcome(specialist, params, ctx, progress)
     assert isinstance(found, CallResult), found
     return found.text
@@ -104,13 +104,13 @@ def refused(specialist: Specialist[..., Any], params: dict[str, Any], ctx: Conte
 
 
 def refusal(specialist: Specialist[..., Any], params: dict[str, Any], ctx: Context) -> str:
-    """The reason of a call that the specialist refuses."""
+    """Return the reason of a refused call."""
     return refused(specialist, params, ctx).reason
 
 
 @contextmanager
 def full_disk(room: int = 100_000) -> Iterator[None]:
-    """No file grows beyond so many bytes, of this process and those it starts."""
+    """Limit the file size of this process and its children, in bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
@@ -120,28 +120,28 @@ def full_disk(room: int = 100_000) -> Iterator[None]:
 
 
 def written(text: str, size: tuple[int, int] = (420, 110), *, ink: str = "black", paper: str = "white") -> Image.Image:
-    """A picture of a text."""
+    """Return an image of a text."""
     image = Image.new("RGB", size, paper)
     ImageDraw.Draw(image).multiline_text((20, 20), text, font=ImageFont.load_default(size=28), fill=ink)
     return image
 
 
 def file(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
-    """An image as the bytes of a file."""
+    """Return an image as the bytes of a file."""
     out = BytesIO()
     image.save(out, format, **options)
     return out.getvalue()
 
 
 def text_pdf(*pages: str, encrypted: bool = False) -> bytes:
-    """A PDF with one line of text a page; the encrypted one opens with no password."""
+    """Return a PDF with one line of text per page; an encrypted one needs a password."""
     drawings = [f"BT /F1 24 Tf 20 50 Td ({text}) Tj ET" for text in pages]
     lock = f"/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <{'11' * 32}> /U <{'22' * 32}> >> /ID [<33> <33>]"
     return pdf(drawings, "<< /Font << /F1 3 0 R >> >>", lock if encrypted else "")
 
 
 def nested_pdf(levels: int, *texts: str) -> bytes:
-    """A small PDF that takes for ever: pages of text, then one of forms that each draw the next one twelve times."""
+    """Return a PDF with text pages and one endless page, whose nested forms draw the next one twelve times each."""
     drawings = [*(f"BT /F1 24 Tf 20 50 Td ({text}) Tj ET" for text in texts), "/X0 Do"]
     first = 4 + 2 * len(drawings)
     forms = []
@@ -157,7 +157,7 @@ def nested_pdf(levels: int, *texts: str) -> bytes:
 
 
 def pdf(drawings: Sequence[str], resources: str, trailing: str, more: Sequence[str] = ()) -> bytes:
-    """A PDF with a page a drawing; object 3 is a font, and `more` follows the pages."""
+    """Return a PDF with one page per drawing; object 3 is a font, and `more` follows the pages."""
     kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(drawings)))
     objects = [
         "<< /Type /Catalog /Pages 2 0 R >>",

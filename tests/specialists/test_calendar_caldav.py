@@ -135,7 +135,7 @@ def test_uids_are_no_addresses(calendars: Calendars, radicale: Radicale) -> None
 
 
 def test_logins(calendars: Calendars, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):  # which are not used
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):  # ignored
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert checked(calendars) is None
     eve = replace(calendars, user="eve")
@@ -147,11 +147,11 @@ def test_logins(calendars: Calendars, monkeypatch: pytest.MonkeyPatch) -> None:
     assert NO_LOGIN in str(checked(calendars))
 
 
-# Servers of all kinds
+# Fake servers
 
 
 def multistatus(*responses: tuple[str, str]) -> Response:
-    """Return an answer with these properties by address."""
+    """Return a multistatus response with properties by URL."""
     inner = "".join(
         f"<D:response><D:href>{href}</D:href><D:propstat><D:prop>{props}</D:prop>"
         "<D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>"
@@ -174,7 +174,7 @@ HOME = "<C:calendar-home-set><D:href>{url}/cal/</D:href></C:calendar-home-set>"
 
 
 class FakeAccount:
-    """A server with one account and one calendar; any answer can be replaced."""
+    """A server with one account and one calendar; each response can be replaced."""
 
     def __init__(self, **responses: Response) -> None:
         self.responses = {
@@ -197,7 +197,7 @@ def listed(tmp_path: Path, **responses: Response) -> str:
 
 @pytest.fixture
 def trap() -> Iterator[FakeServer]:
-    """A server that nobody may speak to."""
+    """A server that must not receive any request."""
     with fake_server(lambda method, path: Response(200)) as server:
         yield server
     assert server.requests == []
@@ -208,7 +208,7 @@ def test_entries_outside_the_calendar_are_skipped(tmp_path: Path, trap: FakeServ
     report = multistatus(*((href, entry(EVENT)) for href in elsewhere))
     assert lines(listed(tmp_path, REPORT=report)) == []
     foreign = FakeAccount(REPORT=multistatus((f"{trap.url}cal/home/1.ics", entry(EVENT))))
-    with fake_server(foreign) as server:  # its path is taken, on this server
+    with fake_server(foreign) as server:  # the path is used, but on this server
         assert "New" in calendars_at(server.url, tmp_path).update(title="New")
     assert ("PUT", "/cal/home/1.ics") in server.requests
 
@@ -270,7 +270,7 @@ def test_a_drip(monkeypatch: pytest.MonkeyPatch) -> None:
     with fake_server(FakeAccount(REPORT=drip)) as server:
         store = caldav.CalDavStore(server.url, USER, PASSWORD, lambda: 3.0)
         (home,) = store.calendars(fresh=True)
-        seconds = count()  # one per look at the clock, which follows each piece of the body
+        seconds = count()  # one second per piece of the body
         monkeypatch.setattr(caldav, "time", SimpleNamespace(monotonic=lambda: float(next(seconds))))
         with pytest.raises(Refused, match=UNREACHABLE):
             list(store.files(home, week))

@@ -57,7 +57,7 @@ def test_ends(calendars: Calendars, event: str) -> None:
     assert calendars.times("2026-03-27", "2026-03-29")[0] == f"{CASES['ends'][event]} It"
 
 
-def test_extra_dates_with_and_without_a_length_and_changes_of_all_later_occurrences(calendars: Calendars) -> None:
+def test_extra_dates_and_changes_of_all_later_occurrences(calendars: Calendars) -> None:
     more = "RDATE;TZID=Europe/Berlin:20260325T120000\nRDATE;VALUE=PERIOD;TZID=Europe/Berlin:20260326T120000/PT3H"
     calendars.put("one.ics", f"UID:1\nSUMMARY:Extra\n{MORNING}\n{more}")
     onward = "RECURRENCE-ID;RANGE=THISANDFUTURE;TZID=Europe/Berlin:20260401T090000"
@@ -74,7 +74,7 @@ def test_extra_dates_with_and_without_a_length_and_changes_of_all_later_occurren
     ]
 
 
-def test_two_files_may_describe_two_zones_by_one_name(calendars: Calendars) -> None:
+def test_two_files_may_define_one_zone_differently(calendars: Calendars) -> None:
     event = "DTSTART;TZID=Customized Time Zone:20260328T090000\nDURATION:PT1H\nRRULE:FREQ=DAILY;COUNT=2"
     for number, (winter, summer) in enumerate((("+0100", "+0200"), ("+0000", "+0100"))):
         head = CUSTOM_ZONE.format(name="Customized Time Zone", winter=winter, summer=summer)

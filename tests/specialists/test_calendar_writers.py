@@ -53,8 +53,8 @@ def test_the_second_of_two_conversations_is_refused_once(calendars: Calendars) -
         calendars.text("one", **change, title=title)
     assert CHANGED in calendars.refusal("two", **change, title="C")
     assert "SUMMARY:B" in calendars.only_file()
-    calendars.text("two", **change, title="C")  # which now knows the new state
-    calendars.text("three", **change, title="D")  # which never listed it
+    calendars.text("two", **change, title="C")  # now knows the new state
+    calendars.text("three", **change, title="D")  # never listed it
     calendars.put("a.ics", EVENT.replace("Old", "Moved by khal"))
     assert CHANGED in calendars.refusal("three", action="delete", event_id="1")
     assert "Moved by khal" in calendars.only_file()
@@ -79,12 +79,12 @@ def test_a_change_between_reading_and_writing_is_noticed(calendars: Calendars) -
         folder.write(home, "a.ics", b"", None)
 
 
-def test_a_change_that_leaves_size_and_time_as_they_were_is_noticed(calendars: Calendars) -> None:
+def test_a_change_with_the_same_size_and_time_is_noticed(calendars: Calendars) -> None:
     (path,) = calendars.files()
     os.utime(path, ns=(10**18, 10**18))
     calendars.text(start="2026-03-23")
     stamp = path.stat()
-    path.unlink()  # programs replace files by new ones
+    path.unlink()  # programs replace files
     calendars.put("b.ics", EVENT.replace("Old", "New")).rename(path)
     os.utime(path, ns=(stamp.st_mtime_ns, stamp.st_mtime_ns))
     assert path.stat().st_size == stamp.st_size
@@ -96,7 +96,7 @@ def test_a_change_that_leaves_size_and_time_as_they_were_is_noticed(calendars: C
 
 
 def test_threads_lose_nothing(calendars: Calendars) -> None:
-    """Eight at once: each change is either in the file or refused."""
+    """Each of eight concurrent changes is either in the file or refused."""
 
     def change(title: str) -> bool:
         try:
@@ -111,7 +111,7 @@ def test_threads_lose_nothing(calendars: Calendars) -> None:
 
 
 def test_processes_lose_nothing(calendars: Calendars) -> None:
-    """Three count up the same number in the same file."""
+    """Three processes increment the same number in one file."""
     command = [sys.executable, "-c", COUNTER, str(calendars.folder / "ada"), "25"]
     processes = [subprocess.Popen(command, cwd=Path(__file__).parent.parent.parent) for _ in range(3)]
     assert [process.wait(60) for process in processes] == [0, 0, 0]

@@ -1,4 +1,4 @@
-"""PDFs that Chromium prints, with each character placed by itself: their words are those of the page."""
+"""PDFs printed by Chromium, which positions every character separately, contain the words of the page."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""The order in which the pieces of a page are read, what becomes a table, and which language a text is in."""
+"""Reading order of text pieces, detection of tables, and language detection."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ WIDTH, HEIGHT, STEP = 12, 24, 40
 
 
 def grid(rows: Sequence[Sequence[str]], lefts: Sequence[int], top: float = 0, step: float = STEP) -> list[Piece]:
-    """Return rows of cells, each in its column; an empty one is left out."""
+    """Return rows of cells by column, without empty cells."""
     return [
         Piece(text, left, left + WIDTH * len(text), top + number * step, top + number * step + HEIGHT)
         for number, row in enumerate(rows)
@@ -135,7 +135,7 @@ def test_words_of_a_line_are_joined_up_to_a_gutter() -> None:
          "aliqua enim minim veniam quis nostrud exercitation ullamco", None),
     ],
 )  # fmt: skip
-def test_knows_a_language_by_its_common_words(text: str, language: str | None) -> None:
+def test_detects_a_language_by_common_words(text: str, language: str | None) -> None:
     assert guess_language(text) == language
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from memory_helpers import BreakableStore, add_exchanges, open_memory, view
-from specialist_calls import Eyes
+from specialist_calls import FakeModel
 from store_helpers import NOON, Clock
 
 from brain import Context, Refused, Result
@@ -54,7 +54,7 @@ class Session:
             time_zone="UTC",
             deadline=float("inf"),
             settings=None,
-            model=Eyes(),
+            model=FakeModel(),
             fetch=Fetch(),
             memory=view(self.memory, *self.messages, user=self.user),
         )

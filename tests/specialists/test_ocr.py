@@ -261,7 +261,7 @@ def test_without_an_engine_only_text_layers_are_read() -> None:
 
 
 def stamped(scan: Image.Image, text: str) -> bytes:
-    """Return a PDF page with a scan on it, and a text over that."""
+    """Return a PDF page with a scan and a text on top."""
     pixels = scan.convert("L").tobytes().hex()
     picture = (
         f"<< /Type /XObject /Subtype /Image /Width {scan.width} /Height {scan.height} /ColorSpace /DeviceGray "

@@ -9,7 +9,7 @@ import numpy
 import pytest
 import zxingcpp
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
-from specialist_calls import INVOICE, Eyes, answer, context, file, refusal, text_pdf, written
+from specialist_calls import INVOICE, FakeModel, answer, context, file, refusal, text_pdf, written
 
 from brain import Progress, Refused
 from specialists._kit.isolated import IsolatedProcess, Limits
@@ -30,7 +30,7 @@ def flag() -> Image.Image:
 
 
 def grain() -> Image.Image:
-    """As uneven as a photo."""
+    """Return noise, which looks like a photo to the classifier."""
     return Image.effect_noise((300, 200), 60).convert("RGB")
 
 
@@ -42,7 +42,7 @@ def code(text: str, kind: zxingcpp.BarcodeFormat) -> Image.Image:
 
 
 def place(size: tuple[int, int], *pictures: tuple[Image.Image, tuple[int, int]]) -> Image.Image:
-    """Put pictures on a white ground."""
+    """Paste images on a white background."""
     ground = Image.new("RGB", size, "white")
     for picture, corner in pictures:
         ground.paste(picture, corner)
@@ -59,9 +59,9 @@ def photo_exif(orientation: int = 6) -> Image.Exif:
     return exif
 
 
-def look(image: Image.Image | bytes, name: str = "x.png", *, eyes: Eyes | None = None, **params: Any) -> str:
+def look(image: Image.Image | bytes, name: str = "x.png", *, model: FakeModel | None = None, **params: Any) -> str:
     data = image if isinstance(image, bytes) else file(image)
-    return answer(vision, params, context((name, data), eyes=eyes))
+    return answer(vision, params, context((name, data), model=model))
 
 
 # Measurements without a model
@@ -201,7 +201,7 @@ SEVERAL = place(
     ids=["QR", "EAN", "lines", "long", "white on black", "blurred", "several", "leaning", "leaning more"],
 )
 def test_reads_codes_with_positions(image: Image.Image, lines: list[str]) -> None:
-    text = look(image, eyes=Eyes(says="Codes."))
+    text = look(image, model=FakeModel(says="Codes."))
     assert text.startswith("👁️ VISUAL ANALYSIS from 'x.png'\n\nCodes.\n\nFile: PNG, ")
     assert text.splitlines()[5:] == lines
 
@@ -227,21 +227,21 @@ def test_counts_further_codes() -> None:
     ],
 )
 def test_the_model_describes_the_image(focus: str, subject: str) -> None:
-    eyes, progress = Eyes(says="Two services and a queue."), list[Progress]()
-    text = answer(vision, {"focus": focus}, context(("diagram.png", file(flag())), eyes=eyes), progress)
+    model, progress = FakeModel(says="Two services and a queue."), list[Progress]()
+    text = answer(vision, {"focus": focus}, context(("diagram.png", file(flag())), model=model), progress)
     assert text == (
         "👁️ VISUAL ANALYSIS from 'diagram.png'\n\nTwo services and a queue.\n\nFile: PNG, 200 × 100 pixels, mode RGB"
     )
-    assert eyes.shown[0][1] == build_question(subject)
+    assert model.shown[0][1] == build_question(subject)
     assert len(progress) == 1
 
 
 @pytest.mark.parametrize("focus", ["content_description", "0,0,100,99"])
 def test_the_model_gets_a_small_upright_copy_without_metadata(focus: str) -> None:
-    eyes = Eyes(says=" ")
+    model = FakeModel(says=" ")
     data = file(Image.new("RGB", (3136, 1000), "green"), "JPEG", exif=photo_exif())
-    assert "\n\nThe model gave no description.\n\n" in look(data, eyes=eyes, focus=focus)
-    shown = eyes.shown[0][0]
+    assert "\n\nThe model gave no description.\n\n" in look(data, model=model, focus=focus)
+    shown = model.shown[0][0]
     with Image.open(BytesIO(shown)) as image:
         assert image.format == "PNG"
         assert max(image.size) <= 1568
@@ -251,11 +251,11 @@ def test_the_model_gets_a_small_upright_copy_without_metadata(focus: str) -> Non
 
 
 def test_a_part_is_sent_at_full_size() -> None:
-    eyes = Eyes(says="A label.")
+    model = FakeModel(says="A label.")
     image = place((4800, 3600), (Image.new("RGB", (2400, 1800), "red"), (2400, 1800)))
-    text = look(file(image, "JPEG"), eyes=eyes, focus="60,60,80,90: the label")
+    text = look(file(image, "JPEG"), model=model, focus="60,60,80,90: the label")
     assert "\nFile: JPEG, 4800 × 3600 pixels, mode RGB; inspected: 60% to 80% across, 60% to 90% down" in text
-    ((shown, question),) = eyes.shown
+    ((shown, question),) = model.shown
     assert "the label" in question
     with Image.open(BytesIO(shown)) as part:
         assert part.size == (960, 1080)
@@ -312,7 +312,7 @@ def test_pages() -> None:
 
 def test_looks_at_several_images() -> None:
     files = (("a.png", file(flag())), ("b.txt", b"text"), ("c.png", file(grain())[:600]), ("d.png", file(grain())))
-    text = answer(vision, {"image_id": [1, 3, 4, 1]}, context(*files, eyes=Eyes(says="Seen.")))
+    text = answer(vision, {"image_id": [1, 3, 4, 1]}, context(*files, model=FakeModel(says="Seen.")))
     first, broken, last = text.split("\n\n👁️ ")
     assert first.startswith("👁️ VISUAL ANALYSIS from 'a.png', image_id 1\n\nSeen.\n\n")
     assert broken.startswith("VISUAL ANALYSIS from 'c.png', image_id 3\n\n(not inspected: 'c.png' cannot be read: ")
@@ -332,9 +332,9 @@ def test_looks_at_several_images() -> None:
 )
 @pytest.mark.parametrize("says", [None, "Something."])
 def test_refuses_unreadable_files(data: bytes, page: int, reason: str, says: str | None) -> None:
-    eyes = Eyes(says=says)
-    assert reason in refusal(vision, {"page": page}, context(("a", data), eyes=eyes))
-    assert not eyes.shown
+    model = FakeModel(says=says)
+    assert reason in refusal(vision, {"page": page}, context(("a", data), model=model))
+    assert not model.shown
 
 
 def test_health_checks_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
