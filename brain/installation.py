@@ -1,14 +1,16 @@
-"""Finds the command that adds an extra to an installed package."""
+"""Describe how a package was installed: which extras are missing, and the command that adds one."""
 
 import importlib.metadata
 import json
 import os
+import re
 import shlex
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 PACKAGE = "brain-sse"
+NOT_FOR_USERS = frozenset(["all", "bench", "dev"])
 CONTAINER_FILES = (Path("/.dockerenv"), Path("/run/.containerenv"))
 """Docker and Podman create one of these in a container."""
 
@@ -29,6 +31,26 @@ def install_command(extra: str, package: str = PACKAGE) -> str:
     if "KUBERNETES_SERVICE_HOST" in os.environ or any(file.exists() for file in CONTAINER_FILES):
         return f"rebuild the image with RUN {command}"
     return command
+
+
+def missing_extras() -> list[str]:
+    """Return the extras of Brain for users whose packages are not all installed."""
+    distribution = importlib.metadata.distribution(PACKAGE)
+    extras = distribution.metadata.get_all("Provides-Extra") or []
+    return [extra for extra in extras if extra not in NOT_FOR_USERS and not has_extra(distribution, extra)]
+
+
+def has_extra(package: importlib.metadata.Distribution, extra: str) -> bool:
+    """Return whether everything that an extra of a package requires is installed."""
+    marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
+    for requirement in package.requires or ():
+        if marker.search(requirement):
+            name = re.match(r"[A-Za-z0-9._-]+", requirement)
+            try:
+                importlib.metadata.version(name[0] if name else requirement)
+            except importlib.metadata.PackageNotFoundError:
+                return False
+    return True
 
 
 def _build_command(extra: str, package: str) -> str:

@@ -68,7 +68,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return ` Did you mean 'x'?` with the known name that is most like a wrong one, or nothing."""
+    """Return ` Did you mean 'x'?` with the known name that is most similar to a wrong one, or nothing."""
     names = {one.lower(): one for one in known}
     near = get_close_matches(name.lower(), names, 1)
     return f" Did you mean '{names[near[0]]}'?" if near else ""

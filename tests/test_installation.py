@@ -75,6 +75,17 @@ def test_brain_is_never_looked_for_in_a_package_index(install: Any) -> None:
     assert "brain-sse" not in install_command("web")
 
 
+def test_missing_extras_are_those_for_users(install: Any, tmp_path: Path) -> None:
+    install(CLONE, name="brain-sse")
+    (tmp_path / "brain_sse-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: brain-sse\nVersion: 1.0\n"
+        "Provides-Extra: deep\nRequires-Dist: no-such-package>=1; extra == 'deep'\n"
+        "Provides-Extra: dev\nRequires-Dist: no-such-package>=1; extra == 'dev'\n"
+        "Provides-Extra: light\nRequires-Dist: pytest>=1; extra == 'light'\n"
+    )
+    assert installation.missing_extras() == ["deep"]
+
+
 def test_no_other_text_says_how_to_install_an_extra() -> None:
     sources = [file for folder in ("brain", "specialists") for file in (ROOT / folder).rglob("*") if file.is_file()]
     texts = {file: file.read_text("utf-8", "replace") for file in sources if file.suffix in (".py", ".js", ".json")}

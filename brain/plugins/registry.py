@@ -1,8 +1,6 @@
 """The registry of specialists. Discovery rejects a bad specialist and registers the others."""
 
-import importlib.metadata
 import logging
-import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
@@ -12,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from brain.errors import RegistrationError
-from brain.installation import install_command
+from brain.installation import has_extra, install_command
 from brain.plugins import specialist_settings
 from brain.plugins.context import Context
 from brain.plugins.discovery import Package, find_sources
@@ -20,6 +18,7 @@ from brain.plugins.executor import CallResult
 from brain.plugins.schema import Schema, find_injected, find_uninjectable, inject
 from brain.plugins.specialist import Options, Specialist, from_schema
 from brain.settings import Settings
+from brain.text import suggest
 
 if TYPE_CHECKING:
     from brain.net.fetch import Fetch
@@ -189,7 +188,7 @@ class Registry(Mapping[str, Entry]):
                 log.warning("specialist %s: its requirements could not be checked", name, exc_info=True)
                 reason = "its requirements could not be checked; the log has the error"
             entry = replace(entry, unavailable_reason=reason)
-        elif needs is not None and package is not None and not _has_extra(package, needs):
+        elif needs is not None and package is not None and not has_extra(package, needs):
             reason = f"the extra {needs} is not installed: {install_command(needs, package.name)}"
             entry = replace(entry, unavailable_reason=reason)
         self._entries[name] = entry
@@ -223,10 +222,10 @@ class Registry(Mapping[str, Entry]):
                 except RegistrationError as error:
                     self.refused.append(Refusal(specialist.name, source.origin, str(error)))
         for name in sorted(set(self._settings.specialist_settings) - set(self._variables)):
-            log.warning("settings for specialist %s, which is not registered", name)
+            log.warning("settings for specialist %s, which is not registered.%s", name, suggest(name, self._variables))
         known = set().union(*self._variables.values())
         for key in sorted(set(self._settings.specialist_environ) - known):
-            log.warning("%s is not a setting of any registered specialist", key)
+            log.warning("%s is not a setting of any registered specialist.%s", key, suggest(key, known))
         return self
 
     @asynccontextmanager
@@ -263,19 +262,6 @@ class Registry(Mapping[str, Entry]):
         """Drop the cached results of a user."""
         for key in [key for key in self._cached if key[0] == user]:
             del self._cached[key]
-
-
-def _has_extra(package: importlib.metadata.Distribution, extra: str) -> bool:
-    """Whether all requirements of a package's extra are installed."""
-    marker = re.compile(rf"""extra\s*==\s*['"]{re.escape(extra)}['"]""")
-    for requirement in package.requires or ():
-        if marker.search(requirement):
-            name = re.match(r"[A-Za-z0-9._-]+", requirement)
-            try:
-                importlib.metadata.version(name[0] if name else requirement)
-            except importlib.metadata.PackageNotFoundError:
-                return False
-    return True
 
 
 async def _exit_lifespan(name: str, manager: AbstractAsyncContextManager[Any]) -> None:

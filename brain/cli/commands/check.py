@@ -10,6 +10,7 @@ from brain import concurrency
 from brain.cli.commands.store_access import open_existing_store
 from brain.cli.process import DONE, FAILED
 from brain.errors import Refused, StoreError
+from brain.installation import install_command, missing_extras
 from brain.models import AnyModel, ModelEntry, check_model, connect_models
 from brain.models.embedder import Embedder
 from brain.models.remote import Remote
@@ -28,7 +29,7 @@ EMBEDDING_SECONDS = 30.0
 
 
 async def check(arguments: argparse.Namespace, settings: Settings) -> int:
-    """Print a line for each part; the exit code is 1 if any part fails."""
+    """Print a line for each part, and for each missing extra; the exit code is 1 if any part fails."""
     registry = Registry(settings).discover()
     failures = 0
     async with AsyncExitStack() as stack:
@@ -54,6 +55,8 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
             warning = f"its health check blocks the event loop at {blocked[0].place}" if blocked else warnings.get(name)
             problem = specialist.unavailable_reason or problem
             failures += _report(f"specialist {name}", problem, specialist.origin, warning)
+    for extra in missing_extras():
+        print(f"off  extra {extra}: not installed. Try: {install_command(extra)}")
     for refusal in registry.refused:
         failures += _report(f"specialist {refusal.name}", refusal.reason, refusal.origin)
     return FAILED if failures else DONE
