@@ -1,1 +1,1 @@
-"""Shared by several specialists: child processes, HTML, text and passages."""
+"""Shared code of several specialists: child processes, HTML, text and passages."""

@@ -1,11 +1,10 @@
-"""The program that every child process runs: it limits itself, then answers messages. It imports nothing of
-Brain, and nothing that takes long.
+"""The program of every child process: it limits itself, then serves requests. Imports nothing from `brain`.
 
     python -m specialists._kit.child MODULE LIMITS
 
-MODULE has a function `answer(words, data, report)`, which returns the answer to one request; `report` sends steps
-before it. A message is some words, as JSON, and the bytes they are about. Requests come in on stdin and answers go out
-on stdout until stdin ends: then nobody waits for an answer any more.
+MODULE has a function `answer(words, data, report)`, which returns the response to one request; `report` sends progress
+before it. A message has words, which are JSON values, and bytes. Requests arrive on stdin and responses leave on stdout
+until stdin ends: then nothing waits for a response.
 """
 
 import contextlib
@@ -23,11 +22,11 @@ from collections.abc import Callable
 from typing import IO, Any
 
 MAX_MEMORY = 3 << 30
-"""Bytes of address space, also of the processes that a child starts itself."""
+"""Hard limit of the address space in bytes, also for a child's own children."""
 MAX_DATA = 1 << 30
-"""Bytes that a process without a limit of address space may take for itself."""
+"""Limit of the data segment in bytes for a process without a limit of address space."""
 RESTART_MEMORY = 800_000_000
-"""Resident bytes above which a process ends after its answer, so that a new one takes its place."""
+"""Resident bytes above which a process ends after its response, so that a new one replaces it."""
 MAX_REQUESTS = 500
 MAX_MESSAGE = 256 << 20
 _FRAME = struct.Struct(">?II")
@@ -41,17 +40,17 @@ Answer = Callable[[Any, bytes, Report], tuple[Any, Payload]]
 
 
 def main() -> None:
-    """Serves until stdin ends, or the process is worn out."""
+    """Serve requests until stdin ends, or the process should be replaced."""
     module, limits = sys.argv[1], json.loads(sys.argv[2])
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 1)  # libraries that print do not disturb the messages
+    os.dup2(nothing, 1)  # so that libraries that print do not corrupt the messages
     os.close(nothing)
     confine(memory=limits["memory"], network=limits["network"], nice=limits["nice"])
     requests: queue.SimpleQueue[Message] = queue.SimpleQueue()
     woken, wakeup = socket.socketpair()
     wakeup.setblocking(False)
-    signal.set_wakeup_fd(wakeup.fileno())  # waiting for a lock would miss a signal that came just before
+    signal.set_wakeup_fd(wakeup.fileno())  # waiting for a lock would miss a signal that arrived just before
     signal.signal(signal.SIGTERM, _terminate)
     threading.Thread(target=_listen, args=(requests, wakeup), daemon=True).start()
     try:
@@ -62,7 +61,7 @@ def main() -> None:
             limit_cpu(limits["cpu_seconds"])
             try:
                 reply = answer(words, bytes(data), lambda step: write(out, step, is_last=False))
-            except Exception:  # noqa: BLE001 - whatever it is, it is reported, and the next request is served
+            except Exception:  # noqa: BLE001 - it is reported, and the next request is served
                 reply = {"broken": traceback.format_exc()}, b""
             write(out, *reply)
             del data, reply
@@ -71,15 +70,15 @@ def main() -> None:
     finally:
         with contextlib.suppress(OSError):
             while True:
-                os.waitpid(-1, 0)  # also what ended while it was being started, so that no zombie stays
-        os._exit(0)  # at once: the other thread waits for stdin
+                os.waitpid(-1, 0)  # also children that ended during their start, so that no zombie remains
+        os._exit(0)  # at once, because the other thread waits for stdin
 
 
 def confine(*, memory: int | None, network: bool, nice: int) -> None:
-    """Limits the memory, network and rights of this process, as far as the system can.
+    """Limit memory, network and rights of this process, as far as the system supports it.
 
     Args:
-        memory: bytes of address space; None for a process that maps large files, of which only its own data count.
+        memory: bytes of address space; None for a process that maps large files, which limits only its data.
     """
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
@@ -91,25 +90,25 @@ def confine(*, memory: int | None, network: bool, nice: int) -> None:
     with contextlib.suppress(AttributeError, OSError):
         os.nice(nice)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as score:
-        score.write("500")  # if memory ends, this one goes and not the server
+        score.write("500")  # out of memory, the system kills this process and not the server
     if sys.platform == "linux":
         import ctypes
 
         with contextlib.suppress(AttributeError, OSError):
             libc = ctypes.CDLL(None)
             libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
-            if not network and libc.unshare(_NEW_NET):  # root may; others only in a user namespace of their own
+            if not network and libc.unshare(_NEW_NET):  # only root may do this without a user namespace
                 libc.unshare(_NEW_USER | _NEW_NET)
 
 
 def limit_cpu(seconds: float) -> None:
-    """Makes the system end this process, by SIGPROF, after so many seconds of CPU time from now."""
-    with contextlib.suppress(AttributeError):  # of Windows, which knows no such timer
+    """Let the system end this process with SIGPROF after this CPU time from now."""
+    with contextlib.suppress(AttributeError):  # Windows has no such timer
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def write(stream: IO[bytes], words: Any, data: Payload = b"", *, is_last: bool = True) -> None:
-    """Sends a message: whether it is the last one of its request, two lengths, the words as JSON, and the bytes."""
+    """Send a message: a flag for the last one of a request, two lengths, the words as JSON, and the bytes."""
     text = json.dumps(words).encode()
     for piece in (_FRAME.pack(is_last, len(text), len(data)) + text, data):
         rest = memoryview(piece)
@@ -118,11 +117,11 @@ def write(stream: IO[bytes], words: Any, data: Payload = b"", *, is_last: bool =
 
 
 def read(stream: IO[bytes]) -> tuple[bool, Message]:
-    """Reads a message, and whether it is the last one of its request.
+    """Read a message, and whether it is the last one of its request.
 
     Raises:
-        EOFError: when the other side has ended.
-        ValueError: when it is no message.
+        EOFError: if the other side has ended.
+        ValueError: if it is not a message.
     """
     is_last, words, data = _FRAME.unpack(_read_exactly(stream, _FRAME.size))
     if max(words, data) > MAX_MESSAGE:
@@ -131,7 +130,7 @@ def read(stream: IO[bytes]) -> tuple[bool, Message]:
 
 
 def _read_exactly(stream: IO[bytes], size: int) -> bytearray:
-    """So many bytes, copied once: copying 36 MB holds the interpreter for long."""
+    """Read this many bytes without a second copy: copying 36 MB blocks other threads."""
     data = bytearray(size)
     rest = memoryview(data)
     while rest:
@@ -148,7 +147,7 @@ def _listen(requests: "queue.SimpleQueue[Message]", wakeup: socket.socket) -> No
             requests.put(read(stdin)[1])
             wakeup.send(b"\0")
     if _has_own_group():
-        os.killpg(0, signal.SIGKILL)  # with the program that it waits for, if it does
+        os.killpg(0, signal.SIGKILL)  # with its children
     os._exit(0)
 
 
@@ -156,7 +155,7 @@ def _terminate(*_: Any) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if _has_own_group():
         os.killpg(0, signal.SIGTERM)
-    raise SystemExit  # which has `isolated` end the program that it runs, and wait for it
+    raise SystemExit  # `isolated` then ends the program that it runs, and waits for it
 
 
 def _has_own_group() -> bool:
@@ -164,7 +163,7 @@ def _has_own_group() -> bool:
 
 
 def _resident() -> int:
-    """Bytes of memory, 0 where the system does not report them."""
+    """Return the resident bytes, 0 if the system does not report them."""
     with contextlib.suppress(OSError), open("/proc/self/statm", encoding="ascii") as pages:
         return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0

@@ -1,8 +1,8 @@
-"""HTML as Markdown, by selectolax: the one converter, for pages of the web, wikis and files.
+"""Convert HTML of web pages, wikis and files to Markdown, with selectolax.
 
-The tree is walked in a loop, however deep it is, and each node once. Rows and columns that a cell covers are resolved
-when its table ends. Pages that are too much for any parser are recognized by `is_hostile` and read by `strip_tags`.
-Imports nothing of Brain.
+A loop visits each node of the tree once, so depth does not matter. Cells that span rows or columns are resolved at the
+end of their table. `is_hostile` detects pages that would overload a parser, and `strip_tags` reads them.
+Imports nothing from `brain`.
 """
 
 import html
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from urllib.parse import urljoin
 
 MAX_TEXT = 1_000_000
-"""Characters after which a page is read no further."""
+"""Maximum characters that are read from a page."""
 HIDDEN_STYLES = ("display:none", "visibility:hidden", "font-size:0;", "font-size:0px")
 UNREAD_TAGS = frozenset({
     "audio", "button", "canvas", "dialog", "head", "iframe", "map", "noscript", "object", "script", "select", "style",
@@ -35,9 +35,9 @@ _EMPHASIS = {"strong": "**", "b": "**", "em": "*", "i": "*", "code": "`"}
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _LIKE_MARKS = re.compile(r"#{1,6}\s|```|~~~")
 _RAISED = re.compile(r"[-+\u2212\u2013]?\d{1,6}|[-+\u2212a-z]")
-"""An exponent, or a charge."""
+"""An exponent or a charge."""
 _LINK_SIGNS = frozenset("¶§#↑↩^")
-"""Texts of links beside headings and notes, which lead to the heading or to the place of the note."""
+"""Texts of links from headings to themselves, and from notes to their references."""
 _BEFORE_STOP = re.compile(r" (?=[,.;:!?)\]](?:\s|$))")
 _STYLED = re.compile(r"\{\\(?:display|text)style (.*)\}", re.DOTALL)
 _LINE_NUMBERS = re.compile(r"`{3}\n(?:\s*\d+\s*\n)+`{3}")
@@ -47,9 +47,9 @@ _LISTS_DEEP = 8
 _MAX_TARGET = 500
 _MAX_SPAN = 50
 _MAX_ROW = 2000
-"""Characters of a row; longer ones are texts beside each other."""
+"""Maximum characters of a row. Longer rows are columns of text."""
 _MAX_REPEATED = 100
-"""Characters of a cell that are repeated in the rows and columns that it covers."""
+"""Maximum characters of a cell that are repeated in the rows and columns it spans."""
 _REPEATED_IN_TABLE = 100_000
 
 
@@ -59,13 +59,13 @@ def _skips_nothing(node: Any, attributes: Mapping[str, str | None]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The parts of a page that a source leaves out, besides invisible ones.
+    """The parts of a page to skip, besides invisible ones.
 
     Attributes:
-        tags: elements that are left out.
-        is_skipped: whether an element with these attributes is left out; called in the order of the page.
-        base: the page's URL if links are kept, else empty.
-        has_emphasis: whether bold, italic and code within a line are marked.
+        tags: elements to skip.
+        is_skipped: whether to skip an element with these attributes; called in document order.
+        base: the page's URL to keep links, else empty.
+        has_emphasis: whether to mark bold, italic and inline code.
     """
 
     tags: Collection[str] = ()
@@ -75,7 +75,7 @@ class Rules:
 
 
 def page_rules(base: str = "") -> Rules:
-    """Rules for a page of any site: without navigation, cookie banners, and the edit links and notes of wikis."""
+    """Return rules for any page: skip navigation, cookie banners, and the edit links and notes of wikis."""
 
     def is_skipped(node: Any, attributes: Mapping[str, str | None]) -> bool:
         if not attributes or node.tag == "body":
@@ -94,13 +94,14 @@ def page_rules(base: str = "") -> Rules:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A paragraph, a heading, an item of a list, a table or code.
+    """A paragraph, heading, list item, table or code block.
 
     Attributes:
-        text: Markdown without `prefix`, the marks that stand before it.
-        group: a number that the blocks of one list share; 0 for others.
-        anchor: the id of a heading.
-        link: the first `a` element in it.
+        text: Markdown without `prefix`.
+        prefix: Markdown marks before the text.
+        group: number shared by the blocks of one list; 0 for others.
+        anchor: id of a heading.
+        link: the first `a` element in the block.
     """
 
     kind: Literal["text", "heading", "item", "table", "code"]
@@ -112,7 +113,7 @@ class Block:
 
     @property
     def level(self) -> int:
-        """Of a heading, 1 to 6; 0 for others."""
+        """Level of a heading, 1 to 6; 0 for others."""
         return self.prefix.count("#") if self.kind == "heading" else 0
 
     @property
@@ -123,7 +124,7 @@ class Block:
 
 
 def join_blocks(blocks: Iterable[Block]) -> str:
-    """The blocks as Markdown, with empty lines between them except in lists."""
+    """Join blocks as Markdown, with empty lines between them except in lists."""
     pieces: list[str] = []
     group = 0
     for block in blocks:
@@ -134,7 +135,7 @@ def join_blocks(blocks: Iterable[Block]) -> str:
 
 
 def flatten(blocks: Iterable[Block]) -> str:
-    """The blocks as one line, such as a table's cell."""
+    """Join blocks on one line, such as for a table cell."""
     pieces: list[str] = []
     group = 0
     for block in blocks:
@@ -144,12 +145,12 @@ def flatten(blocks: Iterable[Block]) -> str:
 
 
 def read_markdown(tree: Any, rules: Rules) -> str:
-    """The body of a parsed page as Markdown."""
+    """Convert the body of a parsed page to Markdown."""
     return join_blocks(convert(tree.body, rules)) if tree.body is not None else ""
 
 
 def convert(root: Any, rules: Rules) -> list[Block]:
-    """The blocks of an element, up to `MAX_TEXT` characters."""
+    """Convert an element to blocks, up to `MAX_TEXT` characters."""
     writer, node = _Writer(rules), root
     while True:
         if writer.enter(node):
@@ -168,7 +169,7 @@ def convert(root: Any, rules: Rules) -> list[Block]:
 
 @dataclass(slots=True)
 class _Flow:
-    """The blocks of the page or of a cell, and the lists and quotations that are open there."""
+    """The blocks of a page or cell, and its open lists and quotations."""
 
     blocks: list[Block] = field(default_factory=list)
     lists: list[int | None] = field(default_factory=list)
@@ -186,7 +187,7 @@ class _Cell:
 
 @dataclass(slots=True)
 class _Table:
-    """A table that is being read, in the flow around it; `start` is the writer's size before it."""
+    """A table while it is read; `around` is the flow around it, `start` the writer's size before it."""
 
     around: _Flow
     start: int
@@ -196,7 +197,7 @@ class _Table:
 
     @property
     def is_layout(self) -> bool:
-        """Whether the table only arranges what is in it."""
+        """Whether the table is only used for layout."""
         blocks = [block for row in self.rows for cell in row for block in cell.flow.blocks]
         return (
             self.is_presentation
@@ -206,7 +207,7 @@ class _Table:
         )
 
     def blocks(self, room: int) -> Iterator[Block]:
-        """The table, or the blocks in its cells; rows until they have `room` characters."""
+        """Yield the table, with rows of up to `room` characters, or the blocks of a layout table."""
         if self.is_layout:
             found = [block for row in self.rows for cell in row for block in cell.flow.blocks]
             has_code = any(block.kind == "code" and not _LINE_NUMBERS.fullmatch(block.text) for block in found)
@@ -225,11 +226,11 @@ class _Table:
         yield Block("table", "\n".join(lines))
 
     def _grid(self) -> Iterator[tuple[list[str], list[str]]]:
-        """Each row with all its columns, and the texts of its different cells.
+        """Yield each row with all columns, and the texts of its distinct cells.
 
-        A short text is repeated in all columns and rows that its cell covers.
+        A short text is repeated in all columns and rows that its cell spans.
         """
-        below: dict[int, tuple[int, str, bool]] = {}  # by column: rows, text, and whether it is the cell's first
+        below: dict[int, tuple[int, str, bool]] = {}  # by column: rows, text, and whether it is the first column
         for row in self.rows:
             texts: list[str] = []
             own: list[str] = []
@@ -253,7 +254,7 @@ class _Table:
 
 
 class _Writer:
-    """Makes blocks while the tree is walked.
+    """Writes blocks while the tree is visited.
 
     Attributes:
         size: characters written so far.
@@ -266,7 +267,7 @@ class _Writer:
         self._unread = UNREAD_TAGS.union(rules.tags)
         self._pieces: list[str] = []
         self._lines = 0
-        self._opened: list[tuple[int, int]] = []  # for each open `a` and `sup`: in which line and at which piece
+        self._opened: list[tuple[int, int]] = []  # line and piece at which each open `a` and `sup` begins
         self._link: Any = None
         self._has_gap = False
         self._tables: list[_Table] = []
@@ -276,7 +277,7 @@ class _Writer:
         self._anchor = ""
 
     def enter(self, node: Any) -> bool:
-        """Writes the marks before a node's children; false when the children are left out."""
+        """Write the marks before a node's children; returns False to skip the children."""
         tag = node.tag
         if tag == "-text":
             text = node.text_content or ""
@@ -301,7 +302,7 @@ class _Writer:
             if tag == "a" and child is not None and child.next is None and (child.text_content or "") in _LINK_SIGNS:
                 return False
             self._opened.append((self._lines, len(self._pieces)))
-        elif tag == "code" and self._code:  # another variant of the code before it
+        elif tag == "code" and self._code:  # adjacent code elements are separate lines
             self._pieces.append("\n" if node.prev is not None and node.prev.tag == "code" else "")
         elif tag in _EMPHASIS and self._has_emphasis:
             self._pieces.append(_EMPHASIS[tag])
@@ -312,7 +313,7 @@ class _Writer:
         return True
 
     def leave(self, node: Any) -> None:
-        """Writes the marks after the children of a node that was entered."""
+        """Write the marks after a node's children."""
         tag = node.tag
         if tag in ("a", "sup"):
             line, start = self._opened.pop()
@@ -324,7 +325,7 @@ class _Writer:
         elif tag in _EMPHASIS:
             mark = _EMPHASIS[tag]
             if self._has_emphasis and self._pieces and self._pieces[-1] == mark:
-                self._pieces.pop()  # nothing stands between them
+                self._pieces.pop()  # the element is empty
             elif self._has_emphasis:
                 self._pieces.append(mark)
         elif tag == "pre":
@@ -335,7 +336,7 @@ class _Writer:
                 self._close_block(tag)
 
     def end_line(self) -> None:
-        """Ends the block that is being written; in code, the line."""
+        """End the current block, or in code the current line."""
         if self._code:
             self._pieces.append("" if self._pieces and self._pieces[-1].endswith("\n") else "\n")
             return
@@ -363,7 +364,7 @@ class _Writer:
         else:
             is_mark = not quote and _LIKE_MARKS.match(text)
             block = Block("text", f"\\{text}" if is_mark else text, quote, link=link)
-        self.size += len(block.prefix) + 4  # so that a page of countless blocks ends, too
+        self.size += len(block.prefix) + 4  # so that a page of many empty blocks ends, too
         flow.blocks.append(block)
 
     @property
@@ -371,7 +372,7 @@ class _Writer:
         return self._rules.has_emphasis and not self._code
 
     def _indent(self) -> str:
-        """Before further blocks of the item that is open."""
+        """Return the prefix of further blocks in the open list item."""
         return "  " * min(len(self.flow.lists), _LISTS_DEEP)
 
     def _is_unseen(self, node: Any, attributes: Mapping[str, str | None]) -> bool:
@@ -379,7 +380,7 @@ class _Writer:
         return (
             "hidden" in attributes
             or bool(style and any(hidden in style for hidden in HIDDEN_STYLES))
-            or attributes.get("class") == "katex-html"  # what stands beside its formula
+            or attributes.get("class") == "katex-html"  # duplicates the formula
             or self._rules.is_skipped(node, attributes)
         )
 
@@ -461,7 +462,7 @@ class _Writer:
 
 
 def read_formula(node: Any, attributes: Mapping[str, str | None]) -> str:
-    """A formula as TeX where the page gives it, else its signs in their order; empty for other elements."""
+    """Return a formula as TeX if the page has it, else its symbols in order; empty for other elements."""
     tex: str | None = ""
     if node.tag == "math":
         annotation = node.css_first("annotation[encoding='application/x-tex']")
@@ -478,7 +479,7 @@ def read_formula(node: Any, attributes: Mapping[str, str | None]) -> str:
 
 
 def link_target(target: str, base: str) -> str:
-    """The URL that a link of the page at `base` leads to; empty for a place in the same page, and for no URL."""
+    """Return the URL of a link on the page `base`; empty for a link within the page and for an invalid URL."""
     if target.startswith("#") or len(target) > _MAX_TARGET:
         return ""
     try:
@@ -489,16 +490,16 @@ def link_target(target: str, base: str) -> str:
 
 
 def _span(value: str | None) -> int:
-    """How many rows or columns a cell covers."""
+    """Return the number of rows or columns that a cell spans."""
     return max(1, min(int(value), _MAX_SPAN)) if value and re.fullmatch(r"\s*[0-9]{1,5}\s*", value) else 1
 
 
 # without a parser
 
 MAX_DEPTH = 2000
-"""Nested elements; parsers take quadratic time over them, and pages that people wrote have less than 100."""
+"""Maximum nesting; parsers need quadratic time for it, and ordinary pages have less than 100 levels."""
 MAX_TAG = 100_000
-"""Characters of one tag; the attributes in it are compared with each other."""
+"""Maximum characters of one tag; parsers compare its attributes with each other."""
 _NAME = re.compile(r"/?[a-zA-Z][a-zA-Z0-9]{0,20}")
 _END_OPTIONAL = frozenset({
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
@@ -508,7 +509,7 @@ _RAW_TAGS = frozenset(("script", "style", "template", "noscript", "svg", "title"
 
 
 def is_hostile(page: str) -> bool:
-    """Whether a page nests deeper, or has longer tags, than any that was made to be read."""
+    """Whether a page nests deeper or has longer tags than any ordinary page."""
     depth = deepest = position = 0
     while (start := page.find("<", position)) >= 0:
         end = page.find(">", start)
@@ -526,7 +527,7 @@ def is_hostile(page: str) -> bool:
 
 
 def strip_tags(page: str) -> str:
-    """The text between the tags; blocks become lines, and scripts and the like are left out. One pass."""
+    """Return the text between the tags in one pass; blocks become lines, and scripts and styles are skipped."""
     pieces, position, lower = [], 0, page.lower()
     while (start := page.find("<", position)) >= 0:
         pieces.append(page[position:start])

@@ -1,12 +1,12 @@
-"""The one way to start a child process, for whatever may hang, swell or crash on a stranger's bytes.
+"""Run code on untrusted bytes in a child process, where it may hang, use too much memory, or crash.
 
-A child gets only the variables of the environment that a program needs, so no key and no proxy. It gets limits of
-memory and CPU time, no network unless it must have one, and ends with all that it runs: when its call is abandoned, or
-the server is gone. `child` is the program that it runs.
+A child gets only the environment variables that a program needs, so no keys and no proxies. It has limits for memory
+and CPU time, and no network unless it needs one. It ends with its own children when its call is abandoned or the server
+has ended. `child` is the program in the process.
 
-- `IsolatedProcess` stays, warm, and answers one request after the other; one queue serves all event loops.
+- `IsolatedProcess` stays warm and serves one request after the other. One queue serves all event loops.
 - `run_isolated` starts a process for one request.
-- `messages` and `run_program` are for code that runs in a child itself: they start another one, and wait for it.
+- `messages` and `run_program` are for code in a child process: they start another process and wait for it.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ from specialists._kit.child import Message, Payload, read, write
 
 IDLE_SECONDS = 300.0
 ENDING_SECONDS = 0.02
-"""Time for a process to end its own children before it is killed."""
+"""Time for a process to end its children before it is killed."""
 AT_ONCE = 4
-"""Processes of `run_isolated` for one event loop; each may take as much memory as its limit."""
+"""Maximum processes of `run_isolated` per event loop; each may use all the memory of its limit."""
 ALLOWED = (
     "DYLD_LIBRARY_PATH", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "SYSTEMROOT", "TEMP",
     "TESSDATA_PREFIX", "TMP", "TMPDIR",
 )  # fmt: skip
-"""The variables of the environment that a child gets."""
+"""The environment variables that a child inherits."""
 _FRUGAL_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OMP_THREAD_LIMIT": "1",
@@ -43,21 +43,21 @@ _FRUGAL_ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "2",
     "MALLOC_MMAP_THRESHOLD_": "1000000",
 }
-"""One core is the server's own. The memory of a page goes back to the system after it: 0.25 GB stay instead of 0.7."""
+"""Leave one core to the server, and return the memory of a page to the system: 0.25 GB remain instead of 0.7."""
 
 BROKEN = (OSError, EOFError, ValueError, RecursionError, MemoryError)
-"""Raised by reading from a process that ended, or that sends no messages."""
+"""Raised when reading from a process that has ended or sends no valid messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The resources of a child.
+    """The limits of a child.
 
     Attributes:
-        cpu_seconds: for each request; on a busy machine that may take any time.
-        memory: bytes of address space, None for a program that maps large files.
-        network: whether it may reach one.
-        nice: how much others go first.
+        cpu_seconds: CPU time per request; on a busy machine this may take much longer.
+        memory: bytes of address space, or None for a program that maps large files.
+        network: whether it has network access.
+        nice: the niceness that is added.
     """
 
     cpu_seconds: float = 20.0
@@ -67,20 +67,20 @@ class Limits:
 
 
 class Ended(Exception):
-    """The process ended before it had answered."""
+    """The process ended before it responded."""
 
 
 class OutOfTime(Ended):
-    """It computed for longer than its limit."""
+    """The process used up its CPU time."""
 
 
 class IsolatedProcess:
-    """A process that serves one request after the other, started for the first one.
+    """A process that serves one request after the other. It starts with the first request.
 
     Args:
-        module: of `specialists`; its function `answer` is what the process runs.
-        warm: whether the process stays for further requests, and a second one retries a request that ended it; else
-            it ends with its request.
+        module: module in `specialists` with a function `answer`, which serves the requests.
+        warm: keep the process for further requests, and retry a request that crashed it once in a new process.
+            Otherwise the process ends with its request.
     """
 
     def __init__(self, module: str, limits: Limits, *, warm: bool = True) -> None:
@@ -93,15 +93,17 @@ class IsolatedProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, while there is one."""
+        """The id of the running process, or None."""
         process = self._process
         return process.pid if process and process.returncode is None else None
 
     def job(self, words: Any, data: Payload = b"", *, report: Callable[[Any], None] = lambda step: None) -> "Job":
-        """Queues a request: some words, as JSON, and the bytes they are about. To be used in a `with` block.
+        """Queue a request. Use the job in a `with` block.
 
         Args:
-            report: called on the event loop with each step before the answer.
+            words: the request, as JSON values.
+            data: the bytes of the request.
+            report: called on the event loop with each progress report.
         """
         job = Job(self, words, data, report)
         with self._lock:
@@ -112,14 +114,14 @@ class IsolatedProcess:
         return job
 
     def cancel(self, job: "Job") -> None:
-        """Cancels a request; ends the process if it serves it. Does not wait for that."""
+        """Cancel a request, and end the process if it is serving the request. Does not wait for the end."""
         with self._lock:
             job.is_cancelled = True
             if self._process and self._serving is job:
                 _end_process(self._process) if self._warm else _kill(self._process, own_group=True)
 
     def end(self) -> None:
-        """Ends the process; a later request starts another."""
+        """End the process; a later request starts a new one."""
         with self._lock:
             process = self._process
         if process:
@@ -127,7 +129,7 @@ class IsolatedProcess:
         self._jobs.put(None)
 
     def _work(self) -> None:
-        """Serves requests in a thread until the process was idle for long enough."""
+        """Serve requests in a thread until the process has been idle for `IDLE_SECONDS`."""
         while True:
             try:
                 job = self._jobs.get(timeout=IDLE_SECONDS if self._warm and self._process else 0)
@@ -145,7 +147,7 @@ class IsolatedProcess:
             if self._serving:
                 job.post(job.started, None)
                 self._serve(job)
-            del job  # with its bytes, which would wait here for the next one
+            del job  # frees its bytes before the next one arrives
 
     def _serve(self, job: "Job") -> None:
         answer: Message | Ended = Ended()
@@ -182,7 +184,7 @@ class IsolatedProcess:
 
 
 class Job:
-    """One request, from the queue to its answer. Leaving its `with` block cancels it if it is not done."""
+    """One request, from the queue to its response. Leaving the `with` block cancels it if it is not done."""
 
     def __init__(self, owner: IsolatedProcess, words: Any, data: Payload, report: Callable[[Any], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -201,35 +203,35 @@ class Job:
         if not self.done.done():
             self._owner.cancel(self)
         elif not self.done.cancelled():
-            self.done.exception()  # retrieved, so that nothing warns
+            self.done.exception()  # marks it as retrieved, to avoid a warning
         self.data = b""
 
     async def has_started(self, seconds: float) -> bool:
-        """Whether a process takes the request within so many seconds."""
+        """Wait until a process serves the request; False after this time."""
         return await _is_settled(self.started, seconds)
 
     async def has_ended(self, seconds: float) -> bool:
-        """Whether the request ends within so many seconds."""
+        """Wait until the request ends; False after this time."""
         return await _is_settled(self.done, seconds)
 
     async def answer(self, seconds: float) -> Message | None:
-        """The answer, None if it takes longer than so many seconds.
+        """Wait for the response; None after this time.
 
         Raises:
-            Ended: when the process ended, and so did the one that retried.
+            Ended: if the process ended, and the retry failed, too.
         """
         return self.done.result() if await _is_settled(self.done, seconds) else None
 
     def post(self, future: asyncio.Future[Any], value: Any) -> None:
-        """Settles one of the futures, from the thread of the process."""
+        """Set the result or exception of a future, from the thread of the process."""
         self._call_soon(future.set_exception if isinstance(value, Exception) else future.set_result, value)
 
     def report(self, step: Any) -> None:
-        """Passes a step on, from the thread of the process."""
+        """Pass a progress report to the event loop, from the thread of the process."""
         self._call_soon(self._report, step)
 
     def _call_soon(self, function: Callable[[Any], None], value: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(lambda: None if self.is_cancelled else function(value))
 
 
@@ -242,13 +244,13 @@ _places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakK
 
 
 async def run_isolated(module: str, words: Any, data: bytes = b"", *, limits: Limits, seconds: float) -> Any:
-    """The answer of a new process to one request.
+    """Serve one request in a new process and return the response.
 
     Args:
-        seconds: time limit for its answer, besides its limit of CPU time.
+        seconds: time limit, besides the limit of CPU time.
 
     Raises:
-        Ended: when it takes too long, breaks or ends.
+        Ended: if the process takes too long, fails or ends.
     """
     async with _places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE)):
         with IsolatedProcess(module, limits, warm=False).job(words, data) as job:
@@ -259,10 +261,10 @@ async def run_isolated(module: str, words: Any, data: bytes = b"", *, limits: Li
 
 
 def messages(module: str, words: Any, data: Payload, limits: Limits) -> Iterator[Message]:
-    """All messages of a process in answer to one request. It belongs to the group of the process that calls this.
+    """Yield all messages of a new process for one request. It belongs to the caller's process group.
 
     Raises:
-        Ended: when it breaks, or ends before its last message.
+        Ended: if the process fails or ends before the last message.
     """
     process = _start(_make_command(module, limits), own_group=False)
     assert process.stdin
@@ -286,9 +288,9 @@ def _check_answer(message: Message) -> Message:
 
 
 def run_program(command: Sequence[str], data: bytes = b"", *, cpu_seconds: float) -> bytes:
-    """The output of a program on stdout, also when it ends at its limit of CPU time.
+    """Run a program and return its standard output, even if it was ended at its limit of CPU time.
 
-    It belongs to the group of the process that calls this, and has its limits.
+    It belongs to the caller's process group and has the caller's limits.
     """
     process = _start(command, own_group=False)
     try:
@@ -303,7 +305,7 @@ def run_program(command: Sequence[str], data: bytes = b"", *, cpu_seconds: float
 
 
 def children_seconds() -> float:
-    """The CPU time of the ended children of this process; 0 where the system does not count it."""
+    """Return the CPU time of the ended children of this process; 0 if the system does not count it."""
     with contextlib.suppress(ImportError):
         import resource
 
@@ -317,7 +319,7 @@ def _make_command(module: str, limits: Limits) -> list[str]:
 
 
 def _start(command: Sequence[str], *, own_group: bool) -> subprocess.Popen[bytes]:
-    """A process; in a group of its own it ends with all that it runs, and no Ctrl-C of a terminal reaches it."""
+    """Start a process. With its own group, it ends with its children, and Ctrl-C in the terminal does not reach it."""
     path = os.pathsep.join(folder for folder in sys.path if folder)
     environment = {name: os.environ[name] for name in ALLOWED if name in os.environ} | _FRUGAL_ENVIRONMENT
     environment |= {"PYTHONPATH": path, "PYTHONUTF8": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -327,10 +329,10 @@ def _start(command: Sequence[str], *, own_group: bool) -> subprocess.Popen[bytes
 
 
 def _end_process(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process without waiting for it; it gets a moment to end another one."""
+    """End a process without waiting, after a moment in which it ends its children."""
 
     def kill() -> None:
-        if process.returncode is None:  # else it was waited for, and its number may be another's
+        if process.returncode is None:  # else the system may have reused its id
             _kill(process, own_group=True)
 
     with contextlib.suppress(OSError):
@@ -341,7 +343,7 @@ def _end_process(process: subprocess.Popen[bytes]) -> None:
 
 
 def _kill(process: subprocess.Popen[bytes], *, own_group: bool) -> None:
-    with contextlib.suppress(OSError):  # it is gone
+    with contextlib.suppress(OSError):  # it has ended
         if own_group and hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
         else:
@@ -349,10 +351,10 @@ def _kill(process: subprocess.Popen[bytes], *, own_group: bool) -> None:
 
 
 def _reap_process(process: subprocess.Popen[bytes], error: Exception | None = None, *, own_group: bool) -> Ended:
-    """Ends a process and waits for it, so that no zombie stays; returns why it ended."""
+    """End a process, wait for it so that no zombie remains, and return why it ended."""
     if process.returncode is None:
         _kill(process, own_group=own_group)
-    with contextlib.suppress(OSError, ValueError):  # of what was still to be written
+    with contextlib.suppress(OSError, ValueError):  # raised by unwritten input
         process.communicate()
     computed_too_long = process.returncode is not None and -process.returncode == getattr(signal, "SIGPROF", None)
     return (OutOfTime if computed_too_long else Ended)(str(error))

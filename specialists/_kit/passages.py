@@ -1,4 +1,4 @@
-"""Markdown in passages: sections under their headings, in pieces of bounded length, a line per paragraph."""
+"""Split Markdown into sections with their headings, and sections into passages of bounded length."""
 
 import re
 from collections.abc import Iterator
@@ -10,24 +10,24 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 LENGTH = 1200
-"""Characters of the longest passage."""
+"""Maximum characters of a passage."""
 _HEADING_LENGTH = 120
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _RULE = re.compile(r"\|?[ :|-]*-[ :|-]*")
 _SENTENCE_ENDS = (". ", "! ", "? ", "; ", "。", " ")
 _MARGIN = " \t>"
-"""Characters before a line of a paragraph in a list or a quotation."""
+"""Characters before a line in a list or quotation."""
 
 
 class Headings:
-    """The path of headings at a place of a document."""
+    """The path of open headings while a document is read."""
 
     def __init__(self) -> None:
         self._open: list[tuple[int, str]] = []
 
     def enter(self, level: int, title: str) -> None:
-        """Opens a heading; closes those of its level and of deeper levels."""
+        """Open a heading and close those at its level and below."""
         self._open = [(above, name) for above, name in self._open if above < level]
         self._open.append((level, " ".join(title.split())[:_HEADING_LENGTH]))
 
@@ -37,7 +37,7 @@ class Headings:
 
 
 def split_sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The path of each heading of a Markdown page, with the text below it; the path is empty before the first."""
+    """Yield the path of each heading of a Markdown page and its text; the text before the first has an empty path."""
     headings, body, fence = Headings(), list[str](), ""
     for line in text.splitlines():
         if opening := _FENCE.match(line):
@@ -48,21 +48,21 @@ def split_sections(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
             continue
         yield headings.path, "\n".join(body)
         title = heading[2].rstrip()
-        stripped = title.rstrip("#")  # such signs may end the line; those of C# stay
+        stripped = title.rstrip("#")  # Markdown allows a closing sequence; the # of C# stays
         headings.enter(len(heading[1]), stripped.rstrip() if stripped.endswith((" ", "\t")) else title)
         body = []
     yield headings.path, "\n".join(body)
 
 
 def make_anchor(heading: str) -> str:
-    """The fragment of a link to a heading."""
+    """Return the fragment of a link to a heading."""
     return re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-"))
 
 
 def split_passages(text: str) -> Iterator[str]:
-    """Paragraphs joined up to `LENGTH` characters; a longer one is cut between its lines, a table between its rows.
+    """Yield paragraphs joined up to `LENGTH` characters; longer ones are cut between lines, tables between rows.
 
-    Every piece of a table begins with its header. A line that is too long itself is cut where a sentence ends.
+    Every piece of a table begins with the header. A line that is too long is cut after a sentence.
     """
     passage = ""
     lines = "\n".join(line.rstrip() for line in text.splitlines()).strip("\n")
@@ -79,7 +79,7 @@ def split_passages(text: str) -> Iterator[str]:
 
 
 def _split_paragraph(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """The parts of a paragraph, each with the text that joins it to the one before."""
+    """Yield the parts of a paragraph, each with the text that joins it to the previous part."""
     if sum(map(len, lines)) + len(lines) <= LENGTH:
         yield "\n".join(lines), "\n\n"
     elif len(lines) > 2 and lines[0].startswith("|") and _RULE.fullmatch(lines[1][:LENGTH]):
@@ -89,7 +89,7 @@ def _split_paragraph(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _split_table(header: list[str], rows: list[str]) -> Iterator[str]:
-    """The same table in several, each with the header; only the rows when the header leaves them no room."""
+    """Yield pieces of a table, each with the header unless it is too long."""
     head = "\n".join(header)
     if len(head) > LENGTH // 2:
         yield from (part for line in (*header, *rows) for part in _split_line(line))
@@ -115,7 +115,7 @@ def _split_line(line: str, length: int = LENGTH) -> Iterator[str]:
 
 
 def unwrap(text: str) -> str:
-    """The same Markdown, with the lines of each paragraph joined unless it breaks them on purpose."""
+    """Join the lines of each paragraph of a Markdown text, unless the paragraph has hard breaks."""
     lines = text.split("\n")
     for opening, inline in reversed([*pairwise(_parser().parse(text))]):
         if opening.type == "paragraph_open" and opening.map is not None:
@@ -129,6 +129,6 @@ def unwrap(text: str) -> str:
 
 @cache
 def _parser() -> "MarkdownIt":
-    from markdown_it import MarkdownIt  # a slow import, which only the documentation needs
+    from markdown_it import MarkdownIt  # a slow import that only the documentation needs
 
     return MarkdownIt("commonmark").enable("table")

@@ -1,6 +1,6 @@
-"""Text of others made fit to be read: its encoding, no invisible characters, no endless empty lines; and its terms.
+"""Clean untrusted text: encoding, invisible characters, empty lines; and find its content words.
 
-Imports nothing of Brain.
+Imports nothing from `brain`.
 """
 
 import codecs
@@ -14,7 +14,7 @@ _INVISIBLE = {
     )
     for code in range(first, last + 1)
 }  # fmt: skip
-"""Controls, soft hyphens, marks of direction, and tags, which no reader sees."""
+"""Control characters, soft hyphens, direction marks, and tags, which are invisible."""
 _PIECE = 65_536
 _QUESTION_WORDS = frozenset({
     "a", "about", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "get",
@@ -22,19 +22,19 @@ _QUESTION_WORDS = frozenset({
     "so", "that", "the", "their", "them", "then", "there", "these", "this", "to", "was", "we", "what", "when", "where",
     "which", "who", "why", "will", "with", "work", "you", "your",
 })  # fmt: skip
-"""Documents hardly use them, so that they would outweigh the words of the subject."""
+"""Documents rarely use these words, so they would outweigh the content words."""
 
 
 def strip_invisible(text: str) -> str:
-    """The text without invisible characters; joiners stay, which some scripts need.
+    """Remove invisible characters, except joiners, which some scripts need.
 
-    Piece by piece, so that a long text does not hold the interpreter.
+    Works in pieces, so that a long text does not block other threads.
     """
     return "".join(text[at : at + _PIECE].translate(_INVISIBLE) for at in range(0, len(text), _PIECE))
 
 
 def one_line(text: str, length: int) -> str:
-    """The text as one line of at most so many characters, cut between words."""
+    """Return a text as one line of up to `length` characters, cut between words."""
     line = " ".join(strip_invisible(text).split())
     if len(line) <= length:
         return line
@@ -43,13 +43,13 @@ def one_line(text: str, length: int) -> str:
 
 
 def tidy(text: str) -> str:
-    """Lines without trailing space, at most one empty line between two others."""
+    """Remove trailing spaces and repeated empty lines."""
     lines = "\n".join(line.rstrip() for line in strip_invisible(text).splitlines())
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
 
 
 def content_words(query: str) -> list[str]:
-    """The words of a query that name its subject; all of them when there are no others."""
+    """Return the words of a query without question words, or all words if nothing else is left."""
     words = re.findall(r"\w+", query.lower())
     return [word for word in words if word not in _QUESTION_WORDS] or words
 
@@ -58,17 +58,17 @@ def content_words(query: str) -> list[str]:
 
 _SAMPLE = 50_000
 _OTHER_SCRIPTS = re.compile(rb"[\x80-\xff]{3,}")
-"""Letters of other scripts stand side by side, accented Latin ones between plain ones."""
+"""Non-Latin letters follow each other; accented Latin letters are between plain ones."""
 _ENCODINGS = (
     "cp932", "euc_jp", "gb18030", "big5", "cp949", "cp1251", "koi8_r", "iso8859_5", "cp1253", "cp1255", "cp1256",
     "cp874",
 )  # fmt: skip
 _CENTRAL = re.compile(r"(?<=\w)[¹³¿£¼¾œŸ¶](?=\w)|(?<=\w)[¹³¿](?=\W)|(?<!\w)[³¿](?=[a-zà-ÿ])|[šžŠŽ]")
-"""What Polish and Czech letters look like when they are taken for Western ones."""
+"""Polish and Czech letters that were decoded with a Western encoding."""
 
 
 def guess_encoding(data: bytes) -> str:
-    """The likeliest encoding of a text that is not UTF-8 and names none; that of Western Europe if in doubt."""
+    """Guess the encoding of a text that is not UTF-8 and declares none; Western European in case of doubt."""
     first = re.search(rb"[\x80-\xff]", data)
     sample = data[first.start() if first else 0 :][:_SAMPLE]
     others = sum(map(len, _OTHER_SCRIPTS.findall(sample)))
@@ -94,7 +94,7 @@ def _guess_latin(sample: bytes) -> str:
 
 
 def _decode(sample: bytes, encoding: str) -> str | None:
-    """The text, whose last character may be cut; None when it is in another encoding."""
+    """Decode a sample, which may end within a character; None if it has another encoding."""
     try:
         return codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeDecodeError:
