@@ -10,7 +10,7 @@ from brain import Citation, Context, Progress, Refused, Result, specialist
 from specialists._kit.text import one_line
 from specialists._web import search
 from specialists._web.extract import Article
-from specialists._web.page import read
+from specialists._web.page import host_of, read
 from specialists._web.search import Query, SearchResults, Since, WebSettings
 
 MAX_TEXT = 200_000
@@ -66,7 +66,7 @@ async def web(
     if not query and not url:
         query, url = _from_message(context.message)
     if url:
-        yield Progress(f"fetching {_host_of(url)}")
+        yield Progress(f"fetching {host_of(url)}")
         yield _show_page(*await read(url, context, links=links), section or "", offset)
     else:
         request = Query(query[:QUERY_LENGTH], max_results, since)
@@ -104,7 +104,7 @@ def _show_page(url: str, article: Article, section: str, offset: int) -> Result:
     if offset >= len(text):
         raise Refused(f"the offset is {offset:,}, but the page has {len(text):,} characters", "use a smaller offset")
     begin = _find_section(text, section.strip(), offset) if section.strip() else offset
-    host = _host_of(url)
+    host = host_of(url)
     origin = [url, f"by {article.author}" if article.author else ""]
     if article.site.lower() not in f"{host}\n{article.author}\n{article.title}".lower():
         origin.append(article.site)
@@ -134,7 +134,3 @@ def _find_section(text: str, words: str, offset: int) -> int:
     where = f" after character {offset:,}" if offset else ""
     advice = f"use one of its headings: {titles}"[:400] if titles else "use offset, since the page has no headings"
     raise Refused(f"the page does not contain '{one_line(words, 80)}'{where}", advice)
-
-
-def _host_of(url: str) -> str:
-    return url.rpartition("://")[2].partition("/")[0].rpartition("@")[2].removeprefix("www.")[:100]

@@ -6,16 +6,14 @@ import math
 import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from msgspec import Meta
 
 from brain import Context, Page, Progress, Refused
+from specialists._kit.http import retry_after
 from specialists._pubmed.dates import EARLIEST, Period
 from specialists._pubmed.rate_limit import RateLimit, shared_limit
 from specialists._pubmed.records import unreadable
@@ -125,7 +123,7 @@ class Eutils:
             if problem is None:
                 yield page
                 return
-            pause = _retry_after(page, backoff or 0.0)
+            pause = retry_after(page, backoff or 0.0)
             if backoff is None or time.monotonic() + pause > until:
                 later = f"in {math.ceil(pause)} seconds" if pause else "later"
                 raise Refused(problem, f"{_WITHOUT} or call again {later}")
@@ -189,17 +187,6 @@ def _check(page: Page, rejection: Rejection) -> str | None:
 
 
 _HTML = (b"<!doctype html", b"<html")
-
-
-def _retry_after(page: Page, default: float) -> float:
-    """Return the seconds of the `Retry-After` header (RFC 9110, section 10.2.3)."""
-    value = page.headers.get("retry-after", "").strip()
-    if re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?", value):
-        return float(value)
-    with suppress(ValueError, TypeError, OverflowError):
-        when = parsedate_to_datetime(value)
-        return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
-    return default
 
 
 def found_in(page: Page) -> Found:

@@ -6,12 +6,11 @@ Its responses are untrusted: any field may be missing or in the older of the API
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from typing import Any
 
 from brain import Context, Refused
+from specialists._kit.http import retry_after
 from specialists._wiki.names import OnlineWiki
 
 MAX_WAITS = 2
@@ -109,7 +108,7 @@ class Api:
         except Refused:  # its reason names the host, which may be in the operator's private network
             reason = f"{label} cannot be reached, is too slow, or sends too much at once"
             raise Refused(reason, self._advice) from None
-        delay = _parse_retry_after(page.headers.get("retry-after", ""))
+        delay = retry_after(page, WAIT_SECONDS)
         if page.status in _BUSY:
             return {}, delay
         if page.status in (401, 403):
@@ -155,13 +154,3 @@ def as_text(value: Any) -> str:
     if isinstance(value, dict):
         value = value.get("*")
     return value if isinstance(value, str) else ""
-
-
-def _parse_retry_after(value: str) -> float:
-    """Return the seconds of a `Retry-After` header, which may be a date."""
-    if re.fullmatch(r"\s*\d{1,6}\s*", value):
-        return float(value)
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return WAIT_SECONDS
