@@ -4,11 +4,13 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qsl
+
+from web_site import Text, site
 
 JSON = "application/json; charset=UTF-8"
 XML = "text/xml; charset=UTF-8"
@@ -20,15 +22,16 @@ DOCTYPE = (
 BUSY = '{"error":"API rate limit exceeded","api-key":"192.0.2.1","count":"4","limit":"3"}'
 
 
-@dataclass(frozen=True)
-class Reply:
-    """One answer; with `cut` the connection closes in the middle of what its length promises."""
-
-    body: str | bytes = ""
-    status: int = 200
-    kind: str = JSON
-    headers: Mapping[str, str] = field(default_factory=dict)
-    cut: bool = False
+def response(
+    body: bytes | str = "",
+    status: int = 200,
+    type: str = JSON,
+    headers: Mapping[str, str] = MappingProxyType({}),
+    *,
+    cut: bool = False,
+) -> Text:
+    """A response; with `cut` the connection closes in the middle of the body."""
+    return Text(body, type, status, {**headers, **({"Content-Length": "9999999"} if cut else {})})
 
 
 @dataclass(frozen=True)
@@ -47,16 +50,16 @@ class Eutils:
     Attributes:
         records: articles by PMID.
         total: number of articles that a search finds; default all records.
-        replies: answers that come first, by program.
-        requests: those that came, in order.
+        replies: first responses, by program.
+        requests: received requests in order.
         arrived: set by each request.
-        released: while it is clear, requests wait for it.
+        released: requests wait until it is set.
     """
 
     records: dict[str, str] = field(default_factory=dict)
     total: int | None = None
     result: dict[str, Any] = field(default_factory=dict)
-    replies: dict[str, list[Reply]] = field(default_factory=lambda: defaultdict(list))
+    replies: dict[str, list[Text]] = field(default_factory=lambda: defaultdict(list))
     requests: list[Request] = field(default_factory=list)
     arrived: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
@@ -70,18 +73,16 @@ class Eutils:
     def programs(self) -> list[str]:
         return [request.program for request in self.requests]
 
-    def reply(self, program: str, params: Mapping[str, str]) -> Reply:
+    def respond(self, program: str, params: Mapping[str, str]) -> Text:
         if self.replies[program]:
             return self.replies[program].pop(0)
         if program == "esearch":
-            return Reply(json.dumps(self.search(params)))
+            return response(json.dumps(self.search(params)))
         if program == "efetch":
             found = [self.records[pmid] for pmid in params["id"].split(",") if pmid in self.records]
-            return Reply(article_set(*found), kind=XML)
-        if program == "einfo":
-            info = {"header": {"type": "einfo", "version": "0.3"}, "einforesult": {"dbinfo": [{"dbname": "pubmed"}]}}
-            return Reply(json.dumps(info))
-        return Reply("not found", 404, HTML)
+            return response(article_set(*found), type=XML)
+        info = {"header": {"type": "einfo", "version": "0.3"}, "einforesult": {"dbinfo": [{"dbname": "pubmed"}]}}
+        return response(json.dumps(info))
 
     def search(self, params: Mapping[str, str]) -> Any:
         ids = list(self.records)
@@ -113,7 +114,7 @@ def record(
     behind: str = "",
     ids: str = "",
 ) -> str:
-    """Return a PubmedArticle; `inside` ends its Article, `behind` follows it, `ids` goes into its list of numbers."""
+    """Return a PubmedArticle; `inside` ends its Article, `behind` follows it, `ids` extends its list of ids."""
     listed = "".join(f'<PublicationType UI="D000000">{kind}</PublicationType>' for kind in types)
     return (
         f'<PubmedArticle><MedlineCitation Status="MEDLINE" Owner="NLM"><PMID Version="1">{pmid}</PMID>'
@@ -133,44 +134,19 @@ def record(
 def serving(state: Eutils) -> Iterator[Eutils]:
     """Serve at `state.base`."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path, _, query = self.path.partition("?")
-            self.answer(path, query)
+    def answer(path: str, body: bytes) -> Text:
+        path, _, query = path.partition("?")
+        program = path.rpartition("/")[2].removesuffix(".fcgi")
+        params = dict(parse_qsl(query or body.decode(), keep_blank_values=True))
+        state.requests.append(Request(program, params, "POST" if body else "GET"))
+        state.arrived.set()
+        state.released.wait(60)
+        return state.respond(program, params)
 
-        def do_POST(self) -> None:
-            self.answer(self.path, self.rfile.read(int(self.headers["Content-Length"])).decode())
-
-        def answer(self, path: str, query: str) -> None:
-            program = path.rpartition("/")[2].removesuffix(".fcgi")
-            params = dict(parse_qsl(query, keep_blank_values=True))
-            state.requests.append(Request(program, params, self.command))
-            state.arrived.set()
-            state.released.wait(60)
-            reply = state.reply(program, params)
-            body = reply.body.encode() if isinstance(reply.body, str) else reply.body
-            with suppress(ConnectionError):
-                self.send_response(reply.status)
-                self.send_header("Content-Type", reply.kind)
-                self.send_header("Content-Length", str(len(body) * (2 if reply.cut else 1)))
-                for name, value in reply.headers.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Log nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    state.base = f"http://127.0.0.1:{server.server_port}/entrez/eutils/"
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    state.released.set()
-    try:
-        yield state
-    finally:
+    with site(answer) as server:
+        state.base = f"{server.url}/entrez/eutils/"
         state.released.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        try:
+            yield state
+        finally:
+            state.released.set()

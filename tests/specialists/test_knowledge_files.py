@@ -331,16 +331,6 @@ def test_a_full_index_takes_no_more(library: Library) -> None:
     assert (found.passages, "limit of 3" in found.problem) == (3, True)
 
 
-def test_uploads_follow_their_conversation(library: Library) -> None:
-    library.work({"a.txt": b"one", "b.txt": b"two"}, conversation="c1")
-    library.work({"a.txt": b"other"}, conversation="c2")
-    library.work({"b.txt": b"three"}, conversation="c1")
-    rows = library.index.db.execute(
-        "SELECT r.place, c.name, c.text FROM chunk c JOIN file f ON f.id = c.file JOIN root r ON r.id = f.root"
-    )
-    assert sorted(rows) == [("c1", "b.txt", "three"), ("c2", "a.txt", "other")]
-
-
 def test_the_least_recently_used_conversations_expire(library: Library) -> None:
     for number in range(4):
         library.work({"a.txt": b"x" * 100}, conversation=f"c{number}")

@@ -19,7 +19,6 @@ from brain.models.builtin import Builtin
 from brain.net.fetch import Fetch
 from brain.plugins.executor import CallResult, Failure, execute, prepare
 from brain.plugins.registry import Registry
-from brain.prompts.system_prompt import example_marker
 from specialists.memory import memory, needs_approval, operation_of, preview, reads
 
 pytestmark = pytest.mark.anyio
@@ -302,11 +301,3 @@ async def test_a_whole_message_as_text_is_understood() -> None:
         assert "user: I like trains" in await send("what did we talk about")
         assert (await send("Forget that I like tea", operation="forget")).startswith("Deleted #")
         assert "I am allergic to penicillin" in await send("What am I allergic to?")
-
-
-def test_its_example_and_description() -> None:
-    assert example_marker(memory, "bracket") == (
-        'SPECIALIST_REQUEST[memory:{"operation":"save_fact","text":"I am allergic to penicillin"}]'
-    )
-    entry = Registry().discover()["memory"].describe()
-    assert (entry["auth"], entry["approval"], entry["outside"], entry["available"]) == (True, "depends", False, True)

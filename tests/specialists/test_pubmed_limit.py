@@ -1,4 +1,4 @@
-"""The shared rate limit: how many requests begin in a second, in which order, and what a cancelled one frees."""
+"""The shared rate limit: requests per second, their order, and slots freed by cancelled requests."""
 
 import asyncio
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from specialists._pubmed.rate_limit import RateLimit, shared_limit
+from specialists._pubmed.rate_limit import RateLimit
 
 
 class Requests:
@@ -39,14 +39,14 @@ async def gather(*requests: Awaitable[None]) -> None:
     await asyncio.gather(*requests)
 
 
-def test_no_more_than_allowed_begin_in_any_window_and_in_order() -> None:
+def test_no_window_has_more_requests_than_allowed_and_their_order_is_kept() -> None:
     requests = Requests(3, 0.1)
     asyncio.run(gather(*(requests.send(0.01 * (number % 3), number=number) for number in range(12))))
     assert requests.order == list(range(12))
     assert requests.most_within(0.1) <= 3
 
 
-def test_threads_with_loops_of_their_own_share_it() -> None:
+def test_threads_share_the_limit() -> None:
     requests = Requests(3, 0.1)
     threads = [
         threading.Thread(target=lambda: asyncio.run(gather(*(requests.send() for _ in range(3))))) for _ in range(4)
@@ -59,7 +59,7 @@ def test_threads_with_loops_of_their_own_share_it() -> None:
     assert requests.most_within(0.1) <= 3
 
 
-def test_a_place_is_free_again_only_after_the_answer() -> None:
+def test_a_slot_is_free_only_some_time_after_the_response() -> None:
     requests = Requests(1, 0.05)
     asyncio.run(gather(requests.send(0.1), requests.send()))
     assert requests.starts[1] - requests.starts[0] >= 0.15
@@ -85,8 +85,3 @@ def test_cancelled_late_and_paused_requests() -> None:
         assert requests.starts[-1] >= begun + 100
 
     asyncio.run(main())
-
-
-def test_there_is_one_limit_per_server() -> None:
-    assert shared_limit("https://a.example/", 3) is shared_limit("https://a.example/", 3)
-    assert shared_limit("https://a.example/", 3) is not shared_limit("https://b.example/", 3)
