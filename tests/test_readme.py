@@ -119,7 +119,7 @@ def serving(command: str, folder: Path, env: Mapping[str, str]) -> Iterator[str]
 
 @pytest.mark.curl
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", OUTPUTS)
 def test_every_command_works_in_order(page: str, clone: Path, tmp_path: Path) -> None:
     found = list(steps(page))
