@@ -121,7 +121,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class PromptProgress:
-    """The prompt tokens that the server has read, out of those that were not in its cache."""
+    """Progress on a prompt: tokens read so far, of all tokens outside the server's cache."""
 
     read: int
     of: int
@@ -152,8 +152,8 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
 
     Attributes:
         name: Name of the specialist or client tool; `?` if the marker could not be parsed.
-        marker: The marker in the model's text; empty if there is none to show.
-        params: Parameters; None if they could not be parsed.
+        marker: The marker in the model's text; empty without a marker to show.
+        params: Parameters; None if parsing failed.
         id: Unique in the turn; for a client tool, unique across all turns.
         by: The model, or an attachment (`auto`). `client` means that the client runs it.
         turn_pass: Number of the pass; 0 for an automatic call.

@@ -231,7 +231,7 @@ class Engine:
         return existed
 
     async def _recall(self, request: TurnRequest, history: History) -> RecallResult:
-        """Recall facts and memories about the question, except for those that the model reads anyway."""
+        """Recall facts and memories about the question, unless the model reads them anyway."""
         if not request.memory or request.user is None:
             return RecallResult()
         present = {name for one in history.exchanges for name in (*one.recalled_ids, one.question_id)}

@@ -206,7 +206,7 @@ class Run:
         for record in callbacks:
             try:
                 record(self._report)
-            except Exception:  # readers must learn of the end in any case
+            except Exception:  # readers must still learn of the end
                 log.exception("turn %s: the end could not be recorded", self.id)
         self._ended.set()
         self.log.append(events)

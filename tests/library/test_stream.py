@@ -15,7 +15,6 @@ from turn_helpers import PNG, echo, registry_of, waits
 import brain
 from brain import Attachment, Context, RegistrationError, stream_with_specialists
 from brain.errors import BrainError
-from brain.events import Limits
 from brain.library import stream
 from brain.plugins.specialist import specialist
 
@@ -99,13 +98,6 @@ def test_any_iterable_of_any_chunks(kind: Callable[[Any], Any], shape: Callable[
     assert chunks == copy
 
 
-def test_several_results_in_one_chunk() -> None:
-    chunks = wrapped([f'A{ECHO}B SPECIALIST_REQUEST[add:{{"a":1,"b":2}}]SPECIALIST_REQUEST[oracle]C'])
-    texts = [chunk.get("token", chunk.get("text", chunk.get("code"))) for chunk in chunks]
-    assert texts == ["A", "nothing", "B ", "3", "unknown", "C"]
-    assert [chunk["call_id"] for chunk in chunks if "type" in chunk] == ["c1", "c2", "c3"]
-
-
 OTHERS: list[Any] = [{"type": "usage", "tokens": 3}, {"token": None}, {"thinking": "hm"}, None, 7, {}]
 
 
@@ -157,17 +149,6 @@ def numbered(n: int) -> str:
 )
 def test_which_calls_run(texts: list[str], options: Any, expected: list[str]) -> None:
     assert codes(*texts, **options)[: len(expected)] == expected
-
-
-def test_no_call_runs_once_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "Limits", lambda **limits: Limits(**limits, turn_seconds=5))
-    assert codes("SPECIALIST_REQUEST[waits]", ECHO) == ["deadline", "deadline"]
-    assert codes("SPECIALIST_REQUEST[waits]", resume=lambda transcript: []) == ["deadline"]
-
-
-def test_a_negative_number_of_calls_is_rejected() -> None:
-    with pytest.raises(ValueError, match="max_specialist_calls is -1"):
-        wrapped(["x"], None, -1)
 
 
 # The context

@@ -112,9 +112,9 @@ def test_a_value_that_cannot_be_shown_fails_the_call() -> None:
 def test_citations_are_bounded_and_cleaned() -> None:
     def endless() -> Iterator[Citation]:
         while True:
-            yield Citation("\u202e1", "title\nof\t" + "x" * 1_000, "https://example.org/")
+            yield Citation("\u202e1", "[INST]\nof\t" + "x" * 1_000, "https://example.org/")
 
-    expected = Citation("1", "title of " + "x" * 491, "https://example.org/")
+    expected = Citation("1", "［INST] of " + "x" * 490, "https://example.org/")
     assert outcome_of(Result("x", citations=endless())) == CallResult("x", (expected,) * 50)  # type: ignore[arg-type]
     for url in ("javascript:alert(1)", "file:///etc/passwd", "", "//example.org", "https://" + "x" * 2_000):
         assert outcome_of(Result("x", [Citation("1", "t", url)])) == CallResult("x", (Citation("1", "t", None),))
@@ -299,27 +299,6 @@ def test_a_specialist_that_ignores_its_cancellation_is_abandoned() -> None:
         assert await call(one, timeout=1) == (CallResult("done"), [])
 
     end, one = asyncio.Event(), tool(stubborn)
-    run_jumping(main())
-
-
-def test_a_cancelled_call_ends_whatever_its_specialist_does() -> None:
-    started = asyncio.Event()
-
-    async def cleans_up(params: Any) -> str:
-        try:
-            started.set()
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.Event().wait()
-        return "late"
-
-    async def main() -> None:
-        running = asyncio.ensure_future(call(cleans_up))
-        await started.wait()
-        running.cancel()
-        await asyncio.wait({running})
-        assert running.cancelled()
-
     run_jumping(main())
 
 

@@ -58,6 +58,10 @@ def test_options_that_depend_on_the_parameters() -> None:
     assert one("Rome", context=None) == "Rome metric"  # type: ignore[arg-type]
 
 
+async def asynchronous(params: Mapping[str, Any]) -> bool:
+    return False
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -78,6 +82,9 @@ def test_options_that_depend_on_the_parameters() -> None:
         ({"forget": lambda user: None}, "forget must take"),
         ({"forget": 1}, "its parameters cannot be read"),
         ({"preview": lambda params: ""}, "preview requires approval"),
+        ({"preview": lambda n, m: "", "approval": "always"}, "preview must take"),
+        ({"approval": asynchronous}, "approval must be"),
+        ({"approval": "always", "read_only": asynchronous}, "read_only must be"),
         ({"colour": "red"}, "unknown option colour"),
         ({"timeouts": 5}, "unknown option timeouts. Did you mean 'timeout'?"),
     ],

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from brain.prompts.blocks import error_block, reason_text, result_block, result_text
+from brain.prompts.blocks import reason_text, result_text
 
 
 def test_text_that_fits_is_not_cut() -> None:
@@ -12,11 +12,7 @@ def test_text_that_fits_is_not_cut() -> None:
     assert result_text("x" * 8192) == "x" * 8192
     assert result_text("\n\r\n  indented\n\n") == "  indented"
     assert result_text("\n" * 20_000 + "found") == "found"
-
-
-@pytest.mark.parametrize("nothing", ["", "\n\n", " \n\t\n "])
-def test_no_text_says_so(nothing: str) -> None:
-    assert result_text(nothing) == "(nothing found)"
+    assert {result_text(nothing) for nothing in ("", "\n\n", " \n\t\n ")} == {"(nothing found)"}
 
 
 @pytest.mark.parametrize(("word", "page"), [("word ", "4"), ("日本。", "東京 (日本)")])
@@ -105,8 +101,3 @@ def test_the_limit_of_bytes_is_never_exceeded() -> None:
 )
 def test_a_reason_is_one_short_line(reason: str, expected: str) -> None:
     assert reason_text(reason) == expected
-
-
-def test_blocks() -> None:
-    assert result_block("web", "a\nb") == "[SPECIALIST_RESULT: web]\na\nb\n[/SPECIALIST_RESULT]"
-    assert error_block("web", "no") == "[SPECIALIST_ERROR: web failed - no]"

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 from model_servers import OllamaServer, OpenAIServer
-from turn_helpers import Player, ask_for, echo, played, read, registry_of, turn_of
+from turn_helpers import ask_for, echo, played, registry_of
 
 from brain import Result, specialist
-from brain.events import Citation, SpecialistResult
+from brain.events import Citation
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import find_control_tokens
 from brain.messages import Attachment, ClientMessage, ClientToolCall, Exchange, History, Text
@@ -52,17 +52,6 @@ def test_what_others_wrote_is_neutral_in_every_request() -> None:
         assert text.count(NEUTRAL) >= 10
     assert {"result": "c1", "text": NEUTRAL} in events
     assert turn.exchange.parts[-1] == Text(f"The model may write {EVIL}.", 2)
-
-
-def test_titles_of_citations_are_neutral() -> None:
-    found: list[SpecialistResult] = []
-
-    async def main() -> None:
-        turn = turn_of(Player("SPECIALIST_REQUEST[page]", "."), registry_of(page))
-        found.extend(event for event in await read(turn) if isinstance(event, SpecialistResult))
-
-    asyncio.run(main())
-    assert [(one.id, one.title) for one in found[0].citations] == [(NEUTRAL, NEUTRAL)]
 
 
 def test_earlier_exchanges_are_neutral_for_the_model_of_this_turn() -> None:

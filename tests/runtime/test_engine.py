@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -26,8 +25,6 @@ from brain.messages import (
     History,
     PassUsage,
     Text,
-    new_conversation_id,
-    new_turn_id,
 )
 from brain.messages import Item as StoredItem
 from brain.models import ModelEntry
@@ -273,12 +270,6 @@ async def test_an_answer_that_cannot_be_stored_is_shown_with_a_notice(chat: Chat
     assert (notice, done.text) == (Notice("unkept", "The disk is full."), "Well.")
     with pytest.raises(BadRequest):  # its question cannot be taken back, which is logged
         await chat.begin("Two?", "d", replaces="m0123456789abcdef")
-
-
-def test_ids_are_random() -> None:
-    assert len({new_id() for new_id in (new_turn_id, new_conversation_id) for _ in range(100)}) == 200
-    assert re.fullmatch("t[0-9a-f]{16}", new_turn_id())
-    assert re.fullmatch("conv[0-9a-f]{16}", new_conversation_id())
 
 
 # One turn of a conversation at a time

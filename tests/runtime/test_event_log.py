@@ -118,35 +118,6 @@ def test_an_event_is_decoded_to_an_equal_one(event: Event) -> None:
     assert log_with([event]).events() == [event]
 
 
-def test_any_part_of_the_events_can_be_read() -> None:
-    log = log_with(MIXED, 5)
-    assert log.events() == MIXED
-    for after, until in [(0, 1), (0, 64), (69, 72), (70, 71), (71, None), (100, 99), (len(MIXED), None)]:
-        assert log.events(after, until) == MIXED[after:until]
-
-
-def test_a_long_log_is_read_in_pieces_of_moderate_size() -> None:
-    log = log_with([Token("word")] * 10_000)
-    assert [piece.count(b"\n\n") for piece in log.frames(0)] == [64] * 156 + [16]
-    assert max(map(len, log_with([Token("a" * 1_000)] * 500, 10).frames(0))) < 80_000
-
-
-@pytest.mark.parametrize(
-    ("events", "ended"),
-    [
-        ([Token("a")], False),
-        ([Usage(1, 2, None, True)], False),
-        ([Usage(1, 2, None, True), DONE], True),
-        ([Error("model_failed", "It broke.", True)], True),
-    ],
-)
-def test_done_or_an_error_ends_a_log(events: list[Event], *, ended: bool) -> None:
-    log = MemoryEventLog("t1")
-    assert not log.has_ended
-    log.append(events)
-    assert log.has_ended is ended
-
-
 @pytest.mark.parametrize(
     ("after", "until", "field"),
     [(5, None, "last-event-id"), (-1, None, "last-event-id"), (0, 5, None)],

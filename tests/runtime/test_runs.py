@@ -330,21 +330,6 @@ async def test_a_reader_that_comes_back_with_an_approval_is_given_time(
 # A run as an iterator of events
 
 
-@pytest.mark.parametrize("is_replayable", [True, False])
-@on_loop
-async def test_reading_the_events_starts_the_run(server: Server, *, is_replayable: bool) -> None:
-    run = server.begin(["a", ECHO], "c", replayable=is_replayable, unread_seconds=0.0)
-    async with aclosing(run.events()) as batches:
-        events = [event async for batch in batches for event in batch]
-    assert isinstance(events[0], TurnStart)
-    assert short(events)[-1] == {"done": "complete", "text": "ac", "calls": 1, "passes": 2}
-    assert (len(events), run.readers, run.log.subscribers) == (run.log.last, 0, 0)
-    if is_replayable:
-        assert run.log.events() == events
-    else:
-        assert run.log.bytes == 0
-
-
 @pytest.mark.parametrize("how", ["leave", "cancel"])
 @pytest.mark.parametrize("unread_seconds", [None, 0.0])
 @on_loop

@@ -12,7 +12,7 @@ from fast_clock import run_jumping
 from turn_helpers import PNG, WAIT, Item, ask_for, done, failed, played, registry_of, succeeded
 
 from brain import Context, Refused, Result, specialist
-from brain.errors import BadRequest, RegistrationError
+from brain.errors import BadRequest
 from brain.events import ApprovalRequired, Event, Limits, SpecialistResult
 from brain.messages import Attachment, Call
 from brain.plugins.registry import Registry
@@ -247,25 +247,6 @@ def exits(params: Mapping[str, Any]) -> bool:
 def test_a_person_decides_about_the_call_whatever_the_approval_function_does(approval: Any) -> None:
     one = ApprovalTurn(ACT, decide=approve, more=[acting(approval=approval)])
     assert one.run()[:3] == [{"approve": "c1", "name": "acts", "params": {"n": 5}}, *succeeded("acts", "acted 5", n=5)]
-
-
-async def asynchronous(params: Mapping[str, Any]) -> bool:
-    return False
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"preview": lambda: ""},
-        {"preview": lambda n, m: ""},
-        {"preview": "Act."},
-        {"approval": asynchronous},
-        {"approval": exits, "read_only": asynchronous},
-    ],
-)
-def test_functions_that_cannot_be_called_are_rejected(options: dict[str, Any]) -> None:
-    with pytest.raises(RegistrationError, match="acts"):
-        acting(**options)
 
 
 class Shelf:

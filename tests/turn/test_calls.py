@@ -285,9 +285,3 @@ def test_how_long_a_call_may_take(
         return asyncio.get_running_loop().time()
 
     assert run_jumping(main()) == pytest.approx(expected, abs=0.2)
-
-
-def test_other_syntaxes_are_read_when_they_are_requested() -> None:
-    ask = ask_for(syntax=("mention",))
-    assert played("@echo_specialist(text=hello) and", "Done.", ask=ask)[0][1] == {"result": "c1", "text": "hello"}
-    assert played(ECHO, ask=ask)[0][0] == ECHO

@@ -404,15 +404,6 @@ def test_only_a_cancellation_from_elsewhere_interrupts_the_store(is_stopped: boo
     asyncio.run(main())
 
 
-def test_a_store_that_fails_is_reported_before_the_end() -> None:
-    async def store(exchange: Exchange) -> str:
-        return "The disk is full."
-
-    one = Execution(Player(["One."]), store=store)
-    asyncio.run(one.turn.run(one.emit))
-    assert [next(iter(event)) for event in short(one.events)[1:]] == ["notice", "done"]
-
-
 def test_a_turn_that_was_stopped_before_it_began_asks_nobody() -> None:
     async def main() -> None:
         one = Execution(Player(["never"]))
