@@ -180,7 +180,7 @@ TOKYO = "DTSTART;TZID=Tokyo Standard Time:20260323T090000\nDTEND;TZID=Tokyo Stan
 
 @pytest.mark.parametrize("case", CASES["changes"], ids=lambda case: case["line"])
 def test_a_change(calendars: Calendars, case: dict[str, Any]) -> None:
-    calendars.put("a.ics", case["event"])
+    calendars.put("a.ics", case.get("event", MEETING))
     event_id = id_in(calendars.text(start="2026-03-23", end="2026-04-01"))
     assert lines(calendars.update(event_id, **case["params"]))[0] == case["line"]
     assert lines(calendars.text(event_id="1")) == [case["line"]]

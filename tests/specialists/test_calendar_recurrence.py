@@ -39,13 +39,18 @@ def berlin(start: str, end: str) -> str:
     return f"DTSTART;TZID=Europe/Berlin:{start}\nDTEND;TZID=Europe/Berlin:{end}"
 
 
-@pytest.mark.parametrize("case", CASES["occurrences"], ids=lambda case: case["name"])
+OCCURRENCES = [{**group, **row} for group in CASES["occurrences"] for row in group["rows"]]
+
+
+@pytest.mark.parametrize("case", OCCURRENCES, ids=lambda case: case.get("name") or case["event"])
 def test_occurrences(calendars: Calendars, case: dict[str, Any]) -> None:
     calendars.zone = case.get("zone", calendars.zone)
     head = case.get("head", "")
     if name := case.get("described_zone"):
         head = CUSTOM_ZONE.format(name=name, winter="+0100", summer="+0200")
-    calendars.put("a.ics", *(f"UID:1\nSUMMARY:It\n{event}" for event in case["events"]), head=head)
+    calendars.put(
+        "a.ics", *(f"UID:1\nSUMMARY:It\n{event}" for event in case.get("events") or [case["event"]]), head=head
+    )
     starts = [line.split()[0] for line in calendars.times(*case.get("between", ("2026-03-23", "2026-04-05")))]
     is_day = len("".join(case["expected"][:1])) == len("2026-03-23")
     assert [start[:10] if is_day else start for start in starts] == case["expected"]
