@@ -358,7 +358,7 @@ def test_the_table_is_complete() -> None:
 RAW = tomllib.loads((Path(catalog.__file__).with_name("calculators.toml")).read_text("utf-8"))
 
 
-@pytest.mark.parametrize("fault", DATA["faults"], ids=lambda fault: fault["message"])
+@pytest.mark.parametrize("fault", DATA["faults"]["rows"], ids=lambda fault: fault["message"])
 def test_errors_in_the_table_are_reported(fault: Mapping[str, Any]) -> None:
     raw = deepcopy(RAW)
     *path, last = fault["place"].split()
