@@ -52,6 +52,7 @@ def test_the_choice_of_a_person_is_remembered(server: PageServer, visitor: Visit
 
 @GERMAN
 def test_numbers_and_errors_are_in_the_language_of_the_page(server: PageServer, visitor: Visitor) -> None:
+    visitor.allow("400")
     page = visitor.new_page()
     page.goto(server.url)
     expect(page.locator("#model option")).not_to_have_count(0)
@@ -66,3 +67,10 @@ def test_numbers_and_errors_are_in_the_language_of_the_page(server: PageServer, 
     expect(card).to_contain_text(failure("wiki", "invalid_params", language="de"))
     card.locator("summary").click()
     expect(card).to_contain_text(page_text("details", "de"))
+    expect(page.get_by_role("button", name=page_text("send", "de"), exact=True)).to_be_visible()
+    rejection = {"code": "bad_request", "message": "No such model"}
+    page.route("**/v1/turns", lambda route: route.fulfill(status=400, json={"error": rejection}))
+    page.get_by_role("textbox", name=page_text("message", "de"), exact=True).fill("Und jetzt?")
+    page.keyboard.press("Enter")
+    what = LANGUAGES["de"]["errors"]["bad_request"]["what"]
+    expect(page.get_by_role("main").get_by_role("alert").filter(has_text=what)).to_have_text(f"{what} No such model")

@@ -10,9 +10,8 @@ import { sharedStorage } from "./storage.js";
  */
 
 const FEW = 3;
-const DETAILED = [ // errors that the server explains in more detail, in English
-  "bad_request", "too_large", "unavailable", "model_unreachable", "model_failed", "model_context",
-];
+const REJECTED = ["bad_request", "too_large"]; // errors whose reason only the server knows, in English
+const DETAILED = [...REJECTED, "unavailable", "model_unreachable", "model_failed", "model_context"]; // it says more
 
 const { lang, dataset } = document.documentElement, language = lang.split("-")[0];
 export const isEnglish = language === "en";
@@ -88,9 +87,13 @@ export function includesReason(code) {
  */
 export function explainError(code, message = "", wait = 0) {
   const known = /** @type {Explanations} */ (texts.errors)[code];
-  const isOwn = known && !(message && isEnglish && DETAILED.includes(code));
-  return join(isOwn ? known.what : message, wait ? t("tryAgain", { count: wait }) : isOwn ? known.remedy : "");
+  if (!known || (isEnglish && message && DETAILED.includes(code))) return join(message, wait ? tryAgain(wait) : "");
+  const isRejected = message && REJECTED.includes(code);
+  return join(known.what, wait ? tryAgain(wait) : isRejected ? message : known.remedy);
 }
+
+/** @param {number} count seconds */
+const tryAgain = (count) => t("tryAgain", { count });
 
 /** @param {string} what @param {string} [remedy] */
 const join = (what, remedy) => [what, remedy].filter(Boolean).join(language === "zh" ? "" : " ");
