@@ -3,7 +3,7 @@
 import { makeCopyButton } from "../base/clipboard.js";
 import { make, makeButton, makeIcon, makeProblemLine } from "../base/dom.js";
 import { makeScrollBox } from "../base/scroll_box.js";
-import { explainCall, formatDuration, includesReason, t } from "../base/texts.js";
+import { explainCall, formatDuration, hasDetails, t } from "../base/texts.js";
 import { abbreviate, makeParamsBox } from "./params.js";
 import { renderMarkdown } from "./text.js";
 
@@ -115,7 +115,7 @@ export class Card {
     else this.#end("failed", ms ? formatDuration(ms) : "");
     this.#showNote(isQuiet ? "" : describeFailure({ name: this.name, code, reason }));
     const line = make("p", "reason", reason);
-    if (isQuiet || !includesReason(code)) this.#inside.prepend(makeSection(details, makeScrollBox(details, line)));
+    if (isQuiet || hasDetails(code)) this.#inside.prepend(makeSection(details, makeScrollBox(details, line)));
   }
 
   /**

@@ -10,6 +10,7 @@ import { sharedStorage } from "./storage.js";
  */
 
 const FEW = 3;
+const TECHNICAL = ["malformed", "oversized", "forged", "invalid_params"]; // calls whose reasons are about their syntax
 const REJECTED = ["bad_request", "too_large"]; // errors whose reason only the server knows, in English
 const DETAILED = [...REJECTED, "unavailable", "model_unreachable", "model_failed", "model_context"]; // it says more
 
@@ -64,19 +65,19 @@ function format(value) {
 }
 
 /**
- * Why a call failed, and what to do about it. Only English texts include the server's reason, which is English.
+ * Why a call failed, and what to do about it. Includes the server's reason, which is English, only in English texts.
  * @param {string} code
  * @param {string} reason
  */
 export function explainCall(code, reason) {
   const known = /** @type {Explanations} */ (texts.calls)[code];
-  const what = known && (code === "failed" || !reason || !includesReason(code)) ? known.what : sentence(reason);
+  const what = known && (code === "failed" || !reason || hasDetails(code)) ? known.what : sentence(reason);
   return join(what, known?.remedy);
 }
 
-/** Whether `explainCall` says all that the server's reason says. @param {string} code */
-export function includesReason(code) {
-  return isEnglish || code === "refused" || code === "failed" || !(code in texts.calls);
+/** Whether the server's reason says more than `explainCall`. @param {string} code */
+export function hasDetails(code) {
+  return code in texts.calls && code !== "refused" && code !== "failed" && (!isEnglish || TECHNICAL.includes(code));
 }
 
 /**
