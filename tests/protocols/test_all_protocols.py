@@ -7,20 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from ag_ui_stream import verify
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from turn_helpers import Player, read, turn_of
 
 from brain import events as ev
 from brain.errors import BadRequest
 from brain.protocols import ag_ui, ai_sdk, native, ollama, openai
-from brain.protocols.ag_ui import schema as ag_ui_bodies
-from brain.protocols.ai_sdk import schema as ai_sdk_bodies
-from brain.protocols.ollama import schema as ollama_bodies
-from brain.protocols.openai import schema as openai_bodies
 from brain.settings import read as read_settings
 from brain.turn_request import TurnRequest
 
@@ -166,37 +159,6 @@ def test_files_are_limited(protocol: str, part: Any) -> None:
     assert rejection(protocol, body_of(protocol, message(11))) == (413, "attachments")
     if protocol != "ag_ui":  # whose clients send files again with each run
         assert rejection(protocol, body_of(protocol, *[message(10)] * 11)) == (413, "messages")
-
-
-# Any JSON
-
-STRUCTS = [
-    kind
-    for module in (openai_bodies, ollama_bodies, ag_ui_bodies, ai_sdk_bodies)
-    for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-]
-NAMES = sorted({field.encode_name for kind in STRUCTS for field in msgspec.structs.fields(kind)})
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
-    max_leaves=12,
-)
-ROLES = st.sampled_from(["system", "developer", "user", "assistant", "tool", "bot"])
-FIELDS = ("content", "parts", "images", "tool_calls", "toolCalls", "tool_call_id", "toolCallId", "refusal")
-MESSAGES = st.lists(st.fixed_dictionaries({"role": ROLES}, optional=dict.fromkeys(FIELDS, VALUES)))
-
-
-@pytest.mark.parametrize("protocol", [name for name in PARSERS if name != "native"])
-@settings(max_examples=50)
-@given(more=st.fixed_dictionaries({}, optional={**dict.fromkeys(NAMES, VALUES), "messages": MESSAGES | VALUES}))
-def test_any_json_is_read_or_rejected_by_name(protocol: str, more: dict[str, Any]) -> None:
-    rejected = None
-    try:
-        parse(protocol, {**body_of(protocol), **more})
-    except BadRequest as error:
-        rejected = error
-    assert rejected is None or (rejected.status in (400, 404, 413) and rejected.field)
 
 
 # Encoders

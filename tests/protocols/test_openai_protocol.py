@@ -160,15 +160,6 @@ def test_a_rejection_names_the_field(fields: dict[str, Any], status: int, field:
     assert rejection(**fields) == (status, field)
 
 
-def test_nesting_is_limited() -> None:
-    def nested(levels: int) -> Any:
-        return [nested(levels - 1)] if levels else 1
-
-    assert parse(more=nested(65))[0].sampling.more == {"more": nested(65)}
-    assert rejection(more=nested(66)) == (400, "more")
-    assert rejection(tools=[function(parameters={"a": nested(66)})]) == (400, "tools[0].function.parameters")
-
-
 def test_messages_of_all_roles() -> None:
     pdf = f"data:application/pdf;base64,{base64_of(b'%PDF-1.7')}"
     found = parse(

@@ -1,7 +1,6 @@
 """The application on a real port: what a stream looks like, what is rejected, and Brain inside another application."""
 
 import asyncio
-import json
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -134,11 +133,7 @@ def test_internal_failures_reveal_nothing(server: Server, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("method", "path", "kind", "body", "expected"),
     [
-        ("POST", "/v1/chat/stream", JSON, "{", (400, "bad_request", None)),
         ("POST", "/v1/chat/stream", JSON, '{"message": "a", "message": "b"}', (400, "bad_request", "message")),
-        ("POST", "/v1/chat/stream", JSON, '{"message": "a", "limits": {"calls": 99}}',
-         (400, "bad_request", "limits.calls")),
-        ("POST", "/v1/chat/stream", JSON, json.dumps({"message": "a" * 200_001}), (413, "too_large", "message")),
         ("POST", "/v1/chat/stream", None, "{}", (415, "unsupported_media_type", "content-type")),
         ("POST", "/v1/chat/stream", "application/jsonx", "{}", (415, "unsupported_media_type", "content-type")),
         ("PUT", "/v1/chat/stream", JSON, "{}", (405, "method_not_allowed", None)),
@@ -202,9 +197,7 @@ def test_a_form_has_the_fields_of_json(server: Server) -> None:
         ([("message", ("m.txt", b"a"))], 400, "message"),
         ([("message", (None, "a")), ("file", (None, "no file"))], 400, "file"),
         ([("message", (None, "a")), ("message", (None, "b"))], 400, "message"),
-        ([("message", (None, "a")), ("file", ("x.png", b""))], 400, "file"),
         ([("message", (None, "a")), ("file", ("x", b"a" * (16 * MIB + 1)))], 413, "file"),
-        ([("message", (None, "a")), *[("file", ("x", b"a"))] * 11], 413, "attachments"),
         ([("message", (None, "a")), *[("file", ("x", b"a"))] * 40], 413, "attachments"),
         ([(f"f{n}", (None, "a")) for n in range(51)], 400, None),
     ],

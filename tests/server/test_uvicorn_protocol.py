@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 
 import pytest
-from brain_servers import Player, Server, brain_served, client_of, post
-from turn_helpers import registry_of
+from brain_servers import Player, Server, brain_served, client_of
 
-from brain import specialist
 from brain.server import admission, state, uvicorn_protocol
 from brain.server.admission import Acceptor
 from brain.server.uvicorn_protocol import HEAD_BYTES, MAX_HEADERS, MAX_PIPELINED
@@ -297,26 +295,6 @@ def test_an_overload_is_measured_and_connections_are_then_accepted_by_hand(monke
         monkeypatch.setattr(admission, "CALM_LAG_SECONDS", 1e9)
         monkeypatch.setattr(admission, "CALM_SECONDS", 0.0)
         server.on_loop(wait_overloaded(False))
-
-
-def test_a_specialist_that_blocks_the_loop_is_counted_and_stored() -> None:
-    @specialist(timeout=50)
-    async def stuck() -> str:
-        """Blocks the event loop until that is counted."""
-        while b'brain_loop_blocked_total{specialist="stuck"} 1.0' not in brain.state.telemetry.metrics.expose("")[0]:
-            pass
-        return "free"
-
-    with brain_served(registry_of(stuck)) as brain:
-        brain.play(Player(["SPECIALIST_REQUEST[stuck]"], ["Done."]))
-        assert post(brain.url, json={"message": "hi"}).names[-1] == "done"
-
-        async def wait_stored() -> str:
-            while not (stored := await brain.engine.store.blocked()):
-                pass
-            return stored[0][0]
-
-        assert brain.on_loop(wait_stored()) == "stuck"
 
 
 def test_the_limit_on_open_files_is_raised() -> None:
