@@ -1,4 +1,4 @@
-"""The arguments of every command, their help, and what a wrong one is answered with."""
+"""The arguments and the help of every command, and the errors for wrong ones."""
 
 import argparse
 from collections.abc import Callable, Coroutine
@@ -32,6 +32,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, formatter_class=_Formatter, allow_abbrev=False)
+        self._positionals.title = "arguments"
         self._option_string_actions["-h"].help = "show this help"
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -125,7 +126,9 @@ def make_parser() -> Parser:
 
     example = 'brain ask --file scan.png "What does it say?"'
     command = _add_command(commands, "ask", "Send one message and stream the answer.", example, ask)
-    command.add_argument("message", type=replace_surrogates, nargs="?", help="the message; - reads standard input")
+    command.add_argument(
+        "message", metavar="MESSAGE", type=replace_surrogates, nargs="?", help="the message; - reads standard input"
+    )
     text = "attach a file (repeatable); - attaches standard input. Piped input is attached automatically"
     command.add_argument("--file", action="append", default=[], type=Path, metavar="FILE", help=text)
     _add_conversation(command)
@@ -145,13 +148,13 @@ def make_parser() -> Parser:
 
     _add_memory(commands)
 
-    text, example = "Index files and folders for the knowledge specialist.", "brain index notes handbook.pdf"
+    text, example = "Index files and directories for the knowledge specialist.", "brain index notes handbook.pdf"
     command = _add_command(commands, "index", text, example, index)
-    text = "files and folders to index (default: update everything indexed)"
-    command.add_argument("path", nargs="*", type=Path, help=text)
+    text = "files and directories to index (default: update everything indexed)"
+    command.add_argument("path", metavar="PATH", nargs="*", type=Path, help=text)
     _add_user(command)
     command.add_argument("--list", action="store_true", help="list what is indexed")
-    text = "remove a file or folder from the index (repeatable)"
+    text = "remove a file or directory from the index (repeatable)"
     command.add_argument("--forget", action="append", default=[], type=Path, metavar="PATH", help=text)
 
     text, example = "Export all data of a user as JSON Lines.", "brain export --user ada --output ada.jsonl"
@@ -190,7 +193,7 @@ def _add_memory(commands: Any) -> None:
     text, example = "List and edit what Brain remembers.", 'brain memory add "I am vegetarian." --user ada'
     parser = _add_command(commands, "memory", text, example, memory.memory)
     parser.set_defaults(action=memory.show, kind=None, category=None, search="", json=False)
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", description="Without one: list.")
+    actions = parser.add_subparsers(title="actions (default: list)", metavar="ACTION")
     _add_user(parser)
 
     def add_action(name: str, function: memory.Action, text: str, example: str) -> argparse.ArgumentParser:
@@ -208,15 +211,15 @@ def _add_memory(commands: Any) -> None:
     action.add_argument("--json", action="store_true", help="print one JSON object")
 
     action = add_action("add", memory.add, "Add a fact.", '"I am vegetarian." --immutable')
-    action.add_argument("text", type=replace_surrogates, help="the fact, as one sentence")
+    action.add_argument("text", metavar="TEXT", type=replace_surrogates, help="the fact, as one sentence")
     text = "category (default: detected from the text)"
     action.add_argument("--category", choices=get_args(Category), help=text)
     text = "protect the fact: the model cannot change or delete it"
     action.add_argument("--immutable", action="store_true", help=text)
 
     action = add_action("edit", memory.edit, "Edit a fact or a conversation summary.", 'k7m2 "I am vegan."')
-    action.add_argument("id", type=replace_surrogates, help="ID shown by brain memory list")
-    action.add_argument("text", type=replace_surrogates, nargs="?", help="new text")
+    action.add_argument("id", metavar="ID", type=replace_surrogates, help="ID shown by brain memory list")
+    action.add_argument("text", metavar="TEXT", type=replace_surrogates, nargs="?", help="new text")
     action.add_argument("--category", choices=get_args(Category), help="new category")
     text = "remove the protection: the model may change and delete the item"
     action.add_argument("--mutable", action="store_true", default=None, help=text)
@@ -224,7 +227,7 @@ def _add_memory(commands: Any) -> None:
     action.add_argument("--immutable", action="store_false", dest="mutable", help=text)
 
     action = add_action("delete", memory.delete, "Delete facts and conversation summaries.", "k7m2 f3a9")
-    action.add_argument("id", type=replace_surrogates, nargs="+", help="IDs shown by brain memory list")
+    action.add_argument("id", metavar="ID", type=replace_surrogates, nargs="+", help="IDs shown by brain memory list")
 
     action = add_action("recall", memory.recall, "Turn the use of memory on or off.", "off")
     action.add_argument("on", metavar="on|off", choices=("on", "off"), help="on: answers use what Brain remembers")
@@ -240,7 +243,7 @@ def _add_command(commands: Any, name: str, text: str, example: str, function: Co
 
 
 def _add_global_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that may stand before or after a command; a missing one sets no default, which would win."""
+    """Add the options that work before and after a command. They have no default: it would override the other place."""
     text = "settings file, such as brain.toml"
     parser.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help=text)
     text = "model to use: auto, builtin, ollama:NAME, openai:NAME, script:FILE or a name from MODELS (default: auto)"
@@ -254,7 +257,7 @@ def _add_conversation(command: argparse.ArgumentParser) -> None:
 
 def _add_display(command: argparse.ArgumentParser) -> None:
     command.add_argument("--thinking", action="store_true", help="show the model's reasoning")
-    command.add_argument("--plain", action="store_true", help="plain text without colours or live updates")
+    command.add_argument("--plain", action="store_true", help="plain text without colors or live updates")
 
 
 def _add_user(command: argparse.ArgumentParser, default: str = LOCAL_USER) -> None:

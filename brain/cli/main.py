@@ -14,9 +14,9 @@ from brain.settings import read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code, or end the process if threads of foreign code still run."""
+    """Run one command and return its exit code; end the process if threads of third-party code still run."""
     code = run(arguments)
-    if concurrency.count_threads():  # nobody can stop them, and they may crash an exiting interpreter
+    if concurrency.count_threads():  # they cannot be stopped, and may crash an exiting interpreter
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -43,7 +43,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         advice = error.advice if isinstance(error, CommandError | SettingsError) else ""
         print_error(str(error), advice or (help_command if isinstance(error, BadRequest) else "brain check"))
         return USAGE if isinstance(error, UsageError | SettingsError) else FAILED
-    except BrokenPipeError:  # the reader of our output left, such as head
+    except BrokenPipeError:  # the reader of the output exited, such as head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The process of a command: its log, its errors, how signals end it, and its exit code."""
+"""The process of a command: logging, errors, signals and the exit code."""
 
 import asyncio
 import atexit
@@ -47,18 +47,18 @@ def print_error(what: str, advice: str) -> None:
 
 
 def log_to_stderr(form: Literal["text", "json"] = "text") -> None:
-    """Log warnings of all libraries, one per line, and the stacks of all threads when the interpreter crashes."""
+    """Log warnings of all libraries, one per line, and the stacks of all threads if the interpreter crashes."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if form == "json" else TextLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    logging.logThreads = logging.logMultiprocessing = False  # no line shows them
+    logging.logThreads = logging.logMultiprocessing = False  # not shown in log lines
     atexit.register(RateLimit(handler).write_counts)
     if sys.stderr is sys.__stderr__ and sys.stderr is not None:  # else it may have no file descriptor
         faulthandler.enable(sys.stderr)
 
 
 def log_as_server() -> None:
-    """Also log what Brain does, Python's warnings, and exceptions that end a thread."""
+    """Also log Brain's activity, Python warnings, and exceptions that end a thread."""
 
     def on_thread_failed(args: threading.ExceptHookArgs) -> None:
         log.error("thread %s failed", args.thread.name if args.thread is not None else "?", exc_info=args.exc_value)
@@ -76,21 +76,21 @@ def run_command(
     signals: Sequence[str] = ("SIGTERM", "SIGHUP"),
     on_forced_exit: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run a command to its end and return the exit code.
+    """Run a command and return the exit code.
 
-    Closing the loop waits for every task, also for one that ignores its cancellation. If that takes too long, a timer
-    ends the process.
+    Closing the loop waits for every task, also for one that ignores its cancellation. A timer ends the process if that
+    takes too long.
 
     Args:
-        stopped: the exit code after Ctrl-C. After another signal it is 128 plus the signal's number.
-        signals: signals that stop the command like Ctrl-C, so that it leaves the terminal and the store in order.
-            Those that are ignored, as `nohup` does, stay ignored.
-        on_forced_exit: called before the timer ends the process.
+        stopped: Exit code after Ctrl-C. After another signal it is 128 plus the number of the signal.
+        signals: Signals that stop the command like Ctrl-C, which restores the terminal and closes the store. Ignored
+            ones, as with `nohup`, stay ignored.
+        on_forced_exit: Called before the timer ends the process.
     """
     code = stopped
 
     def force_exit() -> None:
-        log.info("a task or thread did not end within %g s; the process ends without it", LINGER_SECONDS)
+        log.info("a task or thread did not end within %g s; exiting without it", LINGER_SECONDS)
         on_forced_exit()
         os._exit(code)
 

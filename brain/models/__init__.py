@@ -78,7 +78,7 @@ async def open_models(settings: Settings, specialists: Sequence[SpecialistInfo])
 
 
 async def check_model(model: AnyModel) -> str | None:
-    """Return what is wrong with a model's server; None if it works or the model has none."""
+    """Return what is wrong with a model's server; None if there is no problem."""
     return await model.find_problem() if isinstance(model, Remote) else None
 
 

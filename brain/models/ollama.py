@@ -208,7 +208,7 @@ async def find_model(url: str, seconds: float, key: str | None = None) -> str | 
     """Return the model for `auto`: a loaded chat model, else the newest one; None if there is none.
 
     Raises:
-        ModelError: No server answers within `seconds`, or it is no Ollama server.
+        ModelError: No server answers within `seconds`, or it is not an Ollama server.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else None
     async with client.Client(url, headers) as server:

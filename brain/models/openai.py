@@ -241,7 +241,7 @@ def _encode_message(message: Message) -> dict[str, Any]:
 
 
 def _list_others(name: str, models: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the listed names if this one is not among them; none if there is no list, or a pattern in it."""
+    """Return the listed names if this one is missing; an empty list if there is no list, or it contains a pattern."""
     names: list[str] = []
     for model in models:
         aliases = model.get("aliases")

@@ -1,4 +1,4 @@
-"""What the operator sets, as one frozen object: its fields, parsers of values, and how they are read."""
+"""The settings of the operator, as one frozen object: fields, parsers and loading."""
 
 from brain.settings.fields import (
     KEYS,

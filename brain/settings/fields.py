@@ -1,4 +1,4 @@
-"""The settings, as one frozen object. The table in the documentation is made from it."""
+"""The settings, as one frozen object. The table in the documentation is generated from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -221,7 +221,7 @@ class Settings:
         '`[users.ada]`, in the environment as JSON: `{"ada": {"specialists": ["wiki"]}}`',
         "per-user overrides of specialists and rate limits",
         example='{"ada": {"specialists": ["wiki"]}}',
-        secret=True,  # somebody may take it for KEYS
+        secret=True,  # it may be the value of KEYS
     )
     turns_a_minute: int | None = _setting(
         None,

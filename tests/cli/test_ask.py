@@ -100,12 +100,6 @@ def test_json_prints_each_event_on_a_line(brain: Brain, folder: Path) -> None:
     assert "secret" not in out
 
 
-def test_a_failed_answer_exits_with_1(brain: Brain, tmp_path: Path) -> None:
-    code, out, err = brain("ask", "--model", script(tmp_path, {"chunks": ["Half an "], "error": "secret"}), "hello")
-    assert (code, out) == (1, "Half an \n")
-    assert err.splitlines()[-1].endswith(" (model_failed)")
-
-
 # Conversations
 
 

@@ -246,13 +246,6 @@ def test_tab_completes_commands_and_files_are_attached(brain: Brain, home: Path)
     assert brain.query(FILES) == [two, mine, two, mine]
 
 
-def test_lists_are_indented_where_their_lines_wrap(home: Path) -> None:
-    with chatting(home, columns=60) as chat:
-        indented = f"\n/memory [on|off]                 turn the use of memory on\n{' ' * 33}or off\n"
-        assert indented in chat.send("/help")
-        chat.leave()
-
-
 def test_a_message_is_edited_and_a_conversation_deleted_by_a_yes(brain: Brain, home: Path) -> None:
     with chatting(home) as chat:
         chat.send("one")
@@ -393,17 +386,6 @@ def test_models_specialists_and_memory_are_chosen(brain: Brain, home: Path) -> N
     text = "\n".join(play(brain, "/model", "/open 2", "/model", arguments=[*models, "--continue"])[2])
     assert text.count("Model: builtin (demo model).") == 1
     assert text.endswith(f"Model: {MODEL}. Available: builtin, {MODEL}.")  # the model that answered in it
-
-
-def test_help_lists_the_commands(brain: Brain, home: Path) -> None:
-    script(home, ["Hello."])
-    _, _, err = play(brain, "/help", "/retyr")
-    names = [
-        *("help", "attach", "detach", "new", "open", "rename", "delete", "retry", "edit", "copy", "save", "model"),
-        *("specialists", "memory", "facts", "quit"),
-    ]
-    assert [line.split()[0] for line in err if line.startswith("/")] == [f"/{name}" for name in names]
-    assert err[-1].startswith("Unknown command /retyr. Did you mean '/retry'?")
 
 
 def test_a_failed_answer_does_not_end_the_session(brain: Brain, home: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a person reads of a turn: events in, lines on a screen out, by the live display and as plain text."""
+"""Events in, lines on a screen out: the live display and plain text."""
 
 import asyncio
 import re
@@ -42,7 +42,7 @@ WIDTHS = pytest.mark.parametrize("columns", [40, 200])
 
 
 class Window(StringIO):
-    """The other side of a stream: what is written stands on an emulated screen."""
+    """A stream that writes to an emulated screen."""
 
     encoding = "utf-8"
 
@@ -305,7 +305,7 @@ def test_a_question_stays_the_last_line_until_it_is_answered(kind: str) -> None:
     assert text.count("✓ counts") == 1
 
 
-# What nobody may write
+# Control characters
 
 HOSTILE = "".join((
     "\x1b[2J\x1b[H", "\x1b]0;owned\x07", "\x1b]52;c;ZXZpbA==\x07", "\x1b]8;;https://evil.example\x1b\\x\x1b]8;;\x1b\\",
@@ -376,11 +376,3 @@ def test_a_program_gets_the_text_as_it_is() -> None:
     screen.show(Token("one\x1b[2J\r\n"))
     screen.show(Done("cancelled", "m1", "one", 0, 1, 1, 1))
     assert (answer.getvalue(), messages.getvalue()) == ("one\x1b[2J\r\n", "Stopped.\n")
-
-
-def test_the_emulated_screen_breaks_lines_as_terminals_do() -> None:
-    screen = Screen(10, 5)
-    screen.feed("one two three four\r\n日本語日本語\x1b[1A\rX")
-    assert screen.text == "one two th\nree four\nX 本語日本\n語"
-    screen.resize(20, 5)
-    assert screen.text == "one two three four\nX 本語日本語"

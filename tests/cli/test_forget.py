@@ -1,4 +1,4 @@
-"""`brain forget`: what is erased, who is asked before, and how it works beside a server."""
+"""`brain forget`: erased data, the confirmation, and a server on the same store."""
 
 import io
 import os
@@ -157,12 +157,6 @@ def test_only_a_yes_erases(typed: str, left: list[str], brain: Brain, monkeypatc
     code, _, _ = brain("forget", "ada", stdin=Tty(typed))
     assert (code, users(brain)) == (int(len(left) == 2), left)
     assert shown.getvalue() == f"{QUESTION} " + ("" if len(left) == 1 else "Nothing was erased.\n")
-
-
-def test_without_a_person_a_yes_has_to_be_an_argument(brain: Brain) -> None:
-    brain.use(fill)
-    assert brain("forget", "ada")[:2] == (1, "")
-    assert users(brain) == ["ada", "ben"]
 
 
 def test_ctrl_c_at_the_question_erases_nothing(brain: Brain) -> None:

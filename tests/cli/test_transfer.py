@@ -1,4 +1,4 @@
-"""`brain export` and `brain import`: files, lines and progress; what a record must hold is tested with the store."""
+"""`brain export` and `brain import`: files, lines and progress. The store has the tests of records."""
 
 import asyncio
 import base64
@@ -119,13 +119,6 @@ def test_an_export_is_imported_once_and_replaces_nothing(brain: Brain, tmp_path:
     found = "Imported for user ben: 1 fact. Skipped (already present): 1 fact.\n"
     assert brain("import", "-", "--user", "ben", stdin=to_lines(HEAD, *changed)) == (0, found, "")
     assert [one for one in export(brain, "ben") if one.get("id") != "zzzz"][1:] == before["ben"][1:]
-
-
-@pytest.mark.parametrize("command", ["export", "memory", "memory delete k7m2"])
-def test_without_a_store_a_command_says_so_and_creates_none(command: str, brain: Brain) -> None:
-    code, out, err = brain(*command.split())
-    assert (code, out, str(brain.store) in err) == (1, "", True)
-    assert not brain.store.exists()
 
 
 def test_an_exported_file_is_private_and_complete_or_not_there(brain: Brain, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The demo model: which specialist it calls with what, and the answer that it composes."""
+"""The demo model: the specialist that it calls, the parameters, and the answer."""
 
 import asyncio
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def calls(text: str) -> list[tuple[str, Any]]:
         ("Read it.", None, "ocr"),
         ("What do you see?", None, "vision"),
         ("Can you tell me what it is?", None, "vision"),
-        # small talk, and what nobody here knows
+        # small talk and unknown topics
         *[(text, None, None) for text in ("hello", "Who are you?", "What can you do?", "tell me a joke",
           "write a poem about the sea", "What's the weather in Paris?", "what is 3+3", "?!", "")],
     ],

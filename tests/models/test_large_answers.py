@@ -1,4 +1,4 @@
-"""What servers send in one piece is read in steps, between which other tasks run."""
+"""Large answers are read in steps, between which other tasks run."""
 
 import asyncio
 import json

@@ -147,7 +147,7 @@ DONE = b"[DONE]"
          b'data: {"choices":[{"delta":{"reasoning":"\\ude00"}}]}\n\n', [Thinking("😀")]),
         (b'data: {"choices":[{"delta":{"content":"a\xffb\xc3"}}]}\n\n' + frames(STOP),
          ["a\ufffdb\ufffd", Finish("stop")]),
-        # llama.cpp reads the prompt; numbers that make no sense are passed over
+        # llama.cpp reads the prompt; impossible numbers are ignored
         (frames({**delta(role="assistant", content=None), "prompt_progress": {"total": 9, "cache": 2, "processed": 2}},
                 {**delta(role="assistant"), "prompt_progress": {"total": 9, "cache": 2, "processed": 9, "time_ms": 5}},
                 delta(content="a"), STOP),
@@ -159,7 +159,7 @@ DONE = b"[DONE]"
                     {"total": 1e9, "cache": 0.5, "processed": True})),
                 delta(content="a"), STOP),
          ["a", Finish("stop")]),
-        # errors, behind what was said before them
+        # errors after some text
         (frames(delta(content="a"), {"error": {"message": "CUDA", "type": "x", "code": 500}}, delta(content="b")),
          ["a", "<model_failed>"]),
         (frames(delta(content="a"), {"error": {"message": "maximum context length is 8 tokens"}}),

@@ -21,7 +21,7 @@ SHOWN = {"POST /api/show": (200, {"capabilities": ["completion"], "model_info": 
 
 
 def vectors(path: str, texts: int) -> dict[str, tuple[int, Any]]:
-    """The answer with so many embeddings."""
+    """An answer with `count` embeddings."""
     return {f"POST {path}": (200, {"data": [{"embedding": [1.0, 0.5]}] * texts, "embeddings": [[1.0, 0.5]] * texts})}
 
 

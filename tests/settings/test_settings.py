@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from brain.errors import SettingsError
-from brain.settings import KEYS, read, table
+from brain.settings import KEYS, read
 
 
 def file(folder: Path, text: str) -> Path:
@@ -199,11 +199,3 @@ def test_settings_of_specialists_the_environment_wins(tmp_path: Path) -> None:
     settings = read({"BRAIN_SPECIALIST_WEB_SEARCH_LIMIT": "5"}, config)
     assert settings.specialist_options("web-search") == {"limit": "5", "region": "de"}
     assert settings.specialist_options("nothing") == {}
-
-
-def test_the_table_for_the_docs_has_every_setting() -> None:
-    lines = table().splitlines()
-    assert lines[:2] == ["| key | default | meaning |", "|---|---|---|"]
-    assert [line.split(" | ")[0].removeprefix("| ") for line in lines[2:]] == list(KEYS)
-    assert all(line.count(" | ") == 2 for line in lines[2:])
-    assert "| CALLS | `5` | specialist calls per turn. Allowed: a whole number from 0 to 100 |" in lines

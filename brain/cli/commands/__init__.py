@@ -1,1 +1,1 @@
-"""What each command of `brain` does. What was typed is read in `cli/main.py`."""
+"""The commands of `brain`; `cli/arguments.py` parses their arguments."""

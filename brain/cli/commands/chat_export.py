@@ -57,7 +57,7 @@ def _write_new(path: Path, text: str) -> None:
 
 
 async def _as_markdown(session: ChatSession) -> str:
-    """Return the whole conversation; answers that ended early say why."""
+    """Return the whole conversation; an answer that ended early is followed by the reason."""
     pages: list[str] = []
     before = None
     while page := await session.engine.store.conversation(LOCAL_USER, session.required_id, before=before, limit=PAGE):

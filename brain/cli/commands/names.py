@@ -1,4 +1,4 @@
-"""Names that a person typed, of specialists and models: an unknown one is answered with the nearest."""
+"""Check names of specialists and models; an error suggests the nearest one."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -26,7 +26,7 @@ def check_named_specialists(registry: Registry, settings: Settings) -> None:
     names = dict.fromkeys(settings.allowed_specialists, "ALLOWED_SPECIALISTS")
     for user in settings.users or ():
         names |= dict.fromkeys(sorted(settings.rights(user).specialists or ()), f"USERS for {user}")
-    refused = {refusal.name for refusal in registry.refused}  # has an error of its own
+    refused = {refusal.name for refusal in registry.refused}  # reported with its reason
     for name, setting in names.items():
         if name not in refused:
             check_specialist(name, registry, f" in {PREFIX}{setting}")
@@ -36,7 +36,7 @@ def check_specialist(name: str, registry: Mapping[str, Any] | Iterable[str], pla
     """Check the name of a specialist.
 
     Raises:
-        UsageError: There is none of this name.
+        UsageError: No specialist has this name.
     """
     known = list(registry)
     if name not in known:
@@ -47,7 +47,7 @@ def check_model_exists(entry: ModelEntry) -> None:
     """Check that the server has a model.
 
     Raises:
-        UsageError: The server answered that it has no model of this name.
+        UsageError: The server has no model with this name.
     """
     if entry.remedy:
         raise UsageError(entry.problem or "", entry.remedy)

@@ -256,5 +256,5 @@ class _Markdown(Markdown):
 
 @cache
 def _empty(style: str) -> _Markdown:
-    """Return an empty document in the terminal's colours. It is cached, because each one builds an unused parser."""
+    """Return an empty document in the terminal's colors. It is cached, because each one builds an unused parser."""
     return _Markdown("", code_theme="ansi_dark", hyperlinks=False, style=style)

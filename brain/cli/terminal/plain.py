@@ -32,7 +32,7 @@ class Plain:
     def __init__(self, answer: TextIO, messages: TextIO, *, thinks: bool = False) -> None:
         self._answer = answer
         self._messages = messages
-        self._dim, self._normal = ("\033[2m", "\033[0m") if _has_colours(messages) else ("", "")
+        self._dim, self._normal = ("\033[2m", "\033[0m") if _has_colors(messages) else ("", "")
         self._thinks = thinks
         self._thought = ""  # the last line of the reasoning, which continues
         self._is_in_line = False  # whether the answer's last line continues
@@ -119,7 +119,7 @@ class Plain:
             self._is_in_line = False
 
 
-def _has_colours(stream: TextIO) -> bool:
+def _has_colors(stream: TextIO) -> bool:
     """Whether text may be dimmed: NO_COLOR and FORCE_COLOR win over what the terminal can do."""
     if os.environ.get("NO_COLOR"):
         return False

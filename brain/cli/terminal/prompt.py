@@ -22,7 +22,7 @@ from brain.cli.terminal.messages import is_yes
 from brain.text import escape_invisible
 
 HISTORY_BYTES = 1024 * 1024
-"""Size of the end that is kept of a history file with twice this size."""
+"""Size to which a history file of twice this size is cut, in bytes."""
 _STYLE = Style.from_dict({"bottom-toolbar": "noreverse ansibrightblack", "prompt": "bold"})
 _LAST_WORD = re.compile(r"(?:\\.|[^\\ ])*$")
 _ESCAPED = re.compile(r"\\(.)")
