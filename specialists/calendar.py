@@ -69,7 +69,7 @@ async def health(*, settings: CalendarSettings) -> str | None:
     except ValueError as problem:
         return f"the setting hours is {settings.hours!r}: {problem}"
     if not settings.caldav_url:
-        writable = is_writable(_root(settings))
+        writable = is_writable(_find_root(settings))
         return None if writable else "the calendar folder cannot be written: check the setting folder"
     server = CalDavStore(settings.caldav_url, settings.caldav_user, settings.caldav_password, lambda: 10.0)
     try:
@@ -101,7 +101,7 @@ def preview(
     request = CalendarRequest(**params)
     try:
         with _open_calendars(context, settings, now, request.calendar) as calendars:
-            return _plan(calendars, request, request.draft(calendars, context.message)).preview()
+            return _plan_change(calendars, request, request.draft(calendars, context.message)).preview()
     except Refused:
         if context.seconds_left < _RESERVED_SECONDS:  # a slow server: the call itself has more time
             return None
@@ -171,14 +171,14 @@ def calendar(
             return answers.list_events(calendars, draft, request.search_words(context.message), max_results)
         if action == "free":
             return answers.list_free_time(calendars, draft, settings.hours, max_results)
-        plan = _plan(calendars, request, draft)
+        plan = _plan_change(calendars, request, draft)
         plan.check(context.approved)
         entry = calendars.apply(plan)
         has_new_time = plan.after is not None and draft.changes_time
         return answers.report_change(_CHANGE_VERBS[action], calendars, entry, conflicts=has_new_time)
 
 
-def _plan(calendars: UserCalendars, request: CalendarRequest, draft: EventDraft) -> Plan:
+def _plan_change(calendars: UserCalendars, request: CalendarRequest, draft: EventDraft) -> Plan:
     """Plan the change that a call requests."""
     if request.action == "create":
         if not draft.title or not draft.title.strip() or draft.start is None:
@@ -195,7 +195,7 @@ def _plan(calendars: UserCalendars, request: CalendarRequest, draft: EventDraft)
     return calendars.change(request.event_id, when, request.scope, draft)
 
 
-def _root(settings: CalendarSettings) -> Path:
+def _find_root(settings: CalendarSettings) -> Path:
     import platformdirs
 
     return Path(settings.folder).expanduser() if settings.folder else platformdirs.user_data_path("brain") / "calendars"
@@ -221,7 +221,7 @@ def _open_calendars(
     with ExitStack() as stack:
         store: CalendarStore
         if not settings.caldav_url:
-            store = FolderStore(_root(settings) / encode_name(user), seconds_left)
+            store = FolderStore(_find_root(settings) / encode_name(user), seconds_left)
         elif user == settings.caldav_for:
             store = CalDavStore(settings.caldav_url, settings.caldav_user, settings.caldav_password, seconds_left)
             stack.callback(store.close)

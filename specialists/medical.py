@@ -137,7 +137,7 @@ def list_all() -> Result:
     count = sum(len(names) for names in groups.values())
     head = f"Medical calculators: {count}. Use calculator to list the inputs of one, or search to find one."
     lines = [f"- {group}: {', '.join(names)}" for group, names in groups.items()]
-    return Result("\n".join([head, *lines, *_hint_at_package()]), data={"calculators": groups})
+    return Result("\n".join([head, *lines, *_mention_package()]), data={"calculators": groups})
 
 
 def list_found(query: str) -> Result:
@@ -149,7 +149,7 @@ def list_found(query: str) -> Result:
         return _list_each(found, f"Calculators for {_quote(query)}")
     groups = ", ".join(dict.fromkeys(calculator.group for calculator in all_calculators()))
     text = f"No calculator matches {_quote(query)}. Groups: {groups}. Try other words."
-    return Result("\n".join([text, *_hint_at_package()]), data={"found": []})
+    return Result("\n".join([text, *_mention_package()]), data={"found": []})
 
 
 def list_instead(sentence: str) -> Result | None:
@@ -166,12 +166,11 @@ def _list_each(found: Sequence[Calculator], head: str) -> Result:
         needed = [item for item in calculator.inputs if not item.optional] or calculator.inputs
         names = [item.name for item in needed]
         more = f", … ({len(names)})" if len(names) > MOST_INPUTS_LISTED else ""
-        lines.append(
-            f"- {calculator.name}: {_introduce(calculator)}. Inputs: {', '.join(names[:MOST_INPUTS_LISTED])}{more}"
-        )
+        inputs = ", ".join(names[:MOST_INPUTS_LISTED]) + more
+        lines.append(f"- {calculator.name}: {_introduce(calculator)}. Inputs: {inputs}")
     head += " (use calculator to list the inputs of one):"
     return Result(
-        "\n".join([head, *lines, *_hint_at_package()]), data={"found": [calculator.name for calculator in found]}
+        "\n".join([head, *lines, *_mention_package()]), data={"found": [calculator.name for calculator in found]}
     )
 
 
@@ -184,7 +183,7 @@ def _introduce(calculator: Calculator) -> str:
     )
 
 
-def _hint_at_package() -> list[str]:
+def _mention_package() -> list[str]:
     return [] if is_installed() else [f"{NOT_INSTALLED.capitalize()}."]
 
 
@@ -216,7 +215,7 @@ def describe(calculator: Calculator) -> Result:
     fields = [{"name": item.name, "expects": item.expects(), "optional": item.optional} for item in calculator.inputs]
     return Result(
         "\n".join(lines),
-        citations=_citations(calculator, calculator.sources),
+        citations=_build_citations(calculator, calculator.sources),
         data={"calculator": calculator.name, "inputs": fields},
     )
 
@@ -246,7 +245,7 @@ def format_result(calculation: Calculation) -> Result:
         "points": dict(outcome.points),
         "interpretation": outcome.interpretation,
     }
-    return Result("\n".join(lines), citations=_citations(calculator, outcome.sources), data=data)
+    return Result("\n".join(lines), citations=_build_citations(calculator, outcome.sources), data=data)
 
 
 def _format_with_unit(calculator: Calculator, value: float | str) -> str:
@@ -274,7 +273,7 @@ def _cite(sources: Sequence[Source]) -> str:
     return "Source: " + "; ".join(source.title + (f", doi:{source.doi}" if source.doi else "") for source in sources)
 
 
-def _citations(calculator: Calculator, sources: Sequence[Source]) -> list[Citation]:
+def _build_citations(calculator: Calculator, sources: Sequence[Source]) -> list[Citation]:
     return [
         Citation(source.doi or f"{calculator.name}-{n}", source.title, source.url)
         for n, source in enumerate(sources, 1)

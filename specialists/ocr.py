@@ -127,7 +127,7 @@ async def ocr(
     notes = [_describe_source(pages)]
     if unread := existing[len(pages) :]:
         read = format_pages([one.page for one in pages])
-        notes.append(f"Pages read: {read} of {found.count}. For the others, {_advise(same, unread)}.")
+        notes.append(f"Pages read: {read} of {found.count}. For the others, {_format_advice(same, unread)}.")
     others = [a for a in context.attachments if a.kind in ("image", "pdf") and a.id != attachment.id]
     if image_id is None and others:
         listed = ", ".join(f"image_id {a.id} '{display_name(a.name)}'" for a in others)
@@ -238,12 +238,12 @@ def _build_result(name: str, notes: str, pages: Sequence[PageText], count: int, 
     def more(shown: int) -> str:
         cut = min(sum(end <= shown for _, end in places), len(places) - 1)
         skipped = max(0, shown - places[cut][0]) + (0 if cut else offset)
-        return _advise(same, [page.page for page in pages[cut:]]) + (f", offset={skipped}" if skipped else "")
+        return _format_advice(same, [page.page for page in pages[cut:]]) + (f", offset={skipped}" if skipped else "")
 
     return Result(text, data={"pages": list(pages), "page_count": count}, more=more)
 
 
-def _advise(same: str, pages: Sequence[int]) -> str:
+def _format_advice(same: str, pages: Sequence[int]) -> str:
     return f'call again with {same}page="{format_pages(pages)}"'
 
 

@@ -22,7 +22,7 @@ CONFLICTS_SHOWN = 5
 def list_events(calendars: UserCalendars, draft: EventDraft, query: str | None, limit: int) -> Result:
     """List the events of a window that contain the words of a query."""
     words = (query or draft.title or "").casefold().split()
-    window = _window(calendars, draft, DAYS_SEARCHED if words else DAYS)
+    window = _resolve_window(calendars, draft, DAYS_SEARCHED if words else DAYS)
     matching = [entry for entry in calendars.list_entries(window) if all(word in entry.searched for word in words)]
     shown = matching[:limit]
     calendars.remember_shown(shown)
@@ -49,10 +49,10 @@ def list_events(calendars: UserCalendars, draft: EventDraft, query: str | None, 
         return advice_for_rest(min(max(whole, 0), len(shown)))
 
     data = {"events": [entry.data() for entry in shown], "total": len(matching)}
-    return Result(text, _citations(shown), data, more, calendars.has_foreign_events(shown))
+    return Result(text, _build_citations(shown), data, more, calendars.has_foreign_events(shown))
 
 
-def _window(calendars: UserCalendars, draft: EventDraft, days: int, *, from_now: bool = False) -> Window:
+def _resolve_window(calendars: UserCalendars, draft: EventDraft, days: int, *, from_now: bool = False) -> Window:
     """Return the window from the start, or today, to the end; a date as end is the last day."""
     first: Moment = draft.start or (calendars.now if from_now else calendars.now.date())
     start = localize(first, calendars.zone)
@@ -70,7 +70,7 @@ def _window(calendars: UserCalendars, draft: EventDraft, days: int, *, from_now:
     return Window(start, end, calendars.zone)
 
 
-def _citations(entries: list[Entry]) -> list[Citation]:
+def _build_citations(entries: list[Entry]) -> list[Citation]:
     names = dict.fromkeys(entry.resource.calendar.name for entry in entries)
     return [Citation(name, f"Calendar {name}") for name in names]
 
@@ -85,7 +85,7 @@ def show_event(calendars: UserCalendars, event_id: str) -> Result:
     if changed := sum(event.recurrence_id is not None for event in entry.series):
         text += f"\nChanged occurrences: {changed}."
     data = {"events": [entry.data()], "total": 1}
-    return Result(text, _citations([entry]), data, outside=calendars.has_foreign_events([entry]))
+    return Result(text, _build_citations([entry]), data, outside=calendars.has_foreign_events([entry]))
 
 
 def report_change(verb: str, calendars: UserCalendars, entry: Entry, *, conflicts: bool = False) -> Result:
@@ -98,13 +98,13 @@ def report_change(verb: str, calendars: UserCalendars, entry: Entry, *, conflict
         lines.append(f"- and {len(others) - CONFLICTS_SHOWN} more")
     data = {"events": [entry.data()], "conflicts": [other.data() for other in others]}
     outside = calendars.has_foreign_events([entry, *others])
-    return Result("\n".join(lines), _citations([entry]), data, outside=outside)
+    return Result("\n".join(lines), _build_citations([entry]), data, outside=outside)
 
 
 def list_free_time(calendars: UserCalendars, draft: EventDraft, hours: str, limit: int) -> Result:
     """List when the user is free."""
     minutes = draft.minutes or FREE_MINUTES
-    window = _window(calendars, draft, DAYS, from_now=True)
+    window = _resolve_window(calendars, draft, DAYS, from_now=True)
     if window.start.timestamp() < calendars.now.timestamp() < window.end.timestamp():
         window = Window(calendars.now, window.end, calendars.zone)
     try:

@@ -149,7 +149,7 @@ class Edit:
             if time_format.needs_vtimezone:
                 self._zone_year = start.year
         start, end = (convert_like(localize(moment, self._zone), time_format.model) for moment in (start, end))
-        return start, _time_lines(time_format, start, end)
+        return start, _format_times(time_format, start, end)
 
     def _series_changes(
         self, event: Event, main: Event, shift: timedelta, lengthening: timedelta, draft: EventDraft
@@ -163,7 +163,7 @@ class Edit:
         is_in_place = event.recurrence_id is None or event.this_and_future
         if (shift or lengthening) and (is_in_place or self._is_same(event.recurrence_id, event.start)):
             start, end = shift_moment(event.start, shift), shift_moment(event.end, shift + lengthening)
-            changes |= _time_lines(self._format_of(event), start, end)
+            changes |= _format_times(self._format_of(event), start, end)
         if shift and event.recurrence_id is not None:
             original = convert_like(localize(shift_moment(event.recurrence_id, shift), self._zone), main.start)
             name = "RECURRENCE-ID;RANGE=THISANDFUTURE" if event.this_and_future else "RECURRENCE-ID"
@@ -244,6 +244,6 @@ class Edit:
         return replace_lines(self._lines, self._replacements)
 
 
-def _time_lines(time_format: TimeFormat, start: Moment, end: Moment) -> dict[str, Sequence[str]]:
+def _format_times(time_format: TimeFormat, start: Moment, end: Moment) -> dict[str, Sequence[str]]:
     lines = [time_format.line("DTSTART", start)], [time_format.line("DTEND", end)]
     return {"DTSTART": lines[0], "DTEND": lines[1], "DURATION": []}

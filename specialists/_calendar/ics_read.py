@@ -108,7 +108,7 @@ def parse_file(data: bytes) -> File:
         raise Unreadable("not a calendar")
     zones = _Zones(data, tops)
     series: dict[str, list[Event]] = {}
-    for number, lines in enumerate(_properties_of(data, islice(find_components(tops, "VEVENT"), MAX_EVENTS))):
+    for number, lines in enumerate(_list_properties(data, islice(find_components(tops, "VEVENT"), MAX_EVENTS))):
         with suppress(ValueError, OverflowError):
             event = _parse_event(number, _parse_properties(lines), zones)
             series.setdefault(event.uid, []).append(event)
@@ -116,7 +116,7 @@ def parse_file(data: bytes) -> File:
     return File(data, series, count - sum(map(len, series.values())))
 
 
-def _properties_of(data: bytes, selected: Iterable[Block]) -> Iterator[list[str]]:
+def _list_properties(data: bytes, selected: Iterable[Block]) -> Iterator[list[str]]:
     """Yield the properties of each selected component, without inner components; `selected` must be in file order."""
     lines = enumerate(read_texts(data))
     for block in selected:
@@ -145,7 +145,7 @@ class _Zones:
                     self._described[unescape(text.partition(":")[2].strip())] = lines
         if b"X-WR-TIMEZONE" in data:
             heads = [Block(top.name, top.first, top.inner[0].first if top.inner else top.last) for top in tops]
-            for text in chain.from_iterable(_properties_of(data, heads)):
+            for text in chain.from_iterable(_list_properties(data, heads)):
                 if property_name(text) == "X-WR-TIMEZONE":
                     self.default = find_zone(text.partition(":")[2].strip()[:200])
 
@@ -182,7 +182,7 @@ def _parse_event(number: int, found: Mapping[str, Sequence[Property]], zones: _Z
         return unescape(found[name][0].value[:MAX_TEXT]).strip() if name in found else ""
 
     def dates(name: str) -> list[Moment | Period]:
-        return [_as_kind_of(one, start) for prop in found.get(name, ()) for one in _parse_dates(prop, zones)]
+        return [_convert_like(one, start) for prop in found.get(name, ()) for one in _parse_dates(prop, zones)]
 
     if "DTSTART" not in found:
         raise Unreadable("no start")
@@ -193,8 +193,8 @@ def _parse_event(number: int, found: Mapping[str, Sequence[Property]], zones: _Z
     if localize(end, UTC) < localize(start, UTC):
         start, end = end, start  # some programs swap them
     changes = found.get("RECURRENCE-ID", ())
-    recurrence_ids = [_as_kind_of(_parse_moment(p.value.strip(), p.params, zones), start) for p in changes]
-    attendees = [(_mail(prop), prop.params.get("PARTSTAT", "").upper()) for prop in found.get("ATTENDEE", ())]
+    recurrence_ids = [_convert_like(_parse_moment(p.value.strip(), p.params, zones), start) for p in changes]
+    attendees = [(_parse_mail(prop), prop.params.get("PARTSTAT", "").upper()) for prop in found.get("ATTENDEE", ())]
     zone_name = found["DTSTART"][0].params.get("TZID", "")
     has_zone = isinstance(start, datetime) and start.tzinfo is not None
     return Event(
@@ -214,7 +214,7 @@ def _parse_event(number: int, found: Mapping[str, Sequence[Property]], zones: _Z
         transparent=text("TRANSP").upper() == "TRANSPARENT",
         declined_by=tuple(mail for mail, answer in attendees if answer == "DECLINED"),
         attendees=tuple(mail for mail, _ in attendees),
-        organizer=_mail(found["ORGANIZER"][0]) if "ORGANIZER" in found else "",
+        organizer=_parse_mail(found["ORGANIZER"][0]) if "ORGANIZER" in found else "",
         sequence=int(sequence)
         if (sequence := text("SEQUENCE")).isascii() and sequence.isdigit() and len(sequence) < 10
         else 0,
@@ -223,7 +223,7 @@ def _parse_event(number: int, found: Mapping[str, Sequence[Property]], zones: _Z
     )
 
 
-def _mail(prop: Property) -> str:
+def _parse_mail(prop: Property) -> str:
     return prop.value.strip().lower().removeprefix("mailto:")[:200]
 
 
@@ -261,10 +261,10 @@ def _parse_dates(prop: Property, zones: _Zones) -> Iterator[Moment | Period]:
             yield start, _parse_duration(last) if last[:1] in "P+-" else _parse_moment(last, prop.params, zones)
 
 
-def _as_kind_of(moment: Moment | Period, start: Moment) -> Moment | Period:
+def _convert_like(moment: Moment | Period, start: Moment) -> Moment | Period:
     """Convert a date of a series to the type of its start: date, floating or zoned. A date among times stays."""
     if isinstance(moment, tuple):
-        return _as_kind_of(moment[0], start), moment[1]  # type: ignore[return-value]
+        return _convert_like(moment[0], start), moment[1]  # type: ignore[return-value]
     if not isinstance(start, datetime):
         return moment.date() if isinstance(moment, datetime) else moment
     if not isinstance(moment, datetime) or bool(moment.tzinfo) == bool(start.tzinfo):

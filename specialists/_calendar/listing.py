@@ -76,13 +76,13 @@ class Entry:
         start, end = self.span
         if self.occurrence.all_day:
             last = end.date() - timedelta(days=1)
-            days = f" – {_day(last)}" if last > start.date() else ""
-            return f"{_day(start.date())}{days} all day"
+            days = f" – {_format_day(last)}" if last > start.date() else ""
+            return f"{_format_day(start.date())}{days} all day"
         if start.timestamp() == end.timestamp():
-            return f"{_day(start.date())} {start:%H:%M}"
+            return f"{_format_day(start.date())} {start:%H:%M}"
         if start.date() == end.date():
-            return f"{_day(start.date())} {start:%H:%M}–{end:%H:%M}"
-        return f"{_day(start.date())} {start:%H:%M} – {_day(end.date())} {end:%H:%M}"
+            return f"{_format_day(start.date())} {start:%H:%M}–{end:%H:%M}"
+        return f"{_format_day(start.date())} {start:%H:%M} – {_format_day(end.date())} {end:%H:%M}"
 
     def data(self) -> dict[str, Any]:
         """Return the entry as structured data."""
@@ -117,7 +117,7 @@ class Entry:
         return "\n".join(lines)
 
 
-def _day(day: date) -> str:
+def _format_day(day: date) -> str:
     return f"{day:%Y-%m-%d} {_WEEKDAYS[day.weekday()]}"
 
 

@@ -51,12 +51,12 @@ class Plan:
                 f"a whole series ({count_occurrences(entry)})" if self.is_whole_event else "one occurrence of a series"
             )
         calendar = _quote(one_line(entry.resource.calendar.name, 40))
-        lines = [f"{verb} {scope} {where} calendar {calendar}, times in {entry.zone.key}:", _line(entry)]
+        lines = [f"{verb} {scope} {where} calendar {calendar}, times in {entry.zone.key}:", _format_entry(entry)]
         if self.before and self.after:
-            lines.append(f"becomes {_line(self.after)}")
+            lines.append(f"becomes {_format_entry(self.after)}")
             if self.before.occurrence.event.description != self.after.occurrence.event.description:
                 lines.append("with a new description")
-            old_rule, new_rule = _rules(self.before), _rules(self.after)
+            old_rule, new_rule = _format_rules(self.before), _format_rules(self.after)
             if old_rule != new_rule and (self.is_whole_event or not old_rule):
                 lines.append(f"repeating by {new_rule}" if new_rule else "without repeating")
         return Result("\n".join(lines), data=self.version)
@@ -97,12 +97,12 @@ def count_occurrences(entry: Entry) -> str:
     return f"{count} occurrence{'' if count == 1 else 's'}"
 
 
-def _rules(entry: Entry) -> str:
+def _format_rules(entry: Entry) -> str:
     main = find_main(entry.series)
     return one_line("; ".join(main.rules), 200) if main else ""
 
 
-def _line(entry: Entry) -> str:
+def _format_entry(entry: Entry) -> str:
     event = entry.occurrence.event
     place = f" @ {_quote(one_line(event.location, MAX_PLACE))}" if event.location else ""
     return f"{entry.when()} {_quote(format_title(event))}{place}"

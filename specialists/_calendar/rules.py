@@ -54,7 +54,7 @@ class Rule:
     def max_occurrences(self, days: int) -> int:
         """Return the maximum number of occurrences in this number of days."""
         interval = int(self.parts.get("INTERVAL", "1")) if self.parts["FREQ"] in _TIMES_A_DAY else 1
-        return days * _times_a_day(self.parts) // interval
+        return days * _count_times_a_day(self.parts) // interval
 
 
 def parse_rule(text: str, start: Moment) -> Rule:
@@ -66,14 +66,14 @@ def parse_rule(text: str, start: Moment) -> Rule:
     Raises:
         BadRule: if the rule is invalid or needs too much work.
     """
-    parts = _for_dateutil(_parse_parts(text), start)
+    parts = _adapt_to_dateutil(_parse_parts(text), start)
     if not _any_day_fits(";".join(f"{name}={parts[name]}" for name in _DAY_FILTERS if name in parts)):
         raise BadRule("no day matches")
     count = int(parts.pop("COUNT", "0"))
     until = parts.pop("UNTIL", None)
-    last = _parse_until(until, start) if until else _endless_end(start)
+    last = _parse_until(until, start) if until else _default_end(start)
     if count > 0:
-        last = _last_counted(parts, start, count, last)
+        last = _find_last(parts, start, count, last)
     return Rule(f"{_format_rule(parts)};UNTIL={_format_end(last)}", parts)
 
 
@@ -155,7 +155,7 @@ def _parse_parts(text: str) -> dict[str, str]:
         raise BadRule("BYSETPOS has too many positions")
     max_times = 4 if "BYSETPOS" in parts else MAX_TIMES_A_DAY
     is_subdaily = parts["FREQ"] in _TIMES_A_DAY
-    if (is_subdaily and "BYSETPOS" in parts) or (not is_subdaily and _times_a_day(parts) > max_times):
+    if (is_subdaily and "BYSETPOS" in parts) or (not is_subdaily and _count_times_a_day(parts) > max_times):
         raise BadRule("too many times per day")
     if parts["FREQ"] == "DAILY" and max(abs(int(n)) for n in positions) > max_times:
         raise BadRule("BYSETPOS exceeds the times of a day")
@@ -168,14 +168,14 @@ def _parse_number(text: str, name: str, low: int, high: int) -> int:
     return int(text)
 
 
-def _times_a_day(parts: Mapping[str, str]) -> int:
+def _count_times_a_day(parts: Mapping[str, str]) -> int:
     times = _TIMES_A_DAY.get(parts["FREQ"], 1)
     for name in ("BYHOUR", "BYMINUTE", "BYSECOND"):
         times *= len(set(parts[name].split(","))) if name in parts else 1
     return min(times, _TIMES_A_DAY["SECONDLY"])
 
 
-def _for_dateutil(parts: dict[str, str], start: Moment) -> dict[str, str]:
+def _adapt_to_dateutil(parts: dict[str, str], start: Moment) -> dict[str, str]:
     """Rewrite the parts so that dateutil evaluates them as in RFC 5545, section 3.3.10.
 
     For BYWEEKNO alone, dateutil uses all days of the week, the RFC only the weekday of the start. For BYSETPOS,
@@ -201,7 +201,7 @@ def _for_dateutil(parts: dict[str, str], start: Moment) -> dict[str, str]:
         if not days and not {"BYMONTHDAY", "BYYEARDAY"} & parts.keys():
             parts["BYDAY"] = own_day
     if parts["FREQ"] == "WEEKLY" and (positions := parts.pop("BYSETPOS", None)):
-        if "BYMONTH" in parts or _times_a_day(parts) > 1 or {"BYMONTHDAY", "BYYEARDAY"} & parts.keys():
+        if "BYMONTH" in parts or _count_times_a_day(parts) > 1 or {"BYMONTHDAY", "BYYEARDAY"} & parts.keys():
             raise BadRule("in a weekly rule, BYSETPOS allows only BYDAY")
         first = _WEEK.index(parts.get("WKST", "MO"))
         week = _WEEK[first:] + _WEEK[:first]
@@ -236,7 +236,7 @@ def _is_first_time(text: str, start: Moment) -> bool:
     return next(iter(found), None) == first
 
 
-def _last_counted(parts: Mapping[str, str], start: Moment, count: int, last: Moment) -> Moment:
+def _find_last(parts: Mapping[str, str], start: Moment, count: int, last: Moment) -> Moment:
     """Return the time of the last of `count` occurrences, in local time of the series."""
     from dateutil.rrule import rrulestr
 
@@ -260,7 +260,7 @@ def _parse_until(text: str, start: Moment) -> Moment:
     if day.year < FIRST_YEAR:
         raise BadRule("UNTIL must be a date such as 20260930 or 20260930T120000Z")
     if day.year >= LAST_YEAR:
-        return _endless_end(start)
+        return _default_end(start)
     if not isinstance(start, datetime):
         return day
     until = datetime.combine(day, clock)
@@ -269,7 +269,7 @@ def _parse_until(text: str, start: Moment) -> Moment:
     return until.replace(tzinfo=UTC if text.endswith("Z") else start.tzinfo).astimezone(UTC)
 
 
-def _endless_end(start: Moment) -> Moment:
+def _default_end(start: Moment) -> Moment:
     if not isinstance(start, datetime):
         return date(LAST_YEAR, 1, 1)
     return datetime(LAST_YEAR, 1, 1, tzinfo=UTC if start.tzinfo else None)

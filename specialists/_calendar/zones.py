@@ -117,26 +117,26 @@ def build_vtimezone(name: str, year: int, years: int = 20) -> tuple[str, ...]:
     before = first
     for day in (first + timedelta(days=days) for days in range(1, 365 * years)):
         after = day
-        if _offset(after, zone) != _offset(before, zone):
-            old, new = _offset(before, zone), _offset(after, zone)
+        if _utc_offset(after, zone) != _utc_offset(before, zone):
+            old, new = _utc_offset(before, zone), _utc_offset(after, zone)
             while after - before > timedelta(minutes=1):  # search for the minute of the change
                 middle = before + timedelta(minutes=(after - before) // timedelta(minutes=2))
-                before, after = (middle, after) if _offset(middle, zone) == old else (before, middle)
+                before, after = (middle, after) if _utc_offset(middle, zone) == old else (before, middle)
             local = after.astimezone(zone)
             key = (old, new, local.tzname() or name, bool(local.dst()))
             changes.setdefault(key, []).append((after + old).replace(tzinfo=None))
         before = day
-    offset = _offset(first, zone)
-    baseline = _observance(offset, offset, start.tzname() or name, bool(start.dst()), [datetime(1970, 1, 1)])
-    later = [line for key, times in changes.items() for line in _observance(*key, times)]
+    offset = _utc_offset(first, zone)
+    baseline = _format_observance(offset, offset, start.tzname() or name, bool(start.dst()), [datetime(1970, 1, 1)])
+    later = [line for key, times in changes.items() for line in _format_observance(*key, times)]
     return ("BEGIN:VTIMEZONE", f"TZID:{name}", *baseline, *later, "END:VTIMEZONE")
 
 
-def _offset(instant: datetime, zone: ZoneInfo) -> timedelta:
+def _utc_offset(instant: datetime, zone: ZoneInfo) -> timedelta:
     return instant.astimezone(zone).utcoffset() or timedelta()
 
 
-def _observance(old: timedelta, new: timedelta, name: str, summer: bool, times: Sequence[datetime]) -> list[str]:
+def _format_observance(old: timedelta, new: timedelta, name: str, summer: bool, times: Sequence[datetime]) -> list[str]:
     kind = "DAYLIGHT" if summer else "STANDARD"
     offsets = []
     for offset in (old, new):

@@ -77,7 +77,7 @@ def _find_exact(name: str, calculators: Sequence[Calculator]) -> list[Calculator
             return False
         return len(words) == 1 or words.issuperset(split_words(other))
 
-    for list_names in (lambda calculator: [calculator.name], _aliases, _titles):
+    for list_names in (lambda calculator: [calculator.name], _list_aliases, _list_titles):
         if found := [one for one in calculators if any(is_meant(name) for name in list_names(one))]:
             return found
     return []
@@ -90,11 +90,11 @@ def _squeeze(name: str) -> str:
     return "".join([word for word in words if word not in _STOP_WORDS] or words)
 
 
-def _aliases(calculator: Calculator) -> list[str]:
+def _list_aliases(calculator: Calculator) -> list[str]:
     return [*calculator.aliases, *calculator.replaces]
 
 
-def _titles(calculator: Calculator) -> list[str]:
+def _list_titles(calculator: Calculator) -> list[str]:
     title, _, inside = calculator.title.partition("(")
     return [title, f"{title} {inside}"]
 
@@ -106,14 +106,14 @@ def is_sentence(name: str) -> bool:
 
 def find_nearest(name: str, calculators: Sequence[Calculator]) -> list[Calculator]:
     """Return up to five calculators with similar names or words."""
-    names = {_squeeze(other): calculator for calculator in reversed(calculators) for other in _all_names(calculator)}
+    names = {_squeeze(other): calculator for calculator in reversed(calculators) for other in _list_names(calculator)}
     by_spelling = [names[other] for other in nearest(_squeeze(name[:200]), list(names), 5)]
     found = [*by_spelling, *search_by_words(name, calculators)]
     return list({calculator.name: calculator for calculator in found}.values())[:5]
 
 
-def _all_names(calculator: Calculator) -> list[str]:
-    return [*_aliases(calculator), *_titles(calculator), calculator.name]
+def _list_names(calculator: Calculator) -> list[str]:
+    return [*_list_aliases(calculator), *_list_titles(calculator), calculator.name]
 
 
 # By words
@@ -135,9 +135,9 @@ def significant_words(query: str) -> list[str]:
 
 def _score(words: Iterable[str], calculator: Calculator) -> float:
     """Score matches: names count most, then the summary, then the inputs. A matching prefix counts half."""
-    names, summary, inputs = _stems_of(calculator)
+    names, summary, inputs = _list_stems(calculator)
     return sum(
-        max(6 * _similarity(stem, names), 3 * _similarity(stem, summary), _similarity(stem, inputs))
+        max(6 * _compare(stem, names), 3 * _compare(stem, summary), _compare(stem, inputs))
         * (0.25 if word in _VAGUE_WORDS else 1)
         for word in words
         for stem in (_stem(word),)
@@ -145,9 +145,9 @@ def _score(words: Iterable[str], calculator: Calculator) -> float:
 
 
 @cache
-def _stems_of(calculator: Calculator) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+def _list_stems(calculator: Calculator) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
     texts = (
-        " ".join((calculator.name.replace("_", " "), *_aliases(calculator), *_titles(calculator))),
+        " ".join((calculator.name.replace("_", " "), *_list_aliases(calculator), *_list_titles(calculator))),
         f"{calculator.summary} {calculator.group}",
         " ".join(f"{each.name} {each.text}" for each in calculator.inputs).replace("_", " "),
     )
@@ -155,7 +155,7 @@ def _stems_of(calculator: Calculator) -> tuple[frozenset[str], frozenset[str], f
     return names, summary, inputs
 
 
-def _similarity(stem: str, known: frozenset[str]) -> float:
+def _compare(stem: str, known: frozenset[str]) -> float:
     if stem in known:
         return 1
     if len(stem) <= 3:
@@ -164,14 +164,14 @@ def _similarity(stem: str, known: frozenset[str]) -> float:
 
 
 def _stem(word: str) -> str:
-    return _MAIN_WORDS.get(_singular(word), _singular(word))
+    return _MAIN_WORDS.get(_to_singular(word), _to_singular(word))
 
 
-def _singular(word: str) -> str:
+def _to_singular(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
-_MAIN_WORDS = {_singular(word): _singular(main) for main, others in _SYNONYMS.items() for word in others.split()}
+_MAIN_WORDS = {_to_singular(word): _to_singular(main) for main, others in _SYNONYMS.items() for word in others.split()}
 
 # In a sentence
 
@@ -191,7 +191,7 @@ def parse_sentence(sentence: str, calculators: Sequence[Calculator]) -> tuple[Ca
     named = [
         calculator
         for calculator in calculators
-        if any((words := split_words(name)) and f" {' '.join(words)} " in text for name in _all_names(calculator))
+        if any((words := split_words(name)) and f" {' '.join(words)} " in text for name in _list_names(calculator))
     ]
     if len(named) != 1:
         return None

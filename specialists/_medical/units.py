@@ -94,7 +94,7 @@ class Measure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dic
     @cached_property
     def factors(self) -> Mapping[str, float]:
         """The factor of each unit, by normalized spelling."""
-        rows: dict[str, float] = {spellings: _number(factor) for spellings, factor in self.units.items()}
+        rows: dict[str, float] = {spellings: _parse_factor(factor) for spellings, factor in self.units.items()}
         part = 1.0
         if self.molar_mass is not None:
             counted = self.counted_mass or self.molar_mass
@@ -130,7 +130,7 @@ class Measure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dic
         return round_noise((value - self.offsets.get(unit, 0)) * self.factors[unit])
 
 
-def _number(factor: float | str) -> float:
+def _parse_factor(factor: float | str) -> float:
     if not isinstance(factor, str):
         return factor
     dividend, _, divisor = factor.partition("/")

@@ -78,17 +78,23 @@ def inspect(
             pixels = to_upright(image, region)  # before getexif, which decodes a PNG at full size
             exif = image.getexif()
             width, height = reversed(size) if exif.get(_ORIENTATION, 1) in _LYING else size
-            file, notes = f"File: {image.format}, {width} × {height} pixels, {kind}", _camera(exif)
-    codes = _codes(pixels)
+            file, notes = f"File: {image.format}, {width} × {height} pixels, {kind}", _read_metadata(exif)
+    codes = _read_codes(pixels)
     if show:
         pixels.thumbnail((SHOWN_SIDE, SHOWN_SIDE))
         return {"lines": [file, *codes]}, encode(pixels)
-    guess = _kind(pixels, from_camera=any(line.startswith("Camera: ") for line in notes))
-    measures = [file, f"Kind: {guess} (a guess)", _colours(pixels), _brightness(pixels), _sharpness(pixels)]
+    guess = _guess_kind(pixels, from_camera=any(line.startswith("Camera: ") for line in notes))
+    measures = [
+        file,
+        f"Kind: {guess} (a guess)",
+        _measure_colours(pixels),
+        _measure_brightness(pixels),
+        _measure_sharpness(pixels),
+    ]
     return {"lines": [*measures, *notes, *(codes or ["Codes: none found"])]}, b""
 
 
-def _colours(image: "Image") -> str:
+def _measure_colours(image: "Image") -> str:
     """Return the dominant colours with name, code and share of the area."""
     from PIL.Image import Quantize
 
@@ -98,22 +104,22 @@ def _colours(image: "Image") -> str:
     counts = sorted(paletted.getcolors() or [], reverse=True)
     total = sum(count for count, _ in counts)
     named = [
-        f"{_colour_name(*palette[3 * index : 3 * index + 3])} {count / total:.0%}"
+        f"{_name_colour(*palette[3 * index : 3 * index + 3])} {count / total:.0%}"
         for count, index in counts
         if isinstance(index, int) and count / total >= _MIN_SHARE
     ]
     return f"Dominant colours: {', '.join(named)}"
 
 
-def _brightness(image: "Image") -> str:
+def _measure_brightness(image: "Image") -> str:
     """Return the mean luminance; 0 % is black."""
     from PIL import ImageStat
 
     mean = ImageStat.Stat(image.convert("L")).mean[0] / 255
-    return f"Brightness: {mean:.0%} ({_label(mean, _BRIGHTNESS_WORDS)})"
+    return f"Brightness: {mean:.0%} ({_find_label(mean, _BRIGHTNESS_WORDS)})"
 
 
-def _sharpness(image: "Image") -> str:
+def _measure_sharpness(image: "Image") -> str:
     """Return the variance of the Laplacian, at up to 1024 pixels per side to make image sizes comparable."""
     from PIL import ImageFilter, ImageStat
 
@@ -122,10 +128,10 @@ def _sharpness(image: "Image") -> str:
     edges = grey.filter(ImageFilter.Kernel((3, 3), (0, 1, 0, 1, -4, 1, 0, 1, 0), scale=1, offset=128))
     inner = edges.crop((1, 1, edges.width - 1, edges.height - 1)) if min(edges.size) > 2 else None
     variance = ImageStat.Stat(inner).var[0] if inner else 0.0  # the filter does not change the margin
-    return f"Sharpness: {variance:.0f}, the variance of the Laplacian ({_label(variance, _SHARPNESS_WORDS)})"
+    return f"Sharpness: {variance:.0f}, the variance of the Laplacian ({_find_label(variance, _SHARPNESS_WORDS)})"
 
 
-def _kind(image: "Image", *, from_camera: bool) -> Kind:
+def _guess_kind(image: "Image", *, from_camera: bool) -> Kind:
     """Guess the kind of an image from its flat areas and the spread of its colours."""
     from PIL.Image import Resampling
 
@@ -135,13 +141,13 @@ def _kind(image: "Image", *, from_camera: bool) -> Kind:
     counts = sorted((count for count, _ in sample.getcolors(_SAMPLE * _SAMPLE) or ()), reverse=True)
     if len(counts) == 1:
         return "one plain colour"
-    if _flat_share(image) < _MIN_FLAT:
+    if _measure_flat_share(image) < _MIN_FLAT:
         return "photo"
     paper = counts[0] / sum(counts) > _MIN_PAPER
     return "screenshot or document" if paper or len(counts) > _MAX_INKS else "drawing or diagram"
 
 
-def _codes(image: "Image") -> list[str]:
+def _read_codes(image: "Image") -> list[str]:
     """Return the bar codes and QR codes in an image, with their places and texts."""
     from PIL import ImageOps
 
@@ -202,18 +208,23 @@ def _sharpen_for_codes(grey: "Image") -> "Image":
     return clear.filter(ImageFilter.UnsharpMask(6, 300, 0)).filter(ImageFilter.UnsharpMask(4, 300, 0))
 
 
-def _camera(exif: Any) -> list[str]:
+def _read_metadata(exif: Any) -> list[str]:
     """Return camera metadata. Report only that a location was present, never the location."""
     part = exif.get_ifd(_CAMERA_PART)
-    body = " ".join(_tag(exif, tag) for tag in (_MAKE, _MODEL)).strip()
-    known = {"Taken": _tag(part, _TAKEN), "Camera": body, "Lens": _tag(part, _LENS), "Exposure": _exposure(part)}
+    body = " ".join(_read_tag(exif, tag) for tag in (_MAKE, _MODEL)).strip()
+    known = {
+        "Taken": _read_tag(part, _TAKEN),
+        "Camera": body,
+        "Lens": _read_tag(part, _LENS),
+        "Exposure": _format_exposure(part),
+    }
     lines = [f"{label}: {value}" for label, value in known.items() if value]
     return [*lines, "Position: removed"] if _POSITION in exif else lines
 
 
-def _exposure(part: Mapping[int, Any]) -> str:
+def _format_exposure(part: Mapping[int, Any]) -> str:
     tags = (_EXPOSURE, _APERTURE, _SENSITIVITY, _FOCAL_LENGTH)
-    seconds, aperture, sensitivity, focal = (_number(part, tag) for tag in tags)
+    seconds, aperture, sensitivity, focal = (_read_number(part, tag) for tag in tags)
     parts = (
         seconds and (f"1/{1 / seconds:.0f} s" if seconds < 0.5 else f"{seconds:g} s"),
         aperture and f"f/{aperture:g}",
@@ -223,7 +234,7 @@ def _exposure(part: Mapping[int, Any]) -> str:
     return ", ".join(text for text in parts if text)
 
 
-def _number(part: Mapping[int, Any], tag: int) -> float | None:
+def _read_number(part: Mapping[int, Any], tag: int) -> float | None:
     """Return a finite number above 0, or None; some cameras write 0/0."""
     try:
         value = float(part[tag])
@@ -232,22 +243,22 @@ def _number(part: Mapping[int, Any], tag: int) -> float | None:
     return value if math.isfinite(value) and value > 0 else None
 
 
-def _tag(part: Mapping[int, Any], tag: int) -> str:
+def _read_tag(part: Mapping[int, Any], tag: int) -> str:
     value = part.get(tag, "")
     return one_line(str(value), _TAG_LENGTH) if isinstance(value, str | int) else ""
 
 
-def _colour_name(red: int, green: int, blue: int) -> str:
+def _name_colour(red: int, green: int, blue: int) -> str:
     hue, lightness, saturation = colorsys.rgb_to_hls(red / 255, green / 255, blue / 255)
     code = f"#{red:02x}{green:02x}{blue:02x}"
     if (max(red, green, blue) - min(red, green, blue)) / 255 < _GREY_SPREAD:
-        return f"{_label(lightness, _GREYS)} {code}"
-    name = _label(lightness, _SHADES) + _label(hue, _HUES)
+        return f"{_find_label(lightness, _GREYS)} {code}"
+    name = _find_label(lightness, _SHADES) + _find_label(hue, _HUES)
     vivid = name == "orange" and saturation > _VIVID and lightness > _BROWNISH
     return f"{name if vivid else _OWN_NAMES.get(name, name)} {code}"
 
 
-def _flat_share(image: "Image") -> float:
+def _measure_flat_share(image: "Image") -> float:
     """Return the share of pixels that equal their left neighbour."""
     from PIL import ImageChops
 
@@ -258,5 +269,5 @@ def _flat_share(image: "Image") -> float:
     return ImageChops.difference(left, right).convert("L").histogram()[0] / (left.width * left.height)
 
 
-def _label(value: float, words: tuple[tuple[float, str], ...]) -> str:
+def _find_label(value: float, words: tuple[tuple[float, str], ...]) -> str:
     return next(word for limit, word in words if value < limit)

@@ -143,16 +143,16 @@ def to_upright(image: "Image", region: Region = None) -> "Image":
     """
     from PIL import Image, ImageOps
 
-    if region and _decoded_bytes(image) <= MAX_DECODED_BYTES:
+    if region and _count_decoded_bytes(image) <= MAX_DECODED_BYTES:
         image = crop_region(ImageOps.exif_transpose(image), region)
         region = None
     shrink = min(1.0, MAX_SIDE / max(image.size))
     if not image.info.get("progressive"):  # a progressive JPEG is decoded at full size anyway
         image.draft("RGB", (max(1, int(image.width * shrink)), max(1, int(image.height * shrink))))
-    if _decoded_bytes(image) > MAX_DECODED_BYTES:
+    if _count_decoded_bytes(image) > MAX_DECODED_BYTES:
         raise Image.DecompressionBombError
     image.thumbnail((MAX_SIDE, MAX_SIDE))
-    return crop_region(_opaque(_eight_bit(ImageOps.exif_transpose(image))), region)
+    return crop_region(_remove_transparency(_convert_to_8_bits(ImageOps.exif_transpose(image))), region)
 
 
 def crop_region(image: "Image", region: Region) -> "Image":
@@ -172,12 +172,12 @@ def encode(image: "Image") -> bytes:
     return out.getvalue()
 
 
-def _decoded_bytes(image: "Image") -> int:
+def _count_decoded_bytes(image: "Image") -> int:
     """Return the size of a decoded image: four bytes per pixel for several or wide bands in Pillow, else two."""
     return image.width * image.height * (4 if len(image.getbands()) > 1 or image.mode in ("I", "F") else 2)
 
 
-def _eight_bit(image: "Image") -> "Image":
+def _convert_to_8_bits(image: "Image") -> "Image":
     """Scale deep images to 8 bits per channel; Pillow's own conversion would clip them to white."""
     if not image.mode.startswith(("I", "F")):
         return image
@@ -187,7 +187,7 @@ def _eight_bit(image: "Image") -> "Image":
     return wide.point(lambda value: value * scale - low * scale).convert("L")  # type: ignore[operator]
 
 
-def _opaque(image: "Image") -> "Image":
+def _remove_transparency(image: "Image") -> "Image":
     """Return an image without transparency: on black if its visible part is nearly white, else on white."""
     from PIL import Image, ImageStat
 

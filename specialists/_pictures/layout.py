@@ -65,21 +65,21 @@ def lay_out(pieces: Sequence[Piece]) -> str:
     if not pieces:
         return ""
     height, left = median(piece.height for piece in pieces), min(piece.left for piece in pieces)
-    letter = _letter_width(pieces)
+    letter = _measure_letters(pieces)
     text = ""
     above: Row = []
-    for block, spans in _blocks(_rows(pieces), height):
+    for block, spans in _split_blocks(_group_rows(pieces), height):
         if above:
-            far = _middle(block[0]) - _middle(above) > PARAGRAPH * height
+            far = _row_middle(block[0]) - _row_middle(above) > PARAGRAPH * height
             text += "\n\n" if far or len(spans) > 1 or text.endswith("|") else "\n"
         if letter and not spans:
             text += " " * round((block[0][0].left - left) / letter)
-        text += _block(block, spans, height)
+        text += _format_block(block, spans, height)
         above = block[-1]
     return text
 
 
-def _letter_width(pieces: Sequence[Piece]) -> float:
+def _measure_letters(pieces: Sequence[Piece]) -> float:
     """Return the letter width of a monospaced page, whose indentation is kept; 0 for other pages."""
     widths = [(piece.right - piece.left) / len(piece.text) for piece in pieces if len(piece.text) >= _MIN_LETTERS]
     same = len(widths) >= _MIN_LINES and max(widths) - min(widths) < _ONE_WIDTH * median(widths)
@@ -94,64 +94,64 @@ def join_pieces(words: Sequence[Piece]) -> list[Piece]:
         leftward = is_rtl(word.text)
         if before and not any(map(str.isalnum, word.text)):
             leftward = is_rtl(before.text)
-        if before and _beside(before, word) and leftward == is_rtl(before.text):
+        if before and _share_line(before, word) and leftward == is_rtl(before.text):
             after, ahead = word.left - before.right, before.left - word.right
             if -word.height < after <= GUTTER * word.height:
-                pieces[-1] = _join(word, before) if leftward else _join(before, word)
+                pieces[-1] = _join_pair(word, before) if leftward else _join_pair(before, word)
                 continue
             if leftward and -word.height < ahead <= GUTTER * word.height:
-                pieces[-1] = _join(before, word)
+                pieces[-1] = _join_pair(before, word)
                 continue
         pieces.append(word)
     return pieces
 
 
-def _join(one: Piece, other: Piece) -> Piece:
+def _join_pair(one: Piece, other: Piece) -> Piece:
     left, right = min(one.left, other.left), max(one.right, other.right)
     return Piece(f"{one.text} {other.text}", left, right, min(one.top, other.top), max(one.bottom, other.bottom))
 
 
-def _rows(pieces: Sequence[Piece]) -> list[Row]:
+def _group_rows(pieces: Sequence[Piece]) -> list[Row]:
     """Return rows from top to bottom, each from left to right."""
     rows: list[Row] = []
     for piece in sorted(pieces, key=lambda piece: piece.middle):
         row = rows[-1] if rows else []
-        if row and _beside(row[0], piece) and not any(_over(one, piece) for one in row):
+        if row and _share_line(row[0], piece) and not any(_overlap(one, piece) for one in row):
             row.append(piece)
         else:
             rows.append([piece])
     return [sorted(row, key=lambda piece: piece.left) for row in rows]
 
 
-def _beside(first: Piece, piece: Piece) -> bool:
+def _share_line(first: Piece, piece: Piece) -> bool:
     common = min(first.bottom, piece.bottom) - max(first.top, piece.top)
     return common > _SAME_ROW * min(first.height, piece.height)
 
 
-def _over(one: Piece, other: Piece) -> bool:
+def _overlap(one: Piece, other: Piece) -> bool:
     common = min(one.right, other.right) - max(one.left, other.left)
     return common > min(one.height, other.height) / 2
 
 
-def _middle(row: Row) -> float:
+def _row_middle(row: Row) -> float:
     return sum(piece.middle for piece in row) / len(row)
 
 
-def _blocks(rows: Sequence[Row], height: float) -> Iterator[tuple[list[Row], list[Span]]]:
+def _split_blocks(rows: Sequence[Row], height: float) -> Iterator[tuple[list[Row], list[Span]]]:
     """Yield blocks of rows that share gutters, with their columns; a single row has no columns."""
     start = 0
     while start < len(rows):
-        block, spans = _columned(rows[start:], GUTTER * height)
+        block, spans = _find_columns(rows[start:], GUTTER * height)
         yield (block, spans) if len(spans) > 1 else ([rows[start]], [])
         start += len(block) if len(spans) > 1 else 1
 
 
-def _columned(rows: Sequence[Row], gutter: float) -> tuple[list[Row], list[Span]]:
+def _find_columns(rows: Sequence[Row], gutter: float) -> tuple[list[Row], list[Span]]:
     """Return the first rows that share a gutter, and their columns if at least two rows have several."""
     spans = _merge_spans([(piece.left, piece.right) for piece in rows[0]], gutter)
     block, steps = [rows[0]], list[float]()
     for above, row in pairwise(rows):
-        step = _middle(row) - _middle(above)
+        step = _row_middle(row) - _row_middle(above)
         wider = _merge_spans([*spans, *((piece.left, piece.right) for piece in row)], gutter)
         if len(wider) < 2 or (steps and step > BREAK * max(median(steps), 1.5 * row[0].height)):
             break
@@ -159,19 +159,19 @@ def _columned(rows: Sequence[Row], gutter: float) -> tuple[list[Row], list[Span]
         steps.append(step)
         block.append(row)
     if _is_prose(block, spans):
-        return block, spans if _side_by_side(block, spans) else []
-    while len(block) > 1 and _columns(block[-1], spans) == {0}:
+        return block, spans if _are_side_by_side(block, spans) else []
+    while len(block) > 1 and _list_columns(block[-1], spans) == {0}:
         block.pop()  # a text line directly below a table
-    if len(_columns(block[0], spans)) < 2:
+    if len(_list_columns(block[0], spans)) < 2:
         return block, []  # a text line directly above one
-    return block, spans if sum(len(_columns(row, spans)) > 1 for row in block) > 1 else []
+    return block, spans if sum(len(_list_columns(row, spans)) > 1 for row in block) > 1 else []
 
 
-def _side_by_side(block: Sequence[Row], spans: Sequence[Span]) -> bool:
+def _are_side_by_side(block: Sequence[Row], spans: Sequence[Span]) -> bool:
     """Return whether lines of different columns are side by side, unlike the messages of a chat."""
-    beside = sum(len(_columns(row, spans)) > 1 for row in block)
+    beside = sum(len(_list_columns(row, spans)) > 1 for row in block)
     beside += sum(
-        row[0].top < above[0].bottom and _columns(row, spans) != _columns(above, spans)
+        row[0].top < above[0].bottom and _list_columns(row, spans) != _list_columns(above, spans)
         for above, row in pairwise(block)
     )
     return beside > 1
@@ -188,23 +188,23 @@ def _merge_spans(spans: Sequence[Span], gutter: float) -> list[Span]:
     return merged
 
 
-def _column(piece: Piece, spans: Sequence[Span]) -> int:
+def _find_column(piece: Piece, spans: Sequence[Span]) -> int:
     return next(number for number, (_, right) in enumerate(spans) if piece.left < right or number == len(spans) - 1)
 
 
-def _columns(row: Row, spans: Sequence[Span]) -> set[int]:
-    return {_column(piece, spans) for piece in row}
+def _list_columns(row: Row, spans: Sequence[Span]) -> set[int]:
+    return {_find_column(piece, spans) for piece in row}
 
 
-def _block(block: Sequence[Row], spans: Sequence[Span], height: float) -> str:
+def _format_block(block: Sequence[Row], spans: Sequence[Span], height: float) -> str:
     if not spans:
-        return "\n".join(_line(row) for row in block)
+        return "\n".join(_format_line(row) for row in block)
     if _is_prose(block, spans):
         columns: list[list[Piece]] = [[] for _ in spans]
         for piece in (piece for row in block for piece in row):
-            columns[_column(piece, spans)].append(piece)
+            columns[_find_column(piece, spans)].append(piece)
         return "\n\n".join(lay_out(column) for column in columns)
-    return _table(block, height)
+    return _format_table(block, height)
 
 
 def _is_prose(block: Sequence[Row], spans: Sequence[Span]) -> bool:
@@ -212,14 +212,14 @@ def _is_prose(block: Sequence[Row], spans: Sequence[Span]) -> bool:
     if len(block) < 3 or not 1 < len(spans) <= _PROSE_COLUMNS:
         return False
     for number, (left, right) in enumerate(spans):
-        pieces = [piece for row in block for piece in row if _column(piece, spans) == number]
+        pieces = [piece for row in block for piece in row if _find_column(piece, spans) == number]
         letters, width = median(len(piece.text) for piece in pieces), median(p.right - p.left for p in pieces)
         if letters < PROSE_LETTERS or width < (right - left) / 2:
             return False
     return True
 
 
-def _line(row: Row) -> str:
+def _format_line(row: Row) -> str:
     """Join the pieces of a row, with wider space between distant ones."""
     if sum(len(piece.text) for piece in row if is_rtl(piece.text)) * 2 > sum(len(piece.text) for piece in row):
         return " ".join(piece.text for piece in reversed(row))
@@ -244,23 +244,25 @@ def _merge_columns(block: Sequence[Row], spans: Sequence[Span], gutter: float) -
     return folded
 
 
-def _table(block: Sequence[Row], height: float) -> str:
+def _format_table(block: Sequence[Row], height: float) -> str:
     reached = [(piece.left, piece.right) for row in block for piece in row]
     spans = _merge_columns(block, _merge_spans(reached, HAIRLINE * height), GUTTER * height)
-    table = _cells(block, spans)
+    table = _build_cells(block, spans)
     table.insert(1, ["---"] * len(spans))
     return "\n".join("| " + " | ".join(cells) + " |" for cells in table)
 
 
-def _cells(block: Sequence[Row], spans: Sequence[Span]) -> list[list[str]]:
+def _build_cells(block: Sequence[Row], spans: Sequence[Span]) -> list[list[str]]:
     """Return the rows of a table. A nearby row without a first cell continues the row above."""
-    steps = [_middle(row) - _middle(above) for above, row in pairwise(block)]
-    usual = median([step for step, row in zip(steps, block[1:], strict=True) if _column(row[0], spans) == 0] or steps)
+    steps = [_row_middle(row) - _row_middle(above) for above, row in pairwise(block)]
+    usual = median(
+        [step for step, row in zip(steps, block[1:], strict=True) if _find_column(row[0], spans) == 0] or steps
+    )
     table: list[list[str]] = []
     for row, step in zip(block, [0.0, *steps], strict=True):
         cells = [""] * len(spans)
         for piece in row:
-            number = _column(piece, spans)
+            number = _find_column(piece, spans)
             text = piece.text.replace("\\", "\\\\").replace("|", "\\|")
             cells[number] = f"{cells[number]} {text}".strip()
         if table and not cells[0] and step < _WRAPPED * usual:

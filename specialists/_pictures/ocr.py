@@ -45,15 +45,15 @@ def read(
         language: `auto`, two letters with or without a region, or a Tesseract code.
     """
     installed = Engines(**engines)
-    candidates = _engines_for(language, installed)
+    candidates = _choose_engines(language, installed)
     image = Document(data, name, pdf, pdf_seconds).image(page, region)
     if min(image.size) < _MIN_SIDE:
         return asdict(Reading("", "", 0.0)), b""
     leveled = _level(_enhance(image) if enhance else image, installed)
-    return asdict(_best_reading(leveled, language, candidates, installed)), b""
+    return asdict(_read_best(leveled, language, candidates, installed)), b""
 
 
-def _engines_for(language: str, installed: Engines) -> list[Engine]:
+def _choose_engines(language: str, installed: Engines) -> list[Engine]:
     """Return the engines that support a language, best first."""
     of_tesseract = tesseract.list_languages(installed.tesseract) - {"osd"}
     of_rapidocr = RAPIDOCR if installed.rapidocr else frozenset[str]()
@@ -70,11 +70,11 @@ def _engines_for(language: str, installed: Engines) -> list[Engine]:
     return found
 
 
-def _best_reading(image: "Image", language: str, candidates: list[Engine], installed: Engines) -> Reading:
+def _read_best(image: "Image", language: str, candidates: list[Engine], installed: Engines) -> Reading:
     readings = []
     for engine in candidates:
         reading = engine(image, language, installed)
-        unread_language = _language_not_read(reading, language, installed)
+        unread_language = _find_unread_language(reading, language, installed)
         if unread_language and engine is tesseract.read:
             if TESSERACT_CODES[unread_language] in tesseract.list_languages(installed.tesseract):
                 reading = tesseract.read(image, unread_language, installed)
@@ -88,7 +88,7 @@ def _best_reading(image: "Image", language: str, candidates: list[Engine], insta
     return max(readings, key=lambda reading: reading.worth)
 
 
-def _language_not_read(reading: Reading, language: str, installed: Engines) -> str | None:
+def _find_unread_language(reading: Reading, language: str, installed: Engines) -> str | None:
     """Return the detected language if the text was read for other languages, so accents may be missing."""
     found = guess_language(reading.text) if language == "auto" else None
     read_for = tesseract.choose_codes(language, tesseract.list_languages(installed.tesseract))

@@ -51,23 +51,23 @@ def answer(words: Any, data: bytes, report: Report) -> tuple[Any, Payload]:
         report(len(pdf))
         if kind == "image":
             with contextlib.suppress(pypdfium2.PdfiumError):
-                return _pixels(pdf[numbers[0] - 1])
+                return _render(pdf[numbers[0] - 1])
         else:
             for page in numbers:
                 if 1 <= page <= len(pdf):
-                    report(_text(pdf, page - 1))
+                    report(_read_page(pdf, page - 1))
     return "end", b""
 
 
-def _text(pdf: Any, number: int) -> dict[str, Any] | None:
+def _read_page(pdf: Any, number: int) -> dict[str, Any] | None:
     import pypdfium2
 
     try:
         page = pdf[number]
         layer = page.get_textpage()
-        found = [] if page.get_rotation() or layer.count_chars() > MAX_TEXT else _words(_glyphs(layer))
-        pieces = _pieces(found, page.get_height()) if len(found) <= MAX_WORDS else []
-        text = _flowing(found) if found else str(layer.get_text_bounded())[:MAX_TEXT].replace(_HYPHEN, "-\n")
+        found = [] if page.get_rotation() or layer.count_chars() > MAX_TEXT else _group_words(_list_glyphs(layer))
+        pieces = _build_pieces(found, page.get_height()) if len(found) <= MAX_WORDS else []
+        text = _join_lines(found) if found else str(layer.get_text_bounded())[:MAX_TEXT].replace(_HYPHEN, "-\n")
         return {"text": text, "pieces": pieces, "scanned": len(text) < MAX_STAMP and _is_picture(page)}
     except pypdfium2.PdfiumError:
         return None
@@ -92,7 +92,7 @@ class Glyph(NamedTuple):
         return self.top - self.bottom
 
 
-def _glyphs(layer: Any) -> list[Glyph]:
+def _list_glyphs(layer: Any) -> list[Glyph]:
     """Return the visible characters of a page in file order."""
     import pypdfium2.raw as pdfium
 
@@ -110,7 +110,7 @@ def _glyphs(layer: Any) -> list[Glyph]:
     return found
 
 
-def _words(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
+def _group_words(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
     """Group adjacent characters into words.
 
     Some programs position every character separately. PDFium then guesses spaces between widely spaced letters, and
@@ -119,11 +119,11 @@ def _words(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
     words = list[list[Glyph]]()
     for number, glyph in enumerate(glyphs):
         word = words[-1] if words else []
-        beside = bool(word) and glyph.space != "own" and _follows(word, glyph)
+        beside = bool(word) and glyph.space != "own" and _continues(word, glyph)
         if beside and glyph.space == "guessed":
             around = glyphs[max(0, number - _AROUND) : number + _AROUND]
-            gaps = [_gap(*pair) for pair in itertools.pairwise(around)]
-            wide = sum(gap > _gap(glyphs[number - 1], glyph) / 2 for gap in gaps)
+            gaps = [_measure_gap(*pair) for pair in itertools.pairwise(around)]
+            wide = sum(gap > _measure_gap(glyphs[number - 1], glyph) / 2 for gap in gaps)
             beside = wide > _MOST * len(gaps) > 2 and sum(one.char.isalpha() for one in around) > 1
         if beside:
             word.append(glyph)
@@ -132,7 +132,7 @@ def _words(glyphs: Sequence[Glyph]) -> list[list[Glyph]]:
     return words
 
 
-def _follows(word: Sequence[Glyph], glyph: Glyph) -> bool:
+def _continues(word: Sequence[Glyph], glyph: Glyph) -> bool:
     """Return whether a character continues a word, to the right or, in right-to-left scripts, to the left."""
     before = word[-1]
     height = max(before.height, glyph.height)
@@ -144,12 +144,12 @@ def _follows(word: Sequence[Glyph], glyph: Glyph) -> bool:
     return -height / 2 < after < _APART * height or (rtl and -height / 2 < ahead < _APART * height)
 
 
-def _gap(one: Glyph, other: Glyph) -> float:
+def _measure_gap(one: Glyph, other: Glyph) -> float:
     """Return the horizontal gap between two characters."""
     return max(other.left - one.right, one.left - other.right)
 
 
-def _spell(word: Sequence[Glyph]) -> str:
+def _order_letters(word: Sequence[Glyph]) -> str:
     """Return a word in reading order.
 
     Files store right-to-left words in either order, but numbers always from left to right.
@@ -163,11 +163,11 @@ def _spell(word: Sequence[Glyph]) -> str:
     )
 
 
-def _pieces(words: Sequence[Sequence[Glyph]], height: float) -> list[tuple[str, float, float, float, float]]:
+def _build_pieces(words: Sequence[Sequence[Glyph]], height: float) -> list[tuple[str, float, float, float, float]]:
     """Return each word with left, right, top and bottom, measured from the top of the page."""
     return [
         (
-            _spell(word),
+            _order_letters(word),
             min(glyph.left for glyph in word),
             max(glyph.right for glyph in word),
             height - max(glyph.top for glyph in word),
@@ -177,21 +177,21 @@ def _pieces(words: Sequence[Sequence[Glyph]], height: float) -> list[tuple[str, 
     ]
 
 
-def _flowing(words: Sequence[Sequence[Glyph]]) -> str:
+def _join_lines(words: Sequence[Sequence[Glyph]]) -> str:
     """Return the words in file order, line by line."""
-    return "\n".join(" ".join(_spell(word) for word in line) for line in _lines(words))[:MAX_TEXT]
+    return "\n".join(" ".join(_order_letters(word) for word in line) for line in _split_lines(words))[:MAX_TEXT]
 
 
-def _may_be_leftward(word: Sequence[Glyph]) -> bool:
+def _may_be_rtl(word: Sequence[Glyph]) -> bool:
     return any(is_rtl(glyph.char) for glyph in word) or not any(glyph.char.isalnum() for glyph in word)
 
 
-def _lines(words: Sequence[Sequence[Glyph]]) -> Iterator[list[Sequence[Glyph]]]:
+def _split_lines(words: Sequence[Sequence[Glyph]]) -> Iterator[list[Sequence[Glyph]]]:
     line = list[Sequence[Glyph]]()
     bottom = top = 0.0
     for word in words:
         low, high = min(glyph.bottom for glyph in word), max(glyph.top for glyph in word)
-        leftward = line and all(map(_may_be_leftward, (word, line[-1])))
+        leftward = line and all(map(_may_be_rtl, (word, line[-1])))
         if line and (
             min(top, high) - max(bottom, low) <= _SAME_LINE * min(top - bottom, high - low)
             or (not leftward and word[0].left < line[-1][0].left)
@@ -199,7 +199,7 @@ def _lines(words: Sequence[Sequence[Glyph]]) -> Iterator[list[Sequence[Glyph]]]:
             yield line
             line = []
         if leftward and line and word[0].left > line[-1][0].left:
-            at = next((n for n in range(len(line), 0, -1) if not _may_be_leftward(line[n - 1])), 0)
+            at = next((n for n in range(len(line), 0, -1) if not _may_be_rtl(line[n - 1])), 0)
             line.insert(at, word)  # the rightmost of several right-to-left words goes first
         else:
             line.append(word)
@@ -219,7 +219,7 @@ def _is_picture(page: Any) -> bool:
     return bool(largest > page.get_width() * page.get_height() / 2)
 
 
-def _pixels(page: Any) -> tuple[dict[str, int], bytes]:
+def _render(page: Any) -> tuple[dict[str, int], bytes]:
     width, height = page.get_size()
     fitting = (MAX_PIXELS / max(width * height, 1)) ** 0.5
     scale = min(DPI / _POINTS_PER_INCH, fitting, MAX_SIDE / max(width, height, 1))

@@ -37,15 +37,15 @@ def read(image: "Image", _language: str, _installed: Engines) -> Reading:
 
 def is_sideways(image: "Image") -> bool:
     """Return whether lines run vertically. This takes a fifth of the time of `read`."""
-    return _are_tall(_engine()(image.convert("RGB"), use_rec=False).boxes)
+    return _are_tall(_create_engine()(image.convert("RGB"), use_rec=False).boxes)
 
 
 def _read_all(image: "Image") -> Any:
-    return _engine()(image, use_rec=True)  # otherwise the engine keeps the setting of the last call
+    return _create_engine()(image, use_rec=True)  # otherwise the engine keeps the setting of the last call
 
 
 @cache
-def _engine() -> Any:
+def _create_engine() -> Any:
     """Return the engine, which the process creates once."""
     import cv2
     from rapidocr import RapidOCR

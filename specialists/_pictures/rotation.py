@@ -30,8 +30,8 @@ def measure_pose(image: "Image") -> Pose:
 
     grey = ImageOps.autocontrast(ImageOps.grayscale(image))
     grey.thumbnail((SIDE, SIDE))
-    ink = _ink(grey)
-    level, rotated = (_best_angle(page) for page in (ink, ink.rotate(-90, expand=True)))
+    ink = _extract_ink(grey)
+    level, rotated = (_find_angle(page) for page in (ink, ink.rotate(-90, expand=True)))
     sideways = rotated[1] > SIDEWAYS * level[1]
     skew = (rotated if sideways else level)[0]
     return Pose(skew if abs(skew) >= MIN_SKEW else 0.0, sideways)
@@ -46,7 +46,7 @@ def rotate(image: "Image", degrees: float) -> "Image":
     return image.rotate(degrees, Resampling.BICUBIC, expand=True, fillcolor=image.getpixel((0, 0)))
 
 
-def _ink(grey: "Image") -> "Image":
+def _extract_ink(grey: "Image") -> "Image":
     """Return an image that is white where a page differs from its surroundings, to ignore shadows."""
     from PIL import ImageChops, ImageFilter
 
@@ -54,20 +54,20 @@ def _ink(grey: "Image") -> "Image":
     return ink.crop(ink.getbbox())
 
 
-def _best_angle(ink: "Image") -> tuple[float, float]:
+def _find_angle(ink: "Image") -> tuple[float, float]:
     """Return the angle at which the lines are sharpest, and that sharpness."""
-    best, sharpest = 0.0, _sharpness(ink, 0.0) * _GAIN
+    best, sharpest = 0.0, _measure_sharpness(ink, 0.0) * _GAIN
     for step, span in ((2.0, MAX_SKEW), (0.5, 1.5), (0.125, 0.375)):
         middle = best
         for turn in range(-int(span / step), int(span / step) + 1):
             angle = middle + turn * step
-            sharpness = _sharpness(ink, angle)
+            sharpness = _measure_sharpness(ink, angle)
             if sharpness > sharpest:
                 best, sharpest = angle, sharpness
     return best, sharpest
 
 
-def _sharpness(ink: "Image", angle: float) -> float:
+def _measure_sharpness(ink: "Image", angle: float) -> float:
     """Return how much adjacent rows of a rotated image differ."""
     from PIL.Image import Resampling
 
