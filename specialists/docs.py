@@ -56,7 +56,7 @@ class Documentation:
         self.titles = [
             next((heading[-1] for heading, _ in split_sections(text) if heading), name) for name, text in pages.items()
         ]
-        self.passages = [passage for name, text in pages.items() for passage in passages(name, text)]
+        self.passages = [passage for name, text in pages.items() for passage in split_page(name, text)]
         self._lock = threading.Lock()
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
         weakref.finalize(self, self._index.close)
@@ -94,7 +94,7 @@ class Documentation:
         return [one for one in found if section is None or _is_in_section(one, section)][:PASSAGES_GIVEN]
 
 
-def passages(page: str, text: str) -> Iterator[Passage]:
+def split_page(page: str, text: str) -> Iterator[Passage]:
     """Yield the sections of a Markdown page, long ones in pieces, with one line per paragraph."""
     for heading, body in split_sections(text):
         for passage in split_passages(unwrap(_LINK.sub(r"\1", body))):

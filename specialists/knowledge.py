@@ -21,7 +21,7 @@ from specialists._kit.passages import make_anchor
 from specialists._knowledge import background, embeddings
 from specialists._knowledge.command import index_folders as index
 from specialists._knowledge.index import Damaged, Index, Root, Unreachable, path_for, with_index
-from specialists._knowledge.search import Found, Scope, fetch, rank
+from specialists._knowledge.search import Match, Scope, fetch, rank
 from specialists._knowledge.worker import Job
 
 __all__ = ["KnowledgeSettings", "index", "knowledge"]
@@ -266,7 +266,7 @@ def _folder_name(root: Root) -> str:
     return "uploads" if root.kind == "conversation" else Path(root.place).name
 
 
-def _show_passages(found: Sequence[Found], roots: dict[int, Root], offset: int, total: int) -> Result:
+def _show_passages(found: Sequence[Match], roots: dict[int, Root], offset: int, total: int) -> Result:
     text = "Further matching passages:" if offset else "Best matching passages from the user's documents:"
     starts, citations = [], []
     for number, passage in enumerate(found, offset + 1):
@@ -285,7 +285,7 @@ def _show_passages(found: Sequence[Found], roots: dict[int, Root], offset: int, 
     return Result(text, tuple({citation.id: citation for citation in citations}.values()), more=more)
 
 
-def _cite(passage: Found, root: Root) -> Citation:
+def _cite(passage: Match, root: Root) -> Citation:
     """Cite file, headings and page: `handbook.pdf › Leave, page 3` with the id `handbook.pdf#page=3`."""
     name = f"{_folder_name(root)}/{passage.file}" if passage.has_namesake else passage.file
     name = " ".join(name.split())

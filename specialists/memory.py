@@ -32,7 +32,7 @@ _RECENT = re.compile(
 _ABOUT_ME = re.compile(r"\babout me\b|\büber mich\b|\bwho am i\b|\bwer bin ich\b", re.I)
 
 
-def operation_of(params: Mapping[str, Any]) -> str:
+def choose_operation(params: Mapping[str, Any]) -> str:
     """Return the operation of a call, by its text if it names none."""
     operation = params.get("operation")
     text = params.get("text") or ""
@@ -47,21 +47,21 @@ def operation_of(params: Mapping[str, Any]) -> str:
     return "facts" if _ABOUT_ME.search(text) else "search"
 
 
-def reads(params: Mapping[str, Any]) -> bool:
+def is_read_only(params: Mapping[str, Any]) -> bool:
     """Whether a call only reads."""
-    return operation_of(params) not in CHANGES
+    return choose_operation(params) not in CHANGES
 
 
 def needs_approval(params: Mapping[str, Any]) -> bool:
     """Whether a call deletes something. Without text it fails, so it needs no approval."""
-    return operation_of(params) == "forget" and bool(str(params.get("text") or "").strip())
+    return choose_operation(params) == "forget" and bool(str(params.get("text") or "").strip())
 
 
 async def preview(params: Mapping[str, Any], *, context: Context) -> Result | None:
     """Return the item that a call deletes, for the person who approves it."""
     if context.memory is None or not needs_approval(params):
         return None
-    item_id, words = _forget_target(str(params.get("id") or "").strip(), str(params["text"]).strip())
+    item_id, words = _find_target(str(params.get("id") or "").strip(), str(params["text"]).strip())
     item = await context.memory.find_item(item_id, words)
     kind = "fact" if item.kind == "fact" else "conversation summary" if item.is_summary else "memory"
     return Result(f"Delete this {kind} of {item.updated:%Y-%m-%d}:\n{item.text}", data=item)
@@ -71,7 +71,7 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
     requires_user=True,
     approval=needs_approval,
     preview=preview,
-    read_only=reads,
+    read_only=is_read_only,
     outside=False,  # except for summaries of conversations with untrusted content
     timeout=10,
     tags=("memory", "user"),
@@ -120,35 +120,35 @@ async def memory(
     if user_memory is None:
         raise Refused("memory is not available for this user", "continue without it")
     text, item_id = (text or "").strip(), (id or "").strip()
-    chosen = operation_of({"operation": operation, "text": text})
+    chosen = choose_operation({"operation": operation, "text": text})
     if chosen in ("save_fact", "store", "forget", "search") and not text:
         raise Refused(f"{chosen} needs text", "give the user's words as text")
     for_text = f" for '{text[:80]}'" if text else ""
     match chosen:
         case "save_fact":
-            return _saved_result(await user_memory.save(text, category, mutable=not immutable))
+            return _show_saved(await user_memory.save(text, category, mutable=not immutable))
         case "update_fact":
             if not item_id or not text:
                 advice = "give the id of the fact, or words that only this fact has, and its new text"
                 raise Refused("update_fact needs id and text", advice)
-            return _saved_result(await user_memory.update(item_id, text, category))
+            return _show_saved(await user_memory.update(item_id, text, category))
         case "store":
-            return Result(f"Saved memory {_line(await user_memory.store(text))}")
+            return Result(f"Saved memory {_format_item(await user_memory.store(text))}")
         case "forget":
             approved = context.approved.data if context.approved else None
-            return Result(f"Deleted {_line(await user_memory.forget(*_forget_target(item_id, text), approved))}")
+            return Result(f"Deleted {_format_item(await user_memory.forget(*_find_target(item_id, text), approved))}")
         case "search":
             items = await user_memory.search(text, n or MAX_FOUND)
-            return _list_result("Facts and conversation summaries", items, f"No facts or summaries found{for_text}.")
+            return _show_items("Facts and conversation summaries", items, f"No facts or summaries found{for_text}.")
         case "long_memory" | "facts":
             is_whole_message = operation is None and text == context.message.strip()
             words = "" if is_whole_message else text
             if chosen == "long_memory":
                 items = await user_memory.memories(words, n or MAX_FOUND)
-                return _list_result("Conversation summaries", items, f"No conversation summaries found{for_text}.")
+                return _show_items("Conversation summaries", items, f"No conversation summaries found{for_text}.")
             items = await user_memory.facts(words, category, n or MAX_FACTS)
             about = f" about '{words[:80]}'" if words else ""
-            return _list_result(f"Facts stated by the user{about}", items, f"No facts found{for_text}.")
+            return _show_items(f"Facts stated by the user{about}", items, f"No facts found{for_text}.")
     interactions = await user_memory.recent(n or MAX_FOUND)
     if not interactions:
         return Result("There are no earlier messages.")
@@ -159,34 +159,34 @@ async def memory(
     return Result("\n".join(lines), outside=any(turn.untrusted for turn in interactions))
 
 
-def _forget_target(item_id: str, text: str) -> tuple[str, str]:
+def _find_target(item_id: str, text: str) -> tuple[str, str]:
     """Return the id, and words that the item must contain, because a model may confuse ids."""
     words = _FORGET.sub("", text, count=1)
     return item_id or words, words
 
 
-def _saved_result(saved: Any) -> Result:
+def _show_saved(saved: Any) -> Result:
     item = saved.item
-    text = f"Saved {_line(item)}"
+    text = f"Saved {_format_item(item)}"
     if saved.how == "known":
-        text = f"Already saved: {_line(item)}"
+        text = f"Already saved: {_format_item(item)}"
     elif saved.how == "corrected" and item.former:
         former = item.former[-1]
-        text = f'Corrected: {_line(item)}\nIt was "{former.text}" until {former.until:%Y-%m-%d}.'
+        text = f'Corrected: {_format_item(item)}\nIt was "{former.text}" until {former.until:%Y-%m-%d}.'
     return Result(text, data=item, outside=item.untrusted)
 
 
-def _list_result(head: str, items: Sequence[Any], empty: str) -> Result:
+def _show_items(head: str, items: Sequence[Any], empty: str) -> Result:
     if not items:
         return Result(empty)
     lines = [f"{head}:"]
     for item in items:
         before = "".join(f' (was "{former.text}" until {former.until:%Y-%m-%d})' for former in item.former[-1:])
-        lines.append(f"- {_line(item)}{before}")
+        lines.append(f"- {_format_item(item)}{before}")
     return Result("\n".join(lines), data=list(items), outside=any(item.untrusted for item in items))
 
 
-def _line(item: Any) -> str:
+def _format_item(item: Any) -> str:
     kind = "summary by a model" if item.is_summary else item.category or item.kind
     protected = "" if item.mutable else ", protected"
     return f"#{item.id} ({kind}, {item.updated:%Y-%m-%d}{protected}): {item.text}"

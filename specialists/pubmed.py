@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo
 from msgspec import Meta
 
 from brain import Citation, Context, Page, Progress, Refused, Result, specialist
-from specialists._pubmed.articles import Article, articles
-from specialists._pubmed.dates import Period, period
-from specialists._pubmed.eutils import NO_ARTICLE_ADVICE, Eutils, Found, PubmedSettings
-from specialists._pubmed.query import MESSAGE_LENGTH, content_words, pmids_named_in, pmids_of, query_of
+from specialists._pubmed.articles import Article, read_articles
+from specialists._pubmed.dates import Period, parse_period
+from specialists._pubmed.eutils import NO_ARTICLE_ADVICE, Eutils, PubmedSettings, SearchResult
+from specialists._pubmed.query import MESSAGE_LENGTH, clean_query, content_words, find_pmids, parse_pmids
 from specialists._pubmed.records import unreadable
 from specialists._pubmed.text import format_article, format_summary, shorten
 
@@ -94,10 +94,10 @@ async def pubmed(
     """
     eutils = Eutils(context, settings)
     query, pmids = query or "", str(pmid or "").strip()
-    if pmids := pmids or pmids_named_in(query):
-        ids = pmids_of(pmids)
+    if pmids := pmids or find_pmids(query):
+        ids = parse_pmids(pmids)
         async for step in eutils.articles(ids):
-            yield (step if isinstance(step, Progress) else await asyncio.to_thread(_whole_articles, ids, step, offset))
+            yield (step if isinstance(step, Progress) else await asyncio.to_thread(_show_articles, ids, step, offset))
         return
     if query.strip() == context.message.strip()[:MESSAGE_LENGTH].strip():
         query, date_words = content_words(query)
@@ -106,10 +106,10 @@ async def pubmed(
         reason = f"the offset is {offset:,}, but PubMed returns only the first {_MAX_FIRST + 1:,} articles"
         raise Refused(reason, "narrow the query, date_range or article_types")
     today = today or datetime.now(ZoneInfo(context.time_zone)).date()
-    when = period(date_range, today) if date_range and date_range.strip() else None
-    search = _Search(query_of(query), when, tuple(dict.fromkeys(article_types or ())), offset)
+    when = parse_period(date_range, today) if date_range and date_range.strip() else None
+    search = _Search(clean_query(query), when, tuple(dict.fromkeys(article_types or ())), offset)
     order = "pub_date" if sort == "date" else "relevance"
-    found = Found(0, (), "", ())
+    found = SearchResult(0, (), "", ())
     async for result in eutils.search(search.term, when, sort=order, first=offset, most=max_results):
         if isinstance(result, Progress):
             yield result
@@ -148,21 +148,21 @@ class _Search:
         limits += [" or ".join(self.types)] if self.types else []
         return f"'{shorten(self.query, _SHOWN_QUERY)}'" + (f" ({'; '.join(limits)})" if limits else "")
 
-    def notes(self, found: Found) -> list[str]:
+    def notes(self, found: SearchResult) -> list[str]:
         """Return PubMed's interpretation of the query, and the terms that it ignored."""
         notes = [f"Note: {remark}" for remark in found.remarks]
         if found.translation and found.translation != self.query:
             notes.insert(0, f"PubMed searched for: {shorten(found.translation, _TRANSLATION)}")
         return notes
 
-    def empty_result(self, found: Found) -> Result:
+    def empty_result(self, found: SearchResult) -> Result:
         remedies = ["Widen or leave out date_range."] if self.when else []
         remedies += ["Leave out article_types."] if self.types else []
         remedies.append("Use fewer or broader words, join synonyms with OR, drop quotation marks and [field tags].")
         lines = [f"🔬 PUBMED: no articles for {self}", *self.notes(found), " ".join(remedies)]
         return Result("\n".join(lines), data={"total": 0, "translation": found.translation, "articles": []})
 
-    def result(self, found: Found, pmids: Sequence[str], page: Page) -> Result:
+    def result(self, found: SearchResult, pmids: Sequence[str], page: Page) -> Result:
         """Build the result. Runs in a thread, because articles may have thousands of authors."""
         records, missing = _read_records(page, pmids)
         if not records:
@@ -190,10 +190,10 @@ class _Search:
         data = {"total": found.total, "query": self.term, "translation": found.translation}
         data |= {"remarks": list(found.remarks), "dates": str(self.when) if self.when else None}
         data |= {"articles": [asdict(article) for article in records]}
-        return Result(text, _citations(records), data, more)
+        return Result(text, _cite(records), data, more)
 
 
-def _whole_articles(pmids: Sequence[str], page: Page, offset: int) -> Result:
+def _show_articles(pmids: Sequence[str], page: Page, offset: int) -> Result:
     records, missing = _read_records(page, pmids)
     if not records:
         raise Refused(f"PubMed has no article with PMID {', '.join(pmids)}", NO_ARTICLE_ADVICE)
@@ -206,12 +206,12 @@ def _whole_articles(pmids: Sequence[str], page: Page, offset: int) -> Result:
         return f"call again with pmid={','.join(pmids)} and offset={offset + max(0, shown - len(head) - 2)}"
 
     data = {"articles": [asdict(article) for article in records]}
-    return Result(f"{head}\n\n{body[offset:]}", _citations(records), data, more)
+    return Result(f"{head}\n\n{body[offset:]}", _cite(records), data, more)
 
 
 def _read_records(page: Page, pmids: Sequence[str]) -> tuple[list[Article], list[str]]:
     """Return the articles with these PMIDs in order, and a note about those that PubMed did not return."""
-    found, is_whole = articles(page.body)
+    found, is_whole = read_articles(page.body)
     known = {article.pmid: article for article in found}
     if not known and not is_whole:
         raise unreadable()
@@ -220,6 +220,6 @@ def _read_records(page: Page, pmids: Sequence[str]) -> tuple[list[Article], list
     return [known[pmid] for pmid in pmids if pmid in known], notes
 
 
-def _citations(records: Sequence[Article]) -> list[Citation]:
+def _cite(records: Sequence[Article]) -> list[Citation]:
     marks = {True: "RETRACTED: ", False: ""}
     return [Citation(f"PMID:{each.pmid}", marks[each.retracted] + each.plain_title, each.url) for each in records]

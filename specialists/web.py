@@ -10,7 +10,7 @@ from brain import Citation, Context, Progress, Refused, Result, specialist
 from specialists._kit.text import one_line
 from specialists._web import search
 from specialists._web.extract import Article
-from specialists._web.page import host_of, read
+from specialists._web.page import format_host, read
 from specialists._web.search import Query, SearchResults, Since, WebSettings
 
 MAX_TEXT = 200_000
@@ -64,9 +64,9 @@ async def web(
     if not url and _URL.fullmatch(query):
         query, url = "", query
     if not query and not url:
-        query, url = _from_message(context.message)
+        query, url = _read_message(context.message)
     if url:
-        yield Progress(f"fetching {host_of(url)}")
+        yield Progress(f"fetching {format_host(url)}")
         yield _show_page(*await read(url, context, links=links), section or "", offset)
     else:
         request = Query(query[:QUERY_LENGTH], max_results, since)
@@ -74,7 +74,7 @@ async def web(
         yield _list_results(request.text, *await search.search(request, settings, context))
 
 
-def _from_message(message: str) -> tuple[str, str]:
+def _read_message(message: str) -> tuple[str, str]:
     """Return query and URL for a call without either: the URL in the user's message, or the message as query."""
     if url := _URL.search(message):
         return "", url[0].rstrip(".,;:!?)]}")
@@ -104,7 +104,7 @@ def _show_page(url: str, article: Article, section: str, offset: int) -> Result:
     if offset >= len(text):
         raise Refused(f"the offset is {offset:,}, but the page has {len(text):,} characters", "use a smaller offset")
     begin = _find_section(text, section.strip(), offset) if section.strip() else offset
-    host = host_of(url)
+    host = format_host(url)
     origin = [url, f"by {article.author}" if article.author else ""]
     if article.site.lower() not in f"{host}\n{article.author}\n{article.title}".lower():
         origin.append(article.site)

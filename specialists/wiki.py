@@ -92,7 +92,7 @@ async def wiki(
     if title:
         found = await source.page(title)
         if found is None:
-            raise answer.no_page(source.label, title, await source.nearest(title))
+            raise answer.refuse_page(source.label, title, await source.nearest(title))
         yield await _read(source, replace(found, where=where), section_name, offset)
         return
     words = _one_line(query or "")
@@ -128,7 +128,7 @@ async def _search(source: Source, words: str, *, is_verbatim: bool) -> tuple[Pag
     A query without hits is searched again by its subject, and so is a query that is the user's whole message.
     """
     found = await source.search(words)
-    subject = _subject_of(words)
+    subject = _find_subject(words)
     if found.page is None and subject != words and (is_verbatim or not found.hits):
         again = await source.search(subject)
         found = again if again.page or again.hits else found
@@ -140,12 +140,12 @@ async def _search(source: Source, words: str, *, is_verbatim: bool) -> tuple[Pag
                 break
     if best is None:
         near = [found.suggestion] if found.suggestion else []
-        raise answer.no_hit(source.label, words, [*near, *await source.nearest(words)])
+        raise answer.refuse_search(source.label, words, [*near, *await source.nearest(words)])
     title = best.title
     return best, [hit for hit in found.hits if hit.title != title]
 
 
-def _subject_of(words: str) -> str:
+def _find_subject(words: str) -> str:
     """Return the words of a question that name its subject, with their symbols: `C#`."""
     subject = set(content_words(words)) - _WIKI_WORDS or set(content_words(words))
     chosen = (word.rstrip(",;:?!") for word in words.split() if subject.intersection(content_words(word)))
@@ -157,7 +157,7 @@ async def _read(source: Source, page: Page, section_name: str | None, offset: in
     article = await source.article(page)
     section = article.find(section_name) if section_name is not None else None
     if section_name is not None and section is None:
-        raise answer.no_section(page, article, section_name)
+        raise answer.refuse_section(page, article, section_name)
     if section_name is None and offset is None:
         if article.is_disambiguation and article.choices:
             return answer.show_choices(source.label, page, article)
@@ -166,7 +166,7 @@ async def _read(source: Source, page: Page, section_name: str | None, offset: in
             return answer.show_page(source.label, page, article)
     if section is None:
         if not article.is_whole:
-            raise answer.too_long(page, article)
+            raise answer.refuse_whole(page, article)
         text = article.text
     elif not section.level:
         text = article.introduction

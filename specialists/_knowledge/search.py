@@ -54,7 +54,7 @@ class Scope:
         return roots if self.files is None else f"{roots} AND f.id IN ({_join(self.files)})"
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     """A passage; `file` is the name of its file, `has_namesake` whether another file has the same name."""
 
     root: int
@@ -88,7 +88,7 @@ def rank(
     return [chunk for chunk in best if chunk in existing][:DEPTH]
 
 
-def fetch(index: Index, chunks: Sequence[int], roots: Collection[int] = ()) -> list[Found]:
+def fetch(index: Index, chunks: Sequence[int], roots: Collection[int] = ()) -> list[Match]:
     """Return existing passages in this order. Only files of these roots are namesakes."""
     rows = index.db.execute(
         "SELECT c.id, f.root, c.name, c.heading, c.place, c.text, "
@@ -96,7 +96,7 @@ def fetch(index: Index, chunks: Sequence[int], roots: Collection[int] = ()) -> l
         f"AND g.root IN ({_join(roots)})) "
         f"FROM chunk c JOIN file f ON f.id = c.file WHERE c.id IN ({_join(chunks)})"
     )
-    found = {number: Found(*row) for number, *row in rows}
+    found = {number: Match(*row) for number, *row in rows}
     return [found[chunk] for chunk in chunks if chunk in found]
 
 

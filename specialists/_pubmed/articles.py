@@ -88,7 +88,7 @@ class Article:
         return f"https://pubmed.ncbi.nlm.nih.gov/{self.pmid}/"
 
 
-def articles(data: bytes) -> tuple[list[Article], bool]:
+def read_articles(data: bytes) -> tuple[list[Article], bool]:
     """Return the articles of a response, and whether it was complete.
 
     Raises:
@@ -98,7 +98,7 @@ def articles(data: bytes) -> tuple[list[Article], bool]:
 
     def take(record: Element) -> None:
         if len(found) < MAX_ARTICLES:
-            found.extend(_article(record))
+            found.extend(_read_article(record))
 
     try:
         RecordParser(take).feed(data)
@@ -109,33 +109,33 @@ def articles(data: bytes) -> tuple[list[Article], bool]:
     return found, True
 
 
-def _article(record: Element) -> Iterator[Article]:
+def _read_article(record: Element) -> Iterator[Article]:
     """Yield the article of a record, if it has a PMID to cite."""
     book = record.find("BookDocument")
     whole = record.find("MedlineCitation") if book is None else book
     article = whole.find("Article") if book is None and whole is not None else whole
-    pmid = text_of(whole.find("PMID")) if whole is not None else ""
+    pmid = read_text(whole.find("PMID")) if whole is not None else ""
     if whole is None or article is None or not re.fullmatch(r"[0-9]{1,12}", pmid):
         return
-    ids = _ids(record, article)
-    title = text_of(article.find("ArticleTitle"))
-    original = text_of(article.find("VernacularTitle"))
-    types = _texts(article, "PublicationTypeList/PublicationType") or _texts(article, "PublicationType")
-    notices = _notices(whole)
-    date, year = _date(article)
+    ids = _read_ids(record, article)
+    title = read_text(article.find("ArticleTitle"))
+    original = read_text(article.find("VernacularTitle"))
+    types = _read_texts(article, "PublicationTypeList/PublicationType") or _read_texts(article, "PublicationType")
+    notices = _read_notices(whole)
+    date, year = _read_date(article)
     lists = [*article.findall("AuthorList"), *article.findall("Book/AuthorList")]
     author_list = min(lists, key=lambda each: each.get("Type") == "editors", default=None)
     yield Article(
         pmid=pmid,
-        title=title or original or text_of(article.find("Book/BookTitle")) or "(no title)",
+        title=title or original or read_text(article.find("Book/BookTitle")) or "(no title)",
         original_title=original if title else "",
-        languages=_texts(article, "Language"),
-        authors=tuple(filter(None, map(_author, author_list if author_list is not None else ()))),
+        languages=_read_texts(article, "Language"),
+        authors=tuple(filter(None, map(_read_author, author_list if author_list is not None else ()))),
         more_authors=author_list is not None and author_list.get("CompleteYN") == "N",
-        journal=_journal(whole, article),
+        journal=_read_journal(whole, article),
         date=date,
         year=year,
-        volume=_volume(article),
+        volume=_read_volume(article),
         doi=ids["doi"],
         pmcid=ids["pmc"],
         types=types,
@@ -143,18 +143,18 @@ def _article(record: Element) -> Iterator[Article]:
         or any(notice.kind.startswith("retract") and notice.kind != "retracts" for notice in notices)
         or (bool(_RETRACTED_TITLE.match(title)) and not any(kind.startswith("Retraction") for kind in types)),
         notices=notices,
-        abstract=tuple(_sections(article.find("Abstract"))),
+        abstract=tuple(_read_sections(article.find("Abstract"))),
         other_abstracts=tuple(
             (label or other.get("Type", ""), text)
             for other in whole.findall("OtherAbstract")
-            for label, text in _sections(other)
+            for label, text in _read_sections(other)
         ),
-        keywords=_texts(whole, "KeywordList/Keyword"),
-        mesh=tuple(map(_heading, whole.findall("MeshHeadingList/MeshHeading"))),
+        keywords=_read_texts(whole, "KeywordList/Keyword"),
+        mesh=tuple(map(_read_heading, whole.findall("MeshHeadingList/MeshHeading"))),
     )
 
 
-def text_of(element: Element | None) -> str:
+def read_text(element: Element | None) -> str:
     """Return the text of an element on one line, without markup; 10<sup>6</sup> becomes 10^6."""
     pieces: list[str] = []
 
@@ -176,64 +176,64 @@ def text_of(element: Element | None) -> str:
     return " ".join("".join(pieces)[:MAX_TEXT].split())
 
 
-def _texts(element: Element, path: str) -> tuple[str, ...]:
-    return tuple(filter(None, map(text_of, element.findall(path))))
+def _read_texts(element: Element, path: str) -> tuple[str, ...]:
+    return tuple(filter(None, map(read_text, element.findall(path))))
 
 
-def _ids(record: Element, article: Element) -> dict[str, str]:
+def _read_ids(record: Element, article: Element) -> dict[str, str]:
     """Return DOI and PMCID of the article, not of its references."""
     found = {"doi": "", "pmc": ""}
     own = record.findall("*/ArticleIdList/ArticleId")
     valid = [place for place in article.findall("ELocationID") if place.get("ValidYN") != "N"]
-    pairs = [(each.get("EIdType") or each.get("IdType"), text_of(each)) for each in (*valid, *own)]
+    pairs = [(each.get("EIdType") or each.get("IdType"), read_text(each)) for each in (*valid, *own)]
     for kind, pattern in (("doi", _DOI), ("pmc", _PMCID)):
         found[kind] = next((text for name, text in pairs if name == kind and pattern.fullmatch(text)), "")
     return found
 
 
-def _author(author: Element) -> str:
+def _read_author(author: Element) -> str:
     """Return a name such as `Doe J Jr`, or of a group; empty for a name with a correction in the list."""
     if author.get("ValidYN") == "N":
         return ""
     last, first, initials, suffix, group = (
-        text_of(author.find(part)) for part in ("LastName", "ForeName", "Initials", "Suffix", "CollectiveName")
+        read_text(author.find(part)) for part in ("LastName", "ForeName", "Initials", "Suffix", "CollectiveName")
     )
     return group or " ".join(filter(None, (last, (initials if last else "") or first, suffix)))
 
 
-def _journal(whole: Element, article: Element) -> str:
+def _read_journal(whole: Element, article: Element) -> str:
     book = article.find("Book")
     if book is not None:
-        parts = (text_of(book.find("BookTitle")), text_of(book.find("Publisher/PublisherName")))
+        parts = (read_text(book.find("BookTitle")), read_text(book.find("Publisher/PublisherName")))
         return ", ".join(filter(None, parts))
     paths = (article, "Journal/ISOAbbreviation"), (whole, "MedlineJournalInfo/MedlineTA"), (article, "Journal/Title")
-    return next(filter(None, (text_of(element.find(path)) for element, path in paths)), "")
+    return next(filter(None, (read_text(element.find(path)) for element, path in paths)), "")
 
 
-def _volume(article: Element) -> str:
+def _read_volume(article: Element) -> str:
     issue, volume = (
-        text_of(article.find("Journal/JournalIssue/Issue")),
-        text_of(article.find("Journal/JournalIssue/Volume")),
+        read_text(article.find("Journal/JournalIssue/Issue")),
+        read_text(article.find("Journal/JournalIssue/Volume")),
     )
-    first, last = text_of(article.find("Pagination/StartPage")), text_of(article.find("Pagination/EndPage"))
-    pages = text_of(article.find("Pagination/MedlinePgn")) or "-".join(filter(None, (first, last)))
+    first, last = read_text(article.find("Pagination/StartPage")), read_text(article.find("Pagination/EndPage"))
+    pages = read_text(article.find("Pagination/MedlinePgn")) or "-".join(filter(None, (first, last)))
     return volume + (f"({issue})" if issue else "") + (f":{pages}" if pages else "")
 
 
-def _date(article: Element) -> tuple[str, int | None]:
+def _read_date(article: Element) -> tuple[str, int | None]:
     """Return the date of publication, and the year."""
     paths = ("Journal/JournalIssue/PubDate", "ContributionDate", "Book/PubDate", "ArticleDate")
-    for date in filter(None, (_written_date(article.find(path)) for path in paths)):
+    for date in filter(None, (_format_date(article.find(path)) for path in paths)):
         year = re.search(r"(?<!\d)[12]\d{3}(?!\d)", date)
         return date, int(year[0]) if year else None
     return "", None
 
 
-def _written_date(element: Element | None) -> str:
+def _format_date(element: Element | None) -> str:
     if element is None:
         return ""
-    year, month, day = (text_of(element.find(part)) for part in ("Year", "Month", "Day"))
-    season, other = text_of(element.find("Season")), text_of(element.find("MedlineDate"))
+    year, month, day = (read_text(element.find(part)) for part in ("Year", "Month", "Day"))
+    season, other = read_text(element.find("Season")), read_text(element.find("MedlineDate"))
     number = (
         int(month) if month.isdecimal() else _MONTHS.index(month[:3].lower()) + 1 if month[:3].lower() in _MONTHS else 0
     )
@@ -242,24 +242,25 @@ def _written_date(element: Element | None) -> str:
     return f"{year}-{number:02}" + (f"-{int(day):02}" if day.isdecimal() else "")
 
 
-def _notices(whole: Element) -> tuple[Notice, ...]:
+def _read_notices(whole: Element) -> tuple[Notice, ...]:
     kinds = list(_NOTICES)
     relations = whole.findall("CommentsCorrectionsList/CommentsCorrections")
     known = [(each.get("RefType", "").lower(), each) for each in relations]
     ordered = sorted((pair for pair in known if pair[0] in _NOTICES), key=lambda pair: kinds.index(pair[0]))
     return tuple(
-        Notice(_NOTICES[kind], text_of(each.find("RefSource")), text_of(each.find("PMID"))) for kind, each in ordered
+        Notice(_NOTICES[kind], read_text(each.find("RefSource")), read_text(each.find("PMID")))
+        for kind, each in ordered
     )
 
 
-def _sections(abstract: Element | None) -> Iterator[tuple[str, str]]:
+def _read_sections(abstract: Element | None) -> Iterator[tuple[str, str]]:
     for section in abstract.findall("AbstractText") if abstract is not None else ():
-        text, label = text_of(section), " ".join((section.get("Label") or "").split()).strip(": ")
+        text, label = read_text(section), " ".join((section.get("Label") or "").split()).strip(": ")
         if text:
             yield ("" if label.upper() == "UNLABELLED" else label), text
 
 
-def _heading(heading: Element) -> str:
+def _read_heading(heading: Element) -> str:
     """Return a MeSH heading with its qualifiers; an asterisk marks a main topic."""
-    parts = [(text_of(part), part.get("MajorTopicYN") == "Y") for part in heading]
+    parts = [(read_text(part), part.get("MajorTopicYN") == "Y") for part in heading]
     return "/".join(text for text, _ in parts if text) + ("*" if any(major for _, major in parts) else "")

@@ -47,7 +47,7 @@ class Period:
         return f"{self.start} to {self.end}"
 
 
-def period(phrase: str, today: date) -> Period | None:
+def parse_period(phrase: str, today: date) -> Period | None:
     """Return the period that a phrase means; None for all dates.
 
     `last 5 years` ends today. So does `last year`, the past twelve months.
@@ -60,34 +60,34 @@ def period(phrase: str, today: date) -> Period | None:
         return None
     if len(phrase) <= PHRASE_LENGTH and text:
         for form in (text, _FILLER.sub("", text, count=1) if _FILLER.match(text) else text):
-            found = _recent(form, today) or _point(form, today) or _bounded(form, today) or _range(form, today)
-            if found:
-                return found
+            for parse in (_parse_recent, _parse_point, _parse_bounded, _parse_range):
+                if found := parse(form, today):
+                    return found
     shown = phrase[:40] + ("…" if len(phrase) > 40 else "")
     raise Refused(f"the date_range '{shown}' is invalid", f"use {FORMS}")
 
 
-def _recent(text: str, today: date) -> Period | None:
+def _parse_recent(text: str, today: date) -> Period | None:
     """Parse periods that end today, and phrases such as `this year`."""
     match = _RECENT.fullmatch(text)
     if match is None:
         return None
     word, count, unit = match["word"], match["count"], match["unit"]
     if count == "calendar" or (count is None and word in ("previous", "this", "current")):
-        return _calendar(word, unit, today)
-    number = _number(count) if count else 1
+        return _parse_calendar(word, unit, today)
+    number = _parse_number(count) if count else 1
     if not number or not (word or count) or (match["many"] and not count):
         return None
     if unit in ("day", "week"):
         return Period(max(EARLIEST, today - timedelta(number * (7 if unit == "week" else 1))), today)
-    return Period(_months_before(today, number * _UNITS[unit]), today)
+    return Period(_subtract_months(today, number * _UNITS[unit]), today)
 
 
-def _number(word: str) -> int:
+def _parse_number(word: str) -> int:
     return int(word) if word.isdecimal() else _NUMBERS.index(word) + 1 if word in _NUMBERS else 0
 
 
-def _calendar(word: str | None, unit: str, today: date) -> Period | None:
+def _parse_calendar(word: str | None, unit: str, today: date) -> Period | None:
     """Return this or the previous calendar year or month."""
     if unit not in ("year", "month"):
         return None
@@ -98,20 +98,20 @@ def _calendar(word: str | None, unit: str, today: date) -> Period | None:
     return Period(last.replace(day=1) if unit == "month" else last.replace(month=1, day=1), last)
 
 
-def _months_before(day: date, months: int) -> date:
+def _subtract_months(day: date, months: int) -> date:
     year, month = divmod(day.year * 12 + day.month - 1 - months, 12)
     if year < EARLIEST.year:
         return EARLIEST
     return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
 
 
-def _bounded(text: str, today: date) -> Period | None:
+def _parse_bounded(text: str, today: date) -> Period | None:
     """Parse periods that are open at one end."""
     later = _OPEN.fullmatch(text)
-    if later and (point := _point(later["point"], today)):
+    if later and (point := _parse_point(later["point"], today)):
         return Period(point.start, None)
     match = _BOUND.fullmatch(text)
-    point = _point(match["point"], today) if match else None
+    point = _parse_point(match["point"], today) if match else None
     if match is None or point is None or point.start is None or point.end is None:
         return None
     match match["word"]:
@@ -125,31 +125,31 @@ def _bounded(text: str, today: date) -> Period | None:
             return Period(None, point.end)
 
 
-def _range(text: str, today: date) -> Period | None:
+def _parse_range(text: str, today: date) -> Period | None:
     """Parse two dates in either order."""
     text = re.sub(r"^(?:from|between)\s+", "", text)
     for between in _BETWEEN.finditer(text):
-        points = _point(text[: between.start()], today), _point(text[between.end() :], today)
+        points = _parse_point(text[: between.start()], today), _parse_point(text[between.end() :], today)
         days = [day for point in points if point for day in (point.start, point.end) if day]
         if len(days) == 4:
             return Period(min(days), max(days))
     return None
 
 
-def _point(text: str, today: date) -> Period | None:
+def _parse_point(text: str, today: date) -> Period | None:
     """Parse a day, a month, a quarter, a year or a decade."""
     if text in ("today", "now", "present", "date", "current"):
         return Period(today, today)
-    for year, month, day, months in _readings(text):
+    for year, month, day, months in _parse_units(text):
         try:
             first = date(year, month or 1, day or 1)
         except ValueError:
             return None
-        return Period(first, first if day else _months_before(first, -months) - timedelta(1))
+        return Period(first, first if day else _subtract_months(first, -months) - timedelta(1))
     return None
 
 
-def _readings(text: str) -> Iterator[tuple[int, int, int, int]]:
+def _parse_units(text: str) -> Iterator[tuple[int, int, int, int]]:
     """Yield year, month and day, 0 for a missing one, and the length in months if the day is missing."""
     if match := _ISO.fullmatch(text):
         yield int(match[1]), int(match[3] or 0), int(match[4] or 0), 1 if match[3] else 12
@@ -157,11 +157,11 @@ def _readings(text: str) -> Iterator[tuple[int, int, int, int]]:
         yield int(match[1]), 0, 0, 120
     if match := _QUARTER.fullmatch(text):
         yield int(match[2] or match[3]), int(match[1] or match[4]) * 3 - 2, 0, 3
-    if (match := _NAMED.fullmatch(text)) and (month := _month(match[2])) and not (match[1] and match[3]):
+    if (match := _NAMED.fullmatch(text)) and (month := _find_month(match[2])) and not (match[1] and match[3]):
         yield int(match[4]), month, int(match[1] or match[3] or 0), 1
-    if (match := _NAMED_LAST.fullmatch(text)) and (month := _month(match[2])):
+    if (match := _NAMED_LAST.fullmatch(text)) and (month := _find_month(match[2])):
         yield int(match[1]), month, int(match[3] or 0), 1
 
 
-def _month(name: str) -> int:
+def _find_month(name: str) -> int:
     return next((number for number, month in enumerate(_MONTHS, 1) if month.startswith(name)), 0)

@@ -66,7 +66,7 @@ class PubmedSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The result of a search: total number of articles, PMIDs of some, and PubMed's interpretation of the query."""
 
     total: int
@@ -84,7 +84,7 @@ class Eutils:
 
     async def search(
         self, term: str, when: Period | None, *, sort: str, first: int, most: int
-    ) -> AsyncIterator[Progress | Found]:
+    ) -> AsyncIterator[Progress | SearchResult]:
         """Search articles, skip `first` of them, and return up to `most`; the last item is the result."""
         params = {"term": term, "retmode": "json", "retstart": str(first), "retmax": str(most), "sort": sort}
         if when is not None:
@@ -95,7 +95,7 @@ class Eutils:
                 "maxdate": f"{end:%Y/%m/%d}" if end else "3000",
             }
         async for item in self.request("esearch", params, _BAD_QUERY):
-            yield item if isinstance(item, Progress) else await asyncio.to_thread(found_in, item)
+            yield item if isinstance(item, Progress) else await asyncio.to_thread(parse_search, item)
 
     def articles(self, pmids: Sequence[str]) -> AsyncIterator[Progress | Page]:
         """Fetch the records of articles; the last item is their XML."""
@@ -176,7 +176,7 @@ def _check(page: Page, rejection: Rejection) -> str | None:
         raise Refused("PubMed blocks requests from this server", _WITHOUT)
     if page.status >= 500 or b"Search Backend failed" in head or head.lstrip()[:14].lower().startswith(_HTML):
         return _DOWN
-    message = _json(page).get("error") if head.startswith(b"{") and len(page.body) <= len(head) else None
+    message = _read_json(page).get("error") if head.startswith(b"{") and len(page.body) <= len(head) else None
     if isinstance(message, str):
         if "api key" in message.lower():
             raise Refused("PubMed rejects the API key of this server", _WITHOUT)
@@ -189,13 +189,13 @@ def _check(page: Page, rejection: Rejection) -> str | None:
 _HTML = (b"<!doctype html", b"<html")
 
 
-def found_in(page: Page) -> Found:
+def parse_search(page: Page) -> SearchResult:
     """Parse a response of esearch.
 
     Raises:
         Refused: if it cannot be parsed, or the query is invalid.
     """
-    answer = _json(page).get("esearchresult")
+    answer = _read_json(page).get("esearchresult")
     if not isinstance(answer, dict):
         raise unreadable()
     if "ERROR" in answer:
@@ -204,10 +204,12 @@ def found_in(page: Page) -> Found:
     if not re.fullmatch(r"[0-9]{1,12}", total) or not isinstance(pmids, list):
         raise unreadable()
     known = [str(one) for one in pmids if re.fullmatch(r"[0-9]{1,12}", str(one))]
-    return Found(int(total), list(dict.fromkeys(known)), _line(answer.get("querytranslation")), _remarks(answer))
+    return SearchResult(
+        int(total), list(dict.fromkeys(known)), _join_lines(answer.get("querytranslation")), _read_remarks(answer)
+    )
 
 
-def _json(page: Page) -> dict[str, Any]:
+def _read_json(page: Page) -> dict[str, Any]:
     try:
         found = json.loads(page.text, strict=False)
     except (ValueError, RecursionError):
@@ -224,17 +226,17 @@ _REMARKS = (
 )
 
 
-def _remarks(answer: Mapping[str, Any]) -> list[str]:
+def _read_remarks(answer: Mapping[str, Any]) -> list[str]:
     """Return the parts of a query that PubMed could not use."""
     remarks = []
     for name, kind, words in _REMARKS:
         section = answer.get(name)
         found = section.get(kind) if isinstance(section, dict) else None
-        texts = [_line(text)[:80] for text in (found if isinstance(found, list) else [found])[:5]]
+        texts = [_join_lines(text)[:80] for text in (found if isinstance(found, list) else [found])[:5]]
         if shown := ", ".join(text for text in texts if text and text != "No items found."):
             remarks.append(f"{words}: {shown}")
     return remarks
 
 
-def _line(text: Any) -> str:
+def _join_lines(text: Any) -> str:
     return " ".join(text.split()) if isinstance(text, str) else ""

@@ -29,7 +29,7 @@ _ASKING = frozenset({
 """Words of a question that do not name its subject."""
 
 
-def query_of(query: str) -> str:
+def clean_query(query: str) -> str:
     """Return a query on one line, without invisible characters; raises `Refused` if it is empty or too long."""
     text = " ".join("".join(char if char.isprintable() else " " for char in query.translate(_QUOTES)).split())
     if not re.search(r"\w", text):
@@ -50,12 +50,12 @@ def content_words(message: str) -> tuple[str, str | None]:
     return left, years[0] if years else None
 
 
-def pmids_named_in(query: str) -> str:
+def find_pmids(query: str) -> str:
     """Return the PMIDs in a question without PubMed's syntax, separated by commas."""
     return "" if _SYNTAX.search(query) else ",".join(_NAMED_FIELD.findall(query)[:MAX_READ])
 
 
-def pmids_of(text: str) -> list[str]:
+def parse_pmids(text: str) -> list[str]:
     """Return the PMIDs in a parameter, each once."""
     found = []
     for word in re.sub(r"(?i)\bpmids?\b:?", " ", text[:1000]).replace(",", " ").replace(";", " ").split():

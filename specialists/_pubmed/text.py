@@ -29,17 +29,21 @@ _LANGUAGES = {
 
 def format_summary(article: Article, number: int) -> str:
     """Return an entry of a list, with the most important sentences of the abstract."""
-    abstract = _short(article.abstract) or "No abstract."
-    return "\n".join([f"[{number}] {_title_line(article)}", *_about(article, AUTHORS_SHOWN), abstract])
+    abstract = _shorten_abstract(article.abstract) or "No abstract."
+    return "\n".join([f"[{number}] {_format_title(article)}", *_format_details(article, AUTHORS_SHOWN), abstract])
 
 
 def format_article(article: Article) -> str:
     """Return an article with its whole abstract, keywords and MeSH headings."""
-    sections = [_section(label, text[:_SECTION_LENGTH]) for label, text in article.abstract] or ["No abstract."]
-    others = [_section(f"Other abstract, {label}", text[:_SECTION_LENGTH]) for label, text in article.other_abstracts]
+    sections = [_format_section(label, text[:_SECTION_LENGTH]) for label, text in article.abstract] or ["No abstract."]
+    others = [
+        _format_section(f"Other abstract, {label}", text[:_SECTION_LENGTH]) for label, text in article.other_abstracts
+    ]
     terms = (("Keywords", article.keywords), ("MeSH, * main topics", article.mesh))
     tail = [f"{name}: {'; '.join(words[:_TERMS_SHOWN])}"[:2000] for name, words in terms if words]
-    return "\n".join([_title_line(article), *_about(article, AUTHORS_SHOWN_WHOLE), "", *sections, *others, *tail])
+    return "\n".join(
+        [_format_title(article), *_format_details(article, AUTHORS_SHOWN_WHOLE), "", *sections, *others, *tail]
+    )
 
 
 def shorten(text: str, most: int) -> str:
@@ -50,12 +54,12 @@ def shorten(text: str, most: int) -> str:
     return f"{text[: ends[-1]] if ends else text[:most].rpartition(' ')[0] or text[:most]} {_CUT}"
 
 
-def _title_line(article: Article) -> str:
+def _format_title(article: Article) -> str:
     mark = "⚠ RETRACTED, do not rely on it: " if article.retracted else ""
     return mark + shorten(article.plain_title, _TITLE_LENGTH)
 
 
-def _about(article: Article, most_authors: int) -> list[str]:
+def _format_details(article: Article, most_authors: int) -> list[str]:
     """Return lines: original title, authors, source, numbers and warnings."""
     names = ", ".join(_LANGUAGES.get(code, code) for code in article.languages if code != "eng")
     foreign = f"In {names}" if names and "eng" not in article.languages else ""
@@ -76,14 +80,14 @@ def _about(article: Article, most_authors: int) -> list[str]:
     return [line if most_authors > AUTHORS_SHOWN else line[:_LINE_LENGTH] for line in lines if line]
 
 
-def _section(label: str, text: str) -> str:
+def _format_section(label: str, text: str) -> str:
     return f"{label}: {text}" if label else text
 
 
-def _short(sections: Sequence[tuple[str, str]]) -> str:
+def _shorten_abstract(sections: Sequence[tuple[str, str]]) -> str:
     """Return about `ABSTRACT_LENGTH` characters: the conclusion, and as much of the beginning as fits."""
     if len(sections) < 2:
-        return "".join(_section(label, shorten(text, ABSTRACT_LENGTH)) for label, text in sections)
+        return "".join(_format_section(label, shorten(text, ABSTRACT_LENGTH)) for label, text in sections)
     last = next((n for n, (label, _) in enumerate(sections) if "CONCLUSION" in label.upper()), len(sections) - 1)
     shown = {last: shorten(sections[last][1], _CONCLUSION_LENGTH)}
     left = ABSTRACT_LENGTH - len(shown[last])
@@ -97,7 +101,7 @@ def _short(sections: Sequence[tuple[str, str]]) -> str:
     lines = list[str]()
     for is_shown, numbers in groupby(range(len(sections)), key=shown.__contains__):
         if is_shown:
-            lines += [_section(sections[n][0], shown[n]) for n in numbers]
+            lines += [_format_section(sections[n][0], shown[n]) for n in numbers]
         else:
-            lines.append(_section(", ".join(label for n in numbers if (label := sections[n][0])), _CUT))
+            lines.append(_format_section(", ".join(label for n in numbers if (label := sections[n][0])), _CUT))
     return "\n".join(lines)

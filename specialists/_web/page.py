@@ -55,9 +55,9 @@ async def read(url: str, context: Context, *, links: bool) -> tuple[str, Article
             break
         url = article.refresh
     if article.scripted:
-        raise Refused(f"the page at {host_of(page.url)} needs JavaScript, which is not run here", OTHER_SOURCE)
+        raise Refused(f"the page at {format_host(page.url)} needs JavaScript, which is not run here", OTHER_SOURCE)
     if not article.text.strip():
-        raise Refused(f"the page at {host_of(page.url)} has no readable text", OTHER_SOURCE)
+        raise Refused(f"the page at {format_host(page.url)} has no readable text", OTHER_SOURCE)
     return page.url, article
 
 
@@ -84,7 +84,7 @@ async def _run_reader(first: str, text: str, page: Page, seconds: float, *, link
             fields = await run_isolated("_web.extract", request, data, limits=Limits(WAYS[way]), seconds=left)
             article = msgspec.convert(fields, Article)
             return article if len(text) <= MAX_HTML else replace(article, text=f"{article.text}\n\n{_CUT}")
-    raise Refused(f"the page at {host_of(page.url)} could not be read in time", OTHER_SOURCE)
+    raise Refused(f"the page at {format_host(page.url)} could not be read in time", OTHER_SOURCE)
 
 
 def decode(page: Page) -> str:
@@ -116,6 +116,6 @@ def _name_of(page: Page) -> str:
     return one_line(path.rpartition("/")[2] or path, 100)
 
 
-def host_of(url: str) -> str:
+def format_host(url: str) -> str:
     """Return host and port of a URL for people, without `www`."""
     return url.rpartition("://")[2].partition("/")[0].rpartition("@")[2].removeprefix("www.")[:100]

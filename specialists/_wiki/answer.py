@@ -23,7 +23,7 @@ _SENTENCE_END = re.compile(r"[.!?][\"'”’)\]]?(?=\s)|[。！？]|\n")
 def show_hit(label: str, page: Page, article: Article, others: Sequence[Hit]) -> Result:
     """Return the introduction of the best page of a search, and a list of other pages."""
     introduction = _shorten(article.introduction or article.text, SEARCH_LENGTH)
-    blocks = [introduction, _offer_sections(article), f"To read the page, call wiki with {_parameters(page)}."]
+    blocks = [introduction, _offer_sections(article), f"To read the page, call wiki with {_format_parameters(page)}."]
     if others:
         lines = [f"- {hit.title}: {hit.line}" if hit.line else f"- {hit.title}" for hit in others[:OTHERS_SHOWN]]
         blocks.append("\n".join(["Other pages found:", *lines]))
@@ -48,7 +48,7 @@ def show_text(label: str, page: Page, text: str, section: Section | None, offset
     if offset and offset >= len(text):
         raise Refused(f"the offset is {offset:,}, but the text has {len(text):,} characters", "use a smaller offset")
     note = f"(From character {offset} of {len(text)}.)\n\n" if offset else ""
-    parameters = _parameters(page) + (f', section="{section.number or 0}"' if section else "")
+    parameters = _format_parameters(page) + (f', section="{section.number or 0}"' if section else "")
     head = len(_make_head(label, page)) + len(note)
     return _make_result(
         label,
@@ -68,24 +68,24 @@ def show_choices(label: str, page: Page, article: Article) -> Result:
     return _make_result(label, page, "\n".join([head, *list(lines.values())[:CHOICES_SHOWN]]))
 
 
-def no_section(page: Page, article: Article, name: str) -> Refused:
+def refuse_section(page: Page, article: Article, name: str) -> Refused:
     sections = article.sections[1:]
     advice = f"use one of: {_list_names(_name_sections(sections))}" if sections else "leave section out"
     return Refused(f"'{page.title[:60]}' has no section '{name[:40]}'", advice)
 
 
-def too_long(page: Page, article: Article) -> Refused:
+def refuse_whole(page: Page, article: Article) -> Refused:
     """For a page of which only single sections can be fetched."""
     sections = _list_names(_name_sections(article.sections[1:]))
     return Refused(f"'{page.title[:60]}' is too long to read whole", f"read a section: {sections}")
 
 
-def no_page(label: str, title: str, nearest: Sequence[str]) -> Refused:
+def refuse_page(label: str, title: str, nearest: Sequence[str]) -> Refused:
     advice = f"use one of: {_list_names(nearest)}" if nearest else "search with query and other words"
     return Refused(f"{label} has no page '{title[:80]}'", advice)
 
 
-def no_hit(label: str, query: str, nearest: Sequence[str]) -> Refused:
+def refuse_search(label: str, query: str, nearest: Sequence[str]) -> Refused:
     advice = f"search for one of: {_list_names(nearest)}" if nearest else "use fewer or other words"
     return Refused(f"{label} has nothing about '{query[:80]}'", advice)
 
@@ -115,26 +115,26 @@ def _shorten(text: str, length: int) -> str:
     return f"{text[: ends[-1]].rstrip() if ends else text[:length].rpartition(' ')[0] or text[:length]} …"
 
 
-def _parameters(page: Page) -> str:
+def _format_parameters(page: Page) -> str:
     """Return the parameters of a call for this page."""
     return f"page={json.dumps(page.title, ensure_ascii=False)}{page.where}"
 
 
 def _make_result(label: str, page: Page, body: str, more: Callable[[int], str] | None = None) -> Result:
-    citation = Citation(page.title, f"{page.title}, {label}{_version_of(page)}", page.url)
+    citation = Citation(page.title, f"{page.title}, {label}{_format_version(page)}", page.url)
     return Result(f"{_make_head(label, page)}{body}", citations=(citation,), more=more)
 
 
 def _make_head(label: str, page: Page) -> str:
-    source = f"Source: {page.url}" if page.url else "Version" if _version_of(page) else ""
+    source = f"Source: {page.url}" if page.url else "Version" if _format_version(page) else ""
     facts = [
-        f"{source}{_version_of(page)}." if source else "",
+        f"{source}{_format_version(page)}." if source else "",
         f"Text: {page.licence}." if page.licence else "",
         f"Redirected from '{page.redirected_from}'." if page.redirected_from else "",
     ]
     return "\n".join(filter(None, (f"📚 {label} '{page.title}'", " ".join(filter(None, facts))))) + "\n\n"
 
 
-def _version_of(page: Page) -> str:
+def _format_version(page: Page) -> str:
     revision = f", revision {page.revision}" if page.revision else ""
     return f"{revision} of {page.date}" if page.date else revision

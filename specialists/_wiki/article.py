@@ -60,7 +60,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The results of a search: the page with exactly this title, if any, other hits, and a suggested query."""
 
     page: Page | None = None
@@ -144,7 +144,7 @@ class Source(Protocol):
     def label(self) -> str:
         """Name in results."""
 
-    async def search(self, query: str) -> Found:
+    async def search(self, query: str) -> SearchResult:
         """Search titles and texts."""
 
     async def page(self, title: str) -> Page | None:

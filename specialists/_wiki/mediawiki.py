@@ -10,7 +10,15 @@ from urllib.parse import quote
 
 from brain import Refused
 from specialists._wiki.api import Api, ApiError, Json, TryLater, as_mapping, as_objects, as_text
-from specialists._wiki.article import Article, Found, Hit, Page, article_from_contents, article_from_extract, read
+from specialists._wiki.article import (
+    Article,
+    Hit,
+    Page,
+    SearchResult,
+    article_from_contents,
+    article_from_extract,
+    read,
+)
 
 HITS = 6
 NEAREST = 5
@@ -49,7 +57,7 @@ class MediaWiki:
         self._api = api
         self._home = home
 
-    async def search(self, query: str) -> Found:
+    async def search(self, query: str) -> SearchResult:
         """Look up this exact title and search the texts, in one request."""
         words: Params = {"list": "search", "srsearch": query, "srwhat": "text", "srlimit": HITS, "srinfo": "suggestion"}
         answer = await self._query(**(_page_params(query) if is_title(query) else {}), **words)
@@ -60,7 +68,7 @@ class MediaWiki:
             for hit in as_objects(answer.get("search"))
         ]
         suggestion = _clean_title(as_mapping(answer.get("searchinfo")).get("suggestion"))
-        return Found(self._make_page(answer), [hit for hit in found if hit.title], suggestion)
+        return SearchResult(self._make_page(answer), [hit for hit in found if hit.title], suggestion)
 
     async def page(self, title: str) -> Page | None:
         if not is_title(title):

@@ -6,7 +6,7 @@ from typing import Any
 
 from brain import Refused, install_command
 from specialists._kit.isolated import Ended, Limits, run_isolated
-from specialists._wiki.article import Article, Found, Hit, Page, read
+from specialists._wiki.article import Article, Hit, Page, SearchResult, read
 from specialists._wiki.mediawiki import nearest_titles
 from specialists._wiki.names import OfflineWiki
 
@@ -24,9 +24,9 @@ class Zim:
         self.label = wiki.label
         self._path = str(wiki.path)
 
-    async def search(self, query: str) -> Found:
+    async def search(self, query: str) -> SearchResult:
         answer = await self._run("search", query)
-        return Found(_make_page(answer["page"]), [Hit(title) for title in answer["hits"]])
+        return SearchResult(_make_page(answer["page"]), [Hit(title) for title in answer["hits"]])
 
     async def page(self, title: str) -> Page | None:
         return _make_page(await self._run("page", title))

@@ -7,7 +7,7 @@ import pytest
 from specialist_calls import answer, context
 
 from brain import Citation
-from specialists.docs import Documentation, answer_query, docs, find_pages, health, passages
+from specialists.docs import Documentation, answer_query, docs, find_pages, health, split_page
 
 GUIDE = """# Guide
 
@@ -41,7 +41,7 @@ def documentation() -> Documentation:
 
 
 def test_sections_have_the_path_of_their_headings() -> None:
-    found = list(passages("guide", GUIDE))
+    found = list(split_page("guide", GUIDE))
     assert [(passage.id, passage.title) for passage in found] == [
         ("guide#guide", "Guide"),
         ("guide#limits", "Guide › Limits"),
@@ -162,4 +162,4 @@ def test_the_pages_are_next_to_the_package_or_in_it(tmp_path: Path, monkeypatch:
     ],
 )
 def test_the_lines_of_a_paragraph_are_one(source: str, shown: str) -> None:
-    assert [passage.text for passage in passages("guide", f"# Guide\n\n{source}\n")] == [shown]
+    assert [passage.text for passage in split_page("guide", f"# Guide\n\n{source}\n")] == [shown]

@@ -19,7 +19,7 @@ from brain.models.builtin import Builtin
 from brain.net.fetch import Fetch
 from brain.plugins.executor import CallResult, Failure, execute, prepare
 from brain.plugins.registry import Registry
-from specialists.memory import memory, needs_approval, operation_of, preview, reads
+from specialists.memory import choose_operation, is_read_only, memory, needs_approval, preview
 
 pytestmark = pytest.mark.anyio
 BEER = Item("f1", "fact", "I like beer", NOON, NOON, "preferences")
@@ -271,8 +271,8 @@ async def test_users_have_only_their_own_memory() -> None:
     ],
 )
 def test_operations(params: dict[str, Any], operation: str, has_change: bool, has_approval: bool) -> None:
-    assert operation_of(params) == operation
-    assert (not reads(params), needs_approval(params)) == (has_change, has_approval)
+    assert choose_operation(params) == operation
+    assert (not is_read_only(params), needs_approval(params)) == (has_change, has_approval)
 
 
 def test_the_demo_model_sends_questions_about_memory_here() -> None:

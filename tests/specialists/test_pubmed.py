@@ -22,7 +22,7 @@ from brain.net.fetch import Fetch
 from brain.plugins.executor import CallResult
 from brain.prompts.blocks import result_text
 from specialists._pubmed import eutils
-from specialists._pubmed.eutils import PubmedSettings, found_in
+from specialists._pubmed.eutils import PubmedSettings, parse_search
 from specialists.pubmed import health, pubmed
 
 TODAY = date(2026, 11, 21)
@@ -359,7 +359,7 @@ def test_any_response_of_a_search_is_read_or_refused() -> None:
         fields |= {rng.choice(keys): rng.choice(values) for _ in range(rng.randint(0, 3))}
         body = json.dumps({"esearchresult": fields}).encode()
         try:
-            found = found_in(Page("http://127.0.0.1/", 200, "application/json", {}, body))
+            found = parse_search(Page("http://127.0.0.1/", 200, "application/json", {}, body))
         except Refused:
             continue
         read += 1

@@ -9,7 +9,7 @@ import pytest
 from eutils import DOCTYPE, article_set, record
 
 from brain import Refused
-from specialists._pubmed.articles import Article, Notice, articles
+from specialists._pubmed.articles import Article, Notice, read_articles
 from specialists._pubmed.text import format_article, format_summary, shorten
 
 BOOK = """<PubmedBookArticle><BookDocument><PMID Version="1">28613779</PMID><ArticleIdList>
@@ -28,7 +28,7 @@ WHOLE_BOOK = EDITED_BOOK.replace('<ArticleTitle book="examples" part="a1">Gout</
 
 
 def one(xml: str) -> Article:
-    found, is_whole = articles(article_set(xml).encode())
+    found, is_whole = read_articles(article_set(xml).encode())
     assert (is_whole, len(found)) == (True, 1)
     return found[0]
 
@@ -261,7 +261,7 @@ ATTRIBUTES = "<PubmedArticle " + " ".join(f'a{n}="1"' for n in range(300_000)) +
     ids=["no articles", "broken off", "authors", "attributes", "comment"],
 )
 def test_what_is_no_article_or_breaks_off(xml: str, pmids: list[str], is_whole: bool) -> None:
-    found, whole = articles(article_set(xml).encode())
+    found, whole = read_articles(article_set(xml).encode())
     assert ([article.pmid for article in found], whole) == (pmids, is_whole)
 
 
@@ -287,7 +287,7 @@ HARMFUL = {
 @pytest.mark.parametrize("kind", HARMFUL)
 def test_xml_that_could_harm_is_refused(kind: str) -> None:
     with pytest.raises(Refused):
-        articles(HARMFUL[kind].encode())
+        read_articles(HARMFUL[kind].encode())
 
 
 @pytest.mark.alone
@@ -297,7 +297,7 @@ def test_giant_answers_stay_small_in_memory() -> None:
     data = article_set(*(record(str(n), authors=authors * 400) for n in range(1, 41))).encode()
     assert len(data) > 7_000_000
     tracemalloc.start()
-    found, is_whole = articles(data)
+    found, is_whole = read_articles(data)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (is_whole, len(found)) == (True, 40)
@@ -331,7 +331,7 @@ def test_whatever_is_done_to_the_bytes_articles_or_a_refusal_come() -> None:
                     marks = [b"<", b">", b"&", b"]]>", b"<sup>", b"<!ENTITY a 'b'>", b"\xff\xfe", b"&#0;"]
                     data[at:at] = rng.choice(marks)
         try:
-            found, is_whole = articles(bytes(data))
+            found, is_whole = read_articles(bytes(data))
         except Refused:
             outcomes["refused"] += 1
             continue
