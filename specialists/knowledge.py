@@ -249,7 +249,7 @@ def _find_files(source: str, index: Index, roots: Sequence[Root]) -> set[int] | 
     if found := matched or below or similar:
         return found
     if unread := [(name, reason) for name, reason in index.problems(roots) if sought in _variants(name)]:
-        raise Refused(_list_unread(unread)[:REASON_LENGTH])
+        raise Refused(_list_unread(unread)[:REASON_LENGTH], "use another file or continue without it")
     existing = [name for _, _, name in names]
     near = get_close_matches(source[:SOURCE_LENGTH], existing, NAMES_SHOWN, 0.6)
     raise Refused(f"there is no file or folder named '{source[:60]}'", f"use one of: {_list_names(near or existing)}")

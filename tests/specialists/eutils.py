@@ -111,10 +111,10 @@ def record(
     published: str = "<Year>2023</Year><Month>Jul</Month><Day>06</Day>",
     types: Sequence[str] = ("Journal Article",),
     inside: str = "",
-    behind: str = "",
+    after: str = "",
     ids: str = "",
 ) -> str:
-    """Return a PubmedArticle; `inside` ends its Article, `behind` follows it, `ids` extends its list of ids."""
+    """Return a PubmedArticle; `inside` ends its Article, `after` follows it, `ids` extends its list of ids."""
     listed = "".join(f'<PublicationType UI="D000000">{kind}</PublicationType>' for kind in types)
     return (
         f'<PubmedArticle><MedlineCitation Status="MEDLINE" Owner="NLM"><PMID Version="1">{pmid}</PMID>'
@@ -124,7 +124,7 @@ def record(
         f"<ArticleTitle>{title}</ArticleTitle><Pagination><MedlinePgn>11-22</MedlinePgn></Pagination>"
         f'<Abstract>{abstract}</Abstract><AuthorList CompleteYN="Y">{authors}</AuthorList><Language>eng</Language>'
         f"<PublicationTypeList>{listed}</PublicationTypeList>{inside}</Article>"
-        f"<MedlineJournalInfo><MedlineTA>J Ex</MedlineTA></MedlineJournalInfo>{behind}</MedlineCitation>"
+        f"<MedlineJournalInfo><MedlineTA>J Ex</MedlineTA></MedlineJournalInfo>{after}</MedlineCitation>"
         f'<PubmedData><ArticleIdList><ArticleId IdType="pubmed">{pmid}</ArticleId>{ids}</ArticleIdList></PubmedData>'
         "</PubmedArticle>"
     )

@@ -1,4 +1,4 @@
-"""The converter of HTML and the cleaning of text: what each element becomes, what is left out, and hostile pages."""
+"""HTML to Markdown, and text cleaning: each element, skipped content, and hostile pages."""
 
 import asyncio
 from pathlib import Path
@@ -28,12 +28,12 @@ def test_elements_and_tables_become_markdown(case: str) -> None:
     assert markdown(html) == text
 
 
-def test_texts_beside_each_other_are_no_row() -> None:
+def test_columns_of_text_are_no_row() -> None:
     assert markdown(f"<table><tr><td>{'a' * 1500}<td>{'b' * 1500}") == f"{'a' * 1500}\n{'b' * 1500}"
 
 
 @pytest.mark.parametrize("span", ["999999999999", "65534", "-3", "x", "0", ""])
-def test_a_cell_covers_a_bounded_part_of_a_table(span: str) -> None:
+def test_the_span_of_a_cell_is_bounded(span: str) -> None:
     long = "<td>".join(["x"] * 5)
     html = f"<table><tr><td rowspan={span} colspan={span}>{SENTENCE * 5}<td>b{f'<tr><td>{long}' * 500}</table>"
     assert markdown(html).count(SENTENCE) < 60
@@ -48,7 +48,7 @@ def test_a_cell_covers_a_bounded_part_of_a_table(span: str) -> None:
         "<div id='cookie-banner'>SECRET</div>", "<amp-ad>SECRET</amp-ad>", "<svg><text>SECRET</text></svg>",
     ],
 )  # fmt: skip
-def test_what_is_not_for_reading_is_left_out(hidden: str) -> None:
+def test_hidden_content_and_navigation_are_skipped(hidden: str) -> None:
     assert markdown(f"<p>a</p>{hidden}<form><p>b<input></form>") == "a\n\nb"
 
 
@@ -95,8 +95,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_megabyte_of_anything_is_text_within_the_time_of_a_call(name: str) -> None:
-    """The limits are of CPU time, so that a busy machine does not matter; what is quadratic takes minutes."""
+def test_a_hostile_megabyte_is_read_in_time(name: str) -> None:
+    """The limit is CPU time, so a busy machine does not matter. Quadratic code would take minutes."""
     page = {"way": "plain", "url": URL, "links": True}
     data = HOSTILE[name].encode()
     found = asyncio.run(run_isolated("_web.extract", page, data, limits=Limits(cpu_seconds=5), seconds=500))
@@ -114,7 +114,7 @@ def test_a_megabyte_of_anything_is_text_within_the_time_of_a_call(name: str) -> 
         ("<div><p>a</p></div>" * 5000, False),
     ],
 )
-def test_a_page_that_nobody_made_to_be_read_is_hostile(html: str, is_too_much: bool) -> None:
+def test_hostile_pages_are_detected(html: str, is_too_much: bool) -> None:
     assert is_hostile(html) is is_too_much
 
 

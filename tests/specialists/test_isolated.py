@@ -1,4 +1,4 @@
-"""Child processes: what they know, reach and take; and that nothing keeps running that nobody waits for."""
+"""Child processes: environment, network and limits; and that none outlives its call or the server."""
 
 import asyncio
 import os
@@ -30,14 +30,14 @@ OWN = {
 }  # fmt: skip
 SECRETS = {"BRAIN_KEYS": "s3cret:ada", "BRAIN_MODEL_KEY": "s3cret", "OPENAI_API_KEY": "s3cret", "BIG_KEY": "s3cret"}
 TIMEOUT = 60
-"""Seconds that only a test that hangs reaches."""
+"""Only a hanging test takes this long."""
 
 
 # environment and limits
 
 
 def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each child writes down what /proc says of its environment: Python ones as they start, and Tesseract."""
+    """Each child stores its environment from /proc: Python children at their start, and Tesseract."""
     seen, docs = tmp_path / "seen", tmp_path / "docs"
     seen.mkdir()
     docs.mkdir()
@@ -60,7 +60,7 @@ def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     async def main() -> None:
         async with reader.lifespan():
             await reader.open_pages(text_pdf("one"), name="a.pdf", numbers=[1])
-            with pytest.raises(Refused):  # that Tesseract reads no language
+            with pytest.raises(Refused):  # this Tesseract has no languages
                 await reader.read_page(PAGE)
         await run_isolated("_web.extract", WEB_PAGE, b"<p>one</p>", limits=Limits(), seconds=TIMEOUT)
         await run_isolated("_wiki.page", None, b"<p>one</p>", limits=Limits(), seconds=TIMEOUT)
@@ -93,7 +93,7 @@ def test_no_child_knows_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def confined(code: str, *, network: bool = False) -> str:
-    """What a program prints that limits itself first."""
+    """The output of a program that limits itself first."""
     start = f"from specialists._kit.child import *\nconfine(memory=1 << 30, network={network}, nice=3)\n"
     done = subprocess.run([sys.executable, "-c", start + code], capture_output=True, text=True, check=False)
     return done.stdout.strip() or str(done.returncode)
@@ -102,7 +102,7 @@ def confined(code: str, *, network: bool = False) -> str:
 def test_a_child_reaches_no_network() -> None:
     namespace = "import os; print(os.readlink('/proc/self/ns/net'))"
     if confined(namespace) == confined(namespace, network=True):
-        pytest.skip("this system lets nobody have a network of their own")
+        pytest.skip("this system does not allow network namespaces")
     assert confined("print(socket.socket().connect_ex(('127.0.0.1', 80)))") == "101"  # unreachable
 
 
@@ -115,7 +115,7 @@ def test_a_child_has_limits_and_no_way_to_more_rights() -> None:
     assert confined("limit_cpu(0.1)\nwhile True: pass") == str(-signal.SIGPROF)
 
 
-def test_a_request_that_computes_for_too_long_is_not_tried_twice() -> None:
+def test_a_request_over_its_cpu_time_is_not_retried() -> None:
     async def main() -> None:
         process = IsolatedProcess("_web.extract", Limits(cpu_seconds=0.2))
         with process.job(WEB_PAGE, b"<div>" * 400_000) as job, pytest.raises(OutOfTime):
@@ -128,7 +128,7 @@ def test_a_request_that_computes_for_too_long_is_not_tried_twice() -> None:
 
 
 class Engine:
-    """A Tesseract that reads `Done` on every page. A slow one announces its process ID, and waits to be released."""
+    """A Tesseract that reads `Done` on every page. A slow one writes its process ID, and waits to be released."""
 
     def __init__(self, folder: Path) -> None:
         self._slow = folder / "slow"
@@ -167,7 +167,7 @@ class Engine:
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
-    """The only engine there is."""
+    """The only installed engine."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     engine = Engine(tmp_path)
@@ -186,7 +186,7 @@ async def until_readable(descriptor: int) -> None:
 
 
 async def until_ended(*pids: int) -> None:
-    """Until none of these processes runs."""
+    """Wait until none of these processes runs."""
     for pid in pids:
         with suppress(ProcessLookupError):
             descriptor = os.pidfd_open(pid)
@@ -207,7 +207,7 @@ def page_process_pid() -> int:
     return reader.page_process.pid
 
 
-def test_a_cancelled_turn_leaves_nothing_running_and_the_next_one_is_answered(engine: Engine) -> None:
+def test_a_cancelled_turn_ends_its_processes_and_the_next_one_works(engine: Engine) -> None:
     async def main() -> None:
         engine.be_slow()
         turn = asyncio.create_task(reader.read_page(PAGE))
@@ -222,9 +222,7 @@ def test_a_cancelled_turn_leaves_nothing_running_and_the_next_one_is_answered(en
     asyncio.run(main())
 
 
-def test_a_call_that_waits_in_the_queue_is_cancelled_or_refused_without_disturbing_the_one_before(
-    engine: Engine,
-) -> None:
+def test_a_cancelled_or_late_call_in_the_queue_does_not_disturb_the_running_one(engine: Engine) -> None:
     async def main() -> None:
         engine.be_slow()
         first = asyncio.create_task(reader.read_page(PAGE))
@@ -233,7 +231,7 @@ def test_a_call_that_waits_in_the_queue_is_cancelled_or_refused_without_disturbi
         second = asyncio.create_task(reader.read_page(PAGE))
         await asyncio.sleep(0)
         second.cancel()
-        with pytest.raises(Refused, match=r"^the OCR engine is busy with other documents"):
+        with pytest.raises(Refused):
             await reader.read_page(PAGE, seconds=0.05)
         engine.release()
         assert (await first).text == "Done"
@@ -243,7 +241,7 @@ def test_a_call_that_waits_in_the_queue_is_cancelled_or_refused_without_disturbi
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_page_whose_process_is_killed_is_read_by_another(engine: Engine, how: signal.Signals) -> None:
+def test_another_process_reads_a_page_after_a_kill(engine: Engine, how: signal.Signals) -> None:
     async def main() -> None:
         engine.be_slow()
         call = asyncio.create_task(reader.read_page(PAGE))
@@ -264,7 +262,7 @@ def test_a_page_that_kills_two_processes_is_refused(engine: Engine) -> None:
         for _ in range(2):
             await engine.start()
             os.kill(page_process_pid(), signal.SIGKILL)
-        with pytest.raises(Refused, match=r"^'a\.png' crashed "):
+        with pytest.raises(Refused, match=r"a\.png"):
             await call
 
     asyncio.run(main())
@@ -275,7 +273,7 @@ def test_a_process_that_hangs_is_ended(engine: Engine) -> None:
         await reader.read_page(PAGE)
         pid = page_process_pid()
         os.kill(pid, signal.SIGSTOP)
-        with pytest.raises(Refused, match=r"^'a\.png' was not read in time"):
+        with pytest.raises(Refused, match=r"a\.png"):
             await reader.read_page(PAGE, name="a.png", seconds=0.1)
         await until_ended(pid)
         assert (await reader.read_page(PAGE)).text == "Done"
@@ -283,16 +281,22 @@ def test_a_process_that_hangs_is_ended(engine: Engine) -> None:
     asyncio.run(main())
 
 
-def test_all_users_and_event_loops_share_one_process(engine: Engine) -> None:
+def test_all_event_loops_share_one_process_which_ends_with_the_server(engine: Engine) -> None:
     async def main() -> None:
         readings = await asyncio.gather(*(reader.read_page(PAGE) for _ in range(10)))
         assert [reading.text for reading in readings] == ["Done"] * 10
         assert len(children_of(os.getpid(), "_pictures.worker")) <= 2
 
     asyncio.run(main())
+
+    async def end() -> None:
+        async with reader.lifespan():
+            await main()
+            assert page_process_pid() == pid
+        await until_ended(pid)
+
     pid = page_process_pid()
-    asyncio.run(main())
-    assert page_process_pid() == pid
+    asyncio.run(end())
 
 
 def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,16 +310,6 @@ def test_an_idle_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         assert answer is not None
         assert "KeyError: 'nothing'" in answer[0]["broken"]
         await until_ended(*filter(None, [pid]))
-
-    asyncio.run(main())
-
-
-def test_the_processes_end_with_the_server(engine: Engine) -> None:
-    async def main() -> None:
-        async with reader.lifespan():
-            await reader.read_page(PAGE)
-            pid = page_process_pid()
-        await until_ended(pid)
 
     asyncio.run(main())
 
@@ -339,12 +333,12 @@ def test_the_processes_end_when_the_server_is_killed(engine: Engine) -> None:
     asyncio.run(main())
 
 
-def test_a_hostile_pdf_or_an_error_takes_no_process_with_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hostile_pdf_or_an_error_does_not_end_the_process(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         monkeypatch.setattr(reader, "PDF_SECONDS", 0.3)
         await reader.read_page(PAGE)
         pid = page_process_pid()
-        with pytest.raises(Refused, match="takes too long"):
+        with pytest.raises(Refused):
             await reader.read_page(nested_pdf(12))
         with reader.page_process.job({"do": "x"}) as job, pytest.raises(RuntimeError, match="KeyError: 'x'"):
             await reader.receive(job, "a.png", TIMEOUT)
@@ -369,9 +363,8 @@ main()
 """
 
 
-@pytest.mark.parametrize("is_to_thread", [False, True])
-def test_a_process_that_is_asked_to_leave_ends_what_it_runs(is_to_thread: bool) -> None:
-    """Also when the signal comes to another thread, as if just before the main one began to wait for requests."""
+def test_sigterm_to_another_thread_ends_a_process_with_its_children() -> None:
+    """As if the signal came just before the main thread began to wait for requests."""
     hears, tells = os.pipe()
     limits = '{"cpu_seconds": 20, "memory": null, "network": false, "nice": 0}'
     command = [sys.executable, "-c", CHILD, "specialists._pictures.worker", limits, str(hears)]
@@ -383,10 +376,7 @@ def test_a_process_that_is_asked_to_leave_ends_what_it_runs(is_to_thread: bool) 
         write(program.stdin, {"do": "nothing"})
         program.stdin.flush()
         read(program.stdout)
-        if is_to_thread:
-            os.write(tells, b"!")
-        else:
-            program.terminate()
+        os.write(tells, b"!")
         assert program.wait(TIMEOUT) == 0
     asyncio.run(until_ended(grandchild))
     os.close(hears)

@@ -1,4 +1,4 @@
-"""`knowledge`: passages from the user's folders and uploads, and from nobody else's."""
+"""`knowledge`: passages from the user's folders and uploads, and from no other user's."""
 
 import asyncio
 import os
@@ -97,7 +97,7 @@ def test_an_empty_result_lists_the_files(library: KnowledgeSettings, tmp_path: P
     assert "Not read: junk.docx: " in text
     empty = KnowledgeSettings(database=str(tmp_path / "db"))
     assert NOTHING in refusal(knowledge, {"query": "x"}, of(empty))
-    assert not (tmp_path / "db").exists(), "a question leaves nothing behind"
+    assert not (tmp_path / "db").exists(), "a search creates no file"
 
 
 @pytest.mark.parametrize("query", ['"', "a AND", "NEAR(a b)", "title:x", "*", "(", "\0", "' OR 1=1", "🙂", "x" * 1000])

@@ -55,9 +55,7 @@ def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return Terminal(tmp_path, monkeypatch, capsys)
 
 
-def test_progress_goes_to_stderr_the_summary_to_stdout_and_only_changes_are_read(
-    terminal: Terminal, docs: Path
-) -> None:
+def test_progress_is_on_stderr_the_summary_on_stdout(terminal: Terminal, docs: Path) -> None:
     code, out, err = terminal.index("docs")
     assert code == 0
     lines = sorted(err.splitlines())
@@ -83,7 +81,7 @@ def test_folders_are_listed_and_removed_per_user(terminal: Terminal, docs: Path)
         f"{docs}/sub: 1 file, 1 passage",
     ]
     assert str(docs) not in terminal.index("--list", "--user", "ada")[1]
-    assert (terminal.folder / "db").stat().st_mode & 0o77 == 0, "nobody else on this machine may read it"
+    assert (terminal.folder / "db").stat().st_mode & 0o77 == 0, "only this account may read it"
     assert terminal.index("--forget", "docs/sub")[:2] == (0, f"removed {docs}/sub: 1 file, 1 passage\n")
     code, _, err = terminal.index("--forget", "docs/sub")
     assert (code, err[:16]) == (1, "brain: docs/sub ")

@@ -30,7 +30,7 @@ RETRACTED = record(
     "22",
     title="A claim.",
     types=("Journal Article", "Retracted Publication"),
-    behind="<CommentsCorrectionsList><CommentsCorrections RefType='RetractionIn'><RefSource>J Ex. 2024;1:2</RefSource>"
+    after="<CommentsCorrectionsList><CommentsCorrections RefType='RetractionIn'><RefSource>J Ex. 2024;1:2</RefSource>"
     "<PMID>99</PMID></CommentsCorrections></CommentsCorrectionsList>",
 )
 URL = "https://pubmed.ncbi.nlm.nih.gov"
@@ -183,7 +183,7 @@ def test_an_empty_result_shows_how_pubmed_read_the_query(server: Eutils) -> None
         ),
     ],
 )
-def test_a_number_reads_the_article_whole(server: Eutils, params: dict[str, Any]) -> None:
+def test_a_pmid_returns_the_whole_article(server: Eutils, params: dict[str, Any]) -> None:
     long = "".join(f"<AbstractText Label='PART {n}'>{'Word after word. ' * 40}End.</AbstractText>" for n in range(5))
     server.records["11"] = record("11", abstract=long)
     found = result(server, **params)
@@ -262,7 +262,7 @@ SOON = {"Retry-After": "0"}
         response('{"esearchresult":{"ERROR":"Search Backend failed: \n timed\n out"}}', headers=SOON),
     ],
 )
-def test_a_busy_server_is_asked_again(server: Eutils, busy: Text) -> None:
+def test_a_busy_server_is_retried(server: Eutils, busy: Text) -> None:
     server.replies["esearch"] = [busy] * 3
     server.replies["efetch"] = [busy]
     progress: list[Progress] = []

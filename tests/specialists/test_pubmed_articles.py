@@ -1,4 +1,4 @@
-"""Articles out of PubMed's XML: every kind of record, and XML that was made to harm."""
+"""Articles in PubMed's XML: every kind of record, and malicious XML."""
 
 import random
 import re
@@ -46,7 +46,7 @@ def test_an_article_is_read_whole() -> None:
             inside='<ELocationID EIdType="doi" ValidYN="Y">10.1056/NEJMoa2001017</ELocationID>',
             ids='<ArticleId IdType="pmc">PMC7092803</ArticleId>',
             types=("Journal Article", "Review"),
-            behind="<OtherAbstract Type='plain-language-summary' Language='eng'><AbstractText>It helps.</AbstractText>"
+            after="<OtherAbstract Type='plain-language-summary' Language='eng'><AbstractText>It helps.</AbstractText>"
             "</OtherAbstract><MeshHeadingList><MeshHeading><DescriptorName MajorTopicYN='N'>Dementia</DescriptorName>"
             "<QualifierName MajorTopicYN='Y'>prevention &amp; control</QualifierName></MeshHeading></MeshHeadingList>"
             "<KeywordList><Keyword>metformin</Keyword><Keyword> old  age </Keyword></KeywordList>",
@@ -113,7 +113,7 @@ RETRACTION = (
 
 
 def relation(kind: str) -> str:
-    return record(behind=RETRACTION.replace("RetractionIn", kind))
+    return record(after=RETRACTION.replace("RetractionIn", kind))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def relation(kind: str) -> str:
         (WHOLE_BOOK, {"title": "ExamplePearls"}),
         (record(title="", inside=GERMAN), {"title": "Metformin im Alter.", "original_title": ""}),
         (
-            record(behind=RETRACTION),
+            record(after=RETRACTION),
             {
                 "pmid": "1",
                 "retracted": True,
@@ -200,8 +200,8 @@ NAME = "<Author><LastName>N{}</LastName><Initials>A</Initials></Author>"
         (record(authors="".join(map(NAME.format, range(3)))), "\nN0 A, N1 A, N2 A\n"),
         (record(authors="".join(map(NAME.format, range(4)))), "\nN0 A, N1 A, N2 A, et al.\n"),
         (record(authors="".join(map(NAME.format, range(3000)))), "\nN0 A, N1 A, N2 A, et al. (3000 authors)\n"),
-        (record(behind=RETRACTION), "[1] ⚠ RETRACTED"),
-        (record(behind=RETRACTION), "⚠ retraction notice: J Ex. 2025;2:3, PMID 777"),
+        (record(after=RETRACTION), "[1] ⚠ RETRACTED"),
+        (record(after=RETRACTION), "⚠ retraction notice: J Ex. 2025;2:3, PMID 777"),
         (relation("CorrectedandRepublishedIn"), "⚠ corrected and republished as: J Ex. 2025;2:3, PMID 777"),
         (
             record(title="[Metformin in old age].", inside=GERMAN).replace(">eng<", ">ger<"),
@@ -253,14 +253,14 @@ ATTRIBUTES = "<PubmedArticle " + " ".join(f'a{n}="1"' for n in range(300_000)) +
     [
         (f"<PubmedArticle/>{record('abc')}{record('7')}{NO_ARTICLE}", ["7"], True),
         (record("1") + record("2") + record("3").partition(">3<")[0], ["1", "2"], False),
-        # what would hold up everything else is not read further
+        # reading stops at records that would block other threads
         (record("1") + record(authors="<Author><LastName>D</LastName></Author>" * 40_000), ["1"], False),
         (record("1") + ATTRIBUTES + record("2"), ["1"], False),
         (f"{record('1')}<!--{'x' * 3_000_000}-->{record('2')}", ["1"], False),
     ],
     ids=["no articles", "broken off", "authors", "attributes", "comment"],
 )
-def test_what_is_no_article_or_breaks_off(xml: str, pmids: list[str], is_whole: bool) -> None:
+def test_other_records_and_truncated_responses(xml: str, pmids: list[str], is_whole: bool) -> None:
     found, whole = read_articles(article_set(xml).encode())
     assert ([article.pmid for article in found], whole) == (pmids, is_whole)
 
@@ -273,7 +273,7 @@ HARMFUL = {
     "parameter entities": f'<!DOCTYPE x [<!ENTITY % p SYSTEM "http://127.0.0.1:1/x.dtd"> %p;]><x>{record()}</x>',
     "one harmless entity": f'<!DOCTYPE x [<!ENTITY a "b">]><x>{record(title="&a;")}</x>',
     "depth": f"<PubmedArticleSet><PubmedArticle>{'<a>' * 100_000}",
-    "an encoding that is none": f'<?xml version="1.0" encoding="rot13"?><x>{record()}</x>',
+    "unknown encoding": f'<?xml version="1.0" encoding="rot13"?><x>{record()}</x>',
     "no XML": "API rate limit exceeded",
     "nothing": "",
     "binary": "\x00\x01\x02",
@@ -285,7 +285,7 @@ HARMFUL = {
 
 
 @pytest.mark.parametrize("kind", HARMFUL)
-def test_xml_that_could_harm_is_refused(kind: str) -> None:
+def test_malicious_xml_is_refused(kind: str) -> None:
     with pytest.raises(Refused):
         read_articles(HARMFUL[kind].encode())
 
@@ -312,8 +312,8 @@ def test_long_texts_are_cut_and_unread_lists_may_be_long() -> None:
     assert (article.languages, article.authors) == (("eng", "ger"), ("Doe JA",))
 
 
-def test_whatever_is_done_to_the_bytes_articles_or_a_refusal_come() -> None:
-    good = article_set(record("1", behind=RETRACTION), BOOK, record("2", title="<i>x</i> 10<sup>6</sup>")).encode()
+def test_corrupted_responses_are_read_or_refused() -> None:
+    good = article_set(record("1", after=RETRACTION), BOOK, record("2", title="<i>x</i> 10<sup>6</sup>")).encode()
     rng = random.Random(4711)
     outcomes = {"whole": 0, "broken": 0, "refused": 0}
     for _ in range(1500):

@@ -70,7 +70,7 @@ NOISE = ["cookies", "812 partners", "pageview", "display: block", "win a cruise"
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_article_has_its_facts_and_structure_without_what_is_around_it(name: str, parser: str) -> None:
+def test_an_article_has_metadata_and_structure_without_navigation(name: str, parser: str) -> None:
     title, date, pieces = EXAMPLES[name]
     found = example(name, links=True)
     assert (found.title[: len(title)], found.date) == (title, date)
@@ -79,14 +79,14 @@ def test_an_article_has_its_facts_and_structure_without_what_is_around_it(name: 
 
 
 @pytest.mark.parametrize("name", ["news", "blog", "docs", "listing"])
-def test_what_is_picked_stands_on_the_page_in_its_order(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_article_keeps_the_order_of_the_page(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     picked = example(name).text.split("\n\n")
     monkeypatch.setitem(sys.modules, "trafilatura", None)
     rest = iter(example(name).text.split("\n\n"))
     assert all(block in rest for block in picked)
 
 
-def test_where_the_comments_are_the_matter_they_are_kept() -> None:
+def test_comments_are_the_text_of_a_discussion() -> None:
     row = "<tr><td class=by>user{n}</td><td><div class=comment><p>Knot {n} holds best, since it does not slip under a "
     row += "load, and sailors have used it for centuries on all seas.</p></div></td></tr>"
     comments = "".join(row.format(n=n) for n in range(20))
@@ -94,7 +94,7 @@ def test_where_the_comments_are_the_matter_they_are_kept() -> None:
     assert "Knot 7 holds best" in text_of(page)
 
 
-def test_a_page_that_is_laid_out_by_a_table_is_read(parser: str) -> None:
+def test_a_page_with_a_layout_table_is_read(parser: str) -> None:
     text = text_of(
         f"""<HTML><TITLE>Verein</TITLE><BODY><TABLE WIDTH=100%><TR><TD><A HREF=i.htm>Start</A><BR><A HREF=t.htm>Dates
     </A></TD><TD><FONT SIZE=5><B>Summer feast 2003</B></FONT><P>It takes place on 14 June. {LONG}<P>There is music.<BR>
@@ -115,7 +115,7 @@ def test_a_page_that_is_laid_out_by_a_table_is_read(parser: str) -> None:
     ],
 )
 @pytest.mark.parametrize("after", ["", f"<p>{LONG}</p>"])
-def test_code_is_kept_whatever_it_stands_in(box: str, after: str, parser: str) -> None:
+def test_code_is_kept_in_any_element(box: str, after: str, parser: str) -> None:
     assert "```\na = 1\n\nb = [a]*2\n```" in text_of(html(box.format("a = 1\n\nb = [a]*2") + after))
 
 
@@ -139,7 +139,7 @@ def test_a_page_of_scripts_is_recognized(parser: str) -> None:
         ('<meta name="date" content="soon">', "", ""),
     ],
 )
-def test_the_date_is_that_of_publication(head: str, content: str, date: str) -> None:
+def test_the_date_is_the_publication_date(head: str, content: str, date: str) -> None:
     assert read("html", html(content, head), URL, links=False).date == date
     if not date:
         url = "https://news.example/2026/02/03/bridge"
@@ -154,7 +154,7 @@ def test_the_date_is_that_of_publication(head: str, content: str, date: str) -> 
         ("0; URL='http://[bad'", ""),
     ],
 )
-def test_a_page_may_send_its_reader_on(content: str, refresh: str) -> None:
+def test_a_page_may_have_an_immediate_refresh(content: str, refresh: str) -> None:
     page = f'<html><head><meta http-equiv="Refresh" content="{content}"></head><body>moved</body></html>'
     assert read("html", page, URL, links=False).refresh == refresh
 
@@ -221,7 +221,7 @@ def test_a_page_has_a_heading_its_final_url_and_a_citation(served: Site) -> None
     assert [(c.title, c.url) for c in found.citations] == [("Harbour bridge reopens after four years", url)]
 
 
-def test_reading_on_gives_every_character_once(served: Site) -> None:
+def test_offsets_return_every_character_once(served: Site) -> None:
     text = "\n\n".join(f"Paragraph {n} of a long page, which has some words to fill its line." for n in range(200))
     served.serve({"/page": Text(text, "text/plain")})
     url, parts = f"{served.url}/page", list[str]()

@@ -1,4 +1,4 @@
-"""`wiki`: HTML of wikis as articles, of the kinds that MediaWiki, Fandom and Kiwix write."""
+"""`wiki`: HTML of MediaWiki, Fandom and Kiwix as articles."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ _, *CONVERSIONS = (Path(__file__).parent / "pages" / "wiki_conversions.txt").rea
 
 
 @pytest.mark.parametrize("case", CONVERSIONS)
-def test_the_text_is_read_without_what_is_around_it(case: str) -> None:
+def test_the_text_is_read_without_navigation_and_notes(case: str) -> None:
     html, _, text = case.rstrip("\n").partition("\n-----\n")
     assert article(html).text == text
 
@@ -47,7 +47,7 @@ SECTIONS = (
 )
 
 
-def test_sections_are_numbered_and_those_that_say_nothing_left_out() -> None:
+def test_sections_are_numbered_without_empty_ones() -> None:
     found = article(SECTIONS)
     assert [f"{section.number} {section.title}" for section in found.sections] == [
         " ", "1 History", "1.1 Kings", "1.1.1 Numa", "1.2 Republic", "3 1990", "3.1 Jumps",
@@ -69,7 +69,7 @@ def test_a_section_is_found_by_name_number_or_anchor(name: str, title: str | Non
     assert (found.title if found else None) == title
 
 
-def test_choices_are_what_list_items_link_to() -> None:
+def test_choices_are_the_links_of_list_items() -> None:
     found = article("""<p><b>Mercury</b> most commonly refers to:</p><ul>
     <li><a href="/wiki/Mercury_(planet)" title="Mercury (planet)">Mercury (planet)</a>, the planet</li>
     <li>Hg, or <a href="/wiki/Mercury_(element)" title="Mercury (element)">mercury</a></li>
@@ -91,7 +91,7 @@ def test_choices_are_what_list_items_link_to() -> None:
         ("<p>Word-sense disambiguation may refer to context. It is hard: very.</p>", False),
     ],
 )
-def test_pages_that_list_others_are_recognized_without_the_api(html: str, is_disambiguation: bool) -> None:
+def test_disambiguation_pages_are_recognized_by_their_text(html: str, is_disambiguation: bool) -> None:
     assert article(f"{html}<ul><li><a href='/x' title='X'>X</a></li></ul>").is_disambiguation is is_disambiguation
 
 

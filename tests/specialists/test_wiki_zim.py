@@ -54,7 +54,7 @@ for path, is_indexed in (("indexed.zim", True), ("titles_only.zim", False)):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with two ZIM files and a damaged one. They are made by a process whose chatter nobody sees."""
+    """A folder with two ZIM files and a damaged one. A process makes them, because libzim prints to the terminal."""
     folder = tmp_path_factory.mktemp("zim")
     subprocess.run([sys.executable, "-c", MAKE_FILES], cwd=folder, capture_output=True, check=True)
     (folder / "damaged.zim").write_bytes((folder / "indexed.zim").read_bytes()[:4000])

@@ -13,7 +13,7 @@ from brain.net.fetch import Fetch
 
 @dataclass(frozen=True)
 class Text:
-    """One answer; a silent one never comes."""
+    """One response; a silent one never arrives."""
 
     body: bytes | str = b""
     type: str = "text/html; charset=utf-8"
@@ -23,12 +23,12 @@ class Text:
 
 
 Answers = Mapping[str, Text | str] | Callable[[str, bytes], Text]
-"""By path, or made of the path with its query and the body."""
+"""By path, or a function of the path with its query and the body."""
 
 
 @dataclass
 class Site:
-    """Answers, and the requests: path with query, and headers with names in lower case."""
+    """Responses, and requests as path with query and headers with lower-case names."""
 
     port: int
     answers: Answers
@@ -40,7 +40,7 @@ class Site:
 
     @property
     def fetch(self) -> Fetch:
-        """A way to the web on which this site counts as a public one."""
+        """A `Fetch` that treats this site as public."""
         return Fetch(frozenset({f"127.0.0.1:{self.port}"}))
 
     @property
@@ -48,14 +48,14 @@ class Site:
         return [path for path, _ in self.requests]
 
     def serve(self, answers: Answers) -> None:
-        """Gives other answers from now on, and forgets the requests."""
+        """Serve other responses from now on, and clear the requests."""
         self.answers = answers
         self.requests.clear()
 
 
 @contextmanager
 def site(answers: Answers) -> Iterator[Site]:
-    """A site that gives these answers by path; 404 for other ones."""
+    """Serve these responses by path, and 404 for other paths."""
     ended = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
@@ -86,7 +86,7 @@ def site(answers: Answers) -> Iterator[Site]:
         daemon_threads = True
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """A client that left is none."""
+            """Ignore clients that disconnect."""
 
     server = Server(("127.0.0.1", 0), Handler)
     served = Site(server.server_address[1], answers)
@@ -102,7 +102,7 @@ def site(answers: Answers) -> Iterator[Site]:
 
 
 def free_port() -> int:
-    """A port on which nothing listens."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -110,7 +110,7 @@ def free_port() -> int:
 
 @contextmanager
 def program(command: list[str], environ: Mapping[str, str], ready: bytes) -> Iterator[None]:
-    """A server of others, from the line with `ready` in its error output on."""
+    """Run another server, starting with the line with `ready` on its standard error."""
     with subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         assert process.stderr
         try:
