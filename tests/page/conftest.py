@@ -7,11 +7,10 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 from page.chat import Chat
-from page.chromium import CHROMIUM_ARGS
 from page.markdown import load
 from page.network import Network, running_network
 from page.server import PageServer, serve_page
-from page.visitor import TIMEOUT, Visitor, prepare
+from page.visitor import CHROMIUM_ARGS, TIMEOUT, Visitor, prepare
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

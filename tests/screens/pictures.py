@@ -18,8 +18,8 @@ from typing import Any
 
 from brain_servers import Server, brain_served
 from page.chat import Chat
-from page.chromium import CHROMIUM_ARGS
 from page.server import ControlledModel, request
+from page.visitor import CHROMIUM_ARGS
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, expect, sync_playwright
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page.chromium import CHROMIUM_ARGS
+from page.visitor import CHROMIUM_ARGS
 
 from specialists._pictures import pdf
 from specialists._pictures.images import build_text_layer
