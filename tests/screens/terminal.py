@@ -115,7 +115,7 @@ location / {
 }
 ```
 
-- Add the public host name to `HOSTS`; otherwise Brain rejects requests.
+- Add the public host name to `BRAIN_HOSTS`; otherwise Brain rejects requests.
 - A proxy timeout of a **minute** is enough, because Brain sends heartbeats.
 """
 
