@@ -46,5 +46,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output exited, such as head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+    except OSError as error:  # such as a full disk
+        place = f"{error.filename}: " if error.filename else ""
+        print_error(f"{place}{(error.strerror or 'input/output error').lower()}", help_command)
+        return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -276,9 +276,8 @@ def _listen(settings: Settings) -> socket.socket:
             advice = f"brain serve --port {settings.port + 1 if settings.port < 65535 else 0}"
             raise CommandError(f"Cannot listen on {address}: the port is in use by {user}", advice) from None
         reason = (error.strerror or str(error)).partition(" (")[0].lower()  # without the address
-        raise CommandError(
-            f"Cannot listen on {address}: {reason}", "brain serve --host 127.0.0.1 --port 8000"
-        ) from None
+        advice = "brain serve --host 127.0.0.1 --port 8000"
+        raise CommandError(f"Cannot listen on {address}: {reason}", advice) from None
     drop_stalled_clients(listener, settings)
     return listener
 
@@ -404,7 +403,9 @@ def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -
     if models.embedder is not None:
         uses.append(("Embeddings", models.embedder))
     for use, one in uses:
-        lines.append(f"{use}: {one.model.name} ({one.reason})" + (f": {one.problem}" if one.problem else ""))
+        problem = f": {one.problem}" if one.problem else ""
+        remedy = f" Try: {one.remedy}" if one.remedy else ""
+        lines.append(f"{use}: {one.model.name} ({one.reason}){problem}{remedy}")
     lines.append(f"Database: {path or 'in memory only; lost when the process ends (BRAIN_STORE=memory:)'}")
     lines += more
     if settings.log == "json":

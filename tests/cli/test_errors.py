@@ -157,6 +157,17 @@ def test_a_model_that_ollama_does_not_have(brain: Brain, monkeypatch: pytest.Mon
         assert brain("ask", "--model", "ollama:lama3.2", "hi") == (2, "", f"{sentence} Try: ollama pull lama3.2\n")
 
 
+def test_a_model_server_that_is_away(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRAIN_MODEL_URL", "http://127.0.0.1:1/v1")
+    code, out, err = brain("ask", "--model", "openai:m", "hi")
+    assert (code, out) == (1, "")
+    assert list(dict.fromkeys(err.splitlines())) == [  # pytest has log handlers, too
+        "http://127.0.0.1:1/v1: connection refused",
+        "Error: Cannot connect to the model server. Try again in a moment. (model_unreachable)",
+        "brain: The answer failed (model_unreachable). Try: brain check",
+    ]
+
+
 def test_memory_items_and_users_that_are_not_there(brain: Brain, tmp_path: Path) -> None:
     def said(*arguments: str) -> str:
         code, out, err = brain(*arguments)

@@ -235,7 +235,7 @@ def test_a_turn_at_a_terminal(folder: Path) -> None:
         assert "SPECIALIST_" not in terminal.raw
     assert code == 1
     assert re.match(r"I wait\.\n\n✓ waits \d+ ms\n\n", seen)
-    assert seen.endswith(" (model_failed)")
+    assert seen.endswith(" (model_failed)\nbrain: The answer failed (model_failed). Try: brain check")
     assert {"Half an", "secret"} < set(seen.split("\n\n"))
 
 

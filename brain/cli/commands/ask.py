@@ -20,7 +20,7 @@ from brain.cli.commands.input import (
 )
 from brain.cli.commands.names import check_model_exists, discover
 from brain.cli.commands.output import has_person, open_screen, show_run, silence_keyboard
-from brain.cli.process import DONE, FAILED, UsageError
+from brain.cli.process import DONE, FAILED, UsageError, print_error
 from brain.cli.terminal.messages import explain_outcome
 from brain.events import Error, Event
 from brain.messages import Attachment
@@ -92,6 +92,11 @@ async def _ask(request: TurnRequest, arguments: argparse.Namespace, settings: Se
             if not arguments.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty():
                 screen.say(f'Continue with: brain ask --conversation {run.conversation_id} "…"')
                 screen.close()
-        return FAILED if isinstance(last, Error) else DONE
+        if not isinstance(last, Error):
+            return DONE
+        if not arguments.json:
+            advice = 'brain ask "a shorter message"' if last.code == "model_context" else "brain check"
+            print_error(f"The answer failed ({last.code})", advice)
+        return FAILED
     finally:
         await engine.close()  # stores the turn, also after Ctrl-C
