@@ -72,6 +72,7 @@ def test_responses_are_compressed(client: httpx.Client, path: str) -> None:
         ("/page/examples/ticket.png", "image/png"),
         ("/page/style/base.css", "text/css; charset=utf-8"),
         ("/page/scripts/main.js", "text/javascript; charset=utf-8"),
+        ("/page/texts/en.json", "application/json"),
         ("/page/vendor/dompurify/purify.es.mjs", "text/javascript; charset=utf-8"),
     ],
 )
