@@ -38,12 +38,12 @@ async def collect(stream: Any, context: Mapping[str, Any] | None = None, *args: 
 
 
 def wrapped(*args: Any, **options: Any) -> list[Any]:
-    """All chunks of a wrapped stream; nothing may be left running."""
+    """Return all chunks of a wrapped stream, and check that nothing runs on."""
     return asyncio.run(collect(*args, **options))
 
 
 class Source:
-    """A stream of chunks that counts those that were read, and how often it was closed. It waits for events."""
+    """A stream that counts its read chunks and its closings. It waits for events among the chunks."""
 
     def __init__(self, *chunks: Any) -> None:
         self.chunks = chunks
@@ -147,7 +147,7 @@ def numbered(n: int) -> str:
         ([ECHO], {"specialists": []}, ["unknown"]),
     ],
 )
-def test_which_calls_run(texts: list[str], options: Any, expected: list[str]) -> None:
+def test_calls_that_run_and_calls_that_fail(texts: list[str], options: Any, expected: list[str]) -> None:
     assert codes(*texts, **options)[: len(expected)] == expected
 
 
@@ -170,7 +170,7 @@ def context_of(given: Mapping[str, Any], marker: str = "SPECIALIST_REQUEST[looks
     return CONTEXTS[0], result["text"]
 
 
-def test_what_a_specialist_knows() -> None:
+def test_the_context_of_a_specialist() -> None:
     context, _ = context_of({"user": "ada", "conversation_id": "c7", "message": "Hi", "time_zone": "Asia/Tokyo"})
     assert (context.user, context.conversation_id, context.message) == ("ada", "c7", "Hi")
     assert context.time_zone == "Asia/Tokyo"
@@ -275,7 +275,7 @@ def test_nothing_of_a_stream_matters_after_its_call(later: Any) -> None:
 
 
 class Mine(Exception):
-    """The caller's own."""
+    """An exception of the caller."""
 
 
 def raises_later(transcript: str) -> Iterator[str]:
@@ -333,7 +333,7 @@ def test_closing_early_closes_the_stream(text: str, resume: Any) -> None:
 
 
 class Response:
-    """As the clients of model servers have it."""
+    """A response like those of model clients."""
 
     closed = 0
 

@@ -24,7 +24,7 @@ Run = Callable[..., None]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs work with a thinker whose model plays these passes. Nothing may be left running."""
+    """Return a function that runs work with a thinker whose model plays passes, and checks that nothing runs on."""
 
     def run(passes: list[Any], work: Work, **settings: Any) -> None:
         path = tmp_path / "script.jsonl"
@@ -42,7 +42,7 @@ def run(tmp_path: Path) -> Run:
 
 
 async def outcomes(session: Session) -> list[str]:
-    """The text or outcome of each message that the model would read."""
+    """Return the text or outcome of each message that the model would read."""
     return [message.outcome or message.text for message in await session.context()]
 
 
@@ -132,7 +132,7 @@ def test_an_exception_of_a_callback_stops_the_turn_and_is_raised(run: Run, callb
     run([["One. ", "SPECIALIST_REQUEST[sends]"], ["two"]], work)
 
 
-def test_closing_stops_what_runs_and_stores_it(run: Run, tmp_path: Path) -> None:
+def test_closing_stops_and_stores_running_turns(run: Run, tmp_path: Path) -> None:
     store = f"sqlite:{tmp_path / 'brain.db'}"
     responses: list[Response] = []
 

@@ -1,4 +1,4 @@
-"""Text from outside in which no delimiter and no control token takes effect."""
+"""Neutralized text has no effective delimiters or control tokens."""
 
 import json
 import random
@@ -19,7 +19,7 @@ CASES = json.loads((CORPUS / "neutralize.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize(("text", "expected"), [*CASES["delimiters"], *CASES["control_tokens"]])
-def test_delimiters_control_tokens_and_what_looks_like_them(text: str, expected: str) -> None:
+def test_delimiters_control_tokens_and_similar_text(text: str, expected: str) -> None:
     assert neutralize(text) == expected
     assert neutralize(expected) == expected
 

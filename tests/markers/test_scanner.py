@@ -1,4 +1,4 @@
-"""The scanner: the same pieces however a text is cut, nothing lost, little held back."""
+"""The scanner: the same pieces for any split of a text, nothing lost, little held back."""
 
 import json
 import random
@@ -130,7 +130,7 @@ DELIMITERS = (
 )
 
 
-def test_only_what_could_still_become_a_delimiter_is_held_back() -> None:
+def test_only_a_possible_delimiter_is_held_back() -> None:
     text = (
         "Said: SPEC, SPECIALIST_REQUES, SPECIALIST_SPECIALIST_REQUEST(a) `SPECIALIST_REQUEST[a] <b>[1]</b> <tool_box> "
         "<function_call </function_call> [SPECIALIST_RESULTS: [SPECIALIST_ERROR - [/SPECIALIST_ERROR] [[[ <<< "
@@ -169,7 +169,7 @@ def test_only_what_could_still_become_a_delimiter_is_held_back() -> None:
         (["a", "b\ud83d", "c", "d"], [["a"], ["b"], ["\ufffdc"], ["d"]]),
     ],
 )
-def test_what_each_feed_settles(chunks: list[str], expected: list[Any]) -> None:
+def test_the_pieces_of_each_feed(chunks: list[str], expected: list[Any]) -> None:
     scanner = Scanner(ALL)
     settled = [as_written(scanner.feed(chunk)) for chunk in chunks]
     names = [[one.get("call", one) if isinstance(one, dict) else one for one in pieces] for pieces in settled]

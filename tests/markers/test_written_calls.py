@@ -1,4 +1,4 @@
-"""Calls as models write them, by the thousand, and bodies that are no JSON."""
+"""Thousands of calls as models write them, and bodies that are not JSON."""
 
 import json
 import random
@@ -64,7 +64,7 @@ def mention(dice: random.Random, name: str) -> tuple[str, Any]:
 
 
 def scans(dice: random.Random, text: str) -> list[tuple[str, list[Call], bool]]:
-    """Return the text, the calls and whether the pass ended: of the whole text, of characters, of random pieces."""
+    """Return text, calls and end of the pass: for the whole text, for single characters, for random pieces."""
     places = sorted(dice.choices(range(len(text)), k=len(text) // 6))
     pieces = [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
     results = []
@@ -78,7 +78,7 @@ def scans(dice: random.Random, text: str) -> list[tuple[str, list[Call], bool]]:
 
 
 @pytest.mark.parametrize("write", [bracket, function_call, mention])
-def test_a_call_and_what_surrounds_it(write: Any) -> None:
+def test_a_call_with_text_around_it(write: Any) -> None:
     for seed in range(1_000):
         dice = random.Random(seed)
         name = dice.choice(WRITTEN["names"])

@@ -1,4 +1,4 @@
-"""Erasing a user's data: every specialist is called, and a failing one does not keep others from it."""
+"""Erasing a user's data calls every specialist, even if some fail."""
 
 import asyncio
 import threading
@@ -26,7 +26,7 @@ def text() -> str:
 
 
 def registry_of(*forgets: Callable[..., Any], **options: Any) -> Registry:
-    """Specialists `a`, `b`, … with these functions."""
+    """Return specialists `a`, `b`, … with these functions."""
     registry = Registry()
     for name, forget in zip("abc", forgets, strict=False):
         registry.add(specialist(name=name, forget=forget, settings=Folder, **options)(text))

@@ -1,4 +1,4 @@
-"""Executing a call: whatever a specialist returns, raises or ignores becomes an answer or a failure."""
+"""Executing a call: everything that a specialist returns, raises or ignores becomes a result or a failure."""
 
 import asyncio
 import copy
@@ -95,7 +95,7 @@ def test_returned_values() -> None:
 
 
 class Hostile:
-    """Raises whatever is asked of it."""
+    """Its attributes raise an exception."""
 
     text = property(lambda self: 1 / 0)
     citations = text

@@ -1,4 +1,4 @@
-"""The registry: discovery, settings of specialists, what they need, their lifespans and cached answers."""
+"""The registry: discovery, settings, requirements and lifespans of specialists, and cached results."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ def registry_of(*names: str, environ: Mapping[str, str] | None = None, **options
 
 
 def install(folder: Path, name: str, source: str, points: Mapping[str, str], requires: str = "") -> None:
-    """Writes an installed distribution as pip leaves it: a module and its metadata."""
+    """Write an installed distribution like pip: a module and its metadata."""
     (folder / f"{name}_module.py").write_text(source, "utf-8")
     info = folder / f"{name}-1.5.dist-info"
     info.mkdir()
@@ -151,7 +151,7 @@ def test_parameters_that_the_program_provides() -> None:
 # what a specialist needs
 
 
-def test_a_function_may_say_what_is_missing() -> None:
+def test_a_function_returns_missing_requirements() -> None:
     def broken() -> str | None:
         raise ImportError("/secret/path")
 
@@ -180,7 +180,7 @@ class Account:
 
 
 def books(tmp_path: Path, toml: str = "", **environ: str) -> Registry:
-    """A registry with settings for the specialist `book-shop`."""
+    """Return a registry with settings for the specialist `book-shop`."""
     config = tmp_path / "brain.toml"
     config.write_text(f"[specialists.book-shop]\n{toml}", "utf-8")
     return Registry(read({f"BRAIN_SPECIALIST_BOOK_SHOP_{key}": value for key, value in environ.items()}, config))
@@ -287,7 +287,7 @@ def test_cached_answers_expire_and_are_bounded() -> None:
     assert [registry.find_cached(("bob", n)) for n in (0, 255)] == [CallResult("0"), CallResult("255")]
 
 
-def test_what_clients_may_know() -> None:
+def test_the_description_for_clients() -> None:
     options: dict[str, Any] = {
         "requires_user": True,
         "approval": lambda params: True,

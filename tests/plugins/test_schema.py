@@ -1,4 +1,4 @@
-"""The JSON Schema of parameters, and the problems of given ones."""
+"""JSON Schemas of parameters, and problems of given parameters."""
 
 import datetime
 import enum

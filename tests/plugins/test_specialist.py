@@ -1,4 +1,4 @@
-"""Making specialists of functions and of tools that bring a schema."""
+"""Creating specialists from functions, and from tools with a schema."""
 
 import functools
 from collections.abc import Mapping

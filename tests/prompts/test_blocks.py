@@ -1,4 +1,4 @@
-"""Blocks: text of specialists, cut to size."""
+"""Blocks: the text of specialists, cut to size."""
 
 import random
 
@@ -16,7 +16,7 @@ def test_text_that_fits_is_not_cut() -> None:
 
 
 @pytest.mark.parametrize(("word", "page"), [("word ", "4"), ("日本。", "東京 (日本)")])
-def test_a_specialist_says_how_to_get_more(word: str, page: str) -> None:
+def test_a_cut_result_has_the_instruction_to_get_more(word: str, page: str) -> None:
     shown_lengths: list[int] = []
 
     def more(shown: int) -> str:

@@ -1,4 +1,4 @@
-"""Histories that clients send, as a model reads them."""
+"""Histories that clients send, as the model reads them."""
 
 import asyncio
 from collections.abc import Sequence

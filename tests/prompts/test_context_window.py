@@ -1,4 +1,4 @@
-"""The window: how much of a conversation a model reads."""
+"""The context window: the part of a conversation that the model reads."""
 
 import random
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def call(number: int, turn_pass: int, block: str = BLOCK) -> Call:
 
 
 def chain(question: str, calls: int, block: str = BLOCK) -> Exchange:
-    """A question whose answer took so many calls, each in a pass of its own."""
+    """Return a question with this number of calls, each in a separate pass."""
     parts: list[Part] = []
     for n in range(1, calls + 1):
         parts += [Text(f"Pass {n}. ", n), call(n, n, block)]
@@ -80,7 +80,7 @@ def test_new_text_files_take_their_room() -> None:
     assert len(select_window(record, question, Window(tokens=1100), None).exchanges) == 0
 
 
-def test_what_clients_put_around_a_question_takes_its_room() -> None:
+def test_instructions_of_clients_count_as_tokens() -> None:
     around = (Message("system", "x" * 4000),)
     history = History("c", [Exchange("old", messages_before=around), Exchange("new")])
     assert questions(fit_to_context(history, 4096).exchanges) == ["old", "new"]
@@ -135,7 +135,7 @@ def test_the_window_starts_at_the_same_places_when_only_the_newest_are_known() -
 
 
 @pytest.mark.parametrize(("seconds", "selected"), [(3599, 2), (3600, 0)])
-def test_after_a_long_idle_time_the_model_begins_anew(seconds: int, selected: int) -> None:
+def test_after_a_long_idle_time_the_context_is_empty(seconds: int, selected: int) -> None:
     exchanges = [exchange("One?", "1.", at=NOON), exchange("Two?", "2.", at=NOON)]
     found = select(exchanges, Window(), at=NOON + timedelta(seconds=seconds))
     assert (len(found.exchanges), found.trimmed, found.after_idle) == (selected, 0, selected == 0)

@@ -1,4 +1,4 @@
-"""Control tokens of chat templates reach no model server in text that neither the operator nor the model wrote."""
+"""Untrusted text with control tokens of chat templates reaches no model server."""
 
 import asyncio
 from typing import Any
@@ -28,7 +28,7 @@ async def page() -> Result:
     return Result(EVIL, [Citation(EVIL, EVIL)])
 
 
-def test_what_others_wrote_is_neutral_in_every_request() -> None:
+def test_untrusted_text_is_neutral_in_every_request() -> None:
     file = Attachment(1, f"{EVIL}.txt", "text/plain", EVIL.encode())
     messages = [
         ClientMessage("system", EVIL),

@@ -1,4 +1,4 @@
-"""The system prompt and the sentences around it."""
+"""The system prompt and the other sentences for the model."""
 
 import json
 from datetime import datetime
@@ -61,7 +61,7 @@ def prompt(*syntax: SyntaxName, registry: Registry | None = None, limits: Limits
     return system_prompt(usable, limits or Limits(), syntax or ("bracket",), "Be brief.", "Speak like a pirate.")
 
 
-def test_the_prompt_is_the_same_in_whatever_order_specialists_come() -> None:
+def test_the_prompt_does_not_depend_on_the_order_of_specialists() -> None:
     text = prompt()
     assert text == prompt(registry=registry_of(beeps, weather))
     assert [line for line in text.splitlines() if line.startswith(("- beeps", "- weather", "- absent"))] == LINES

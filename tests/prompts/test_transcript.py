@@ -1,4 +1,4 @@
-"""What a model is sent, byte for byte."""
+"""The requests to the model, byte for byte."""
 
 import asyncio
 import random
@@ -36,7 +36,7 @@ ANSWER: list[Part] = [
 ]
 
 
-def test_messages_for_a_model_that_is_told_to_continue() -> None:
+def test_messages_for_a_model_that_resumes_after_a_message() -> None:
     assert messages("Be brief.", [Exchange("What?", ANSWER)], "message") == [
         Message("system", "Be brief."),
         Message("user", "What?"),
@@ -95,7 +95,7 @@ RESULT_BLOCK = "[SPECIALIST_RESULT: web]\nfound\n[/SPECIALIST_RESULT]\n\n"
         ("message", [("assistant", f"One. {WEB}"), ("user", f"{RESULT_BLOCK}Continue.\n\nFirst.\n\nSecond.")]),
     ],
 )
-def test_what_a_user_put_in_cuts_the_answer(resume: Resume, answer: list[tuple[str, str]]) -> None:
+def test_an_added_message_splits_the_answer(resume: Resume, answer: list[tuple[str, str]]) -> None:
     expected = [("user", "What?\n\nBefore all."), *answer, ("assistant", "Two.\n\n")]
     pairs = [(message.role, message.content) for message in messages("", [Exchange("What?", STEERED)], resume)]
     assert pairs == [*expected, ("user", "Third.")]
@@ -125,7 +125,7 @@ def test_instructions_of_clients_stand_around_their_questions(resume: Resume) ->
 
 
 def continues(request: Sequence[Message], earlier: Sequence[Message]) -> bool:
-    """Whether an earlier request is the beginning of this one, the last message of it perhaps gone on with."""
+    """Return whether a request starts with an earlier one, whose last message may have grown."""
     *before, last = earlier
     then = request[len(before)] if len(request) > len(before) else Message("user", "")
     grown = then.role == last.role and then.content.startswith(last.content)

@@ -1,4 +1,4 @@
-"""Real processes that share a store: requests that reach any of two workers, and what a killed process leaves."""
+"""Real processes with a shared store: requests to any of two workers, and the traces of a killed process."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ class Client:
         return turn_id
 
     def waiting(self, **body: Any) -> str:
-        """A turn that asks a person."""
+        """Begin a turn that waits for approval. Return its ID."""
         turn_id = self.begin(**body)
         with (
             httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client,

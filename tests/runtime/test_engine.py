@@ -1,4 +1,4 @@
-"""How turns begin, are stored, and make way for each other: the engine with a real store."""
+"""The engine with a real store: turns begin, are stored, and exclude each other."""
 
 import asyncio
 import inspect
@@ -78,7 +78,7 @@ async def read_events(run: Run) -> list[Event]:
 
 
 def prompt(player: Player, number: int = -1) -> list[str]:
-    """A request to the model, without its instructions."""
+    """Return a request to the model without its instructions."""
     return [message.content for message in player.requests[number][1:]]
 
 
@@ -197,7 +197,7 @@ async def test_every_end_is_stored_and_read(
             run.stop()
     await batches.aclose()
     player = chat.play(["Yes."])
-    await chat.say("Two?")  # at once: nobody waited for a turn that was aborted
+    await chat.say("Two?")  # at once, without a wait for the aborted turn
     assert await chat.stored() == [stored, ("Two?", "Yes.", "complete")]
     assert prompt(player) == read_next
 
@@ -365,7 +365,7 @@ async def test_a_specialist_that_cannot_delete_its_part_is_named(chat: Chat) -> 
 
     @specialist(forget=forget)
     async def keeper() -> str:
-        """Keeps something."""
+        """Stores something."""
         return ""
 
     chat.engine.registry.add(keeper)

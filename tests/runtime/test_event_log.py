@@ -1,4 +1,4 @@
-"""The log of a run: numbered events as native frames, cut at any place, in bounded memory."""
+"""The event log: numbered native frames, readable from any event, in bounded memory."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -64,7 +64,7 @@ MIXED: list[Event] = [
 
 
 def log_with(events: Sequence[Event], size: int = 1, *, replayable: bool = True) -> MemoryEventLog:
-    """A log with these events, appended so many at a time."""
+    """Return a log with these events, appended in batches of this size."""
     log = MemoryEventLog("t1", replayable=replayable)
     for n in range(0, len(events), size):
         log.append(events[n : n + size])
@@ -72,7 +72,7 @@ def log_with(events: Sequence[Event], size: int = 1, *, replayable: bool = True)
 
 
 def readable_after(log: MemoryEventLog) -> list[int]:
-    """The numbers after which the log can be read."""
+    """Return the event numbers after which the log can be read."""
     numbers = []
     for after in range(-1, log.last + 2):
         try:
@@ -213,7 +213,7 @@ def test_a_subscriber_may_unsubscribe_while_it_is_notified() -> None:
     ]
 
 
-def test_a_copy_loses_what_came_before_a_gap() -> None:
+def test_a_copy_drops_the_events_before_a_gap() -> None:
     source = log_with([Token(f"{n}") for n in range(1, 10)])
     copy = StoredEventLog("t1")
 

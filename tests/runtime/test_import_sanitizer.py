@@ -20,7 +20,7 @@ CALL = Call(
 )
 
 
-def test_what_is_our_own_stays_as_it_is() -> None:
+def test_a_harmless_exchange_stays_unchanged() -> None:
     failed = replace(CALL, id="c2", code="failed", block=error_block("web", "it is closed"))
     one = Exchange("I like tea", [Text("Well ", 1), CALL, failed, Steer("Go on", 2), Text("Fine.", 2)], untrusted=True)
     assert import_sanitizer.exchange(one) == one
@@ -76,7 +76,7 @@ def imported(**values: Any) -> Exchange:
     return import_sanitizer.exchange(Exchange("Hi", **values))
 
 
-def test_what_only_the_user_reads_of_an_answer_stays() -> None:
+def test_annotations_usage_and_errors_stay() -> None:
     values: dict[str, Any] = {
         "annotations": (
             Annotation("Recalled: tea", 0, code="recalled"),

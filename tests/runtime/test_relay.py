@@ -1,4 +1,4 @@
-"""Two processes with one store, as two engines on one loop: each finds, reads and controls the turns of the other."""
+"""Two engines with one store, like two processes: each finds, reads and controls the turns of the other."""
 
 import asyncio
 import inspect
@@ -55,7 +55,7 @@ class Process:
         return [] if page is None else [(one.answer, one.outcome) for one in page.exchanges]
 
     async def control(self, run: AnyRun, command: Command) -> str:
-        """Carry out a command by way of this process: the state afterwards, or the error code."""
+        """Send a command from this process. Return the new state, or the error code."""
         try:
             return (await (await self.find(run)).control(command)).state
         except BadRequest as error:
@@ -74,7 +74,7 @@ async def opened(path: Path) -> AsyncIterator[Process]:
 
 
 def with_two(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test with two engines that look often what the other one wrote."""
+    """Run a test with two engines that poll each other often."""
 
     @wraps(test)
     def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> None:
@@ -97,7 +97,7 @@ def with_two(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
 
 
 async def until(run: AnyRun, reached: Callable[[], bool]) -> None:
-    """Wait for the event of a run after which something is so."""
+    """Wait until an event of the run makes a condition true."""
     arrived = asyncio.Event()
     unsubscribe = run.join(lambda events, frames: arrived.set() if reached() else None)
     if not reached():
@@ -144,7 +144,7 @@ async def test_a_client_has_events_that_are_not_stored_yet(here: Process, there:
 
 
 @with_two
-async def test_what_is_found_elsewhere(here: Process, there: Process) -> None:
+async def test_runs_of_other_processes_are_found(here: Process, there: Process) -> None:
     run = await here.start([asyncio.Event()], request_id="r", client_options="its own")
     turns = there.engine.runs
     found = await turns.find(run.id, "ada")
@@ -167,7 +167,7 @@ COMMANDS: list[tuple[Command, str, str, list[Any]]] = [
     (Decide("c1", approve=False), "waiting", "gone 410", [{"error": "c1", "name": "sends", "code": "declined"}]),
     (Decide("c9", approve=True), "not_found 404", "gone 410", []),
 ]
-"""What a client asks for, what it is answered while a call waits, and after the end, and what happened then."""
+"""A command, the reply while a call waits, the reply after the end, and the effect."""
 
 
 @pytest.mark.parametrize(("command", "answer", "late", "happened"), COMMANDS)
@@ -264,7 +264,7 @@ async def test_how_far_a_turn_was_read_is_known_elsewhere(here: Process, there: 
 
 
 @with_two
-async def test_turns_of_a_process_that_is_gone_end_as_interrupted(here: Process, there: Process) -> None:
+async def test_turns_of_a_dead_process_end_as_interrupted(here: Process, there: Process) -> None:
     run = await here.start(["Once ", ECHO], ["upon ", "a time", asyncio.Event()])
     await until(run, lambda: Token("a time") in run.log.events())
     gone, left = here.engine.runs.relay, there.engine.runs.relay
@@ -301,7 +301,7 @@ async def test_a_turn_that_is_not_replayable_can_be_stopped_but_not_read(here: P
 
 
 @with_two
-async def test_what_is_forgotten_is_deleted(here: Process, there: Process) -> None:
+async def test_dropped_runs_are_deleted_from_the_store(here: Process, there: Process) -> None:
     run = await here.start(["a"])
     await run.wait_ended()
     relay = here.engine.runs.relay
@@ -314,9 +314,7 @@ async def test_what_is_forgotten_is_deleted(here: Process, there: Process) -> No
 
 
 @with_two
-async def test_who_follows_what_is_deleted_or_keeps_no_events_is_not_left_waiting(
-    here: Process, there: Process
-) -> None:
+async def test_readers_of_deleted_and_unstored_logs_do_not_wait_forever(here: Process, there: Process) -> None:
     go = asyncio.Event()
     forgotten = await here.start(["a", go])
     hidden = await here.start(["a", go], conversation_id="d", replayable=False)
@@ -335,7 +333,7 @@ async def test_who_follows_what_is_deleted_or_keeps_no_events_is_not_left_waitin
     [("write", False), ("find_expired", False), ("read_news", True), ("add_command", True), ("leave", True)],
 )
 @with_two
-async def test_a_store_that_fails_for_a_moment_delays_readers_only(
+async def test_a_store_that_fails_briefly_only_delays_readers(
     here: Process, there: Process, method: str, *, is_reader: bool
 ) -> None:
     relay = (there if is_reader else here).engine.runs.relay
@@ -363,7 +361,7 @@ async def test_a_store_that_fails_for_a_moment_delays_readers_only(
 
 
 @with_two
-async def test_a_request_id_that_is_taken_by_a_turn_that_is_gone_is_refused(here: Process, there: Process) -> None:
+async def test_a_request_id_of_an_unknown_turn_is_rejected(here: Process, there: Process) -> None:
     async def begin() -> Run:
         raise RequestTaken("It is taken.", code="busy", status=409)
 

@@ -1,4 +1,4 @@
-"""Runs: each executes its turn once, whoever reads it, and can be found for a while after its end."""
+"""Runs: each executes its turn once for all readers, and can be found for a while after its end."""
 
 import asyncio
 import gc
@@ -42,7 +42,7 @@ def request(user: str | None = "ada", request_id: str | None = None) -> TurnRequ
 
 
 class Server:
-    """Begins runs, and has the reports of those that ended."""
+    """Begins runs, and has the reports of ended ones."""
 
     def __init__(self) -> None:
         self.turns = RunRegistry()
@@ -62,7 +62,7 @@ class Server:
         on_end: Callable[[TurnReport], None] | None = None,
         **options: Any,
     ) -> Run:
-        """A run whose model plays these passes; it waits where an `asyncio.Event` stands."""
+        """Return a run whose model plays these passes, and waits for any `asyncio.Event` in them."""
         ask = request(user, request_id)
         registry = registry_of(echo, sends, stuck)
         turn = turn_of(model or Player(*passes), registry, ask, History(conversation))
@@ -81,7 +81,7 @@ class Server:
         return run
 
     async def pass_tiny_time(self) -> None:
-        """Wait until every timer of a `TINY` time that was set before has fired: the newest one is the last."""
+        """Wait until all earlier timers of a `TINY` time have fired: the newest one fires last."""
         witness = self.start([asyncio.Event()], user="witness", on_end=lambda report: None, unread_seconds=TINY)
         await witness.wait_ended()
 
@@ -92,7 +92,7 @@ def server() -> Server:
 
 
 def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test on an event loop. At its end, nothing may be left of the server's runs."""
+    """Run a test on an event loop, and check that no runs are left."""
 
     async def checked(server: Server, arguments: dict[str, Any]) -> None:
         await test(server=server, **arguments)
@@ -108,14 +108,14 @@ def on_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 
 async def all_tasks_end(but: Run | None = None) -> None:
-    """Wait until no other task is left, but that of one run."""
+    """Wait until all tasks have ended, apart from that of one run."""
     if tasks := asyncio.all_tasks() - {asyncio.current_task(), but and but._task}:
         _, running = await asyncio.wait(tasks, timeout=30)
         assert not running
 
 
 async def until(run: Run, reached: Callable[[], bool]) -> None:
-    """Wait for the event of a run after which something is so."""
+    """Wait until an event of the run makes a condition true."""
     arrived = asyncio.Event()
     unsubscribe = run.log.subscribe(lambda events, frames: arrived.set() if reached() else None)
     if not reached():
@@ -199,7 +199,7 @@ async def test_the_end_reaches_readers_also_when_it_cannot_be_recorded(
 
 
 @on_loop
-async def test_a_run_that_is_over_holds_neither_its_turn_nor_a_timer(server: Server) -> None:
+async def test_an_ended_run_holds_neither_its_turn_nor_a_timer(server: Server) -> None:
     model = Player(["a", ECHO], "c")
     run = server.start(model=model, unread_seconds=HUGE)
     models, runs = weakref.WeakSet([model]), weakref.WeakSet([run])
@@ -223,7 +223,7 @@ WHERE: dict[str, tuple[list[Any], Callable[[Run], bool] | None]] = {
     "in a call": (["a", STUCK], lambda run: SpecialistProgress in kinds(run)),
     "before an approval": (["a", SENDS], lambda run: run.is_waiting),
 }
-"""What the model plays, and when the run has come so far; None: it is not started."""
+"""The items of the model, and the condition to wait for. None: the run is not started."""
 
 
 async def begin_at(server: Server, where: str) -> Run:
@@ -304,7 +304,7 @@ async def test_a_reader_keeps_a_run_alive(
     ],
 )
 @on_loop
-async def test_a_reader_that_comes_back_with_an_approval_is_given_time(
+async def test_a_run_waits_for_a_reader_that_reconnects_with_an_approval(
     server: Server,
     first: str,
     outcome: str,
@@ -360,7 +360,7 @@ async def test_leaving_the_events_early_stops_the_run_and_waits_for_its_end(
 
 @pytest.mark.parametrize(("race_seconds", "is_refused"), [(HUGE, True), (0.0, False)])
 @on_loop
-async def test_a_person_who_stops_a_run_as_a_call_is_approved_is_asked_again(
+async def test_stopping_a_run_right_after_an_approval_needs_a_second_request(
     server: Server, race_seconds: float, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
 ) -> None:
     monkeypatch.setattr("brain.turn.approvals.RACE_SECONDS", race_seconds)
@@ -377,7 +377,7 @@ async def test_a_person_who_stops_a_run_as_a_call_is_approved_is_asked_again(
 
 
 @on_loop
-async def test_a_run_that_is_over_takes_neither_messages_nor_decisions(server: Server) -> None:
+async def test_an_ended_run_rejects_messages_and_decisions(server: Server) -> None:
     complete = await server.complete("a")
     stopped = server.start([SENDS])
     await until(stopped, lambda: stopped.is_waiting)
@@ -426,7 +426,7 @@ async def test_requests_of_one_id_begin_one_run(
     assert (len({run.id for run, _ in found}), waiting) == (count, count)
     for run, _ in found:
         await run.wait_ended()
-    again = [await once(*one) for one in asked]  # also when it is over
+    again = [await once(*one) for one in asked]  # also after its end
     assert [is_new for _, is_new in again] == [request_id is None for _, request_id in asked]
     for run, _ in again:
         await run.wait_ended()
@@ -479,7 +479,7 @@ async def test_runs_are_found_by_their_user_their_request_and_their_conversation
 
 
 @on_loop
-async def test_forgetting_a_conversation_forgets_those_that_are_over(server: Server) -> None:
+async def test_forgetting_a_conversation_drops_its_ended_runs(server: Server) -> None:
     over = await server.complete("a", conversation="x", request_id="r")
     others = [
         await server.complete("a", conversation="y"),
@@ -500,7 +500,7 @@ async def test_forgetting_a_conversation_forgets_those_that_are_over(server: Ser
 
 @pytest.mark.parametrize(("quiet_seconds", "is_idle"), [(HUGE, False), (0.0, True)])
 @on_loop
-async def test_the_turns_are_quiet_a_while_after_the_last_one(
+async def test_the_registry_is_idle_some_time_after_the_last_turn(
     server: Server, quiet_seconds: float, monkeypatch: pytest.MonkeyPatch, *, is_idle: bool
 ) -> None:
     monkeypatch.setattr("brain.runtime.runs.QUIET_SECONDS", quiet_seconds)
@@ -516,7 +516,7 @@ async def test_the_turns_are_quiet_a_while_after_the_last_one(
 
 @pytest.mark.parametrize(("life_seconds", "remaining"), [(HUGE, 4), (-1.0, 1)])
 @on_loop
-async def test_runs_are_forgotten_a_while_after_their_end(
+async def test_runs_are_dropped_some_time_after_their_end(
     server: Server, life_seconds: float, remaining: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("brain.runtime.runs.KEPT_SECONDS", life_seconds)
@@ -539,7 +539,7 @@ async def test_runs_are_forgotten_a_while_after_their_end(
     ids=["short", "long", "oldest", "newest"],
 )
 @on_loop
-async def test_runs_that_are_over_have_a_limit_together(
+async def test_ended_runs_have_a_total_size_limit(
     server: Server, answers: list[str], stay: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("brain.runtime.runs.MAX_ENDED_BYTES", 65_000)
@@ -550,7 +550,7 @@ async def test_runs_that_are_over_have_a_limit_together(
 
 
 @on_loop
-async def test_all_logs_together_have_a_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_logs_have_a_total_size_limit(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brain.runtime.runs.MAX_BYTES", 75_000)
     monkeypatch.setattr("brain.runtime.event_log.BLOCK_BYTES", 4_000)
 

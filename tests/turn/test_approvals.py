@@ -1,4 +1,4 @@
-"""Calls that a person must approve: they wait in the server, are decided once, and nothing runs without."""
+"""Approvals: calls wait for a person, each is decided once, and nothing runs without approval."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -187,7 +187,7 @@ def test_all_calls_of_a_pass_are_asked_together(marker: str) -> None:
     assert sorted(str(event.text) for event in one.approvals) == ["Act.", "None"]
 
 
-# Where nothing is asked
+# Without an approval request
 
 
 def test_without_a_person_a_call_is_declined_and_not_previewed() -> None:
@@ -213,7 +213,7 @@ def test_a_cached_answer_needs_approval_too() -> None:
     assert [(turn.failures, turn.calls[0].cached) for turn in turns] == [([], False), (["declined"], False), ([], True)]
 
 
-# The turn ends while a person is asked
+# The turn ends while a call waits
 
 
 @pytest.mark.parametrize("is_stopped_first", [True, False])
@@ -244,7 +244,7 @@ def exits(params: Mapping[str, Any]) -> bool:
 @pytest.mark.parametrize(
     "approval", [exits, lambda params: params["missing"], lambda params: bool(params.clear()) or True]
 )
-def test_a_person_decides_about_the_call_whatever_the_approval_function_does(approval: Any) -> None:
+def test_an_approval_function_cannot_change_or_skip_the_approval(approval: Any) -> None:
     one = ApprovalTurn(ACT, decide=approve, more=[acting(approval=approval)])
     assert one.run()[:3] == [{"approve": "c1", "name": "acts", "params": {"n": 5}}, *succeeded("acts", "acted 5", n=5)]
 
@@ -276,7 +276,7 @@ def selling(shelf: Shelf, decide: Decide) -> ApprovalTurn:
     return ApprovalTurn('SPECIALIST_REQUEST[sells:{"copies":2}]', "Well.", decide=decide, registry=registry)
 
 
-def test_a_person_reads_what_a_call_would_do() -> None:
+def test_a_person_reads_a_preview() -> None:
     shelf = Shelf("Emma")
     one = selling(shelf, approve)
     assert one.run()[1:3] == succeeded("sells", "sold Emma", copies=2)

@@ -1,4 +1,4 @@
-"""Calls: which may run, and that each has its event and exactly one block, whatever becomes of it."""
+"""Calls: which ones may run, and that each has its event and exactly one block."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -72,7 +72,7 @@ MALFORMED = "SPECIALIST_REQUEST[echo:{]"
         (Limits(calls_per_specialist=1), [MALFORMED, numbered(1, "x"), ECHO], ["malformed", "unknown", "ok"]),
     ],
 )
-def test_how_often_a_model_may_call(limits: Limits, calls: list[str], expected: list[str]) -> None:
+def test_limits_of_calls(limits: Limits, calls: list[str], expected: list[str]) -> None:
     assert outcomes("".join(calls), ask=ask_for(limits=limits)) == expected
 
 
@@ -87,7 +87,7 @@ def test_how_often_a_model_may_call(limits: Limits, calls: list[str], expected: 
         ("SPECIALIST_REQUEST[oracle]", {}, "unknown"),
     ],
 )
-def test_who_may_be_called(marker: str, options: dict[str, Any], expected: str) -> None:
+def test_access_to_specialists(marker: str, options: dict[str, Any], expected: str) -> None:
     assert outcomes(marker, **options) == [expected]
 
 
@@ -137,7 +137,7 @@ def test_a_failing_first_of_two_identical_adjacent_calls_is_tried_once_more() ->
     assert events[1:4] == [failed("flaky", "failed"), *succeeded("flaky", "works", "c2")]
 
 
-def test_an_answer_is_cached_for_the_same_user_files_and_model() -> None:
+def test_a_result_is_cached_for_the_same_user_files_and_model() -> None:
     runs = []
 
     @specialist(read_only=True, cache_seconds=60)
@@ -163,7 +163,7 @@ def test_an_answer_is_cached_for_the_same_user_files_and_model() -> None:
 
 
 class CountingRegistry(Registry):
-    """Notes the sizes of the answers that are cached; one that `is_full` cannot cache."""
+    """Records the sizes of cached results. With `is_full`, caching fails."""
 
     def __init__(self, *, is_full: bool = False) -> None:
         super().__init__()
@@ -177,7 +177,7 @@ class CountingRegistry(Registry):
         super().cache(key, answer, seconds)
 
 
-def test_of_a_long_answer_only_what_a_block_holds_is_cached() -> None:
+def test_a_long_result_is_cut_before_it_is_cached() -> None:
     @specialist(read_only=True, cache_seconds=60)
     async def talks() -> str:
         """Talks."""

@@ -1,4 +1,4 @@
-"""Turns that are cancelled, at each of their waits: nothing runs, the stream is closed, the stored turn is correct."""
+"""Cancelling a turn at each of its waits: nothing runs on, the stream closes, and the stored turn is correct."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
@@ -74,7 +74,7 @@ async def echo() -> str:
 
 
 class SlowPlayer(Player):
-    """A model whose chunks and whose closing take a step each."""
+    """A model that needs one step for each chunk and for closing."""
 
     async def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
         stream = super().stream(*args, **kwargs)
@@ -88,7 +88,7 @@ class SlowPlayer(Player):
 
 
 class Execution:
-    """A turn in a task of its own, with what it emits and what it stores."""
+    """A turn in a separate task, with its events and its stored outcomes."""
 
     task: asyncio.Task[None]
 
@@ -112,7 +112,7 @@ class Execution:
         self.task = asyncio.create_task(self.turn.run(self.emit))
 
     async def run_until(self, when: type[Event], end: Callable[[], None], *, inside: bool = False) -> None:
-        """Start the turn, and end it at an event: in the same step, or when everything waits."""
+        """Start the turn and end it at an event: in the same step, or once everything waits."""
         reached = asyncio.Event()
 
         def react(event: Event) -> None:
@@ -130,7 +130,7 @@ class Execution:
         await asyncio.wait({self.task})
 
     def assert_over(self) -> Done | Error:
-        """Nothing runs, nothing is open, each call has its block, and the ending came once."""
+        """Check that nothing runs or is open, each call has its block, and the end came once."""
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert self.model.open == 0
         assert not self.turn.is_waiting
@@ -356,7 +356,7 @@ async def fails_when_cancelled(stream: AsyncGenerator[Any, None]) -> AsyncGenera
         (fails_when_cancelled, ["A ", WAIT], []),
     ],
 )
-def test_what_ignores_its_cancellation_is_abandoned(wrap: Any, items: list[Item], codes: list[str]) -> None:
+def test_code_that_ignores_its_cancellation_is_abandoned(wrap: Any, items: list[Item], codes: list[str]) -> None:
     class Wrapped(Player):
         def stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
             stream = super().stream(*args, **kwargs)
@@ -404,7 +404,7 @@ def test_only_a_cancellation_from_elsewhere_interrupts_the_store(is_stopped: boo
     asyncio.run(main())
 
 
-def test_a_turn_that_was_stopped_before_it_began_asks_nobody() -> None:
+def test_a_turn_that_is_stopped_before_its_start_sends_no_request() -> None:
     async def main() -> None:
         one = Execution(Player(["never"]))
         one.turn.stop("shutdown")
@@ -416,7 +416,7 @@ def test_a_turn_that_was_stopped_before_it_began_asks_nobody() -> None:
     asyncio.run(main())
 
 
-def test_a_turn_whose_task_never_began_can_be_cut() -> None:
+def test_a_turn_can_be_cut_before_its_task_starts() -> None:
     async def main() -> None:
         one = Execution(Player(["never"]))
         one.start()
@@ -429,7 +429,7 @@ def test_a_turn_whose_task_never_began_can_be_cut() -> None:
 
 
 @pytest.mark.parametrize(("when", "outcome"), [(Token, "cancelled"), (Notice, "cancelled"), (Done, "complete")])
-def test_a_stop_in_the_last_step_leaves_no_cancellation_behind(when: type[Event], outcome: str) -> None:
+def test_a_stop_in_the_last_step_leaves_no_cancellation(when: type[Event], outcome: str) -> None:
     def stop(event: Event) -> None:
         if isinstance(event, when) and (one.turn.exchange.answer or when is Token):
             one.turn.stop("cancelled")

@@ -1,4 +1,4 @@
-"""The client's own tools: offered to any model beside the specialists, called by it, run by the client."""
+"""Client tools: the model gets and calls them like specialists, and the client runs them."""
 
 import asyncio
 from typing import Any
@@ -158,7 +158,7 @@ def test_schemas_of_every_kind_take_little_time(parameters: dict[str, Any]) -> N
 
 
 class Counting(Player):
-    """Notes how many tokens each pass may write."""
+    """Records the token limit of each pass."""
 
     def __init__(self, *passes: Any) -> None:
         super().__init__(*passes)

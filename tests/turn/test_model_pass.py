@@ -1,4 +1,4 @@
-"""One pass: how long its stream is read, native calls, time limits, and how the model continues."""
+"""One pass: the end of its stream, native calls, time limits, and how the model resumes."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -36,7 +36,7 @@ WAITS = 'SPECIALIST_REQUEST[waits:{"seconds":%s}]'
 
 
 def run(*passes: Sequence[Item] | str, **options: Any) -> tuple[list[Any], Player, float]:
-    """The events of a turn, its model, and how many seconds it took on a clock that jumps."""
+    """Return the events of a turn, its model and its duration in seconds, on a clock that jumps."""
 
     async def main() -> tuple[list[Any], Player, float]:
         model = Player(*passes)
@@ -138,7 +138,7 @@ def test_a_stream_that_does_not_close_is_abandoned() -> None:
     assert short(run_jumping(read(turn_of(Stubborn(f"{ECHO} x", "Done.")))))[-1] == done("Done.", 1, 2)
 
 
-def test_a_loop_that_was_held_up_reads_first_what_came_meanwhile() -> None:
+def test_a_blocked_loop_first_reads_the_chunks_that_arrived() -> None:
     async def main() -> list[Any]:
         loop, received = asyncio.get_running_loop(), asyncio.Event()
 
@@ -261,7 +261,7 @@ def test_a_deadline_while_text_streams() -> None:
 
 
 @pytest.mark.parametrize("after", [[], [" and"], [WAIT]])
-def test_a_turn_whose_time_for_calls_is_over_still_answers(after: list[Item]) -> None:
+def test_a_turn_answers_after_the_deadline_of_calls(after: list[Item]) -> None:
     ask = ask_for(limits=Limits(turn_seconds=10))
     events, model, _ = run([ECHO], [WAITS % 20, *after], "It says nothing.", ask=ask)
     assert events[3:] == [
@@ -272,7 +272,7 @@ def test_a_turn_whose_time_for_calls_is_over_still_answers(after: list[Item]) ->
     assert "[SPECIALIST_ERROR: waits failed - " in model.requests[2][-1].content
 
 
-def test_no_call_begins_once_the_time_for_calls_is_over() -> None:
+def test_no_call_starts_after_the_deadline_of_calls() -> None:
     ask = ask_for(limits=Limits(turn_seconds=10))
     events, _, _ = run([f"A {ECHO}", 8.0], [8.0, f"B {ECHO}", ECHO, WAIT], f"C {ECHO} no", "never", ask=ask)
     assert events[3:] == ["B ", failed("echo", "deadline", "c2"), "C ", failed("echo", "deadline", "c3"), events[-1]]
@@ -288,7 +288,7 @@ def test_how_much_time_is_reserved_for_the_answer(turn_seconds: float, expected:
 
 
 class Refusing(Player):
-    """Does not continue an answer, and says so when it is asked to."""
+    """Rejects a prefill."""
 
     async def stream(self, messages: Sequence[Message], *args: Any, **options: Any) -> AsyncGenerator[Chunk, None]:
         if messages[-1].role == "assistant":
@@ -311,7 +311,7 @@ def test_a_server_that_refuses_to_continue_is_asked_by_message_from_then_on() ->
 
 
 class Repeating(Player):
-    """Writes the answer so far again before it continues, as some servers do."""
+    """Repeats the answer so far before it continues, as some servers do."""
 
     size = 1
 

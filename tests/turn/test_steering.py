@@ -1,4 +1,4 @@
-"""Messages that a user sends while the answer is written: each is injected at the next safe place, and never lost."""
+"""Messages that the user adds during an answer: each is injected once, at the next safe place."""
 
 import asyncio
 import random
@@ -39,14 +39,14 @@ When = Callable[[Event], bool]
 
 
 def at(kind: type[Event], text: str = "") -> When:
-    """Returns whether an event is of this kind, and contains this text."""
+    """Return a test for events of this type that contain this text."""
     return lambda event: isinstance(event, kind) and text in getattr(event, "text", "")
 
 
 def steered(
     *passes: Sequence[Item] | str, by: Sequence[tuple[When, str]], resume: Resume = "prefill", **options: Any
 ) -> tuple[list[Any], Turn, Player]:
-    """A turn that gets messages, one after the other, each at its event; waiting takes no time."""
+    """Run a turn that gets each message at its event; waiting takes no time."""
 
     async def main() -> tuple[list[Any], Turn, Player]:
         model, left = Player(*passes, resume=resume), [*by]
@@ -108,7 +108,7 @@ WAITS = 'SPECIALIST_REQUEST[waits:{"seconds":3}]'
         (["One.", Finish("stop"), WAIT], ["One.\n\n"]),
     ],
 )
-def test_what_a_message_that_comes_after_a_second_waits_for(items: list[Item], before: list[Any]) -> None:
+def test_where_a_message_after_one_second_is_injected(items: list[Item], before: list[Any]) -> None:
     async def main() -> list[Any]:
         turn = turn_of(Player(items, "New."), registry_of(echo, waits))
         asyncio.get_running_loop().call_later(1.0, turn.steer, "Be short!")
@@ -295,7 +295,7 @@ def test_each_request_extends_the_one_before(resume: Resume, expected: list[tupl
 
 
 @pytest.mark.parametrize("resume", ["prefill", "message"])
-def test_the_next_turn_reads_what_the_last_pass_read(resume: Resume) -> None:
+def test_the_next_turn_sends_the_same_messages_as_the_last_pass(resume: Resume) -> None:
     conversation = select_window(History("c"), Exchange("", message="Hi"), Window(), None)
     by = [(at(Token, "One"), "Be short!")]
     _, turn, model = steered(["One. ", "Two."], ["Three."], by=by, resume=resume, conversation=conversation)

@@ -1,4 +1,4 @@
-"""Filters of a pass's text: echo, stop sequences and endless repetition, the same however the text is cut."""
+"""Text filters: echo, stop sequences and endless repetition, with the same result for any split of the text."""
 
 import base64
 import itertools
@@ -43,7 +43,7 @@ def without_echo(prefix: str, pieces: Iterable[str], *, is_line: bool = False) -
         ("größe 👩‍👩‍👧\n", "größe 👩‍👩‍👧\nist", "ist"),
     ],
 )
-def test_what_is_new_after_an_echo(prefix: str, text: str, new: str) -> None:
+def test_text_after_an_echo(prefix: str, text: str, new: str) -> None:
     assert without_echo(prefix, text) == new
     for a, b in itertools.combinations_with_replacement(range(len(text) + 1), 2):
         assert without_echo(prefix, [text[:a], text[a:b], text[b:]]) == new
@@ -82,7 +82,7 @@ def test_a_line_is_removed_only_above_other_text(text: str, new: str) -> None:
 
 
 def until_stop(stops: Sequence[str], chunks: Iterable[str]) -> tuple[str, bool]:
-    """The visible text, and whether a stop sequence came."""
+    """Return the visible text, and whether it has a stop sequence."""
     filter_ = StopSequences(stops)
     return "".join([*map(filter_.feed, chunks), filter_.close()]), filter_.is_found
 
@@ -123,7 +123,7 @@ def test_any_cut_of_any_text_with_any_stop_sequences_shows_the_same() -> None:
         assert until_stop(stops, pieces) == until_stop(stops, text) == until_stop(stops, [text])
 
 
-def test_only_what_could_become_a_stop_sequence_is_held_back() -> None:
+def test_only_a_possible_stop_sequence_is_held_back() -> None:
     filter_ = StopSequences(("\n\nUser:", "END"))
     assert [filter_.feed(text) for text in ("Hello.\n", "\nBye", " E", "N")] == ["Hello.", "\n\nBye", " ", ""]
     assert [filter_.close(), filter_.close()] == ["EN", ""]
@@ -157,7 +157,7 @@ def test_the_models_stream_is_closed_at_a_stop_sequence() -> None:
     assert played(["one ", "STOP", " two"], ask=ask_for(stop=("STOP",)))[2].given == [["one ", "STOP"]]
 
 
-def test_what_is_held_back_when_a_model_fails_is_not_part_of_the_answer() -> None:
+def test_held_text_is_not_part_of_a_failed_answer() -> None:
     events, turn, _ = played(["one ST", ModelError("model_failed", "It failed.")], ask=ask_for(stop=("STOP",)))
     assert (events, turn.exchange.answer) == (["one ", {"failed": "model_failed"}], "one ")
 

@@ -1,4 +1,4 @@
-"""The loop: passes, calls, blocks and endings, as one would read them in a stream."""
+"""Turns: passes, calls, blocks and ends, as a client reads them in the stream."""
 
 import asyncio
 import json
@@ -58,7 +58,7 @@ FAILED = ModelError("model_failed", "It failed.")
 
 
 def cut(seed: int) -> Callable[[str], list[Item]]:
-    """Cuts a text at random places, with empty chunks among the pieces."""
+    """Return a function that cuts a text at random places, with some empty chunks."""
 
     def into_pieces(text: str) -> list[Item]:
         dice = random.Random(f"{seed}{text}")
@@ -166,7 +166,7 @@ def test_thinking_and_notices_are_recorded_in_their_places_within_bounds() -> No
     ("failure", "code", "is_recoverable"),
     [
         (ModelError("model_unreachable", "The server does not answer.", "refused 10.0.0.7"), "model_unreachable", True),
-        (ModelError("model_failed", "The key was refused.", recoverable=False), "model_failed", False),
+        (ModelError("model_failed", "The API key was rejected.", recoverable=False), "model_failed", False),
         (ModelError("model_context", "It is too long."), "model_context", False),
         (RuntimeError("swordfish"), "internal", True),
         (TimeoutError(), "internal", True),
@@ -289,7 +289,7 @@ def test_automatic_calls_obey_the_same_rules(
         *(("a.txt", content, "Hi", "Hi") for content in (b"\xff\xfe", b"a\0b", b"", PNG)),
     ],
 )
-def test_what_a_client_sends_is_data(name: str, content: bytes, message: str, question: str) -> None:
+def test_files_and_messages_are_neutralized(name: str, content: bytes, message: str, question: str) -> None:
     ask = ask_for(message, attachments=(Attachment(1, name, "text/plain", content),))
     _, turn, model = played("Hi", ask=ask, registry=Registry())
     name = name.replace("[", "［")
@@ -301,7 +301,7 @@ def test_what_a_client_sends_is_data(name: str, content: bytes, message: str, qu
 
 
 class Small(Player):
-    """Has room for `room` messages."""
+    """A model with room for `room` messages."""
 
     room = 1
 
