@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -126,7 +126,6 @@ def read_result(value: Any) -> CallResult:
     return CallResult(plain_text(value if isinstance(value, str) else msgspec.json.encode(value).decode()))
 
 
-@overload
 async def execute(
     specialist: Specialist[..., Any],
     arguments: Arguments,
@@ -134,35 +133,29 @@ async def execute(
     on_progress: OnProgress,
     *,
     timeout: float,
-) -> Outcome: ...
-@overload
-async def execute(
+) -> Outcome:
+    """Run a prepared call; see `execute_and_read`."""
+    return await execute_and_read(specialist, arguments, dependencies, on_progress, read_result, timeout=timeout)
+
+
+async def execute_and_read(
     specialist: Specialist[..., Any],
     arguments: Arguments,
     dependencies: Dependencies,
     on_progress: OnProgress,
-    *,
-    timeout: float,
     read: Callable[[Any], T],
-) -> T | Failure: ...
-async def execute(
-    specialist: Specialist[..., Any],
-    arguments: Arguments,
-    dependencies: Dependencies,
-    on_progress: OnProgress,
     *,
     timeout: float,
-    read: Callable[[Any], Any] = read_result,
-) -> Any:
-    """Run a prepared call.
+) -> T | Failure:
+    """Run a prepared call and convert its return value.
 
     It returns within `CANCEL_SECONDS` of its time limit or cancellation, whatever the specialist does.
 
     Args:
         dependencies: Values for the keyword-only parameters.
         on_progress: Called on the event loop until the call ends.
-        timeout: Time limit for the whole call, in seconds. The specialist's `idle_timeout` applies as well.
         read: Converts the return value. An exception in it is a failure of the specialist.
+        timeout: Time limit for the whole call, in seconds. The specialist's `idle_timeout` applies as well.
     """
     if list(_abandoned.values()).count(specialist.name) >= MAX_ABANDONED:
         return BUSY

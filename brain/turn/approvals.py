@@ -13,7 +13,7 @@ from brain.errors import BadRequest
 from brain.markers.neutralize import neutralize
 from brain.messages import Call
 from brain.plugins.context import Result
-from brain.plugins.executor import Arguments, Dependencies, Failure, execute, plain_text
+from brain.plugins.executor import Arguments, Dependencies, Failure, execute_and_read, plain_text
 from brain.plugins.schema import find_injected
 from brain.plugins.specialist import Specialist
 from brain.text import escape_invisible
@@ -122,8 +122,8 @@ async def make_preview(
         specialist, function=specialist.preview, injected=find_injected(specialist.preview), idle_timeout=None
     )
     arguments = Arguments((deepcopy(dict(params)),), {})  # the function may change them
-    preview = await execute(
-        function, arguments, dependencies, lambda progress: None, timeout=seconds, read=_read_preview
+    preview = await execute_and_read(
+        function, arguments, dependencies, lambda progress: None, _read_preview, timeout=seconds
     )
     if isinstance(preview, Failure):
         if preview.code == "refused":

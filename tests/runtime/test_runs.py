@@ -4,7 +4,6 @@ import asyncio
 import gc
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import aclosing
 from functools import wraps
 from typing import Any
 
@@ -325,34 +324,6 @@ async def test_a_run_waits_for_a_reader_that_reconnects_with_an_approval(
         run.decide("c1", approve=True)
     await run.wait_ended()
     assert server.outcomes == [outcome]
-
-
-# A run as an iterator of events
-
-
-@pytest.mark.parametrize("how", ["leave", "cancel"])
-@pytest.mark.parametrize("unread_seconds", [None, 0.0])
-@on_loop
-async def test_leaving_the_events_early_stops_the_run_and_waits_for_its_end(
-    server: Server, how: str, unread_seconds: float | None
-) -> None:
-    model = Player(["a", STUCK])
-    run = server.begin(model=model, unread_seconds=unread_seconds)
-
-    async def read() -> None:
-        async with aclosing(run.events()) as batches:
-            async for batch in batches:
-                if how == "leave" and isinstance(batch[-1], SpecialistProgress):
-                    return
-
-    reader = asyncio.create_task(read())
-    await until_event(run, SpecialistProgress)
-    if how == "cancel":
-        reader.cancel()
-    await asyncio.wait({reader})
-    assert reader.cancelled() is (how == "cancel")
-    assert (run.has_ended, server.outcomes, model.open) == (True, ["cancelled"], 0)
-    assert (run.readers, run.log.subscribers) == (0, 0)
 
 
 # Steering and approvals

@@ -234,11 +234,6 @@ def test_how_long_a_model_may_be_silent(passes: list[list[Item]], reason: str | 
     assert last.get("failed") == ("model_failed" if reason is None else None)
 
 
-def test_the_first_token_may_have_the_shorter_limit() -> None:
-    assert run([9.0, "Hi", 59.0, "!"], silence=60, first_token=10)[0][-1] == done("Hi!")
-    assert run([11.0, "Hi"], silence=60, first_token=10)[0][-1] == {"failed": "model_failed"}
-
-
 @pytest.mark.parametrize(
     ("progress", "fractions"),
     [
