@@ -83,7 +83,7 @@ class Edit:
         if event.this_and_future and self._is_same(event.recurrence_id, occurrence.original):
             raise Refused("all later occurrences depend on this one", "use scope=series")
         main = self._format_of(find_main(self._events) or event)
-        original = convert_like(localize(occurrence.original, self._zone), main.model)
+        original = convert_like(main.model, occurrence.original, self._zone)
         changes = {**draft.text_lines, **times, **{name: [] for name in _SERIES_PROPERTIES}}
         changes["RECURRENCE-ID"] = [main.line("RECURRENCE-ID", original)]
         block = self._block(event)
@@ -106,10 +106,8 @@ class Edit:
             if isinstance(start, datetime) is not isinstance(main.start, datetime):
                 reason = "a series with times cannot become an all-day series, or vice versa"
                 raise Refused(reason, "delete it and create a new one")
-            old, new = (
-                to_local_time(convert_like(localize(m, self._zone), main.start)) for m in (occurrence.start, start)
-            )
-            shift = new - old
+            old, new = (convert_like(main.start, moment, self._zone) for moment in (occurrence.start, start))
+            shift = to_local_time(new) - to_local_time(old)
             old_length = to_local_time(occurrence.end) - to_local_time(occurrence.start)
             lengthening = to_local_time(end) - to_local_time(start) - old_length
         for event in self._events:
@@ -125,7 +123,7 @@ class Edit:
         if event.recurrence_id is not None and not event.this_and_future:
             self._drop(event)
         if main is not None:
-            original = convert_like(localize(occurrence.original, self._zone), main.start)
+            original = convert_like(main.start, occurrence.original, self._zone)
             known = [line.text for line in list_properties(self._lines, self._block(main)) if line.name == "EXDATE"]
             self._replace(main, {"EXDATE": [*known, self._format_of(main).line("EXDATE", original)]})
         return self._result()
@@ -148,7 +146,7 @@ class Edit:
             time_format = choose_time_format(self._zone, start)
             if time_format.needs_vtimezone:
                 self._zone_year = start.year
-        start, end = (convert_like(localize(moment, self._zone), time_format.model) for moment in (start, end))
+        start, end = (convert_like(time_format.model, moment, self._zone) for moment in (start, end))
         return start, _format_times(time_format, start, end)
 
     def _series_changes(
@@ -165,7 +163,7 @@ class Edit:
             start, end = shift_moment(event.start, shift), shift_moment(event.end, shift + lengthening)
             changes |= _format_times(self._format_of(event), start, end)
         if shift and event.recurrence_id is not None:
-            original = convert_like(localize(shift_moment(event.recurrence_id, shift), self._zone), main.start)
+            original = convert_like(main.start, shift_moment(event.recurrence_id, shift), self._zone)
             name = "RECURRENCE-ID;RANGE=THISANDFUTURE" if event.this_and_future else "RECURRENCE-ID"
             changes["RECURRENCE-ID"] = [self._format_of(main).line(name, original)]
         if event is main and (shift or draft.repeat):
@@ -179,7 +177,7 @@ class Edit:
             raise Refused("the series has extra dates with other durations", "change its occurrences one by one")
 
         def moved(name: str, moment: Moment) -> str:
-            return time_format.line(name, convert_like(localize(shift_moment(moment, shift), self._zone), main.start))
+            return time_format.line(name, convert_like(main.start, shift_moment(moment, shift), self._zone))
 
         days = [m for m in main.excluded_dates if isinstance(m, datetime) is not isinstance(main.start, datetime)]
         whole_days = timedelta(days=(to_date(start) - to_date(main.start)).days)

@@ -182,7 +182,7 @@ def _parse_event(number: int, found: Mapping[str, Sequence[Property]], zones: _Z
         return unescape(found[name][0].value[:MAX_TEXT]).strip() if name in found else ""
 
     def dates(name: str) -> list[Moment | Period]:
-        return [_convert_like(one, start) for prop in found.get(name, ()) for one in _parse_dates(prop, zones)]
+        return [_match_type(one, start) for prop in found.get(name, ()) for one in _parse_dates(prop, zones)]
 
     if "DTSTART" not in found:
         raise Unreadable("no start")
@@ -193,7 +193,7 @@ def _parse_event(number: int, found: Mapping[str, Sequence[Property]], zones: _Z
     if localize(end, UTC) < localize(start, UTC):
         start, end = end, start  # some programs swap them
     changes = found.get("RECURRENCE-ID", ())
-    recurrence_ids = [_convert_like(_parse_moment(p.value.strip(), p.params, zones), start) for p in changes]
+    recurrence_ids = [_match_type(_parse_moment(p.value.strip(), p.params, zones), start) for p in changes]
     attendees = [(_parse_mail(prop), prop.params.get("PARTSTAT", "").upper()) for prop in found.get("ATTENDEE", ())]
     zone_name = found["DTSTART"][0].params.get("TZID", "")
     has_zone = isinstance(start, datetime) and start.tzinfo is not None
@@ -261,10 +261,10 @@ def _parse_dates(prop: Property, zones: _Zones) -> Iterator[Moment | Period]:
             yield start, _parse_duration(last) if last[:1] in "P+-" else _parse_moment(last, prop.params, zones)
 
 
-def _convert_like(moment: Moment | Period, start: Moment) -> Moment | Period:
+def _match_type(moment: Moment | Period, start: Moment) -> Moment | Period:
     """Convert a date of a series to the type of its start: date, floating or zoned. A date among times stays."""
     if isinstance(moment, tuple):
-        return _convert_like(moment[0], start), moment[1]  # type: ignore[return-value]
+        return _match_type(moment[0], start), moment[1]  # type: ignore[return-value]
     if not isinstance(start, datetime):
         return moment.date() if isinstance(moment, datetime) else moment
     if not isinstance(moment, datetime) or bool(moment.tzinfo) == bool(start.tzinfo):

@@ -37,13 +37,18 @@ def resolve_end(start: Moment, end: Moment) -> Moment:
     return (start.astimezone(UTC) + (end - start)).astimezone(start.tzinfo)
 
 
-def convert_like(instant: datetime, model: Moment) -> Moment:
-    """Convert an instant to the type of `model`: a date, a floating time, or a time in its zone."""
+def convert_like(model: Moment, moment: Moment, zone: tzinfo) -> Moment:
+    """Convert a moment to the type of `model`: a date, a floating time, or a time in its zone.
+
+    Args:
+        zone: the zone of dates and floating times.
+    """
+    local = localize(moment, zone)
     if not isinstance(model, datetime):
-        return instant.date()
+        return local.date()
     if model.tzinfo is None:
-        return instant.replace(tzinfo=None)
-    return instant.astimezone(UTC).astimezone(model.tzinfo)
+        return local.replace(tzinfo=None)
+    return local.astimezone(UTC).astimezone(model.tzinfo)
 
 
 def to_date(moment: Moment) -> date:
