@@ -47,7 +47,7 @@ async def begin_run(
     user = turn_request.user
     traceparent = request.headers.get("traceparent", "")
 
-    def settle(report: TurnReport) -> None:
+    def record_end(report: TurnReport) -> None:
         state.rate_limits.release(user)
         state.admission.count_end()
         state.telemetry.record(report, traceparent)
@@ -62,7 +62,7 @@ async def begin_run(
         after_start.callback(pending.end)
         state.rate_limits.acquire(user, time.monotonic())
         after_failure.callback(state.rate_limits.release, user)
-        run = await state.engine.begin(turn_request, protocol, settle, history=history, options=options)
+        run = await state.engine.begin(turn_request, protocol, record_end, history=history, options=options)
         after_failure.pop_all()
     state.telemetry.metrics.count_start()
     return run
