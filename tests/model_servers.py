@@ -52,7 +52,7 @@ class Pass:
     """What one generating request is answered with.
 
     Attributes:
-        said: texts and the like, one frame each; may be endless.
+        items: texts and the like, one frame each; may be endless.
         every: seconds before each of them.
         finish: why it stopped; None leaves the last frame out.
         usage: prompt, completion and cached tokens.
@@ -63,7 +63,7 @@ class Pass:
         status, answer, kind: of a request that is refused, or not answered with a stream.
     """
 
-    said: Iterable[Item] = ()
+    items: Iterable[Item] = ()
     every: float = 0.0
     finish: str | None = "stop"
     usage: tuple[int, int, int | None] | None = (10, 3, None)
@@ -114,8 +114,8 @@ class Server:
         silent: accept connections and never answer.
 
     Attributes:
-        asked: all requests, in order.
-        served: one entry a generating request that was answered with 200.
+        requests: all requests, in order.
+        generations: one entry per generating request with a response 200.
         marked: set when an answer has held the marker.
     """
 
@@ -130,8 +130,8 @@ class Server:
         refuses_prefill: str | None = None,
         silent: bool = False,
     ) -> None:
-        self.asked: list[ReceivedRequest] = []
-        self.served: list[Generation] = []
+        self.requests: list[ReceivedRequest] = []
+        self.generations: list[Generation] = []
         self.marked = asyncio.Event()
         self.url = ""
         self._passes = iter(passes)
@@ -144,12 +144,12 @@ class Server:
     @property
     def lines(self) -> list[str]:
         """Method and path of all requests."""
-        return [f"{asked.method} {asked.path}" for asked in self.asked]
+        return [f"{request.method} {request.path}" for request in self.requests]
 
     @property
     def generated(self) -> list[Json]:
         """The bodies of the generating requests."""
-        return [asked.body for asked in self.asked if asked.path == self.generating]
+        return [request.body for request in self.requests if request.path == self.generating]
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -174,10 +174,10 @@ class Server:
         try:
             if self._silent:
                 await asyncio.sleep(3600)
-            asked = await _read(reader)
-            if asked is not None:
-                self.asked.append(asked)
-                await self._answer(asked, reader, writer)
+            request = await _read(reader)
+            if request is not None:
+                self.requests.append(request)
+                await self._answer(request, reader, writer)
         except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
@@ -186,41 +186,43 @@ class Server:
             with suppress(ConnectionError, asyncio.CancelledError):
                 await writer.wait_closed()
 
-    async def _answer(self, asked: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if asked.method != "POST" or asked.path != self.generating:
-            status, answer = self._answers.get(f"{asked.method} {asked.path}", (404, {"error": "not found"}))
+    async def _answer(
+        self, request: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if request.method != "POST" or request.path != self.generating:
+            status, answer = self._answers.get(f"{request.method} {request.path}", (404, {"error": "not found"}))
             await _send(writer, status, answer)
             return
-        if self._refuses_prefill is not None and asked.body["messages"][-1]["role"] == "assistant":
+        if self._refuses_prefill is not None and request.body["messages"][-1]["role"] == "assistant":
             await _send(writer, 400, self.refusal(self._refuses_prefill))
             return
         plan = next(self._passes)
         if plan.status != 200 or plan.answer is not None:
             await _send(writer, plan.status, plan.answer, plan.kind)
             return
-        served = Generation()
-        self.served.append(served)
-        watcher = asyncio.create_task(_watch(reader, served))
+        generation = Generation()
+        self.generations.append(generation)
+        watcher = asyncio.create_task(_watch(reader, generation))
         try:
-            await self._generate(plan, asked.body, served, writer)
+            await self._generate(plan, request.body, generation, writer)
         finally:
             with suppress(TimeoutError):
-                await asyncio.wait_for(served.closed.wait(), 1)
+                await asyncio.wait_for(generation.closed.wait(), 1)
             watcher.cancel()
 
-    async def _generate(self, plan: Pass, body: Json, served: Generation, writer: asyncio.StreamWriter) -> None:
+    async def _generate(self, plan: Pass, body: Json, generation: Generation, writer: asyncio.StreamWriter) -> None:
         writer.write(
             f"HTTP/1.1 200 OK\r\ncontent-type: {self.content_type}\r\ntransfer-encoding: chunked\r\n\r\n".encode()
         )
         held = b""
-        async for frame in self._frames(plan, body, served):
+        async for frame in self._frames(plan, body, generation):
             if isinstance(frame, Cut):
                 await _write(writer, held)
                 await writer.drain()
                 await asyncio.sleep(0.02)
                 if frame.reset:
                     writer.transport.abort()
-                served.closed.set()
+                generation.closed.set()
                 return
             held += frame.replace(b"\n", plan.newline) if plan.newline != b"\n" else frame
             if plan.piece == 0:
@@ -229,34 +231,34 @@ class Server:
             while 0 < plan.piece <= len(held):
                 await _write(writer, held[: plan.piece])
                 held = held[plan.piece :]
-            if served.closed.is_set():
+            if generation.closed.is_set():
                 return
         await _write(writer, held)
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         writer.write_eof()
 
-    async def _frames(self, plan: Pass, body: Json, served: Generation) -> AsyncIterator[bytes | Cut]:
+    async def _frames(self, plan: Pass, body: Json, generation: Generation) -> AsyncIterator[bytes | Cut]:
         for frame in self.opening(body):
             yield frame
         started = body["messages"][-1]
         echo = [started["content"]] if plan.echo and started["role"] == "assistant" else []
-        for item in (*echo, *plan.said) if isinstance(plan.said, Sequence) else plan.said:
+        for item in (*echo, *plan.items) if isinstance(plan.items, Sequence) else plan.items:
             await asyncio.sleep(item.seconds if isinstance(item, Wait) else plan.every)
             if isinstance(item, Wait):
                 continue
             yield item if isinstance(item, Cut) else item.data if isinstance(item, Raw) else self.frame(item)
             if isinstance(item, str):
-                self._count(served, item)
+                self._count(generation, item)
         for frame in self.closing(plan, body):
             yield frame
 
-    def _count(self, served: Generation, item: str) -> None:
-        if served.marker_at is not None:
-            served.tokens_after_marker += 1
-        served.text += item
-        if served.marker_at is None and self._marker in served.text:
-            served.marker_at = time.monotonic()
+    def _count(self, generation: Generation, item: str) -> None:
+        if generation.marker_at is not None:
+            generation.tokens_after_marker += 1
+        generation.text += item
+        if generation.marker_at is None and self._marker in generation.text:
+            generation.marker_at = time.monotonic()
             self.marked.set()
 
     def refusal(self, text: str) -> Json:
@@ -289,11 +291,11 @@ def in_thread(server: Server) -> Iterator[Server]:
         yield server
 
 
-async def _watch(reader: asyncio.StreamReader, served: Generation) -> None:
+async def _watch(reader: asyncio.StreamReader, generation: Generation) -> None:
     with suppress(ConnectionError):
         await reader.read()
-    served.closed_at = time.monotonic()
-    served.closed.set()
+    generation.closed_at = time.monotonic()
+    generation.closed.set()
 
 
 async def _read(reader: asyncio.StreamReader) -> ReceivedRequest | None:

@@ -170,7 +170,7 @@ def test_every_command_works_in_order(page: str, clone: Path, tmp_path: Path) ->
                 )  # fmt: skip
                 assert (done.returncode, output in done.stdout) == (0, True), f"{text}\n{done.stdout}\n{done.stderr}"
     if page == "README.md":
-        keys = [[request.headers.get("authorization") for request in server.asked][-1] for server in (llama, hosted)]
+        keys = [[request.headers.get("authorization") for request in server.requests][-1] for server in (llama, hosted)]
         assert keys == [None, "Bearer sk-or-x"]
         assert "I am vegetarian." in (clone / "my-data.jsonl").read_text("utf-8")
 

@@ -18,7 +18,7 @@ BREAKS = "SPECIALIST_REQUEST[breaks]"
 NAP = "SPECIALIST_REQUEST[nap]"
 LETTER = 'SPECIALIST_REQUEST[letter:{"to":"Ada"}]'
 SENT: list[str] = []
-"""Who got a letter."""
+"""Recipients of letters."""
 
 
 @specialist

@@ -48,7 +48,7 @@ def server(running: Server) -> Iterator[Server]:
 
 
 def wait_for(server: Server, kind: type[Event], count: int = 1) -> None:
-    """Wait until the one turn that runs has so many events of a kind."""
+    """Wait until the one turn that runs has this number of events of a kind."""
     (run,) = server.engine.runs.running
 
     async def wait() -> None:
@@ -249,7 +249,7 @@ def test_a_message_instead_of_an_approval_steers_the_turn(agent: Agent, server: 
 
 @pytest.mark.node
 def test_a_client_that_is_cut_off_continues_its_thread(clients: Clients, server: Server) -> None:
-    """It does not reconnect: its run has failed, and the next one says what it has of it."""
+    """It does not reconnect: its run has failed, and the next run sends what it received."""
     server.play(Player([WEATHER], ["Half of ", "it CUT", asyncio.Event()]))
     with cutting(server.port, {"POST /ag-ui/run": [b"it CUT"]}) as proxy, connect(clients, proxy.url) as agent:
         first = agent.run("Tell me.")

@@ -30,7 +30,7 @@ from brain.turn_request import DEFAULT_SAMPLING, Sampling
 CHROMIUM = shutil.which("chromium")
 CURL = shutil.which("curl")
 END = b"\r\n0\r\n\r\n"
-"""What ends an answer, behind the last event."""
+"""The end of a response, after the last event."""
 TALKS: Mapping[str, Sequence[Sequence[Any]]] = {
     "calls": (["I ask. ", WEATHER, BREAKS], ["Grüße ", "😀 ", "from ", "Rome."]),
     "error": (["Half ", ModelError("model_failed", "The model failed.")],),
@@ -73,7 +73,7 @@ class Stage:
         self.cutter = cutter
 
     def events_of(self, turn_id: str) -> list[Message]:
-        """The events of a turn, for a reader that nobody cuts off."""
+        """The events of a turn, for a client without a cut."""
         return read(
             httpx.get(f"{self.brain.url}/v1/turns/{turn_id}/events", trust_env=False).raise_for_status().content
         )
@@ -106,11 +106,11 @@ class Received:
 
 
 IN_QUERY, IN_HEADER = "request_id=turn-{}&", "x-turn: turn-{}."
-"""How a request says which turn it is about."""
+"""How a request names its turn."""
 
 
 def judge(stage: Stage, received: Received, requests: Mapping[str, int], mark: str) -> None:
-    """Whether each turn was received whole, nothing twice, and started once; `requests` are counted by turn."""
+    """Check that each turn was received completely, without duplicates, and started once."""
     assert {turn: stage.requests(mark.format(turn)) for turn in requests} == requests
     for turn in requests:
         events = received.of(turn)
@@ -125,7 +125,7 @@ def data_of(events: Sequence[Message], name: str) -> list[dict[str, Any]]:
 
 
 def ends_well(events: Sequence[Message]) -> bool:
-    """Whether a turn with two calls told all that it should."""
+    """Check the events of a turn with two calls."""
     (result,) = data_of(events, "specialist_result")
     (error,) = data_of(events, "specialist_error")
     (done,) = data_of(events, "done")
@@ -138,13 +138,13 @@ def ends_well(events: Sequence[Message]) -> bool:
 
 
 def count_requests(turn: str) -> int:
-    """How many requests an EventSource makes: the first, one behind each cut, and a last one, which 204 answers."""
+    """Number of requests of an EventSource: the first, one after each cut, and a last one with status 204."""
     cuts = PLACES.get(turn, [])
     return 2 + len(cuts) - (END in cuts)
 
 
 def reason(events: Sequence[Message]) -> str:
-    """How a turn ended."""
+    """The stop reason or error code of a turn."""
     last = json.loads(events[-1].data)
     return str(last.get("stop_reason") or last["code"])
 

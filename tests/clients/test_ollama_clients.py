@@ -156,7 +156,7 @@ TALKS: dict[str, Any] = {
     "loading": ("chat", [], {"messages": []}, *[Outcome(done_reason="load")] * 2),
     "unloading": ("generate", [], {"prompt": "", "keep_alive": 0}, *[Outcome(done_reason="unload")] * 2),
 }
-"""The client's method, what the model plays, what is asked, and what a client gets of the stream, and of the whole."""
+"""The client's method, the passes of the model, the request, and the expected outcome with and without streaming."""
 
 
 @pytest.mark.parametrize("talk", TALKS)
@@ -339,7 +339,7 @@ def test_a_call_is_approved_as_the_answer_says(brain: Server, client: Client) ->
             subprocess.run(shlex.split(command[1]), capture_output=True, check=True)
     assert (texts[0], texts[2]) == ("I write. ", "Done.")
     assert "Sent to Ada." in prompt(player)
-    assert client.chat("brain", HI).message.content == "I write. Done."  # nothing can be asked there
+    assert client.chat("brain", HI).message.content == "I write. Done."  # approvals need a stream
     assert "[SPECIALIST_ERROR: letter failed" in prompt(player)
 
 

@@ -169,7 +169,7 @@ TALKS: dict[str, Any] = {
     ),
     "no such model": ([], {"model": "gpt-5"}, *[Outcome(error=(404, "model_not_found"))] * 2),
 }
-"""What the model plays, what is asked, and what a client gets of the stream, and of the whole answer."""
+"""The passes of the model, the request, and the expected outcome with and without streaming."""
 
 
 @pytest.mark.parametrize("talk", TALKS)

@@ -574,5 +574,5 @@ async def test_leaving_ends_a_summary_that_is_being_written() -> None:
         assert working
         assert all(task.done() for task in working)
         async with asyncio.timeout(30):
-            await server.served[0].closed.wait()
+            await server.generations[0].closed.wait()
         await model.aclose()

@@ -99,7 +99,7 @@ async def test_requests(show: tuple[int, Any], context: int, sees: bool) -> None
         assert (model.context_tokens, model.sees_images) == (context, sees)
         await collect(model, [*HELLO, Message("user", "See?", (b"??",)), STARTED[-1]])
         assert server.lines == ["POST /api/show", "POST /api/chat"]
-        assert {request.headers["authorization"] for request in server.asked} == {"Bearer k"}
+        assert {request.headers["authorization"] for request in server.requests} == {"Bearer k"}
         messages = [
             {"role": "system", "content": "Be brief."},
             {"role": "user", "content": "Hello?"},
@@ -173,7 +173,7 @@ async def test_auto_takes_the_loaded_model_else_the_newest_that_can_complete(
         (entry,) = await open_models(read({"BRAIN_MODEL": "auto", "BRAIN_MODEL_URL": server.url}), ())
         await entry.model.aclose()
         assert (entry.model.name, entry.problem) == (name, None)
-        assert "/api/chat" not in {request.path for request in server.asked}
+        assert "/api/chat" not in {request.path for request in server.requests}
 
 
 @pytest.mark.parametrize(

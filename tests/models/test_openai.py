@@ -196,7 +196,7 @@ def test_texts_of_one_read_are_one_chunk() -> None:
 async def test_a_request() -> None:
     async with OpenAIServer(Pass(["Hi"])) as server, model_of(server, key="sk-1") as model:
         await collect(model, [*HELLO, Message("user", "See?", (b"\xff\xd8\xff", b"??"))])
-        (request,) = server.asked
+        (request,) = server.requests
         content = [
             {"type": "text", "text": "See?"},
             {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,/9j/"}},
@@ -250,7 +250,7 @@ async def test_a_server_is_identified_by_free_requests(
 ) -> None:
     async with OpenAIServer(Pass(["a"]), Pass(["b"]), answers=answers) as server, model_of(server) as model:
         assert await model.identify() == description + (", image input" if sees else "")
-        assert {request.method for request in server.asked} == {"GET"}
+        assert {request.method for request in server.requests} == {"GET"}
         assert (model.resume, model.context_tokens, model.sees_images) == (resume, context, sees)
         await collect(model)
         await collect(model, STARTED)

@@ -56,10 +56,10 @@ KEYS_OF = {"small": None, "big": "Bearer sk-big", "open": "Bearer sk-open", "vec
 def assert_each_has_its_own_key(servers: Mapping[str, Server], expected: Mapping[str, str | None] = KEYS_OF) -> None:
     """No request to a server has any key but its own, wherever in the request."""
     for name, server in servers.items():
-        assert server.asked
-        assert {asked.headers.get("authorization") for asked in server.asked} == {expected[name]}, name
-        content = json.dumps([[asked.path, dict(asked.headers), asked.body] for asked in server.asked])
-        assert content.count("sk-") == sum(expected[name] is not None for _ in server.asked)
+        assert server.requests
+        assert {request.headers.get("authorization") for request in server.requests} == {expected[name]}, name
+        content = json.dumps([[request.path, dict(request.headers), request.body] for request in server.requests])
+        assert content.count("sk-") == sum(expected[name] is not None for _ in server.requests)
 
 
 def test_a_key_reaches_its_own_server_only(
@@ -93,7 +93,7 @@ def test_a_key_reaches_its_own_server_only(
         everything = process.end()
     with Process("check", env=environ) as process:
         _, out, err = process.end(60)
-    assert "/api/embed" in {asked.path for asked in servers["vec"].asked}
+    assert "/api/embed" in {request.path for request in servers["vec"].requests}
     assert not [line for server in servers.values() for line in server.lines if "embeddings" in line]
     assert "sk-" not in f"{everything} {out} {err}"
     assert_each_has_its_own_key(servers)
@@ -126,7 +126,7 @@ def test_auto_without_ollama_uses_the_openai_api(servers: dict[str, Server], nam
     assert "http://127.0.0.1:1" in reason
     assert "OPENAI_API_KEY" in reason
     assert "sk-open" not in reason
-    assert bool(servers["open"].asked) == bool(named)
+    assert bool(servers["open"].requests) == bool(named)
 
 
 def test_servers_that_are_away_are_a_problem_and_no_error() -> None:

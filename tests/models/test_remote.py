@@ -38,7 +38,7 @@ async def test_a_pass_in_pieces_of_any_size(kind: Kind, piece: int) -> None:
     answer = Pass([Reasoning("hm"), "Hel", "lo ä€😀"], finish="length", piece=piece, newline=b"\r\n", done=False)
     async with kind(answer) as server, model_of(server) as model:
         assert await collect(model) == [Thinking("hm"), "Hello ä€😀", Finish("length"), PassUsage(10, 3)]
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
 
 @both
@@ -271,7 +271,7 @@ async def test_embeddings(kind: Any) -> None:
     answers = {EMBEDDING_PATH[kind]: embeddings([0, 1.5], [2, 3])}
     async with kind(answers=answers) as server, model_of(server, embeddings="e") as model:
         assert await model.embed(["a", "b"]) == [[0.0, 1.5], [2.0, 3.0]]
-        assert server.asked[0].body == {"model": "e", "input": ["a", "b"]}
+        assert server.requests[0].body == {"model": "e", "input": ["a", "b"]}
 
 
 @both
@@ -296,7 +296,7 @@ async def test_embeddings_are_checked_once_with_the_model_that_makes_them() -> N
         assert (check.size, check.right, check.is_meaningful) == (8, 7, True)
         assert (check.own, check.other) == (0.875, 1 / 56)
         assert check.key.startswith("openai:m#")
-        assert len(server.asked) == 1
+        assert len(server.requests) == 1
 
 
 # Closing
@@ -311,7 +311,7 @@ async def test_closing_the_stream_closes_the_connection(kind: Kind) -> None:
             text = ""
             while "]" not in text:
                 text += str(await anext(chunks))
-        await server.served[0].closed.wait()
+        await server.generations[0].closed.wait()
 
 
 @both
@@ -323,4 +323,4 @@ async def test_cancelling_a_read_closes_the_connection(kind: Kind) -> None:
         task.cancel()
         await asyncio.wait({task})
         assert task.cancelled()
-        await server.served[0].closed.wait()
+        await server.generations[0].closed.wait()

@@ -1,4 +1,4 @@
-"""The guarded way to the web, against real servers on this machine."""
+"""Outbound fetches, against real servers on this machine."""
 
 import asyncio
 import gzip
@@ -265,7 +265,7 @@ async def in_chunks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
     ],
 )
 def test_an_answer_that_takes_long_to_parse_blocks_no_turn(given: Answer) -> None:
-    """On the loop of the turns these took 370, 160 and 100 ms, in which it came round four times at most."""
+    """On the loop of the turns, parsing took 370, 160 and 100 ms and allowed four rounds."""
 
     async def main() -> int:
         rounds = 0

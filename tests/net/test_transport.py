@@ -135,7 +135,7 @@ def test_the_request_is_sent_as_it_is() -> None:
     ("answers", "requests"),
     [
         ((PLAIN, CHUNKED, PLAIN), [3]),  # used again when its response was read
-        ((PLAIN,), [1, 1, 1]),  # closed meanwhile
+        ((PLAIN,), [1, 1, 1]),  # closed between requests
         ((PLAIN, b""), [2, 2, 1]),  # closed on the request: sent again, once
     ],
 )

@@ -206,7 +206,7 @@ def test_the_stream_ends_when_all_open_calls_wait() -> None:
     encoder = Encoder(6, "m1")
     closed = [(encoder.encode([event]), encoder.closed)[1] for event in (START, WAITS, APPROVAL, SECOND, WAITED)]
     assert closed == [False, False, False, False, True]
-    encoder = Encoder(6, "m1", lambda call_ids: "c1" not in call_ids)  # decided meanwhile
+    encoder = Encoder(6, "m1", lambda call_ids: "c1" not in call_ids)  # already decided
     assert types(split(encoder.encode([START, APPROVAL, SENDS, RESULT, ev.Token("Sent."), done()]))) == (
         "start start-step call tool-approval-request tool-output-available finish-step start-step text-start "
         "text-delta text-end finish-step finish"
@@ -214,7 +214,7 @@ def test_the_stream_ends_when_all_open_calls_wait() -> None:
 
 
 def rest(earlier: Sequence[ev.Event], decided: set[str], *later: ev.Event, version: SdkVersion = 6) -> list[str]:
-    """What a client reads after its decisions on a turn with so many events by then."""
+    """The stream that a client reads after its decisions on a turn with these earlier events."""
     encoder = Encoder(version, "m1")
     encoder.skip([*earlier, *later], decided)
     assert (encoder.event_count, encoder.closed) == (len(earlier), False)

@@ -1,4 +1,4 @@
-"""JSON as strangers send it and as they get it."""
+"""Decoding and encoding of JSON bodies."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal

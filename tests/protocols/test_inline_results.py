@@ -1,4 +1,4 @@
-"""What foreign clients are shown of specialists, and of calls that wait for a person."""
+"""Text for clients without events for specialists, and for calls that wait for a person."""
 
 from datetime import UTC, datetime
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""Bodies as large as they may be: few values and calls, counted before much is made of them."""
+"""Limits of large bodies: values and calls are counted before they are decoded."""
 
 import json
 import sys
@@ -53,7 +53,7 @@ def reject(protocol: str, messages: str, more: str = "") -> tuple[int, str | Non
 
 
 def calls(protocol: str, number: int) -> str:
-    """A message with so many calls."""
+    """A message with this number of calls."""
     if protocol == "ai_sdk":
         part = '{"type":"tool-a","state":"output-error"}'
         return f'{{"role":"assistant","parts":[{",".join([part] * number)}]}}'

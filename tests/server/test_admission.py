@@ -80,7 +80,7 @@ class Protocol(asyncio.Protocol):
 
 @contextmanager
 def connected(count: int) -> Iterator[tuple[Acceptor, list[socket.socket]]]:
-    """Connections that nobody has accepted yet."""
+    """Connections in the queue of the kernel."""
     with ExitStack() as stack:
         listening = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=200))
         listening.setblocking(False)

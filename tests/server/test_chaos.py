@@ -1,4 +1,4 @@
-"""A thousand clients over all protocols, half of which vanish at some moment: nothing of them is left behind."""
+"""A thousand clients over all protocols, half of which disconnect at any moment: they leave nothing."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ CONNECTING = 200
 """Clients that connect at once: fewer than the system lets wait."""
 LEFT_OBJECTS = CLIENTS // 2
 LEFT_BYTES = 1_500_000
-"""What may be more behind a thousand clients than behind the thousand before: tables that grew, and no turn."""
+"""Allowed growth after a thousand more clients: larger tables, but no turn."""
 
 LONG = [prose(4_000, n) for n in range(3)]
 NAP = 'SPECIALIST_REQUEST[nap:{"seconds":0.05}]'
@@ -40,7 +40,7 @@ TALKS = 8
 
 
 def passes(talk: int) -> Sequence[Sequence[Any]]:
-    """What a model says in one of its talks; made anew, since an error keeps what it was raised through."""
+    """The passes of a model. Each call creates them, since a raised error references its traceback."""
     talks: Sequence[Sequence[Sequence[Any]]] = (
         [["Hello ", 0.02, "there."]],
         [[*[item for n in range(15) for item in (f"Wört{n} ", 0.01)]]],
@@ -141,7 +141,7 @@ ROUTES = {
 
 
 class Client:
-    """One that asks, reads, and may vanish: before its request is sent, at once, or behind so many bytes."""
+    """A client that may disconnect: before it has sent its request, directly after, or after some bytes."""
 
     def __init__(self, port: int, number: int, chance: random.Random) -> None:
         self._port = port
@@ -153,7 +153,7 @@ class Client:
         self._resets = chance.random() < 0.5
 
     async def run(self, connecting: asyncio.Semaphore) -> str:
-        """What came of it."""
+        """Return the outcome."""
         async with connecting:
             reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         try:
@@ -203,7 +203,7 @@ def many_files() -> Iterator[None]:
 
 @pytest.fixture
 def no_log() -> Iterator[None]:
-    """Pytest keeps all records, and with them the errors that they are about."""
+    """Disable the log: pytest stores all records with their errors."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
@@ -226,7 +226,7 @@ def server(monkeypatch: pytest.MonkeyPatch, many_files: None, no_log: None) -> I
 
 
 def is_idle(server: Server) -> bool:
-    """Wait until all is over that the clients started."""
+    """Wait until everything that the clients started has ended."""
 
     async def wait() -> None:
         while len(server.engine.runs) or server.server_state.connections:  # noqa: ASYNC110 - they end without an event
@@ -245,7 +245,7 @@ def files() -> int:
 
 
 def held() -> tuple[int, int]:
-    """How many objects there are, and what they take."""
+    """Number of objects, and traced memory in bytes."""
     gc.collect()
     return len(gc.get_objects()), tracemalloc.get_traced_memory()[0]
 

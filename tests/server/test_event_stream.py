@@ -152,7 +152,7 @@ class Stage:
         return response
 
     async def ended(self) -> str:
-        """How the turn ended, once it did. It was recorded once, and nobody reads it any more."""
+        """Wait for the end of the turn, and return its outcome. Check that it was recorded once and has no readers."""
         async with asyncio.timeout(LIMIT):
             await self.run.wait_ended()
         (report,) = self.reports

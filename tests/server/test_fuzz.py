@@ -1,4 +1,4 @@
-"""Whatever clients send, to whichever address: an answer comes, in the form of its protocol, and never a 500."""
+"""Fuzzing of all routes: each request gets a response in the form of its protocol, never a 500."""
 
 import copy
 import json
@@ -103,7 +103,7 @@ async def echo(text: str = "") -> str:
 
 
 class Talker(Player):
-    """Says a word; calls a specialist that needs an approval when the message says so."""
+    """Writes a word, or calls a specialist that needs approval if the message contains `approve`."""
 
     async def stream(self, messages: Any, turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING) -> Any:
         is_call = not turn_pass and "approve" in messages[-1].content
@@ -184,7 +184,7 @@ queries = st.dictionaries(
     max_size=3,
 )
 names = st.sampled_from(["over", "waits", "c1", "a/b", "..", ".", "\udcff"]) | texts
-"""Values of parameters in addresses; the first two stand for existing turns."""
+"""Values of parameters in addresses; the first two become existing turns."""
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -235,7 +235,7 @@ def send(client: httpx.Client, method: str, path: str, name: str, ids: Mapping[s
     check(client.request(method, PARAMETER.sub(lambda _: quote(value, safe="/", errors="replace"), path), **options))
 
 
-# What is answered
+# Responses
 
 
 def is_error(path: str, answer: httpx.Response) -> bool:

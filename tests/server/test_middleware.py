@@ -1,4 +1,4 @@
-"""Who may call, on a real port: hosts, origins and keys; and the headers of every response."""
+"""Access on a real port: hosts, origins and keys; and the headers of every response."""
 
 import json
 import random

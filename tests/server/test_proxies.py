@@ -57,7 +57,10 @@ def test_a_user_gets_the_same_server_and_tokens_are_not_held_back(tmp_path: Path
             answer = httpx.post(f"{url}/v1/session", json={"key": user}, trust_env=False)
             clients.append({"cookie": answer.headers["set-cookie"].partition(";")[0]})
         found = [{worker(headers) for _ in range(2)} for headers in clients]
-        browser = {"authorization": "Bearer user1", "origin": url}  # with the proxy's port, which is no usual one
+        browser = {
+            "authorization": "Bearer user1",
+            "origin": url,
+        }  # with the proxy's port, which is not the default port
         answer_of_slow = post(url, json={"message": "hi", "model": slow}, headers=browser)
     assert [len(one) for one in found] == [1] * 25
     assert set().union(*found) == {str(server.process.pid) for server in servers}

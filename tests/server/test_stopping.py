@@ -82,8 +82,8 @@ class Stage:
         self.client = client
 
     @property
-    def served(self) -> Generation:
-        (found,) = self.server.served
+    def generation(self) -> Generation:
+        (found,) = self.server.generations
         return found
 
     def events(self, turn_id: str) -> list[Message]:
@@ -139,13 +139,13 @@ def test_a_turn_is_stopped_wherever_it_is(items: list[Any], until: str, call: st
                 found += next(pieces)
             turn_id = read(found.encode())[0].last_event_id.partition(".")[0]
             if items:
-                stage.until(lambda: bool(stage.server.served))
+                stage.until(lambda: bool(stage.server.generations))
             if cancels:
                 assert stage.client.post(f"/v1/turns/{turn_id}/cancel").status_code == 202
                 assert read((found + "".join(pieces)).encode()) == stage.events(turn_id)
         events = [(message.type, json.loads(message.data)) for message in stage.events(turn_id)]
         if items:
-            stage.until(stage.served.closed.is_set)
+            stage.until(stage.generation.closed.is_set)
         if call not in (None, "letter"):
             assert stage.calls.cancelled.wait(50)
         errors = [(one["name"], one["code"]) for name, one in events if name == "specialist_error"]
@@ -172,7 +172,7 @@ def test_a_client_that_leaves_within_its_body_leaves_nothing() -> None:
 
 
 def stalled(stage: Stage) -> socket.socket:
-    """A connection with small buffers, on which a turn arrives that nobody reads."""
+    """A connection with small buffers, whose client does not read its turn."""
     stage.brain.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32_768)  # also of connections that it accepts
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32_768)
@@ -186,10 +186,10 @@ def stalled(stage: Stage) -> socket.socket:
 def test_a_client_that_reads_nothing_delays_neither_the_turn_nor_its_cancellation() -> None:
     with staged(Pass([*[LONG] * PIECES, Wait(60)])) as stage:
         with stalled(stage) as slow:
-            stage.until(lambda: bool(stage.server.served) and stage.served.text == LONG * PIECES)
+            stage.until(lambda: bool(stage.server.generations) and stage.generation.text == LONG * PIECES)
             (run,) = stage.brain.engine.runs.running
             assert stage.client.post(f"/v1/turns/{run.id}/cancel").status_code == 202
-            stage.until(stage.served.closed.is_set)
+            stage.until(stage.generation.closed.is_set)
             response = HTTPResponse(slow)
             response.begin()
             events = read(response.read())
@@ -203,7 +203,7 @@ def test_a_client_that_reads_nothing_leaves_no_connection(monkeypatch: pytest.Mo
     with staged(Pass(itertools.repeat(LONG))) as stage:
         drop_stalled_clients(stage.brain.sock, settings(HEARTBEAT_SECONDS=0.1))
         with stalled(stage):
-            stage.until(lambda: bool(stage.server.served))
-            stage.until(stage.served.closed.is_set)
+            stage.until(lambda: bool(stage.server.generations))
+            stage.until(stage.generation.closed.is_set)
             stage.until(lambda: not stage.brain.server_state.connections)
             stage.until(lambda: not stage.brain.engine.runs.running)

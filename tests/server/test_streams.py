@@ -23,7 +23,7 @@ HEARTBEAT = ": heartbeat"
 TRICKS = (
     'a\r\nb\rc\u2028d\x85e\x00f\x7fg"h\\i😀\ufeff\n\ndata: [DONE]\n\nevent: done\nid: 7\nretry: 1\ndata: {}\n\n: x\n\n'
 )
-"""What would end a line, a frame or a stream outside of a JSON string."""
+"""Text that would end a line, a frame or a stream outside a JSON string."""
 
 
 class Thinker(Player):

@@ -1,4 +1,4 @@
-"""Turns that GET starts, or that run without a reader: read again, joined, controlled, as EventSource needs it."""
+"""Turns from GET, and turns without a client: reconnecting, subscribing and controlling."""
 
 import asyncio
 import json

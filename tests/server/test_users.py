@@ -26,7 +26,7 @@ from specialists._knowledge.index import Index, path_for
 
 SECRET = "hilda"
 WORD = "quokka"
-"""What Bob asks for; the secret stands beside it."""
+"""The word that Bob searches for; the secret is next to it."""
 FACT = f"My {WORD} is called {SECRET.title()}"
 CHAT = "shared"
 """A conversation ID that both have."""

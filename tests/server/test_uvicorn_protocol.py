@@ -1,4 +1,4 @@
-"""What a connection may send before its requests are accepted: heads, pipelining, disconnects, and limits."""
+"""Limits of connections before their requests are accepted: headers, pipelining, disconnects, counts."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ def until(connection: socket.socket, text: bytes, count: int = 1) -> bytes:
 
 
 def is_cut_off(connection: socket.socket, data: bytes, limit: int = 40_000_000) -> bool:
-    """Whether the server ends the connection before it has read so many bytes."""
+    """Whether the server ends the connection within this number of bytes."""
     try:
         for _ in range(limit // len(data)):
             connection.sendall(data)

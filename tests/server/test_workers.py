@@ -81,7 +81,7 @@ STUCK = [
 
 @contextmanager
 def serving(folder: Path, *passes: Sequence[str], workers: int = 2) -> Iterator[Process]:
-    """`brain serve` with so many workers, whose model plays these passes."""
+    """Run `brain serve` with a model that plays these passes."""
     (folder / "specialists").mkdir(exist_ok=True)
     (folder / "specialists" / "some.py").write_text(SPECIALISTS)
     arguments = ("serve", "--workers", str(workers), "--port", "0", "--model", script(folder, *passes))

@@ -94,7 +94,7 @@ class Collector(ThreadingHTTPServer):
         return attributes(self.requests[0].resource_spans[0].resource)
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many spans have arrived."""
+        """Wait until this number of spans has arrived."""
         with self.arrived:
             assert self.arrived.wait_for(lambda: len(self.spans) >= count, 50)
 
