@@ -157,7 +157,7 @@ async def test_vectors_that_are_none_or_mean_nothing_are_not_used(
     toy = Wrong(broken=wrong == "broken", blind=wrong == "blind")
     await memory.edits.write("ada", DANGEROUS, "knowledge")
     async with memory.run_background(toy):
-        await until(lambda: "words alone count" in caplog.text)
+        await until(lambda: "keyword search only" in caplog.text)
         for n in range(3) if wrong == "broken" else ():  # the server is left alone then
             looking = asyncio.create_task(looked(store, "without vector", 1))
             await memory.edits.write("ada", f"fact number{n}", "knowledge")
