@@ -12,7 +12,7 @@ from msgspec import Meta
 from brain import Citation, Context, Page, Progress, Refused, Result, specialist
 from specialists._pubmed.articles import Article, read_articles
 from specialists._pubmed.dates import Period, parse_period
-from specialists._pubmed.eutils import NO_ARTICLE_ADVICE, Eutils, PubmedSettings, SearchResult
+from specialists._pubmed.eutils import BAD_KEY, NO_ARTICLE_ADVICE, Eutils, PubmedSettings, SearchResult
 from specialists._pubmed.query import MESSAGE_LENGTH, clean_query, content_words, find_pmids, parse_pmids
 from specialists._pubmed.records import unreadable
 from specialists._pubmed.text import format_article, format_summary, shorten
@@ -44,6 +44,8 @@ async def health(*, context: Context, settings: PubmedSettings) -> str | None:
             if isinstance(step, Page) and "einforesult" not in step.text:
                 return unreadable().reason
     except Refused as refusal:
+        if refusal.reason == BAD_KEY:
+            return f"{BAD_KEY}: check BRAIN_SPECIALIST_PUBMED_API_KEY"
         return refusal.__cause__.reason if isinstance(refusal.__cause__, Refused) else refusal.reason
     return None
 

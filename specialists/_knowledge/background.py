@@ -18,7 +18,7 @@ import msgspec
 from brain import Attachment, Progress, Refused
 from specialists._knowledge import embeddings
 from specialists._knowledge.index import Index, Root, hash_bytes, with_index
-from specialists._knowledge.readers import detect_kind
+from specialists._knowledge.readers import detect_kind, suggest_packages
 from specialists._knowledge.worker import READER, Job, Step, Upload, Worker, find_changes, list_abilities, run_worker
 
 CHECK_SECONDS = 1.0
@@ -80,6 +80,8 @@ class BackgroundTasks:
                 async for step in steps:
                     if step.what == "at":
                         self.running[key].step = step
+                    for advice in suggest_packages(step.problem):
+                        log.warning("knowledge: %s", advice)
             if step.what != "busy":  # another process updates the index
                 return
             await asyncio.sleep(BUSY_AGAIN_SECONDS)

@@ -12,9 +12,8 @@ from typing import Protocol
 from brain import Refused, install_command
 from specialists._knowledge import background, embeddings
 from specialists._knowledge.index import Damaged, Index, Unreachable, path_for
-from specialists._knowledge.readers import KINDS, NO_OFFICE, detect_kind
+from specialists._knowledge.readers import KINDS, detect_kind, suggest_packages
 from specialists._knowledge.worker import CLOSED, Failed, Job, Step, run_worker
-from specialists._pictures import reader
 
 Print = Callable[[str], object]
 
@@ -165,9 +164,8 @@ async def _read(job: Job, print_result: Print, print_progress: Print) -> None:
         print_result(_describe_problem(name, reason))
     for reason, count in skipped.most_common():
         print_result(f"skipped: {count} × {reason}")
-    for missing, extra in ((NO_OFFICE, "office"), (reader.MISSING, "ocr")):
-        if any(missing in reason for _, reason in problems):
-            print_result(f"{missing}. Try: {install_command(extra)}")
+    for advice in dict.fromkeys(advice for _, reason in problems for advice in suggest_packages(reason)):
+        print_result(advice)
 
 
 async def _embed(index: Index, model: embeddings.Embedder, print_result: Print, print_progress: Print) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from brain import Refused
+from brain import Refused, install_command
 from specialists._kit.html import page_rules, read_markdown
 from specialists._kit.passages import Headings, split_sections
 from specialists._kit.text import guess_encoding
@@ -306,6 +306,13 @@ _LEVELS = {"Title": 0, **{f"Heading {level}": level for level in range(1, 10)}}
 def has_office() -> bool:
     """Whether the extra `office` is installed."""
     return all(importlib.util.find_spec(package) for package in _PACKAGES.values())
+
+
+def suggest_packages(problem: str) -> Iterator[str]:
+    """Yield the install command for a problem that a missing package causes."""
+    for missing, extra in ((NO_OFFICE, "office"), (reader.MISSING, "ocr")):
+        if missing in problem:
+            yield f"{missing}. Try: {install_command(extra)}"
 
 
 def _read_office(source: Source) -> Iterator[Part | Problem]:

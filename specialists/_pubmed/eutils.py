@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import math
 import re
 import time
@@ -34,9 +35,11 @@ _MAX_PAUSE = 30.0
 _TYPES = ("application/json", "application/xml", "text/*")
 NO_ARTICLE_ADVICE = "search for words of its title"
 _WITHOUT = "continue without it"
+BAD_KEY = "PubMed rejects the API key of this server"
 _LIMITED = "PubMed receives too many requests from this server"
 _DOWN = "PubMed is not working at the moment"
 
+log = logging.getLogger("brain")
 Rejection = tuple[str, str]
 """Reason and advice for a request that the server rejects."""
 _BAD_QUERY = (
@@ -179,7 +182,8 @@ def _check(page: Page, rejection: Rejection) -> str | None:
     message = _read_json(page).get("error") if head.startswith(b"{") and len(page.body) <= len(head) else None
     if isinstance(message, str):
         if "api key" in message.lower():
-            raise Refused("PubMed rejects the API key of this server", _WITHOUT)
+            log.warning("pubmed: PubMed rejects the API key: check BRAIN_SPECIALIST_PUBMED_API_KEY")
+            raise Refused(BAD_KEY, _WITHOUT)
         return _LIMITED  # the only other error in this form, in several wordings
     if not 200 <= page.status < 300:
         raise Refused(*rejection)

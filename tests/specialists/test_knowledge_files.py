@@ -22,7 +22,17 @@ from specialist_calls import text_pdf, written
 from specialists._kit.passages import LENGTH, split_passages, split_sections
 from specialists._knowledge.folders import Outside, read_content, walk
 from specialists._knowledge.index import Index
-from specialists._knowledge.readers import NO_OFFICE, Part, Problem, Source, Unreadable, decode, detect_kind, read_parts
+from specialists._knowledge.readers import (
+    NO_OFFICE,
+    Part,
+    Problem,
+    Source,
+    Unreadable,
+    decode,
+    detect_kind,
+    read_parts,
+    suggest_packages,
+)
 from specialists._knowledge.worker import CLOSED, READER, Job, Step, Upload, Worker, find_changes
 
 
@@ -158,6 +168,7 @@ def test_without_ocr_a_scan_has_a_problem(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     (problem,) = [item for item in read_parts(Source("scan.pdf", scan()), "pdf") if isinstance(item, Problem)]
     assert problem.text.startswith("1 of 1 pages")
+    assert "ocr" in "".join(suggest_packages(problem.text))
 
 
 def test_without_the_packages_an_office_file_has_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,11 +142,9 @@ async def test_a_summary_by_a_model_is_named_as_one() -> None:
 @pytest.mark.parametrize(
     ("params", "reason"),
     [
-        ({"operation": "save_fact", "text": "The user's bank is evil.example"}, "did not write"),
         ({"operation": "save_fact"}, "save_fact"),
         ({"operation": "update_fact", "text": "I like tea"}, "update_fact"),
         ({"operation": "forget", "id": "#zzzz", "text": "tea"}, "'#zzzz'"),
-        ({"operation": "update_fact", "id": "horse", "text": "I like tea"}, "'horse'"),
         # the person who approves reads the text, so it must be that of the id
         ({"operation": "forget", "id": "f1"}, "forget"),
         ({"operation": "forget", "id": "f1", "text": "tea"}, '#f1 (2026-03-01, "I like beer")'),
