@@ -8,7 +8,7 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from shutil import disk_usage
@@ -22,7 +22,7 @@ from specialists._knowledge import background, embeddings
 from specialists._knowledge.command import index_folders as index
 from specialists._knowledge.index import Damaged, Index, Root, Unreachable, path_for, with_index
 from specialists._knowledge.search import Match, Scope, fetch, rank
-from specialists._knowledge.worker import Job
+from specialists._knowledge.settings import LOCAL, KnowledgeSettings, split_owner
 
 __all__ = ["KnowledgeSettings", "index", "knowledge"]
 
@@ -35,49 +35,8 @@ ANSWERING_SECONDS = 4.0
 """Time reserved for the search before the call's deadline."""
 EMBEDDING_SECONDS = 2.0
 MIN_FREE = 1_000_000
-LOCAL = "local"
 
 log = logging.getLogger("brain")
-
-
-@dataclass(frozen=True)
-class KnowledgeSettings:
-    """The settings of `knowledge`."""
-
-    folders: Annotated[
-        tuple[str, ...],
-        Meta(description="folders to index without `brain index`, for the user `local`; `NAME=FOLDER` for others"),
-    ] = ()
-    database: Annotated[
-        str, Meta(description="folder of the indexes, one SQLite file per user; by default in the user's data folder")
-    ] = ""
-    file_mb: Annotated[int, Meta(description="maximum file size in MB", ge=1, le=1000)] = 50
-    passages: Annotated[int, Meta(description="maximum passages per index", ge=1, le=2_000_000)] = 200_000
-    ocr_language: Annotated[str, Meta(description="language of scans, two letters or a Tesseract code")] = "en"
-
-    @property
-    def home(self) -> Path:
-        """The folder of the indexes."""
-        if self.database:
-            return Path(self.database).expanduser()
-        import platformdirs
-
-        return platformdirs.user_data_path("brain") / "knowledge"
-
-    def folders_of(self, user: str | None) -> list[Path]:
-        """Return the user's folders in the settings."""
-        pairs = [_split_owner(item) for item in self.folders]
-        return [Path(folder).expanduser().resolve() for owner, folder in pairs if owner == user]
-
-    def job(self, path: Path) -> Job:
-        """Return a job that updates the folders of an index."""
-        return Job(str(path), self.ocr_language, self.file_mb * 1_000_000, self.passages)
-
-
-def _split_owner(item: str) -> tuple[str, str]:
-    owner, is_owner, folder = item.partition("=")
-    has_owner = is_owner and not any(sign in owner for sign in "/\\~")
-    return (owner.strip(), folder.strip()) if has_owner else (LOCAL, item.strip())
 
 
 def health(*, settings: KnowledgeSettings) -> str | None:
@@ -87,7 +46,7 @@ def health(*, settings: KnowledgeSettings) -> str | None:
             db.execute("CREATE VIRTUAL TABLE probe USING fts5(text)")
         except sqlite3.OperationalError:
             return "this Python's SQLite has no FTS5"
-    for _, folder in map(_split_owner, settings.folders):
+    for _, folder in map(split_owner, settings.folders):
         if not Path(folder).expanduser().exists():
             return f"BRAIN_SPECIALIST_KNOWLEDGE_FOLDERS: there is no folder {folder}"
     path = path_for(settings.home, LOCAL)
@@ -150,8 +109,8 @@ async def knowledge(
 ) -> AsyncIterator[Progress | Result]:
     """Searches the user's own documents, folders and uploads, for passages that answer a question."""
     path = path_for(settings.home, context.user)
-    job, seconds = settings.job(path), min(WAITING_SECONDS, context.seconds_left - ANSWERING_SECONDS)
-    folders, attachments = settings.folders_of(context.user), context.attachments
+    job, seconds = settings.make_job(path), min(WAITING_SECONDS, context.seconds_left - ANSWERING_SECONDS)
+    folders, attachments = settings.list_folders(context.user), context.attachments
     try:
         async for progress in background.update_folders(path, job, folders, seconds):
             yield progress

@@ -7,24 +7,15 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing, closing
 from pathlib import Path
 from shlex import quote
-from typing import Protocol
 
 from brain import Refused, install_command
 from specialists._knowledge import background, embeddings
 from specialists._knowledge.index import Damaged, Index, Unreachable, path_for
 from specialists._knowledge.readers import KINDS, detect_kind, suggest_packages
+from specialists._knowledge.settings import KnowledgeSettings
 from specialists._knowledge.worker import CLOSED, Failed, Job, Step, run_worker
 
 Print = Callable[[str], object]
-
-
-class IndexSettings(Protocol):
-    """The settings that this command needs."""
-
-    @property
-    def home(self) -> Path: ...
-    def folders_of(self, user: str | None) -> list[Path]: ...
-    def job(self, path: Path) -> Job: ...
 
 
 class CommandError(Exception):
@@ -33,7 +24,7 @@ class CommandError(Exception):
 
 async def index_folders(
     paths: Sequence[Path],
-    settings: IndexSettings,
+    settings: KnowledgeSettings,
     user: str,
     model: embeddings.Embedder,
     print_result: Print,
@@ -57,9 +48,9 @@ async def index_folders(
             if forget:
                 _remove_folders(index, forget, print_result)
             elif not listing:
-                _add_folders(index, paths, settings.folders_of(user), print_progress)
+                _add_folders(index, paths, settings.list_folders(user), print_progress)
                 index.retry(CLOSED)  # new permissions do not change a file's time
-                await _read(settings.job(path), print_result, print_progress)
+                await _read(settings.make_job(path), print_result, print_progress)
                 await _embed(index, model, print_result, print_progress)
             if listing:
                 _list_folders(index, print_result)

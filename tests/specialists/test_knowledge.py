@@ -175,7 +175,7 @@ def test_a_call_does_not_wait_for_a_long_update(settings: KnowledgeSettings) -> 
 
     async def ask_while_reading() -> str:
         path = path_for(settings.home, "local")
-        background.background_tasks().read((path, ""), settings.job(path))
+        background.background_tasks().read((path, ""), settings.make_job(path))
         found = await last(knowledge("notice", context=late, settings=settings))
         return str(found.text)
 
@@ -195,7 +195,7 @@ def test_an_update_continues_after_a_cancelled_call_and_ends_with_the_server(set
         call.cancel()
         await asyncio.wait({call})
         await running[path, ""].task
-        work = background.background_tasks().read((path, ""), settings.job(path))
+        work = background.background_tasks().read((path, ""), settings.make_job(path))
         await background.stop_all()
         assert work.task.done()
 
@@ -298,7 +298,7 @@ def test_a_file_that_ends_its_reader_is_skipped(
     async def read() -> dict[str, str]:
         found: dict[str, str] = {}
         is_killed = seconds < 1
-        async for step in run_worker(msgspec.structs.replace(settings.job(path), file_seconds=seconds)):
+        async for step in run_worker(msgspec.structs.replace(settings.make_job(path), file_seconds=seconds)):
             if not is_killed and step.what == "at" and step.name == "deep.html":
                 is_killed = True
                 kill_children()
