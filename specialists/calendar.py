@@ -185,7 +185,7 @@ def _plan_change(calendars: UserCalendars, request: CalendarRequest, draft: Even
             raise Refused("a new event needs a title and a start", "give title and start")
         return calendars.create(draft)
     if not request.event_id:
-        raise Refused(f"the call to {request.action} names no event", "list the events, then give event_id")
+        raise Refused(f"no event to {request.action} was given", "list the events, then give event_id")
     when = request.occurrence_start(calendars.now)
     if request.action == "delete":
         return calendars.remove(request.event_id, when, request.scope)

@@ -188,7 +188,7 @@ class UserCalendars:
             if len(found) > 1 and self.default:
                 found = select_calendars(found, self.default)
             if len(found) > 1:
-                raise Refused("the user has several calendars", f"give calendar, one of: {list_names(found)}")
+                raise Refused("there are several calendars", f"give calendar, one of: {list_names(found)}")
             calendar = found[0]
         uid = str(uuid.uuid4())
         file = Resource(calendar, "", "", parse_file(build_event_file(uid, draft, self.zone, self.now)))

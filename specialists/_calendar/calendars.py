@@ -123,7 +123,7 @@ def select_calendars(calendars: list[Calendar], name: str | None) -> list[Calend
     found = [calendar for calendar in calendars if calendar.name.casefold() == lowered]
     found = found or [calendar for calendar in calendars if calendar.name.casefold().rpartition("/")[2] == lowered]
     if not calendars:
-        raise Refused("the user has no calendar yet", "create an event without calendar first")
+        raise Refused("there is no calendar yet", "create an event without calendar first")
     if not found:
         raise Refused(f"no calendar is called {str(name)[:40]!r}", f"use one of: {list_names(calendars)}")
     return found

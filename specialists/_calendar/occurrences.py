@@ -36,7 +36,7 @@ class SeriesOccurrences:
                 "ask the user which occurrence is meant, then use scope=this and occurrence=its start, or scope=series",
             )
         if start is None and scope == "this":
-            raise Refused("the call names no occurrence", "give occurrence, its start as listed")
+            raise Refused("no occurrence was given", "give occurrence, its start as listed")
         if start is not None:
             found = self.starting_at(start)
             return found if scope == "this" or self._is_same_time(found.start, start) else _at_original_time(found)
