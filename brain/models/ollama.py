@@ -205,7 +205,7 @@ async def _translate(answer: Awaitable[T], url: str) -> T:
 
 
 async def find_model(url: str, seconds: float, key: str | None = None) -> str | None:
-    """Return the model for `auto`: a loaded chat model, else the newest one; None if there is none.
+    """Return the model for `auto`: a loaded chat model, else the newest one; None without one.
 
     Raises:
         ModelError: No server answers within `seconds`, or it is not an Ollama server.

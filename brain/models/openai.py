@@ -76,7 +76,7 @@ class OpenAI(Remote):
         data = listed.get("data") if isinstance(listed, dict) else None
         models = [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
         own = next((model for model in models if model.get("id") == self._model), None)
-        similar = own or (models[0] if models else {})  # the first model stands for an unlisted one
+        similar = own or (models[0] if models else {})  # the first model represents an unlisted one
         dialect = find_dialect(self._url, str(similar.get("owned_by")))
         props = await self._get(self._url.removesuffix("/v1") + "/props") if dialect is LLAMA_CPP else None
         self._dialect = dialect
@@ -127,7 +127,7 @@ class OpenAI(Remote):
         return msgspec.json.encode(request)
 
     async def _get(self, url: str) -> Any:
-        """Return the JSON of a free request; {} if there is none."""
+        """Return the JSON of a free request; {} without one."""
         with failures.translate_errors(self._url):
             response = await self._http.get(url, timeout=IDENTIFY_SECONDS)
         if response.status_code in (401, 403) or response.status_code >= 500:

@@ -85,12 +85,12 @@ async def _ask(request: TurnRequest, arguments: argparse.Namespace, settings: Se
                 show = print_json if arguments.json else None
                 last = await show_run(run, screen, asks_person=request.asks_person, keyboard=keyboard, show=show)
         except asyncio.CancelledError:  # by Ctrl-C
-            screen.say(explain_outcome("cancelled"))
+            screen.show_message(explain_outcome("cancelled"))
             screen.close()
             raise
         finally:
             if not arguments.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty():
-                screen.say(f'Continue with: brain ask --conversation {run.conversation_id} "…"')
+                screen.show_message(f'Continue with: brain ask --conversation {run.conversation_id} "…"')
                 screen.close()
         if not isinstance(last, Error):
             return DONE

@@ -66,7 +66,7 @@ class ChatSession:
     keyboard: Keyboard | None = None
     confirm: Callable[[str], Awaitable[bool]] | None = None
     _run: Run | None = None
-    _has_shown_stand_in: bool = False
+    _has_shown_demo_notice: bool = False
 
     async def send(self, message: str) -> None:
         """Send a message and show its turn. A rejected message returns to the prompt with its files.
@@ -95,9 +95,9 @@ class ChatSession:
 
         def show(event: Event) -> None:
             if isinstance(event, Notice) and event.code == "stand_in":  # once in a session
-                if self._has_shown_stand_in:
+                if self._has_shown_demo_notice:
                     return
-                self._has_shown_stand_in = True
+                self._has_shown_demo_notice = True
             screen.show(event)
 
         self._run = run
@@ -123,7 +123,7 @@ class ChatSession:
             width = shutil.get_terminal_size().columns - 1
             text = fill(text, width, subsequent_indent=" " * min(indent, max(0, width - 20)), break_on_hyphens=False)
         screen = self._open_screen()
-        screen.say(legible(text), dim=False)
+        screen.show_message(legible(text), dim=False)
         screen.close()
 
     def print_blank(self) -> None:
@@ -137,14 +137,14 @@ class ChatSession:
         for last in events_of(exchange):
             screen.show(last)
         if not isinstance(last, Done | Error):
-            screen.say(explain_outcome(exchange.outcome))
+            screen.show_message(explain_outcome(exchange.outcome))
         screen.close()
 
     def show_repeated(self, message: str) -> None:
         """Show a message that is sent again, cut to one line."""
         line, length = legible(" ".join(message.split())), shutil.get_terminal_size().columns - len("> ") - 1
         screen = self._open_screen()
-        screen.say(f"> {line if len(line) <= length else f'{line[: length - 1]}…'}")
+        screen.show_message(f"> {line if len(line) <= length else f'{line[: length - 1]}…'}")
         screen.close()
 
     def begin(self) -> None:

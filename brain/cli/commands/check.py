@@ -151,5 +151,5 @@ async def _check_health(registry: Registry, entry: Entry, model: AnyModel, time_
         return f"its health check took longer than {HEALTH_SECONDS:g} s"
     except Refused as refusal:
         return refusal.reason
-    except Exception as error:  # noqa: BLE001 - foreign code; whatever it raises is the problem
+    except Exception as error:  # noqa: BLE001 - third-party code; any exception is the problem
         return f"its health check failed with {type(error).__name__}: {error}"

@@ -84,9 +84,9 @@ class _ScreenStream(TextIOBase):
     def write(self, text: str) -> int:
         """Show whole lines."""
         if asyncio._get_running_loop() is self._loop:
-            self._screen.say(text.rstrip("\n"))
+            self._screen.show_message(text.rstrip("\n"))
         else:
-            self._loop.call_soon_threadsafe(self._screen.say, text.rstrip("\n"))
+            self._loop.call_soon_threadsafe(self._screen.show_message, text.rstrip("\n"))
         return len(text)
 
 
@@ -100,7 +100,7 @@ def _show_logs(screen: Screen) -> Iterator[None]:
     def is_logged(record: logging.LogRecord) -> bool:
         failures = [one for one in record.args or () if isinstance(one, ModelError)]
         for failure in failures:
-            screen.say(failure.detail[:MAX_DETAIL_LENGTH])
+            screen.show_message(failure.detail[:MAX_DETAIL_LENGTH])
         return not failures
 
     with ExitStack() as stack:

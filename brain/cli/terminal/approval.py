@@ -92,7 +92,7 @@ class Screen(Protocol):
     def show(self, event: Event) -> None:
         """Show one event."""
 
-    def say(self, text: str, *, dim: bool = True) -> None:
+    def show_message(self, text: str, *, dim: bool = True) -> None:
         """Show a message of Brain on separate lines."""
 
     def ask(self, text: str, question: str) -> None:
@@ -137,7 +137,7 @@ class ApprovalPrompt:
             if first:
                 self.cancel()
                 if event.code == "declined":
-                    self._screen.say("The approval expired.")
+                    self._screen.show_message("The approval expired.")
                 self._ask_next()
 
     def cancel(self) -> None:

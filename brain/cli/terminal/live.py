@@ -146,7 +146,7 @@ class Live:
             case Notice(code="repetition"):
                 pass  # the stop reason says the same
             case Notice(text=text):
-                self.say(text)
+                self.show_message(text)
             case Error(code=code, message=message):
                 self._waiting_since = None
                 error = Text(legible(explain_error(code, message)), "red")
@@ -162,10 +162,10 @@ class Live:
                     source = Text(legible(f"{number}. {citation.title}{url}"), "dim", overflow="fold")
                     self._finish("sources", render_lines(self._console, source))
                 self._citations.clear()
-                self.say(explain_outcome(reason))
+                self.show_message(explain_outcome(reason))
         self._redraw_soon()
 
-    def say(self, text: str, *, dim: bool = True) -> None:
+    def show_message(self, text: str, *, dim: bool = True) -> None:
         """Show a message of Brain on separate lines."""
         self._end_texts()
         if text:

@@ -53,23 +53,23 @@ class Plain:
                     self._write_dim(line)
             case SpecialistStart(name=name, params=params):
                 shown = f" {escape_invisible(json.dumps(params, ensure_ascii=False))}" if params else ""
-                self.say(f"… {name}{shown}")
+                self.show_message(f"… {name}{shown}")
             case SpecialistProgress(text=text, fraction=fraction):
-                self.say(f"  {text}" + (f" ({fraction:.0%})" if fraction is not None else ""))
+                self.show_message(f"  {text}" + (f" ({fraction:.0%})" if fraction is not None else ""))
             case SpecialistResult():
-                self.say(f"✓ {event.name}, {format_duration(event)}")
+                self.show_message(f"✓ {event.name}, {format_duration(event)}")
             case SpecialistError():
-                self.say(f"✗ {event.name}: {explain_call(event)}")
+                self.show_message(f"✗ {event.name}: {explain_call(event)}")
             case Notice(code=code, text=text) if code != "repetition":  # the stop reason says the same
-                self.say(text)
+                self.show_message(text)
             case Error(code=code, message=message):
-                self.say(explain_error(code, message))
+                self.show_message(explain_error(code, message))
             case Done(stop_reason=reason):
-                self.say(explain_outcome(reason))
+                self.show_message(explain_outcome(reason))
 
     def ask(self, text: str, question: str) -> None:
         """Show a text and a question, which stays the last line until `end_question`."""
-        self.say(text, dim=False)
+        self.show_message(text, dim=False)
         self._question = question
         self._messages.write(question)
         self._messages.flush()
@@ -80,7 +80,7 @@ class Plain:
             self._messages.write("\n")
         self._question = ""
 
-    def say(self, text: str, *, dim: bool = True) -> None:
+    def show_message(self, text: str, *, dim: bool = True) -> None:
         """Show a text that is not part of the answer, on lines of its own; an empty one only ends the line."""
         self._end_thought()
         self._end_line()
