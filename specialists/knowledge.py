@@ -191,7 +191,7 @@ def _find_files(source: str, index: Index, roots: Sequence[Root]) -> set[int] | 
         The numbers of the files; None if no file has passages.
 
     Raises:
-        Refused: if there are none, with the problem of the file or with similar names.
+        Refused: if no file matches.
     """
     names = index.names(roots)
     if not names:

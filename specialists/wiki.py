@@ -39,7 +39,8 @@ async def _health(*, settings: WikiSettings, context: Context) -> str | None:
             try:
                 await Api(wiki, context, settings.contact).query(meta="siteinfo", siprop="general")
             except Refused as refusal:
-                problem = refusal.reason
+                cause = refusal.__cause__
+                problem = f"{wiki.label}: {cause.reason}" if isinstance(cause, Refused) else refusal.reason
             except ApiError:
                 problem = f"{wiki.label} is not a MediaWiki"
         if problem:

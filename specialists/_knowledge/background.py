@@ -95,7 +95,7 @@ def background_tasks() -> BackgroundTasks:
 
 
 async def stop_all() -> None:
-    """End all tasks. Finished work is kept in the index."""
+    """End all tasks. Files that were read stay in the index."""
     await _cancel(background_tasks().running.values())
 
 

@@ -105,9 +105,9 @@ class Api:
                 seconds=max(0.1, min(SECONDS, self._seconds_left)),
                 trusted=self._wiki.api if self._wiki.is_trusted else None,
             )
-        except Refused:  # its reason names the host, which may be in the operator's private network
+        except Refused as refusal:  # its reason names the host, which may be in the operator's private network
             reason = f"{label} cannot be reached, is too slow, or sends too much at once"
-            raise Refused(reason, self._advice) from None
+            raise Refused(reason, self._advice) from refusal
         delay = retry_after(page, WAIT_SECONDS)
         if page.status in _BUSY:
             return {}, delay

@@ -226,7 +226,7 @@ def _number_sections(parts: Sequence[tuple[int, str, str, str]]) -> tuple[Sectio
             levels.append(level)
         sections.append(Section(level, ".".join(map(str, counts[: len(levels)])), title, anchor, text))
     filled: list[Section] = []
-    below = 7  # level of the last kept section; its parents are kept, too
+    below = 7  # level of the last section with text; its parents stay, too
     for section in reversed(sections):
         if section.text or section.level < below < 7 or not section.level:
             filled.append(section)
