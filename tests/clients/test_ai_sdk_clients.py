@@ -50,7 +50,7 @@ class Sdk:
         self.until("doing")
 
     def until(self, key: str, part: str = "") -> Any:
-        """What the client reports under this key, once it contains `part`; the lines before that are kept."""
+        """What the client reports under this key, once it contains `part`; earlier lines are stored."""
         while True:
             self.lines.append(json.loads(self._script.line()))
             if key in self.lines[-1] and part in str(self.lines[-1][key]):

@@ -23,7 +23,7 @@ RULES: list[tuple[str, bytes, list[Message]]] = [
     ("only one of them", b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\ndata: b\n\n", [message("b")]),
     ("one within data", b"data: \xef\xbb\xbfa\n\n", [message("\ufeffa")]),
     ("characters of many bytes", "data: hä “😀”\n\n".encode(), [message("hä “😀”")]),
-    ("ends of lines that are none here", "data: a\u2028b\x85c\x0bd\x0ce\n\n".encode(),
+    ("other line ends are text", "data: a\u2028b\x85c\x0bd\x0ce\n\n".encode(),
      [message("a\u2028b\x85c\x0bd\x0ce")]),
     # ends of lines
     ("LF", b"event: e\ndata: a\n\ndata: b\n\n", [message("a", "e"), message("b")]),
@@ -45,14 +45,14 @@ RULES: list[tuple[str, bytes, list[Message]]] = [
     ("the last type counts", b"event: e\nevent: f\ndata: a\n\n", [message("a", "f")]),
     ("an empty type is the usual one", b"event: e\nevent:\ndata: a\n\n", [message("a")]),
     ("blank lines are nothing", b"\n\n\ndata: a\n\n\n\n\n", [message("a")]),
-    ("what has no blank line behind it is lost", b"data: a\n\ndata: b\n", [message("a")]),
+    ("an event without a blank line is lost", b"data: a\n\ndata: b\n", [message("a")]),
     # ids
     ("an id stays", b"id: 1\ndata: a\n\ndata: b\n\nid: 2\ndata: c\n\n",
      [message("a", last_event_id="1"), message("b", last_event_id="1"), message("c", last_event_id="2")]),
     ("an id of an event without data stays, too", b"id: 1\n\ndata: a\n\n", [message("a", last_event_id="1")]),
-    ("an id may stand behind the data", b"data: a\nid: 1\n\n", [message("a", last_event_id="1")]),
+    ("an id after the data", b"data: a\nid: 1\n\n", [message("a", last_event_id="1")]),
     ("the last id counts", b"id: 1\nid: 2\ndata: a\n\n", [message("a", last_event_id="2")]),
-    ("an id with a zero byte is none", b"id: 1\ndata: a\n\nid: 2\x00\ndata: b\n\n",
+    ("an id with a zero byte is ignored", b"id: 1\ndata: a\n\nid: 2\x00\ndata: b\n\n",
      [message("a", last_event_id="1"), message("b", last_event_id="1")]),
 ]  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from brain_servers import Player, Server, brain_served, client_of, problem
-from sse_parser import EventSource, Message, read
+from sse_parser import Message, read
 from turn_helpers import registry_of, words
 
 from brain import specialist
@@ -229,28 +228,6 @@ def test_unknown_events_are_gone(client: httpx.Client, over: tuple[str, str, lis
         client.post("/v1/chat/stream", json={"message": "hi"}, headers=headers),
     ):
         assert problem(answer) == (410, "gone", "last-event-id")
-
-
-def test_a_client_that_is_cut_off_again_and_again_misses_nothing(server: Server, client: httpx.Client) -> None:
-    texts = [f"Wörd{n}😀 " for n in range(150)]
-    server.play(player := Player([*texts, "SPECIALIST_REQUEST[nap]", " ", "SPECIALIST_REQUEST[nobody]"], texts))
-    query = {"message": "hi", "request_id": "again"}
-    chance, source, cuts = random.Random(0), EventSource(), 0
-    found: list[Message] = []
-    while not found or found[-1].type != "done":
-        headers = {"last-event-id": source.last_event_id} if source.last_event_id else {}
-        left = chance.randrange(600 if cuts < 30 else 12_000)
-        source.opened()
-        with client.stream("GET", "/v1/chat/stream", params=query, headers=headers) as response:
-            assert response.status_code == 200
-            for piece in response.iter_raw():
-                found += source.feed(piece[:left])
-                left -= len(piece)
-                if left <= 0:
-                    break
-        cuts += 1
-    assert found == events(client, f"/v1/turns/{source.last_event_id.partition('.')[0]}")
-    assert len(player.asked) == 2
 
 
 def test_the_beginning_of_a_very_long_turn_is_gone(
