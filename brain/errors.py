@@ -121,6 +121,9 @@ class Refused(BrainError):
         advice: What the model should do next. The model reads `reason; advice`.
     """
 
+    reason: str = ""  # for subclasses that do not call `__init__` and set one of the two
+    advice: str = ""
+
     def __init__(self, reason: str, advice: str = "") -> None:
         super().__init__(reason)
         self.reason = reason

@@ -157,6 +157,11 @@ class Unreadable(Refused):
         raise RuntimeError
 
 
+class Closed(Refused):
+    def __init__(self) -> None:
+        self.reason = "the shop is closed"
+
+
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
@@ -164,6 +169,7 @@ class Unreadable(Refused):
         *[(error, FAILED) for error in (SystemExit(1), KeyboardInterrupt(), GeneratorExit(), Boom())],
         *[(error, FAILED) for error in (asyncio.CancelledError(), Unreadable())],
         (Refused("Which calendar?"), Failure("refused", "Which calendar?")),
+        (Closed(), Failure("refused", "the shop is closed")),
         (Refused(Text("no")), Failure("refused", "no")),
         (Refused(Hostile()), Failure("refused", "")),  # type: ignore[arg-type]
     ],
