@@ -28,6 +28,8 @@ S = TypeVar("S", bound=str)
 
 SHOWN_LENGTH = 60
 """Characters of a client's value in an error message."""
+NAME_LENGTH = 100
+"""Characters of an unknown field's name in an error message, and of a name that is compared with the known ones."""
 
 _PATH = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[]+")
@@ -129,8 +131,9 @@ def as_bad_request(error: msgspec.ValidationError, kind: Any, place: str = "") -
     found = _type_at(kind, path)
     if missing := re.search(r"missing required field `([^`]*)`", problem):
         path, problem = f"{path}.{missing[1]}", "is missing"
-    elif unknown := re.search(r"unknown field `([^`]*)`", problem):
-        path, problem = f"{path}.{unknown[1]}", f"is an unknown field{_suggest(unknown[1], found)}"
+    elif unknown := re.search(r"unknown field `(.*)`", problem, re.DOTALL):
+        name = unknown[1][:NAME_LENGTH]
+        path, problem = f"{path}.{name}", f"is an unknown field{_suggest(name, found)}"
     elif types := re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`", problem):
         expected = [_TYPE_NAMES.get(one, one) for one in types[1].split(" | ") if one != "null"]
         problem = f"must be {' or '.join(expected)}, not {_TYPE_NAMES.get(types[2], types[2])}"

@@ -9,7 +9,7 @@ import pytest
 from brain_servers import brain_served
 
 from brain.errors import BadRequest
-from brain.protocols.bodies import decode, decode_any, encode
+from brain.protocols.bodies import NAME_LENGTH, decode, decode_any, encode
 
 
 class Inner(msgspec.Struct, forbid_unknown_fields=True):
@@ -69,6 +69,12 @@ def test_what_is_wrong_is_named(body: bytes, field: str | None) -> None:
 def test_the_error_names_what_is_allowed(body: bytes, parts: Sequence[str]) -> None:
     _, message = rejection(body)
     assert [part for part in parts if part not in message] == []
+
+
+def test_a_long_unknown_name_is_cut_in_the_error() -> None:
+    field, message = rejection(b'{"inner":{"name":"a","%s`":1}}' % (b"x" * 100_000))
+    assert field == f"inner.{'x' * NAME_LENGTH}"
+    assert len(message) < 200
 
 
 def test_the_place_of_a_part_is_the_start_of_its_fields() -> None:
