@@ -63,7 +63,7 @@ class InlineText:
 
 
 def _block(event: SpecialistResult | SpecialistError) -> str:
-    """The block as in the transcript."""
+    """A block as in the transcript, but without the advice to the model, which events do not have."""
     if isinstance(event, SpecialistError):
         return f"[SPECIALIST_ERROR: {event.name} failed - {event.reason}]"
     return f"[SPECIALIST_RESULT: {event.name}]\n{event.text}\n[/SPECIALIST_RESULT]"
