@@ -19,7 +19,7 @@ from brain.protocols.native import FrameEncoder, text_of_tokens
 from brain.runtime import commands
 from brain.runtime.commands import Command, Join, Leave, ShowTurn, StopTurn
 from brain.runtime.event_log import Notify, StoredEventLog, Unsubscribe
-from brain.runtime.run import KEPT_SECONDS, Run, check_ended
+from brain.runtime.run import REPLAY_SECONDS, Run, check_ended
 from brain.store.turn_log import Frames, NewTurn, StoredTurn, TurnLog, TurnProgress
 
 WRITE_SECONDS = 0.25
@@ -451,7 +451,7 @@ class Relay:
                 ended = replace(commands.decode_report(turn.report), state="error", error=error.code)
                 report = commands.encode(ended).decode()
             await self._turn_log.end_expired(turn, Frames(last + 1, last + 1, data), report)
-        await self._turn_log.sweep(KEPT_SECONDS)
+        await self._turn_log.sweep(REPLAY_SECONDS)
 
 
 def _not_found() -> BadRequest:

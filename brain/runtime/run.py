@@ -21,8 +21,8 @@ log = logging.getLogger("brain")
 RECONNECT_SECONDS = 30.0
 """Time for a client to reconnect after the approval timeout, if it disconnected to approve a call."""
 
-KEPT_SECONDS = 300.0
-"""Time for which a turn can be found after its end."""
+REPLAY_SECONDS = 300.0
+"""Time for which a turn can be replayed after it ends."""
 
 ABORT_SECONDS = 1.0
 """Time for a cancelled task to end. After it, the turn ends without the task."""

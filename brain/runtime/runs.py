@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from brain.messages import TurnReport
 from brain.runtime.relay import Relay
-from brain.runtime.run import DEFAULT_OPTIONS, KEPT_SECONDS, AnyRun, Run, RunOptions
+from brain.runtime.run import DEFAULT_OPTIONS, REPLAY_SECONDS, AnyRun, Run, RunOptions
 from brain.store.turn_log import RequestTaken, TurnLog
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
@@ -158,7 +158,7 @@ class RunRegistry:
 
     def _sweep(self) -> None:
         """Drop runs that ended long ago, and keep within the size limits. It repeats while there are runs."""
-        oldest = time.monotonic() - KEPT_SECONDS
+        oldest = time.monotonic() - REPLAY_SECONDS
         used = sum(map(_size, self._runs.values()))
         used_by_ended = sum(_size(self._runs[turn_id]) for turn_id in self._ended)
         while self._ended:

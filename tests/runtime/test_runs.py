@@ -490,7 +490,7 @@ async def test_the_registry_is_idle_some_time_after_the_last_turn(
 async def test_runs_are_dropped_some_time_after_their_end(
     server: Server, life_seconds: float, remaining: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brain.runtime.runs.KEPT_SECONDS", life_seconds)
+    monkeypatch.setattr("brain.runtime.runs.REPLAY_SECONDS", life_seconds)
     running = server.start([asyncio.Event()], request_id="running")
     over = weakref.WeakSet([await server.complete("a", request_id=f"r{n}") for n in range(3)])
     server.turns._sweep()

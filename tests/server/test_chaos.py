@@ -216,7 +216,7 @@ def server(monkeypatch: pytest.MonkeyPatch, many_files: None, no_log: None) -> I
         "brain.server.admission.LAG_SECONDS", math.inf
     )  # what a slow machine would refuse, leaves nothing
     monkeypatch.setattr("brain.server.admission.BURST", 1_000_000)
-    monkeypatch.setattr("brain.runtime.runs.KEPT_SECONDS", 0.5)
+    monkeypatch.setattr("brain.runtime.runs.REPLAY_SECONDS", 0.5)
     monkeypatch.setattr("brain.runtime.runs.SWEEP_SECONDS", 0.05)
     registry = Registry()
     registry.add(nap)
