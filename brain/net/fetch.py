@@ -9,6 +9,7 @@ tenth of a second to parse, which would delay turns.
 """
 
 import asyncio
+import logging
 import re
 import socket
 import ssl
@@ -37,6 +38,7 @@ MAX_ADDRESSES = 3
 _PORTS = {"http": 80, "https": 443}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _METHOD = re.compile(r"[A-Z]{1,20}")
+log = logging.getLogger("brain")
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the numeric addresses of a host and port, best first; raises OSError if there are none."""
@@ -160,9 +162,14 @@ class Fetch:
         addresses: Sequence[str] = ()
         with suppress(OSError, UnicodeError):
             addresses = await self.resolve(host, port)
-        if not addresses or not (is_free or host in self.hosts or all(map(is_public, addresses))):
+        is_allowed = is_free or host in self.hosts or all(map(is_public, addresses))
+        if not addresses or not is_allowed:
+            if not is_allowed:
+                log.warning("fetch: the host %s is not public; to allow it, add it to BRAIN_FETCH_HOSTS", host[:100])
             # the same error for both, or a model could find out which names a private network has
-            raise Refused(f"could not find the host {host[:100]}", "check the URL or use another source")
+            raise Refused(
+                f"the host {host[:100]} was not found or is not public", "check the URL or use another source"
+            )
         return addresses[:MAX_ADDRESSES]
 
 

@@ -360,7 +360,9 @@ def test_at_a_usual_port_the_address_is_refused(url: str, port: str) -> None:
     assert asyncio.run(reason_of(Fetch()(url.replace(":{port}", port))))
 
 
-def test_a_name_with_any_private_address_is_refused_like_one_without_addresses() -> None:
+def test_a_name_with_any_private_address_is_refused_like_one_without_addresses(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     private = [["127.0.0.1"], ["8.8.8.8", "127.0.0.1"], ["127.0.0.1", "8.8.8.8"], ["::ffff:127.0.0.1"]]
 
     async def main() -> set[str]:
@@ -368,6 +370,7 @@ def test_a_name_with_any_private_address_is_refused_like_one_without_addresses()
         return {await reason_of(fetch("http://inside.example/")) for fetch in fetches}
 
     assert len(asyncio.run(main())) == 1
+    assert [record.args for record in caplog.records] == [("inside.example",)] * len(private)
 
 
 def test_a_name_is_resolved_once() -> None:
