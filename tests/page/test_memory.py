@@ -56,7 +56,7 @@ def test_a_fact_of_an_answer_leads_to_it_and_a_protected_one_is_kept(chat: Chat,
     chat.page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     server.answer(chat, f"Forget that {FACT}", request("memory", operation="forget", text="coffee"), " x", "No.")
-    expect(chat.card("memory").last).to_contain_text("memory did not run.")
+    expect(chat.card("memory").last).to_contain_text("memory failed.")
     expect(chat.button("Approve")).to_have_count(0)
     expect(open_memory(chat).get_by_role("listitem")).to_contain_text(f"{FACT} at night")
 

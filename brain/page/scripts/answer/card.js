@@ -15,7 +15,7 @@ import { renderMarkdown } from "./text.js";
 
 const TICK = 100; // ms
 const UNREADABLE = "?"; // the name in a call that could not be read
-const RAN = ["timeout", "failed"]; // calls with any other code did not start
+const RAN = ["refused", "timeout", "failed"]; // calls with any other code did not start
 /** @type {Set<() => void>} */
 const ticking = new Set();
 let clock = 0;
