@@ -5,6 +5,7 @@ import re
 import time
 from contextlib import suppress
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -38,6 +39,7 @@ _FEEDS = frozenset(("application/rss+xml", "application/atom+xml", "application/
 _FEED = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--[^>]{0,500}-->\s*)*<(?:rss|feed|rdf:RDF)\b")
 _XHTML = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!DOCTYPE html[^>]{0,300}>\s*)?<html\b", re.IGNORECASE)
 _SCHEMELESS = re.compile(r"(?:[a-z0-9-]{1,63}\.)+[a-z]{2,24}(?:[/?#].*)?", re.IGNORECASE | re.DOTALL)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
 async def read(url: str, context: Context, *, links: bool) -> tuple[str, Article]:
@@ -118,4 +120,10 @@ def _name_of(page: Page) -> str:
 
 def format_host(url: str) -> str:
     """Return host and port of a URL for people, without `www`."""
-    return url.rpartition("://")[2].partition("/")[0].rpartition("@")[2].removeprefix("www.")[:100]
+    try:
+        parts = urlsplit(url if _SCHEME.match(url) else f"//{url}")
+        host, port = parts.hostname or "", parts.port
+    except ValueError:  # such as a port that is no number
+        return "an invalid URL"
+    host = f"[{host}]" if ":" in host else host.removeprefix("www.")
+    return f"{host}:{port}"[:100] if port else host[:100]

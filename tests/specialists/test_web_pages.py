@@ -14,7 +14,7 @@ from brain.plugins.executor import CallResult, Failure
 from brain.prompts.blocks import result_block, result_text
 from specialists._web import page as reading
 from specialists._web.extract import Article, read
-from specialists._web.page import decode
+from specialists._web.page import decode, format_host
 from specialists._web.search import WebSettings
 from specialists.web import web
 
@@ -353,6 +353,23 @@ def test_nothing_leads_to_a_private_address(served: Site, way: str) -> None:
             reason = refusal(web, {"url": url}, context(settings=WebSettings(searxng=private.url)))
         assert private.requests == []
     assert reason
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://www.nhs.uk/flu?a=b", "nhs.uk"),
+        ("https://evil.example/?x=https://nhs.uk/", "evil.example"),
+        ("https://evil.example?@nhs.uk", "evil.example"),
+        ("https://nhs.uk@evil.example:8443/", "evil.example:8443"),
+        ("evil.example/https://nhs.uk", "evil.example"),
+        ("example.org:8080/x", "example.org:8080"),
+        ("https://[::1]:80/", "[::1]:80"),
+        ("https://nhs.uk:x/", "an invalid URL"),
+    ],
+)
+def test_the_host_that_people_see_is_the_host_of_the_url(url: str, host: str) -> None:
+    assert format_host(url) == host
 
 
 def test_a_url_without_a_scheme_means_https() -> None:
