@@ -15,6 +15,7 @@ _INVISIBLE = {
     for code in range(first, last + 1)
 }  # fmt: skip
 """Control characters, soft hyphens, direction marks, and tags, which are invisible."""
+_JOINERS = "\u200c\u200d"
 _PIECE = 65_536
 _QUESTION_WORDS = frozenset({
     "a", "about", "an", "and", "any", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "get",
@@ -34,8 +35,9 @@ def strip_invisible(text: str) -> str:
 
 
 def one_line(text: str, length: int) -> str:
-    """Return a text as one line of up to `length` characters, cut between words."""
-    line = " ".join(strip_invisible(text).split())
+    """Return a text as one line of printable characters and joiners, up to `length`, cut between words."""
+    line = "".join(c if c.isprintable() or c in _JOINERS else " " for c in strip_invisible(text))
+    line = " ".join(line.split())
     if len(line) <= length:
         return line
     cut = line[: length - 1]

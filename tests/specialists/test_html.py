@@ -131,6 +131,7 @@ def test_stripped_text_has_lines_and_no_scripts() -> None:
         ("abcdefghijklmnop", "abcdefghi…"),
         ("a\u202eb\u200bc\ufeff\U000e0053", "abc"),
         ("می\u200cخواهم", "می\u200cخواهم"),
+        ("a\u061cb\ue000c\ud800d\u00a0e", "a b c d e"),
     ],
 )
 def test_one_line_has_no_invisible_characters(text: str, line: str) -> None:
