@@ -31,7 +31,7 @@ from specialists._knowledge.readers import (
 )
 from specialists._pictures import reader
 
-READER = 2
+READER = 3
 """Version of the readers; after a change, all files are read again."""
 LOCK_SECONDS = 0.5
 FILE_SECONDS = 20.0
