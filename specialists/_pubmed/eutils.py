@@ -157,7 +157,7 @@ class Eutils:
             reason = "too many calls are waiting for PubMed's rate limit"
             raise Refused(reason, f"{_WITHOUT} or call again in a few seconds") from None
         except Refused as refusal:  # its reason names the host
-            reason = "PubMed could not be reached in time, or sent too much"
+            reason = "PubMed did not answer properly"
             raise Refused(reason, f"request fewer articles or {_WITHOUT}") from refusal
 
     @property

@@ -106,7 +106,7 @@ class Api:
                 trusted=self._wiki.api if self._wiki.is_trusted else None,
             )
         except Refused as refusal:  # its reason names the host, which may be in the operator's private network
-            reason = f"{label} cannot be reached, is too slow, or sends too much at once"
+            reason = f"{label} did not answer properly"
             raise Refused(reason, self._advice) from refusal
         delay = retry_after(page, WAIT_SECONDS)
         if page.status in _BUSY:

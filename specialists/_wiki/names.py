@@ -104,5 +104,5 @@ def choose_wiki(wiki: str | None, language: str | None, settings: WikiSettings) 
     if code not in LANGUAGES:
         advice = "use a language code such as en, de, zh or simple"
         raise Refused(f"there is no Wikipedia in '{language[:40]}'", advice)
-    label = f"{name.upper()} ({code})" if "{language}" in apis[name] else name.upper()
+    label = f"{name.capitalize()} ({code})" if "{language}" in apis[name] else name.capitalize()
     return OnlineWiki(label, apis[name].replace("{language}", code), apis[name] != WIKIPEDIA_API)

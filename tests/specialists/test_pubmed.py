@@ -243,7 +243,7 @@ def test_invalid_parameters(server: Eutils, params: dict[str, Any], part: str, r
 
 
 UNREADABLE = "response cannot be read"
-UNREACHABLE = "could not be reached"
+UNREACHABLE = "did not answer properly"
 BAD_QUERY = "query"
 BAD_KEY = "API key"
 SOON = {"Retry-After": "0"}

@@ -79,11 +79,11 @@ def ctx(request: pytest.FixtureRequest, wikis: dict[str, str]) -> Context:
 
 def test_a_page_is_introduced_found_and_redirected_to(ctx: Context) -> None:
     head, source, _, introduction = answer(wiki, {"query": "Berlin"}, ctx).splitlines()[:4]
-    assert head == "📚 TEST 'Berlin'"
+    assert head == "📚 Test 'Berlin'"
     assert "/index.php/Berlin, revision " in source
     assert source.endswith(". Text: CC BY-SA 4.0.")
     assert introduction == "Berlin is the capital of Germany. It lies on the Spree."
-    assert answer(wiki, {"query": "boats"}, ctx).startswith("📚 TEST 'Berlin'")
+    assert answer(wiki, {"query": "boats"}, ctx).startswith("📚 Test 'Berlin'")
     page = answer(wiki, {"page": "Berlin"}, ctx)
     assert "It lies on the Spree.\n\n- Country: Germany\n- Population: 3,769,495\n\n" in page
     assert ": 1 History; 1.1 Middle Ages; 2 Economy; 3 Long part\n\n" in page

@@ -138,7 +138,7 @@ def test_without_the_package_the_health_check_has_the_install_command(folder: Pa
 )  # fmt: skip
 def test_a_language_is_a_code_of_wikipedia(language: str | None, host: str) -> None:
     assert choose_wiki(None, language, WikiSettings()) == OnlineWiki(
-        f"WIKIPEDIA ({host})", f"https://{host}.wikipedia.org/w/api.php", is_trusted=False
+        f"Wikipedia ({host})", f"https://{host}.wikipedia.org/w/api.php", is_trusted=False
     )
 
 
@@ -158,8 +158,8 @@ def test_wikis_of_the_operator_go_by_name() -> None:
         zim=["/data/medicine_en.zim", "~/x.zim"],
     )
     assert choose_wiki("de.wikipedia.org", None, settings) == choose_wiki("Wikipedia", "de", settings)
-    assert choose_wiki("lore", "de", settings) == OnlineWiki("LORE", "https://lore.example/api.php", is_trusted=True)
-    assert choose_wiki("Wiktionary", "fr", settings).label == "WIKTIONARY (fr)"
+    assert choose_wiki("lore", "de", settings) == OnlineWiki("Lore", "https://lore.example/api.php", is_trusted=True)
+    assert choose_wiki("Wiktionary", "fr", settings).label == "Wiktionary (fr)"
     file = OfflineWiki("medicine_en (offline)", Path("/data/medicine_en.zim"))
     assert choose_wiki("medicine_EN", None, settings) == file
     with pytest.raises(Refused) as unknown:
@@ -197,4 +197,4 @@ def test_health_asks_the_default_wiki_and_opens_the_files(folder: Path) -> None:
         assert check("here", "indexed.zim") is None
         assert str(folder / "damaged.zim") in (check("here", "damaged.zim") or "")
         assert check("indexed", "indexed.zim") is None
-        assert (check("away") or "").startswith("AWAY: ")
+        assert (check("away") or "").startswith("Away: ")
