@@ -1,5 +1,6 @@
 """Find out which process uses a port."""
 
+import http.client
 import json
 import os
 import urllib.request
@@ -31,7 +32,7 @@ def _is_brain(host: str, port: int) -> bool:
     try:
         with opener.open(url, timeout=ANSWER_SECONDS) as response:
             answer = json.loads(response.read(10_000))
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):  # another program, which may not speak HTTP
         return False
     return isinstance(answer, dict) and {"status", "model", "specialists"} <= set(answer)
 
