@@ -5,6 +5,7 @@ checks the values: it reports every problem and not only the first, and it also 
 """
 
 import inspect
+import json
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from types import UnionType
@@ -179,29 +180,60 @@ def find_problems(validator: Draft202012Validator, params: Mapping[str, Any]) ->
     problems = []
     for error in errors[:MAX_PROBLEMS]:
         closest = best_match([error]) or error  # among alternatives, the one that nearly matches
-        path = closest.json_path.removeprefix("$").removeprefix(".")
-        problem = f"{path}: {_describe(closest)}" if path else _describe(closest)
+        problem = _describe(closest, closest.json_path.removeprefix("$").removeprefix("."))
         problems.append(problem if len(problem) <= _MAX_PROBLEM else problem[: _MAX_PROBLEM - 1] + "…")
     return problems if len(errors) <= MAX_PROBLEMS else [*problems, f"and {len(errors) - MAX_PROBLEMS} more"]
 
 
-def _describe(error: ValidationError) -> str:
-    """Describe a problem, with only the start of a long value."""
-    value = repr(error.instance)
-    short = value if len(value) <= _MAX_VALUE else value[: _MAX_VALUE - 1] + "…"
+def _describe(error: ValidationError, path: str) -> str:
+    """Describe a problem of the value at a path, with only the start of a long value."""
+    value, name, rule = _show(error.instance), path or "the value", error.validator_value
     context = error.context or ()
     kinds = [str(one.validator_value) for one in context if one.validator == "type"]
-    if kinds and len(kinds) == len(context):
-        return f"{short} is not of type {' or '.join(kinds)}"
     choices = [choice for one in context if one.validator == "enum" for choice in one.validator_value]
-    if choices and {one.validator for one in context} <= {"enum", "type"}:
-        others = [f" or of type {kind}" for kind in kinds if kind != "null"]
-        return f"{short} is not one of {choices}{''.join(others)}"
-    if error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
+    if error.validator == "enum":
+        choices = list(rule)
+    elif error.validator == "type":
+        kinds = [rule] if isinstance(rule, str) else list(rule)
+    elif error.validator == "required":
+        missing = next((one for one in rule if error.message.startswith(f"{one!r} ")), "a parameter")
+        return f"{path}.{missing} is missing" if path else f"{missing} is missing"
+    elif error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
         known = error.schema.get("properties", {})
-        unknown = ", ".join(repr(name) for name in error.instance if name not in known)
+        unknown = ", ".join(_show(one) for one in error.instance if one not in known)
         return f"unknown parameter {unknown}; allowed: {', '.join(known) or 'none'}"
-    return str(error.message).replace(value, short, 1)
+    elif error.validator in _LIMITS:
+        return f"{name} {_LIMITS[error.validator].format(value=value, limit=rule)}"
+    if choices and {one.validator for one in context} <= {"enum", "type"}:
+        others = [f"any {kind}" for kind in kinds if kind != "null"]
+        return f"{name} cannot be {value}; allowed: {', '.join([*map(_write, choices), *others])}"
+    if kinds and len(kinds) >= len(context):
+        return f"{name} cannot be {value}; expected {' or '.join(kinds)}"
+    return f"{name}: {str(error.message).replace(repr(error.instance), value, 1)}"
+
+
+_LIMITS = {
+    "minimum": "cannot be {value}; the minimum is {limit}",
+    "maximum": "cannot be {value}; the maximum is {limit}",
+    "exclusiveMinimum": "cannot be {value}; it must be greater than {limit}",
+    "exclusiveMaximum": "cannot be {value}; it must be less than {limit}",
+    "minLength": "cannot be {value}; the minimum length is {limit}",
+    "maxLength": "cannot be {value}; the maximum length is {limit}",
+    "minItems": "has too few items; the minimum is {limit}",
+    "maxItems": "has too many items; the maximum is {limit}",
+    "pattern": "cannot be {value}; it must match {limit}",
+}
+"""Problems by the keyword of JSON Schema."""
+
+
+def _show(value: Any) -> str:
+    """Return the start of a value, with quotes around a text."""
+    shown = f"'{value}'" if isinstance(value, str) else _write(value)
+    return shown if len(shown) <= _MAX_VALUE else f"{shown[: _MAX_VALUE - 1]}…"
+
+
+def _write(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _read_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
