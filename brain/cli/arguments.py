@@ -1,7 +1,8 @@
 """The arguments and the help of every command, and the errors for wrong ones."""
 
 import argparse
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import Callable, Coroutine, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn, get_args
@@ -37,15 +38,33 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the arguments; none may be left over."""
+        args = sys.argv[1:] if args is None else list(args)
+        self._check_first_options(args)
         parsed, extra = self.parse_known_args(args, namespace)
         if extra:
             parser: Parser = parsed.parser
             option = next((one.partition("=")[0] for one in extra if one.startswith("-") and len(one) > 1), None)
             if option is None:
-                parser.fail(f"Unexpected argument {_quote(extra[0])}.")
-            names = [name for action in parser._actions for name in action.option_strings]
-            parser.fail(f"Unknown option {_quote(option)}.{suggest(option, names)}")
+                hint = " Put the message in quotes." if parser.prog == "brain ask" else ""
+                parser.fail(f"Unexpected argument {_quote(extra[0])}.{hint}")
+            parser._fail_unknown(option)
         return parsed
+
+    def _check_first_options(self, args: Sequence[str]) -> None:
+        """Check the options before the command: argparse would take the value of an unknown one for the command."""
+        words = iter(args)
+        for word in words:
+            if not word.startswith("-") or word in ("-", "--"):
+                return
+            name, is_joined, _ = word.partition("=")
+            action = self._option_string_actions.get(name)
+            if action is None:
+                self._fail_unknown(name)
+            if action.nargs is None and not is_joined:
+                next(words, None)
+
+    def _fail_unknown(self, option: str) -> NoReturn:
+        self.fail(f"Unknown option {_quote(option)}.{suggest(option, self._option_string_actions)}")
 
     def fail(self, what: str) -> NoReturn:
         """Raise the error, with the help of this command."""
@@ -70,6 +89,8 @@ class Parser(argparse.ArgumentParser):
         name = (action.option_strings or [str(action.metavar or action.dest)])[-1]
         near = suggest(str(value), action.choices)
         if isinstance(action, argparse._SubParsersAction):
+            options = [one[2:] for one in self._option_string_actions if one in ("--help", "--version")]
+            near = near or suggest(str(value), options).replace("'", "'--", 1)
             self.fail(f"Unknown {name.lower()} {_quote(str(value))}.{near}")
         self.fail(f"{name} cannot be {_quote(str(value))}.{near} Expected {', '.join(map(str, action.choices))}.")
 
