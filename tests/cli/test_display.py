@@ -183,7 +183,7 @@ ENDS: Sequence[tuple[Event, str, str]] = [
     (failed("timeout"), f"✗ one 5003 ms {TIMEOUT}", f"✗ one: {TIMEOUT}"),
     (Notice("trimmed", "The oldest was left out."), "The oldest was left out.", "The oldest was left out."),
     (Notice("repetition", "As the ending."), "", ""),
-    (Error("model_failed", "The model failed.", True), "Error: The model failed. Try again. (model_failed)", ""),
+    (Error("model_failed", "The model failed.", True), "Error: The model failed. (model_failed)", ""),
     (Done("deadline", "m1", "", 0, 1, 1, 1), "The answer stopped at its time limit.", ""),
     (SpecialistProgress("c1", "at 1", 0.5), "", "  at 1 (50%)"),
     (SpecialistStart("c1", "one", {"a": "ü"}, "model"), "", '… one {"a": "ü"}'),
@@ -201,7 +201,9 @@ def test_every_failure_and_every_ending_has_a_text() -> None:
     for call in get_args(CallCode):
         assert len(explain_call(failed(call, ""))) > len(f"{call}: ")
     for code in get_args(ErrorCode):
-        assert explain_error(code, "") != explain_error("", "")
+        known, unknown = Error(code, "", True), Error("unknown", "", True)  # type: ignore[arg-type]
+        assert len(explain_error(known)) > len(code) + len(explain_error(unknown))
+        assert len(explain_error(Error(code, "", False))) < len(explain_error(known))
     ends = ["", "interrupted", *get_args(StopReason), *get_args(ErrorCode)]
     assert {outcome for outcome in ends if not explain_outcome(outcome)} == {"complete"}
 

@@ -20,11 +20,16 @@ ROWS: list[tuple[str, str]] = [
     ("", "No command. Try: brain --help"),
     ("asl hello", "Unknown command 'asl'. Did you mean 'ask'? Try: brain --help"),
     ("xyzzy", "Unknown command 'xyzzy'. Try: brain --help"),
+    ("hlep", "Unknown command 'hlep'. Did you mean '--help'? Try: brain --help"),
+    ("version", "Unknown command 'version'. Did you mean '--version'? Try: brain --help"),
+    ("--verison", "Unknown option '--verison'. Did you mean '--version'? Try: brain --help"),
+    ("--modle x ask hi", "Unknown option '--modle'. Did you mean '--model'? Try: brain --help"),
     ("memory lst", "Unknown action 'lst'. Did you mean 'list'? Try: brain memory --help"),
     ("serve --prot 80", "Unknown option '--prot'. Did you mean '--port'? Try: brain serve --help"),
     ("serve --port", "--port needs a value. Try: brain serve --help"),
     ("ask --plain=yes hi", "--plain takes no value. Try: brain ask --help"),
     ("chat hello", "Unexpected argument 'hello'. Try: brain chat --help"),
+    ("ask a b c", "Unexpected argument 'b'. Put the message in quotes. Try: brain ask --help"),
     ("forget", "USER is missing. Try: brain forget --help"),
     (
         "ask --source voic hi",
@@ -163,7 +168,7 @@ def test_a_model_server_that_is_away(brain: Brain, monkeypatch: pytest.MonkeyPat
     assert (code, out) == (1, "")
     assert list(dict.fromkeys(err.splitlines())) == [  # pytest has log handlers, too
         "http://127.0.0.1:1/v1: connection refused",
-        "Error: Cannot connect to the model server. Try again in a moment. (model_unreachable)",
+        "Error: Cannot connect to the model server. (model_unreachable)",
         "brain: The answer failed (model_unreachable). Try: brain check",
     ]
 

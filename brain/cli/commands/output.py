@@ -94,12 +94,13 @@ class _ScreenStream(TextIOBase):
 def _show_logs(screen: Screen) -> Iterator[None]:
     """Show log lines for this terminal on the screen.
 
-    A model failure is also an event of the turn, so only the server's message of its log line is shown.
+    A model failure is also an event of the turn, so its log line is not shown, except why the connection failed: the
+    event has no URL.
     """
 
     def is_logged(record: logging.LogRecord) -> bool:
         failures = [one for one in record.args or () if isinstance(one, ModelError)]
-        for failure in failures:
+        for failure in (one for one in failures if one.status is None):  # else its detail is a raw response
             screen.show_message(failure.detail[:MAX_DETAIL_LENGTH])
         return not failures
 

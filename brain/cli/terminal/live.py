@@ -147,9 +147,9 @@ class Live:
                 pass  # the stop reason says the same
             case Notice(text=text):
                 self.show_message(text)
-            case Error(code=code, message=message):
+            case Error():
                 self._waiting_since = None
-                error = Text(legible(explain_error(code, message)), "red")
+                error = Text(legible(explain_error(event)), "red")
                 self._finish("error", render_lines(self._console, error))
             case ApprovalRequired():
                 self._waiting_since = None

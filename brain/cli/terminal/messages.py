@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from brain.events import SpecialistError, SpecialistResult
+from brain.events import Error, SpecialistError, SpecialistResult
 
 TEXTS = Path(__file__).parents[2] / "page" / "texts" / "en.json"
 
@@ -16,14 +16,23 @@ def explain_call(event: SpecialistError) -> str:
     known = _texts()["calls"][event.code]
     reason = event.reason.strip()
     end = "" if reason.endswith((".", "!", "?")) else "."
-    what = f"{reason[0].upper()}{reason[1:]}{end}" if reason else known["what"]
+    if event.code == "failed":  # its reason only repeats the code
+        return f"failed. {known['remedy']}"
+    if event.code != "invalid_params":  # its reason begins with the name of a parameter
+        reason = f"{reason[:1].upper()}{reason[1:]}"
+    what = f"{reason}{end}" if reason else known["what"]
     return f"{event.code}: {what} {known['remedy']}".rstrip()
 
 
-def explain_error(code: str, message: str) -> str:
-    """Return the line about an answer that failed: the message, what to do about it and the code."""
-    remedy = _texts()["errors"].get(code, {}).get("remedy", "")
-    return f"Error: {' '.join(part for part in (message, remedy) if part)} ({code})"
+def explain_error(event: Error) -> str:
+    """Return the line about an answer that failed: what happened, what to do about it and the code.
+
+    A message of the server says both. Without one, the texts of the code do.
+    """
+    known = _texts()["errors"].get(event.code, {})
+    remedy = known.get("remedy", "") if event.recoverable else ""
+    what = event.message or " ".join(part for part in (known.get("what", ""), remedy) if part)
+    return f"Error: {what} ({event.code})"
 
 
 def explain_outcome(outcome: str) -> str:

@@ -62,8 +62,8 @@ class Plain:
                 self.show_message(f"✗ {event.name}: {explain_call(event)}")
             case Notice(code=code, text=text) if code != "repetition":  # the stop reason says the same
                 self.show_message(text)
-            case Error(code=code, message=message):
-                self.show_message(explain_error(code, message))
+            case Error():
+                self.show_message(explain_error(event))
             case Done(stop_reason=reason):
                 self.show_message(explain_outcome(reason))
 
