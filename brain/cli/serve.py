@@ -26,7 +26,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from brain.cli.commands.names import check_named_specialists, discover
+from brain.cli.commands.names import check_named_specialists, describe_rejected, discover
 from brain.cli.ports import describe_port_user
 from brain.cli.process import DONE, FAILED, CommandError, log_as_server, log_to_stderr, run_command
 from brain.errors import BrainError, SettingsError
@@ -385,8 +385,7 @@ def _describe_specialists(settings: Settings, engine: Engine) -> list[str]:
         small, _ = check_context_size(registry.usable(), settings.limits, settings.syntax, settings.system, context)
         lines += [f"Warning: small context of {one.model.name}: {small}"] if small else []
     lines += settings.warnings
-    lines += [f"Rejected: {refusal.name} from {refusal.origin}: {refusal.reason}" for refusal in registry.refused]
-    return lines
+    return [*lines, *describe_rejected(registry)]
 
 
 def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -> None:

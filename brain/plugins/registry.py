@@ -1,6 +1,7 @@
 """The registry of specialists. Discovery rejects a bad specialist and registers the others."""
 
 import logging
+import re
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Mapping
@@ -36,6 +37,10 @@ class Refusal:
     name: str
     origin: str
     reason: str
+
+    def describe(self) -> str:
+        """Return a line for people."""
+        return f"Rejected: {self.name} from {self.origin}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,19 +219,24 @@ class Registry(Mapping[str, Entry]):
             try:
                 specialists = source.load_specialists()
             except RegistrationError as error:
-                self.refused.append(Refusal(source.name, source.origin, str(error)))
+                self._refuse(source.name, source.origin, error)
                 continue
             for specialist in specialists:
                 try:
                     self.add(specialist, source.origin, package=source.package)
                 except RegistrationError as error:
-                    self.refused.append(Refusal(specialist.name, source.origin, str(error)))
+                    self._refuse(specialist.name, source.origin, error)
         for name in sorted(set(self._settings.specialist_settings) - set(self._variables)):
             log.warning("settings for specialist %s, which is not registered.%s", name, suggest(name, self._variables))
         known = set().union(*self._variables.values())
         for key in sorted(set(self._settings.specialist_environ) - known):
             log.warning("%s is not a setting of any registered specialist.%s", key, suggest(key, known))
         return self
+
+    def _refuse(self, name: str, origin: str, error: RegistrationError) -> None:
+        """Add a refusal, whose reason does not repeat the name and the origin."""
+        prefix = rf"specialist {re.escape(name)}(?: from {re.escape(origin)})?: "
+        self.refused.append(Refusal(name, origin, re.sub(rf"\A{prefix}", "", str(error))))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -154,7 +154,7 @@ def test_specialists_are_listed(brain: Brain, folder: Path) -> None:
     assert f"\ncount (some.py): Counts.\n  parameters: {listed}" in out
     assert "  users: signed-in users only; approval: depends; results: trusted\n" in out
     assert "\n  unavailable: it needs a moon: buy one\n" in out
-    assert "\nrejected: ill (twice.py): specialist ill from twice.py: some.py " in out
+    assert "\nRejected: ill from twice.py: some.py " in out
     assert len(re.findall(r"^\w+ \(", brain("specialists", "count", "poor")[1], re.MULTILINE)) == 2
     found = json.loads(brain("specialists", "--json")[1])
     assert {"count", "calendar", "docs", "ocr", "web"} <= {one["name"] for one in found["specialists"]}
@@ -178,7 +178,7 @@ def test_check_reports_what_works_and_what_does_not(
     assert (code, err) == (1, "")
     states = {line[5:].partition(":")[0].removeprefix("specialist "): line[:4] for line in out.splitlines()}
     assert {name for name, state in states.items() if state == "FAIL"} - {"ocr"} == {  # ocr needs an engine
-        *("pubmed", "web", "wiki", "ill", "worse", "cut_off", "poor", "broken"),
+        *("pubmed", "web", "wiki", "ill", "worse", "cut_off", "poor", "Rejected"),
     }
     assert "ok   model builtin: as configured (resume mode: prefill)\n" in out
     assert "ok   memory: keyword search." in out
@@ -243,7 +243,8 @@ def test_serve_says_where_it_listens_and_what_it_has(brain: Brain, folder: Path)
     ]
     assert {"count", "docs", "ill"} <= set(lines[3].removeprefix("Specialists: ").split(", "))
     assert "Unavailable: poor: it needs a moon: buy one" in lines
-    assert "Rejected: broken from broken.py: it cannot be imported: ZeroDivisionError: division by zero" in lines
+    reason = "it cannot be imported: ZeroDivisionError: division by zero"
+    assert f"Rejected: broken from broken.py: {reason}. Try: brain check" in lines
     (turn,) = [line for line in lines if line.startswith("INFO brain: turn t")]
     assert f" of local: complete, native, {model}, 0 calls, 1 passes, " in turn
 

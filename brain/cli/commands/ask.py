@@ -18,7 +18,7 @@ from brain.cli.commands.input import (
     read_piped_attachments,
     read_stdin_attachment,
 )
-from brain.cli.commands.names import check_model_exists, discover
+from brain.cli.commands.names import check_model_exists, discover, print_rejected
 from brain.cli.commands.output import has_person, open_screen, show_run, silence_keyboard
 from brain.cli.process import DONE, FAILED, UsageError, print_error
 from brain.cli.terminal.messages import explain_outcome
@@ -68,7 +68,9 @@ def _read_files(paths: Sequence[Path], *, is_message: bool) -> list[Attachment]:
 async def _ask(request: TurnRequest, arguments: argparse.Namespace, settings: Settings) -> int:
     screen = open_screen(sys.stdout, sys.stderr, plain=arguments.plain or arguments.json, thinks=arguments.thinking)
     request = replace(request, asks_person=has_person(screen))
-    engine = Engine(settings, discover(settings))
+    registry = discover(settings)
+    print_rejected(registry)
+    engine = Engine(settings, registry)
     await engine.open()
     try:
         check_model_exists(engine.models[0])

@@ -11,7 +11,7 @@ from functools import partial
 from brain.cli.commands.chat_commands import COMMANDS, Quit, attach, run_slash_command, show_reopened
 from brain.cli.commands.chat_session import ChatSession, Draft
 from brain.cli.commands.input import check_conversation_id, parse_dropped_path, read_attachment
-from brain.cli.commands.names import check_model_exists, discover
+from brain.cli.commands.names import check_model_exists, discover, print_rejected
 from brain.cli.commands.store_access import chat_history
 from brain.cli.process import DONE, FAILED, CommandError, UsageError
 from brain.cli.terminal.keyboard import silent
@@ -36,7 +36,9 @@ async def chat(arguments: argparse.Namespace, settings: Settings) -> int:
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
     files = [read_attachment(path, str(path)) for path in arguments.file]
     conversation_id = check_conversation_id(arguments.conversation)
-    engine = Engine(settings, discover(settings))
+    registry = discover(settings)
+    print_rejected(registry)
+    engine = Engine(settings, registry)
     await engine.open()
     try:
         check_model_exists(engine.models[0])

@@ -58,7 +58,7 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
     for extra in missing_extras():
         print(f"off  extra {extra}: not installed. Try: {install_command(extra)}")
     for refusal in registry.refused:
-        failures += _report(f"specialist {refusal.name}", refusal.reason, refusal.origin)
+        failures += _report("Rejected", f"{refusal.name} from {refusal.origin}: {refusal.reason}", "")
     return FAILED if failures else DONE
 
 

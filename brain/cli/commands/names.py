@@ -1,5 +1,6 @@
 """Check names of specialists and models; an error suggests the nearest one."""
 
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -7,7 +8,7 @@ from brain.cli.process import UsageError
 from brain.models import ModelEntry
 from brain.plugins.registry import Registry
 from brain.settings import PREFIX, Settings
-from brain.text import suggest
+from brain.text import escape_invisible, suggest
 
 
 def discover(settings: Settings) -> Registry:
@@ -15,6 +16,18 @@ def discover(settings: Settings) -> Registry:
     registry = Registry(settings).discover()
     check_named_specialists(registry, settings)
     return registry
+
+
+def print_rejected(registry: Registry) -> None:
+    """Print a line on standard error for each specialist that could not be registered."""
+    for line in describe_rejected(registry):
+        print(line, file=sys.stderr, flush=True)
+
+
+def describe_rejected(registry: Registry) -> list[str]:
+    """Return a line for each specialist that could not be registered, with the command to type next."""
+    lines = (escape_invisible(refusal.describe()) for refusal in registry.refused)
+    return [f"{line}{'' if line.endswith(('.', '?')) else '.'} Try: brain check" for line in lines]
 
 
 def check_named_specialists(registry: Registry, settings: Settings) -> None:

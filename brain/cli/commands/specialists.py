@@ -68,5 +68,5 @@ def specialists(arguments: argparse.Namespace, settings: Settings) -> int:
         if entry.unavailable_reason:
             print(f"  unavailable: {entry.unavailable_reason}")
     for refusal in refused:
-        print(f"rejected: {refusal.name} ({refusal.origin}): {refusal.reason}")
+        print(refusal.describe())
     return DONE
