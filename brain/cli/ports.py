@@ -55,7 +55,7 @@ def _find_pid(port: int) -> int | None:
                     inodes.add(f"socket:[{fields[9]}]")
     with suppress(OSError):
         for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()) if inodes else ():
-            with suppress(OSError):  # of another user, or gone
-                if any(os.readlink(entry.path) in inodes for entry in os.scandir(f"/proc/{pid}/fd")):
+            with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as entries:  # of another user, or gone
+                if any(os.readlink(entry.path) in inodes for entry in entries):
                     return pid
     return None

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
@@ -203,18 +203,18 @@ def _serve_alone(settings: Settings, stop: _StopLog) -> int:
             if self.started:
                 stop.watch_signals(state.engine)
                 models = Models(state.engine.models, state.engine.embedder)
-                port = listener.getsockname()[1]
+                port = listeners[0].getsockname()[1]
                 _greet(settings, port, models, _describe_specialists(settings, state.engine))
 
     config = _make_config(settings, app, lifespan="off")
 
     async def main() -> int:
         async with _running(state):  # not in uvicorn's lifespan, which would log the stack of a BrainError
-            await Server(config).serve([listener.dup()])  # which uvicorn closes
+            await Server(config).serve([one.dup() for one in listeners])  # which uvicorn closes
         return DONE
 
-    with _listen(settings) as listener:
-        state.acceptor = Acceptor([listener])
+    with listen(settings) as listeners:
+        state.acceptor = Acceptor(listeners)
         code = run_command(main(), DONE, config.get_loop_factory(), signals=(), on_forced_exit=stop.write)
     if code == DONE:
         stop.write()
@@ -240,18 +240,18 @@ def _serve_with_workers(settings: Settings, stop: _StopLog) -> int:
     names = tuple(one.model.name for one in models.offered)  # `auto` is decided here, for all workers
     worker_settings = replace(settings, model=names, models=tuple(rows.values()))
     receiver, sender = multiprocessing.Pipe(duplex=False)
-    with _listen(settings) as listener, tempfile.TemporaryDirectory(prefix="brain-metrics-") as folder:
+    with listen(settings) as listeners, tempfile.TemporaryDirectory(prefix="brain-metrics-") as folder:
         config = _make_config(
             settings,
-            partial(_make_worker_app, worker_settings, sender, Path(folder), listener),
+            partial(_make_worker_app, worker_settings, sender, Path(folder), listeners),
             factory=True,
             lifespan="on",
             workers=settings.workers,
             timeout_worker_healthcheck=HANG_SECONDS,
         )
-        port = listener.getsockname()[1]
+        port = listeners[0].getsockname()[1]
         threading.Thread(target=_greet_when_ready, args=(settings, port, models, receiver), daemon=True).start()
-        supervisor = _Supervisor(config, [listener], stop)
+        supervisor = _Supervisor(config, listeners, stop)
         supervisor.run()
     has_failed = any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes)
     stop.write("the failed start of a worker" if has_failed else "its own end")
@@ -265,11 +265,34 @@ async def _connect(settings: Settings) -> Models:
         return models
 
 
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+@contextmanager
+def listen(settings: Settings) -> Iterator[list[socket.socket]]:
+    """Listen on every address of the host for the duration of the block: localhost has one of IPv4 and one of IPv6."""
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(one) for one in _open_listeners(settings)]
+        for one in listeners:
+            drop_stalled_clients(one, settings)
+        yield listeners
+
+
+def _open_listeners(settings: Settings) -> list[socket.socket]:
+    listeners: list[socket.socket] = []
+    port = settings.port
     try:
-        listener = socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+        found = dict.fromkeys(socket.getaddrinfo(settings.host, port, type=socket.SOCK_STREAM))
+        for number, (family, _, _, _, (address, _, *more)) in enumerate(found, 1):
+            try:
+                one = socket.create_server((address, port, *more), family=family, backlog=BACKLOG)
+            except OSError as error:
+                is_last = number == len(found) and not listeners
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT) or is_last:
+                    raise
+                continue  # such as ::1 on a machine without IPv6
+            listeners.append(one)
+            port = one.getsockname()[1]  # port 0 is the same free port for all
     except OSError as error:
+        for one in listeners:
+            one.close()
         address = f"{settings.host}:{settings.port}"
         if error.errno == errno.EADDRINUSE:
             user = describe_port_user(settings.host, settings.port)
@@ -278,8 +301,7 @@ def _listen(settings: Settings) -> socket.socket:
         reason = (error.strerror or str(error)).partition(" (")[0].lower()  # without the address
         advice = "brain serve --host 127.0.0.1 --port 8000"
         raise CommandError(f"Cannot listen on {address}: {reason}", advice) from None
-    drop_stalled_clients(listener, settings)
-    return listener
+    return listeners
 
 
 def _greet_when_ready(settings: Settings, port: int, models: Models, receiver: Connection) -> None:
@@ -337,7 +359,7 @@ def _terminal_signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _make_worker_app(settings: Settings, sender: Connection, folder: Path, listener: socket.socket) -> Any:
+def _make_worker_app(settings: Settings, sender: Connection, folder: Path, listeners: list[socket.socket]) -> Any:
     """Return the application of a worker, which sends lines for the greeting when it is ready."""
     log_to_stderr(settings.log)
     log_as_server()
@@ -353,7 +375,7 @@ def _make_worker_app(settings: Settings, sender: Connection, folder: Path, liste
     threading.Thread(target=stop_after_parent, daemon=True).start()
     app = create_app(settings)
     state: ServerState = app.state.brain
-    state.acceptor = Acceptor([listener])
+    state.acceptor = Acceptor(listeners)
     stop = _StopLog(f"worker {os.getpid()}")
 
     @asynccontextmanager
