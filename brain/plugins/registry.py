@@ -51,6 +51,7 @@ class Entry:
         origin: The package, file or program that provides it.
         settings: An instance of its settings class.
         unavailable_reason: For the operator: why it cannot run, and the remedy. None if it can.
+        public_reason: Why it cannot run, for clients: without settings, commands and paths of the server.
         version: Its version, else that of its package.
     """
 
@@ -59,6 +60,7 @@ class Entry:
     settings: Any = None
     unavailable_reason: str | None = None
     version: str = ""
+    public_reason: str = ""
 
     @property
     def dependencies(self) -> Mapping[type, Any]:
@@ -91,7 +93,7 @@ class Entry:
             "available": self.unavailable_reason is None,
         }
         if self.unavailable_reason is not None:
-            description["unavailable_reason"] = self.unavailable_reason
+            description["unavailable_reason"] = self.public_reason
         return description
 
 
@@ -192,10 +194,10 @@ class Registry(Mapping[str, Entry]):
             except Exception:
                 log.warning("specialist %s: its requirements could not be checked", name, exc_info=True)
                 reason = "its requirements could not be checked; the log has the error"
-            entry = replace(entry, unavailable_reason=reason)
+            entry = replace(entry, unavailable_reason=reason, public_reason="not set up on this server")
         elif needs is not None and package is not None and not has_extra(package, needs):
             reason = f"the extra {needs} is not installed: {install_command(needs, package.name)}"
-            entry = replace(entry, unavailable_reason=reason)
+            entry = replace(entry, unavailable_reason=reason, public_reason="not installed on this server")
         self._entries[name] = entry
 
     def register(
@@ -251,7 +253,8 @@ class Registry(Mapping[str, Entry]):
                     await manager.__aenter__()
                 except Exception:
                     log.warning("specialist %s failed to start", name, exc_info=True)
-                    self._entries[name] = replace(entry, unavailable_reason="it failed to start; the log has the error")
+                    reason = "it failed to start; the log has the error"
+                    self._entries[name] = replace(entry, unavailable_reason=reason, public_reason="failed to start")
                 else:
                     stack.push_async_callback(_exit_lifespan, name, manager)
             yield

@@ -81,7 +81,8 @@ def test_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reason = f"the extra deep is not installed: {install_command('deep', 'shop')}"
     assert (registry["one"].unavailable_reason, registry["two"].unavailable_reason) == (reason, None)
     description = registry["one"].describe()
-    assert (description["available"], description["unavailable_reason"]) == (False, reason)
+    assert (description["available"], description["unavailable_reason"]) == (False, registry["one"].public_reason)
+    assert "install -e" not in str(description)
     assert {"one", "two"} & {one.name for one in registry.usable()} == {"two"}
 
 

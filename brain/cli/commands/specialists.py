@@ -4,11 +4,12 @@ import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from brain.cli.commands.names import check_specialist
 from brain.cli.process import DONE
 from brain.plugins import specialist_settings
-from brain.plugins.registry import Registry
+from brain.plugins.registry import Entry, Registry
 from brain.prompts.system_prompt import shape
 from brain.settings import PREFIX, Settings
 
@@ -51,7 +52,7 @@ def specialists(arguments: argparse.Namespace, settings: Settings) -> int:
     refused = [refusal for refusal in registry.refused if not arguments.name or refusal.name in arguments.name]
     if arguments.json:
         found = {
-            "specialists": [entry.describe() for entry in entries],
+            "specialists": [_describe(entry) for entry in entries],
             "refused": [{"name": r.name, "origin": r.origin, "reason": r.reason} for r in refused],
         }
         print(json.dumps(found, ensure_ascii=False, indent=2))
@@ -70,3 +71,9 @@ def specialists(arguments: argparse.Namespace, settings: Settings) -> int:
     for refusal in refused:
         print(refusal.describe())
     return DONE
+
+
+def _describe(entry: Entry) -> dict[str, Any]:
+    """Return the description for clients, with the remedy for the operator."""
+    remedy = {"unavailable_reason": entry.unavailable_reason} if entry.unavailable_reason is not None else {}
+    return {**entry.describe(), **remedy}
