@@ -282,9 +282,9 @@ def _build_citations(calculator: Calculator, sources: Sequence[Source]) -> list[
 
 def format_problems(calculator: Calculator, problems: Problems) -> tuple[str, str]:
     """Return the reason and the advice of a refusal, within the length limits of both."""
-    reason = f"{calculator.name}: {'; '.join(problems.wrong)}"[: MOST_REASON - 60]
+    reason = f"{calculator.name}: {', '.join(problems.wrong)}"[: MOST_REASON - 60]
     if names := list(problems.missing):
-        reason += "; " * bool(problems.wrong)
+        reason += ", " * bool(problems.wrong)
         listed = f"missing: {', '.join(names)}"
         while names and len(listed) > MOST_REASON - len(reason):
             names.pop()

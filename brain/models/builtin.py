@@ -325,7 +325,7 @@ def _compose_answer(blocks: Sequence[_Block]) -> str:
     for block in blocks:
         if block.failed:
             name = "A call" if block.name == "?" else block.name
-            cause = block.text.rpartition("; ")[0] or block.text  # the rest is advice for the model
+            cause = block.text.partition("; ")[0]  # the rest is advice for the model
             sentences.append(f"{name} failed: {cause.rstrip('.')}.")
         else:
             sentences.append(f"From {block.name}:\n\n{_quote_passages(block.text)}")

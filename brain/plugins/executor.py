@@ -88,7 +88,7 @@ def prepare(specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Argu
     The arguments are a copy, so a specialist cannot change the parameters of the call.
     """
     try:
-        problem = "; ".join(find_problems(specialist.validator, params))
+        problem = ", ".join(find_problems(specialist.validator, params))
         if not problem:
             params = copy.deepcopy(params)
             if specialist.struct is None:

@@ -88,7 +88,11 @@ def result_block(name: str, text: str) -> str:
 
 
 def error_block(name: str, reason: str, advice: str = "") -> str:
-    """Return the block of a failed call. `reason` and `advice` come from `reason_text`."""
+    """Return the block of a failed call: `reason; advice`. Both come from `reason_text`.
+
+    The first `; ` separates them.
+    """
+    reason = reason.replace("; ", ", ")
     return f"[SPECIALIST_ERROR: {name} failed - {f'{reason}; {advice}' if advice else reason}]"
 
 

@@ -81,4 +81,5 @@ def _block(name: str, part: Call) -> str:
     text = blocks.block_content(part.name, part.block, part.code is not None)
     if part.code is None:
         return blocks.result_block(name, blocks.result_text(text))
-    return blocks.error_block(name, blocks.reason_text(text))
+    reason, _, advice = text.partition("; ")
+    return blocks.error_block(name, blocks.reason_text(reason), blocks.reason_text(advice) if advice.strip() else "")

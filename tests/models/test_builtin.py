@@ -13,6 +13,7 @@ from brain.messages import Call, Finish, Message
 from brain.models.builtin import Builtin
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
+from brain.prompts.blocks import error_block
 from brain.prompts.system_prompt import system_prompt
 from specialists.calendar import calendar
 from specialists.docs import docs
@@ -211,6 +212,7 @@ MALFORMED = f"[SPECIALIST_ERROR: ? failed - {DENIED}]"
         (f"…\n\n{REFUSED}\n\n{MALFORMED}\n\n{OCR_BLOCK}\n\n",
          "ocr failed: there is no attachment.\n\n"
          f"A call failed: this specialist is not allowed here.\n\n{TOTAL}"),
+        (error_block("bmi", "height too small; weight too large"), "bmi failed: height too small, weight too large."),
         ("…", "The specialists returned nothing."),
     ],
 )  # fmt: skip

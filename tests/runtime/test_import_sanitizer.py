@@ -66,6 +66,13 @@ def test_an_error_is_one_line() -> None:
     assert part.block == error_block("web", " ".join(f"closed {TAMED}".split()))
 
 
+def test_a_long_reason_and_its_advice_are_both_imported() -> None:
+    block = error_block("web", "r" * 400, "a" * 400)
+    (part,) = import_sanitizer.exchange(Exchange("Hi", [replace(CALL, code="refused", block=block)])).parts
+    assert isinstance(part, Call)
+    assert part.block == block
+
+
 def test_a_call_without_marker_or_block_has_none() -> None:
     one = Exchange("Hi", [replace(CALL, params=None, marker="", block="")], untrusted=True)
     assert import_sanitizer.exchange(one) == one

@@ -184,7 +184,7 @@ def test_a_score_lists_points_and_absent_inputs() -> None:
         (
             "bmi",
             {"weight": "80 parsec", "height": 5.9},
-            "bmi: weight: unknown unit 'parsec' (accepted: kg, lb, g, oz, st); height: 5.9 cm is outside 20 to 272 cm",
+            "bmi: weight: unknown unit 'parsec' (accepted: kg, lb, g, oz, st), height: 5.9 cm is outside 20 to 272 cm",
             "height in cm or m or in or ft",
         ),
         (
@@ -193,7 +193,7 @@ def test_a_score_lists_points_and_absent_inputs() -> None:
             "meld: bilirubin: 34 has no unit",
             'bilirubin as "34 µmol/L" or "34 mg/dL"',
         ),
-        ("bmi", {"weigth": 80, "height": 180}, "bmi: unknown input weigth (nearest: weight); missing: weight", ""),
+        ("bmi", {"weigth": 80, "height": 180}, "bmi: unknown input weigth (nearest: weight), missing: weight", ""),
         ("bmi", {"weight": 10**300, "height": 180}, "bmi: weight: expected a number", ""),
         ("bmi", {"weight": None, "height": ""}, "bmi: missing: weight, height", "missing inputs"),
         ("bmi", {"weight": "80" * 50, "height": "180 " + "c" * 200}, "bmi: weight: expected a number", ""),
