@@ -3,7 +3,7 @@
 import re
 import zoneinfo
 from collections.abc import Sequence, Set
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, get_args
 
@@ -11,9 +11,10 @@ import msgspec
 
 from brain.events import Limits, SyntaxName
 from brain.messages import Source
-from brain.protocols.bodies import Int64, choose, invalid, quote_value
+from brain.protocols.bodies import SHOWN_LENGTH, Int64, choose, invalid, quote_value
 from brain.protocols.client_messages import check_length
 from brain.settings import Settings
+from brain.text import suggest
 from brain.turn_request import Sampling, TurnRequest
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -54,11 +55,25 @@ class TurnOptions(msgspec.Struct):
     memory: bool | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class KnownNames:
+    """The names that requests may use.
+
+    Attributes:
+        specialists: All registered specialists. Naming one that the user may not call is no error.
+        callable_specialists: Those that the user may call, for suggestions.
+    """
+
+    models: Set[str] = frozenset()
+    specialists: Set[str] = frozenset()
+    callable_specialists: Sequence[str] = ()
+
+
 def build_request(
     options: TurnOptions,
     user: str | None,
     settings: Settings,
-    models: Set[str],
+    known: KnownNames,
     *,
     model: str | None = None,
     system: str | None = None,
@@ -74,7 +89,7 @@ def build_request(
         more: further fields of `TurnRequest`.
     """
     if model is not None:
-        choose(model, sorted(models), f"{place}model")
+        choose(model, sorted(known.models), f"{place}model")
     zone = settings.time_zone
     if options.time_zone is not None:
         try:
@@ -82,6 +97,11 @@ def build_request(
         except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
             problem = f"is {quote_value(options.time_zone)}; use an IANA name such as Europe/Berlin"
             raise invalid(f"{place}time_zone", problem) from None
+    for n, name in enumerate(options.specialists or ()):
+        if name not in known.specialists:
+            near = suggest(name[:SHOWN_LENGTH], known.callable_specialists)
+            problem = f"is {quote_value(name)}, which is not a specialist of this server{near and f'.{near}'}"
+            raise invalid(f"{place}specialists[{n}]", problem)
     if options.source is not None:
         source = choose(options.source, get_args(Source), f"{place}source")
     request = TurnRequest(

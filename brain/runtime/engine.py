@@ -103,6 +103,13 @@ class Engine:
         """Return the model names that a request may use."""
         return frozenset(self.settings.model) | {entry.model.name for entry in self.models}
 
+    def callable_specialists(self, user: str | None) -> list[str]:
+        """Return the names of the specialists that a user can call, including unavailable ones."""
+        allowed = self.settings.rights(user).specialists
+        return [
+            name for name in self.registry if self.registry.is_allowed(name) and (allowed is None or name in allowed)
+        ]
+
     def find_model(self, name: str | None) -> AnyModel:
         """Return the model with this name, or the default model.
 

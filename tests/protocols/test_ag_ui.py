@@ -16,6 +16,7 @@ from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import ag_ui
 from brain.protocols.ag_ui import Encoder, InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
+from brain.protocols.turn_options import KnownNames
 from brain.settings import read
 from brain.turn_request import Tool, TurnRequest
 
@@ -28,7 +29,7 @@ START = ev.TurnStart("t1", "thread", "player", "mono", ev.Limits())
 def parse_body(**body: Any) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """A run with one question, and what else is in the body."""
     usual = {"threadId": "thread", "runId": "run", "messages": [{"id": "1", "role": "user", "content": "Hi"}]}
-    return parse(json.dumps({**usual, **body}).encode(), "me", SETTINGS, frozenset({"builtin"}))
+    return parse(json.dumps({**usual, **body}).encode(), "me", SETTINGS, KnownNames(frozenset({"builtin"})))
 
 
 def messages(*messages: Mapping[str, Any], **body: Any) -> list[ClientMessage]:

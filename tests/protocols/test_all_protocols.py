@@ -14,18 +14,19 @@ from turn_helpers import Player, read, turn_of
 from brain import events as ev
 from brain.errors import BadRequest
 from brain.protocols import ag_ui, ai_sdk, native, ollama, openai
+from brain.protocols.turn_options import KnownNames
 from brain.settings import read as read_settings
 from brain.turn_request import TurnRequest
 
 SETTINGS = read_settings({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
-MODELS = frozenset({"builtin"})
+NAMES = KnownNames(frozenset({"builtin"}), frozenset({"ocr", "web"}))
 PARSERS: Mapping[str, Callable[[bytes], Any]] = {
-    "native": lambda data: (native.parse(data, "me", SETTINGS, MODELS), []),
-    "openai": lambda data: openai.parse(data, "me", SETTINGS, MODELS),
-    "ollama": lambda data: ollama.parse_chat(data, "me", SETTINGS, MODELS),
-    "generate": lambda data: ollama.parse_generate(data, "me", SETTINGS, MODELS),
-    "ag_ui": lambda data: ag_ui.parse(data, "me", SETTINGS, MODELS),
-    "ai_sdk": lambda data: ai_sdk.parse(data, "me", SETTINGS, MODELS),
+    "native": lambda data: (native.parse(data, "me", SETTINGS, NAMES), []),
+    "openai": lambda data: openai.parse(data, "me", SETTINGS, NAMES),
+    "ollama": lambda data: ollama.parse_chat(data, "me", SETTINGS, NAMES),
+    "generate": lambda data: ollama.parse_generate(data, "me", SETTINGS, NAMES),
+    "ag_ui": lambda data: ag_ui.parse(data, "me", SETTINGS, NAMES),
+    "ai_sdk": lambda data: ai_sdk.parse(data, "me", SETTINGS, NAMES),
 }
 LONG = "x" * 200_001
 

@@ -11,10 +11,11 @@ from brain.protocols import ai_sdk, native
 from brain.protocols.ag_ui import parse as parse_ag_ui
 from brain.protocols.ollama.request import parse_chat
 from brain.protocols.openai.request import parse as parse_openai
+from brain.protocols.turn_options import KnownNames
 from brain.settings import read
 
 SETTINGS = read({})
-NONE: frozenset[str] = frozenset()
+NONE = KnownNames()
 QUESTIONS = {
     "openai": '{"role":"user","content":"Hi"}',
     "ollama": '{"role":"user","content":"Hi"}',

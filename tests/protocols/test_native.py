@@ -12,22 +12,23 @@ from brain import events as ev
 from brain.errors import BadRequest
 from brain.messages import Attachment
 from brain.protocols import native
+from brain.protocols.turn_options import KnownNames
 from brain.settings import read
 from brain.turn_request import TurnRequest
 
 SETTINGS = read({"BRAIN_TIME_ZONE": "UTC", "BRAIN_CALLS": "7"})
-MODELS = frozenset({"builtin", "ollama:m"})
+NAMES = KnownNames(frozenset({"builtin", "ollama:m"}), frozenset({"ocr", "docs"}), ["docs", "ocr"])
 MIB = 1024 * 1024
 FILE = Attachment(0, "f", "text/plain", b"f")
 
 
 def parse(body: Any) -> TurnRequest:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return native.parse(data, "me", SETTINGS, MODELS)
+    return native.parse(data, "me", SETTINGS, NAMES)
 
 
 def parse_form(fields: Mapping[str, str], *files: Attachment) -> TurnRequest:
-    return native.parse_form(fields, list(files), "me", SETTINGS, MODELS)
+    return native.parse_form(fields, list(files), "me", SETTINGS, NAMES)
 
 
 def base64_of(data: bytes) -> str:
@@ -110,6 +111,7 @@ REJECTED: list[tuple[Any, int, str | None]] = [
       for value in ("", "a/../b", "a\n", "a" * 65)],
     ({"message": "a", "request_id": "ä"}, 400, "request_id"),
     ({"message": "a", "replace_from": " "}, 400, "replace_from"),
+    ({"message": "a", "specialists": ["ocr", "dosc"]}, 400, "specialists[1]"),
     ({"message": "a", "syntax": []}, 400, "syntax"),
     ({"message": "a", "syntax": ["xml"]}, 400, "syntax[0]"),
     ({"message": "a", "attachments": {}}, 400, "attachments"),

@@ -12,6 +12,7 @@ from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import ollama
 from brain.protocols.ollama import RequestOptions, models
 from brain.protocols.ollama.encoder import timestamp
+from brain.protocols.turn_options import KnownNames
 from brain.settings import read
 from brain.turn_request import Sampling, Tool, TurnRequest
 
@@ -29,11 +30,11 @@ def to_bytes(body: Any) -> bytes:
 
 
 def chat(body: Any) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    return ollama.parse_chat(to_bytes(body), "me", SETTINGS, MODELS)
+    return ollama.parse_chat(to_bytes(body), "me", SETTINGS, KnownNames(MODELS))
 
 
 def generate(body: Any) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
-    return ollama.parse_generate(to_bytes(body), "me", SETTINGS, MODELS)
+    return ollama.parse_generate(to_bytes(body), "me", SETTINGS, KnownNames(MODELS))
 
 
 def with_messages(*messages: Any, **more: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from brain.errors import BadRequest
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols import openai
 from brain.protocols.openai import RequestOptions
+from brain.protocols.turn_options import KnownNames
 from brain.settings import read
 from brain.turn_request import Sampling, Tool, TurnRequest
 
@@ -29,7 +30,7 @@ def parse(
     *messages: Any, conversation_id: str | None = None, **fields: Any
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     data = json.dumps({"messages": messages or [HI], **fields}).encode()
-    return openai.parse(data, "me", SETTINGS, frozenset({"builtin", "ollama:m"}), conversation_id)
+    return openai.parse(data, "me", SETTINGS, KnownNames(frozenset({"builtin", "ollama:m"})), conversation_id)
 
 
 def rejection(*messages: Any, **fields: Any) -> tuple[int, str | None]:
@@ -150,6 +151,7 @@ REJECTED: list[tuple[dict[str, Any], int, str]] = [
       for choice in ("required", "any", {"type": "auto", "function": {"name": "a"}})],
     ({"tool_choice": {"type": "function"}}, 400, "tool_choice.function"),
     ({"brain": {"colour": 1}}, 400, "brain.colour"),
+    ({"brain": {"specialists": ["ocr"]}}, 400, "brain.specialists[0]"),
     ({"a": "x" * 200_000, "b": "x" * 100_000}, 413, "b"),
     ({"conversation_id": "../x"}, 400, "X-Conversation-Id"),
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from brain.protocols.ag_ui.history import parse_messages
 from brain.protocols.ag_ui.schema import AnswerBody, PropsBody, RunBody, ToolBody
 from brain.protocols.bodies import decode, decode_any, invalid, quote_value
 from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question
-from brain.protocols.turn_options import ID, build_request
+from brain.protocols.turn_options import ID, KnownNames, build_request
 from brain.settings import Settings
 from brain.turn_request import Tool, TurnRequest
 
@@ -57,7 +57,7 @@ class InterruptAnswer:
 
 
 def parse(
-    data: bytes, user: str | None, settings: Settings, models: Set[str]
+    data: bytes, user: str | None, settings: Settings, known: KnownNames
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Parse the body of `POST /ag-ui/run`."""
     check_value_count(data)
@@ -75,7 +75,7 @@ def parse(
     props = decode(body.forwarded_props, PropsBody, "forwardedProps") if is_object else PropsBody()
     check_count(body.tools, MAX_TOOLS, "tools")
     request = build_request(
-        props, user, settings, models,
+        props, user, settings, known,
         place="forwardedProps.",
         model=props.model,
         system=props.system,

@@ -1,7 +1,7 @@
 """Parses requests from the Vercel AI SDK: for a turn, or for the rest of a turn after approvals."""
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from brain.messages import ClientMessage
@@ -9,7 +9,7 @@ from brain.protocols.ai_sdk.history import parse_messages
 from brain.protocols.ai_sdk.schema import ChatBody, MessageBody, SdkVersion
 from brain.protocols.bodies import decode, invalid, quote_value
 from brain.protocols.client_messages import check_value_count, newest_question
-from brain.protocols.turn_options import build_request, check_id
+from brain.protocols.turn_options import KnownNames, build_request, check_id
 from brain.settings import Settings
 from brain.turn_request import TurnRequest
 
@@ -42,7 +42,7 @@ class RequestOptions:
 
 
 def parse(
-    data: bytes, user: str | None, settings: Settings, models: Set[str]
+    data: bytes, user: str | None, settings: Settings, known: KnownNames
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Parse the body of `POST /ai-sdk/chat`."""
     check_value_count(data)
@@ -50,7 +50,7 @@ def parse(
     check_id(body.id, "id")
     messages, newest, place = parse_messages(body.messages)
     request = build_request(
-        body, user, settings, models,
+        body, user, settings, known,
         model=body.model,
         system=body.system,
         message=newest_question(messages),

@@ -1,7 +1,7 @@
 """Parses requests of Brain's own protocol: a JSON body, a form, or a query."""
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from brain.protocols.bodies import (
     too_large,
 )
 from brain.protocols.client_messages import check_length
-from brain.protocols.turn_options import LimitsBody, TurnOptions, build_request, check_id, parse_syntax
+from brain.protocols.turn_options import KnownNames, LimitsBody, TurnOptions, build_request, check_id, parse_syntax
 from brain.settings import Settings
 from brain.turn_request import TurnRequest
 
@@ -81,25 +81,25 @@ _FORM_TYPES: Mapping[str, Any] = {
 """The form fields that contain JSON. All others are text."""
 
 
-def parse(data: bytes, user: str | None, settings: Settings, models: Set[str]) -> TurnRequest:
+def parse(data: bytes, user: str | None, settings: Settings, known: KnownNames) -> TurnRequest:
     """Parse a JSON body."""
     if data.count(b'"name"') + data.count(b'"id"') > MAX_NAMES:  # each attachment has one
         raise too_many_attachments()
     count = data.count(b",")
     if count > MAX_VALUES and count - bytes(decode(data, _Attachments).attachments).count(b",") > MAX_VALUES:
         raise too_large(f"The body has more values outside `attachments` than the limit of {MAX_VALUES:,}.")
-    return _build_request(decode(data, TurnBody), [], user, settings, models)
+    return _build_request(decode(data, TurnBody), [], user, settings, known)
 
 
 def parse_form(
-    form: Mapping[str, str], files: Sequence[Attachment], user: str | None, settings: Settings, models: Set[str]
+    form: Mapping[str, str], files: Sequence[Attachment], user: str | None, settings: Settings, known: KnownNames
 ) -> TurnRequest:
     """Parse the fields of a multipart body or of a query. Fields that are not strings in a JSON body contain JSON."""
     try:
         body = msgspec.convert({name: _parse_form_value(name, text) for name, text in form.items()}, TurnBody)
     except msgspec.ValidationError as error:
         raise as_bad_request(error, TurnBody) from None
-    return _build_request(body, files, user, settings, models)
+    return _build_request(body, files, user, settings, known)
 
 
 def _parse_form_value(name: str, text: str) -> Any:
@@ -118,7 +118,7 @@ def _parse_form_value(name: str, text: str) -> Any:
 
 
 def _build_request(
-    body: TurnBody, files: Sequence[Attachment], user: str | None, settings: Settings, models: Set[str]
+    body: TurnBody, files: Sequence[Attachment], user: str | None, settings: Settings, known: KnownNames
 ) -> TurnRequest:
     if body.message is not None and body.prompt is not None:
         raise BadRequest("Send either `message` or `prompt`, not both.", "prompt")
@@ -141,7 +141,7 @@ def _build_request(
         else:
             raise BadRequest(f"`{place}` must have either `data` (base64) or `text`.", f"{place}.data")
     return build_request(
-        body, user, settings, models,
+        body, user, settings, known,
         message=message,
         attachments=tuple(replace(file, id=n) for n, file in enumerate([*attachments, *files], 1)),
         file_references=tuple(references.values()),

@@ -13,7 +13,7 @@ from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_ob
 from brain.protocols.client_messages import check_length, check_value_count, newest_question, parse_stop
 from brain.protocols.ollama.history import parse_images, parse_messages
 from brain.protocols.ollama.schema import ChatBody, GenerateBody, OllamaBody, OptionsBody, ShowBody
-from brain.protocols.turn_options import TurnOptions, build_request
+from brain.protocols.turn_options import KnownNames, TurnOptions, build_request
 from brain.settings import Settings
 from brain.turn_request import Tool, TurnRequest
 
@@ -47,11 +47,11 @@ class RequestOptions:
 
 
 def parse_chat(
-    data: bytes, user: str | None, settings: Settings, models: Set[str]
+    data: bytes, user: str | None, settings: Settings, known: KnownNames
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Parse the body of `POST /api/chat`."""
     body = _decode(data, ChatBody)
-    model = find_model(body.model, models)
+    model = find_model(body.model, known.models)
     messages = parse_messages(body.messages)
     options = _parse_options(body, is_empty=not messages)
     if body.tools and len(body.tools) > MAX_TOOLS:
@@ -63,15 +63,15 @@ def parse_chat(
             raise invalid(f"{place}.name", "is empty")
         parameters = decode_object(function.parameters, SCHEMA_BYTES, f"{place}.parameters")
         tools.append(Tool(function.name, function.description or "", parameters))
-    return _build_request(body, model, messages, tools, user, settings, models), messages, options
+    return _build_request(body, model, messages, tools, user, settings, known), messages, options
 
 
 def parse_generate(
-    data: bytes, user: str | None, settings: Settings, models: Set[str]
+    data: bytes, user: str | None, settings: Settings, known: KnownNames
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Parse the body of `POST /api/generate`."""
     body = _decode(data, GenerateBody)
-    model = find_model(body.model, models)
+    model = find_model(body.model, known.models)
     for field, value, problem in (
         ("suffix", body.suffix, f"is not supported: {quote_value(body.model)} does not support insert; leave it out"),
         ("template", body.template, "is not supported; put instructions into `system`"),
@@ -85,7 +85,7 @@ def parse_generate(
     if body.system:
         messages.insert(0, ClientMessage("system", check_length(body.system, "system")))
     options = _parse_options(body, is_empty=not prompt)
-    return _build_request(body, model, messages, (), user, settings, models), messages, options
+    return _build_request(body, model, messages, (), user, settings, known), messages, options
 
 
 def parse_show(data: bytes, models: Set[str]) -> tuple[str, str | None]:
@@ -133,7 +133,7 @@ def _build_request(
     tools: Sequence[Tool],
     user: str | None,
     settings: Settings,
-    models: Set[str],
+    known: KnownNames,
 ) -> TurnRequest:
     if body.logprobs or body.top_logprobs:
         problem = "is not supported: Brain combines several model responses into one answer; leave it out"
@@ -153,7 +153,7 @@ def _build_request(
         raise invalid("format", 'must be "json" or a JSON Schema')
     options, unknown = _parse_model_options(body.options)
     return build_request(
-        TurnOptions(), user, settings, models,
+        TurnOptions(), user, settings, known,
         model=model,
         source="api",
         message=newest_question(messages),

@@ -21,7 +21,7 @@ from brain.protocols.bodies import (
 from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question, parse_stop
 from brain.protocols.openai.history import parse_messages
 from brain.protocols.openai.schema import ChoiceBody, CompletionBody, FormatBody, OptionsBody
-from brain.protocols.turn_options import build_request, check_id
+from brain.protocols.turn_options import KnownNames, build_request, check_id
 from brain.settings import Settings
 from brain.turn_request import Tool, TurnRequest
 
@@ -66,7 +66,7 @@ class RequestOptions:
 
 
 def parse(
-    data: bytes, user: str | None, settings: Settings, models: Set[str], conversation_id: str | None = None
+    data: bytes, user: str | None, settings: Settings, known: KnownNames, conversation_id: str | None = None
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Parse the body of `POST /v1/chat/completions`.
 
@@ -75,7 +75,7 @@ def parse(
     """
     check_value_count(data)
     body = decode(data, CompletionBody)
-    model = find_model(body.model, models)
+    model = find_model(body.model, known.models)
     for field, (allowed, problem) in _UNSUPPORTED.items():
         value = getattr(body, field)
         if (is_present(value) if isinstance(value, msgspec.Raw) else value) not in allowed:
@@ -88,7 +88,7 @@ def parse(
     tools, must_call = _parse_tools(body)
     answer_format, format_field = _parse_format(body.response_format)
     request = build_request(
-        body.brain or OptionsBody(), user, settings, models,
+        body.brain or OptionsBody(), user, settings, known,
         place="brain.",
         source="api",
         message=newest_question(messages),

@@ -18,12 +18,7 @@ async def specialists(request: Request) -> Response:
 def describe_specialists(request: Request) -> list[dict[str, Any]]:
     """Describe the specialists that the user can call."""
     engine = engine_of(request)
-    allowed = engine.settings.rights(user_of(request)).specialists
-    return [
-        entry.describe()
-        for name, entry in engine.registry.items()
-        if engine.registry.is_allowed(name) and (allowed is None or name in allowed)
-    ]
+    return [engine.registry[name].describe() for name in engine.callable_specialists(user_of(request))]
 
 
 async def healthz(request: Request) -> Response:

@@ -1,7 +1,7 @@
 """Helpers of the routes to read requests: server state, user, and bodies within limits."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Set
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from brain.messages import Attachment
 from brain.protocols import native
 from brain.protocols.attachments import MAX_ATTACHMENTS, make_attachment, too_many_attachments
 from brain.protocols.bodies import BODY_BYTES, check_keys, invalid, quote_value, too_large
+from brain.protocols.turn_options import KnownNames
 from brain.runtime.engine import Engine
 from brain.server.middleware import USER
 from brain.server.state import ServerState
@@ -32,8 +33,8 @@ FORM_FIELDS = 50
 _large_bodies = ThreadPoolExecutor(1, "large bodies")
 
 T = TypeVar("T")
-Parse = Callable[[bytes, str | None, Settings, Set[str]], T]
-"""Parses a body; the other arguments are the user, the settings and the model names."""
+Parse = Callable[[bytes, str | None, Settings, KnownNames], T]
+"""Parses a body; the other arguments are the user, the settings and the known names."""
 
 
 class Endpoint:
@@ -90,7 +91,7 @@ async def parse_json(request: Request, body: bytes, parse: Parse[T]) -> T:
     engine, user = engine_of(request), user_of(request)
 
     def parse_and_check() -> T:
-        parsed = parse(body, user, engine.settings, engine.model_names())
+        parsed = parse(body, user, engine.settings, _known_names(request))
         check_keys(body, "")  # after the parser, which limits the number of values
         return parsed
 
@@ -169,8 +170,14 @@ async def read_turn_request(request: Request) -> TurnRequest:
 
 def parse_fields(request: Request, fields: dict[str, str], attachments: list[Attachment]) -> TurnRequest:
     """Parse the fields of a form or query that requests a turn."""
+    settings = engine_of(request).settings
+    return native.parse_form(fields, attachments, user_of(request), settings, _known_names(request))
+
+
+def _known_names(request: Request) -> KnownNames:
     engine = engine_of(request)
-    return native.parse_form(fields, attachments, user_of(request), engine.settings, engine.model_names())
+    callable_specialists = engine.callable_specialists(user_of(request))
+    return KnownNames(engine.model_names(), frozenset(engine.registry), callable_specialists)
 
 
 def _media_type(request: Request) -> str:
