@@ -55,6 +55,7 @@ OUTPUTS = {
         ("brain ask", "espresso: 2.20 EUR"),
         ("brain ask", "tea: 2.09 USD"),
         ("brain ask", "there is no cocoa on the menu"),
+        ("PYTHONPATH=my_specialists python test_menu.py", ""),
     ),
     "docs/tutorials/your-documents.md": (
         ("brain index notes", "2 passages"),
