@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from brain.errors import ModelError
-from brain.models import ollama
+from brain.models import failures, ollama
 from brain.models.builtin import Builtin, SpecialistInfo
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
@@ -30,7 +30,7 @@ class ModelEntry:
 
     Attributes:
         reason: Why Brain uses this model, and what its server is.
-        problem: What is wrong with its server, for the operator; None if it works.
+        problem: What is wrong with its server, for the operator: a whole sentence. None if it works.
         row: The settings that it was opened with.
         remedy: The command to type if the server has no model of this name.
     """
@@ -78,7 +78,7 @@ async def open_models(settings: Settings, specialists: Sequence[SpecialistInfo])
 
 
 async def check_model(model: AnyModel) -> str | None:
-    """Return what is wrong with a model's server; None if there is no problem."""
+    """Return what is wrong with a model's server, as a whole sentence; None if there is no problem."""
     return await model.find_problem() if isinstance(model, Remote) else None
 
 
@@ -105,7 +105,7 @@ async def _open_remote(row: ModelRow, reason: str) -> ModelEntry:
                 problem = f"Ollama at {url} has no model '{row.model}'.{near}"
                 return ModelEntry(model, reason, problem, row, f"ollama pull {row.model}")
         detail = error.detail if error.code == "model_unreachable" else url
-        return ModelEntry(model, reason, f"{error.message.rstrip('.')} ({detail})", row)
+        return ModelEntry(model, reason, failures.add_detail(error.message, detail), row)
     if isinstance(model, OpenAI) and model.offers:
         problem = f"The model server at {url} has no model '{row.model}'.{suggest(row.model, model.offers)}"
         return ModelEntry(model, reason, problem, row, f"brain check --model openai:{model.offers[0]}")
@@ -122,7 +122,7 @@ async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[Sp
     except ModelError as error:
         name, reason = None, f"no Ollama server at {url}"
         if error.code != "model_unreachable":
-            reason = f"the server at {url} is no usable Ollama server: {error.message.rstrip('.')}"
+            reason = f"the server at {url} is no usable Ollama server: {error.message.removesuffix('.')}"
     if name is not None:
         ollama_row = msgspec.structs.replace(row, name=f"ollama:{name}", kind="ollama", model=name)
         return await _open_remote(ollama_row, "; ".join((f"found on Ollama at {url}", *row.notes)))

@@ -64,6 +64,11 @@ def describe_failure(error: BaseException, url: str) -> str:
     return f"{redact_url(url)}: {cause}" if url else cause
 
 
+def add_detail(message: str, detail: str) -> str:
+    """Return a message with a detail in parentheses before its full stop."""
+    return f"{message.removesuffix('.')} ({detail})."
+
+
 def _find_cause(error: BaseException) -> str:
     timeouts = {httpx.ConnectTimeout: "connecting timed out", httpx.ReadTimeout: "the server sent nothing in time"}
     cause: BaseException | None = error

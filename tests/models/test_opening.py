@@ -135,6 +135,7 @@ def test_servers_that_are_away_are_a_problem_and_no_error() -> None:
     found = {name: (problem or "", probed) for name, _, problem, probed in asyncio.run(opened(environ))}
     assert [name for name, (problem, probed) in found.items() if url in problem and probed] == ["ollama:m", "openai:m"]
     assert found["builtin"] == ("", None)
+    assert {text[-1] for pair in found.values() for text in pair if text} == {"."}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from brain.cli.commands.store_access import open_existing_store
 from brain.cli.process import DONE, FAILED
 from brain.errors import Refused, StoreError
 from brain.installation import install_command, missing_extras
-from brain.models import AnyModel, ModelEntry, check_model, connect_models
+from brain.models import AnyModel, ModelEntry, check_model, connect_models, failures
 from brain.models.embedder import Embedder
 from brain.models.remote import Remote
 from brain.plugins.context import Context
@@ -75,7 +75,7 @@ async def _find_model_problem(entry: ModelEntry) -> str | None:
     problem = await check_model(entry.model)
     if problem is None or entry.row is None or entry.row.url is None:
         return problem
-    return f"{problem.rstrip('.')} ({redact_url(entry.row.url)})"
+    return failures.add_detail(problem, redact_url(entry.row.url))
 
 
 async def _check_store(settings: Settings) -> bool:
