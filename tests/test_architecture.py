@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 LAYERS = (
     "errors events text concurrency installation",
-    "messages",
+    "messages validation",
     "settings markers",
     "net turn_request",
     "plugins models store protocols",

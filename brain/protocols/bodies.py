@@ -1,19 +1,17 @@
 """JSON in request and response bodies, and the errors for invalid input; shared by all protocols."""
 
 import json
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-import msgspec.inspect
 
 from brain.errors import BadRequest
 from brain.events import Error, ErrorCode
 from brain.text import replace_surrogates
+from brain.validation import describe_mismatch, quote_value
 
 BODY_BYTES = 20 * 1024 * 1024
 """Size limit of a request body."""
@@ -25,23 +23,6 @@ ABSENT = msgspec.Raw(b"")
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 T = TypeVar("T")
 S = TypeVar("S", bound=str)
-
-SHOWN_LENGTH = 60
-"""Characters of a client's value in an error message."""
-NAME_LENGTH = 100
-"""Characters of an unknown field's name in an error message, and of a name that is compared with the known ones."""
-
-_PATH = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
-_STEP = re.compile(r"\[[^\]]*\]|[^.\[]+")
-_TYPE_NAMES = {
-    "str": "a string",
-    "int": "an integer",
-    "float": "a number",
-    "bool": "a boolean",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
-}
 
 
 def decode(data: bytes | msgspec.Raw, kind: type[T], place: str = "") -> T:
@@ -125,50 +106,9 @@ _KEY_DECODER = json.JSONDecoder(object_pairs_hook=_check_pairs, parse_int=_ignor
 
 def as_bad_request(error: msgspec.ValidationError, kind: Any, place: str = "") -> BadRequest:
     """Return the error for a value that is not of a type, at this place of a body."""
-    problem, path = str(error), ""
-    if match := _PATH.search(problem):
-        problem, path = problem[: match.start()], match["path"]
-    found = _type_at(kind, path)
-    if missing := re.search(r"missing required field `([^`]*)`", problem):
-        path, problem = f"{path}.{missing[1]}", "is missing"
-    elif unknown := re.search(r"unknown field `(.*)`", problem, re.DOTALL):
-        name = unknown[1][:NAME_LENGTH]
-        path, problem = f"{path}.{name}", f"is an unknown field{_suggest(name, found)}"
-    elif types := re.fullmatch(r"Expected `([^`]*)`, got `([^`]*)`", problem):
-        expected = [_TYPE_NAMES.get(one, one) for one in types[1].split(" | ") if one != "null"]
-        problem = f"must be {' or '.join(expected)}, not {_TYPE_NAMES.get(types[2], types[2])}"
-    elif value := re.fullmatch(r"Invalid enum value '?(.*?)'?", problem):
-        allowed = found.values if isinstance(found, msgspec.inspect.LiteralType) else ()
-        problem = f"is {quote_value(value[1])}; use one of: {', '.join(map(str, allowed))}"
-    else:
-        problem = f"is invalid: {problem[:1].lower()}{problem[1:]}"
+    path, problem = describe_mismatch(error, kind)
     field = f"{place}.{path}".replace("[...]", "[]").replace("..", ".").replace(".[", "[").strip(".")
     return invalid(field, problem) if field else BadRequest(f"The body {problem}.")
-
-
-def _type_at(kind: Any, path: str) -> msgspec.inspect.Type | None:
-    """Return the type at the path of a `ValidationError`, without `None`; None if it is not known."""
-    found: msgspec.inspect.Type | None = msgspec.inspect.type_info(kind)
-    for step in _STEP.findall(path):
-        inner: list[msgspec.inspect.Type] = []
-        for one in _alternatives(found):
-            if isinstance(one, msgspec.inspect.ListType) and step.startswith("["):
-                inner.append(one.item_type)
-            elif isinstance(one, msgspec.inspect.StructType):
-                inner += [field.type for field in one.fields if field.encode_name == step]
-        found = inner[0] if inner else None
-    return next(_alternatives(found), None)
-
-
-def _alternatives(found: msgspec.inspect.Type | None) -> Iterator[msgspec.inspect.Type]:
-    types = found.types if isinstance(found, msgspec.inspect.UnionType) else (found,)
-    yield from (one for one in types if one is not None and not isinstance(one, msgspec.inspect.NoneType))
-
-
-def _suggest(field: str, parent: msgspec.inspect.Type | None) -> str:
-    known = [one.encode_name for one in parent.fields] if isinstance(parent, msgspec.inspect.StructType) else []
-    close = get_close_matches(field, known, 1)
-    return f"; did you mean {quote_field(close[0])}?" if close else f"; known fields: {', '.join(known)}"
 
 
 def describe_decode_error(error: Exception) -> str:
@@ -185,11 +125,6 @@ def describe_decode_error(error: Exception) -> str:
 def quote_field(field: str) -> str:
     """Return a field for an error message, in backticks; a label with spaces, such as a line of a file, without."""
     return field if " " in field else f"`{field}`"
-
-
-def quote_value(value: str) -> str:
-    """Return a client's value for an error message: as a JSON string, shortened."""
-    return encode(value if len(value) <= SHOWN_LENGTH else f"{value[:SHOWN_LENGTH]}…").decode()
 
 
 def invalid(field: str, problem: str) -> BadRequest:

@@ -11,11 +11,12 @@ import msgspec
 
 from brain.events import Limits, SyntaxName
 from brain.messages import Source
-from brain.protocols.bodies import SHOWN_LENGTH, Int64, choose, invalid, quote_value
+from brain.protocols.bodies import Int64, choose, invalid
 from brain.protocols.client_messages import check_length
 from brain.settings import Settings
 from brain.text import suggest
 from brain.turn_request import Sampling, TurnRequest
+from brain.validation import SHOWN_LENGTH, quote_value
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -14,13 +14,13 @@ from starlette.routing import Mount, Route
 
 from brain.errors import BadRequest, StoreError
 from brain.plugins.registry import Registry
-from brain.protocols.bodies import quote_value
 from brain.server.middleware import AuthMiddleware, CorsMiddleware, OriginMiddleware
 from brain.server.responses import error_response, request_path
 from brain.server.routes import about, ag_ui, ai_sdk, chat, conversations, memory, ollama, openai, page, session, turns
 from brain.server.routes.requests import Endpoint
 from brain.server.state import ServerState
 from brain.settings import Settings, read
+from brain.validation import quote_value
 
 log = logging.getLogger("brain")
 

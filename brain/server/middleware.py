@@ -11,12 +11,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from brain.errors import BadRequest
-from brain.protocols.bodies import quote_value
 from brain.server import auth, static_files
 from brain.server.auth import KeyStore
 from brain.server.rate_limits import rate_limited
 from brain.server.responses import SAFE_HEADERS, error_response, request_path
 from brain.settings import LOCAL_USER, LOOPBACK, Settings
+from brain.validation import quote_value
 
 PUBLIC_PATHS = ("/", "/healthz", "/readyz")
 """Paths without authentication, in addition to the files of the page."""

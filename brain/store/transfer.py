@@ -23,6 +23,7 @@ from brain.messages import Attachment, Count, Counts, Exchange, Item, Kind, Time
 from brain.store import exchanges, hidden, items, rows, users
 from brain.store.connection import MIB
 from brain.store.upgrade import upgrade_exchange, upgrade_item
+from brain.validation import describe_mismatch
 
 VERSION = 2
 TOGETHER = 32
@@ -270,8 +271,8 @@ class Import:
             else:
                 found = _decode(line)
         except msgspec.ValidationError as error:
-            reason, _, path = str(error).partition(" - at `$")
-            self._reject(path.rstrip("`").lstrip("."), reason)
+            path, problem = describe_mismatch(error, AnyRecord)
+            self._reject(path.lstrip("."), problem)
         if self._number == 1:
             if not isinstance(found, Head):
                 self._reject("kind", 'the first record must be {"kind": "brain", "version": 2}')
@@ -338,7 +339,7 @@ class Import:
         for name, value in (("usage", record.usage), ("error", record.error)):
             for field, count in asdict(value).items() if value is not None else ():
                 if isinstance(count, int) and not 0 <= count < 2**53:
-                    self._reject(f"{name}.{field}", "Expected `int` >= 0 and <= 9007199254740991")
+                    self._reject(f"{name}.{field}", "must be 0 to 9007199254740991")
         if not self._files.issuperset(record.files):
             self._reject("files", "a listed file is missing before this record, or belongs to another exchange")
         self._files.difference_update(record.files)

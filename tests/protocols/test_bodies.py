@@ -9,7 +9,8 @@ import pytest
 from brain_servers import brain_served
 
 from brain.errors import BadRequest
-from brain.protocols.bodies import NAME_LENGTH, decode, decode_any, encode
+from brain.protocols.bodies import decode, decode_any, encode
+from brain.validation import NAME_LENGTH
 
 
 class Inner(msgspec.Struct, forbid_unknown_fields=True):

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from brain.messages import ClientMessage
 from brain.protocols.ag_ui.history import parse_messages
 from brain.protocols.ag_ui.schema import AnswerBody, PropsBody, RunBody, ToolBody
-from brain.protocols.bodies import decode, decode_any, invalid, quote_value
+from brain.protocols.bodies import decode, decode_any, invalid
 from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question
 from brain.protocols.turn_options import ID, KnownNames, build_request
 from brain.settings import Settings
 from brain.turn_request import Tool, TurnRequest
+from brain.validation import quote_value
 
 ID_LENGTH = 256
 MAX_TOOLS = 128

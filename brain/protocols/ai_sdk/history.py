@@ -8,7 +8,7 @@ import msgspec
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.ai_sdk.schema import MessageBody, PartBody
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, make_attachment, too_many_attachments
-from brain.protocols.bodies import decode_any, encode, invalid, quote_value
+from brain.protocols.bodies import decode_any, encode, invalid
 from brain.protocols.client_messages import (
     MESSAGE_LENGTH,
     check_count,
@@ -16,6 +16,7 @@ from brain.protocols.client_messages import (
     collect_messages,
     decode_messages,
 )
+from brain.validation import quote_value
 
 MAX_PARTS = 1000
 """Limit per message."""

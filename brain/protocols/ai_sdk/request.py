@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from brain.messages import ClientMessage
 from brain.protocols.ai_sdk.history import parse_messages
 from brain.protocols.ai_sdk.schema import ChatBody, MessageBody, SdkVersion
-from brain.protocols.bodies import decode, invalid, quote_value
+from brain.protocols.bodies import decode, invalid
 from brain.protocols.client_messages import check_value_count, newest_question
 from brain.protocols.turn_options import KnownNames, build_request, check_id
 from brain.settings import Settings
 from brain.turn_request import TurnRequest
+from brain.validation import quote_value
 
 _APPROVAL_ID = re.compile(r"(?P<turn>\w{1,64})\.(?P<call>\w{1,64})", re.ASCII)
 

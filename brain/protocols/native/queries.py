@@ -9,9 +9,10 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import Category, Kind
-from brain.protocols.bodies import choose, decode, invalid, quote_value
+from brain.protocols.bodies import choose, decode, invalid
 from brain.protocols.turn_options import ID
 from brain.text import replace_surrogates
+from brain.validation import quote_value
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200

@@ -10,20 +10,12 @@ import msgspec
 from brain.errors import BadRequest
 from brain.messages import Attachment, FileReference
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, make_attachment, too_many_attachments
-from brain.protocols.bodies import (
-    ABSENT,
-    as_bad_request,
-    check_keys,
-    decode,
-    describe_decode_error,
-    invalid,
-    quote_value,
-    too_large,
-)
+from brain.protocols.bodies import ABSENT, as_bad_request, check_keys, decode, describe_decode_error, invalid, too_large
 from brain.protocols.client_messages import check_length
 from brain.protocols.turn_options import KnownNames, LimitsBody, TurnOptions, build_request, check_id, parse_syntax
 from brain.settings import Settings
 from brain.turn_request import TurnRequest
+from brain.validation import quote_value
 
 MAX_FILE_ID = 999_999_999
 MAX_NAMES = 100

@@ -6,9 +6,10 @@ import msgspec
 
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
-from brain.protocols.bodies import decode_object, invalid, is_present, quote_value
+from brain.protocols.bodies import decode_object, invalid, is_present
 from brain.protocols.client_messages import check_count, check_length, collect_messages, decode_messages
 from brain.protocols.ollama.schema import MessageBody
+from brain.validation import quote_value
 
 MAX_CALLS = 128
 """Limit per message."""

@@ -9,13 +9,14 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
-from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_present, quote_value
+from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_present
 from brain.protocols.client_messages import check_length, check_value_count, newest_question, parse_stop
 from brain.protocols.ollama.history import parse_images, parse_messages
 from brain.protocols.ollama.schema import ChatBody, GenerateBody, OllamaBody, OptionsBody, ShowBody
 from brain.protocols.turn_options import KnownNames, TurnOptions, build_request
 from brain.settings import Settings
 from brain.turn_request import Tool, TurnRequest
+from brain.validation import quote_value
 
 MAX_TOOLS = 128
 SCHEMA_BYTES = 65_536

@@ -7,7 +7,7 @@ import msgspec
 
 from brain.messages import Attachment, ClientMessage, ClientToolCall
 from brain.protocols.attachments import MAX_ATTACHMENTS, decode_attachment, too_many_attachments
-from brain.protocols.bodies import decode_any, invalid, is_present, quote_value
+from brain.protocols.bodies import decode_any, invalid, is_present
 from brain.protocols.client_messages import (
     MESSAGE_LENGTH,
     check_count,
@@ -17,6 +17,7 @@ from brain.protocols.client_messages import (
     parse_arguments,
 )
 from brain.protocols.openai.schema import CallBody, FileBody, MessageBody, PartBody
+from brain.validation import quote_value
 
 MAX_PARTS = 1000
 MAX_CALLS = 128

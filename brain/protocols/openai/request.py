@@ -8,22 +8,14 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import ClientMessage
-from brain.protocols.bodies import (
-    as_bad_request,
-    decode,
-    decode_any,
-    decode_object,
-    invalid,
-    is_present,
-    quote_value,
-    too_large,
-)
+from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_present, too_large
 from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question, parse_stop
 from brain.protocols.openai.history import parse_messages
 from brain.protocols.openai.schema import ChoiceBody, CompletionBody, FormatBody, OptionsBody
 from brain.protocols.turn_options import KnownNames, build_request, check_id
 from brain.settings import Settings
 from brain.turn_request import Tool, TurnRequest
+from brain.validation import quote_value
 
 DEFAULT_NAME = "brain"
 NAME_LENGTH = 128

@@ -11,13 +11,14 @@ from brain.events import ApprovalRequired, Event, SpecialistError, SpecialistRes
 from brain.messages import ClientMessage, TurnReport
 from brain.protocols import ag_ui
 from brain.protocols.ag_ui import InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
-from brain.protocols.bodies import check_limit, quote_value
+from brain.protocols.bodies import check_limit
 from brain.protocols.native import MESSAGE_LENGTH
 from brain.runtime.commands import Decide, ShowTurn, SteerTurn
 from brain.runtime.run import RunOptions
 from brain.server.responses import SAFE_HEADERS
 from brain.server.routes.requests import engine_of, parse_json, read_json, user_of
 from brain.server.routes.runs import begin_run, prepare_history, start_and_stream, stream, wait_if_ending
+from brain.validation import quote_value
 
 _DECIDED = (SpecialistStart, SpecialistResult, SpecialistError)
 _STREAM_HEADERS = {

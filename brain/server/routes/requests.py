@@ -15,13 +15,14 @@ from brain.errors import BadRequest
 from brain.messages import Attachment
 from brain.protocols import native
 from brain.protocols.attachments import MAX_ATTACHMENTS, make_attachment, too_many_attachments
-from brain.protocols.bodies import BODY_BYTES, check_keys, invalid, quote_value, too_large
+from brain.protocols.bodies import BODY_BYTES, check_keys, invalid, too_large
 from brain.protocols.turn_options import KnownNames
 from brain.runtime.engine import Engine
 from brain.server.middleware import USER
 from brain.server.state import ServerState
 from brain.settings import Settings
 from brain.turn_request import TurnRequest
+from brain.validation import quote_value
 
 BODY_SECONDS = 20.0
 BODY_BYTES_PER_SECOND = 64 * 1024
