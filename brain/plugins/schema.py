@@ -201,27 +201,27 @@ def _describe(error: ValidationError, path: str) -> str:
     elif error.validator == "additionalProperties" and isinstance(error.schema, Mapping):
         known = error.schema.get("properties", {})
         unknown = ", ".join(_show(one) for one in error.instance if one not in known)
-        return f"unknown parameter {unknown}; allowed: {', '.join(known) or 'none'}"
+        return f"unknown parameter {unknown} (allowed: {', '.join(known) or 'none'})"
     elif error.validator in _LIMITS:
         return f"{name} {_LIMITS[error.validator].format(value=value, limit=rule)}"
     if choices and {one.validator for one in context} <= {"enum", "type"}:
         others = [f"any {kind}" for kind in kinds if kind != "null"]
-        return f"{name} cannot be {value}; allowed: {', '.join([*map(_write, choices), *others])}"
+        return f"{name} cannot be {value} (allowed: {', '.join([*map(_write, choices), *others])})"
     if kinds and len(kinds) >= len(context):
-        return f"{name} cannot be {value}; expected {' or '.join(kinds)}"
+        return f"{name} cannot be {value} (expected {' or '.join(kinds)})"
     return f"{name}: {str(error.message).replace(repr(error.instance), value, 1)}"
 
 
 _LIMITS = {
-    "minimum": "cannot be {value}; the minimum is {limit}",
-    "maximum": "cannot be {value}; the maximum is {limit}",
-    "exclusiveMinimum": "cannot be {value}; it must be greater than {limit}",
-    "exclusiveMaximum": "cannot be {value}; it must be less than {limit}",
-    "minLength": "cannot be {value}; the minimum length is {limit}",
-    "maxLength": "cannot be {value}; the maximum length is {limit}",
-    "minItems": "has too few items; the minimum is {limit}",
-    "maxItems": "has too many items; the maximum is {limit}",
-    "pattern": "cannot be {value}; it must match {limit}",
+    "minimum": "cannot be {value} (the minimum is {limit})",
+    "maximum": "cannot be {value} (the maximum is {limit})",
+    "exclusiveMinimum": "cannot be {value} (it must be greater than {limit})",
+    "exclusiveMaximum": "cannot be {value} (it must be less than {limit})",
+    "minLength": "cannot be {value} (the minimum length is {limit})",
+    "maxLength": "cannot be {value} (the maximum length is {limit})",
+    "minItems": "has too few items (the minimum is {limit})",
+    "maxItems": "has too many items (the maximum is {limit})",
+    "pattern": "cannot be {value} (it must match {limit})",
 }
 """Problems by the keyword of JSON Schema."""
 
