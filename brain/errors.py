@@ -25,7 +25,7 @@ class SettingsError(BrainError):
 
     Args:
         message: The setting, its value and the allowed values.
-        advice: What to type next.
+        advice: The command to type next, or a sentence that ends with a period.
     """
 
     def __init__(self, message: str, advice: str = "") -> None:

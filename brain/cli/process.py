@@ -27,7 +27,7 @@ class CommandError(BrainError):
 
     Args:
         what: What happened, and where.
-        advice: The command to type next.
+        advice: The command to type next, or a sentence that ends with a period.
     """
 
     def __init__(self, what: str, advice: str) -> None:
@@ -40,9 +40,9 @@ class UsageError(CommandError):
 
 
 def print_error(what: str, advice: str) -> None:
-    """Print an error on standard error, with the command to type next."""
+    """Print an error on standard error, with the command to type next or another sentence of advice."""
     end = "" if what.endswith((".", "?")) else "."
-    line = f"brain: {what.replace('`', '')}{end} Try: {advice}"
+    line = f"brain: {what.replace('`', '')}{end} {advice if advice.endswith('.') else f'Try: {advice}'}"
     print(escape_invisible(line), file=sys.stderr, flush=True)
 
 

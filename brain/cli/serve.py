@@ -63,7 +63,8 @@ def serve(settings: Settings) -> int:
     """
     if settings.host not in LOOPBACK and not settings.keys:
         danger = f"Refusing to start without API keys on {settings.host}: anyone on the network could use the server."
-        default = " PORT without BRAIN_HOST listens on 0.0.0.0." if settings.host == "0.0.0.0" else ""
+        is_default = settings.host == "0.0.0.0" and os.environ.get("PORT") and "BRAIN_HOST" not in os.environ
+        default = " PORT without BRAIN_HOST listens on 0.0.0.0." if is_default else ""
         raise SettingsError(f"{danger}{default}", "export BRAIN_KEYS=KEY:USER, or brain serve --host 127.0.0.1")
     log_as_server()
     raise_descriptor_limit()
@@ -424,7 +425,7 @@ def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -
     if models.embedder is not None:
         uses.append(("Embeddings", models.embedder))
     for use, one in uses:
-        problem = f": {one.problem}" if one.problem else ""
+        problem = f": {one.problem}" if one.problem else f" Warning: {one.warning}" if one.warning else ""
         remedy = f" Try: {one.remedy}" if one.remedy else ""
         lines.append(f"{use}: {one.model.name} ({one.reason}){problem}{remedy}")
     lines.append(f"Database: {path or 'in memory only; lost when the process ends (BRAIN_STORE=memory:)'}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Unpack, get_args
 from zoneinfo import ZoneInfo
 
-from brain.errors import BadRequest
+from brain.errors import BadRequest, SettingsError
 from brain.events import ApprovalRequired, SpecialistStart
 from brain.library.answer import Call, Callback, Callbacks, Metrics, Response, State, ThinkerRun
 from brain.messages import Attachment, ChatMessage, Source, chat_messages, renumber
@@ -19,7 +19,8 @@ from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options
 from brain.runtime.engine import Engine
-from brain.settings import LOCAL_USER, read
+from brain.settings import KEYS, LOCAL_USER, read
+from brain.text import suggest
 from brain.turn_request import TurnRequest
 
 
@@ -40,8 +41,12 @@ class Thinker:
     """
 
     def __init__(self, registry: Registry | None = None, *, config: Path | None = None, **settings: Any) -> None:
+        known = [name.lower() for name in KEYS]
+        for name in settings:
+            if name not in known:
+                raise SettingsError(f"Unknown argument '{name}'.{suggest(name, known)}")
         overrides = {name.upper(): value for name, value in settings.items()}
-        engine_settings = read({}, config, overrides, variables=os.environ)
+        engine_settings = read({}, config, overrides, variables=os.environ, label="argument ")
         self._registry = registry if registry is not None else Registry(engine_settings).discover()
         self._engine = Engine(engine_settings, self._registry)
 

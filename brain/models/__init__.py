@@ -33,6 +33,7 @@ class ModelEntry:
         problem: What is wrong with its server, for the operator: a whole sentence. None if it works.
         row: The settings that it was opened with.
         remedy: The command to type if the server has no model of this name.
+        warning: That the server does not list this name.
     """
 
     model: AnyModel
@@ -40,6 +41,7 @@ class ModelEntry:
     problem: str | None = None
     row: ModelRow | None = None
     remedy: str = ""
+    warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ async def _open_remote(row: ModelRow, reason: str) -> ModelEntry:
     if isinstance(model, OpenAI) and model.offers:
         problem = f"The model server at {url} has no model '{row.model}'.{suggest(row.model, model.offers)}"
         return ModelEntry(model, reason, problem, row, f"brain check --model openai:{model.offers[0]}")
-    return ModelEntry(model, reason, None, row)
+    warning = model.warning if isinstance(model, OpenAI) else ""
+    return ModelEntry(model, reason, None, row, warning=warning)
 
 
 async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[SpecialistInfo]) -> ModelEntry:

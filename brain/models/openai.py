@@ -16,7 +16,7 @@ from brain.models.event_template import EventTemplate
 from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
 from brain.models.reply import EndOfReply, Part, Reply, ReportedValues, ToolDelta, arguments_text, decode_item
-from brain.text import escape_invisible
+from brain.text import escape_invisible, suggest
 from brain.turn_request import Sampling
 
 IDENTIFY_SECONDS = 2.0
@@ -62,6 +62,8 @@ class OpenAI(Remote):
     _dialect = UNKNOWN
     offers: Sequence[str] = ()
     """The names that the server accepts, if this one is not among them."""
+    warning = ""
+    """That the server does not list this name, but may accept it."""
 
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         with failures.translate_errors(self._url):
@@ -90,10 +92,12 @@ class OpenAI(Remote):
             self._read_props(props if isinstance(props, dict) else {})
         others = _list_others(self._model, models)
         self.offers = others if dialect.is_strict else []
-        if not others or dialect is LLAMA_CPP:
-            return f"{dialect.name} server"
-        more = f" and {len(others) - MAX_NAMES} more" if len(others) > MAX_NAMES else ""
-        return f"{dialect.name} server, which does not list {self._model}, but {', '.join(others[:MAX_NAMES])}{more}"
+        self.warning = ""
+        if others and dialect is not LLAMA_CPP:
+            more = f" and {len(others) - MAX_NAMES} more" if len(others) > MAX_NAMES else ""
+            near = suggest(self._model, others) or f" It lists {', '.join(others[:MAX_NAMES])}{more}."
+            self.warning = f"The server does not list '{self._model}'.{near}"
+        return f"{dialect.name} server"
 
     def _read_props(self, props: Mapping[str, Any]) -> None:
         """Read the properties that llama.cpp reports."""

@@ -11,6 +11,7 @@ import msgspec
 from brain.errors import RegistrationError
 from brain.plugins.specialist import Specialist
 from brain.settings import PREFIX, Settings, environ_name
+from brain.text import suggest
 
 _TYPE_NAMES = {
     "`int`": "a whole number",
@@ -70,8 +71,8 @@ def read_settings(specialist: Specialist[..., Any], settings: Settings) -> Any:
         raise RegistrationError(f"specialist {name}: its settings must be a dataclass")
     options = settings.specialist_options(name)
     known = {field.name for field in fields(kind)}
-    if unknown := set(settings.specialist_settings.get(name, ())) - known:
-        log.warning("specialist %s has no setting %s", name, ", ".join(sorted(unknown)))
+    for unknown in sorted(set(settings.specialist_settings.get(name, ())) - known):
+        log.warning("specialist %s has no setting %s.%s", name, unknown, suggest(unknown, known))
     hints = get_type_hints(kind)
     try:
         values = {key: _parse(value, hints[key]) for key, value in options.items() if key in known}

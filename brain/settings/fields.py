@@ -431,7 +431,7 @@ class Settings:
     def warnings(self) -> list[str]:
         """Warnings about allowed but probably unintended values; they show no key."""
         known = {user for _, user in self.keys} if self.keys else {LOCAL_USER}
-        short = dict.fromkeys(user for key, user in self.keys if len(key) < KEY_LENGTH)  # each once, in their order
+        short = {user: len(key) for key, user in self.keys if len(key) < KEY_LENGTH}
         others = "model_url", "model_key", "model_resume", "model_sees_images", "model_embeddings"
         names_rows_only = {row.name for row in self.models}.issuperset((*self.model, self.embeddings or self.model[0]))
         unused = [name.upper() for name in others if names_rows_only and getattr(self, name) is not None]
@@ -439,7 +439,11 @@ class Settings:
             *(f"Warning: {PREFIX}{name} has no effect: all models are in MODELS" for name in unused),
             *(f"Warning: {name} is ignored. Use {PREFIX}{name}." for name in self.unprefixed),
             *(f"Warning: {PREFIX}KEYS has no key for user {name}" for name in self.users or () if name not in known),
-            *(f"Warning: an API key of {user} is easy to guess: under {KEY_LENGTH} characters" for user in short),
+            *(
+                f"Warning: The API key of {user} has {length} character{'' if length == 1 else 's'}; "
+                f"use {KEY_LENGTH} or more."
+                for user, length in short.items()
+            ),
         ]
 
     def specialist_options(self, name: str) -> dict[str, Any]:

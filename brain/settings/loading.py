@@ -26,13 +26,15 @@ def read(
     overrides: Mapping[str, Any] | None = None,
     *,
     variables: Mapping[str, str] | None = None,
+    label: str = "--",
 ) -> Settings:
     """Read the settings.
 
     Args:
         config: A TOML file.
-        overrides: Settings of the command line.
+        overrides: Settings of the command line, or of a program.
         variables: The environment for `key_env` of models; `environ` by default.
+        label: What errors write before the name of such a setting.
 
     Raises:
         SettingsError: A setting is unknown or has a bad value.
@@ -45,16 +47,16 @@ def read(
         if not isinstance(specialist_settings, dict) or not all(
             isinstance(t, dict) for t in specialist_settings.values()
         ):
-            message = f"specialists in {config.name} must be tables, such as [specialists.web]."
-            raise SettingsError(message, f"correct it in {config}")
-        entries |= {key.upper(): (f"{key} in {config.name}", value) for key, value in table.items()}
+            message = f"specialists in {config} must be tables, such as [specialists.web]."
+            raise SettingsError(message, "Correct the file.")
+        entries |= {key.upper(): (f"{key} in {config}{_find_line(config, key)}", value) for key, value in table.items()}
     specialist_environ = {key: value for key, value in environ.items() if key.startswith(SPECIALIST_PREFIX)}
     entries |= {
         key.removeprefix(PREFIX): (key, value)
         for key, value in environ.items()
         if key.startswith(PREFIX) and key not in specialist_environ
     }
-    command_line = {key: (f"--{key.lower()}", value) for key, value in (overrides or {}).items()}
+    command_line = {key: (f"{label}{key.lower()}", value) for key, value in (overrides or {}).items()}
     if environ.get("PORT") and PREFIX + "PORT" not in environ and "PORT" not in command_line:
         entries = {"HOST": ("HOST", "0.0.0.0"), **entries, "PORT": ("PORT", environ["PORT"])}
     entries |= command_line
@@ -62,10 +64,10 @@ def read(
     for key, (source, value) in entries.items():
         if key not in KEYS:
             in_environ = source == PREFIX + key
-            near = (
-                suggest(key, KEYS).replace("'", f"'{PREFIX}", 1) if in_environ else suggest(key, map(str.lower, KEYS))
-            )
-            advice = f"unset {source}" if in_environ else f"remove {source}"
+            if in_environ:
+                near, advice = suggest(key, KEYS).replace("'", f"'{PREFIX}", 1), f"unset {source}"
+            else:
+                near, advice = suggest(key, [*map(str.lower, KEYS), "specialists"]), "Correct or remove it."
             raise SettingsError(f"Unknown setting {source}.{near}", advice)
         values[KEYS[key].name] = _parse(key, source, value)
     values |= _resolve_models(values, entries, environ if variables is None else variables)
@@ -96,11 +98,19 @@ def _read_toml(path: Path) -> dict[str, Any]:
         message = f"Cannot read the settings file {path}: {(error.strerror or 'input/output error').lower()}."
         raise SettingsError(message, "brain check --config FILE") from None
     except UnicodeDecodeError:
-        raise SettingsError(f"The settings file {path} is not UTF-8.", f"correct it in {path}") from None
+        raise SettingsError(f"The settings file {path} is not UTF-8.", "Correct the file.") from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line \d+, column \d+", str(error))
         where = f", {place[0]}" if place else ", at the end"
-        raise SettingsError(f"{path}{where}: not valid TOML.", f"correct it in {path}") from None
+        raise SettingsError(f"{path}{where}: not valid TOML.", "Correct the file.") from None
+
+
+def _find_line(path: Path, *names: str) -> str:
+    """Return `, line N` for a key or table of a TOML file that sets it in the usual way."""
+    table, key = re.escape(".".join(names)), re.escape(names[-1])
+    pattern = re.compile(rf"\s*(?:\[\s*{table}\s*[\].]|{key if len(names) == 1 else table}\s*=)")
+    lines = path.read_text("utf-8").splitlines()
+    return next((f", line {number}" for number, line in enumerate(lines, 1) if pattern.match(line)), "")
 
 
 def _parse(key: str, source: str, value: Any) -> Any:
@@ -123,7 +133,8 @@ def _invalid(key: str, source: str, value: Any, detail: str = "") -> SettingsErr
     if source.startswith("--"):
         advice = f"brain {'check' if key == 'MODEL' else 'serve'} {source} {example}"
     else:
-        advice = f"correct {source}" if " in " in source else f"export {source}={example}"
+        is_variable = " " not in source  # not a line of a file, or an argument of a program
+        advice = f"export {source}={example}" if is_variable else "Correct it."
     message = parsers.describe_invalid(source, value, metadata["allowed"], metadata["secret"])
     return SettingsError(message + detail, advice)
 
@@ -144,7 +155,13 @@ def _resolve_models(
     values: Mapping[str, Any], entries: Mapping[str, tuple[str, Any]], variables: Mapping[str, str]
 ) -> dict[str, Any]:
     """Read the table of models and choose the offered ones; check the names in MODEL and EMBEDDINGS."""
-    rows = models.read_rows(values.get("models", {}), variables)
+    source = entries["MODELS"][0] if "MODELS" in entries else ""
+    try:
+        rows = models.read_rows(values.get("models", {}), variables)
+    except SettingsError as error:
+        if " in " not in source:
+            raise
+        raise SettingsError(f"{source.partition(' in ')[2].partition(', line')[0]}: {error}", error.advice) from None
     kinds = {row.name: row.kind for row in rows}
     embeddings: str | None = values.get("embeddings")
     names: tuple[str, ...] = values.get("model", ())

@@ -104,19 +104,17 @@ def _row(name: str, fields: Any, variables: Mapping[str, str]) -> ModelRow:
     if not parsers.MODEL_NAME.fullmatch(name) or name in parsers.RESERVED_MODEL_NAMES:
         reserved = ", ".join(sorted(parsers.RESERVED_MODEL_NAMES))
         allowed = f"1 to 64 ASCII letters, digits, ., _ and -, a letter or digit first, and none of {reserved}"
-        raise SettingsError(parsers.describe_invalid("name in models", name, allowed), "rename the model")
+        raise SettingsError(parsers.describe_invalid("name in models", name, allowed), "Rename the model.")
     values = parsers.fields(place, fields, _FIELDS)
     if "is" not in values:
         expected = _FIELDS["is"].allowed.replace("`", "")
-        raise SettingsError(f"{place}.is is missing. Expected {expected}.", f"add {place}.is")
+        raise SettingsError(f"{place}.is is missing. Expected {expected}.", "Add it.")
     kind, _, model = values.pop("is").partition(":")
     if kind not in REMOTE_KINDS and (useless := [field for field in _OF_SERVERS if field in values]):
-        raise SettingsError(
-            f"{place}.{useless[0]} has no effect: {kind} has no server.", f"remove {place}.{useless[0]}"
-        )
+        raise SettingsError(f"{place}.{useless[0]} has no effect: {kind} has no server.", "Remove it.")
     if "key_env" in values:
         if "key" in values:
-            raise SettingsError(f"{place} has both key and key_env.", f"remove {place}.key")
+            raise SettingsError(f"{place} has both key and key_env.", "Remove one of them.")
         variable = values.pop("key_env")
         if not variables.get(variable, "").strip():
             message = f"{place}.key_env names the environment variable {variable}, which is not set."
@@ -167,7 +165,7 @@ def _parse_key(place: str, value: str) -> str:
         return parsers.key(value)
     except ValueError:
         message = parsers.describe_invalid(place, value, _FIELDS["key"].allowed, secret=True)
-        raise SettingsError(message, f"correct {place}") from None
+        raise SettingsError(message, "Correct it.") from None
 
 
 def _parse_url(variable: str, value: str) -> str:

@@ -318,11 +318,11 @@ def fields(place: str, values: Any, known: Mapping[str, Field]) -> dict[str, Any
     """
     names = ", ".join(known)
     if not isinstance(values, dict):
-        raise SettingsError(f"{place} must be a table with any of {names}.", f"correct {place}")
+        raise SettingsError(f"{place} must be a table with any of {names}.", "Correct it.")
     for name in values:
         if name not in known:
             near = suggest(name, known)
-            raise SettingsError(f"Unknown setting {place}.{name}.{near} Known: {names}.", f"remove {place}.{name}")
+            raise SettingsError(f"Unknown setting {place}.{name}.{near} Known: {names}.", "Correct or remove it.")
     return {name: _field(f"{place}.{name}", value, known[name]) for name, value in values.items()}
 
 
@@ -331,7 +331,7 @@ def _field(place: str, value: Any, known: Field) -> Any:
         return known.parse(value)
     except (TypeError, ValueError):
         message = describe_invalid(place, value, known.allowed, known.secret)
-        raise SettingsError(message, f"correct {place}") from None
+        raise SettingsError(message, "Correct it.") from None
 
 
 def folder(value: Any) -> Path:

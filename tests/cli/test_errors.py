@@ -72,16 +72,16 @@ ROWS: list[tuple[str, str]] = [
     (
         "serve --host 0.0.0.0",
         "Refusing to start without API keys on 0.0.0.0: anyone on the network could use the server. "
-        "PORT without BRAIN_HOST listens on 0.0.0.0. Try: export BRAIN_KEYS=KEY:USER, or brain serve --host 127.0.0.1",
+        "Try: export BRAIN_KEYS=KEY:USER, or brain serve --host 127.0.0.1",
     ),
     (
         "check --config none.toml",
         "Cannot read the settings file none.toml: no such file or directory. Try: brain check --config FILE",
     ),
-    ("check --config broken.toml", "broken.toml, line 2, column 9: not valid TOML. Try: correct it in broken.toml"),
+    ("check --config broken.toml", "broken.toml, line 2, column 9: not valid TOML. Correct the file."),
     (
         "check --config typo.toml",
-        "Unknown setting modle in typo.toml. Did you mean 'model'? Try: remove modle in typo.toml",
+        "Unknown setting modle in typo.toml, line 1. Did you mean 'model'? Correct or remove it.",
     ),
     # models and specialists
     (

@@ -262,7 +262,7 @@ def test_serve_listens_to_everybody_with_keys_only(tmp_path: Path) -> None:
         assert process.url() == f"http://0.0.0.0:{port}"
         answer = post(f"http://127.0.0.1:{port}", json={"message": "hi"}, headers={"authorization": "Bearer k"})
         assert answer.last["text"] == "Hi."
-        greeting = process.said("easy to guess")
+        greeting = process.said("use 16 or more")
     assert "Warning: only localhost names are accepted." in greeting
     assert "Database: in memory only;" in greeting
 

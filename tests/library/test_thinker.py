@@ -250,7 +250,9 @@ def test_rejected_arguments_leave_the_session_as_it_was(run: Run) -> None:
         asyncio.run(sessions[0].think("Hi"))  # it is closed
 
 
-@pytest.mark.parametrize(("settings", "match"), [({"wind": "strong"}, "--wind"), ({"store": "nowhere"}, "--store")])
+@pytest.mark.parametrize(
+    ("settings", "match"), [({"wind": "strong"}, "argument 'wind'"), ({"store": "nowhere"}, "argument store")]
+)
 def test_settings_are_checked(settings: dict[str, Any], match: str) -> None:
     with pytest.raises(SettingsError, match=match):
         Thinker(Registry(), **settings)

@@ -40,7 +40,7 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
             small, fails = check_context_size(specialists, settings.limits, settings.syntax, settings.system, context)
             problem = await _find_model_problem(entry) or (small if fails else None)
             detail = f"{entry.reason} (resume mode: {entry.model.resume})"
-            failures += _report(f"model {entry.model.name}", problem, detail, small)
+            failures += _report(f"model {entry.model.name}", problem, detail, entry.warning or small)
         failures += await _check_store(settings)
         if models.embedder is not None:
             failures += await _check_embedder(models.embedder)
