@@ -161,7 +161,7 @@ def test_models_and_specialists_say_what_they_are(chat: Chat, server: PageServer
     dialog = chat.dialog("Specialists")
     rows = dialog.get_by_role("listitem")
     expect(rows.filter(has_text="burns")).to_contain_text(page_text("asksAlways"))
-    expect(rows.filter(has_text="moon")).to_contain_text("Not available: it needs a moon: buy one")
+    expect(rows.filter(has_text="moon")).to_contain_text("Not available: not set up on this server")
     expect(dialog.get_by_role("switch", name="moon", exact=True)).to_be_disabled()
     dialog.get_by_role("switch", name="wiki", exact=True).uncheck()
     chat.page.keyboard.press("Escape")
