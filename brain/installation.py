@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shlex
+import shutil
+import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -25,12 +27,30 @@ def install_command(extra: str, package: str = PACKAGE) -> str:
     Returns:
         The command for the installation at hand: ``cd /srv/brain && pip install -e '.[web]'`` for a clone, without
         ``cd`` in its directory; ``pip install '/tmp/brain.whl[web]'`` for a wheel; the line for the Dockerfile in a
-        container, because a container loses its changes.
+        container, because a container loses its changes, unless it runs a clone. The command has the path of pip if
+        another one, or none, is on the PATH.
     """
-    command = _build_command(extra, package)
-    if "KUBERNETES_SERVICE_HOST" in os.environ or any(file.exists() for file in CONTAINER_FILES):
+    command, is_clone = _build_command(extra, package)
+    in_container = "KUBERNETES_SERVICE_HOST" in os.environ or any(file.exists() for file in CONTAINER_FILES)
+    if in_container and not is_clone:
         return f"rebuild the image with RUN {command}"
-    return command
+    start, pip, rest = command.partition("pip install")
+    if start.endswith("uv "):
+        return command
+    return f"{start}{_find_pip(is_relative=not start)} install{rest}" if pip else command
+
+
+def _find_pip(*, is_relative: bool) -> str:
+    """Return the pip of this interpreter: `pip` if it is on the PATH, else its path, possibly relative."""
+    folder = Path(sys.executable).parent
+    on_path = shutil.which("pip")
+    if on_path is not None and Path(on_path).parent == folder:
+        return "pip"
+    own = folder / "pip"
+    program = own if own.exists() else Path(sys.executable)
+    if is_relative and program.is_relative_to(Path.cwd()):
+        program = program.relative_to(Path.cwd())
+    return shlex.quote(str(program)) + ("" if own.exists() else " -m pip")
 
 
 def missing_extras() -> list[str]:
@@ -53,11 +73,12 @@ def has_extra(package: importlib.metadata.Distribution, extra: str) -> bool:
     return True
 
 
-def _build_command(extra: str, package: str) -> str:
+def _build_command(extra: str, package: str) -> tuple[str, bool]:
+    """Return the command, and whether the package is an editable clone."""
     try:
         distribution = importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
-        return f"pip install '{package}[{extra}]'"
+        return f"pip install '{package}[{extra}]'", False
     install = f"{'uv pip' if (distribution.read_text('INSTALLER') or '').strip() == 'uv' else 'pip'} install"
     origin = json.loads(distribution.read_text("direct_url.json") or "{}")  # PEP 610
     url = origin.get("url", "")
@@ -65,13 +86,13 @@ def _build_command(extra: str, package: str) -> str:
     if "dir_info" in origin:
         editable = "-e " if origin["dir_info"].get("editable") else ""
         folder = "" if Path(place) == Path.cwd() else f"cd {shlex.quote(place)} && "
-        return f"{folder}{install} {editable}'.[{extra}]'"
+        return f"{folder}{install} {editable}'.[{extra}]'", bool(editable)
     if place:
-        return f"{install} {shlex.quote(f'{place}[{extra}]')}"
+        return f"{install} {shlex.quote(f'{place}[{extra}]')}", False
     if "vcs_info" in origin:
         url = f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"
     if url:
-        return f"{install} '{package}[{extra}] @ {url}'"
+        return f"{install} '{package}[{extra}] @ {url}'", False
     if package == PACKAGE:  # it is not on a package index
-        return f"{install} 'FILE.whl[{extra}]', with the wheel that Brain was installed from"
-    return f"{install} '{package}[{extra}]'"
+        return f"{install} 'FILE.whl[{extra}]', with the wheel that Brain was installed from", False
+    return f"{install} '{package}[{extra}]'", False

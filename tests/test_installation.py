@@ -17,6 +17,8 @@ CLONE = {"url": "file:///srv/my%20shop", "dir_info": {"editable": True}}
 def no_container(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installation, "CONTAINER_FILES", ())
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setattr("sys.executable", "/usr/bin/python3")
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
 
 
 @pytest.fixture
@@ -64,10 +66,28 @@ def test_the_directory_of_the_clone_needs_no_cd(install: Any, tmp_path: Path, mo
 
 
 def test_a_container_needs_another_image(install: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install({**CLONE, "dir_info": {}})
+    monkeypatch.setattr(installation, "CONTAINER_FILES", (tmp_path,))
+    command = "rebuild the image with RUN cd '/srv/my shop' && pip install '.[deep]'"
+    assert install_command("deep", "shop") == command
+
+
+def test_a_clone_in_a_container_is_changed_in_place(
+    install: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install(CLONE)
     monkeypatch.setattr(installation, "CONTAINER_FILES", (tmp_path,))
-    command = "rebuild the image with RUN cd '/srv/my shop' && pip install -e '.[deep]'"
-    assert install_command("deep", "shop") == command
+    assert install_command("deep", "shop") == "cd '/srv/my shop' && pip install -e '.[deep]'"
+
+
+def test_an_interpreter_that_is_not_on_the_path(install: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install({"url": tmp_path.as_uri(), "dir_info": {"editable": True}})
+    monkeypatch.setattr("sys.executable", str(tmp_path / ".venv/bin/python"))
+    monkeypatch.chdir(tmp_path)
+    assert install_command("deep", "shop") == ".venv/bin/python -m pip install -e '.[deep]'"
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/pip").touch()
+    assert install_command("deep", "shop") == ".venv/bin/pip install -e '.[deep]'"
 
 
 def test_brain_is_never_looked_for_in_a_package_index(install: Any) -> None:

@@ -73,7 +73,7 @@ def _add_folders(index: Index, paths: Sequence[Path], folders: Sequence[Path], p
     targets = [_resolve(path) for path in paths]
     roots = background.sync_folders(index, folders)
     if not targets and not roots:
-        raise CommandError("no folder is indexed. Try: brain index FOLDER")
+        raise CommandError("No directory is indexed. Try: brain index DIRECTORY")
     for path in targets:
         above = next((root for root in index.roots("folder") if path.is_relative_to(root.place)), None)
         if above is not None:
@@ -92,7 +92,7 @@ def _resolve(path: Path) -> Path:
     try:
         real = path.expanduser().resolve(strict=True)
     except (OSError, RuntimeError):
-        raise CommandError(f"no such file or folder: {path}") from None
+        raise CommandError(f"No such file or directory: {path}. Try: brain index --help") from None
     if not real.is_dir() and (not real.is_file() or detect_kind(real.name) is None):
         supported = ", ".join(sorted(ending for ending, kind in KINDS.items() if kind != "old"))
         raise CommandError(f"unsupported file type: {path}. Supported: {supported}")
@@ -104,7 +104,7 @@ def _remove_folders(index: Index, paths: Sequence[Path], print_result: Print) ->
     for path in paths:
         place = str(path.expanduser().resolve())
         if place not in roots:
-            raise CommandError(f"{path} is not an indexed folder or file. Try: brain index --list")
+            raise CommandError(f"{path} is not an indexed folder or file. Try: brain index --help")
         count = index.count(roots[place])
         index.remove_root(roots[place].id)
         print_result(f"removed {place}: {_count(count.files, 'file')}, {_count(count.passages, 'passage')}")

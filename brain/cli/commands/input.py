@@ -89,7 +89,9 @@ def read_attachment(path: Path, label: str) -> Attachment:
         if not is_regular and not stat.S_ISDIR(status.st_mode):
             raise BadRequest(f'{label} is not a regular file. Pipe it instead: cat {path} | brain ask "…"', "file")
         if is_regular and not status.st_size:
-            raise BadRequest(f'{label} is empty. A /proc file can be piped: cat {path} | brain ask "…"', "file")
+            is_virtual = path.is_absolute() and path.parts[1:2] in (("proc",), ("sys",))
+            hint = f' Pipe it instead: cat {path} | brain ask "…"' if is_virtual else ""
+            raise BadRequest(f"{label} is empty.{hint}", "file")
         with path.expanduser().open("rb") as file:
             data = file.read(ATTACHMENT_BYTES + 1)
     except (OSError, RuntimeError, ValueError) as error:
