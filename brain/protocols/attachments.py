@@ -37,6 +37,7 @@ def decode_attachment(name: str, media_type: str, text: str, field: str) -> Atta
     return make_attachment(name, media_type or head.removeprefix("data:"), data, field)
 
 
-def too_many_attachments() -> BadRequest:
-    """Return the error for a message with too many files."""
-    return too_large(f"A message can have up to {MAX_ATTACHMENTS} attachments. Send fewer.", "attachments")
+def too_many_attachments(count: int | None = None) -> BadRequest:
+    """Return the error for a message with too many files, and their number if it is known."""
+    found = "" if count is None else f", not {count}"
+    return too_large(f"A message can have up to {MAX_ATTACHMENTS} attachments{found}. Send fewer.", "attachments")

@@ -97,13 +97,13 @@ def test_all_data_of_one_user_is_erased_also_from_the_files(brain: Brain, folder
     assert (b"xylophone" in left, b"ada" in left, left.count(b"zeppelin answered")) == (False, False, 2)
     assert users(brain) == ["ben"]
     assert history.exists()
-    assert brain("forget", "local", "--yes") == (1, "", "No data for user local. Users with data: ben.\n")
+    assert brain("forget", "local", "--yes") == (1, "", "brain: No data for user local. Users with data: ben.\n")
     assert not history.exists()
     assert (folder / "erased.txt").read_text() == "ada None\nlocal None\n"
 
 
 def test_without_a_store_specialists_erase_all_the_same(brain: Brain, folder: Path) -> None:
-    assert brain("forget", "ada", "--yes") == (1, "", "No data for user ada. Users with data: none.\n")
+    assert brain("forget", "ada", "--yes") == (1, "", "brain: No data for user ada. Users with data: none.\n")
     assert not brain.store.exists()
     assert (folder / "erased.txt").read_text() == "ada None\n"
 
@@ -123,7 +123,7 @@ def test_what_fails_is_named_and_done_when_it_is_run_again(
         assert "secret" not in err
         assert b"xylophone" in stored_bytes(brain)
     (folder / "fails").unlink()
-    assert brain("forget", "ada", "--yes") == (1, "", "No data for user ada. Users with data: ben.\n")
+    assert brain("forget", "ada", "--yes") == (1, "", "brain: No data for user ada. Users with data: ben.\n")
     assert b"xylophone" not in stored_bytes(brain)
     assert (folder / "erased.txt").read_text() == "ada None\nada None\n"
 

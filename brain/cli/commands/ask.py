@@ -57,7 +57,7 @@ def _read_files(paths: Sequence[Path], *, is_message: bool) -> list[Attachment]:
     if names.count(STDIN) + is_message > 1:
         raise UsageError("Standard input can be read once: as the message, or as one file.", HELP)
     if len(paths) > MAX_ATTACHMENTS:
-        raise too_many_attachments()
+        raise too_many_attachments(len(paths))
     files = [
         read_stdin_attachment() if name == STDIN else read_attachment(path, name)
         for name, path in zip(names, paths, strict=True)

@@ -63,7 +63,7 @@ def attach(session: ChatSession, paths: Sequence[Path]) -> None:
         BadRequest: A file cannot be attached.
     """
     if len(session.draft.files) + len(paths) > MAX_ATTACHMENTS:
-        raise too_many_attachments()
+        raise too_many_attachments(len(session.draft.files) + len(paths))
     files = [read_attachment(path, str(path)) for path in paths]
     session.draft.files += files
     names = ", ".join(f"{file.name} ({len(file.data):,} bytes)" for file in files)

@@ -132,7 +132,7 @@ def build_request(settings: Settings, message: str, files: Sequence[Attachment] 
         sentence = f'{size} Attach it as a file: brain ask --file FILE "…"'
         raise BadRequest(sentence, "message", code="too_large", status=413)
     if len(files) > MAX_ATTACHMENTS:
-        raise too_many_attachments()
+        raise too_many_attachments(len(files))
     return TurnRequest(
         message=message,
         user=LOCAL_USER,

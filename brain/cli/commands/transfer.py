@@ -283,7 +283,7 @@ async def _forget(user: str, settings: Settings) -> int:
     if user == LOCAL_USER:
         chat_history().unlink(missing_ok=True)
     if not _has_store(settings):
-        _print_status(describe_no_data(user, ()))
+        _print_status(f"brain: {describe_no_data(user, ())}")
         await _erase_with_specialists(registry, user)
         return FAILED
     async with open_existing_store(settings) as store:
@@ -296,7 +296,7 @@ async def _forget(user: str, settings: Settings) -> int:
         if user in users:
             print(f"Erased for user {escape_invisible(user)}: {format_counts(counts)}.", flush=True)
         else:
-            _print_status(describe_no_data(user, users))
+            _print_status(f"brain: {describe_no_data(user, users)}")
         is_erased = await _erase_with_specialists(registry, user)
         is_scrubbed = await _scrub(store, user)
     return DONE if user in users and is_erased and is_scrubbed else FAILED
