@@ -112,6 +112,7 @@ ROWS: list[tuple[str, str]] = [
         "memory BRAIN_STORE=memory:",
         "This command needs a database file, but BRAIN_STORE is memory:. Try: export BRAIN_STORE=sqlite:PATH",
     ),
+    ("memory add \t", "The fact is empty. Try: brain memory add --help"),
     ("forget ada", "Cannot ask for confirmation without a terminal. Try: brain forget ada --yes"),
     ("import nothing.jsonl", f"Cannot read nothing.jsonl: no such file or directory. {BAD_IMPORT}"),
     ("import empty.jsonl", "empty.jsonl is empty. Try: brain export --output FILE"),
@@ -121,7 +122,7 @@ ROWS: list[tuple[str, str]] = [
     ),
     ("import nobody.jsonl", f"nobody.jsonl, line 1: the file names no user. {BAD_IMPORT}"),
 ]
-FAILED = re.compile(r"ask - |ask -$|.*--file [n.]|export$|memory BRAIN|forget ada|import ")
+FAILED = re.compile(r"ask - |ask -$|.*--file [n.]|export$|memory BRAIN|memory add|forget ada|import ")
 """The invocations that are well formed: their exit code is 1, that of all others 2."""
 
 FILES: Mapping[str, str] = {

@@ -92,6 +92,9 @@ def read_attachment(path: Path, label: str) -> Attachment:
             is_virtual = path.is_absolute() and path.parts[1:2] in (("proc",), ("sys",))
             hint = f' Pipe it instead: cat {path} | brain ask "…"' if is_virtual else ""
             raise BadRequest(f"{label} is empty.{hint}", "file")
+        if is_regular and status.st_size > ATTACHMENT_BYTES:
+            size = f"{status.st_size / 1024**2:,.1f} MiB; the limit is {ATTACHMENT_BYTES >> 20} MiB"
+            raise BadRequest(f"{label} has {size}.", "file", code="too_large", status=413)
         with path.expanduser().open("rb") as file:
             data = file.read(ATTACHMENT_BYTES + 1)
     except (OSError, RuntimeError, ValueError) as error:

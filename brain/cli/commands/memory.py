@@ -47,6 +47,8 @@ async def show(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits)
 
 async def add(arguments: argparse.Namespace, store: SQLite, edits: MemoryEdits) -> int:
     """Add a fact."""
+    if not arguments.text.strip():
+        raise CommandError("The fact is empty", "brain memory add --help")
     mutable = not arguments.immutable
     _print_item(await edits.write(arguments.user, arguments.text, arguments.category, mutable=mutable))
     return DONE
