@@ -382,6 +382,7 @@ class Relay:
             if not self._runs and not self._followed and not self._answers:
                 self._is_active.clear()
                 await self._is_active.wait()
+                self._has_peers = True  # a process may have opened the file in the meantime
             await asyncio.sleep(POLL_SECONDS if self._has_peers else WRITE_SECONDS)
             version = self._turn_log.version()
             if version == self._version:
