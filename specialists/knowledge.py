@@ -126,13 +126,13 @@ async def knowledge(
         raise Refused("the document index is damaged", "continue without it") from error
 
 
-def _nothing_indexed() -> Refused:
+def _no_documents_error() -> Refused:
     return Refused("no documents are indexed for this user", "ask the user to attach a file")
 
 
 async def _answer(path: Path, query: str, source: str | None, offset: int, context: Context) -> Result:
     if not await asyncio.to_thread(path.exists):
-        raise _nothing_indexed()
+        raise _no_documents_error()
     query_embedding = None
     with suppress(TimeoutError):
         async with asyncio.timeout(EMBEDDING_SECONDS):
@@ -145,7 +145,7 @@ async def _answer(path: Path, query: str, source: str | None, offset: int, conte
     if result is None and reading:
         raise Refused("the documents are being read for the first time", "call again in a minute")
     if result is None:
-        raise _nothing_indexed()
+        raise _no_documents_error()
     if reading is None:
         return result
     progress = f" ({reading.n} of {reading.of})" if reading.of else ""

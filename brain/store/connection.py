@@ -169,17 +169,17 @@ def find_problem(path: Path) -> str | None:
     if found != "ok":
         return f"it is damaged: restore a backup ({found})"
     free = shutil.disk_usage(path.parent).free
-    return f"its disk has only {_in_words(free)} free: free some space" if free < MIN_FREE_BYTES else None
+    return f"its disk has only {_format_size(free)} free: free some space" if free < MIN_FREE_BYTES else None
 
 
 def describe_size(path: Path) -> str:
     """Return the size of the file with its write-ahead log, and the free disk space, for people."""
     files = (path, path.with_name(f"{path.name}-wal"))
     used = sum(file.stat().st_size for file in files if file.exists())
-    return f"{_in_words(used)}, {_in_words(shutil.disk_usage(path.parent).free)} free"
+    return f"{_format_size(used)}, {_format_size(shutil.disk_usage(path.parent).free)} free"
 
 
-def _in_words(count: int) -> str:
+def _format_size(count: int) -> str:
     if count < MIB:
         return f"{-(-count // 1024):,} KiB"
     return f"{count / MIB:,.0f} MiB" if count < 10 * 1024 * MIB else f"{count / (1024 * MIB):,.0f} GiB"

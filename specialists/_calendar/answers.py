@@ -23,7 +23,7 @@ def list_events(calendars: UserCalendars, draft: EventDraft, query: str | None, 
     """List the events of a window that contain the words of a query."""
     words = (query or draft.title or "").casefold().split()
     window = _resolve_window(calendars, draft, DAYS_SEARCHED if words else DAYS)
-    matching = [entry for entry in calendars.list_entries(window) if all(word in entry.searched for word in words)]
+    matching = [entry for entry in calendars.list_entries(window) if all(word in entry.search_text for word in words)]
     shown = matching[:limit]
     calendars.remember_shown(shown)
 

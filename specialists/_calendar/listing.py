@@ -50,7 +50,7 @@ class Entry:
         return self.span[0].timestamp(), not self.occurrence.all_day, self.occurrence.event.title
 
     @property
-    def searched(self) -> str:
+    def search_text(self) -> str:
         """The text that a query searches, casefolded."""
         event = self.occurrence.event
         return f"{event.title} {event.location} {event.description} {self.resource.calendar.name}".casefold()

@@ -80,7 +80,7 @@ def lay_out(pieces: Sequence[Piece]) -> str:
 
 
 def _measure_letters(pieces: Sequence[Piece]) -> float:
-    """Return the letter width of a monospaced page, whose indentation is kept; 0 for other pages."""
+    """Return the letter width of a monospaced page, to keep its indentation; 0 for other pages."""
     widths = [(piece.right - piece.left) / len(piece.text) for piece in pieces if len(piece.text) >= _MIN_LETTERS]
     same = len(widths) >= _MIN_LINES and max(widths) - min(widths) < _ONE_WIDTH * median(widths)
     return median(widths) if same else 0.0

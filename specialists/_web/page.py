@@ -123,7 +123,7 @@ def format_host(url: str) -> str:
     try:
         parts = urlsplit(url if _SCHEME.match(url) else f"//{url}")
         host, port = parts.hostname or "", parts.port
-    except ValueError:  # such as a port that is no number
+    except ValueError:  # such as a port that is not a number
         return "an invalid URL"
     host = f"[{host}]" if ":" in host else host.removeprefix("www.")
     return f"{host}:{port}"[:100] if port else host[:100]
