@@ -13,7 +13,7 @@ BrainError
 from typing import Literal
 
 ModelErrorCode = Literal["model_unreachable", "model_failed", "model_context"]
-Interruption = Literal["deadline", "silent", "shutdown", "cancelled"]
+Interruption = Literal["deadline", "shutdown", "cancelled"]
 
 
 class BrainError(Exception):
@@ -74,6 +74,7 @@ class ModelError(BrainError):
         detail: What happened, for the log only.
         recoverable: Whether a retry may help. Always False for `model_context`.
         status: HTTP status of the model server, if it rejected the request.
+        retry_after: Seconds that the server asks to wait.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class ModelError(BrainError):
         *,
         recoverable: bool = True,
         status: int | None = None,
+        retry_after: int | None = None,
     ) -> None:
         super().__init__(f"{message} ({detail})" if detail else message)
         self.code: ModelErrorCode = code
@@ -91,6 +93,7 @@ class ModelError(BrainError):
         self.detail = detail
         self.recoverable = recoverable and code != "model_context"
         self.status = status
+        self.retry_after = retry_after
 
 
 class PrefillRefused(ModelError):

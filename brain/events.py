@@ -54,6 +54,7 @@ NoticeCode = Literal[
     "prompt_progress",
     "unknown_tool",
     "repetition",
+    "fallback",
 ]
 CalledBy = Literal["model", "auto", "client"]
 """The source of a call: the model, or an attachment (`auto`). `client` means that the client runs the model's call."""

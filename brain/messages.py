@@ -604,6 +604,7 @@ class PassReport:
     estimated: bool
     finish: StopReason | None
     error: ErrorCode | None = None
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

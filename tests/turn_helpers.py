@@ -28,6 +28,7 @@ from brain.events import (
     Usage,
 )
 from brain.messages import Attachment, Chunk, EmbeddingCheck, Finish, History, Message
+from brain.models.circuit_breaker import CircuitBreaker
 from brain.plugins.context import Progress, Result
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, specialist
@@ -54,9 +55,11 @@ class Player:
         *passes: Sequence[Item] | str,
         resume: Resume = "prefill",
         context_tokens: int | None = None,
+        name: str = "player",
         script: Callable[[int], Sequence[Item]] | None = None,
     ) -> None:
-        self.name = "player"
+        self.name = name
+        self.breaker = CircuitBreaker()
         self.resume: Resume = resume
         self.context_tokens = context_tokens
         self.requests: list[list[Message]] = []

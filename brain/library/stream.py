@@ -14,6 +14,7 @@ from brain.events import Error, Event, Limits, Resume, SpecialistError, Speciali
 from brain.markers.neutralize import BLOCK_BYTES
 from brain.markers.scanner import PassEnd, Scanner
 from brain.messages import Attachment, Call, Chunk, EmbeddingCheck, History, Message, renumber, sniff
+from brain.models.circuit_breaker import CircuitBreaker
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options, Specialist
@@ -119,7 +120,7 @@ async def _read_in_place(
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the stream with each marker replaced by its result."""
     events: list[Event] = []
-    with closing(Deadline(request.limits, lambda reason: None)) as deadline:
+    with closing(Deadline(request.limits, lambda: None)) as deadline:
         names = [specialist.name for specialist in registry.usable()]
         policy = CallPolicy(request, history, registry, allowed=registry.is_allowed, usable=names)
         context = CallContext(
@@ -195,6 +196,7 @@ class StreamModel:
     template = ""
 
     def __init__(self, first: AnyStream, resume: ResumeStream | None) -> None:
+        self.breaker = CircuitBreaker()
         self.first = first
         self._resume = resume
         self.other_chunks: deque[Any] = deque()

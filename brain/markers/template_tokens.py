@@ -115,14 +115,15 @@ ALL_TOKENS = ControlTokens(_names(tuple(FAMILIES)))
 
 
 @lru_cache(maxsize=64)
-def find_control_tokens(template: str) -> ControlTokens:
-    """Return the control tokens of a model.
+def find_control_tokens(*templates: str) -> ControlTokens:
+    """Return the control tokens of some models.
 
     Args:
-        template: Chat template with the first and last token of a text, as far as the server reports them.
+        templates: Chat template of each, with the first and last token of a text, as far as its server reports them.
     """
-    if not template.strip():
+    if not all(template.strip() for template in templates):
         return ALL_TOKENS
+    template = "\n".join(templates)
     folded = template.casefold()
     shared = frozenset(FAMILIES["sentencepiece"])
     families = tuple(

@@ -16,6 +16,7 @@ import regex
 
 from brain.events import Resume
 from brain.messages import CLOCK_NOTE, RECALL_NOTE, Chunk, Finish, Message
+from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.script import TextOnlyModel
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
@@ -108,6 +109,7 @@ class Builtin(TextOnlyModel):
 
     def __init__(self, specialists: Sequence[SpecialistInfo], name: str = "builtin") -> None:
         self.name = name
+        self.breaker = CircuitBreaker()
         self.resume: Resume = "prefill"
         self._specialists = {specialist.name: specialist for specialist in specialists}
         self._examples = sqlite3.connect(":memory:", check_same_thread=False)

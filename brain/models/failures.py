@@ -105,9 +105,10 @@ def from_status(status: int, text: str, retry_after: str = "") -> ModelError:
     if status in _CONTEXT_STATUS and _CONTEXT_ERROR.search(text):
         return _too_long(detail, status)
     message, recoverable = _BY_STATUS.get(status, (f"The model server answered with HTTP status {status}.", True))
-    if recoverable and _SECONDS.fullmatch(retry_after):
-        message += f" Try again in {retry_after} s."
-    return ModelError("model_failed", message, detail, recoverable=recoverable, status=status)
+    seconds = int(retry_after) if _SECONDS.fullmatch(retry_after) else None
+    if recoverable and seconds is not None:
+        message += f" Try again in {seconds} s."
+    return ModelError("model_failed", message, detail, recoverable=recoverable, status=status, retry_after=seconds)
 
 
 async def from_response(response: httpx.Response, body: BodyStream, *, is_resumed: bool) -> ModelError:

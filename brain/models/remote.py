@@ -10,6 +10,7 @@ from brain.errors import ModelError, PrefillRefused, Refused
 from brain.events import Resume
 from brain.messages import Chunk, EmbeddingCheck, Message
 from brain.models import embedder, failures
+from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.reply import Answer, Reply, open_answer, stream_chunks
 from brain.models.script import Embeddings
 from brain.net import client
@@ -44,6 +45,7 @@ class Remote(ABC):
     def __init__(self, row: ModelRow) -> None:
         assert row.url is not None
         self.name = row.name
+        self.breaker = CircuitBreaker()
         self.resume: Resume = row.resume or self._default_resume
         self.sees_images = bool(row.sees_images)
         self._row = row

@@ -10,6 +10,7 @@ import msgspec
 from brain.errors import ModelError, Refused, SettingsError
 from brain.events import Resume
 from brain.messages import Chunk, EmbeddingCheck, Finish, Message
+from brain.models.circuit_breaker import CircuitBreaker
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 _ADVICE = "brain check --model builtin"
@@ -71,6 +72,7 @@ class Script(TextOnlyModel):
 
     def __init__(self, name: str, passes: Sequence[ScriptedPass], resume: Resume = "prefill") -> None:
         self.name = name
+        self.breaker = CircuitBreaker()
         self.resume: Resume = resume
         self._passes = passes
 

@@ -12,6 +12,7 @@ from brain.messages import CLOCK_NOTE, Attachment, Item
 from brain.text import strip_invisible
 
 CONTINUE = "Continue."
+CONTINUE_TEXT = "Continue your answer exactly where it ends, even in the middle of a word. Repeat nothing."
 NO_APPROVER = ("needs approval, which is not possible here", "tell the user how to do it by hand")
 NO_APPROVER_TO_SEND = (
     "would send text that the user did not write to another server, and approval is not possible here",

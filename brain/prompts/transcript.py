@@ -34,7 +34,10 @@ class Transcript:
 
     def messages(self, resume: Resume) -> list[Message]:
         """Return the request for the next pass."""
-        return messages(self._system, [*self._earlier, self._exchange], resume)
+        result = messages(self._system, [*self._earlier, self._exchange], resume)
+        if resume == "message" and result[-1].role == "assistant":
+            result.append(Message("user", templates.CONTINUE_TEXT))
+        return result
 
     def shorten(self) -> int:
         """Leave out the older half of the earlier exchanges, once. Return their number."""
@@ -69,9 +72,14 @@ def _exchange_messages(exchange: Exchange, resume: Resume) -> list[Message]:
             content = answer_text(parts)
             result += [Message("assistant", content)] if content else []
         else:
-            for text, results in _passes(parts):
-                result += [Message("assistant", text)] if text else []
-                result += [Message("user", f"{results}\n\n{templates.CONTINUE}")] if results else []
+            text = ""
+            for pass_text, results in _passes(parts):
+                text += pass_text
+                if results:
+                    result += [Message("assistant", text)] if text else []
+                    result.append(Message("user", f"{results}\n\n{templates.CONTINUE}"))
+                    text = ""
+            result += [Message("assistant", text)] if text else []
     return result
 
 

@@ -18,6 +18,7 @@ class Accounting:
     """The times and tokens of one turn.
 
     Attributes:
+        model: Name of the model of the current pass.
         began: Start on the `time.monotonic` clock, in seconds.
         began_at: Start in UTC.
         passes: Finished passes.
@@ -26,6 +27,7 @@ class Accounting:
     """
 
     def __init__(self) -> None:
+        self.model = ""
         self.began = time.monotonic()
         self.began_at = datetime.now(UTC)
         self.passes: list[PassReport] = []
@@ -84,6 +86,7 @@ class Accounting:
             reused_tokens=usage.reused,
             estimated=is_estimated,
             finish=None,
+            model=self.model,
         )
 
     def end_pass(self, began: float, first_text: float | None, finish: StopReason) -> None:

@@ -1,9 +1,8 @@
-"""Stops a turn at its time limit, or when its model sends nothing for too long."""
+"""Stops a turn at its time limit, and a pass whose model sends nothing for too long."""
 
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Literal
 
 from brain.events import Limits
 
@@ -21,39 +20,45 @@ class Deadline:
     """The deadline timer of one turn. One timer re-arms itself when it fires early, so reads schedule nothing.
 
     Args:
-        stop: Called once with the reason.
+        on_end: Called once, at the time limit of the turn.
+        on_silence: Called with the exceeded limit, in seconds.
         silence: Longest time between two reads from the model, in seconds.
         first_token: Longest time to the first token of a pass, in seconds. None means `silence`.
     """
 
     __slots__ = (
-        "_ends_at", "_first_token", "_loop", "_paused_at", "_reserved", "_silence", "_silent_at", "_stop", "_timer",
+        "_ends_at", "_first_token", "_loop", "_on_end", "_on_silence", "_paused_at", "_reserved", "_silence",
+        "_silence_limit", "_silent_at", "_timer",
     )  # fmt: skip
 
     def __init__(
         self,
         limits: Limits,
-        stop: Callable[[Literal["deadline", "silent"]], None],
+        on_end: Callable[[], None],
+        on_silence: Callable[[float], None] = lambda seconds: None,
         *,
         silence: float = math.inf,
         first_token: float | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._stop = stop
+        self._on_end, self._on_silence = on_end, on_silence
         self._silence = silence
         self._first_token = silence if first_token is None else first_token
         self._ends_at = self._loop.time() + limits.turn_seconds
         self._reserved = limits.turn_seconds - seconds_for_calls(limits)
         self._paused_at: float | None = None
         self._silent_at = math.inf
+        self._silence_limit = math.inf  # that ends at `_silent_at`
         self._set_timer()
 
     def expect_first_token(self) -> None:
         """Start the time limit for the first token."""
+        self._silence_limit = self._first_token
         self._silent_at = self._loop.time() + self._first_token
 
     def expect_next_token(self) -> None:
         """Start the time limit for the next token."""
+        self._silence_limit = self._silence
         self._silent_at = self._loop.time() + self._silence
 
     def expect_nothing(self) -> None:
@@ -89,8 +94,9 @@ class Deadline:
 
     def _check(self) -> None:
         if self.seconds_left() <= 0:
-            self._stop("deadline")
-        elif self._silent_at <= self._loop.time():
-            self._stop("silent")
-        else:
-            self._set_timer()
+            self._on_end()
+            return
+        if self._silent_at <= self._loop.time():
+            self._silent_at = math.inf
+            self._on_silence(self._silence_limit)
+        self._set_timer()

@@ -10,6 +10,7 @@ from brain.errors import ModelError, PrefillRefused
 from brain.events import CallCode, Event, Notice, Resume, StopReason, SyntaxName, Thinking, Token
 from brain.markers.scanner import Piece, Scanner
 from brain.messages import Call, Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
+from brain.models.circuit_breaker import CircuitBreaker
 from brain.plugins.context import ModelView
 from brain.prompts.templates import clock_of, marker
 from brain.prompts.transcript import Transcript
@@ -48,6 +49,7 @@ class Model(ModelView, Protocol):
     Attributes:
         name: The configured name, such as `ollama:llama3`.
         is_demo: Whether this is the demo model.
+        breaker: Keeps turns away from the model while it fails.
         resume: How the model resumes after a block. It may change when the server rejects a prefill.
         context_tokens: Size of the context window, if known.
         template: The chat template and its tokens, if the server reports them.
@@ -63,6 +65,8 @@ class Model(ModelView, Protocol):
     def context_tokens(self) -> int | None: ...
     @property
     def template(self) -> str: ...
+    @property
+    def breaker(self) -> CircuitBreaker: ...
 
     def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
@@ -75,6 +79,7 @@ class ModelPass:
 
     Args:
         number: Number of the pass in the turn, from 1.
+        nth: Number of earlier passes of this model in the turn.
         context: State shared with the calls of other passes.
         inbox: Messages of the user to inject.
         max_length: Characters of text after which the pass ends.
@@ -92,14 +97,15 @@ class ModelPass:
     __slots__ = (
         "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_echo", "_emit",
         "_inbox", "_is_interrupted", "_is_over", "_is_reading", "_last_chunk_at", "_max_length", "_model", "_next_step",
-        "_number", "_read_until", "_sampling", "_scanner", "_silence", "_stops", "_stream", "_task", "_text",
-        "_text_guard", "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text", "text_length",
-        "unknown_tool",
+        "_nth", "_number", "_read_until", "_sampling", "_scanner", "_silence", "_silent_seconds", "_stops", "_stream",
+        "_task", "_text", "_text_guard", "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text",
+        "text_length", "unknown_tool",
     )  # fmt: skip
 
     def __init__(
         self,
         number: int,
+        nth: int,
         model: Model,
         transcript: Transcript,
         context: CallContext,
@@ -118,6 +124,8 @@ class ModelPass:
         self.unknown_tool: str | None = None
         self.text_length = 0
         self._number = number
+        self._nth = nth
+        self._silent_seconds: float | None = None
         self._model = model
         self._transcript = transcript
         self._context = context
@@ -189,6 +197,11 @@ class ModelPass:
         if self.calls is None and self._can_be_interrupted():
             self._interrupt()
 
+    def fail_silent(self, seconds: float) -> None:
+        """Fail the pass, because the model sent nothing for this time."""
+        self._silent_seconds = seconds
+        self._interrupt()
+
     def parts(self) -> list[Part]:
         """Return the text and the completed calls."""
         text = self._text.whole()
@@ -214,7 +227,7 @@ class ModelPass:
             self._echo = PrefillEcho(last.content if is_started else clock_of(last.content), is_line=not is_started)
             self._accounting.begin_request(messages)
             self._deadline.expect_first_token()
-            stream = self._stream = self._model.stream(messages, self._number - 1, self._sampling)
+            stream = self._stream = self._model.stream(messages, self._nth, self._sampling)
             try:
                 return await self._read(stream)
             except PrefillRefused:
@@ -222,7 +235,7 @@ class ModelPass:
                 log.info("model %s rejects a prefill; Brain sends a message to continue instead", self._model.name)
             except ModelError as error:
                 await self._close_stream()
-                left_out = self._transcript.shorten() if error.code == "model_context" and self._number == 1 else 0
+                left_out = self._transcript.shorten() if error.code == "model_context" and self._nth == 0 else 0
                 if not left_out:
                     raise
                 log.info("history too long for the model; Brain leaves out %d exchanges", left_out)
@@ -256,6 +269,9 @@ class ModelPass:
         if task.cancelling() > self._cancellations:  # the turn was stopped, but the stream swallowed the cancellation
             await asyncio.sleep(0)
             raise asyncio.CancelledError
+        if self._silent_seconds is not None:
+            unit = "second" if self._silent_seconds == 1 else "seconds"
+            raise ModelError("model_failed", f"The model sent nothing for {self._silent_seconds:g} {unit}.")
         if is_interrupted:
             if self.calls is None and self._read_until is not None:
                 log.info("model stream stayed open after the model finished")

@@ -87,6 +87,16 @@ def trimmed(exchanges: int) -> Notice:
     return Notice("trimmed", f"The oldest {what} no longer fit, so the model does not read them.")
 
 
+def fallback(failed: str, successor: str) -> Notice:
+    """Return the notice that another model answers."""
+    return Notice("fallback", f"The model {failed} failed, so {successor} continues the answer.")
+
+
+def skipped(failing: str, successor: str) -> Notice:
+    """Return the notice that another model answers, because turns skip the chosen one for now."""
+    return Notice("fallback", f"The model {failing} failed several times, so {successor} answers.")
+
+
 def unknown_tool(name: str) -> Notice:
     """Return the notice that the model called a tool that does not exist."""
     return Notice("unknown_tool", f"The model called the unknown tool {_quote(name)}. Brain ignored the call.")

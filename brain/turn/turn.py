@@ -6,10 +6,12 @@ blocks after it.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import msgspec
 
@@ -18,10 +20,12 @@ from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStar
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import find_control_tokens
 from brain.messages import Call, Exchange, History, State, Steer, Text, TurnReport, new_message_id, new_turn_id
+from brain.models.circuit_breaker import is_server_failure
 from brain.plugins.context import MemoryView
 from brain.plugins.registry import Registry
 from brain.prompts import blocks
 from brain.prompts.client_tools import name_tools
+from brain.prompts.context_window import fit_to_context
 from brain.prompts.system_prompt import system_prompt
 from brain.prompts.transcript import Transcript, answer_text, neutralize_exchange, question_text
 from brain.text import utf8_size
@@ -54,6 +58,7 @@ class Turn:
     reason. Any other cancellation ends the turn as `cancelled`, and `run` raises it afterwards.
 
     Args:
+        fallbacks: Models that take over, in this order, when `model` fails.
         turn_id: ID of the turn (default: a new one).
         system: Instructions of the operator.
         silence: Seconds without a chunk after which the model has failed.
@@ -76,6 +81,7 @@ class Turn:
         model: Model,
         registry: Registry,
         *,
+        fallbacks: Sequence[Model] = (),
         turn_id: str = "",
         system: str = "",
         silence: float = 60.0,
@@ -89,13 +95,12 @@ class Turn:
         self.message_id = new_message_id()
         self.conversation_id = history.id
         self.exchange = history.question or Exchange(question="")
-        self.exchange.answer_id, self.exchange.model = self.message_id, model.name
+        self.exchange.answer_id = self.message_id
         self.exchange.recalled_ids = tuple(item.id for item in history.recalled.items)
         self.approvals = Approvals(approval_seconds)
         self.last: Done | Error | None = None
         self._request = request
         self._history = history
-        self._model = model
         self._registry = registry
         self._silence = silence
         self._first_token = first_token
@@ -110,14 +115,15 @@ class Turn:
         self._policy = CallPolicy(
             request, history, registry, allowed=registry.is_allowed, usable=usable_names, tools=tools, operator=system
         )
-        self._template_tokens = find_control_tokens(model.template)
-        self._max_block_bytes = blocks.max_block_bytes(model.context_tokens)
-        front = system_prompt(
-            usable, request.limits, request.syntax, system, request.system, tools,
-            must_call=request.must_call, tokens=self._template_tokens, context_tokens=model.context_tokens,
+        self._template_tokens = find_control_tokens(*(one.template for one in (model, *fallbacks)))
+        self._system_prompt = partial(
+            system_prompt, usable, request.limits, request.syntax, system, request.system, tools,
+            must_call=request.must_call, tokens=self._template_tokens,
         )  # fmt: skip
-        earlier = [neutralize_exchange(exchange, self._template_tokens) for exchange in history.exchanges]
-        self._transcript = Transcript(front, earlier, self.exchange)
+        self._passes_by_model: Counter[str] = Counter()
+        self._chosen_model = model
+        self._fallbacks = [model, *fallbacks]
+        self._use(self._next_model(self._fallbacks) or model)
         self._parts_before = len(self.exchange.parts)
         self._characters_left = MAX_ANSWER_LENGTH
         self._inbox: list[str] = []  # messages of the user to inject
@@ -136,6 +142,24 @@ class Turn:
     def is_waiting(self) -> bool:
         """Whether a call waits for approval."""
         return self.approvals.is_waiting
+
+    def _next_model(self, candidates: Sequence[Model]) -> Model | None:
+        """Return the first of these models that turns may use now. Models before it are not used again."""
+        found = next((model for model in candidates if model.breaker.allow()), None)
+        if found is not None:
+            self._fallbacks = self._fallbacks[self._fallbacks.index(found) + 1 :]
+        return found
+
+    def _use(self, model: Model) -> None:
+        """Send the next passes to this model."""
+        self._model = model
+        self.exchange.model = self._accounting.model = model.name
+        self._max_block_bytes = blocks.max_block_bytes(model.context_tokens)
+        history = self._history
+        if model is not self._chosen_model:  # the history was selected for the context of that one
+            history = fit_to_context(history, model.context_tokens)
+        earlier = [neutralize_exchange(exchange, self._template_tokens) for exchange in history.exchanges]
+        self._transcript = Transcript(self._system_prompt(context_tokens=model.context_tokens), earlier, self.exchange)
 
     # Control from outside
 
@@ -181,8 +205,15 @@ class Turn:
         start = TurnStart(self.id, self._history.id, self._model.name, "mono", self._request.limits)
         history_notices = map(self._annotations.add_notice, notices.history_notices(self._history))
         emit((start, *([notices.DEMO] if self._model.is_demo else []), *history_notices))
+        if self._model is not self._chosen_model:
+            notice = notices.skipped(self._chosen_model.name, self._model.name)
+            emit((self._annotations.add_notice(notice),))
         deadline = self.approvals.deadline = Deadline(
-            self._request.limits, self.stop, silence=self._silence, first_token=self._first_token
+            self._request.limits,
+            partial(self.stop, "deadline"),
+            self._fail_silent_pass,
+            silence=self._silence,
+            first_token=self._first_token,
         )
         was_stopped = self._stop_reason is not None  # before there was a task to cancel
         self._task = task
@@ -247,14 +278,22 @@ class Turn:
                 emit(self._inject(is_followed=True))
             is_last = self._policy.is_last_pass
             current = self._pass = self._next_pass(context)
+            failure = None
             try:
                 await current.run()
+                self._model.breaker.record_success()
+            except ModelError as error:
+                failure = error
             finally:
                 try:
                     await current.close("deadline" if self._stop_reason == "deadline" else "cancelled")
                 finally:
                     self._pass = None
                     self._record(current)
+            if failure is not None:
+                self._accounting.update_last_pass(error=failure.code)
+                emit((self._annotations.add_notice(self._fall_back(failure, context)),))
+                continue
             calls, tool = current.calls, current.unknown_tool
             if tool is not None:
                 emit((self._annotations.add_notice(notices.unknown_tool(tool)),))
@@ -272,6 +311,27 @@ class Turn:
         is_explained = current.is_stopped or is_client_call
         if self._final_reason() == "complete" and not is_explained and not self._visible_text().strip():
             raise notices.empty_answer(tool)
+
+    def _fail_silent_pass(self, seconds: float) -> None:
+        if self._pass is not None:
+            self._pass.fail_silent(seconds)
+
+    def _fall_back(self, failure: ModelError, context: CallContext) -> Notice:
+        """Continue with the next model if it may succeed; otherwise raise the failure."""
+        failed = self._model
+        candidates: Sequence[Model] = ()
+        if is_server_failure(failure):
+            failed.breaker.record_failure()
+            candidates = self._fallbacks
+        elif failure.code == "model_context" and failed.context_tokens is not None:
+            candidates = [model for model in self._fallbacks if (model.context_tokens or 0) > failed.context_tokens]
+        successor = self._next_model(candidates)
+        if successor is None:
+            raise failure
+        log.warning("turn %s: %s failed, %s continues: %s", self.id, failed.name, successor.name, failure)
+        self._use(successor)
+        context.model, context.max_block_bytes = successor, self._max_block_bytes
+        return notices.fallback(failed.name, successor.name)
 
     async def _run_automatic_calls(self, context: CallContext) -> None:
         """Run automatic calls for the attachments. Their blocks go before the user's text."""
@@ -299,8 +359,11 @@ class Turn:
         sampling = self._request.sampling
         if sampling.max_tokens is not None:
             sampling = replace(sampling, max_tokens=max(1, self._tokens_left() or 1))
+        nth = self._passes_by_model[self._model.name]
+        self._passes_by_model[self._model.name] += 1
         return ModelPass(
             len(self._accounting.passes) + 1,
+            nth,
             self._model,
             self._transcript,
             context,
@@ -351,9 +414,6 @@ class Turn:
         elif reason == "shutdown" and error is None:
             message = "The server is shutting down. Send the message again in a moment."
             error = Error("shutdown", message, recoverable=True)
-        elif reason == "silent" and error is None:
-            message = "The model sent nothing for too long. Send the message again."
-            error = Error("model_failed", message, recoverable=True)
         if error is not None:
             accounting.update_last_pass(error=error.code)
         unread = self._inject(is_followed=False)

@@ -22,6 +22,7 @@ from whole import Run, say
 from brain.errors import Refused
 from brain.events import Event, Limits, Resume, Token
 from brain.messages import Chunk, EmbeddingCheck, Finish, History, Message
+from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.openai import build_reply
 from brain.plugins.registry import Registry
 from brain.protocols.native import FrameEncoder
@@ -191,6 +192,7 @@ class Player:
     """A model that writes these texts."""
 
     name, is_demo, context_tokens, sees_images, template = "player", False, None, False, ""
+    breaker = CircuitBreaker()
     resume: Resume = "message"
 
     def __init__(self, texts: Sequence[str]) -> None:

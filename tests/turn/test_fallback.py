@@ -1,0 +1,158 @@
+"""A model that fails is replaced by the next one, which continues the answer. The order and the limits of that."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from turn_helpers import Item, Player, read, short, turn_of
+
+from brain.errors import ModelError
+from brain.events import Notice
+from brain.models.circuit_breaker import FAILURES, FIRST_PAUSE, CircuitBreaker, is_server_failure
+from brain.turn.turn import Turn
+
+pytestmark = pytest.mark.anyio
+
+UNREACHABLE = ModelError("model_unreachable", "Cannot be reached.")
+CUT_OFF = ModelError("model_failed", "Cut off.")
+TOO_LONG = ModelError("model_context", "Too long.")
+
+
+def chain(*players: Player, **options: Any) -> Turn:
+    for number, player in enumerate(players):
+        player.name = player.name.replace("player", f"player{number}")
+    first, *rest = players
+    return turn_of(first, fallbacks=rest, **options)
+
+
+async def texts(turn: Turn) -> str:
+    return "".join(piece for piece in short(await read(turn)) if isinstance(piece, str))
+
+
+@pytest.mark.parametrize(
+    ("failing", "expected"),
+    [
+        ([UNREACHABLE], ""),
+        (["The ans", CUT_OFF], "The ans"),
+        (['Look: SPECIALIST_REQUEST[echo:{"te', CUT_OFF], "Look: "),
+        (["Look: SPECIALIST_REQ", CUT_OFF], "Look: "),
+        (["<think>Hm", CUT_OFF], ""),
+    ],
+)
+async def test_the_next_model_continues_the_exact_text(failing: list[Item], expected: str) -> None:
+    first, second = Player(failing, name="first"), Player("wer is 4.", name="second")
+    turn = chain(first, second)
+    assert await texts(turn) == f"{expected}wer is 4."
+    (request,) = second.requests
+    assert [message.content for message in request if message.role == "assistant"] == ([expected] if expected else [])
+    assert turn.exchange.model == "second"
+    assert [(one.model, one.error) for one in turn.report("native").passes] == [
+        ("first", failing[-1].code),  # type: ignore[union-attr]
+        ("second", None),
+    ]
+
+
+async def test_the_notice_names_both_models() -> None:
+    turn = chain(Player([CUT_OFF], name="first"), Player("Yes.", name="second"))
+    (notice,) = [event for event in await read(turn) if isinstance(event, Notice)]
+    assert notice.code == "fallback"
+    assert {"first", "second"} <= set(notice.text.replace(",", " ").split())
+    assert [one.code for one in turn.exchange.annotations] == ["fallback"]
+
+
+async def test_blocks_before_the_failure_are_continued_from() -> None:
+    first = Player('SPECIALIST_REQUEST[echo:{"text":"hi"}]', ["It says ", CUT_OFF])
+    second = Player("hi.")
+    turn = chain(first, second)
+    assert await texts(turn) == "It says hi."
+    assert second.requests[0][-1].content.endswith("[/SPECIALIST_RESULT]\n\nIt says ")
+
+
+async def test_a_server_that_does_not_prefill_is_asked_to_continue() -> None:
+    second = Player("wer is 4.", resume="message")
+    assert await texts(chain(Player(["The ans", CUT_OFF]), second)) == "The answer is 4."
+    assert [message.role for message in second.requests[0][-2:]] == ["assistant", "user"]
+
+
+async def test_each_model_is_tried_once() -> None:
+    players = [Player([CUT_OFF], name=name) for name in ("a", "b", "c")]
+    events = short(await read(chain(*players)))
+    assert events[-1] == {"failed": "model_failed"}
+    assert [len(player.requests) for player in players] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("error", "falls_back"),
+    [
+        (UNREACHABLE, True),
+        (CUT_OFF, True),
+        (ModelError("model_failed", "", status=500), True),
+        (ModelError("model_failed", "", status=401), True),
+        (ModelError("model_failed", "", status=400), False),
+        (ModelError("model_failed", "", status=422), False),
+        (ModelError("model_failed", "", status=429), True),
+        (ModelError("model_failed", "", status=429, retry_after=30), True),
+        (ModelError("model_failed", "", status=429, retry_after=2), False),
+        (TOO_LONG, False),
+    ],
+)
+def test_errors_that_another_model_may_not_have(error: ModelError, falls_back: bool) -> None:
+    assert is_server_failure(error) is falls_back
+
+
+@pytest.mark.parametrize(("size", "answers"), [(4096, True), (1024, False), (2048, False), (None, False)])
+async def test_a_context_that_is_too_small_needs_a_larger_one(size: int | None, answers: bool) -> None:
+    first, second = Player([TOO_LONG], context_tokens=2048), Player("Yes.", context_tokens=size)
+    last = short(await read(chain(first, second)))[-1]
+    assert ("done" in last) is answers
+
+
+async def test_a_silent_model_is_replaced() -> None:
+    never = asyncio.Event()
+    assert await texts(chain(Player(["It is ", never]), Player("4."), silence=0.01)) == "It is 4."
+
+
+async def test_a_stopped_turn_does_not_fall_back() -> None:
+    never = asyncio.Event()
+    first, second = Player(["It is ", never]), Player("4.")
+    turn = chain(first, second)
+
+    def stop(event: object) -> None:
+        turn.stop("cancelled")
+
+    assert short(await read(turn, stop))[-1]["done"] == "cancelled"
+    assert (second.requests, first.breaker.state) == ([], "closed")
+
+
+async def test_turns_skip_a_model_that_keeps_failing() -> None:
+    first, second = Player(script=lambda turn_pass: [CUT_OFF]), Player(script=lambda turn_pass: ["Yes."])
+    for _ in range(FAILURES + 2):
+        assert await texts(chain(first, second)) == "Yes."
+    assert (len(first.requests), len(second.requests)) == (FAILURES, FAILURES + 2)
+    assert (first.breaker.state, second.breaker.state) == ("open", "closed")
+
+
+async def test_a_model_without_alternative_is_always_tried() -> None:
+    only = Player(script=lambda turn_pass: [CUT_OFF])
+    for _ in range(FAILURES + 2):
+        await read(chain(only))
+    assert len(only.requests) == FAILURES + 2
+
+
+def test_a_breaker_opens_and_closes_by_outcomes_of_turns() -> None:
+    now = 0.0
+    breaker = CircuitBreaker(lambda: now)
+    for _ in range(FAILURES):
+        assert breaker.allow()
+        breaker.record_failure()
+    assert (breaker.state, breaker.allow()) == ("open", False)
+    now += FIRST_PAUSE
+    assert breaker.state == "half_open"
+    assert [breaker.allow(), breaker.allow()] == [True, False]  # one turn tries the model
+    breaker.record_failure()
+    now += FIRST_PAUSE
+    assert breaker.state == "open"  # for twice as long
+    now += FIRST_PAUSE
+    assert breaker.allow()
+    breaker.record_success()
+    assert (breaker.state, breaker.allow()) == ("closed", True)
