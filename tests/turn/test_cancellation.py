@@ -262,7 +262,6 @@ def test_a_turn_can_be_cancelled_at_every_step(
         ("cancelled", {"done": "cancelled"}, "cancelled"),
         ("deadline", {"done": "deadline"}, "deadline"),
         ("shutdown", {"failed": "shutdown"}, "cancelled"),
-        ("silent", {"failed": "model_failed"}, "cancelled"),
     ],
 )
 @pytest.mark.parametrize(
