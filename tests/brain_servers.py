@@ -22,6 +22,7 @@ from brain.errors import Refused
 from brain.events import Resume
 from brain.messages import Chunk, EmbeddingCheck, Finish, Message
 from brain.models import ModelEntry
+from brain.models.circuit_breaker import CircuitBreaker
 from brain.plugins.registry import Registry
 from brain.runtime.engine import Engine
 from brain.server.app import create_app
@@ -151,6 +152,7 @@ class Player:
 
     def __init__(self, *passes: Sequence[str | float | asyncio.Event | Exception], name: str = "player") -> None:
         self.name = name
+        self.breaker = CircuitBreaker()
         self.passes = passes
         self.asked: list[list[Message]] = []
         self.sampled: list[Sampling] = []

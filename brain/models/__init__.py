@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -32,6 +33,7 @@ class ModelEntry:
         reason: Why Brain uses this model, and what its server is.
         problem: What is wrong with its server, for the operator: a whole sentence. None if it works.
         row: The settings that it was opened with.
+        fallbacks: The models that continue its answers when it fails.
         remedy: The command to type if the server has no model of this name.
         warning: That the server does not list this name.
     """
@@ -42,6 +44,7 @@ class ModelEntry:
     row: ModelRow | None = None
     remedy: str = ""
     warning: str = ""
+    fallbacks: tuple[AnyModel, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +54,12 @@ class Models:
     Attributes:
         offered: Models that requests can name, the default first.
         embedder: Model for all embeddings; None to use the answering model.
+        reserve: Further models that only take over when one fails.
     """
 
     offered: list[ModelEntry]
     embedder: ModelEntry | None
+    reserve: list[ModelEntry] = field(default_factory=list)
 
 
 @asynccontextmanager
@@ -62,15 +67,24 @@ async def connect_models(settings: Settings, specialists: Sequence[SpecialistInf
     """Open the offered models and the embedding model; close them at the end of the block."""
     async with AsyncExitStack() as stack:
         offered = await open_models(settings, specialists)
-        for entry in offered:
+        names = [() if entry.row is None else settings.fallbacks(entry.row) for entry in offered]
+        by_name = dict(zip(settings.model, offered, strict=True))
+        others = [name for name in dict.fromkeys(chain.from_iterable(names)) if name not in by_name]
+        reserve = await asyncio.gather(*(_open(settings.row(name), settings, specialists) for name in others))
+        by_name |= dict(zip(others, reserve, strict=True))
+        for entry in by_name.values():
             stack.push_async_callback(entry.model.aclose)
+        offered = [
+            replace(entry, fallbacks=tuple(by_name[name].model for name in fallbacks))
+            for entry, fallbacks in zip(offered, names, strict=True)
+        ]
         embedder = next((entry for entry in offered if entry.model.name == settings.embeddings), None)
         if embedder is None and settings.embeddings is not None:
             embedder = await _open(settings.row(settings.embeddings), settings, specialists)
             stack.push_async_callback(embedder.model.aclose)
-        for entry in offered:
+        for entry in (*offered, *reserve):
             entry.model.embedder = embedder.model if embedder is not None and embedder is not entry else None
-        yield Models(offered, embedder)
+        yield Models(offered, embedder, reserve)
 
 
 async def open_models(settings: Settings, specialists: Sequence[SpecialistInfo]) -> list[ModelEntry]:

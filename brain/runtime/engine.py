@@ -14,6 +14,7 @@ from brain.memory import Memory
 from brain.memory.quotes import UserMessage
 from brain.messages import Exchange, History, RecallResult, TurnReport, new_conversation_id, new_turn_id
 from brain.models import AnyModel, ModelEntry, connect_models
+from brain.models.circuit_breaker import State
 from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
 from brain.prompts import context_window
@@ -110,8 +111,17 @@ class Engine:
             name for name in self.registry if self.registry.is_allowed(name) and (allowed is None or name in allowed)
         ]
 
+    def model_states(self) -> dict[str, State]:
+        """Return the state of the circuit breaker of each model."""
+        models = [model for entry in self.models for model in (entry.model, *entry.fallbacks)]
+        return {model.name: model.breaker.state for model in models}
+
     def find_model(self, name: str | None) -> AnyModel:
-        """Return the model with this name, or the default model.
+        """Return the model with this name, or the default model; see `find_entry`."""
+        return self.find_entry(name).model
+
+    def find_entry(self, name: str | None) -> ModelEntry:
+        """Return the model with this name, or the default model, with its fallbacks.
 
         Raises:
             BadRequest: Unknown name. `unavailable`: the engine is closed.
@@ -121,7 +131,7 @@ class Engine:
             raise BadRequest(message, code="unavailable", status=503)
         for configured, entry in zip(self.settings.model, self.models, strict=True):
             if name in (None, configured, entry.model.name):
-                return entry.model
+                return entry
         raise BadRequest(f"`model` must be one of: {', '.join(sorted(self.model_names()))}.", "model")
 
     async def begin(
@@ -145,7 +155,8 @@ class Engine:
             BadRequest: `busy`: another turn of the conversation runs. `too_large`. `not_found`: there is no exchange to
                 replace. `unavailable`: the question cannot be stored.
         """
-        model = self.find_model(request.model)
+        entry = self.find_entry(request.model)
+        model = entry.model
         request = narrow_request(request, self.settings.rights(request.user))
         question = history.question if history is not None else None
         question = question or Exchange("", message=request.message)
@@ -171,6 +182,7 @@ class Engine:
                 history,
                 model,
                 self.registry,
+                fallbacks=entry.fallbacks,
                 turn_id=new.id,
                 system=self.settings.system,
                 silence=self.settings.model_idle_seconds,

@@ -100,6 +100,13 @@ class Settings:
         '{"small": {"is": "ollama:llama3.2"}}',
         secret=True,
     )
+    fallback_model: tuple[str, ...] = _setting(
+        (),
+        parsers.fallback_models,
+        "`builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS, comma-separated",
+        "models that continue the answer, in this order, when a model fails",
+        example="ollama:llama3.2",
+    )
     model_url: str | None = _setting(
         None,
         parsers.url,
@@ -374,6 +381,11 @@ class Settings:
         """
         row = next((row for row in self.models if row.name == name), None) or self._short(name)
         return model_rows.complete_row(row, self.standard)
+
+    def fallbacks(self, row: ModelRow) -> tuple[str, ...]:
+        """Return the models that take over from this one: those of its row, else FALLBACK_MODEL."""
+        names = self.fallback_model if row.fallback is None else row.fallback
+        return tuple(name for name in names if name != row.name)
 
     @property
     def hosted_row(self) -> ModelRow | None:

@@ -5,7 +5,7 @@ import re
 import shlex
 import tomllib
 import zoneinfo
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -151,10 +151,15 @@ def _suggest_model(value: str, rows: Iterable[str] = ()) -> str:
     return ""
 
 
+def _is_model(name: str, rows: Container[str]) -> bool:
+    """Return whether a model has a short form or a row in MODELS."""
+    return ":" in name or name in rows or name in ("auto", "builtin")
+
+
 def _resolve_models(
     values: Mapping[str, Any], entries: Mapping[str, tuple[str, Any]], variables: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Read the table of models and choose the offered ones; check the names in MODEL and EMBEDDINGS."""
+    """Read the table of models and choose the offered ones; check names that refer to the table."""
     source = entries["MODELS"][0] if "MODELS" in entries else ""
     try:
         rows = models.read_rows(values.get("models", {}), variables)
@@ -166,9 +171,16 @@ def _resolve_models(
     embeddings: str | None = values.get("embeddings")
     names: tuple[str, ...] = values.get("model", ())
     known = f" MODELS has: {', '.join(kinds)}." if kinds else ""
-    for name in names:
-        if ":" not in name and name not in (*kinds, "auto", "builtin"):
-            raise _invalid("MODEL", *entries["MODEL"], f"{_suggest_model(name, kinds)}{known}")
+    for key, chosen in (("MODEL", names), ("FALLBACK_MODEL", values.get("fallback_model", ()))):
+        for name in chosen:
+            if not _is_model(name, kinds):
+                raise _invalid(key, *entries[key], f"{_suggest_model(name, kinds)}{known}")
+    for row in rows:
+        for name in row.fallback or ():
+            if not _is_model(name, kinds):
+                place = f"models.{row.name}.fallback"
+                message = f"{place} has the unknown model '{name}'.{_suggest_model(name, kinds)}{known}"
+                raise SettingsError(message, f"correct {place}")
     if embeddings is not None and ":" not in embeddings and kinds.get(embeddings) not in models.REMOTE_KINDS:
         raise _invalid("EMBEDDINGS", *entries["EMBEDDINGS"], f"{suggest(embeddings, kinds)}{known}")
     names = names or tuple(name for name in kinds if name != embeddings) or ("auto",)

@@ -34,6 +34,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
         sees_images: True if the model takes images; None to ask the server.
         context: Size of the context window in tokens; None to ask the server.
         embeddings: The server's embedding model; None for the model itself.
+        fallback: Models that continue its answers when it fails; None for FALLBACK_MODEL.
         notes: The standard environment variables that it uses, as phrases for people.
     """
 
@@ -46,6 +47,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     sees_images: bool | None = None
     context: int | None = None
     embeddings: str | None = None
+    fallback: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
@@ -80,6 +82,7 @@ _FIELDS: Mapping[str, Field] = {
     "sees_images": Field(parsers.yes_no_auto, "true, false or `auto`"),
     "context": Field(parsers.count(1, 99_999_999), "a whole number of tokens from 1 to 99999999"),
     "embeddings": Field(parsers.name, "a name"),
+    "fallback": Field(parsers.fallback_models, "a list of names from MODELS or short forms"),
 }
 OPTIONAL_FIELDS = ", ".join(f"`{name}`" for name in _FIELDS if name != "is")
 _OF_SERVERS = ("url", "key", "key_env", "sees_images", "context", "embeddings")

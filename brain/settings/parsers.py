@@ -177,6 +177,14 @@ def models(value: Any) -> tuple[str, ...]:
     return names
 
 
+def fallback_models(value: Any) -> tuple[str, ...]:
+    """Parse models as `models` does, but not `auto`. An empty list means none."""
+    names = models(value) if texts(value) else ()
+    if "auto" in names:
+        raise ValueError
+    return names
+
+
 def model(value: Any) -> str:
     """Parse the short form of a model: kind and name."""
     form = text(value)

@@ -6,7 +6,7 @@ specialists, configured models and Brain's codes. Users and their texts are neve
 
 import itertools
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -20,6 +20,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
 from brain.messages import TurnReport
+from brain.models.circuit_breaker import State
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable of the library: the directory with the shared metrics of several processes."""
@@ -30,6 +31,9 @@ TURN_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 
 REASONS = ("address", "connections", "overload")
 """Reasons for rejected connections and requests."""
+
+STATES: Sequence[State] = ("closed", "half_open", "open")
+"""States of circuit breakers; the metric is the position."""
 
 EXECUTED = frozenset(("ok", "refused", "timeout", "failed", "deadline", "cancelled"))
 """Outcomes of executed calls."""
@@ -80,7 +84,13 @@ class Metrics:
         self._errors = Counter(
             "brain_upstream_errors_total", "passes that failed at the model", ["model", "code"], registry=one
         )
-
+        self._states = Gauge(
+            "brain_model_state",
+            "0: turns use the model; 1: the next turn tries it; 2: turns skip it after repeated failures",
+            ["model"],
+            registry=one,
+            multiprocess_mode="livemax",
+        )
         self._blocked = Counter(
             "brain_loop_blocked_total",
             "times the event loop was blocked for 250 ms; `?`: not by a specialist",
@@ -129,6 +139,11 @@ class Metrics:
         """Add to the number of open streams."""
         self._streams.inc(change)
 
+    def set_model_states(self, states: Mapping[str, State]) -> None:
+        """Set the state of each model's circuit breaker."""
+        for model, state in states.items():
+            self._states.labels(model).set(STATES.index(state))
+
     def record(self, report: TurnReport) -> None:
         """Count the end of a turn."""
         self._running.dec()
@@ -136,12 +151,12 @@ class Metrics:
         self._turn_seconds.observe(report.total_ms / 1000)
         if report.first_token_ms is not None:
             self._first_token.observe(report.first_token_ms / 1000)
-        model, usage = report.model, report.usage
-        self._passes.labels(model).inc(len(report.passes))
-        self._tokens.labels(model, "prompt").inc(usage.prompt_tokens)
-        self._tokens.labels(model, "completion").inc(usage.completion_tokens)
-        self._tokens.labels(model, "reused").inc(usage.reused_tokens or 0)
         for one in report.passes:
+            model = one.model or report.model
+            self._passes.labels(model).inc()
+            self._tokens.labels(model, "prompt").inc(one.prompt_tokens)
+            self._tokens.labels(model, "completion").inc(one.completion_tokens)
+            self._tokens.labels(model, "reused").inc(one.reused_tokens or 0)
             if one.error is not None and one.error.startswith("model_"):
                 self._errors.labels(model, one.error).inc()
         for call in report.calls:

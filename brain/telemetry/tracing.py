@@ -143,10 +143,8 @@ def turn_span(report: TurnReport) -> SpanData:
 
 def pass_spans(report: TurnReport) -> Iterator[SpanData]:
     """Yield the spans of model requests."""
-    model = _model(report.model)
-    name = f"chat {model['gen_ai.request.model']}"
-    remote = model["gen_ai.provider.name"] != "brain"
     for one in report.passes:
+        model = _model(one.model or report.model)
         attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.conversation.id": report.conversation_id,
@@ -155,6 +153,8 @@ def pass_spans(report: TurnReport) -> Iterator[SpanData]:
             **_tokens(one.prompt_tokens, one.completion_tokens, one.reused_tokens),
         }
         ended = report.total_ms if one.ended_ms is None else one.ended_ms
+        remote = model["gen_ai.provider.name"] != "brain"
+        name = f"chat {model['gen_ai.request.model']}"
         yield SpanData(name, one.began_ms, ended, attributes, one.error, one.first_token_ms, remote)
 
 

@@ -142,17 +142,20 @@ async def test_a_model_without_alternative_is_always_tried() -> None:
 def test_a_breaker_opens_and_closes_by_outcomes_of_turns() -> None:
     now = 0.0
     breaker = CircuitBreaker(lambda: now)
-    for _ in range(FAILURES):
-        assert breaker.allow()
-        breaker.record_failure()
-    assert (breaker.state, breaker.allow()) == ("open", False)
-    now += FIRST_PAUSE
-    assert breaker.state == "half_open"
-    assert [breaker.allow(), breaker.allow()] == [True, False]  # one turn tries the model
-    breaker.record_failure()
-    now += FIRST_PAUSE
-    assert breaker.state == "open"  # for twice as long
-    now += FIRST_PAUSE
-    assert breaker.allow()
-    breaker.record_success()
-    assert (breaker.state, breaker.allow()) == ("closed", True)
+    steps: list[tuple[str, float, str, list[bool]]] = [  # what happens, after how long, the state, who may ask
+        ("fail", 0, "closed", [True]),
+        ("fail", 0, "closed", [True]),
+        ("fail", 0, "open", [False]),
+        ("wait", FIRST_PAUSE, "half_open", [True, False]),  # one turn tries the model
+        ("fail", FIRST_PAUSE, "open", [False]),
+        ("wait", FIRST_PAUSE, "half_open", [True, False]),
+        ("succeed", 0, "closed", [True, True]),
+    ]
+    assert FAILURES == 3
+    for what, seconds, state, allowed in steps:
+        if what == "fail":
+            breaker.record_failure()
+        elif what == "succeed":
+            breaker.record_success()
+        now += seconds
+        assert (breaker.state, [breaker.allow() for _ in allowed]) == (state, allowed), what

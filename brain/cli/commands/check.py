@@ -35,7 +35,7 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(registry.running())
         models = await stack.enter_async_context(connect_models(settings, registry.usable()))
-        for entry in models.offered:
+        for entry in (*models.offered, *models.reserve):
             specialists, context = registry.usable(), entry.model.context_tokens
             small, fails = check_context_size(specialists, settings.limits, settings.syntax, settings.system, context)
             problem = await _find_model_problem(entry) or (small if fails else None)
