@@ -19,7 +19,6 @@ from turn_helpers import echo
 from turn_reports import a_call, a_pass, a_report
 
 from brain import Registry
-from brain.events import Usage
 from brain.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parent.parent.parent
@@ -60,7 +59,7 @@ def test_the_counts_of_a_turn() -> None:
         a_call("weather", "forged", ms=0),
         a_call("tool", "ok", by="client"),
     ]
-    assert samples(metrics_of(a_report([a_pass(), a_pass(2)], calls, usage=Usage(200, 40, 90, True)))) == {
+    assert samples(metrics_of(a_report([a_pass(), a_pass(2, reused_tokens=90)], calls))) == {
         'brain_turns_total{outcome="complete",wire="native"}': 1,
         "brain_turns_running": 0,
         "brain_streams_open": 0,

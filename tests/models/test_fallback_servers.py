@@ -1,0 +1,76 @@
+"""Servers of two kinds in one turn: the first one fails in every way, at every chunk, and the second one continues."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from model_servers import Cut, OllamaServer, OpenAIServer, Pass, Raw, models
+from turn_helpers import read, short, turn_of
+
+from brain import settings
+from brain.models import ModelEntry, connect_models
+
+pytestmark = pytest.mark.anyio
+
+CHUNKS = ["The ", "ans", "wer ", "is "]
+MODELS = models("first", owned_by="test")
+
+
+@dataclass
+class Pair:
+    first: OpenAIServer
+    second: OllamaServer
+    entry: ModelEntry
+
+
+@asynccontextmanager
+async def pair(*passes: Pass, **environ: str) -> AsyncIterator[Pair]:
+    """The model `small` of an OpenAI server, which falls back to `large` of an Ollama server."""
+    answers = {
+        "GET /api/version": (200, {"version": "0.9.0"}),
+        "POST /api/show": (200, {"capabilities": ["completion"]}),
+    }
+    async with OpenAIServer(*passes, answers=MODELS) as first, OllamaServer(Pass(["42."]), answers=answers) as second:
+        rows = {
+            "small": {"is": "openai:first", "url": first.url, "resume": "prefill"},
+            "large": {"is": "ollama:second", "url": second.url},
+        }
+        read_settings = settings.read(environ, None, {"MODELS": rows, "MODEL": "small", "FALLBACK_MODEL": "large"})
+        async with connect_models(read_settings, ()) as connected:
+            yield Pair(first, second, connected.offered[0])
+
+
+async def answer_of(entry: ModelEntry) -> str:
+    events = short(await read(turn_of(entry.model, fallbacks=entry.fallbacks)))
+    assert "done" in events[-1]
+    return "".join(event for event in events if isinstance(event, str))
+
+
+@pytest.mark.parametrize("at", range(len(CHUNKS) + 1))
+@pytest.mark.parametrize("end", [Cut(), Cut(reset=True), Raw(b"data: {broken\n\n"), Raw(b'data: {"error": "x"}\n\n')])
+async def test_a_stream_that_fails_at_any_chunk(at: int, end: Cut | Raw) -> None:
+    async with pair(Pass([*CHUNKS[:at], end], finish=None, done=False)) as one:
+        text = "".join(CHUNKS[:at])
+        assert await answer_of(one.entry) == f"{text}42."
+        (body,) = one.second.generated
+        assert body["messages"][-1]["content"] == text if at else body["messages"][-1]["role"] == "user"
+
+
+@pytest.mark.parametrize("status", [401, 404, 429, 500, 503])
+async def test_a_status_that_another_server_may_not_return(status: int) -> None:
+    async with pair(Pass(status=status, answer={"error": {"message": "x"}})) as one:
+        assert await answer_of(one.entry) == "42."
+
+
+async def test_a_bad_request_ends_the_turn() -> None:
+    async with pair(Pass(status=400, answer={"error": {"message": "x"}})) as one:
+        events = short(await read(turn_of(one.entry.model, fallbacks=one.entry.fallbacks)))
+        assert events[-1] == {"failed": "model_failed"}
+        assert one.second.generated == []
+
+
+async def test_a_server_that_is_gone() -> None:
+    async with pair() as one:
+        one.first._server.close()
+        assert await answer_of(one.entry) == "42."
