@@ -1,0 +1,127 @@
+"""Splits the text of a pass at the tags of a strategy, such as `<deep_thinking>`. No I/O.
+
+The split of the text into chunks does not matter. A tag in code or in quotation marks does not count, because a model may
+write about its tags. Inside a tag, only its closing tag and the tags that it may contain count.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+MAX_TAG = 64
+"""Longest tag, in characters."""
+_QUOTES = "\"'“”‘’«»`"
+_SPECIAL = re.compile(r"<|`+|\n")
+
+
+class Part(NamedTuple):
+    """A piece of text. `tag` is the innermost open tag; empty outside of tags."""
+
+    tag: str
+    text: str
+
+
+class TagFilter:
+    """Reads one pass. Both methods return the text that is settled, without the tags.
+
+    Args:
+        tags: The tags inside each tag; those under the empty name may stand on their own.
+    """
+
+    def __init__(self, tags: Mapping[str, Sequence[str]]) -> None:
+        self._tags = tags
+        self._open: list[str] = []
+        self._pending = ""  # the beginning of a tag, or backticks that may become more
+        self._code = ""  # the backticks that opened the current code
+        self._is_line_start = True
+        self._last = ""  # the character before the next one
+
+    @property
+    def tag(self) -> str:
+        """The innermost open tag."""
+        return self._open[-1] if self._open else ""
+
+    def feed(self, text: str) -> list[Part]:
+        """Take the next characters."""
+        return _join(self._read(self._pending + text, is_end=False))
+
+    def close(self) -> list[Part]:
+        """End the pass. An open tag keeps its text."""
+        return _join(self._read(self._pending, is_end=True))
+
+    def _read(self, text: str, *, is_end: bool) -> Iterator[Part]:
+        self._pending = ""
+        at = 0
+        while at < len(text):
+            found = _SPECIAL.search(text, at)
+            start = len(text) if found is None else found.start()
+            if start > at:
+                yield self._text(text[at:start])
+            if found is None:
+                return
+            end = found.end() if found[0] != "<" else text.find(">", start, start + MAX_TAG) + 1
+            if not is_end and (end == len(text) if found[0][0] == "`" else end == 0 and len(text) < start + MAX_TAG):
+                self._pending = text[start:]
+                return
+            end = end or start + 1
+            if not is_end and end == len(text) and self._is_quote(self._last):
+                self._pending = text[start:]  # the next character may close the quotation
+                return
+            piece = text[start:end]
+            if piece[0] == "`":
+                self._read_backticks(piece)
+                yield self._text(piece)
+            elif piece[0] == "\n":
+                self._code = self._code if len(self._code) >= 3 else ""  # inline code ends with its line
+                yield self._text(piece)
+            elif not self._read_tag(piece, text[end : end + 1]):
+                end = start + 1
+                yield self._text("<")
+            at = end
+
+    def _read_backticks(self, piece: str) -> None:
+        is_fence = len(piece) >= 3 and self._is_line_start
+        if not self._code:
+            self._code = piece if is_fence or len(piece) < 3 else ""
+        elif len(self._code) < 3:
+            self._code = "" if len(piece) == len(self._code) else self._code
+        elif is_fence and len(piece) >= len(self._code):
+            self._code = ""
+
+    def _read_tag(self, piece: str, following: str) -> bool:
+        """Open or close a tag, if this is one that counts here."""
+        if self._code or (self._is_quote(self._last) and self._is_quote(following)):
+            return False
+        name = piece[1:-1].strip()
+        if name.startswith("/"):
+            if self.tag == "" or name[1:].strip() != self.tag:
+                return False
+            self._open.pop()
+        elif name in self._tags.get(self.tag, ()):
+            self._open.append(name)
+        else:
+            return False
+        self._is_line_start = True
+        self._last = ""
+        return True
+
+    @staticmethod
+    def _is_quote(character: str) -> bool:
+        return character != "" and character in _QUOTES
+
+    def _text(self, text: str) -> Part:
+        self._last = text[-1]
+        line = text.rpartition("\n")[2]
+        self._is_line_start = not line.strip() and ("\n" in text or self._is_line_start)
+        return Part(self.tag, text)
+
+
+def _join(parts: Iterator[Part]) -> list[Part]:
+    """Join neighbours with the same tag."""
+    joined: list[Part] = []
+    for part in parts:
+        if joined and joined[-1].tag == part.tag:
+            joined[-1] = Part(part.tag, joined[-1].text + part.text)
+        else:
+            joined.append(part)
+    return joined
