@@ -1,7 +1,7 @@
 """Splits the text of a pass at the tags of a strategy, such as `<deep_thinking>`. No I/O.
 
-The split of the text into chunks does not matter. A tag in code or in quotation marks does not count, because a model may
-write about its tags. Inside a tag, only its closing tag and the tags that it may contain count.
+The split of the text into chunks does not matter. A tag in code or in quotation marks does not count, because a model
+may write about its tags. Inside a tag, only its closing tag and the tags that it may contain count.
 """
 
 import re

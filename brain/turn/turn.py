@@ -6,7 +6,6 @@ blocks after it.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,14 +19,11 @@ from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStar
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import find_control_tokens
 from brain.messages import Call, Exchange, History, State, Steer, Text, TurnReport, new_message_id, new_turn_id
-from brain.models.circuit_breaker import is_server_failure
 from brain.plugins.context import MemoryView
 from brain.plugins.registry import Registry
-from brain.prompts import blocks
 from brain.prompts.client_tools import name_tools
-from brain.prompts.context_window import fit_to_context
 from brain.prompts.system_prompt import system_prompt
-from brain.prompts.transcript import Transcript, answer_text, neutralize_exchange, question_text
+from brain.prompts.transcript import answer_text, question_text
 from brain.text import utf8_size
 from brain.turn import notices
 from brain.turn.accounting import Accounting
@@ -37,6 +33,7 @@ from brain.turn.call_policy import CallPolicy
 from brain.turn.deadline import Deadline
 from brain.turn.model_pass import Model, ModelPass
 from brain.turn.notices import Annotations
+from brain.turn.participant import Participant
 from brain.turn_request import TurnRequest
 
 log = logging.getLogger("brain")
@@ -116,14 +113,18 @@ class Turn:
             request, history, registry, allowed=registry.is_allowed, usable=usable_names, tools=tools, operator=system
         )
         self._template_tokens = find_control_tokens(*(one.template for one in (model, *fallbacks)))
-        self._system_prompt = partial(
+        write_system_prompt = partial(
             system_prompt, usable, request.limits, request.syntax, system, request.system, tools,
             must_call=request.must_call, tokens=self._template_tokens,
         )  # fmt: skip
-        self._passes_by_model: Counter[str] = Counter()
-        self._chosen_model = model
-        self._fallbacks = [model, *fallbacks]
-        self._use(self._next_model(self._fallbacks) or model)
+        self._writer = Participant(
+            (model, *fallbacks),
+            lambda context_tokens: write_system_prompt(context_tokens=context_tokens),
+            history,
+            self.exchange,
+            self._template_tokens,
+        )
+        self._note_model()
         self._parts_before = len(self.exchange.parts)
         self._characters_left = MAX_ANSWER_LENGTH
         self._inbox: list[str] = []  # messages of the user to inject
@@ -143,23 +144,12 @@ class Turn:
         """Whether a call waits for approval."""
         return self.approvals.is_waiting
 
-    def _next_model(self, candidates: Sequence[Model]) -> Model | None:
-        """Return the first of these models that turns may use now. Models before it are not used again."""
-        found = next((model for model in candidates if model.breaker.allow()), None)
-        if found is not None:
-            self._fallbacks = self._fallbacks[self._fallbacks.index(found) + 1 :]
-        return found
+    @property
+    def _model(self) -> Model:
+        return self._writer.model
 
-    def _use(self, model: Model) -> None:
-        """Send the next passes to this model."""
-        self._model = model
-        self.exchange.model = self._accounting.model = model.name
-        self._max_block_bytes = blocks.max_block_bytes(model.context_tokens)
-        history = self._history
-        if model is not self._chosen_model:  # the history was selected for the context of that one
-            history = fit_to_context(history, model.context_tokens)
-        earlier = [neutralize_exchange(exchange, self._template_tokens) for exchange in history.exchanges]
-        self._transcript = Transcript(self._system_prompt(context_tokens=model.context_tokens), earlier, self.exchange)
+    def _note_model(self) -> None:
+        self.exchange.model = self._accounting.model = self._model.name
 
     # Control from outside
 
@@ -205,8 +195,8 @@ class Turn:
         start = TurnStart(self.id, self._history.id, self._model.name, "mono", self._request.limits)
         history_notices = map(self._annotations.add_notice, notices.history_notices(self._history))
         emit((start, *([notices.DEMO] if self._model.is_demo else []), *history_notices))
-        if self._model is not self._chosen_model:
-            notice = notices.skipped(self._chosen_model.name, self._model.name)
+        if self._model is not self._writer.chosen:
+            notice = notices.skipped(self._writer.chosen.name, self._model.name)
             emit((self._annotations.add_notice(notice),))
         deadline = self.approvals.deadline = Deadline(
             self._request.limits,
@@ -265,7 +255,7 @@ class Turn:
         """Run passes until the model makes no more calls and there are no messages to inject."""
         context = CallContext(
             self._request, self._history, self._registry, self._model, self._policy, self.approvals, deadline,
-            emit, turn_id=self.id, began=self._accounting.began, max_block_bytes=self._max_block_bytes,
+            emit, turn_id=self.id, began=self._accounting.began, max_block_bytes=self._writer.max_block_bytes,
             tokens=self._template_tokens, memory=self._memory,
         )  # fmt: skip
         if self._request.attachments:
@@ -292,7 +282,9 @@ class Turn:
                     self._record(current)
             if failure is not None:
                 self._accounting.update_last_pass(error=failure.code)
-                emit((self._annotations.add_notice(self._fall_back(failure, context)),))
+                emit((self._annotations.add_notice(self._writer.fall_back(failure)),))
+                self._note_model()
+                context.model, context.max_block_bytes = self._model, self._writer.max_block_bytes
                 continue
             calls, tool = current.calls, current.unknown_tool
             if tool is not None:
@@ -316,23 +308,6 @@ class Turn:
         if self._pass is not None:
             self._pass.fail_silent(seconds)
 
-    def _fall_back(self, failure: ModelError, context: CallContext) -> Notice:
-        """Continue with the next model if it may succeed; otherwise raise the failure."""
-        failed = self._model
-        candidates: Sequence[Model] = ()
-        if is_server_failure(failure):
-            failed.breaker.record_failure()
-            candidates = self._fallbacks
-        elif failure.code == "model_context" and failed.context_tokens is not None:
-            candidates = [model for model in self._fallbacks if (model.context_tokens or 0) > failed.context_tokens]
-        successor = self._next_model(candidates)
-        if successor is None:
-            raise failure
-        log.warning("turn %s: %s failed, %s continues: %s", self.id, failed.name, successor.name, failure)
-        self._use(successor)
-        context.model, context.max_block_bytes = successor, self._max_block_bytes
-        return notices.fallback(failed.name, successor.name)
-
     async def _run_automatic_calls(self, context: CallContext) -> None:
         """Run automatic calls for the attachments. Their blocks go before the user's text."""
         group = CallGroup(context, 0)
@@ -352,20 +327,19 @@ class Turn:
 
     def _set_question(self, result_blocks: Sequence[str] = ()) -> None:
         note, tokens = self._history.recalled.note, self._template_tokens
-        self.exchange.question = question_text(self._request, self._max_block_bytes, result_blocks, note, tokens)
+        self.exchange.question = question_text(self._request, self._writer.max_block_bytes, result_blocks, note, tokens)
 
     def _next_pass(self, context: CallContext) -> ModelPass:
         self._annotations.parts_before = len(self.exchange.automatic_calls) + len(self.exchange.parts)
         sampling = self._request.sampling
         if sampling.max_tokens is not None:
             sampling = replace(sampling, max_tokens=max(1, self._tokens_left() or 1))
-        nth = self._passes_by_model[self._model.name]
-        self._passes_by_model[self._model.name] += 1
+        self._writer.passes += 1
         return ModelPass(
             len(self._accounting.passes) + 1,
-            nth,
+            self._writer.passes - 1,
             self._model,
-            self._transcript,
+            self._writer.transcript,
             context,
             self._accounting,
             self._annotations,

@@ -1,0 +1,84 @@
+"""One role of a turn: the model that plays it, the models that take over, and the messages that they read."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from brain.errors import ModelError
+from brain.events import Notice
+from brain.markers.template_tokens import ControlTokens
+from brain.messages import Exchange, History
+from brain.models.circuit_breaker import is_server_failure
+from brain.prompts import blocks
+from brain.prompts.context_window import fit_to_context
+from brain.prompts.transcript import Transcript, neutralize_exchange
+from brain.turn import notices
+from brain.turn.model_pass import Model
+
+log = logging.getLogger("brain")
+
+
+class Participant:
+    """A role of a turn.
+
+    Args:
+        models: The chosen model, then those that take over when it fails. A model that keeps failing is skipped.
+        system_prompt: Returns the system message for a context size.
+        history: Selected for the chosen model.
+        exchange: The exchange that the passes continue.
+        tokens: Control tokens of all models of the turn.
+
+    Attributes:
+        model: The model of the next pass.
+        transcript: The messages of the next pass.
+        max_block_bytes: Size limit of a result block.
+        passes: Number of passes of the current model.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        system_prompt: Callable[[int | None], str],
+        history: History,
+        exchange: Exchange,
+        tokens: ControlTokens,
+    ) -> None:
+        self.chosen = models[0]
+        self._successors = list(models)
+        self._system_prompt = system_prompt
+        self._history = history
+        self._exchange = exchange
+        self._tokens = tokens
+        self._use(self._take(models) or self.chosen)
+
+    def fall_back(self, failure: ModelError) -> Notice:
+        """Let the next model continue, if it may succeed where this one failed; otherwise raise the failure."""
+        failed = self.model
+        candidates: Sequence[Model] = ()
+        if is_server_failure(failure):
+            failed.breaker.record_failure()
+            candidates = self._successors
+        elif failure.code == "model_context" and failed.context_tokens is not None:
+            candidates = [model for model in self._successors if (model.context_tokens or 0) > failed.context_tokens]
+        successor = self._take(candidates)
+        if successor is None:
+            raise failure
+        log.warning("%s failed, %s continues: %s", failed.name, successor.name, failure)
+        self._use(successor)
+        return notices.fallback(failed.name, successor.name)
+
+    def _take(self, candidates: Sequence[Model]) -> Model | None:
+        """Return the first of these models that turns may use now. Models before it are not used again."""
+        found = next((model for model in candidates if model.breaker.allow()), None)
+        if found is not None:
+            self._successors = self._successors[self._successors.index(found) + 1 :]
+        return found
+
+    def _use(self, model: Model) -> None:
+        self.model = model
+        self.passes = 0
+        self.max_block_bytes = blocks.max_block_bytes(model.context_tokens)
+        history = self._history
+        if model is not self.chosen:  # the history was selected for the context of that one
+            history = fit_to_context(history, model.context_tokens)
+        earlier = [neutralize_exchange(exchange, self._tokens) for exchange in history.exchanges]
+        self.transcript = Transcript(self._system_prompt(model.context_tokens), earlier, self._exchange)
