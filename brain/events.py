@@ -11,16 +11,23 @@ from typing import Any, Literal
 Resume = Literal["prefill", "message"]
 """How a model resumes after a block: from its started answer (`prefill`), or after a message that says to continue."""
 SyntaxName = Literal["bracket", "function_call", "mention"]
+StrategyName = Literal["mono", "reason", "dual", "step"]
+"""How a turn uses models: one model (`mono`), rounds of one model, a director and an actor, or single steps."""
+Role = Literal["thinker", "actor", "critic", "planner", "writer"]
+"""The task of a model in one round of a strategy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one turn. Times are in seconds."""
+    """The limits of one turn. Times are in seconds. The last three are None if the strategy does not use them."""
 
     calls: int = 5
     calls_per_specialist: int = 3
     turn_seconds: float = 600.0
     call_seconds: float = 5.0
+    rounds: int | None = None
+    steps: int | None = None
+    step_seconds: float | None = None
 
 
 CallCode = Literal[
@@ -42,7 +49,19 @@ CallCode = Literal[
     "deadline",
     "cancelled",
 ]
-StopReason = Literal["complete", "length", "call_limit", "repetition", "deadline", "cancelled"]
+StopReason = Literal[
+    "complete",
+    "length",
+    "deliverable",
+    "ready",
+    "converged",
+    "call_limit",
+    "step_limit",
+    "round_limit",
+    "repetition",
+    "deadline",
+    "cancelled",
+]
 ErrorCode = Literal["model_unreachable", "model_failed", "model_context", "shutdown", "internal"]
 NoticeCode = Literal[
     "stand_in",
@@ -97,13 +116,32 @@ class Thinking:
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """A round of a strategy begins. It comes before the other events of the round.
+
+    Attributes:
+        n: Number of the round, from 1.
+        of: Largest number of rounds.
+        model: Name of the model.
+        text: What the model was told or what was found, for people.
+    """
+
+    n: int
+    of: int
+    role: Role
+    model: str
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SpecialistStart:
-    """A call started."""
+    """A call started. `round` is the number of the strategy's round."""
 
     call_id: str
     name: str
     params: Mapping[str, Any]
     by: CalledBy
+    round: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +231,20 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of all passes. `estimated` means that Brain estimated at least one of them."""
+class ModelUsage:
+    """Tokens of all passes of one model. `estimated` means that Brain estimated at least one of them."""
 
     prompt_tokens: int
     completion_tokens: int
     reused_tokens: int | None
     estimated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Usage(ModelUsage):
+    """Tokens of all passes. `models` has the usage by model, if several models took part."""
+
+    models: Mapping[str, ModelUsage] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +279,7 @@ Event = (
     TurnStart
     | Token
     | Thinking
+    | Round
     | SpecialistStart
     | SpecialistProgress
     | SpecialistResult

@@ -17,7 +17,9 @@ from brain.events import (
     Error,
     ErrorCode,
     NoticeCode,
+    Role,
     StopReason,
+    StrategyName,
     Thinking,
     Usage,
 )
@@ -157,6 +159,7 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
         id: Unique in the turn; for a client tool, unique across all turns.
         by: The model, or an attachment (`auto`). `client` means that the client runs it.
         turn_pass: Number of the pass; 0 for an automatic call.
+        round: Number of the strategy's round; 0 without one.
         code: Error code. None with a block means success.
         reason: Why it failed, for people.
         block: Its block in the transcript; empty until the call is complete.
@@ -174,6 +177,7 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
     id: str = ""
     by: CalledBy = "model"
     turn_pass: PassNumber = 0
+    round: Count = 0
     code: CallCode | None = None
     reason: str = ""
     block: str = ""
@@ -208,12 +212,26 @@ class Annotation(msgspec.Struct, frozen=True, omit_defaults=True):
         position: Number of automatic calls and parts before it.
         offset: Number of characters before it in the part at its position, if that is text.
         code: Code of the notice; None for reasoning.
+        round: Number of the strategy's round; 0 without one.
     """
 
     text: str
     position: Count
     offset: Count = 0
     code: NoticeCode | None = None
+    round: Count = 0
+
+
+class RoundRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A round of a strategy; see the event `Round`. `ms` is None while it runs."""
+
+    n: Count
+    of: Count
+    role: Role
+    model: str
+    text: str = ""
+    began_ms: Count = 0
+    ms: Count | None = None
 
 
 Time = Annotated[datetime, Meta(tz=True)]
@@ -237,6 +255,7 @@ class Exchange(msgspec.Struct, omit_defaults=True):
         untrusted: Whether the model had read untrusted content (blocks, files, recalled items) by the end.
         automatic_calls: Calls of the files. Their blocks are in the question.
         annotations: Notices and reasoning, in order. Only the user reads them, like the fields below.
+        rounds: The rounds of the strategy, in order.
     """
 
     question: str
@@ -257,6 +276,8 @@ class Exchange(msgspec.Struct, omit_defaults=True):
     untrusted: bool = False
     automatic_calls: tuple[Call, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    strategy: StrategyName = "mono"
+    rounds: tuple[RoundRecord, ...] = ()
     usage: Usage | None = None
     first_token_ms: Count | None = None
     total_ms: Count | None = None
@@ -605,6 +626,7 @@ class PassReport:
     finish: StopReason | None
     error: ErrorCode | None = None
     model: str = ""
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)

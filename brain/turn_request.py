@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from brain.events import Limits, SyntaxName
+from brain.events import Limits, StrategyName, SyntaxName
 from brain.messages import Attachment, FileReference, Source
 
 Dialect = Literal["openai", "ollama"]
@@ -72,6 +72,8 @@ class TurnRequest:
         source: How the user wrote the message. A spoken message gets an answer to listen to.
         memory: Whether to recall facts and memories of the user.
         barge_in: Whether to end a running turn of the same conversation.
+        strategy: How the turn uses models.
+        critic: Whether the strategy `dual` checks the answer before it is shown.
     """
 
     message: str
@@ -97,3 +99,5 @@ class TurnRequest:
     source: Source = "chat"
     memory: bool = True
     barge_in: bool = False
+    strategy: StrategyName = "mono"
+    critic: bool = False

@@ -405,7 +405,9 @@ def _describe_specialists(settings: Settings, engine: Engine) -> list[str]:
             lines.append(f"Unavailable: {entry.specialist.name}: {entry.unavailable_reason}")
     for one in engine.models:
         context = one.model.context_tokens
-        small, _ = check_context_size(registry.usable(), settings.limits, settings.syntax, settings.system, context)
+        small, _ = check_context_size(
+            registry.usable(), settings.limits(settings.strategy), settings.syntax, settings.system, context
+        )
         lines += [f"Warning: small context of {one.model.name}: {small}"] if small else []
     lines += settings.warnings
     return [*lines, *describe_rejected(registry)]

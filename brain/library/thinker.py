@@ -12,7 +12,7 @@ from typing import Any, Unpack, get_args
 from zoneinfo import ZoneInfo
 
 from brain.errors import BadRequest, SettingsError
-from brain.events import ApprovalRequired, SpecialistStart
+from brain.events import ApprovalRequired, SpecialistStart, StrategyName
 from brain.library.answer import Call, Callback, Callbacks, Metrics, Response, State, ThinkerRun
 from brain.messages import Attachment, ChatMessage, Source, chat_messages, renumber
 from brain.plugins.registry import Registry
@@ -80,6 +80,7 @@ class Thinker:
         system: str = "",
         user: str = LOCAL_USER,
         model: str | None = None,
+        strategy: StrategyName | None = None,
     ) -> "Session":
         """Return a session: a new conversation, or a stored one to continue.
 
@@ -91,18 +92,23 @@ class Thinker:
             system: Instructions for this session.
             user: Owner of the conversation and of the recalled memory.
             model: Name of a configured model (default: the first).
+            strategy: How a turn uses models (default: the setting STRATEGY).
         """
         if not user:
             raise BadRequest("`user` is empty; use a name.", "user")
         settings = self._engine.settings
+        strategy = strategy or settings.strategy
+        if strategy not in get_args(StrategyName):
+            raise BadRequest(f"`strategy` must be one of: {', '.join(get_args(StrategyName))}.", "strategy")
         request = TurnRequest(
             message="",
             user=user,
-            limits=settings.limits,
+            limits=settings.limits(strategy),
             syntax=settings.syntax,
             time_zone=settings.time_zone,
             conversation_id=conversation_id,
             model=model,
+            strategy=strategy,
             system=system,
             asks_person=on_approval is not None,
         )

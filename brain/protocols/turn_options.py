@@ -2,14 +2,14 @@
 
 import re
 import zoneinfo
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, get_args
 
 import msgspec
 
-from brain.events import Limits, SyntaxName
+from brain.events import Limits, StrategyName, SyntaxName
 from brain.messages import Source
 from brain.protocols.bodies import Int64, choose, invalid
 from brain.protocols.client_messages import check_length
@@ -28,6 +28,9 @@ class LimitsBody(msgspec.Struct, forbid_unknown_fields=True):
     calls_per_specialist: int | None = None
     turn_seconds: float | None = None
     call_seconds: float | None = None
+    rounds: int | None = None
+    steps: int | None = None
+    step_seconds: float | None = None
 
 
 class SamplingBody(msgspec.Struct):
@@ -54,6 +57,8 @@ class TurnOptions(msgspec.Struct):
     time_zone: str | None = None
     source: str | None = None
     memory: bool | None = None
+    strategy: str | None = None
+    critic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,7 @@ def build_request(
     system: str | None = None,
     source: Source = "chat",
     place: str = "",
+    strategy: StrategyName | None = None,
     **more: Any,
 ) -> TurnRequest:
     """Check the options against the settings, and return a request for a turn.
@@ -87,6 +93,7 @@ def build_request(
     Args:
         source: how the message was written; the options override it.
         place: the path of the options in the body, such as `brain.`.
+        strategy: the strategy that the client chose by a model's name; the options override it.
         more: further fields of `TurnRequest`.
     """
     if model is not None:
@@ -105,10 +112,14 @@ def build_request(
             raise invalid(f"{place}specialists[{n}]", problem)
     if options.source is not None:
         source = choose(options.source, get_args(Source), f"{place}source")
+    if options.strategy is not None:
+        allowed = [name for name in get_args(StrategyName) if name in (settings.strategy, *settings.strategies)]
+        strategy = choose(options.strategy, allowed, f"{place}strategy")
+    strategy = strategy or settings.strategy
     request = TurnRequest(
         message="",
         user=user,
-        limits=_lower_limits(settings.limits, options.limits, f"{place}limits"),
+        limits=_lower_limits(settings.limits(strategy), options.limits, f"{place}limits", strategy),
         syntax=settings.syntax,
         time_zone=zone,
         model=model,
@@ -118,18 +129,34 @@ def build_request(
         now=datetime.now(zoneinfo.ZoneInfo(zone)),
         source=source,
         memory=options.memory is not False,
+        strategy=strategy,
+        critic=options.critic,
     )
     return replace(request, **more)
 
 
-def _lower_limits(limits: Limits, body: LimitsBody | None, place: str) -> Limits:
+_LEAST: Mapping[str, float] = {
+    "calls": 0,
+    "calls_per_specialist": 0,
+    "turn_seconds": 0.001,
+    "call_seconds": 0.001,
+    "rounds": 2,
+    "steps": 1,
+    "step_seconds": 0.001,
+}
+"""The smallest value of each limit."""
+
+
+def _lower_limits(limits: Limits, body: LimitsBody | None, place: str, strategy: StrategyName) -> Limits:
     lowered: dict[str, Any] = {}
     for field in fields(Limits):
         value = getattr(body, field.name, None)
         if value is None:
             continue
         most = getattr(limits, field.name)
-        least = 0 if isinstance(field.default, int) else 0.001
+        if most is None:
+            raise invalid(f"{place}.{field.name}", f"has no effect on the strategy {strategy}; leave it out")
+        least = _LEAST[field.name]
         if not least <= value <= most:
             raise invalid(f"{place}.{field.name}", f"must be between {least:g} and {most:g}, the server's limit")
         lowered[field.name] = value

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
-from brain.events import Limits, Resume, SyntaxName
+from brain.events import Limits, Resume, StrategyName, SyntaxName
 from brain.settings import models as model_rows
 from brain.settings import parsers
 from brain.settings.models import REMOTE_KINDS, ModelRow
@@ -58,6 +58,8 @@ def environ_name(specialist: str, key: str) -> str:
     return f"{SPECIALIST_PREFIX}{specialist}_{key}".upper().replace("-", "_")
 
 
+DEFAULT_CALLS: Mapping[StrategyName, int] = {"mono": 5, "reason": 5, "dual": 10, "step": 10}
+"""Calls per turn, if CALLS is not set."""
 _SECONDS = "a number of seconds above 0, up to 86400"
 _TURNS = "a whole number from 0 to 100000"
 
@@ -292,7 +294,57 @@ class Settings:
         "a whole number from 0 to 100000",
         "maximum size of facts and summaries recalled for a message, in tokens; 0 = none",
     )
-    calls: int = _setting(5, parsers.count(0, 100), "a whole number from 0 to 100", "specialist calls per turn")
+    strategy: StrategyName = _setting(
+        "mono",
+        parsers.one_of(*get_args(StrategyName)),
+        "`mono`, `reason`, `dual` or `step`",
+        "default strategy of a turn",
+    )
+    strategies: tuple[StrategyName, ...] = _setting(
+        get_args(StrategyName),
+        parsers.strategies,
+        "`mono`, `reason`, `dual`, `step`, comma-separated",
+        "strategies that requests may use, besides STRATEGY",
+    )
+    thinker: str | None = _setting(
+        None,
+        parsers.role_model,
+        "`builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS",
+        "model that directs the other one in the strategy `dual`",
+        "the model of the turn",
+        "ollama:llama3.2",
+    )
+    actor: str | None = _setting(
+        None,
+        parsers.role_model,
+        "`builtin`, `ollama:NAME`, `openai:NAME`, `script:FILE` or a name from MODELS",
+        "model that calls specialists and writes the answer in the strategy `dual`",
+        "the model of the turn",
+        "ollama:llama3.2",
+    )
+    rounds: int = _setting(
+        20,
+        parsers.count(2, 100),
+        "a whole number from 2 to 100",
+        "rounds per turn of the strategies `reason` and `dual`",
+    )
+    steps: int = _setting(
+        10, parsers.count(1, 100), "a whole number from 1 to 100", "steps per turn of the strategy `step`"
+    )
+    step_seconds: float = _setting(
+        120.0,
+        parsers.seconds,
+        _SECONDS,
+        "time limit for all steps of the strategy `step`, in seconds; the answer comes after them",
+    )
+    calls: int | None = _setting(
+        None,
+        parsers.count(0, 100),
+        "a whole number from 0 to 100",
+        "specialist calls per turn",
+        "`5`; `10` for the strategies `dual` and `step`",
+        "5",
+    )
     calls_per_specialist: int = _setting(
         3, parsers.count(0, 100), "a whole number from 0 to 100", "calls of one specialist per turn"
     )
@@ -366,10 +418,19 @@ class Settings:
     standard: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables of models that other programs read, too."""
 
-    @property
-    def limits(self) -> Limits:
-        """The limits of a turn; a request can only lower them."""
-        return Limits(self.calls, self.calls_per_specialist, self.turn_seconds, self.call_seconds)
+    def limits(self, strategy: StrategyName = "mono") -> Limits:
+        """Return the limits of a turn with a strategy; a request can only lower them."""
+        calls = DEFAULT_CALLS[strategy] if self.calls is None else self.calls
+        has_rounds, has_steps = strategy in ("reason", "dual"), strategy == "step"
+        return Limits(
+            calls,
+            self.calls_per_specialist,
+            self.turn_seconds,
+            self.call_seconds,
+            rounds=self.rounds if has_rounds else None,
+            steps=self.steps if has_steps else None,
+            step_seconds=self.step_seconds if has_steps else None,
+        )
 
     def row(self, name: str) -> ModelRow:
         """Return the model for a name from MODELS or a short form, with its server and key.

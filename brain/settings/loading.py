@@ -171,8 +171,10 @@ def _resolve_models(
     embeddings: str | None = values.get("embeddings")
     names: tuple[str, ...] = values.get("model", ())
     known = f" MODELS has: {', '.join(kinds)}." if kinds else ""
-    for key, chosen in (("MODEL", names), ("FALLBACK_MODEL", values.get("fallback_model", ()))):
-        for name in chosen:
+    chosen = {"MODEL": names, "FALLBACK_MODEL": values.get("fallback_model", ())}
+    chosen |= {key: (values[key.lower()],) for key in ("THINKER", "ACTOR") if key.lower() in values}
+    for key, models_of_key in chosen.items():
+        for name in models_of_key:
             if not _is_model(name, kinds):
                 raise _invalid(key, *entries[key], f"{_suggest_model(name, kinds)}{known}")
     for row in rows:

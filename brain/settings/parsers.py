@@ -7,14 +7,14 @@ import ipaddress
 import json
 import re
 import zoneinfo
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from brain.errors import SettingsError
-from brain.events import SyntaxName
+from brain.events import StrategyName, SyntaxName
 from brain.text import escape_invisible, suggest
 
 MODEL_KINDS = ("auto", "builtin", "ollama", "openai", "script")
@@ -185,6 +185,12 @@ def fallback_models(value: Any) -> tuple[str, ...]:
     return names
 
 
+def role_model(value: Any) -> str:
+    """Parse one model as `fallback_models` does."""
+    (name,) = fallback_models(value)
+    return name
+
+
 def model(value: Any) -> str:
     """Parse the short form of a model: kind and name."""
     form = text(value)
@@ -265,8 +271,17 @@ def zone(value: Any) -> str:
 
 def syntax(value: Any) -> tuple[str, ...]:
     """Parse names of call syntaxes."""
+    return _names(value, get_args(SyntaxName))
+
+
+def strategies(value: Any) -> tuple[str, ...]:
+    """Parse names of strategies."""
+    return _names(value, get_args(StrategyName))
+
+
+def _names(value: Any, known: Collection[str]) -> tuple[str, ...]:
     names = texts(value)
-    if not names or set(names) - set(get_args(SyntaxName)):
+    if not names or not set(names).issubset(known):
         raise ValueError
     return names
 

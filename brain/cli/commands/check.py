@@ -37,7 +37,9 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
         models = await stack.enter_async_context(connect_models(settings, registry.usable()))
         for entry in (*models.offered, *models.reserve):
             specialists, context = registry.usable(), entry.model.context_tokens
-            small, fails = check_context_size(specialists, settings.limits, settings.syntax, settings.system, context)
+            small, fails = check_context_size(
+                specialists, settings.limits(settings.strategy), settings.syntax, settings.system, context
+            )
             problem = await _find_model_problem(entry) or (small if fails else None)
             detail = f"{entry.reason} (resume mode: {entry.model.resume})"
             failures += _report(f"model {entry.model.name}", problem, detail, entry.warning or small)

@@ -139,7 +139,8 @@ def build_request(settings: Settings, message: str, files: Sequence[Attachment] 
     return TurnRequest(
         message=message,
         user=LOCAL_USER,
-        limits=settings.limits,
+        limits=settings.limits(settings.strategy),
+        strategy=settings.strategy,
         syntax=settings.syntax,
         time_zone=settings.time_zone,
         now=datetime.now(ZoneInfo(settings.time_zone)),

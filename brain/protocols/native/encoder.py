@@ -13,6 +13,7 @@ from brain.events import (
     Error,
     Event,
     Notice,
+    Round,
     SpecialistError,
     SpecialistProgress,
     SpecialistResult,
@@ -31,6 +32,7 @@ EVENT_NAMES: Mapping[type[Event], str] = {
     TurnStart: "turn_start",
     Token: "token",
     Thinking: "thinking",
+    Round: "round",
     SpecialistStart: "specialist_start",
     SpecialistProgress: "specialist_progress",
     SpecialistResult: "specialist_result",
@@ -42,7 +44,12 @@ EVENT_NAMES: Mapping[type[Event], str] = {
     Error: "error",
     Done: "done",
 }
-_OPTIONAL_FIELDS = frozenset({"params", "fraction", "reused_tokens", "url", "status", "text", "approval"})
+_OPTIONAL_FIELDS = frozenset(
+    {
+        "params", "fraction", "reused_tokens", "models", "url", "status", "text", "approval",
+        "round", "rounds", "steps", "step_seconds",
+    }
+)  # fmt: skip
 """Fields that are left out if they are None."""
 _EVENT_TYPES: Mapping[bytes, tuple[type[Event], Mapping[str, None]]] = {
     name.encode(): (kind, dict.fromkeys(_OPTIONAL_FIELDS & {field.name for field in fields(kind)}))
@@ -107,6 +114,10 @@ def event_data(event: Event) -> dict[str, Any]:
     data: dict[str, Any] = _drop_none(msgspec.to_builtins(event))
     if "citations" in data:
         data["citations"] = [_drop_none(citation) for citation in data["citations"]]
+    if "limits" in data:
+        data["limits"] = _drop_none(data["limits"])
+    if "models" in data:
+        data["models"] = {name: _drop_none(usage) for name, usage in data["models"].items()}
     return data
 
 

@@ -65,6 +65,7 @@ class TurnBody(TurnOptions, forbid_unknown_fields=True):
 _FORM_TYPES: Mapping[str, Any] = {
     "memory": bool,
     "barge_in": bool,
+    "critic": bool,
     "specialists": list[str],
     "syntax": list[str],
     "limits": LimitsBody | None,
