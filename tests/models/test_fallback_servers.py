@@ -1,11 +1,16 @@
 """Servers of two kinds in one turn: the first one fails in every way, at every chunk, and the second one continues."""
 
+import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import httpx
 import pytest
-from model_servers import Cut, OllamaServer, OpenAIServer, Pass, Raw, models
+from brain_servers import brain_served
+from model_servers import Cut, OllamaServer, OpenAIServer, Pass, Raw, in_thread, models
 from turn_helpers import read, short, turn_of
 
 from brain import settings
@@ -15,6 +20,7 @@ pytestmark = pytest.mark.anyio
 
 CHUNKS = ["The ", "ans", "wer ", "is "]
 MODELS = models("first", owned_by="test")
+OLLAMA = {"GET /api/version": (200, {"version": "0.9.0"}), "POST /api/show": (200, {"capabilities": ["completion"]})}
 
 
 @dataclass
@@ -27,11 +33,7 @@ class Pair:
 @asynccontextmanager
 async def pair(*passes: Pass, **environ: str) -> AsyncIterator[Pair]:
     """The model `small` of an OpenAI server, which falls back to `large` of an Ollama server."""
-    answers = {
-        "GET /api/version": (200, {"version": "0.9.0"}),
-        "POST /api/show": (200, {"capabilities": ["completion"]}),
-    }
-    async with OpenAIServer(*passes, answers=MODELS) as first, OllamaServer(Pass(["42."]), answers=answers) as second:
+    async with OpenAIServer(*passes, answers=MODELS) as first, OllamaServer(Pass(["42."]), answers=OLLAMA) as second:
         rows = {
             "small": {"is": "openai:first", "url": first.url, "resume": "prefill"},
             "large": {"is": "ollama:second", "url": second.url},
@@ -74,3 +76,37 @@ async def test_a_server_that_is_gone() -> None:
     async with pair() as one:
         one.first._server.close()
         assert await answer_of(one.entry) == "42."
+
+
+USER = [{"role": "user", "content": "What?"}]
+AI_SDK = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "What?"}]}]
+AG_UI = {"threadId": "t", "runId": "r", "messages": [{"id": "1", **USER[0]}]}
+STREAMED = {"model": "brain", "messages": USER, "stream": True}
+BEGINS = {"native": "turn_start", "openai": '"role":"assistant"', "ai_sdk": "text-start", "ag_ui": "TEXT_MESSAGE_START"}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "path", "body", "text"),
+    [
+        ("native", "/v1/chat/stream", {"message": "What?"}, r'event: token\n.*?"text":("[^"]*")'),
+        ("openai", "/v1/chat/completions", STREAMED, r'"content":("[^"]+")'),
+        ("ollama", "/api/chat", {"model": "brain", "messages": USER}, r'"content":("[^"]*")'),
+        ("ai_sdk", "/ai-sdk/chat", {"messages": AI_SDK}, r'"text-delta".*?"delta":("[^"]*")'),
+        ("ag_ui", "/ag-ui/run", AG_UI, r'"TEXT_MESSAGE_CONTENT".*?"delta":("[^"]*")'),
+    ],
+)  # fmt: skip
+def test_a_client_gets_one_message(protocol: str, path: str, body: dict[str, Any], text: str) -> None:
+    cut = Pass([*CHUNKS, Cut()], finish=None, done=False)
+    with (
+        in_thread(OpenAIServer(cut, answers=MODELS)) as first,
+        in_thread(OllamaServer(Pass(["42."]), answers=OLLAMA)) as second,
+    ):
+        rows = {
+            "small": {"is": "openai:first", "url": first.url, "fallback": ["large"]},
+            "large": {"is": "ollama:second", "url": second.url},
+        }
+        with brain_served(MODELS=json.dumps(rows), MODEL="small", STORE="memory:") as server:
+            answer = httpx.post(f"{server.url}{path}", json=body, timeout=30, trust_env=False).text
+    assert "".join(json.loads(one) for one in re.findall(text, answer)) == "The answer is 42."
+    assert protocol == "ollama" or answer.count(BEGINS[protocol]) == 1
+    assert (answer.count('"fallback"') == 1) == (protocol not in ("openai", "ollama"))

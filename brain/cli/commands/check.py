@@ -41,7 +41,9 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
                 specialists, settings.limits(settings.strategy), settings.syntax, settings.system, context
             )
             problem = await _find_model_problem(entry) or (small if fails else None)
-            detail = f"{entry.reason} (resume mode: {entry.model.resume})"
+            fallbacks = ", ".join(model.name for model in entry.fallbacks)
+            fallbacks = f"; falls back to: {fallbacks}" if fallbacks else ""
+            detail = f"{entry.reason} (resume mode: {entry.model.resume}{fallbacks})"
             failures += _report(f"model {entry.model.name}", problem, detail, entry.warning or small)
         failures += await _check_store(settings)
         if models.embedder is not None:
