@@ -37,6 +37,7 @@ def extras(value: Any) -> Iterator[str]:
 
 
 OPENS = {"TEXT_MESSAGE_START", "TOOL_CALL_START", "REASONING_START", "REASONING_MESSAGE_START"}
+STEPS = {"STEP_STARTED", "STEP_FINISHED"}
 CLOSES = {"TEXT_MESSAGE_END", "TOOL_CALL_END", "REASONING_END", "REASONING_MESSAGE_END"}
 
 
@@ -55,6 +56,10 @@ def check_order(found: Sequence[Mapping[str, Any]]) -> None:
             seen.add(key)
         elif kind in CLOSES:
             open_ones.remove(key)
+        elif kind in STEPS:
+            step = ("STEP", event["stepName"])
+            assert (step in open_ones) == (kind == "STEP_FINISHED")
+            open_ones ^= {step}
         elif kind.endswith(("_CONTENT", "_ARGS")):
             assert key in open_ones
             assert event["delta"]

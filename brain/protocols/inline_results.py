@@ -1,4 +1,4 @@
-"""Text for events that a protocol cannot express: results, and calls that need approval."""
+"""Text for events that a protocol cannot express: results, calls that need approval, and rounds."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from brain.events import ApprovalRequired, Citation, Event, SpecialistError, SpecialistResult
+from brain.events import ApprovalRequired, Citation, Event, Round, SpecialistError, SpecialistResult, Thinking
 from brain.protocols.bodies import encode
 from brain.settings import ShowResults
 
@@ -100,6 +100,19 @@ def _longest_backticks(text: str) -> int:
 def _hide_tags(text: str) -> str:
     """Replace the opener of each tag by its full-width form, since some pages parse tags in code."""
     return _TAG_OPENER.sub("＜", text)
+
+
+def describe_round(event: Round) -> str:
+    """Return a round as one line: its number, who has it, and what it was told."""
+    told = " ".join((event.text or "").split())
+    return f"Round {event.n} of {event.of}, {event.role} ({event.model}){told and f': {told}'}"
+
+
+def reasoning_text(event: Thinking | Round) -> str:
+    """Return the text of an event for a field with the model's reasoning. A round stands in a paragraph of its own."""
+    if isinstance(event, Round):
+        return f"\n\n{describe_round(event)}\n\n" if event.n > 1 else f"{describe_round(event)}\n\n"
+    return event.text
 
 
 def format_params(params: Mapping[str, Any], max_length: int) -> tuple[str, bool]:

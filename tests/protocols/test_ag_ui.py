@@ -340,9 +340,10 @@ def test_no_order_of_events_breaks_the_protocol() -> None:
         ev.SpecialistError("c2", "b", None, "malformed", "no", 1),
         ev.ToolCall("call_1", "d", {}),
         ev.Notice("steered", "x"),
+        ev.Round(1, 2, "actor", "m"),
     )
     for order in itertools.permutations(kinds):
-        for count, end in ((6, DONE), (4, ev.Error("shutdown", "Bye.", recoverable=True))):
+        for count, end in ((7, DONE), (4, ev.Error("shutdown", "Bye.", recoverable=True))):
             verify(Encoder(RUN, "t1", "player").encode([START, *order[:count], end]).decode())
 
 
@@ -386,6 +387,15 @@ def test_interrupts() -> None:
     assert interrupts(approval("c1", {"a": "x" * 600}))[0][1].startswith(f'Allow sends with {{"a":"{"x" * 492}…}}?')
     preview = interrupts(approval("c1", preview="Send a letter\nto Ada Lovelace"))[0][1]
     assert preview == 'Send a letter\nto Ada Lovelace\n\nAllow sends with {"to":"Ada"}?'
+
+
+def test_a_step_ends_with_its_run_and_starts_again_with_the_next() -> None:
+    step = ev.Round(1, 20, "actor", "m")
+    assert frames(START, step, approval("c1"))[-2] == '{"type":"STEP_FINISHED","stepName":"Round 1 of 20, actor"}'
+    later = Encoder(RequestOptions("thread", "run2", None, "thread"), "t1", "player", 3, {"t1.c1"}, step)
+    next_step, done = ev.Round(2, 20, "thinker", "m"), DONE
+    steps = [json.loads(one).get("stepName") for one in frames(ev.Token("Sent."), next_step, done, encoder=later)]
+    assert [name for name in steps if name] == ["Round 1 of 20, actor"] * 2 + ["Round 2 of 20, thinker"] * 2
 
 
 def test_the_rest_of_a_turn_is_a_run_of_its_own() -> None:

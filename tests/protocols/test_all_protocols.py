@@ -169,6 +169,7 @@ UNTIL = datetime(2026, 11, 21, 10, 20, 30, tzinfo=UTC)
 EVENTS: Sequence[ev.Event] = (
     ev.TurnStart("t1", "c", "player", "mono", ev.Limits()),
     ev.Notice("trimmed", "Left out."),
+    ev.Round(1, 20, "thinker", "big"),
     ev.Thinking("Let me "),
     ev.Thinking("see."),
     ev.Token("I ask "),
@@ -179,6 +180,7 @@ EVENTS: Sequence[ev.Event] = (
     ev.SpecialistError("c3", "nobody", {}, "unknown", "there is no such specialist", 0),
     ev.SpecialistResult("c2", "echo", {"text": "日本"}, "日本", (ev.Citation("1", "日"),), cached=False, ms=3),
     ev.SpecialistResult("c1", "weather", {"city": "Bern"}, "Sunny.", (), cached=True, ms=9),
+    ev.Round(2, 20, "actor", "ollama:small", "Find the\n height."),
     ev.Thinking("Good."),
     ev.Token("Sunny"),
     ev.Token(", and 日本."),
@@ -222,6 +224,76 @@ def test_events_in_any_batches_give_the_same_bytes(name: str) -> None:
         assert b"".join(map(encoder.encode, batches)) == whole
     if name == "ag_ui":
         verify(whole.decode())
+
+
+ROUNDS = {
+    "native": [
+        'event: round\ndata: {"n":1,"of":20,"role":"thinker","model":"big"}\n',
+        'event: round\ndata: {"n":2,"of":20,"role":"actor","model":"ollama:small","text":"Find the\\n height."}\n',
+    ],
+    "openai": [
+        '"delta":{"reasoning_content":"Round 1 of 20, thinker (big)\\n\\n"}',
+        '"delta":{"reasoning_content":"\\n\\nRound 2 of 20, actor (ollama:small): Find the height.\\n\\n"}',
+    ],
+    "ollama": [
+        '"content":"","thinking":"Round 1 of 20, thinker (big)\\n\\n"}',
+        '"content":"","thinking":"\\n\\nRound 2 of 20, actor (ollama:small): Find the height.\\n\\n"}',
+    ],
+    "generate": [
+        '"response":"","thinking":"Round 1 of 20, thinker (big)\\n\\n"',
+        '"response":"","thinking":"\\n\\nRound 2 of 20, actor (ollama:small): Find the height.\\n\\n"',
+    ],
+    "ag_ui": [
+        '{"type":"STEP_STARTED","stepName":"Round 1 of 20, thinker","metadata":{"n":1,"of":20,"role":"thinker",'
+        '"model":"big"}}',
+        '{"type":"STEP_FINISHED","stepName":"Round 1 of 20, thinker"}',
+        '{"type":"STEP_STARTED","stepName":"Round 2 of 20, actor","metadata":{"n":2,"of":20,"role":"actor",'
+        '"model":"ollama:small","text":"Find the\\n height."}}',
+        '{"type":"STEP_FINISHED","stepName":"Round 2 of 20, actor"}',
+    ],
+    "ai_sdk": [
+        '{"type":"data-round","id":"t1.3","data":{"n":1,"of":20,"role":"thinker","model":"big"}}',
+        '{"type":"data-round","id":"t1.14","data":{"n":2,"of":20,"role":"actor","model":"ollama:small",'
+        '"text":"Find the\\n height."}}',
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("end", [EVENTS[-1], ev.Error("internal", "No.", True)])
+def test_rounds(name: str, end: ev.Event) -> None:
+    events = [*(event for event in EVENTS[:-1] if not isinstance(event, ev.ToolCall)), end]
+    encoder = encoder_of(name)
+    stream = "".join(encoder.encode([event]).decode() for event in events)
+    places = [stream.index(one) for one in ROUNDS[name]]
+    assert places == sorted(places)
+    if name == "ag_ui":
+        verify(stream)
+
+
+def test_rounds_in_a_whole_response() -> None:
+    events = [event for event in EVENTS if not isinstance(event, ev.ToolCall)]
+    thought = (
+        "Round 1 of 20, thinker (big)\n\nLet me see.\n\nRound 2 of 20, actor (ollama:small): Find the height.\n\nGood."
+    )
+    message = json.loads(encoder_of("openai").encode_response(events)[1])["choices"][0]["message"]
+    assert message["reasoning_content"] == thought
+    assert encoder_of("generate").encode_response(events)[1]["thinking"] == thought
+
+
+def test_usage_of_several_models() -> None:
+    models = {"big": ev.ModelUsage(8, 3, 4, False), "small": ev.ModelUsage(2, 2, None, False)}
+    events: list[ev.Event] = [EVENTS[0], ev.Usage(10, 5, 4, False, models), EVENTS[-1]]
+    ui_usage = (
+        '"models":{"big":{"inputTokens":8,"outputTokens":3,"totalTokens":11,"cachedInputTokens":4,"estimated":false},'
+        '"small":{"inputTokens":2,"outputTokens":2,"totalTokens":4,"estimated":false}}'
+    )
+    run_usage = (
+        '"usage":[{"model":"big","inputTokens":8,"outputTokens":3,"totalTokens":11,"cachedInputTokens":4},'
+        '{"model":"small","inputTokens":2,"outputTokens":2,"totalTokens":4}]'
+    )
+    assert ui_usage in encoder_of("ai_sdk").encode(events).decode()
+    assert run_usage in encoder_of("ag_ui").encode(events).decode()
 
 
 def visible_text(name: str, stream: bytes) -> str:

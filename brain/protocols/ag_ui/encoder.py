@@ -1,7 +1,7 @@
 """Encodes a turn as the events of an AG-UI run, or of several runs with approvals between them.
 
-Calls of specialists are tool calls with results; calls of client tools have no results. The ID of a message is the ID
-of the native event that started it, so IDs are unique across all runs of a turn.
+Calls of specialists are tool calls with results; calls of client tools have no results. A round of a strategy is a
+step. The ID of a message is the ID of the native event that started it, so IDs are unique across all runs of a turn.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +13,9 @@ from brain.events import (
     Done,
     Error,
     Event,
+    ModelUsage,
     Notice,
+    Round,
     SpecialistError,
     SpecialistProgress,
     SpecialistResult,
@@ -26,7 +28,7 @@ from brain.events import (
 from brain.protocols.ag_ui.request import RequestOptions
 from brain.protocols.bodies import encode
 from brain.protocols.inline_results import format_params
-from brain.protocols.native import HEARTBEAT
+from brain.protocols.native import HEARTBEAT, event_data
 
 PROTOCOL_VERSION = "1.0"
 PARAMS_LENGTH = 500
@@ -55,6 +57,7 @@ class Encoder:
         options: the options of the client's request.
         after: the number of the event after which the run starts.
         known_calls: the calls that the client has from an earlier run of the turn.
+        round: the round in which the run starts.
 
     Attributes:
         closed: whether the run has ended. A call that needs approval ends it, too.
@@ -71,6 +74,7 @@ class Encoder:
         model: str,
         after: int = 0,
         known_calls: Collection[str] = frozenset(),
+        round: Round | None = None,
     ) -> None:
         self._options = options
         self._turn_id = turn_id
@@ -80,6 +84,8 @@ class Encoder:
         self._message_id = ""  # of the message to which the next call belongs
         self._content_head = b""  # of the open message, up to the text
         self._closing = b""  # the end of the open message
+        self._first_round = round
+        self._step = ""  # the open step
         self._approvals: dict[str, ApprovalRequired] = {}  # that are pending
         self._client_calls: list[str] = []
         self._usage: Usage | None = None
@@ -88,18 +94,17 @@ class Encoder:
 
     def encode(self, events: Sequence[Event]) -> bytes:
         """Return the frames of events that happened together. The run ends after them if an approval is pending."""
+        start = b"" if self._is_started else self._start()
         frames = self._encode(events[0]) if len(events) == 1 else b"".join(map(self._encode, events))
-        if not self._is_started:
-            self._is_started = True
-            parent = self._options.parent_run_id
-            about = {
-                "turnId": self._turn_id,
-                "conversationId": self._options.conversation_id,
-                "model": self._model,
-            }
-            start = _run_started(self._options, **({} if parent is None else {"parentRunId": parent}))
-            frames = start + _custom("turn", about) + frames
-        return frames + self._interrupt() if self._approvals else frames
+        return b"".join((start, frames, self._interrupt() if self._approvals else b""))
+
+    def _start(self) -> bytes:
+        self._is_started = True
+        parent = self._options.parent_run_id
+        about = {"turnId": self._turn_id, "conversationId": self._options.conversation_id, "model": self._model}
+        start = _run_started(self._options, **({} if parent is None else {"parentRunId": parent}))
+        step = b"" if self._first_round is None else self._start_step(self._first_round)
+        return start + _custom("turn", about) + step
 
     def _encode(self, event: Event) -> bytes:
         self._number += 1
@@ -110,6 +115,8 @@ class Encoder:
                 return self._encode_text(event.text, _TEXT_CONTENT, _TEXT_START, _TEXT_END)
             case Thinking():
                 return self._encode_text(event.text, _REASONING_CONTENT, _REASONING_START, _REASONING_END)
+            case Round():
+                return self._close_step() + self._start_step(event)
             case SpecialistStart():
                 self._approvals.pop(event.call_id, None)
                 return self._encode_call(self._client_id(event.call_id), event.name, event.params)
@@ -149,6 +156,15 @@ class Encoder:
     def _close_message(self) -> bytes:
         closing, self._closing, self._content_head = self._closing, b"", b""
         return closing
+
+    def _start_step(self, event: Round) -> bytes:
+        self._step, self._message_id = f"Round {event.n} of {event.of}, {event.role}", ""
+        return _frame("STEP_STARTED", stepName=self._step, metadata=event_data(event))
+
+    def _close_step(self) -> bytes:
+        """The end of the open message and the open step."""
+        closing, step, self._step = self._close_message(), self._step, ""
+        return closing + _frame("STEP_FINISHED", stepName=step) if step else closing
 
     def _encode_call(self, call_id: str, name: str, params: Mapping[str, Any] | None) -> bytes:
         """A call with its parameters, once. It belongs to the message before it, or starts one."""
@@ -211,11 +227,11 @@ class Encoder:
                 }
             )
         outcome = {"type": "interrupt", "interrupts": interrupts}
-        return self._close_message() + _run_event("RUN_FINISHED", self._options, outcome=outcome)
+        return self._close_step() + _run_event("RUN_FINISHED", self._options, outcome=outcome)
 
     def _encode_end(self, event: Done | Error) -> bytes:
         self.closed = True
-        closing, more = self._close_message(), self._usage_fields()
+        closing, more = self._close_step(), self._usage_fields()
         if isinstance(event, Error):
             return closing + _data({**_run_error(event.message, event.code), **more})
         result = {
@@ -233,15 +249,8 @@ class Encoder:
         usage = self._usage
         if usage is None:
             return {}
-        counts: dict[str, Any] = {
-            "model": self._model,
-            "inputTokens": usage.prompt_tokens,
-            "outputTokens": usage.completion_tokens,
-            "totalTokens": usage.prompt_tokens + usage.completion_tokens,
-        }
-        if usage.reused_tokens is not None:
-            counts["cachedInputTokens"] = usage.reused_tokens
-        return {"usage": [counts], **({"metadata": {"usageEstimated": True}} if usage.estimated else {})}
+        counts = [_usage_of(name, one) for name, one in (usage.models or {self._model: usage}).items()]
+        return {"usage": counts, **({"metadata": {"usageEstimated": True}} if usage.estimated else {})}
 
     def _client_id(self, call_id: str) -> str:
         """The ID of a call for clients, which is unique in the conversation."""
@@ -259,6 +268,17 @@ def encode_rejection(error: BadRequest) -> tuple[int, dict[str, str]]:
 def encode_failed_run(options: RequestOptions, error: BadRequest) -> bytes:
     """Return a run that fails at once. The protocol requires it for rejected answers to interrupts."""
     return _run_started(options) + _data(_run_error(error.message, error.code))
+
+
+def _usage_of(model: str, usage: ModelUsage) -> Mapping[str, Any]:
+    reused = {} if usage.reused_tokens is None else {"cachedInputTokens": usage.reused_tokens}
+    return {
+        "model": model,
+        "inputTokens": usage.prompt_tokens,
+        "outputTokens": usage.completion_tokens,
+        "totalTokens": usage.prompt_tokens + usage.completion_tokens,
+        **reused,
+    }
 
 
 def _run_error(message: str, code: str) -> dict[str, str]:

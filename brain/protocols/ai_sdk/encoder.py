@@ -14,7 +14,9 @@ from brain.events import (
     Done,
     Error,
     Event,
+    ModelUsage,
     Notice,
+    Round,
     SpecialistError,
     SpecialistProgress,
     SpecialistResult,
@@ -26,7 +28,7 @@ from brain.events import (
 )
 from brain.protocols.ai_sdk.schema import SdkVersion
 from brain.protocols.bodies import encode
-from brain.protocols.native import HEARTBEAT
+from brain.protocols.native import HEARTBEAT, event_data
 from brain.text import replace_surrogates
 
 CANCELLED = "The call was cancelled."
@@ -110,6 +112,9 @@ class Encoder:
                 return self._encode_text("text", event.text)
             case Thinking():
                 return self._encode_text("reasoning", event.text)
+            case Round():
+                round_id = f"{self._turn_id}.{self.event_count}"
+                return self._start_step() + _frame(type="data-round", id=round_id, data=event_data(event))
             case SpecialistStart():
                 return self._resolve_approval(event.call_id, approved=True) + self._open_call(event)
             case SpecialistProgress():
@@ -289,15 +294,17 @@ def encode_rejection(error: BadRequest) -> tuple[int, bytes]:
     return error.status, replace_surrogates(error.message).encode()
 
 
-def _usage(event: Usage) -> Mapping[str, Any]:
-    """The SDK's fields, and Brain's `estimated`."""
-    reused = {} if event.reused_tokens is None else {"cachedInputTokens": event.reused_tokens}
+def _usage(usage: ModelUsage) -> Mapping[str, Any]:
+    """The SDK's fields, and Brain's `estimated` and `models`."""
+    reused = {} if usage.reused_tokens is None else {"cachedInputTokens": usage.reused_tokens}
+    models = usage.models if isinstance(usage, Usage) else None
     return {
-        "inputTokens": event.prompt_tokens,
-        "outputTokens": event.completion_tokens,
-        "totalTokens": event.prompt_tokens + event.completion_tokens,
+        "inputTokens": usage.prompt_tokens,
+        "outputTokens": usage.completion_tokens,
+        "totalTokens": usage.prompt_tokens + usage.completion_tokens,
         **reused,
-        "estimated": event.estimated,
+        "estimated": usage.estimated,
+        **({} if models is None else {"models": {name: _usage(one) for name, one in models.items()}}),
     }
 
 

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from brain.errors import BadRequest
-from brain.events import Done, Error, Event, StopReason, Thinking, Token, ToolCall, Usage
+from brain.events import Done, Error, Event, Round, StopReason, Thinking, Token, ToolCall, Usage
 from brain.protocols.bodies import encode, error_status
+from brain.protocols.inline_results import reasoning_text
 
 SECOND, MILLISECOND = 1_000_000_000, 1_000_000
 """In nanoseconds, the unit of the protocol."""
@@ -66,8 +67,8 @@ class Encoder:
         if type(event) is Token:
             return self._encode_text(self._text_head, event.text)
         match event:
-            case Thinking():
-                return self._encode_text(self._thought_head, event.text)
+            case Thinking() | Round():
+                return self._encode_text(self._thought_head, reasoning_text(event))
             case ToolCall():
                 return _encode_line(self._fields(self._message(calls=[self._tool_call(event)]), done=False)) + b"\n"
             case Done():
@@ -92,7 +93,7 @@ class Encoder:
             return error_status(last), {"error": last.message}
         assert isinstance(last, Done)
         text = "".join([event.text if isinstance(event, Token) else self._inline_text(event) for event in events])
-        thought = "".join([event.text for event in events if isinstance(event, Thinking)])
+        thought = "".join([reasoning_text(event) for event in events if isinstance(event, Thinking | Round)])
         calls = [self._tool_call(event) for event in events if isinstance(event, ToolCall)]
         self._usage = next((event for event in events if isinstance(event, Usage)), self._usage)
         return 200, self._fields(self._message(text, thought, calls), **self._end(last))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from brain.errors import BadRequest
-from brain.events import Done, Error, Event, StopReason, Thinking, Token, ToolCall, TurnStart, Usage
+from brain.events import Done, Error, Event, Round, StopReason, Thinking, Token, ToolCall, TurnStart, Usage
 from brain.protocols.bodies import encode, error_status
+from brain.protocols.inline_results import reasoning_text
 from brain.protocols.openai.request import DEFAULT_NAME, RequestOptions
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -69,8 +70,8 @@ class Encoder:
         if type(event) is Token:
             return b"%b%b%b" % (self._text_head, encode(event.text), self._text_tail)
         match event:
-            case Thinking():
-                return b"%b%b%b" % (self._thought_head, encode(event.text), self._text_tail)
+            case Thinking() | Round():
+                return b"%b%b%b" % (self._thought_head, encode(reasoning_text(event)), self._text_tail)
             case TurnStart():
                 return self._encode_delta({"role": "assistant", "content": ""})
             case ToolCall():
@@ -100,7 +101,7 @@ class Encoder:
             return encode_failure(last)
         assert isinstance(last, Done)
         text = "".join([event.text if type(event) is Token else self._inline_text(event) for event in events])
-        thought = "".join([event.text for event in events if isinstance(event, Thinking)])
+        thought = "".join([reasoning_text(event) for event in events if isinstance(event, Thinking | Round)])
         calls = [_tool_call(event) for event in events if isinstance(event, ToolCall)]
         usage = next(event for event in events if isinstance(event, Usage))
         message = {

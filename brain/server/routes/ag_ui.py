@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
-from brain.events import ApprovalRequired, Event, SpecialistError, SpecialistResult, SpecialistStart
+from brain.events import ApprovalRequired, Event, Round, SpecialistError, SpecialistResult, SpecialistStart
 from brain.messages import ClientMessage, TurnReport
 from brain.protocols import ag_ui
 from brain.protocols.ag_ui import InterruptAnswer, RequestOptions, messages_since, parse, parse_resume
@@ -80,7 +80,9 @@ async def _resume(request: Request, messages: Sequence[ClientMessage], options: 
         await run.control(SteerTurn(message))
     for answer in undecided:
         await run.control(Decide(answer.call_id, bool(answer.approve)))
-    return stream(request, run, ag_ui.Encoder(options, run.id, report.model, len(received), known_ids), len(received))
+    current = next((event for event in reversed(received) if isinstance(event, Round)), None)
+    encoder = ag_ui.Encoder(options, run.id, report.model, len(received), known_ids, current)
+    return stream(request, run, encoder, len(received))
 
 
 def _check_answers(report: TurnReport, received: Sequence[Event], answers: Sequence[InterruptAnswer]) -> None:
