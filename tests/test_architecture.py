@@ -21,6 +21,7 @@ LAYERS = (
     "plugins models store protocols",
     "prompts telemetry",
     "turn memory",
+    "strategies",
     "runtime",
     "server library",
     "cli",

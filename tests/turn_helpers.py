@@ -32,6 +32,7 @@ from brain.models.circuit_breaker import CircuitBreaker
 from brain.plugins.context import Progress, Result
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, specialist
+from brain.strategies.mono import Mono
 from brain.turn.turn import Turn
 from brain.turn_request import DEFAULT_SAMPLING, Sampling, TurnRequest
 
@@ -223,7 +224,9 @@ def turn_of(
 ) -> Turn:
     """A turn, ready to be read."""
     registry = registry_of() if registry is None else registry
-    return Turn(ask or ask_for(), conversation or History("c"), model, registry, **options)
+    return Turn(
+        ask or ask_for(), conversation or History("c"), model, registry, options.pop("strategy", Mono), **options
+    )
 
 
 async def read(turn: Turn, on_event: Callable[[Event], None] = lambda event: None) -> list[Event]:

@@ -20,6 +20,7 @@ from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options, Specialist
 from brain.runtime.run import Run, RunOptions
 from brain.settings import machine_time_zone
+from brain.strategies.mono import Mono
 from brain.turn.approvals import Approvals
 from brain.turn.call_group import CallContext, CallGroup
 from brain.turn.call_policy import CallPolicy
@@ -164,7 +165,7 @@ async def _read_run(
     model: "StreamModel", registry: Registry, request: TurnRequest, history: History
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the chunks of a whole turn. Each stream ends at its calls, and `resume` continues it."""
-    turn = Turn(request, history, model, registry, silence=request.limits.turn_seconds, automatic=False)
+    turn = Turn(request, history, model, registry, Mono, silence=request.limits.turn_seconds, automatic=False)
     run = Run(turn, request, "library", RunOptions(replayable=False))
     run.log.subscribe(model.pause)
     async with aclosing(run.events()) as batches:

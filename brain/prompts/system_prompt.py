@@ -53,6 +53,7 @@ def system_prompt(
     client: str = "",
     tools: Mapping[str, Tool] = MappingProxyType({}),
     *,
+    instructions: str = "",
     must_call: bool | str = False,
     tokens: ControlTokens = ALL_TOKENS,
     context_tokens: int | None = None,
@@ -63,6 +64,7 @@ def system_prompt(
         operator: Instructions of the operator.
         client: Instructions of the request.
         tools: The client's tools, by the names that the model uses.
+        instructions: Instructions of the strategy.
         must_call: Whether the model must call one of `tools`, or the client's name for the tool that it must call.
         tokens: Control tokens of the model.
         context_tokens: Size of the model's context. A small context gets shorter descriptions.
@@ -78,7 +80,7 @@ def system_prompt(
             (name for name, tool in tools.items() if tool.name == must_call), "a tool that the user's program runs"
         )
         client = f"{client}\n\nYou must call {name} before you answer.".strip()
-    return f"{text}\n\n{client}" if client else text
+    return "\n\n".join(filter(None, (text, instructions, client)))
 
 
 class FixedPart(NamedTuple):

@@ -22,11 +22,26 @@ MIN_FILE_BYTES = 256
 
 
 class Transcript:
-    """The text that the model of one turn reads: system message, earlier exchanges and the current exchange."""
+    """The text that the model of one turn reads: system message, earlier exchanges and the current exchange.
 
-    __slots__ = ("_earlier", "_exchange", "_is_whole", "_system")
+    Args:
+        resume: How to ask for the next pass, whatever the model supports.
+        continue_text: What follows the results of a pass of this exchange in a message.
+    """
 
-    def __init__(self, system: str, earlier: Sequence[Exchange], exchange: Exchange) -> None:
+    __slots__ = ("_continue_text", "_earlier", "_exchange", "_is_whole", "_resume", "_system")
+
+    def __init__(
+        self,
+        system: str,
+        earlier: Sequence[Exchange],
+        exchange: Exchange,
+        *,
+        resume: Resume | None = None,
+        continue_text: str = templates.CONTINUE,
+    ) -> None:
+        self._resume = resume
+        self._continue_text = continue_text
         self._system = system
         self._earlier = earlier
         self._exchange = exchange
@@ -34,7 +49,8 @@ class Transcript:
 
     def messages(self, resume: Resume) -> list[Message]:
         """Return the request for the next pass."""
-        result = messages(self._system, [*self._earlier, self._exchange], resume)
+        resume = self._resume or resume
+        result = messages(self._system, [*self._earlier, self._exchange], resume, self._continue_text)
         if resume == "message" and result[-1].role == "assistant":
             result.append(Message("user", templates.CONTINUE_TEXT))
         return result
@@ -47,20 +63,24 @@ class Transcript:
         return dropped
 
 
-def messages(system: str, exchanges: Sequence[Exchange], resume: Resume) -> list[Message]:
-    """Return the request for the next pass.
+def messages(
+    system: str, exchanges: Sequence[Exchange], resume: Resume, continue_text: str = templates.CONTINUE
+) -> list[Message]:
+    """Return the request for the next pass. `continue_text` follows the results in the newest exchange.
 
     Roles alternate: an interrupted turn leaves two user messages in a row, which some chat templates reject.
     """
     front = [Message("system", system)] if system else []
-    everything = chain(front, *(_exchange_messages(exchange, resume) for exchange in exchanges))
+    earlier = (_exchange_messages(exchange, resume, templates.CONTINUE) for exchange in exchanges[:-1])
+    newest = (_exchange_messages(exchange, resume, continue_text) for exchange in exchanges[-1:])
+    everything = chain(front, *earlier, *newest)
     return [
         Message(role, "\n\n".join(message.content for message in group))
         for role, group in groupby(everything, key=lambda message: message.role)
     ]
 
 
-def _exchange_messages(exchange: Exchange, resume: Resume) -> list[Message]:
+def _exchange_messages(exchange: Exchange, resume: Resume, continue_text: str) -> list[Message]:
     """Return the messages of one exchange. A message that the user added splits the answer."""
     question = [Message("user", exchange.question)] if exchange.question else []
     result = [*exchange.messages_before, *question, *exchange.messages_after]
@@ -77,7 +97,7 @@ def _exchange_messages(exchange: Exchange, resume: Resume) -> list[Message]:
                 text += pass_text
                 if results:
                     result += [Message("assistant", text)] if text else []
-                    result.append(Message("user", f"{results}\n\n{templates.CONTINUE}"))
+                    result.append(Message("user", f"{results}\n\n{continue_text}".rstrip()))
                     text = ""
             result += [Message("assistant", text)] if text else []
     return result

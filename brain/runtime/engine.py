@@ -26,6 +26,7 @@ from brain.settings import Rights, Settings
 from brain.store import open_store
 from brain.store.sqlite import SQLite
 from brain.store.turn_log import NewTurn
+from brain.strategies import STRATEGIES
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
 
@@ -182,6 +183,7 @@ class Engine:
                 history,
                 model,
                 self.registry,
+                STRATEGIES[request.strategy],
                 fallbacks=entry.fallbacks,
                 turn_id=new.id,
                 system=self.settings.system,

@@ -9,9 +9,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from brain.events import StopReason, Usage
+from brain.events import ModelUsage, StopReason, Usage
 from brain.messages import Message, PassReport, PassUsage
 from brain.text import estimate_tokens, utf8_size
+
+NOTHING = ModelUsage(0, 0, None, False)
 
 
 class Accounting:
@@ -19,6 +21,7 @@ class Accounting:
 
     Attributes:
         model: Name of the model of the current pass.
+        round: Number of the current round of the strategy; 0 without one.
         began: Start on the `time.monotonic` clock, in seconds.
         began_at: Start in UTC.
         passes: Finished passes.
@@ -28,10 +31,12 @@ class Accounting:
 
     def __init__(self) -> None:
         self.model = ""
+        self.round = 0
         self.began = time.monotonic()
         self.began_at = datetime.now(UTC)
         self.passes: list[PassReport] = []
         self.usage = Usage(0, 0, None, False)
+        self._models: dict[str, ModelUsage] = {}
         self.first_token_ms: int | None = None
         self._prompt_bytes = 0  # of the newest pass
         self._text_bytes = 0
@@ -87,20 +92,16 @@ class Accounting:
             estimated=is_estimated,
             finish=None,
             model=self.model,
+            round=self.round,
         )
 
     def end_pass(self, began: float, first_text: float | None, finish: StopReason) -> None:
         """Record a finished pass. See `report_pass` for the arguments."""
-        report, total = self.report_pass(began, first_text), self.usage
-        reused = total.reused_tokens
-        if report.reused_tokens is not None:
-            reused = (reused or 0) + report.reused_tokens
-        self.usage = Usage(
-            total.prompt_tokens + report.prompt_tokens,
-            total.completion_tokens + report.completion_tokens,
-            reused,
-            total.estimated or report.estimated,
-        )
+        report = self.report_pass(began, first_text)
+        self._models[self.model] = _add(self._models.get(self.model, NOTHING), report)
+        total = _add(self.usage, report)
+        models = self._models if len(self._models) > 1 else None
+        self.usage = Usage(total.prompt_tokens, total.completion_tokens, total.reused_tokens, total.estimated, models)
         self._reported = None
         if self.first_token_ms is None:
             self.first_token_ms = report.first_token_ms
@@ -126,3 +127,16 @@ class Accounting:
             return 0
         share = last.prompt_tokens * prompt_bytes / self._prompt_bytes
         return round(share) + last.completion_tokens + estimate_tokens(block_bytes)
+
+
+def _add(usage: ModelUsage, report: PassReport) -> ModelUsage:
+    """Return the usage with the tokens of one more pass."""
+    reused = usage.reused_tokens
+    if report.reused_tokens is not None:
+        reused = (reused or 0) + report.reused_tokens
+    return ModelUsage(
+        usage.prompt_tokens + report.prompt_tokens,
+        usage.completion_tokens + report.completion_tokens,
+        reused,
+        usage.estimated or report.estimated,
+    )

@@ -79,6 +79,7 @@ class CallContext:
         max_block_bytes: Size limit of one result block.
         tokens: Control tokens of the model.
         memory: The user's memory, for specialists.
+        round: Number of the current round of the strategy; 0 without one.
         outcomes: Outcomes of calls that run or have ended, by `call_key`.
     """
 
@@ -95,6 +96,7 @@ class CallContext:
     max_block_bytes: int = sys.maxsize
     tokens: ControlTokens = ALL_TOKENS
     memory: MemoryView | None = None
+    round: int = 0
     outcomes: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
 
     @property
@@ -232,7 +234,7 @@ class CallGroup:
 
     def _add(self, call: Call) -> None:
         now, calls = time.monotonic(), self._context.policy.calls
-        call.id, call.turn_pass = f"c{len(calls) + 1}", self._turn_pass
+        call.id, call.turn_pass, call.round = f"c{len(calls) + 1}", self._turn_pass, self._context.round
         call.began_ms, call.code, call.reason = round((now - self._context.began) * 1000), None, ""
         self._began[call.id] = now
         self.calls.append(call)
@@ -339,7 +341,7 @@ class CallGroup:
             if cached is not None:
                 self._finish(call, cached, is_cached=True)
                 return
-        self._emit((SpecialistStart(call.id, call.name, prepared.params, call.by),))
+        self._emit((SpecialistStart(call.id, call.name, prepared.params, call.by, call.round or None),))
         self._spawn(call, self._run(call, prepared, approved))
 
     async def _run(self, call: Call, prepared: PreparedCall, approved: Result | None) -> None:

@@ -44,6 +44,7 @@ class CallPolicy:
         calls: The calls of the turn so far, in order.
         counted: Number of calls that the model made.
         is_exhausted: Whether the model exceeded the limit of calls.
+        offers: Whether calls of the current pass may run.
         steering: Messages that the user added during the turn.
     """
 
@@ -62,6 +63,7 @@ class CallPolicy:
         self.calls: list[Call] = []
         self.counted = 0
         self.is_exhausted = False
+        self.offers = True
         self.steering: list[str] = []
         self._request = request
         self._history = history
@@ -112,6 +114,8 @@ class CallPolicy:
         if self.counted > self._request.limits.calls:
             self.is_exhausted = True
             return self.failure("call_limit")
+        if not self.offers:
+            return self.failure("denied")
         if call.code is not None:
             return Failure(call.code, call.reason, templates.ADVICE[call.code])
         if call.name in self.tools:

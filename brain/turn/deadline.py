@@ -13,7 +13,8 @@ MAX_ANSWER_SECONDS = 60.0
 
 def seconds_for_calls(limits: Limits) -> float:
     """Return the seconds from the start of a turn until its calls end. The rest is reserved for the answer."""
-    return limits.turn_seconds - min(limits.turn_seconds * ANSWER_SHARE, MAX_ANSWER_SECONDS)
+    seconds = limits.turn_seconds - min(limits.turn_seconds * ANSWER_SHARE, MAX_ANSWER_SECONDS)
+    return seconds if limits.step_seconds is None else min(seconds, limits.step_seconds)
 
 
 class Deadline:
@@ -22,13 +23,14 @@ class Deadline:
     Args:
         on_end: Called once, at the time limit of the turn.
         on_silence: Called with the exceeded limit, in seconds.
+        on_answer_time: Called once, when only the time for the answer is left.
         silence: Longest time between two reads from the model, in seconds.
         first_token: Longest time to the first token of a pass, in seconds. None means `silence`.
     """
 
     __slots__ = (
-        "_ends_at", "_first_token", "_loop", "_on_end", "_on_silence", "_paused_at", "_reserved", "_silence",
-        "_silence_limit", "_silent_at", "_timer",
+        "_ends_at", "_first_token", "_loop", "_on_answer_time", "_on_end", "_on_silence", "_paused_at", "_reserved",
+        "_silence", "_silence_limit", "_silent_at", "_timer",
     )  # fmt: skip
 
     def __init__(
@@ -39,9 +41,10 @@ class Deadline:
         *,
         silence: float = math.inf,
         first_token: float | None = None,
+        on_answer_time: Callable[[], None] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._on_end, self._on_silence = on_end, on_silence
+        self._on_end, self._on_silence, self._on_answer_time = on_end, on_silence, on_answer_time
         self._silence = silence
         self._first_token = silence if first_token is None else first_token
         self._ends_at = self._loop.time() + limits.turn_seconds
@@ -90,7 +93,10 @@ class Deadline:
     def _set_timer(self) -> None:
         # Fire no later than the shortest silence: its limit may start in the meantime.
         silent_in = min(self._silent_at - self._loop.time(), self._silence, self._first_token)
-        self._timer = self._loop.call_later(min(self.seconds_left(), silent_in), self._check)
+        seconds = self.seconds_left()
+        if self._on_answer_time is not None:
+            seconds -= self._reserved
+        self._timer = self._loop.call_later(min(seconds, silent_in), self._check)
 
     def _check(self) -> None:
         if self.seconds_left() <= 0:
@@ -99,4 +105,7 @@ class Deadline:
         if self._silent_at <= self._loop.time():
             self._silent_at = math.inf
             self._on_silence(self._silence_limit)
+        if self._on_answer_time is not None and self.call_seconds_left() <= 0:
+            callback, self._on_answer_time = self._on_answer_time, None
+            callback()
         self._set_timer()

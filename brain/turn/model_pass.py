@@ -19,6 +19,7 @@ from brain.turn import notices
 from brain.turn.accounting import Accounting
 from brain.turn.call_group import CallContext, CallGroup
 from brain.turn.notices import Annotations
+from brain.turn.tag_filter import Output, Shown
 from brain.turn.text_filters import PrefillEcho, RepetitionGuard, StopSequences
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
@@ -84,6 +85,7 @@ class ModelPass:
         inbox: Messages of the user to inject.
         max_length: Characters of text after which the pass ends.
         silence: Seconds without a chunk after a call, after which the pass ends.
+        output: Sorts the text by tag. None: all text is the answer.
 
     Attributes:
         began: Start on the `time.monotonic` clock, in seconds.
@@ -91,15 +93,15 @@ class ModelPass:
         calls: The calls of the model, if any.
         finish: Why the model stopped.
         unknown_tool: Name of an unknown tool whose native call was ignored.
-        text_length: Characters of visible text so far.
+        text_length: Characters of text so far.
     """
 
     __slots__ = (
         "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_echo", "_emit",
         "_inbox", "_is_interrupted", "_is_over", "_is_reading", "_last_chunk_at", "_max_length", "_model", "_next_step",
-        "_nth", "_number", "_read_until", "_sampling", "_scanner", "_silence", "_silent_seconds", "_stops", "_stream",
-        "_task", "_text", "_text_guard", "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text",
-        "text_length", "unknown_tool",
+        "_nth", "_number", "_output", "_raw", "_read_until", "_sampling", "_scanner", "_shown_length", "_silence",
+        "_silent_seconds", "_stops", "_stream", "_task", "_text", "_text_guard", "_thinking_guard", "_transcript",
+        "began", "calls", "finish", "first_text", "text_length", "unknown_tool",
     )  # fmt: skip
 
     def __init__(
@@ -116,6 +118,7 @@ class ModelPass:
         max_length: int,
         silence: float,
         sampling: Sampling,
+        output: Output | None = None,
     ) -> None:
         self.began = time.monotonic()
         self.calls: CallGroup | None = None
@@ -141,7 +144,10 @@ class ModelPass:
         self._echo = PrefillEcho("")
         self._scanner = Scanner(context.request.syntax)
         self._stops = StopSequences(context.request.stop) if context.request.stop else None
-        self._text = TextBuffer()
+        self._output = output
+        self._text = TextBuffer()  # of the answer
+        self._raw = self._text if output is None else TextBuffer()  # as the model wrote it
+        self._shown_length = 0
         self._text_guard, self._thinking_guard = RepetitionGuard(), RepetitionGuard()
         self._is_over = False
         self._next_step = 0.0  # share of the prompt at which the next notice is due
@@ -197,14 +203,30 @@ class ModelPass:
         if self.calls is None and self._can_be_interrupted():
             self._interrupt()
 
+    def end_unshown(self) -> None:
+        """End the pass, because its time is over, unless it is writing the answer or runs calls."""
+        if self.calls is None and not self.has_shown:
+            self._interrupt()
+
     def fail_silent(self, seconds: float) -> None:
         """Fail the pass, because the model sent nothing for this time."""
         self._silent_seconds = seconds
         self._interrupt()
 
+    @property
+    def has_shown(self) -> bool:
+        """Whether the pass has shown text of the answer."""
+        return self.first_text is not None
+
     def parts(self) -> list[Part]:
-        """Return the text and the completed calls."""
-        text = self._text.whole()
+        """Return the text of the answer and the completed calls."""
+        return self._parts(self._text.whole())
+
+    def raw_parts(self) -> list[Part]:
+        """Return the whole text, with tags, and the completed calls."""
+        return self._parts(self._raw.whole())
+
+    def _parts(self, text: str) -> list[Part]:
         calls = self.calls.calls if self.calls is not None else []
         return [*([Text(text, self._number)] if text else []), *(call for call in calls if call.block)]
 
@@ -341,16 +363,17 @@ class ModelPass:
             return
         events: list[Event] = []
         for piece in self._scan(chunk):
-            if isinstance(piece, str) and self.calls is None:
+            if self._output is not None and isinstance(piece, str) and self.calls is None:
+                events += self._sort(self._output, piece)
+                guard = self._text_guard
+            elif isinstance(piece, str) and self.calls is None:
                 text = piece if self._stops is None else self._stops.feed(piece)
                 if text:
                     events.append(self._token(text))
                 guard = self._text_guard
             elif isinstance(piece, Thinking) and self.calls is None:
                 guard = self._thinking_guard
-                thinking = guard.feed(piece.text)
-                self._annotations.add_thinking(thinking, self.text_length)
-                events.append(Thinking(thinking))
+                events.append(self._think(guard.feed(piece.text)))
             elif isinstance(piece, Call):
                 if events := [*events, *self._flush_text()]:
                     self._emit(events)
@@ -414,6 +437,41 @@ class ModelPass:
         self._accounting.add_text(text)
         return [*self._scanner.feed(text), *self._scanner.close()]
 
+    def _sort(self, output: Output, text: str) -> Sequence[Event]:
+        """Take text with tags. Return what to show of it."""
+        text = self._text_guard.feed(text)
+        self._raw.add(text)
+        self.text_length += len(text)
+        events = self._show(output.feed(text))
+        if output.is_done:
+            self._is_over = True
+        if self.text_length >= self._max_length:
+            self._is_over, self.finish = True, "length"
+        return events
+
+    def _show(self, pieces: Sequence[tuple[Shown, str]]) -> Sequence[Event]:
+        events: list[Event] = []
+        for kind, text in pieces:
+            if kind == "thinking":
+                events.append(self._think(text))
+                continue
+            if self._stops is not None:
+                text = self._stops.feed(text)
+            if text:
+                events.append(self._answer(text))
+        return events
+
+    def _think(self, text: str) -> Thinking:
+        self._annotations.add_thinking(text, self.text_length if self._output is None else self._shown_length)
+        return Thinking(text)
+
+    def _answer(self, text: str) -> Token:
+        if self.first_text is None:
+            self.first_text = time.monotonic()
+        self._text.add(text)
+        self._shown_length += len(text)
+        return Token(text)
+
     def _token(self, text: str) -> Token:
         text = self._text_guard.feed(text)
         if self.first_text is None:
@@ -424,10 +482,15 @@ class ModelPass:
             self._is_over, self.finish = True, "length"
         return Token(text)
 
-    def _flush_text(self) -> list[Token]:
-        """Return the text that was held back as a possible start of a stop sequence."""
-        text = "" if self._stops is None or self._text_guard.is_found else self._stops.close()
-        return [self._token(text)] if text else []
+    def _flush_text(self) -> list[Event]:
+        """Return the text that was held back as a possible start of a tag or a stop sequence."""
+        if self._text_guard.is_found:
+            return []
+        events = [] if self._output is None else [*self._show(self._output.close())]
+        text = "" if self._stops is None else self._stops.close()
+        if text:
+            events.append(self._token(text) if self._output is None else self._answer(text))
+        return events
 
     def _take_prompt_progress(self, progress: PromptProgress) -> None:
         """Emit progress on a long prompt, in steps, so that no server can flood the reader."""
@@ -440,9 +503,10 @@ class ModelPass:
 
     def _can_be_interrupted(self) -> bool:
         """Whether the text of the pass can end here: it is empty, or ends with a sentence or a line."""
-        if self._scanner.is_holding or self._read_until is not None:
+        is_holding = self._scanner.is_holding or (self._output is not None and self._output.is_holding)
+        if is_holding or self._read_until is not None:
             return False
-        end = self._text.end()
+        end = self._raw.end()
         return not end or end.endswith("\n") or end.rstrip().rstrip(SENTENCE_CLOSERS).endswith(SENTENCE_ENDS)
 
 

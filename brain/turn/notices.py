@@ -25,29 +25,32 @@ class Annotations:
 
     Attributes:
         parts_before: Number of parts of the answer before the current pass.
+        round: Number of the current round of the strategy; 0 without one.
     """
 
     def __init__(self) -> None:
         self.parts_before = 0
+        self.round = 0
         self._list: list[Annotation] = []
         self._thinking = TextBuffer()
-        self._place = 0, 0  # of the thinking
+        self._place = 0, 0, 0  # of the thinking: position, offset and round
         self._thinking_left = MAX_THINKING_LENGTH
         self._is_cut = False
 
     def add_notice(self, notice: Notice) -> Notice:
         """Record a notice before the current pass, and return it."""
         self._flush_thinking()
-        self._add(Annotation(notice.text, self.parts_before, 0, notice.code))
+        self._add(Annotation(notice.text, self.parts_before, 0, notice.code, self.round))
         return notice
 
     def add_thinking(self, text: str, at: int) -> None:
         """Record thinking after `at` characters of the pass."""
         if self._is_cut:
             return
-        if self._place != (self.parts_before, at):
+        place = self.parts_before, at, self.round
+        if self._place != place:
             self._flush_thinking()
-            self._place = self.parts_before, at
+            self._place = place
         self._is_cut = len(text) > self._thinking_left
         self._thinking.add(text[: self._thinking_left] + CUT if self._is_cut else text)
         self._thinking_left -= len(text)
@@ -60,10 +63,12 @@ class Annotations:
     def _flush_thinking(self) -> None:
         text, self._thinking = self._thinking.whole(), TextBuffer()
         last = self._list[-1] if self._list else None
-        if text and last is not None and last.code is None and (last.position, last.offset) == self._place:
+        position, offset, number = self._place
+        thinking = Annotation(text, position, offset, round=number)
+        if text and last is not None and replace(last, text=text) == thinking:
             self._list[-1] = replace(last, text=last.text + text)
         elif text:
-            self._add(Annotation(text, *self._place))
+            self._add(thinking)
 
     def _add(self, annotation: Annotation) -> None:
         if len(self._list) < MAX_ANNOTATIONS:

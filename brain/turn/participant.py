@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable, Sequence
 
 from brain.errors import ModelError
-from brain.events import Notice
+from brain.events import Notice, Resume
 from brain.markers.template_tokens import ControlTokens
-from brain.messages import Exchange, History
+from brain.messages import Exchange, History, Steer
 from brain.models.circuit_breaker import is_server_failure
-from brain.prompts import blocks
+from brain.prompts import blocks, templates
 from brain.prompts.context_window import fit_to_context
 from brain.prompts.transcript import Transcript, neutralize_exchange
 from brain.turn import notices
@@ -23,12 +23,15 @@ class Participant:
     Args:
         models: The chosen model, then those that take over when it fails. A model that keeps failing is skipped.
         system_prompt: Returns the system message for a context size.
-        history: Selected for the chosen model.
-        exchange: The exchange that the passes continue.
+        history: The conversation before the turn.
         tokens: Control tokens of all models of the turn.
+        context_tokens: The context size that the history was selected for.
+        resume: How to ask for the next pass; None as the model does.
+        continue_text: What follows the results of a pass in a message.
 
     Attributes:
         model: The model of the next pass.
+        exchange: What the passes continue. All text of the participant is in it, with its tags.
         transcript: The messages of the next pass.
         max_block_bytes: Size limit of a result block.
         passes: Number of passes of the current model.
@@ -41,14 +44,25 @@ class Participant:
         history: History,
         exchange: Exchange,
         tokens: ControlTokens,
+        context_tokens: int | None = None,
+        *,
+        resume: Resume | None = None,
+        continue_text: str = templates.CONTINUE,
     ) -> None:
         self.chosen = models[0]
+        self.exchange = exchange
         self._successors = list(models)
         self._system_prompt = system_prompt
         self._history = history
-        self._exchange = exchange
         self._tokens = tokens
+        self._context_tokens = context_tokens
+        self._resume = resume
+        self._continue_text = continue_text
         self._use(self._take(models) or self.chosen)
+
+    def tell(self, text: str) -> None:
+        """Add a message for the participant after its text so far."""
+        self.exchange.parts.append(Steer(text, 0))
 
     def fall_back(self, failure: ModelError) -> Notice:
         """Let the next model continue, if it may succeed where this one failed; otherwise raise the failure."""
@@ -78,7 +92,12 @@ class Participant:
         self.passes = 0
         self.max_block_bytes = blocks.max_block_bytes(model.context_tokens)
         history = self._history
-        if model is not self.chosen:  # the history was selected for the context of that one
+        if model.context_tokens != self._context_tokens:
             history = fit_to_context(history, model.context_tokens)
-        earlier = [neutralize_exchange(exchange, self._tokens) for exchange in history.exchanges]
-        self.transcript = Transcript(self._system_prompt(model.context_tokens), earlier, self._exchange)
+        self.transcript = Transcript(
+            self._system_prompt(model.context_tokens),
+            [neutralize_exchange(exchange, self._tokens) for exchange in history.exchanges],
+            self.exchange,
+            resume=self._resume,
+            continue_text=self._continue_text,
+        )

@@ -1,17 +1,19 @@
-"""Splits the text of a pass at the tags of a strategy, such as `<deep_thinking>`. No I/O.
+"""Splits the text of a model at the tags of a strategy, such as `<deep_thinking>`. No I/O.
 
 The split of the text into chunks does not matter. A tag in code or in quotation marks does not count, because a model
-may write about its tags. Inside a tag, only its closing tag and the tags that it may contain count.
+may write about its tags. Inside a tag, only closing tags and the tags that it may contain count.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+Shown = Literal["answer", "thinking"]
+"""What a text is for the reader."""
 MAX_TAG = 64
 """Longest tag, in characters."""
 _QUOTES = "\"'“”‘’«»`"
-_SPECIAL = re.compile(r"<|`+|\n")
+_SPECIAL = re.compile(r"<|`{1,16}|\n")
 
 
 class Part(NamedTuple):
@@ -22,14 +24,20 @@ class Part(NamedTuple):
 
 
 class TagFilter:
-    """Reads one pass. Both methods return the text that is settled, without the tags.
+    """Reads the text of one round. `feed` and `close` return the text that is settled, without the tags.
 
     Args:
         tags: The tags inside each tag; those under the empty name may stand on their own.
+        last: The tag whose end is the end of the text. What follows is dropped.
+
+    Attributes:
+        is_done: Whether the last tag has ended.
     """
 
-    def __init__(self, tags: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, tags: Mapping[str, Sequence[str]], last: str = "") -> None:
+        self.is_done = False
         self._tags = tags
+        self._last_tag = last
         self._open: list[str] = []
         self._pending = ""  # the beginning of a tag, or backticks that may become more
         self._code = ""  # the backticks that opened the current code
@@ -46,13 +54,18 @@ class TagFilter:
         return _join(self._read(self._pending + text, is_end=False))
 
     def close(self) -> list[Part]:
-        """End the pass. An open tag keeps its text."""
+        """End the text of a pass. Tags stay open for the next one."""
         return _join(self._read(self._pending, is_end=True))
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether characters are held back."""
+        return bool(self._pending)
 
     def _read(self, text: str, *, is_end: bool) -> Iterator[Part]:
         self._pending = ""
         at = 0
-        while at < len(text):
+        while at < len(text) and not self.is_done:
             found = _SPECIAL.search(text, at)
             start = len(text) if found is None else found.start()
             if start > at:
@@ -94,9 +107,12 @@ class TagFilter:
             return False
         name = piece[1:-1].strip()
         if name.startswith("/"):
-            if self.tag == "" or name[1:].strip() != self.tag:
+            name = name[1:].strip()
+            if name in self._open:
+                del self._open[self._open.index(name) :]
+                self.is_done = name == self._last_tag
+            elif self._open or name not in self._tags[""]:
                 return False
-            self._open.pop()
         elif name in self._tags.get(self.tag, ()):
             self._open.append(name)
         else:
@@ -114,6 +130,63 @@ class TagFilter:
         line = text.rpartition("\n")[2]
         self._is_line_start = not line.strip() and ("\n" in text or self._is_line_start)
         return Part(self.tag, text)
+
+
+class Output:
+    """The text of one round of a strategy, by tag, and what of it the reader sees.
+
+    Args:
+        tags, last: See `TagFilter`.
+        shown: What the text of each tag is for the reader. Text of other tags is not shown.
+    """
+
+    def __init__(
+        self,
+        tags: Mapping[str, Sequence[str]],
+        shown: Mapping[str, Shown],
+        last: str = "",
+    ) -> None:
+        self._filter = TagFilter(tags, last)
+        self._shown = shown
+        self._texts: dict[str, list[str]] = {}
+        self._space = ""  # white space that the answer ends with, if nothing follows
+        self.has_answer = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the last tag has ended."""
+        return self._filter.is_done
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether characters are held back."""
+        return self._filter.is_holding
+
+    def text(self, tag: str) -> str:
+        """Return the text inside a tag; with an empty name, the text outside of all tags."""
+        return "".join(self._texts.get(tag, ())).strip()
+
+    def feed(self, text: str) -> list[tuple[Shown, str]]:
+        """Take the next characters. Return what to show."""
+        return self._sort(self._filter.feed(text))
+
+    def close(self) -> list[tuple[Shown, str]]:
+        """End the text of a pass. Return what to show."""
+        return self._sort(self._filter.close())
+
+    def _sort(self, parts: Sequence[Part]) -> list[tuple[Shown, str]]:
+        shown: list[tuple[Shown, str]] = []
+        for tag, text in parts:
+            self._texts.setdefault(tag, []).append(text)
+            kind = self._shown.get(tag)
+            if kind == "answer":
+                text = self._space + text if self.has_answer else text.lstrip()
+                self.has_answer = self.has_answer or bool(text)
+                self._space = text[len(text.rstrip()) :]
+                text = text.rstrip()
+            if kind is not None and text:
+                shown.append((kind, text))
+        return shown
 
 
 def _join(parts: Iterator[Part]) -> list[Part]:

@@ -6,7 +6,7 @@ blocks after it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,12 +15,24 @@ from functools import partial
 import msgspec
 
 from brain.errors import BadRequest, Interruption, ModelError
-from brain.events import Done, Error, Event, Notice, StopReason, Token, TurnStart
+from brain.events import Done, Error, Event, Notice, Resume, Role, Round, StopReason, Token, TurnStart
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import find_control_tokens
-from brain.messages import Call, Exchange, History, State, Steer, Text, TurnReport, new_message_id, new_turn_id
+from brain.messages import (
+    Call,
+    Exchange,
+    History,
+    RoundRecord,
+    State,
+    Steer,
+    Text,
+    TurnReport,
+    new_message_id,
+    new_turn_id,
+)
 from brain.plugins.context import MemoryView
 from brain.plugins.registry import Registry
+from brain.prompts import templates
 from brain.prompts.client_tools import name_tools
 from brain.prompts.system_prompt import system_prompt
 from brain.prompts.transcript import answer_text, question_text
@@ -34,6 +46,7 @@ from brain.turn.deadline import Deadline
 from brain.turn.model_pass import Model, ModelPass
 from brain.turn.notices import Annotations
 from brain.turn.participant import Participant
+from brain.turn.strategy import Answer, PassResult, Plan, RunCall, Strategy
 from brain.turn_request import TurnRequest
 
 log = logging.getLogger("brain")
@@ -41,6 +54,8 @@ log = logging.getLogger("brain")
 MAX_STEERING = 20
 MAX_ANSWER_LENGTH = 8 * 1024 * 1024
 """Characters of visible text. A model that writes more would never end."""
+MAX_ROUND_TEXT = 2_000
+"""Characters of the text of a round."""
 SEPARATOR = "\n\n"
 """Separates the text before an injected message from the text after it."""
 
@@ -55,7 +70,9 @@ class Turn:
     reason. Any other cancellation ends the turn as `cancelled`, and `run` raises it afterwards.
 
     Args:
+        strategy: Makes the strategy of this turn.
         fallbacks: Models that take over, in this order, when `model` fails.
+        role_models: Models for some roles of the strategy, each with those that take over.
         turn_id: ID of the turn (default: a new one).
         system: Instructions of the operator.
         silence: Seconds without a chunk after which the model has failed.
@@ -66,6 +83,8 @@ class Turn:
         memory: The user's memory, for specialists.
 
     Attributes:
+        request: The request.
+        usable: The specialists that the model may call.
         exchange: Question and answer so far.
         approvals: Approval requests and decisions.
         last: The event that ended the turn, or None while it runs.
@@ -77,8 +96,10 @@ class Turn:
         history: History,
         model: Model,
         registry: Registry,
+        strategy: Callable[["Turn"], Strategy],
         *,
         fallbacks: Sequence[Model] = (),
+        role_models: Mapping[Role, Sequence[Model]] | None = None,
         turn_id: str = "",
         system: str = "",
         silence: float = 60.0,
@@ -94,9 +115,10 @@ class Turn:
         self.exchange = history.question or Exchange(question="")
         self.exchange.answer_id = self.message_id
         self.exchange.recalled_ids = tuple(item.id for item in history.recalled.items)
+        self.exchange.strategy = request.strategy
         self.approvals = Approvals(approval_seconds)
         self.last: Done | Error | None = None
-        self._request = request
+        self.request = request
         self._history = history
         self._registry = registry
         self._silence = silence
@@ -106,28 +128,27 @@ class Turn:
         self._memory = memory
         self._accounting = Accounting()
         self._annotations = Annotations()
-        usable = registry.usable(request.specialists)
-        usable_names = [specialist.name for specialist in usable]
+        self.usable = registry.usable(request.specialists)
+        usable_names = [specialist.name for specialist in self.usable]
         tools = name_tools(request.tools, frozenset(usable_names))
         self._policy = CallPolicy(
             request, history, registry, allowed=registry.is_allowed, usable=usable_names, tools=tools, operator=system
         )
-        self._template_tokens = find_control_tokens(*(one.template for one in (model, *fallbacks)))
-        write_system_prompt = partial(
-            system_prompt, usable, request.limits, request.syntax, system, request.system, tools,
-            must_call=request.must_call, tokens=self._template_tokens,
-        )  # fmt: skip
-        self._writer = Participant(
-            (model, *fallbacks),
-            lambda context_tokens: write_system_prompt(context_tokens=context_tokens),
-            history,
-            self.exchange,
-            self._template_tokens,
-        )
-        self._note_model()
+        self._models = (model, *fallbacks)
+        self._role_models = role_models or {}
+        self._tools = tools
+        self._operator = system
+        models = [*self._models, *(model for models in self._role_models.values() for model in models)]
+        self.template_tokens = find_control_tokens(*(one.template for one in models))
         self._parts_before = len(self.exchange.parts)
+        self._rounds: list[RoundRecord] = []
+        self._strategy = strategy(self)
+        self._writer = self._strategy.writer
+        self._note_model(self._writer)
         self._characters_left = MAX_ANSWER_LENGTH
+        self._unknown_tool: str | None = None  # that the model called in the last pass
         self._inbox: list[str] = []  # messages of the user to inject
+        self._deadline: Deadline | None = None
         self._pass: ModelPass | None = None  # the current pass
         self._finish: StopReason = "complete"
         self._task: asyncio.Task[object] | None = None  # executes the turn, as long as it can be stopped
@@ -144,12 +165,66 @@ class Turn:
         """Whether a call waits for approval."""
         return self.approvals.is_waiting
 
-    @property
-    def _model(self) -> Model:
-        return self._writer.model
+    def _note_model(self, participant: Participant) -> None:
+        self._accounting.model = participant.model.name
+        self.exchange.model = self._writer.model.name
 
-    def _note_model(self) -> None:
-        self.exchange.model = self._accounting.model = self._model.name
+    # For strategies
+
+    def add_participant(
+        self,
+        role: Role = "actor",
+        instructions: str = "",
+        *,
+        system: Callable[[int | None], str] | None = None,
+        offers: bool = True,
+        is_private: bool = True,
+        resume: Resume | None = None,
+        continue_text: str = templates.CONTINUE,
+    ) -> Participant:
+        """Return a participant with the models of a role.
+
+        Args:
+            instructions: Instructions of the strategy, after those of the operator.
+            system: Returns the whole system message for a context size instead.
+            offers: Whether the system message describes the specialists.
+            is_private: Whether the user and later turns see no text of it but what the strategy shows.
+            resume, continue_text: See `Participant`.
+        """
+        request = self.request
+        write_prompt = partial(
+            system_prompt, self.usable if offers else (), request.limits, request.syntax, self._operator,
+            request.system, self._tools if offers else {}, instructions=instructions,
+            must_call=request.must_call if offers else False, tokens=self.template_tokens,
+        )  # fmt: skip
+        exchange = self.exchange
+        if is_private:
+            exchange = msgspec.structs.replace(exchange, parts=[*exchange.parts])
+        return Participant(
+            self._role_models.get(role, self._models),
+            system or (lambda context_tokens: write_prompt(context_tokens=context_tokens)),
+            self._history,
+            exchange,
+            self.template_tokens,
+            self._models[0].context_tokens,
+            resume=resume,
+            continue_text=continue_text,
+        )
+
+    @property
+    def can_call(self) -> bool:
+        """Whether specialists can still run: the limit of calls is not reached, and there is time."""
+        return not self._policy.is_last_pass and not self.is_answer_time
+
+    @property
+    def is_answer_time(self) -> bool:
+        """Whether only the time for the answer is left."""
+        return self._deadline is not None and self._deadline.call_seconds_left() <= 0
+
+    @property
+    def rounds(self) -> int:
+        """Number of rounds so far."""
+        return len(self._rounds)
 
     # Control from outside
 
@@ -192,18 +267,20 @@ class Turn:
         task = asyncio.current_task()
         assert task is not None
         cancellations = task.cancelling()
-        start = TurnStart(self.id, self._history.id, self._model.name, "mono", self._request.limits)
+        model, request = self._writer.model, self.request
+        start = TurnStart(self.id, self._history.id, model.name, request.strategy, request.limits)
         history_notices = map(self._annotations.add_notice, notices.history_notices(self._history))
-        emit((start, *([notices.DEMO] if self._model.is_demo else []), *history_notices))
-        if self._model is not self._writer.chosen:
-            notice = notices.skipped(self._writer.chosen.name, self._model.name)
-            emit((self._annotations.add_notice(notice),))
-        deadline = self.approvals.deadline = Deadline(
-            self._request.limits,
+        emit((start, *([notices.DEMO] if model.is_demo else []), *history_notices))
+        for one in self._strategy.participants:
+            if one.model is not one.chosen:
+                emit((self._annotations.add_notice(notices.skipped(one.chosen.name, one.model.name)),))
+        deadline = self._deadline = self.approvals.deadline = Deadline(
+            request.limits,
             partial(self.stop, "deadline"),
             self._fail_silent_pass,
             silence=self._silence,
             first_token=self._first_token,
+            on_answer_time=None if self._writer.exchange is self.exchange else self._end_unshown_pass,
         )
         was_stopped = self._stop_reason is not None  # before there was a task to cancel
         self._task = task
@@ -252,26 +329,69 @@ class Turn:
         return self._ending
 
     async def _answer(self, emit: Emit, deadline: Deadline) -> None:
-        """Run passes until the model makes no more calls and there are no messages to inject."""
+        """Do what the strategy plans until it ends and there are no messages to inject."""
         context = CallContext(
-            self._request, self._history, self._registry, self._model, self._policy, self.approvals, deadline,
-            emit, turn_id=self.id, began=self._accounting.began, max_block_bytes=self._writer.max_block_bytes,
-            tokens=self._template_tokens, memory=self._memory,
+            self.request, self._history, self._registry, self._writer.model, self._policy, self.approvals, deadline,
+            emit, turn_id=self.id, began=self._accounting.began, max_block_bytes=self._max_block_bytes(),
+            tokens=self.template_tokens, memory=self._memory,
         )  # fmt: skip
-        if self._request.attachments:
+        if self.request.attachments:
             await self._run_automatic_calls(context)
         else:
             self._set_question()
-        has_retried = False  # after a call of an unknown tool
         while True:
-            while self._inbox:
-                emit(self._inject(is_followed=True))
-            is_last = self._policy.is_last_pass
-            current = self._pass = self._next_pass(context)
+            is_explained = await self._follow_strategy(context)
+            if not self._inbox:
+                break
+        has_text = bool(self._visible_text().strip() or self._strategy.best_text())
+        if self._final_reason() == "complete" and not is_explained and not has_text:
+            raise notices.empty_answer(self._unknown_tool)
+
+    async def _follow_strategy(self, context: CallContext) -> bool:
+        """Do what the strategy plans. Return whether the answer ends because the client wants it to."""
+        passes = self._strategy.passes()
+        step = next(passes)
+        while True:
+            result = PassResult()
+            match step:
+                case Answer(text):
+                    self.exchange.parts.append(Text(text, len(self._accounting.passes)))
+                    context.emit((Token(text),))
+                case RunCall():
+                    result = await self._run_call(step, context)
+                case Plan():
+                    if self._is_at_token_limit():
+                        self._finish = "length"
+                        return False
+                    ended = await self._run_plan(step, context)
+                    result, self._finish = ended, ended.finish
+                    if ended.is_stopped or ended.has_client_call:
+                        return True
+                    if self._characters_left <= 0:
+                        return False
+            try:
+                step = passes.send(result)
+            except StopIteration as end:
+                self._finish = end.value
+                return False
+
+    async def _run_plan(self, plan: Plan, context: CallContext) -> PassResult:
+        """Run a pass. If a model fails, its successor continues it."""
+        participant = plan.participant
+        while self._inbox:
+            context.emit(self._inject(is_followed=True))
+        if plan.round is not None:
+            self._begin_round(plan, context)
+        self._policy.offers = plan.offers
+        while True:
+            was_last = self._policy.is_last_pass
+            self._note_model(participant)
+            context.model = participant.model
+            current = self._pass = self._next_pass(plan, context)
             failure = None
             try:
                 await current.run()
-                self._model.breaker.record_success()
+                participant.model.breaker.record_success()
             except ModelError as error:
                 failure = error
             finally:
@@ -279,41 +399,80 @@ class Turn:
                     await current.close("deadline" if self._stop_reason == "deadline" else "cancelled")
                 finally:
                     self._pass = None
-                    self._record(current)
-            if failure is not None:
-                self._accounting.update_last_pass(error=failure.code)
-                emit((self._annotations.add_notice(self._writer.fall_back(failure)),))
-                self._note_model()
-                context.model, context.max_block_bytes = self._model, self._writer.max_block_bytes
-                continue
-            calls, tool = current.calls, current.unknown_tool
-            if tool is not None:
-                emit((self._annotations.add_notice(notices.unknown_tool(tool)),))
-            is_client_call = calls is not None and calls.has_client_call
-            is_followed = False
-            if calls is None:
-                is_followed = tool is not None and not has_retried
-                has_retried = has_retried or is_followed
-            elif not (current.is_stopped or is_client_call or is_last or self._characters_left <= 0):
-                is_followed = self._tokens_left() != 0
-                if not is_followed:
-                    self._finish = "length"
-            if not is_followed and not self._inbox:
+                    self._record(current, participant)
+            if failure is None:
                 break
-        is_explained = current.is_stopped or is_client_call
-        if self._final_reason() == "complete" and not is_explained and not self._visible_text().strip():
-            raise notices.empty_answer(tool)
+            self._accounting.update_last_pass(error=failure.code)
+            context.emit((self._annotations.add_notice(participant.fall_back(failure)),))
+            context.max_block_bytes = self._max_block_bytes()
+        self._unknown_tool = current.unknown_tool
+        if current.unknown_tool is not None:
+            context.emit((self._annotations.add_notice(notices.unknown_tool(current.unknown_tool)),))
+        calls = [] if current.calls is None else current.calls.calls
+        return PassResult(
+            calls,
+            current.finish,
+            unknown_tool=current.unknown_tool,
+            was_last=was_last,
+            is_stopped=current.is_stopped,
+            has_client_call=current.calls is not None and current.calls.has_client_call,
+        )
+
+    async def _run_call(self, step: RunCall, context: CallContext) -> PassResult:
+        """Run a call that the strategy read in a text."""
+        call, participant = step.call, step.participant
+        self._policy.offers = True
+        group = CallGroup(context, len(self._accounting.passes))
+        try:
+            group.start(call)
+            group.close()
+            await group.wait()
+        finally:
+            try:
+                await group.end("deadline" if self._stop_reason == "deadline" else "cancelled")
+            finally:
+                participant.exchange.parts.append(msgspec.structs.replace(call, marker=""))
+                self.exchange.parts.append(call)
+        return PassResult([call])
+
+    def _begin_round(self, plan: Plan, context: CallContext) -> None:
+        assert plan.round is not None
+        self._end_round()
+        record = RoundRecord(
+            len(self._rounds) + 1,
+            self._strategy.max_rounds,
+            plan.round.role,
+            plan.participant.model.name,
+            plan.round.text[:MAX_ROUND_TEXT],
+            self._accounting.milliseconds(),
+        )
+        self._rounds.append(record)
+        self._annotations.round = context.round = self._accounting.round = record.n
+        context.emit((Round(record.n, record.of, record.role, record.model, record.text or None),))
+
+    def _end_round(self) -> None:
+        if self._rounds and self._rounds[-1].ms is None:
+            last = self._rounds[-1]
+            ms = self._accounting.milliseconds() - last.began_ms
+            self._rounds[-1] = msgspec.structs.replace(last, ms=ms)
+
+    def _max_block_bytes(self) -> int:
+        return min(participant.max_block_bytes for participant in self._strategy.participants)
 
     def _fail_silent_pass(self, seconds: float) -> None:
         if self._pass is not None:
             self._pass.fail_silent(seconds)
 
+    def _end_unshown_pass(self) -> None:
+        if self._pass is not None and self._policy.offers:
+            self._pass.end_unshown()
+
     async def _run_automatic_calls(self, context: CallContext) -> None:
         """Run automatic calls for the attachments. Their blocks go before the user's text."""
         group = CallGroup(context, 0)
         try:
-            for attachment in self._request.attachments if self._automatic else ():
-                for specialist in self._registry.usable(self._request.specialists):
+            for attachment in self.request.attachments if self._automatic else ():
+                for specialist in self._registry.usable(self.request.specialists):
                     if attachment.kind in specialist.activates_on:
                         group.start_automatic(specialist.name, attachment)
             group.close()
@@ -326,20 +485,27 @@ class Turn:
                 self._set_question([call.block for call in group.calls])
 
     def _set_question(self, result_blocks: Sequence[str] = ()) -> None:
-        note, tokens = self._history.recalled.note, self._template_tokens
-        self.exchange.question = question_text(self._request, self._writer.max_block_bytes, result_blocks, note, tokens)
+        note, tokens = self._history.recalled.note, self.template_tokens
+        question = question_text(self.request, self._max_block_bytes(), result_blocks, note, tokens)
+        for exchange in (self.exchange, *(one.exchange for one in self._strategy.participants)):
+            exchange.question = question
 
-    def _next_pass(self, context: CallContext) -> ModelPass:
+    def _next_pass(self, plan: Plan, context: CallContext) -> ModelPass:
+        participant, sampling = plan.participant, self.request.sampling
         self._annotations.parts_before = len(self.exchange.automatic_calls) + len(self.exchange.parts)
-        sampling = self._request.sampling
-        if sampling.max_tokens is not None:
-            sampling = replace(sampling, max_tokens=max(1, self._tokens_left() or 1))
-        self._writer.passes += 1
+        max_tokens = self._tokens_left()
+        if plan.max_tokens is not None:
+            max_tokens = plan.max_tokens if max_tokens is None else min(max_tokens, plan.max_tokens)
+        if max_tokens != sampling.max_tokens:
+            sampling = replace(sampling, max_tokens=None if max_tokens is None else max(1, max_tokens))
+        if sampling.format is not None and not plan.is_json:
+            sampling = replace(sampling, format=None)
+        participant.passes += 1
         return ModelPass(
             len(self._accounting.passes) + 1,
-            self._writer.passes - 1,
-            self._model,
-            self._writer.transcript,
+            participant.passes - 1,
+            participant.model,
+            participant.transcript,
             context,
             self._accounting,
             self._annotations,
@@ -347,23 +513,37 @@ class Turn:
             max_length=self._characters_left,
             silence=self._silence,
             sampling=sampling,
+            output=plan.output,
         )
 
-    def _record(self, ended: ModelPass) -> None:
-        """Add the parts of a finished pass to the exchange."""
-        prompt_bytes = utf8_size(self.exchange.question) + utf8_size(answer_text(self.exchange.parts))
+    def _record(self, ended: ModelPass, participant: Participant) -> None:
+        """Add the parts of a finished pass to the exchange, and the whole text to that of the participant."""
         parts = ended.parts()
+        if participant.exchange is self.exchange:
+            prompt_bytes = utf8_size(self.exchange.question) + utf8_size(answer_text(self.exchange.parts))
+        else:
+            participant.exchange.parts += ended.raw_parts()
         self.exchange.parts += parts
         self._finish = ended.finish
         self._characters_left -= ended.text_length
         self._accounting.end_pass(ended.began, ended.first_text, ended.finish)
-        block_bytes = sum(utf8_size(part.block) for part in parts if isinstance(part, Call))
-        self.exchange.tokens = self._accounting.count_exchange(prompt_bytes, block_bytes)
+        if participant.exchange is self.exchange:
+            block_bytes = sum(utf8_size(part.block) for part in parts if isinstance(part, Call))
+            self.exchange.tokens = self._accounting.count_exchange(prompt_bytes, block_bytes)
 
     def _tokens_left(self) -> int | None:
-        """Return the tokens that the model may still write, or None if the client set no limit."""
-        limit = self._request.sampling.max_tokens
-        return None if limit is None else max(0, limit - self._accounting.usage.completion_tokens)
+        """Return the tokens that a pass may write, or None if the client set no limit.
+
+        The passes of one model share the limit. With a strategy, each pass has it for itself, because most of them
+        write nothing that the client reads.
+        """
+        limit = self.request.sampling.max_tokens
+        if limit is None or self._writer.exchange is not self.exchange:
+            return limit
+        return max(0, limit - self._accounting.usage.completion_tokens)
+
+    def _is_at_token_limit(self) -> bool:
+        return bool(self._accounting.passes) and self._tokens_left() == 0
 
     def _inject(self, *, is_followed: bool) -> list[Event]:
         """Inject the messages of the inbox, after a separator if text follows text."""
@@ -374,7 +554,11 @@ class Turn:
             self.exchange.parts.append(Text(SEPARATOR, last.turn_pass))
             events.insert(0, Token(SEPARATOR))
         number = len(self._accounting.passes)
-        self.exchange.parts += [Steer(neutralize(message, self._template_tokens), number) for message in inbox]
+        added = [Steer(neutralize(message, self.template_tokens), number) for message in inbox]
+        self.exchange.parts += added
+        for participant in self._strategy.participants:
+            if participant.exchange is not self.exchange:
+                participant.exchange.parts += added
         return events
 
     # Ending
@@ -391,6 +575,10 @@ class Turn:
         if error is not None:
             accounting.update_last_pass(error=error.code)
         unread = self._inject(is_followed=False)
+        self._end_round()
+        if not self._visible_text().strip() and (text := self._strategy.best_text()):
+            self.exchange.parts.append(Text(text, len(accounting.passes)))
+            unread.append(Token(text))
         total_ms = accounting.milliseconds()
         last = error or Done(
             stop_reason=self._final_reason(),
@@ -404,6 +592,7 @@ class Turn:
         self.exchange.ended, self.exchange.untrusted = datetime.now(UTC), self._policy.is_untrusted
         self.exchange.outcome = last.code if isinstance(last, Error) else last.stop_reason
         self.exchange.annotations, self.exchange.usage = self._annotations.snapshot(), accounting.usage
+        self.exchange.rounds = tuple(self._rounds)
         self.exchange.first_token_ms, self.exchange.total_ms = accounting.first_token_ms, total_ms
         self.exchange.error = error
         self._ending = (*unread, accounting.usage, last)
@@ -425,6 +614,7 @@ class Turn:
             parts=[*self.exchange.parts, *(self._pass.parts() if self._pass is not None else [])],
             untrusted=self._policy.is_untrusted,
             annotations=self._annotations.snapshot(),
+            rounds=tuple(self._rounds),
         )
 
     def report(self, wire: str) -> TurnReport:
@@ -441,9 +631,9 @@ class Turn:
             turn_id=self.id,
             conversation_id=self.conversation_id,
             message_id=self.message_id,
-            user=self._request.user,
+            user=self.request.user,
             wire=wire,
-            model=self._model.name,
+            model=self._writer.model.name,
             state=state,
             began=accounting.began_at,
             total_ms=last.total_ms if isinstance(last, Done) else accounting.milliseconds(),

@@ -26,6 +26,7 @@ from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.openai import build_reply
 from brain.plugins.registry import Registry
 from brain.protocols.native import FrameEncoder
+from brain.strategies.mono import Mono
 from brain.turn.turn import Turn
 from brain.turn_request import DEFAULT_SAMPLING, Sampling, TurnRequest
 
@@ -217,7 +218,7 @@ class Player:
 
 async def _turn(texts: Sequence[str]) -> None:
     asked = TurnRequest("hi", None, Limits(), ("bracket", "function_call"), "UTC")
-    one = Turn(asked, History("c"), Player(texts), Registry())
+    one = Turn(asked, History("c"), Player(texts), Registry(), Mono)
     encoder = FrameEncoder(one.id)
 
     def emit(events: Sequence[Event]) -> None:

@@ -1,0 +1,35 @@
+"""The strategy `mono`: one model answers, and calls specialists in the middle of its answer."""
+
+from brain.events import Limits
+from brain.turn.strategy import Passes, Plan
+from brain.turn.turn import Turn
+
+
+class Mono:
+    """One pass after another, until one has no calls. See `Strategy`."""
+
+    max_rounds = 0
+
+    def __init__(self, turn: Turn) -> None:
+        self.writer = turn.add_participant(is_private=False)
+        self.participants = (self.writer,)
+
+    def passes(self) -> Passes:
+        """Ask until the model makes no calls. After a call of an unknown tool, ask once more."""
+        has_retried = False
+        while True:
+            result = yield Plan(participant=self.writer)
+            if result.calls and not result.was_last:
+                continue
+            if result.calls or result.unknown_tool is None or has_retried:
+                return result.finish
+            has_retried = True
+
+    def best_text(self) -> str:
+        """Return nothing: all text is shown."""
+        return ""
+
+    @staticmethod
+    def max_passes(limits: Limits) -> int:
+        """One pass per call, one whose call exceeds the limit, a last one, and one more after an unknown tool."""
+        return limits.calls + 3

@@ -1,0 +1,109 @@
+"""What a strategy and the engine say to each other.
+
+A strategy is a generator. It yields what to do next: usually a `Plan` for one pass. The engine (`Turn`) does it, sends
+back a `PassResult`, and takes care of limits, deadlines, calls, added messages, failing models and storage. The
+generator returns why the answer ends.
+"""
+
+from collections.abc import Collection, Generator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from brain.events import Limits, Role, StopReason
+from brain.messages import Call
+from brain.turn.participant import Participant
+from brain.turn.tag_filter import Output
+
+
+@dataclass(frozen=True, slots=True)
+class NewRound:
+    """The announcement of a round. `text` says what the model was told or what was found, for people."""
+
+    role: Role
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One pass.
+
+    Attributes:
+        participant: Who is asked, with which messages.
+        output: Collects the text by tag. None: all text is the answer.
+        round: Begins a round with this pass.
+        offers: Whether calls may run.
+        is_json: Whether the text must have the format that the client asked for.
+        max_tokens: Token limit of the pass.
+    """
+
+    participant: Participant
+    output: Output | None = None
+    round: NewRound | None = None
+    offers: bool = True
+    is_json: bool = False
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunCall:
+    """A call that the strategy read in the text of a participant. The engine runs it as any other call."""
+
+    participant: Participant
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Text of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """What a pass or a call brought.
+
+    Attributes:
+        calls: The calls, which have ended.
+        finish: Why the model stopped.
+        unknown_tool: Name of an unknown tool whose native call was ignored.
+        was_last: Whether the limit of calls or their deadline was reached before the pass.
+        is_stopped: Whether a stop sequence of the client ended the answer.
+        has_client_call: Whether the client must answer a call.
+    """
+
+    calls: Sequence[Call] = ()
+    finish: StopReason = "complete"
+    unknown_tool: str | None = None
+    was_last: bool = False
+    is_stopped: bool = False
+    has_client_call: bool = False
+
+
+Passes = Generator[Plan | RunCall | Answer, PassResult, StopReason]
+
+
+class Strategy(Protocol):
+    """Decides about the passes of one turn."""
+
+    @property
+    def participants(self) -> Collection[Participant]:
+        """Everyone who takes part."""
+
+    @property
+    def writer(self) -> Participant:
+        """The participant that writes the answer."""
+
+    @property
+    def max_rounds(self) -> int:
+        """Largest number of rounds."""
+
+    def passes(self) -> Passes:
+        """Plan passes until the answer is complete. Called again if the user adds a message at the end."""
+
+    def best_text(self) -> str:
+        """Return the best text so far, for a turn that ends without an answer."""
+
+    @staticmethod
+    def max_passes(limits: Limits) -> int:
+        """Return the largest number of passes, apart from those for added messages and failed models."""
