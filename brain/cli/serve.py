@@ -203,7 +203,8 @@ def _serve_alone(settings: Settings, stop: _StopLog) -> int:
             await super().startup(sockets)
             if self.started:
                 stop.watch_signals(state.engine)
-                models = Models(state.engine.models, state.engine.embedder)
+                engine = state.engine
+                models = Models(engine.models, engine.embedder, by_name=engine.entries)
                 port = listeners[0].getsockname()[1]
                 _greet(settings, port, models, _describe_specialists(settings, state.engine))
 
@@ -424,6 +425,8 @@ def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -
     if settings.host in ALL_ADDRESSES and not settings.hosts:
         lines.append("Warning: only localhost names are accepted. Set BRAIN_HOSTS to your public host name.")
     uses = [("Model", one) for one in models.offered]
+    for role, name in (("Thinker", settings.thinker), ("Actor", settings.actor)):
+        uses += [(role, models.by_name[name])] if name is not None else []
     if models.embedder is not None:
         uses.append(("Embeddings", models.embedder))
     for use, one in uses:

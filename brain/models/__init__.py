@@ -1,7 +1,7 @@
 """Language models. This module opens the models in the settings; the others each implement one kind."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -54,37 +54,43 @@ class Models:
     Attributes:
         offered: Models that requests can name, the default first.
         embedder: Model for all embeddings; None to use the answering model.
-        reserve: Further models that only take over when one fails.
+        reserve: Further models: those that take over when one fails, and those of THINKER and ACTOR.
+        by_name: All models except the embedder, by their names in the settings.
     """
 
     offered: list[ModelEntry]
     embedder: ModelEntry | None
     reserve: list[ModelEntry] = field(default_factory=list)
+    by_name: Mapping[str, ModelEntry] = field(default_factory=dict)
 
 
 @asynccontextmanager
 async def connect_models(settings: Settings, specialists: Sequence[SpecialistInfo]) -> AsyncIterator[Models]:
-    """Open the offered models and the embedding model; close them at the end of the block."""
+    """Open the models of all settings; close them at the end of the block."""
     async with AsyncExitStack() as stack:
-        offered = await open_models(settings, specialists)
-        names = [() if entry.row is None else settings.fallbacks(entry.row) for entry in offered]
-        by_name = dict(zip(settings.model, offered, strict=True))
-        others = [name for name in dict.fromkeys(chain.from_iterable(names)) if name not in by_name]
-        reserve = await asyncio.gather(*(_open(settings.row(name), settings, specialists) for name in others))
-        by_name |= dict(zip(others, reserve, strict=True))
-        for entry in by_name.values():
-            stack.push_async_callback(entry.model.aclose)
-        offered = [
-            replace(entry, fallbacks=tuple(by_name[name].model for name in fallbacks))
-            for entry, fallbacks in zip(offered, names, strict=True)
-        ]
+        by_name: dict[str, ModelEntry] = {}
+
+        async def open_new(names: Iterable[str]) -> None:
+            new = [name for name in dict.fromkeys(names) if name not in by_name]
+            opened = await asyncio.gather(*(_open(settings.row(name), settings, specialists) for name in new))
+            by_name.update(zip(new, opened, strict=True))
+            for entry in opened:
+                stack.push_async_callback(entry.model.aclose)
+
+        await open_new((*settings.model, *filter(None, (settings.thinker, settings.actor))))
+        fallbacks = {name: settings.fallbacks(entry.row) for name, entry in by_name.items() if entry.row is not None}
+        await open_new(chain.from_iterable(fallbacks.values()))
+        for name, others in fallbacks.items():
+            by_name[name] = replace(by_name[name], fallbacks=tuple(by_name[other].model for other in others))
+        offered = [by_name[name] for name in settings.model]
+        reserve = [entry for name, entry in by_name.items() if name not in settings.model]
         embedder = next((entry for entry in offered if entry.model.name == settings.embeddings), None)
         if embedder is None and settings.embeddings is not None:
             embedder = await _open(settings.row(settings.embeddings), settings, specialists)
             stack.push_async_callback(embedder.model.aclose)
         for entry in (*offered, *reserve):
             entry.model.embedder = embedder.model if embedder is not None and embedder is not entry else None
-        yield Models(offered, embedder, reserve)
+        yield Models(offered, embedder, reserve, by_name)
 
 
 async def open_models(settings: Settings, specialists: Sequence[SpecialistInfo]) -> list[ModelEntry]:

@@ -58,7 +58,7 @@ class TurnOptions(msgspec.Struct):
     source: str | None = None
     memory: bool | None = None
     strategy: str | None = None
-    critic: bool = False
+    critic: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +113,7 @@ def build_request(
     if options.source is not None:
         source = choose(options.source, get_args(Source), f"{place}source")
     if options.strategy is not None:
-        allowed = [name for name in get_args(StrategyName) if name in (settings.strategy, *settings.strategies)]
-        strategy = choose(options.strategy, allowed, f"{place}strategy")
+        strategy = choose(options.strategy, settings.allowed_strategies, f"{place}strategy")
     strategy = strategy or settings.strategy
     request = TurnRequest(
         message="",
@@ -130,7 +129,7 @@ def build_request(
         source=source,
         memory=options.memory is not False,
         strategy=strategy,
-        critic=options.critic,
+        critic=bool(options.critic),
     )
     return replace(request, **more)
 

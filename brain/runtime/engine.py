@@ -1,7 +1,7 @@
 """The engine: begins turns and holds what they share: specialists, models, store and memory."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,6 +10,7 @@ from functools import partial
 import anyio.lowlevel
 
 from brain.errors import BadRequest
+from brain.events import Role, StrategyName
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
 from brain.messages import Exchange, History, RecallResult, TurnReport, new_conversation_id, new_turn_id
@@ -36,6 +37,7 @@ class Engine:
 
     Attributes:
         models: The configured models, the default first. Empty while the engine is closed.
+        entries: All models except the embedder, by their names in the settings. Empty while the engine is closed.
         embedder: The model of the setting EMBEDDINGS, if it is set.
         runs: Runs of this process and of others.
         is_closing: Whether the engine is about to close. New turns stop at once.
@@ -48,6 +50,7 @@ class Engine:
         self.memory: Memory
         self.persistence: Persistence
         self.models: list[ModelEntry] = []
+        self.entries: Mapping[str, ModelEntry] = {}
         self.embedder: ModelEntry | None = None
         self.runs = RunRegistry()
         self.is_closing = False
@@ -76,7 +79,8 @@ class Engine:
             await stack.enter_async_context(self.registry.running())
             found = await stack.enter_async_context(connect_models(self.settings, self.registry.usable()))
             stack.callback(setattr, self, "models", [])
-            self.models, self.embedder = found.offered, found.embedder
+            stack.callback(setattr, self, "entries", {})
+            self.models, self.entries, self.embedder = found.offered, found.by_name, found.embedder
             writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
             await stack.enter_async_context(self.memory.run_background(writer, lambda: self.runs.is_idle, embedder))
             stack.push_async_callback(self._end_runs)
@@ -114,7 +118,8 @@ class Engine:
 
     def model_states(self) -> dict[str, State]:
         """Return the state of the circuit breaker of each model."""
-        models = [model for entry in self.models for model in (entry.model, *entry.fallbacks)]
+        entries = (*self.entries.values(), *self.models)
+        models = [model for entry in entries for model in (entry.model, *entry.fallbacks)]
         return {model.name: model.breaker.state for model in models}
 
     def find_model(self, name: str | None) -> AnyModel:
@@ -134,6 +139,13 @@ class Engine:
             if name in (None, configured, entry.model.name):
                 return entry
         raise BadRequest(f"`model` must be one of: {', '.join(sorted(self.model_names()))}.", "model")
+
+    def find_role(self, strategy: StrategyName, role: Role, chosen: ModelEntry) -> ModelEntry:
+        """Return the model of a role: that of THINKER or ACTOR in the strategy `dual`, else the model of the turn."""
+        name = None
+        if strategy == "dual":
+            name = self.settings.actor if role == "actor" else self.settings.thinker
+        return chosen if name is None else self.entries[name]
 
     async def begin(
         self,

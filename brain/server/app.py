@@ -107,6 +107,7 @@ def _routes() -> list[Route]:
         Route("/ag-ui/run", Endpoint(ag_ui.run_agent), methods=["POST"]),
         Route("/v1/session", session.SessionEndpoint),
         Route("/v1/specialists", about.specialists),
+        Route("/v1/strategies", about.strategies),
         Route("/healthz", about.healthz),
         Route("/readyz", about.readyz),
         Route("/metrics", about.metrics),

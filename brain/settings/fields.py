@@ -432,6 +432,11 @@ class Settings:
             step_seconds=self.step_seconds if has_steps else None,
         )
 
+    @property
+    def allowed_strategies(self) -> tuple[StrategyName, ...]:
+        """The strategies that requests may use: STRATEGY and STRATEGIES."""
+        return tuple(name for name in get_args(StrategyName) if name in (self.strategy, *self.strategies))
+
     def row(self, name: str) -> ModelRow:
         """Return the model for a name from MODELS or a short form, with its server and key.
 

@@ -257,6 +257,29 @@ def test_the_specialists_that_the_operator_allows_are_listed() -> None:
     assert "moon" not in str(absent)  # it may contain settings and paths of the server
 
 
+def test_strategies_are_listed_with_their_limits_and_models(tmp_path: Path) -> None:
+    actor = script(tmp_path, ["Hi."])
+    with (
+        brain_served(STRATEGY="reason", STRATEGIES="mono,dual", ACTOR=actor, ROUNDS=7, CALLS=4) as server,
+        client_of(server) as client,
+    ):
+        listed = client.get("/v1/strategies").json()["strategies"]
+        assert {one["name"]: (one["models"], one["default"]) for one in listed} == {
+            "mono": ({"writer": "builtin"}, False),
+            "reason": ({"thinker": "builtin"}, True),
+            "dual": ({"thinker": "builtin", "actor": actor}, False),
+        }
+        limits = {"calls": 4, "calls_per_specialist": 3, "turn_seconds": 600.0, "call_seconds": 5.0}
+        assert [one["limits"] for one in listed] == [limits, {**limits, "rounds": 7}, {**limits, "rounds": 7}]
+        assert all(one["description"].endswith(".") for one in listed)
+        assert set(server.engine.model_states()) == {"builtin", actor}
+        assert problem(client.post("/v1/turns", json={"message": "Hi", "model": actor})) == (
+            400,
+            "bad_request",
+            "model",
+        )
+
+
 def test_health_and_readiness() -> None:
     with brain_served(registry_of(weather)) as server, client_of(server) as client:
         assert client.get("/healthz").json() == {"status": "ok"}

@@ -35,6 +35,7 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(registry.running())
         models = await stack.enter_async_context(connect_models(settings, registry.usable()))
+        named = {"thinker": settings.thinker, "actor": settings.actor}
         for entry in (*models.offered, *models.reserve):
             specialists, context = registry.usable(), entry.model.context_tokens
             small, fails = check_context_size(
@@ -43,7 +44,9 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
             problem = await _find_model_problem(entry) or (small if fails else None)
             fallbacks = ", ".join(model.name for model in entry.fallbacks)
             fallbacks = f"; falls back to: {fallbacks}" if fallbacks else ""
-            detail = f"{entry.reason} (resume mode: {entry.model.resume}{fallbacks})"
+            roles = [role for role, name in named.items() if name and models.by_name[name] is entry]
+            role = f"; {' and '.join(roles)} of the strategy dual" if roles else ""
+            detail = f"{entry.reason} (resume mode: {entry.model.resume}{fallbacks}{role})"
             failures += _report(f"model {entry.model.name}", problem, detail, entry.warning or small)
         failures += await _check_store(settings)
         if models.embedder is not None:

@@ -1,13 +1,15 @@
-"""Routes for specialists, health and metrics."""
+"""Routes for specialists, strategies, health and metrics."""
 
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from brain.models import check_model
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.requests import engine_of, state_of, user_of
+from brain.strategies.descriptions import DESCRIPTIONS
 
 
 async def specialists(request: Request) -> Response:
@@ -19,6 +21,26 @@ def describe_specialists(request: Request) -> list[dict[str, Any]]:
     """Describe the specialists that the user can call."""
     engine = engine_of(request)
     return [engine.registry[name].describe() for name in engine.callable_specialists(user_of(request))]
+
+
+async def strategies(request: Request) -> Response:
+    """`GET /v1/strategies`: the strategies that requests may use, with their limits and their models."""
+    engine = engine_of(request)
+    settings, chosen = engine.settings, engine.find_entry(None)
+    described = []
+    for name in settings.allowed_strategies:
+        limits = msgspec.to_builtins(settings.limits(name))
+        models = {role: engine.find_role(name, role, chosen).model.name for role in DESCRIPTIONS[name].roles}
+        described.append(
+            {
+                "name": name,
+                "description": DESCRIPTIONS[name].sentence,
+                "default": name == settings.strategy,
+                "limits": {limit: value for limit, value in limits.items() if value is not None},
+                "models": models,
+            }
+        )
+    return ApiResponse({"strategies": described})
 
 
 async def healthz(request: Request) -> Response:
