@@ -3,8 +3,8 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, cast, get_args
 
 import msgspec
 from msgspec import Meta
@@ -213,6 +213,7 @@ class Annotation(msgspec.Struct, frozen=True, omit_defaults=True):
         offset: Number of characters before it in the part at its position, if that is text.
         code: Code of the notice; None for reasoning.
         round: Number of the strategy's round; 0 without one.
+        turn_pass: Number of the pass during or after which it was added; 0 before the first one.
     """
 
     text: str
@@ -220,6 +221,7 @@ class Annotation(msgspec.Struct, frozen=True, omit_defaults=True):
     offset: Count = 0
     code: NoticeCode | None = None
     round: Count = 0
+    turn_pass: Count = 0
 
 
 class RoundRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -236,6 +238,32 @@ class RoundRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 Time = Annotated[datetime, Meta(tz=True)]
 """An aware time. Brain's own times are in UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """A report of one pass.
+
+    Attributes:
+        began_ms: Milliseconds from the start of the turn, like the other times.
+        first_token_ms: Time of its first visible text.
+        round: Number of the strategy's round; 0 without one.
+        is_prefill_refused: Whether the server refused to continue the started answer, so Brain sent a message.
+    """
+
+    number: int
+    began_ms: Count
+    first_token_ms: Count | None
+    ended_ms: Count | None
+    prompt_tokens: Count
+    completion_tokens: Count
+    reused_tokens: Count | None
+    estimated: bool
+    finish: StopReason | None
+    error: ErrorCode | None = None
+    model: str = ""
+    round: Count = 0
+    is_prefill_refused: bool = False
 
 
 class Exchange(msgspec.Struct, omit_defaults=True):
@@ -256,6 +284,7 @@ class Exchange(msgspec.Struct, omit_defaults=True):
         automatic_calls: Calls of the files. Their blocks are in the question.
         annotations: Notices and reasoning, in order. Only the user reads them, like the fields below.
         rounds: The rounds of the strategy, in order.
+        passes: Reports of all passes. Answers of older versions have none.
     """
 
     question: str
@@ -278,6 +307,7 @@ class Exchange(msgspec.Struct, omit_defaults=True):
     annotations: tuple[Annotation, ...] = ()
     strategy: StrategyName = "mono"
     rounds: tuple[RoundRecord, ...] = ()
+    passes: tuple[PassReport, ...] = ()
     usage: Usage | None = None
     first_token_ms: Count | None = None
     total_ms: Count | None = None
@@ -287,6 +317,14 @@ class Exchange(msgspec.Struct, omit_defaults=True):
     def user_messages(self) -> list[str]:
         """The messages of the user: the first one, and those added during the answer."""
         return [self.message, *(part.text for part in self.parts if isinstance(part, Steer))]
+
+    @property
+    def notices(self) -> list[Annotation]:
+        """The notices and the messages that the user added, by pass."""
+        found = [one for one in self.annotations if one.code is not None]
+        steers = [part for part in self.parts if isinstance(part, Steer)]
+        found += [Annotation(one.text, 0, 0, "steered", turn_pass=one.turn_pass) for one in steers]
+        return sorted(found, key=lambda one: one.turn_pass)
 
     @property
     def answer(self) -> str:
@@ -302,6 +340,16 @@ def new_message_id() -> str:
 def new_turn_id() -> str:
     """Return a random ID for a turn."""
     return f"t{secrets.token_hex(8)}"
+
+
+def to_answer_id(turn_id: str) -> str:
+    """Return the ID of the answer of a turn, by which a stored answer is found."""
+    return f"m{turn_id[1:]}"
+
+
+def to_turn_id(answer_id: str) -> str:
+    """Return the ID of the turn that wrote an answer."""
+    return f"t{answer_id[1:]}"
 
 
 def new_conversation_id() -> str:
@@ -612,26 +660,13 @@ State = Literal["running", "waiting", "done", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class PassReport:
-    """A report of one pass. `first_token_ms` is the time of its first visible text."""
-
-    number: int
-    began_ms: int
-    first_token_ms: int | None
-    ended_ms: int | None
-    prompt_tokens: int
-    completion_tokens: int
-    reused_tokens: int | None
-    estimated: bool
-    finish: StopReason | None
-    error: ErrorCode | None = None
-    model: str = ""
-    round: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class TurnReport:
-    """A report of one turn. `wire` is the protocol of the client."""
+    """A report of one turn.
+
+    Attributes:
+        wire: Protocol of the client; empty for a stored answer.
+        notices: Notices and the messages that the user added, in order.
+    """
 
     turn_id: str
     conversation_id: str
@@ -644,12 +679,45 @@ class TurnReport:
     total_ms: int
     first_token_ms: int | None
     stop_reason: StopReason | None
-    error: ErrorCode | None
+    error: ErrorCode | Literal["interrupted"] | None
     usage: Usage
     passes: Sequence[PassReport]
     calls: Sequence[Call]
+    strategy: StrategyName = "mono"
+    rounds: Sequence[RoundRecord] = ()
+    notices: Sequence[Annotation] = ()
 
     @property
     def outcome(self) -> str:
         """The error code or the stop reason; the state while the turn runs."""
         return self.error or self.stop_reason or self.state
+
+
+def report_answer(exchange: Exchange, conversation_id: str, user: str) -> TurnReport:
+    """Return the report of the turn that wrote a stored answer."""
+    outcome, error, stop_reason = exchange.outcome, None, None
+    if outcome in get_args(StopReason):
+        stop_reason = cast("StopReason", outcome)
+    elif outcome:
+        error = cast("ErrorCode", outcome)
+    calls = [part for part in (*exchange.automatic_calls, *exchange.parts) if isinstance(part, Call)]
+    return TurnReport(
+        turn_id=to_turn_id(exchange.answer_id),
+        conversation_id=conversation_id,
+        message_id=exchange.answer_id,
+        user=user,
+        wire="",
+        model=exchange.model,
+        state="running" if not outcome else "done" if stop_reason else "error",
+        began=exchange.started or datetime.now(UTC),
+        total_ms=exchange.total_ms or 0,
+        first_token_ms=exchange.first_token_ms,
+        stop_reason=stop_reason,
+        error=error,
+        usage=exchange.usage or Usage(0, 0, None, False),
+        passes=exchange.passes,
+        calls=calls,
+        strategy=exchange.strategy,
+        rounds=exchange.rounds,
+        notices=exchange.notices,
+    )

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, get_args
 from brain.cli.commands import memory, transfer
 from brain.cli.commands.ask import ask
 from brain.cli.commands.check import check
+from brain.cli.commands.explain import explain
 from brain.cli.commands.index import index
 from brain.cli.commands.specialists import SHELLS, completion, specialists
 from brain.cli.process import UsageError
@@ -22,7 +23,7 @@ Command = Callable[[argparse.Namespace, Settings], int | Coroutine[Any, Any, int
 GROUPS = {
     "Run": ("serve", "ask", "chat"),
     "Data": ("memory", "index", "export", "import", "forget"),
-    "Admin": ("check", "specialists", "completion"),
+    "Admin": ("check", "explain", "specialists", "completion"),
 }
 MAX_SHOWN = 60
 """Characters of a wrong argument in an error."""
@@ -193,6 +194,13 @@ def make_parser() -> Parser:
     text = f"user to erase; {LOCAL_USER} is the user of a server without API keys"
     command.add_argument("user", type=_user_name, metavar="USER", help=text)
     command.add_argument("--yes", action="store_true", help="skip the confirmation prompt")
+
+    text, example = "Show how an answer was made.", "brain explain last"
+    command = _add_command(commands, "explain", text, example, explain)
+    text = "turn ID, answer ID, or last for the newest answer"
+    command.add_argument("turn", metavar="TURN", type=replace_surrogates, help=text)
+    _add_user(command)
+    command.add_argument("--json", action="store_true", help="print one JSON object")
 
     text = "Test the model, the database and the specialists."
     _add_command(commands, "check", text, "brain check --model openai:gpt-4o-mini", check)

@@ -15,6 +15,9 @@ from brain.turn.notices import Annotations
 
 NOTICE_LENGTH = 10_000
 """Longest imported notice or error message, in characters. Brain writes far shorter ones."""
+MAX_PASSES = 1000
+"""Imported reports of passes per answer. Brain makes fewer."""
+MODEL_NAME_LENGTH = 200
 
 
 def exchange(one: Exchange) -> Exchange:
@@ -29,6 +32,10 @@ def exchange(one: Exchange) -> Exchange:
         tokens=0,
         untrusted=True,
         annotations=_annotations(one.annotations),
+        passes=tuple(
+            replace(report, model=strip_invisible(report.model)[:MODEL_NAME_LENGTH])
+            for report in one.passes[:MAX_PASSES]
+        ),
         error=one.error and replace(one.error, message=_shorten(one.error.message)),
     )
 
@@ -47,7 +54,7 @@ def _annotations(some: Iterable[Annotation]) -> tuple[Annotation, ...]:
     """Copy annotations within the limits of Brain's own answers."""
     copied = Annotations()
     for one in some:
-        copied.parts_before = one.position
+        copied.parts_before, copied.turn_pass = one.position, one.turn_pass
         if one.code is None:
             copied.add_thinking(one.text, one.offset)
         else:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from brain.errors import SettingsError
 from brain.events import Resume
+from brain.messages import PassReport
 from brain.settings import parsers
 from brain.settings.parsers import Field
 
@@ -19,6 +20,25 @@ STANDARD = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "OLLAMA_HOST")
 """Environment variables that other programs read, too. Brain's settings win over them."""
 REMOTE_KINDS = ("ollama", "openai")
 """Kinds of models with a server."""
+
+
+class Price(msgspec.Struct, frozen=True):
+    """What a model costs per million tokens, in any currency.
+
+    Attributes:
+        reused: Price of prompt tokens from the server's cache; None for `input`.
+    """
+
+    input: float
+    output: float
+    reused: float | None = None
+
+    def cost(self, one: PassReport) -> float:
+        """Return the cost of a pass."""
+        reused = min(one.reused_tokens or 0, one.prompt_tokens)
+        rate = self.input if self.reused is None else self.reused
+        total = (one.prompt_tokens - reused) * self.input + reused * rate + one.completion_tokens * self.output
+        return total / 1_000_000
 
 
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +55,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
         context: Size of the context window in tokens; None to ask the server.
         embeddings: The server's embedding model; None for the model itself.
         fallback: Models that continue its answers when it fails; None for FALLBACK_MODEL.
+        price: What it costs; None if it is unknown or free.
         notes: The standard environment variables that it uses, as phrases for people.
     """
 
@@ -48,6 +69,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     context: int | None = None
     embeddings: str | None = None
     fallback: tuple[str, ...] | None = None
+    price: Price | None = None
     notes: tuple[str, ...] = ()
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
@@ -73,6 +95,12 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join((origin, *self.notes))
 
 
+def _price(value: Any) -> Price:
+    if not isinstance(value, dict) or not {"input", "output"} <= value.keys() <= {"input", "output", "reused"}:
+        raise ValueError
+    return Price(**{name: parsers.price(one) for name, one in value.items()})
+
+
 _FIELDS: Mapping[str, Field] = {
     "is": Field(parsers.model, "`builtin`, `ollama:NAME`, `openai:NAME` or `script:FILE`"),
     "url": Field(parsers.url, "an http:// or https:// URL"),
@@ -83,6 +111,7 @@ _FIELDS: Mapping[str, Field] = {
     "context": Field(parsers.count(1, 99_999_999), "a whole number of tokens from 1 to 99999999"),
     "embeddings": Field(parsers.name, "a name"),
     "fallback": Field(parsers.fallback_models, "a list of names from MODELS or short forms"),
+    "price": Field(_price, "a table with `input` and `output`, and `reused` if it differs: prices per million tokens"),
 }
 OPTIONAL_FIELDS = ", ".join(f"`{name}`" for name in _FIELDS if name != "is")
 _OF_SERVERS = ("url", "key", "key_env", "sees_images", "context", "embeddings")

@@ -157,6 +157,13 @@ def seconds(value: Any) -> float:
     return float(value)
 
 
+def price(value: Any) -> float:
+    """Parse a price, up to a million."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1_000_000:
+        raise ValueError
+    return float(value)
+
+
 def store(value: Any) -> str:
     """Parse `memory:`, or `sqlite:` with the path of a file."""
     place = text(value)

@@ -169,6 +169,18 @@ def file(db: sqlite3.Connection, user: str, conversation_id: str, number: int) -
     return None if found is None else Attachment(*found)
 
 
+def find_answer(db: sqlite3.Connection, user: str, answer_id: str | None, now: int) -> tuple[str, Exchange] | None:
+    """Return an answer of a user, or the newest one, with the ID of its conversation."""
+    which, values = ("answer_id = ?", [answer_id]) if answer_id is not None else ("answer_id <> ''", [])
+    newest = "SELECT key, id FROM conversation WHERE user = ? ORDER BY used DESC LIMIT ?"
+    found = db.execute(
+        f"SELECT c.id, e.key, data, outcome = '' AND until <= ?, question_id FROM ({newest}) c "
+        f"JOIN exchange e ON {exchanges.IN_CONVERSATION} WHERE {which} ORDER BY e.started DESC LIMIT 1",
+        (now, users.find(db, user), NEWEST_SEARCHED if answer_id is None else -1, *values),
+    ).fetchone()
+    return None if found is None else (found[0], _show(db, found[1:]))
+
+
 def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, now: int) -> Conversation | None:
     """Set the title of a conversation; it is not generated again."""
     row = _find_row(db, user, conversation_id)

@@ -243,6 +243,11 @@ class SQLite:
         work = partial(conversations.read_page, user=user, conversation_id=conversation_id, before=before, limit=limit)
         return await self._database.read(partial(work, now=self._now()), user=user)
 
+    async def answer(self, user: str, answer_id: str | None) -> tuple[str, Exchange] | None:
+        """Return an answer by its ID, or the newest one, with the ID of its conversation. It may search all of them."""
+        work = partial(conversations.find_answer, user=user, answer_id=answer_id, now=self._now())
+        return await self._database.read(work, user=user, is_search=True)
+
     async def file(self, user: str, conversation_id: str, number: int) -> Attachment | None:
         """Return a file of a conversation by its ID."""
         work = partial(conversations.file, user=user, conversation_id=conversation_id, number=number)

@@ -27,6 +27,7 @@ class Accounting:
         passes: Finished passes.
         usage: Sum of their tokens.
         first_token_ms: Milliseconds to the first visible text, if any.
+        is_prefill_refused: Whether the server refused to continue the started answer in the current pass.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,7 @@ class Accounting:
         self.usage = Usage(0, 0, None, False)
         self._models: dict[str, ModelUsage] = {}
         self.first_token_ms: int | None = None
+        self.is_prefill_refused = False
         self._prompt_bytes = 0  # of the newest pass
         self._text_bytes = 0
         self._reported: PassUsage | None = None
@@ -93,6 +95,7 @@ class Accounting:
             finish=None,
             model=self.model,
             round=self.round,
+            is_prefill_refused=self.is_prefill_refused,
         )
 
     def end_pass(self, began: float, first_text: float | None, finish: StopReason) -> None:
@@ -102,7 +105,7 @@ class Accounting:
         total = _add(self.usage, report)
         models = self._models if len(self._models) > 1 else None
         self.usage = Usage(total.prompt_tokens, total.completion_tokens, total.reused_tokens, total.estimated, models)
-        self._reported = None
+        self._reported, self.is_prefill_refused = None, False
         if self.first_token_ms is None:
             self.first_token_ms = report.first_token_ms
         self.passes.append(replace(report, ended_ms=self.milliseconds(), finish=finish))

@@ -254,6 +254,7 @@ class ModelPass:
                 return await self._read(stream)
             except PrefillRefused:
                 await self._close_stream()
+                self._accounting.is_prefill_refused = True
                 log.info("model %s rejects a prefill; Brain sends a message to continue instead", self._model.name)
             except ModelError as error:
                 await self._close_stream()

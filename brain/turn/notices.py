@@ -26,11 +26,13 @@ class Annotations:
     Attributes:
         parts_before: Number of parts of the answer before the current pass.
         round: Number of the current round of the strategy; 0 without one.
+        turn_pass: Number of the current pass; 0 before the first one.
     """
 
     def __init__(self) -> None:
         self.parts_before = 0
         self.round = 0
+        self.turn_pass = 0
         self._list: list[Annotation] = []
         self._thinking = TextBuffer()
         self._place = 0, 0, 0  # of the thinking: position, offset and round
@@ -40,7 +42,7 @@ class Annotations:
     def add_notice(self, notice: Notice) -> Notice:
         """Record a notice before the current pass, and return it."""
         self._flush_thinking()
-        self._add(Annotation(notice.text, self.parts_before, 0, notice.code, self.round))
+        self._add(Annotation(notice.text, self.parts_before, 0, notice.code, self.round, self.turn_pass))
         return notice
 
     def add_thinking(self, text: str, at: int) -> None:

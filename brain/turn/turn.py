@@ -27,8 +27,8 @@ from brain.messages import (
     Steer,
     Text,
     TurnReport,
-    new_message_id,
     new_turn_id,
+    to_answer_id,
 )
 from brain.plugins.context import MemoryView
 from brain.plugins.registry import Registry
@@ -110,7 +110,7 @@ class Turn:
         memory: MemoryView | None = None,
     ) -> None:
         self.id = turn_id or new_turn_id()
-        self.message_id = new_message_id()
+        self.message_id = to_answer_id(self.id)
         self.conversation_id = history.id
         self.exchange = history.question or Exchange(question="")
         self.exchange.answer_id = self.message_id
@@ -493,6 +493,7 @@ class Turn:
     def _next_pass(self, plan: Plan, context: CallContext) -> ModelPass:
         participant, sampling = plan.participant, self.request.sampling
         self._annotations.parts_before = len(self.exchange.automatic_calls) + len(self.exchange.parts)
+        self._annotations.turn_pass = len(self._accounting.passes) + 1
         max_tokens = self._tokens_left()
         if plan.max_tokens is not None:
             max_tokens = plan.max_tokens if max_tokens is None else min(max_tokens, plan.max_tokens)
@@ -594,6 +595,7 @@ class Turn:
         self.exchange.annotations, self.exchange.usage = self._annotations.snapshot(), accounting.usage
         self.exchange.rounds = tuple(self._rounds)
         self.exchange.first_token_ms, self.exchange.total_ms = accounting.first_token_ms, total_ms
+        self.exchange.passes = tuple(accounting.passes)
         self.exchange.error = error
         self._ending = (*unread, accounting.usage, last)
 
@@ -643,4 +645,7 @@ class Turn:
             usage=accounting.usage,
             passes=(*accounting.passes, *running),
             calls=tuple(self._policy.calls),
+            strategy=self.exchange.strategy,
+            rounds=tuple(self._rounds),
+            notices=msgspec.structs.replace(self.exchange, annotations=self._annotations.snapshot()).notices,
         )

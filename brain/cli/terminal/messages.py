@@ -1,4 +1,4 @@
-"""Sentences about failed calls and answers that ended early, by code, from the page's English texts."""
+"""Sentences about turns, failed calls and answers that ended early, from the page's English texts."""
 
 import json
 from collections.abc import Mapping
@@ -48,6 +48,19 @@ def format_duration(event: SpecialistResult) -> str:
     """Return the duration of a call, and whether it was cached or approved."""
     cached = ", cached" if event.cached else ""
     return f"{event.ms} ms{cached}{', approved' if event.approval == 'approved' else ''}"
+
+
+def text(key: str, **values: str | int) -> str:
+    """Return a text of the page with its placeholders filled. `count` chooses among plural forms."""
+    found = _texts()["page"][key]
+    if not isinstance(found, str):
+        found = found["one" if values.get("count") == 1 else "other"]
+    return str(found.format(**{name: f"{one:,}" if isinstance(one, int) else one for name, one in values.items()}))
+
+
+def format_ms(ms: int) -> str:
+    """Return a duration: `40 ms` or `1.2 s`."""
+    return text("ms", count=ms) if ms < 1000 else text("seconds", time=f"{ms / 1000:,.1f}")
 
 
 def is_yes(typed: str) -> bool:

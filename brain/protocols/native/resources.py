@@ -16,6 +16,7 @@ from brain.messages import (
     Exchange,
     Item,
     Part,
+    PassReport,
     Steer,
     Text,
     TurnReport,
@@ -93,9 +94,18 @@ def encode_recall(is_on: bool) -> bytes:
     return encode({"recall": is_on})
 
 
-def turn_report(report: TurnReport) -> dict[str, Any]:
-    """Return the report of a turn as JSON values."""
+def turn_report(report: TurnReport, cost: Callable[[PassReport], float | None]) -> dict[str, Any]:
+    """Return the report of a turn as JSON values.
+
+    Args:
+        cost: returns the cost of a pass, if it is known.
+    """
     data: dict[str, Any] = msgspec.to_builtins(replace(report, calls=()))
+    costs = [cost(one) for one in report.passes]
+    data["cost"] = sum(known) if (known := [one for one in costs if one is not None]) else None
+    for one, its_cost in zip(data["passes"], costs, strict=True):
+        one["cost"] = its_cost
+    data["notices"] = [{"code": one.code, "text": one.text, "turn_pass": one.turn_pass} for one in report.notices]
     data["calls"] = [
         {
             "call_id": call.id,
@@ -103,9 +113,11 @@ def turn_report(report: TurnReport) -> dict[str, Any]:
             "params": call.params,
             "by": call.by,
             "turn_pass": call.turn_pass,
+            "round": call.round,
             "began_ms": call.began_ms,
             "ms": call.ms,
             "outcome": call.outcome,
+            **({"reason": call.reason} if call.reason else {}),
             "cached": call.cached,
             "approval": call.approval,
             "preview": call.preview,

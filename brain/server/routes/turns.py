@@ -5,9 +5,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from brain.errors import BadRequest
+from brain.messages import TurnReport, report_answer, to_answer_id
 from brain.protocols import native
 from brain.protocols.native.resources import turn_report
-from brain.runtime.commands import CancelTurn, Command, Decide, ShowTurn, SteerTurn
+from brain.runtime.commands import CancelTurn, Decide, ShowTurn, SteerTurn
 from brain.runtime.run import AnyRun
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.chat import LAST_EVENT_ID
@@ -44,27 +45,36 @@ async def events(request: Request) -> ASGIApp:
 
 
 async def show(request: Request) -> Response:
-    """`GET /v1/turns/{id}`: the report of the turn."""
-    return await _control(request, ShowTurn())
+    """`GET /v1/turns/{id}`: the report of the turn, by its ID or that of its stored answer."""
+    engine, user, turn_id = engine_of(request), user_of(request), request.path_params["id"]
+    run = await engine.runs.find(turn_id, user)
+    if run is not None:
+        return _report(request, await run.control(ShowTurn()))
+    found = await engine.store.answer(user, to_answer_id(turn_id)) if native.ID.fullmatch(turn_id) else None
+    if found is None:
+        raise not_found()
+    conversation_id, exchange = found
+    return _report(request, report_answer(exchange, conversation_id, user))
 
 
 async def cancel(request: Request) -> Response:
     """`POST /v1/turns/{id}/cancel`: stop the turn, unless it has ended."""
-    return await _control(request, CancelTurn(), 202)
+    run = await _find(request)
+    return _report(request, await run.control(CancelTurn()), 202)
 
 
 async def steer(request: Request) -> Response:
     """`POST /v1/turns/{id}/steer`: add a message to the running turn."""
     run = await _find(request)
     message = native.parse_steering(await read_json(request))
-    return ApiResponse(turn_report(await run.control(SteerTurn(message))), 202)
+    return _report(request, await run.control(SteerTurn(message)), 202)
 
 
 async def approve(request: Request) -> Response:
     """`POST /v1/turns/{id}/approvals/{call_id}`: approve or decline a call."""
     run = await _find(request)
     approve = native.parse_approval(await read_json(request))
-    return ApiResponse(turn_report(await run.control(Decide(request.path_params["call_id"], approve))))
+    return _report(request, await run.control(Decide(request.path_params["call_id"], approve)))
 
 
 async def _find(request: Request) -> AnyRun:
@@ -74,6 +84,5 @@ async def _find(request: Request) -> AnyRun:
     return run
 
 
-async def _control(request: Request, command: Command, status: int = 200) -> Response:
-    run = await _find(request)
-    return ApiResponse(turn_report(await run.control(command)), status)
+def _report(request: Request, report: TurnReport, status: int = 200) -> Response:
+    return ApiResponse(turn_report(report, engine_of(request).settings.cost), status)

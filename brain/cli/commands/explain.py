@@ -1,0 +1,122 @@
+"""`brain explain`: how a stored answer was made, as a timeline."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from brain.cli.commands.store_access import describe_no_data, open_existing_store
+from brain.cli.process import DONE, CommandError
+from brain.cli.terminal.messages import explain_call, explain_outcome, format_ms, text
+from brain.events import SpecialistError
+from brain.messages import Call, PassReport, TurnReport, report_answer, to_answer_id
+from brain.protocols.bodies import encode
+from brain.protocols.native.resources import turn_report
+from brain.settings import Settings
+from brain.text import escape_invisible
+
+LAST = "last"
+INDENT = " " * 10
+"""The width of a time."""
+MAX_PARAMS_LENGTH = 200
+
+Line = tuple[int | None, str]
+"""Milliseconds since the start of the turn, if known, and what happened."""
+
+
+async def explain(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Show the rounds, requests, calls and decisions of a turn, with its tokens and costs."""
+    user, name = arguments.user, arguments.turn
+    async with open_existing_store(settings) as store:
+        found = await store.answer(user, None if name == LAST else to_answer_id(name))
+        if found is None and user not in (users := await store.users()):
+            raise CommandError(describe_no_data(user, users), "brain explain last --user NAME")
+    if found is None:
+        what = "No answers" if name == LAST else f"No answer of turn '{name}'"
+        raise CommandError(f"{what} of user {user}", "brain explain last")
+    conversation_id, exchange = found
+    report = report_answer(exchange, conversation_id, user)
+    if arguments.json:
+        sys.stdout.buffer.write(encode(turn_report(report, settings.cost)) + b"\n")
+        return DONE
+    print(f"{report.turn_id} · {conversation_id} · {report.began.astimezone():%Y-%m-%d %H:%M} · {report.strategy}")
+    for ms, line in _timeline(report, settings):
+        print(escape_invisible(f"{'' if ms is None else format_ms(ms):>{len(INDENT) - 2}}  {line}"))
+    return DONE
+
+
+def _timeline(report: TurnReport, settings: Settings) -> Iterator[Line]:
+    rounds = {one.n: one for one in report.rounds}
+    if not report.passes:
+        yield None, text("explainOld")
+        report = replace(
+            report,
+            calls=[msgspec.structs.replace(one, turn_pass=0) for one in report.calls],
+            notices=[msgspec.structs.replace(one, turn_pass=0) for one in report.notices],
+        )
+    yield from _decisions(report, 0)
+    for one in report.passes:
+        if (opened := rounds.pop(one.round, None)) is not None:
+            yield opened.began_ms, text("explainRound", count=opened.n, role=opened.role, model=opened.model)
+            if opened.text:
+                yield None, opened.text
+        title = text("explainRequest", count=one.number, model=one.model)
+        yield one.began_ms, f"{title}: {', '.join(_facts(one, settings.cost(one)))}"
+        yield from _decisions(report, one.number)
+    yield report.total_ms, explain_outcome(report.outcome) or text("explainComplete")
+    usage = report.usage
+    costs = [cost for one in report.passes if (cost := settings.cost(one)) is not None]
+    amounts = _amounts(usage.prompt_tokens, usage.reused_tokens, usage.completion_tokens, is_estimated=usage.estimated)
+    yield None, f"{text('explainTotal')}: {', '.join([*amounts, *_cost(sum(costs) if costs else None)])}"
+
+
+def _facts(one: PassReport, cost: float | None) -> Iterator[str]:
+    yield from _amounts(one.prompt_tokens, one.reused_tokens, one.completion_tokens, is_estimated=one.estimated)
+    if one.ended_ms is not None:
+        yield format_ms(one.ended_ms - one.began_ms)
+    if one.first_token_ms is not None:
+        yield text("explainFirst", time=format_ms(one.first_token_ms - one.began_ms))
+    yield from _cost(cost)
+
+
+def _amounts(read: int, reused: int | None, written: int, *, is_estimated: bool) -> Sequence[str]:
+    counts = [text("tokens", count=count) for count in (read, written)]
+    if is_estimated:
+        counts = [text("about", amount=count) for count in counts]
+    cached = [text("explainReused", count=reused)] if reused else []
+    return [text("explainRead", amount=counts[0]), *cached, text("explainWritten", amount=counts[1])]
+
+
+def _cost(cost: float | None) -> Sequence[str]:
+    return [] if cost is None else [text("explainCost", cost=f"{cost:.4f}")]
+
+
+def _decisions(report: TurnReport, number: int) -> Iterator[Line]:
+    """Yield the calls of a pass and what Brain decided during it; 0 means before the first one."""
+    one = report.passes[number - 1] if number else None
+    if one is not None and one.is_prefill_refused:
+        yield None, f"  {text('explainPrefill')}"
+    for call in report.calls:
+        if call.turn_pass == number:
+            yield call.began_ms, f"  {_describe_call(call)}"
+    if one is not None and one.error is not None:
+        yield one.ended_ms, f"  {explain_outcome(one.error)}"
+    for notice in report.notices:
+        if notice.turn_pass == number:
+            yield None, f"  {notice.text}"
+
+
+def _describe_call(call: Call) -> str:
+    params = json.dumps(call.params, ensure_ascii=False)
+    if len(params) > MAX_PARAMS_LENGTH:
+        params = f"{params[: MAX_PARAMS_LENGTH - 1]}…"
+    facts = [format_ms(call.ms)] if call.ms is not None else []
+    facts += [text("cached")] if call.cached else []
+    facts += [text(call.approval)] if call.approval not in (None, "asked") else []
+    if call.code is not None:
+        event = SpecialistError(call.id, call.name, call.params, call.code, call.reason, call.ms or 0)
+        facts.append(explain_call(event))
+    return f"{call.name} {params}: {', '.join(facts)}"
