@@ -2,7 +2,7 @@
 
 import re
 import zoneinfo
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, get_args
@@ -18,6 +18,8 @@ from brain.text import suggest
 from brain.turn_request import Sampling, TurnRequest
 from brain.validation import SHOWN_LENGTH, quote_value
 
+DEFAULT_NAME = "brain"
+"""Name of the default model in compatible APIs."""
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -73,6 +75,18 @@ class KnownNames:
     models: Set[str] = frozenset()
     specialists: Set[str] = frozenset()
     callable_specialists: Sequence[str] = ()
+
+
+def strategy_names(settings: Settings) -> Mapping[str, StrategyName]:
+    """Return the model names that compatible APIs use for the default model with a strategy, such as `brain:reason`."""
+    return {f"{DEFAULT_NAME}:{strategy}": strategy for strategy in settings.allowed_strategies}
+
+
+def list_names(settings: Settings, models: Iterable[str]) -> list[str]:
+    """Return the names in the lists of models: the default one, its strategies and the configured models."""
+    is_mono = settings.strategy == "mono"
+    strategies = [name for name, strategy in strategy_names(settings).items() if strategy != "mono" or not is_mono]
+    return [DEFAULT_NAME, *strategies, *sorted(models)]
 
 
 def build_request(

@@ -344,9 +344,9 @@ def test_a_call_is_approved_as_the_answer_says(brain: Server, client: Client) ->
 
 
 def test_the_models(brain: Server, client: Client) -> None:
-    names = ["brain:latest", "builtin:latest"]
+    names = ["brain:latest", "brain:reason", "brain:dual", "brain:step", "builtin:latest"]
     assert [model.model for model in client.list().models] == [model.name for model in client.ps().models] == names
-    for name in names:
+    for name in (names[0], names[-1]):
         shown = client.show(name)
         assert (shown.capabilities, shown.modelinfo and shown.modelinfo["brain.context_length"]) == (
             ["completion", "tools", "vision"], 131_072,

@@ -227,7 +227,9 @@ def test_the_client_assembles_streams_and_parses_answers(brain: Server, client: 
 
 def test_the_models(brain: Server, client: OpenAI) -> None:
     brain.play(Player(["Hi"], name="ollama:tiny/m"))
-    assert [model.id for model in client.models.list()] == ["brain", "builtin", "ollama:tiny/m"]
+    assert [model.id for model in client.models.list()] == [
+        "brain", "brain:reason", "brain:dual", "brain:step", "builtin", "ollama:tiny/m",
+    ]  # fmt: skip
     found = client.models.retrieve("ollama:tiny/m")
     assert (found.id, found.object, found.owned_by) == ("ollama:tiny/m", "model", "brain")
     with pytest.raises(openai.NotFoundError):

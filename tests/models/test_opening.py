@@ -83,9 +83,11 @@ def test_a_key_reaches_its_own_server_only(
                 assert (answer["model"], answer["choices"][0]["message"]["content"]) == (name, "Hello.")
             assert client.get("/readyz").json()["model"] == "small"
             listed = client.get("/v1/models").json()["data"]
-            assert [one["id"] for one in listed] == ["brain", "big", "open", "small"]
+            strategies = ["brain:reason", "brain:dual", "brain:step"]
+            assert [one["id"] for one in listed] == ["brain", *strategies, "big", "open", "small"]
             tags = client.get("/api/tags").json()["models"]
-            assert [one["name"] for one in tags] == ["brain:latest", "big:latest", "open:latest", "small:latest"]
+            configured = ["big:latest", "open:latest", "small:latest"]
+            assert [one["name"] for one in tags] == ["brain:latest", *strategies, *configured]
             shown = client.post("/api/show", json={"model": "big"}).json()
             assert shown["model_info"]["brain.context_length"] == 1024
             assert "vision" in shown["capabilities"]

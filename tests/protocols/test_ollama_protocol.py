@@ -111,8 +111,15 @@ def test_all_fields() -> None:
 def test_a_model_is_found_with_its_tag_or_without(name: str, model: str | None) -> None:
     found, _, options = chat(with_messages(model=name))
     assert (found.model, options.model) == (model, name)
-    assert ollama.parse_show(to_bytes({"model": name}), MODELS) == (name, model)
-    assert ollama.parse_show(to_bytes({"name": name, "verbose": True}), MODELS) == (name, model)
+    assert ollama.parse_show(to_bytes({"model": name}), MODELS, SETTINGS) == (name, model)
+    assert ollama.parse_show(to_bytes({"name": name, "verbose": True}), MODELS, SETTINGS) == (name, model)
+
+
+@pytest.mark.parametrize("name", ["brain:reason", "brain:reason:latest"])
+def test_a_model_name_chooses_a_strategy(name: str) -> None:
+    for found, _, options in (chat(with_messages(model=name)), generate(with_prompt(model=name))):
+        assert (found.model, found.strategy, found.limits.rounds, options.model) == (None, "reason", 20, name)
+    assert ollama.parse_show(to_bytes({"model": name}), MODELS, SETTINGS) == (name, None)
 
 
 @pytest.mark.parametrize("name", ["llama3", "brain:8b", "Brain", ":latest", "builtin:latest:latest", "x" * 10_000])

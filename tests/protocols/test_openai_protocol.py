@@ -108,6 +108,14 @@ def test_all_fields() -> None:
     assert parse(stop="END")[0].stop == ("END",)
 
 
+def test_a_model_name_chooses_a_strategy() -> None:
+    assert [parse(model=f"brain:{name}")[0].strategy for name in ("mono", "dual")] == ["mono", "dual"]
+    found, _, options = parse(model="brain:reason")
+    assert (found.model, found.strategy, found.limits.rounds, options.model) == (None, "reason", 20, "brain:reason")
+    found = parse(model="brain:reason", brain={"strategy": "step", "limits": {"steps": 3}})[0]
+    assert (found.strategy, found.limits.rounds, found.limits.steps) == ("step", None, 3)
+
+
 def test_tools_and_which_of_them_has_to_be_called() -> None:
     tools = [function(description="Adds.", parameters=SCHEMA, strict=True), function("now", parameters=None)]
     both = (Tool("add", "Adds.", SCHEMA), Tool("now"))
@@ -128,7 +136,7 @@ REJECTED: list[tuple[dict[str, Any], int, str]] = [
     ({"functions": []}, 400, "functions"),
     ({"function_call": "auto"}, 400, "function_call"),
     ({"messages": []}, 400, "messages"),
-    *[({"model": model}, 404, "model") for model in ("gpt-5", "")],
+    *[({"model": model}, 404, "model") for model in ("gpt-5", "", "brain:", "brain:Reason", "brain:reason:latest")],
     ({"max_tokens": 0}, 400, "max_tokens"),
     ({"max_completion_tokens": -2}, 400, "max_completion_tokens"),
     ({"seed": 2**63}, 400, "seed"),
@@ -381,7 +389,5 @@ def test_a_response_that_is_not_streamed() -> None:
 
 def test_the_models() -> None:
     one = {"id": "ollama:m", "object": "model", "created": 5, "owned_by": "brain"}
-    assert openai.list_models(["ollama:m", "builtin"], 5) == {
-        "object": "list",
-        "data": [{**one, "id": "brain"}, {**one, "id": "builtin"}, one],
-    }
+    expected = {"object": "list", "data": [{**one, "id": "brain"}, one]}
+    assert openai.list_models(["brain", "ollama:m"], 5) == expected

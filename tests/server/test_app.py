@@ -273,6 +273,14 @@ def test_strategies_are_listed_with_their_limits_and_models(tmp_path: Path) -> N
         assert [one["limits"] for one in listed] == [limits, {**limits, "rounds": 7}, {**limits, "rounds": 7}]
         assert all(one["description"].endswith(".") for one in listed)
         assert set(server.engine.model_states()) == {"builtin", actor}
+        names = ["brain", "brain:mono", "brain:reason", "brain:dual", "builtin"]
+        assert [one["id"] for one in client.get("/v1/models").json()["data"]] == names
+        tags = [one["name"].removesuffix(":latest") for one in client.get("/api/tags").json()["models"]]
+        assert tags == names
+        assert client.get("/v1/models/brain:dual").json()["id"] == "brain:dual"
+        assert client.post("/api/show", json={"model": "brain:dual"}).status_code == 200
+        for refused in (client.get("/v1/models/brain:step"), client.post("/api/show", json={"model": "brain:step"})):
+            assert refused.status_code == 404
         assert problem(client.post("/v1/turns", json={"message": "Hi", "model": actor})) == (
             400,
             "bad_request",

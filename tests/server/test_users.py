@@ -233,8 +233,8 @@ def attempts(of: Stored) -> dict[str, list[Attempt]]:
     turn, waits, chat = f"/v1/turns/{of.turn}", f"/v1/turns/{of.waiting}", f"/v1/conversations/{CHAT}"
     last_id, named = {"last-event-id": f"{of.turn}.1"}, {"x-conversation-id": CHAT}
     plain = [
-        "/healthz", "/readyz", "/metrics", "/page/start", "/v1/specialists", "/v1/models", "/api/tags", "/api/version",
-        "/api/ps", "/",
+        "/healthz", "/readyz", "/metrics", "/page/start", "/v1/specialists", "/v1/strategies", "/v1/models",
+        "/api/tags", "/api/version", "/api/ps", "/",
     ]  # fmt: skip
     return {path: [Attempt("GET", path)] for path in plain} | {
         "/page/{file:path}": [Attempt("GET", "/page/icon.svg")],

@@ -1,10 +1,9 @@
 """Ollama's protocol: chats, completions and models."""
 
 from brain.protocols.ollama.encoder import Encoder, encode_rejection
-from brain.protocols.ollama.request import DEFAULT_NAME, RequestOptions, parse_chat, parse_generate, parse_show
+from brain.protocols.ollama.request import RequestOptions, parse_chat, parse_generate, parse_show
 
 __all__ = [
-    "DEFAULT_NAME",
     "Encoder",
     "RequestOptions",
     "encode_rejection",

@@ -8,12 +8,13 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from brain.errors import BadRequest
+from brain.events import StrategyName
 from brain.messages import ClientMessage
 from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_present
 from brain.protocols.client_messages import check_length, check_value_count, newest_question, parse_stop
 from brain.protocols.ollama.history import parse_images, parse_messages
 from brain.protocols.ollama.schema import ChatBody, GenerateBody, OllamaBody, OptionsBody, ShowBody
-from brain.protocols.turn_options import KnownNames, TurnOptions, build_request
+from brain.protocols.turn_options import DEFAULT_NAME, KnownNames, TurnOptions, build_request, strategy_names
 from brain.settings import Settings
 from brain.turn_request import Tool, TurnRequest
 from brain.validation import quote_value
@@ -23,7 +24,6 @@ SCHEMA_BYTES = 65_536
 OPTIONS_BYTES = 16_384
 MAX_STOPS = 16
 
-DEFAULT_NAME = "brain"
 LATEST = ":latest"
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def parse_chat(
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Parse the body of `POST /api/chat`."""
     body = _decode(data, ChatBody)
-    model = find_model(body.model, known.models)
+    chosen = find_model(body.model, known.models, settings)
     messages = parse_messages(body.messages)
     options = _parse_options(body, is_empty=not messages)
     if body.tools and len(body.tools) > MAX_TOOLS:
@@ -64,7 +64,7 @@ def parse_chat(
             raise invalid(f"{place}.name", "is empty")
         parameters = decode_object(function.parameters, SCHEMA_BYTES, f"{place}.parameters")
         tools.append(Tool(function.name, function.description or "", parameters))
-    return _build_request(body, model, messages, tools, user, settings, known), messages, options
+    return _build_request(body, chosen, messages, tools, user, settings, known), messages, options
 
 
 def parse_generate(
@@ -72,7 +72,7 @@ def parse_generate(
 ) -> tuple[TurnRequest, list[ClientMessage], RequestOptions]:
     """Parse the body of `POST /api/generate`."""
     body = _decode(data, GenerateBody)
-    model = find_model(body.model, known.models)
+    chosen = find_model(body.model, known.models, settings)
     for field, value, problem in (
         ("suffix", body.suffix, f"is not supported: {quote_value(body.model)} does not support insert; leave it out"),
         ("template", body.template, "is not supported; put instructions into `system`"),
@@ -86,18 +86,18 @@ def parse_generate(
     if body.system:
         messages.insert(0, ClientMessage("system", check_length(body.system, "system")))
     options = _parse_options(body, is_empty=not prompt)
-    return _build_request(body, model, messages, (), user, settings, known), messages, options
+    return _build_request(body, chosen, messages, (), user, settings, known), messages, options
 
 
-def parse_show(data: bytes, models: Set[str]) -> tuple[str, str | None]:
-    """Parse the body of `POST /api/show`: return the client's name for a model, and the model as `find_model`."""
+def parse_show(data: bytes, models: Set[str], settings: Settings) -> tuple[str, str | None]:
+    """Parse the body of `POST /api/show`: return the client's name for a model, and the model."""
     body = _decode(data, ShowBody)
     name = body.model or body.name
-    return name, find_model(name, models)
+    return name, find_model(name, models, settings)[0]
 
 
-def find_model(name: str, models: Set[str]) -> str | None:
-    """Return the model for a client's name, with or without `:latest`; None for the default model.
+def find_model(name: str, models: Set[str], settings: Settings) -> tuple[str | None, StrategyName | None]:
+    """Return the model and the strategy for a client's name, with or without `:latest`; None for the default ones.
 
     The errors are Ollama's, since clients compare their texts.
     """
@@ -105,10 +105,12 @@ def find_model(name: str, models: Set[str]) -> str | None:
         raise BadRequest("model is required", "model")
     short = name.removesuffix(LATEST)
     if short == DEFAULT_NAME:
-        return None
+        return None, None
+    if (strategy := strategy_names(settings).get(short)) is not None:
+        return None, strategy
     for known in (name, short, short + LATEST):
         if known in models:
-            return known
+            return known, None
     raise BadRequest(f"model '{name[:200]}' not found", "model", code="not_found", status=404)
 
 
@@ -129,7 +131,7 @@ def _parse_options(body: OllamaBody, *, is_empty: bool) -> RequestOptions:
 
 def _build_request(
     body: OllamaBody,
-    model: str | None,
+    chosen: tuple[str | None, StrategyName | None],
     messages: Sequence[ClientMessage],
     tools: Sequence[Tool],
     user: str | None,
@@ -153,9 +155,11 @@ def _build_request(
     if answer_format not in (None, "", "json") and not isinstance(answer_format, dict):
         raise invalid("format", 'must be "json" or a JSON Schema')
     options, unknown = _parse_model_options(body.options)
+    model, strategy = chosen
     return build_request(
         TurnOptions(), user, settings, known,
         model=model,
+        strategy=strategy,
         source="api",
         message=newest_question(messages),
         tools=tuple(tools),

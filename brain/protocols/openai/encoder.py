@@ -10,7 +10,7 @@ from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Round, StopReason, Thinking, Token, ToolCall, TurnStart, Usage
 from brain.protocols.bodies import encode, error_status
 from brain.protocols.inline_results import reasoning_text
-from brain.protocols.openai.request import DEFAULT_NAME, RequestOptions
+from brain.protocols.openai.request import RequestOptions
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _CODES = {
@@ -130,7 +130,7 @@ def encode_rejection(error: BadRequest) -> tuple[int, Mapping[str, Any]]:
 
 def list_models(names: Iterable[str], created: int) -> Mapping[str, Any]:
     """Return the body of `GET /v1/models`."""
-    return {"object": "list", "data": [describe_model(name, created) for name in (DEFAULT_NAME, *sorted(names))]}
+    return {"object": "list", "data": [describe_model(name, created) for name in names]}
 
 
 def describe_model(name: str, created: int) -> Mapping[str, Any]:

@@ -7,17 +7,17 @@ from typing import Any, Literal
 import msgspec
 
 from brain.errors import BadRequest
+from brain.events import StrategyName
 from brain.messages import ClientMessage
 from brain.protocols.bodies import as_bad_request, decode, decode_any, decode_object, invalid, is_present, too_large
 from brain.protocols.client_messages import check_count, check_length, check_value_count, newest_question, parse_stop
 from brain.protocols.openai.history import parse_messages
 from brain.protocols.openai.schema import ChoiceBody, CompletionBody, FormatBody, OptionsBody
-from brain.protocols.turn_options import KnownNames, build_request, check_id
+from brain.protocols.turn_options import DEFAULT_NAME, KnownNames, build_request, check_id, list_names, strategy_names
 from brain.settings import Settings
 from brain.turn_request import Tool, TurnRequest
 from brain.validation import quote_value
 
-DEFAULT_NAME = "brain"
 NAME_LENGTH = 128
 MAX_TOOLS = 128
 TOOL_BYTES = 32_768
@@ -67,7 +67,7 @@ def parse(
     """
     check_value_count(data)
     body = decode(data, CompletionBody)
-    model = find_model(body.model, known.models)
+    model, strategy = find_model(body.model, known.models, settings)
     for field, (allowed, problem) in _UNSUPPORTED.items():
         value = getattr(body, field)
         if (is_present(value) if isinstance(value, msgspec.Raw) else value) not in allowed:
@@ -86,6 +86,7 @@ def parse(
         message=newest_question(messages),
         conversation_id=check_id(conversation_id, "X-Conversation-Id"),
         model=model,
+        strategy=strategy,
         tools=tools,
         must_call=must_call,
         stop=parse_stop([body.stop] if isinstance(body.stop, str) else body.stop, MAX_STOPS, "stop"),
@@ -102,15 +103,17 @@ def parse(
     return request, messages, RequestOptions(body.model or DEFAULT_NAME, bool(body.stream), with_usage)
 
 
-def find_model(name: str | None, models: Set[str]) -> str | None:
-    """Return the model for a client's name; None for the default model."""
+def find_model(name: str | None, models: Set[str], settings: Settings) -> tuple[str | None, StrategyName | None]:
+    """Return the model and the strategy for a client's name; None for the default ones."""
     if name is None or name == DEFAULT_NAME:
-        return None
+        return None, None
+    if (strategy := strategy_names(settings).get(name)) is not None:
+        return None, strategy
     if name not in models:
-        offered = ", ".join([DEFAULT_NAME, *sorted(models)])
+        offered = ", ".join(list_names(settings, models))
         message = f"The model {quote_value(name)} does not exist; use one of: {offered}."
         raise BadRequest(message, "model", code="model_not_found", status=404)
-    return name
+    return name, None
 
 
 def _parse_format(

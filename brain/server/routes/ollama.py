@@ -11,7 +11,8 @@ from brain.messages import ClientMessage
 from brain.protocols import ollama
 from brain.protocols.ollama import models
 from brain.protocols.ollama.models import ModelInfo
-from brain.protocols.ollama.request import DEFAULT_NAME, RequestOptions, parse_chat, parse_generate, parse_show
+from brain.protocols.ollama.request import RequestOptions, parse_chat, parse_generate, parse_show
+from brain.protocols.turn_options import list_names
 from brain.runtime.engine import Engine
 from brain.runtime.run import RunOptions
 from brain.server.responses import ApiResponse
@@ -64,7 +65,7 @@ async def ps(request: Request) -> ASGIApp:
 async def show(request: Request) -> ASGIApp:
     """`POST /api/show`: one model."""
     engine = engine_of(request)
-    shown_name, name = parse_show(await limit_body(request).body(), engine.model_names())
+    shown_name, name = parse_show(await limit_body(request).body(), engine.model_names(), engine.settings)
     return ApiResponse(models.show(_model_info(engine, shown_name, name), _installed_at()))
 
 
@@ -74,9 +75,10 @@ async def version(request: Request) -> ASGIApp:
 
 
 def _model_infos(engine: Engine) -> list[ModelInfo]:
-    """The default model, and all models by name."""
-    named = [_model_info(engine, name, name) for name in sorted(engine.model_names())]
-    return [_model_info(engine, DEFAULT_NAME, None), *named]
+    """The default model with each strategy, and all models by name."""
+    configured = engine.model_names()
+    names = list_names(engine.settings, configured)
+    return [_model_info(engine, name, name if name in configured else None) for name in names]
 
 
 def _model_info(engine: Engine, shown_name: str, name: str | None) -> ModelInfo:

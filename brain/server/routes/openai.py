@@ -8,6 +8,7 @@ from starlette.types import ASGIApp
 
 from brain.protocols import openai
 from brain.protocols.openai.request import find_model, parse
+from brain.protocols.turn_options import list_names
 from brain.runtime.run import RunOptions
 from brain.server.responses import ApiResponse
 from brain.server.routes.requests import engine_of, parse_json, read_json
@@ -37,9 +38,10 @@ async def complete(request: Request) -> ASGIApp:
 
 async def models(request: Request) -> ASGIApp:
     """`GET /v1/models` and `GET /v1/models/{name}`: the available models."""
-    names = engine_of(request).model_names()
+    engine = engine_of(request)
+    names, settings = engine.model_names(), engine.settings
     name = request.path_params.get("name")
     if name is None:
-        return ApiResponse(openai.list_models(names, _started))
-    find_model(name, names)
+        return ApiResponse(openai.list_models(list_names(settings, names), _started))
+    find_model(name, names, settings)
     return ApiResponse(openai.describe_model(name, _started))
