@@ -18,7 +18,7 @@ class Mono:
         """Ask until the model makes no calls. After a call of an unknown tool, ask once more."""
         has_retried = False
         while True:
-            result = yield Plan(participant=self.writer)
+            result = yield Plan(participant=self.writer, is_json=True)
             if result.calls and not result.was_last:
                 continue
             if result.calls or result.unknown_tool is None or has_retried:
