@@ -400,6 +400,7 @@ class Conversation(msgspec.Struct, frozen=True):
         messages: Number of questions and answers.
         sources: Sources of its messages.
         running: Whether a turn of it runs.
+        private: Whether only local models may read it.
         excerpt: A passage with words of the search.
     """
 
@@ -410,6 +411,7 @@ class Conversation(msgspec.Struct, frozen=True):
     messages: int
     sources: tuple[Source, ...] = ()
     running: bool = False
+    private: bool = False
     excerpt: str = msgspec.field(name="found", default="")
 
 
@@ -634,6 +636,7 @@ class History(msgspec.Struct):
         trimmed: Number of the oldest exchanges that are left out, if it changed with this question.
         after_idle: Whether all are left out because the conversation was idle.
         untrusted: Whether it may contain untrusted content that no block marks.
+        private: Whether only local models may read it.
     """
 
     id: str
@@ -647,6 +650,7 @@ class History(msgspec.Struct):
     trimmed: int = 0
     after_idle: bool = False
     untrusted: bool = False
+    private: bool = False
     recalled: RecallResult = RecallResult()
 
     @property

@@ -70,6 +70,7 @@ class TurnRequest:
         request_id: The client's ID, by which other requests can join the turn.
         asks_person: Whether a person can approve calls. Otherwise Brain declines them at once.
         source: How the user wrote the message. A spoken message gets an answer to listen to.
+        private: Whether only local models may read the conversation. Also True if the stored conversation is private.
         memory: Whether to recall facts and memories of the user.
         barge_in: Whether to end a running turn of the same conversation.
         strategy: How the turn uses models.
@@ -97,6 +98,7 @@ class TurnRequest:
     request_id: str | None = None
     asks_person: bool = False
     source: Source = "chat"
+    private: bool = False
     memory: bool = True
     barge_in: bool = False
     strategy: StrategyName = "mono"

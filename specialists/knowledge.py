@@ -115,6 +115,8 @@ async def knowledge(
         async for progress in background.update_folders(path, job, folders, seconds):
             yield progress
         seconds = min(seconds, context.seconds_left - ANSWERING_SECONDS)
+        if context.private and attachments:
+            await with_index(path, embeddings.mark_private, context.conversation_id)
         async for progress in background.update_uploads(path, job, context.conversation_id, attachments, seconds):
             yield progress
         yield await _answer(path, query, (source or "").strip() or None, offset, context)

@@ -58,7 +58,14 @@ def needs_approval(params: Mapping[str, Any]) -> bool:
 
 
 async def preview(params: Mapping[str, Any], *, context: Context) -> Result | None:
-    """Return the item that a call deletes, for the person who approves it."""
+    """Return the item that a call deletes, for the person who approves it.
+
+    Raises:
+        Refused: nothing is saved from a private conversation.
+    """
+    if context.private and choose_operation(params) in ("save_fact", "update_fact", "store"):
+        advice = "tell the user that they can add it to their memory themselves"
+        raise Refused("this conversation is private, so nothing from it is saved", advice)
     if context.memory is None or not needs_approval(params):
         return None
     item_id, words = _find_target(str(params.get("id") or "").strip(), str(params["text"]).strip())

@@ -149,6 +149,8 @@ class Player:
     resume: Resume = "prefill"
     context_tokens = None
     sees_images = False
+    is_local = True
+    embeds_locally = True
 
     def __init__(self, *passes: Sequence[str | float | asyncio.Event | Exception], name: str = "player") -> None:
         self.name = name

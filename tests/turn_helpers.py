@@ -49,6 +49,8 @@ class Player:
 
     is_demo = False
     sees_images = False
+    is_local = True
+    embeds_locally = True
     template = ""
 
     def __init__(

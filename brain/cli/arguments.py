@@ -25,6 +25,7 @@ GROUPS = {
     "Data": ("memory", "index", "export", "import", "forget"),
     "Admin": ("check", "explain", "specialists", "completion"),
 }
+PRIVATE = "make the conversation private: only local models read it, and nothing of it is remembered"
 MAX_SHOWN = 60
 """Characters of a wrong argument in an error."""
 
@@ -155,6 +156,7 @@ def make_parser() -> Parser:
     command.add_argument("--file", action="append", default=[], type=Path, metavar="FILE", help=text)
     _add_conversation(command)
     command.add_argument("--no-memory", action="store_true", help="do not use memory for this message")
+    command.add_argument("--private", action="store_true", help=PRIVATE)
     text = "input type; voice gives answers for reading aloud (default: chat)"
     command.add_argument("--source", choices=get_args(Source), default="chat", help=text)
     _add_display(command)
@@ -166,6 +168,7 @@ def make_parser() -> Parser:
     text = "attach a file to the first message (repeatable)"
     command.add_argument("--file", action="append", default=[], type=Path, metavar="FILE", help=text)
     command.add_argument("--no-memory", action="store_true", help="do not use memory in this session")
+    command.add_argument("--private", action="store_true", help=PRIVATE)
     _add_display(command)
 
     _add_memory(commands)

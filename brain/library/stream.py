@@ -194,6 +194,7 @@ class StreamModel:
     resume: Resume = "prefill"
     context_tokens = None
     sees_images = False
+    embeds_locally = True
     template = ""
 
     def __init__(self, first: AnyStream, resume: ResumeStream | None) -> None:

@@ -81,6 +81,7 @@ class Thinker:
         user: str = LOCAL_USER,
         model: str | None = None,
         strategy: StrategyName | None = None,
+        private: bool = False,
     ) -> "Session":
         """Return a session: a new conversation, or a stored one to continue.
 
@@ -93,6 +94,7 @@ class Thinker:
             user: Owner of the conversation and of the recalled memory.
             model: Name of a configured model (default: the first).
             strategy: How a turn uses models (default: the setting STRATEGY).
+            private: Whether only local models may read the conversation, from now on.
         """
         if not user:
             raise BadRequest("`user` is empty; use a name.", "user")
@@ -109,6 +111,7 @@ class Thinker:
             conversation_id=conversation_id,
             model=model,
             strategy=strategy,
+            private=private,
             system=system,
             asks_person=on_approval is not None,
         )
@@ -191,6 +194,9 @@ class Session:
         """Return the messages that the model will read before the next question, oldest first."""
         if self.conversation_id is None:
             return []
-        model, user = self._engine.find_model(self._request.model), self._request.user or ""
+        model, user = (
+            self._engine.find_model(self._request.model, private=self._request.private),
+            self._request.user or "",
+        )
         window = await self._engine.context_exchanges(user, self.conversation_id, model)
         return [message for exchange in window for message in chat_messages(exchange)]

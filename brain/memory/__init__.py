@@ -73,13 +73,20 @@ class Memory:
         self._background: Background | None = None
 
     async def recall(
-        self, user: str, message: str, present: Collection[str] = (), idle_conversation: str | None = None
+        self,
+        user: str,
+        message: str,
+        present: Collection[str] = (),
+        idle_conversation: str | None = None,
+        *,
+        private: bool = False,
     ) -> RecallResult:
         """Recall items that are relevant to a question. Errors are logged, so that no turn fails because of them.
 
         Args:
             present: IDs of items and messages that the prompt contains already.
             idle_conversation: a conversation that continues after a pause; its summary is recalled first.
+            private: whether only local models may read the question.
         """
         try:
             profile = await self._profiles.get(user) if self._tokens > 0 else _Profile(is_recall_on=False)
@@ -87,7 +94,8 @@ class Memory:
                 return RecallResult()
             message = message[:QUESTION_LENGTH]
             question = QuestionWords(message)
-            relevant = recall.rank(await self._items.look_up(user, message, question.words, ALL), question)
+            found = await self._items.look_up(user, message, question.words, ALL, private=private)
+            relevant = recall.rank(found, question)
             if idle_conversation is not None:
                 earlier = await self._store.memory_of(user, idle_conversation)
                 if earlier is not None:
@@ -109,13 +117,21 @@ class Memory:
         few = found if len(found) <= MAX_ABOUT_USER else []
         return _Profile(is_recall_on=True, about=sorted(few, key=lambda item: item.updated, reverse=True))
 
-    def view(self, user: str, conversation_id: str, messages: Callable[[], Sequence[UserMessage]]) -> UserMemory:
+    def view(
+        self,
+        user: str,
+        conversation_id: str,
+        messages: Callable[[], Sequence[UserMessage]],
+        *,
+        private: bool = False,
+    ) -> UserMemory:
         """Return the memory of one user, for the specialists of a turn.
 
         Args:
             messages: returns the user's messages in this conversation, oldest first.
+            private: whether only local models may read the conversation.
         """
-        return UserMemory(self._items, self._recent, user, conversation_id, messages)
+        return UserMemory(self._items, self._recent, user, conversation_id, messages, private=private)
 
     def add_exchange(self, user: str, conversation_id: str, exchange: Exchange) -> None:
         """Add a stored exchange to the cache."""

@@ -52,19 +52,30 @@ class Items:
         self._on_change = on_change
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def look_up(self, user: str, question: str, words: str, kinds: Sequence[Kind]) -> Found:
-        """Find items by keywords and, with an embedder, by meaning."""
+    async def look_up(
+        self, user: str, question: str, words: str, kinds: Sequence[Kind], *, private: bool = False
+    ) -> Found:
+        """Find items by keywords and, with an embedder, by meaning.
+
+        Args:
+            private: whether only a local embedder may read the question.
+        """
         by_words = await self.store.search_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
-        query = await self.embedder.embed_query(question) if self.embedder is not None and question.strip() else None
-        if query is None or self.embedder is None or self.embedder.check is None:
+        embedder = self.embedder
+        if embedder is None or not question.strip() or (private and not embedder.is_local):
+            return Found(by_words)
+        query = await embedder.embed_query(question)
+        if query is None or embedder.check is None:
             return Found(by_words)
         by_vectors = await self.store.search_vectors(user, query, kinds=kinds, limit=CANDIDATES)
-        return Found(by_words, by_vectors, self.embedder.check.floor(FLOOR_SHARE), self.embedder.check.own)
+        return Found(by_words, by_vectors, embedder.check.floor(FLOOR_SHARE), embedder.check.own)
 
-    async def search(self, user: str, words: str, kinds: Sequence[Kind], limit: int) -> list[Item]:
-        """Return the items that match, best first."""
+    async def search(
+        self, user: str, words: str, kinds: Sequence[Kind], limit: int, *, private: bool = False
+    ) -> list[Item]:
+        """Return the items that match, best first; `private` is as for `look_up`."""
         question = words[:QUESTION_LENGTH]
-        found = await self.look_up(user, question, question, kinds)
+        found = await self.look_up(user, question, question, kinds, private=private)
         return recall.rank(found)[: max(0, limit)]
 
     async def find_by_words(self, user: str, words: str, kinds: Sequence[Kind]) -> list[Item]:

@@ -22,10 +22,11 @@ MAX_FOUND = 50
 
 
 class UserMemory:
-    """The facts and memories of one user.
+    """The facts and memories of one user. Nothing is saved from a private conversation.
 
     Args:
         messages: returns the user's messages in this conversation, oldest first.
+        private: whether only local models may read this conversation.
     """
 
     def __init__(
@@ -35,28 +36,31 @@ class UserMemory:
         user: str,
         conversation_id: str,
         messages: Callable[[], Sequence[UserMessage]],
+        *,
+        private: bool = False,
     ) -> None:
         self._items, self._recent = items, recent
         self._user, self._conversation_id, self._messages = user, conversation_id, messages
+        self._private = private
 
     async def recent(self, most: int = 5) -> Sequence[Interaction]:
         return (await self._recent.get(self._user))[: max(0, most)]
 
     async def memories(self, words: str = "", most: int = 5) -> Sequence[Item]:
         if words.strip():
-            return await self._items.search(self._user, words, MEMORIES, most)
+            return await self._items.search(self._user, words, MEMORIES, most, private=self._private)
         return await self._items.store.items(self._user, kind="memory", limit=most)
 
     async def facts(self, words: str = "", category: Category | None = None, most: int = 50) -> Sequence[Item]:
         if words.strip():
-            found = await self._items.search(self._user, words, FACTS, MAX_FOUND)
+            found = await self._items.search(self._user, words, FACTS, MAX_FOUND, private=self._private)
             found = [item for item in found if category in (None, item.category)][:most]
         else:
             found = await self._items.store.items(self._user, kind="fact", category=category, limit=most)
         return sorted(found, key=lambda item: item.updated, reverse=True)
 
     async def search(self, words: str, most: int = 5) -> Sequence[Item]:
-        return await self._items.search(self._user, words, ALL, most)
+        return await self._items.search(self._user, words, ALL, most, private=self._private)
 
     async def save(self, text: str, category: Category | None = None, *, mutable: bool = True) -> Saved:
         quotes = await self._find_quotes(text, FACT_LENGTH)
@@ -112,6 +116,9 @@ class UserMemory:
 
     async def _find_quotes(self, text: str, most: int) -> list[Quote]:
         """Return the user's sentences that contain a text; at least one."""
+        if self._private:
+            advice = "tell the user that they can add it to their memory themselves"
+            raise Refused("this conversation is private, so nothing from it is saved", advice)
         if len(text) > MEMORY_LENGTH:
             reason = f"the text has {len(text):,} characters, the limit is {MEMORY_LENGTH:,}"
             raise Refused(reason, "quote fewer of the user's sentences")

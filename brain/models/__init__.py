@@ -107,11 +107,14 @@ async def check_model(model: AnyModel) -> str | None:
 async def _open(row: ModelRow, settings: Settings, specialists: Sequence[SpecialistInfo]) -> ModelEntry:
     if row.kind == "auto":
         return await _open_auto(row, settings, specialists)
-    if row.kind == "builtin":
-        return ModelEntry(Builtin(specialists, row.name), row.description, row=row)
-    if row.kind == "script":
-        script = Script(row.name, read_script(Path(row.model)), row.resume or "prefill")
-        return ModelEntry(script, row.description, row=row)
+    if row.kind in ("builtin", "script"):
+        model: Builtin | Script
+        if row.kind == "builtin":
+            model = Builtin(specialists, row.name)
+        else:
+            model = Script(row.name, read_script(Path(row.model)), row.resume or "prefill")
+        model.is_local = row.is_local
+        return ModelEntry(model, row.description, row=row)
     return await _open_remote(row, row.description)
 
 

@@ -48,6 +48,8 @@ class EmbeddingModel(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def embeds_locally(self) -> bool: ...
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
 
@@ -97,6 +99,11 @@ class Embedder:
         self._late_at = 0.0
         self._has_logged = False
         self.check: EmbeddingCheck | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it may read private conversations."""
+        return self._model.embeds_locally
 
     @property
     def is_usable(self) -> bool:

@@ -18,7 +18,7 @@ from brain.models.lines import Lines
 from brain.models.remote import Remote
 from brain.models.reply import Part, Reply, ReportedValues, arguments_text, decode_item
 from brain.net import client
-from brain.settings import LOOPBACK, redact_url
+from brain.settings import LOOPBACK, ModelRow, redact_url
 from brain.turn_request import Sampling
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class _ModelDetails(msgspec.Struct):
     model_info: Any = None
     template: Any = None
     parameters: Any = None
+    remote_host: Any = None
 
     def has(self, capability: str, default: bool) -> bool:
         """Return whether the model has a capability; `default` for an old server that lists none."""
@@ -91,6 +92,11 @@ class Ollama(Remote):
     _default_resume = "prefill"
     _can_think = True
 
+    def __init__(self, row: ModelRow) -> None:
+        super().__init__(row)
+        # Ollama passes these on to its own servers, which the address does not show
+        self.is_local = row.local or (row.is_local and not row.model.endswith((":cloud", "-cloud")))
+
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         try:
             async with ollama_client(self._url, self._headers) as server:
@@ -107,6 +113,8 @@ class Ollama(Remote):
         self.context_tokens = self._row.context or length
         self.sees_images = details.has("vision", default=False)
         self._can_think = details.has("thinking", default=True)
+        if details.remote_host and not self._row.local:
+            self.is_local = False
         self.template = ""
         if isinstance(details.template, str) and details.template:
             parameters = details.parameters if isinstance(details.parameters, str) else ""

@@ -32,6 +32,7 @@ class Remote(ABC):
         context_tokens: Size of the context window; None if unknown.
         embedder: Embedding model to use instead, if any.
         template: Chat template with its first and last tokens, if the server shows it.
+        is_local: Whether it may read private conversations.
     """
 
     is_demo = False
@@ -48,6 +49,7 @@ class Remote(ABC):
         self.breaker = CircuitBreaker()
         self.resume: Resume = row.resume or self._default_resume
         self.sees_images = bool(row.sees_images)
+        self.is_local = row.is_local
         self._row = row
         self._fixed_resume = row.resume
         if row.context is not None:
@@ -115,6 +117,11 @@ class Remote(ABC):
         except PrefillRefused:
             self.resume = self._fixed_resume = "message"
             raise
+
+    @property
+    def embeds_locally(self) -> bool:
+        """Whether the model that makes the embeddings may read private conversations."""
+        return (self if self.embedder is None else self.embedder).is_local
 
     async def describe(self, image: bytes, question: str) -> str:
         """Return the model's description of an encoded image."""

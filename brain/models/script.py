@@ -21,6 +21,8 @@ class Embeddings(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def is_local(self) -> bool: ...
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
     async def check_embeddings(self) -> EmbeddingCheck: ...
@@ -31,14 +33,21 @@ class TextOnlyModel:
 
     Attributes:
         embedder: Embedding model to use, if any.
+        is_local: Whether it may read private conversations.
     """
 
     embedder: Embeddings | None = None
+    is_local = True
     context_tokens = None
     template = ""
     sees_images = False
     is_language_model = False
     """True if it can write summaries for Brain."""
+
+    @property
+    def embeds_locally(self) -> bool:
+        """Whether the embedding model, if any, may read private conversations."""
+        return self.embedder is None or self.embedder.is_local
 
     async def describe(self, image: bytes, question: str) -> str:
         """Raise `Refused`: it has no image input."""

@@ -67,11 +67,13 @@ class Fetch:
         hosts: `name` or `name:port` of private hosts, or of other ports than 80 and 443, that the operator allows.
         resolve: the resolver.
         tls: checks server certificates; None for the certificate authorities of the system.
+        is_closed: refuse every fetch, in a private conversation.
     """
 
     hosts: frozenset[str] = frozenset()
     resolve: Resolve = resolve_host
     tls: ssl.SSLContext | None = field(default=None, repr=False)
+    is_closed: bool = False
 
     async def __call__(
         self,
@@ -101,6 +103,9 @@ class Fetch:
         """
         if not _METHOD.fullmatch(method):
             raise ValueError(f"{method!r} is not an HTTP method")
+        if self.is_closed:
+            reason = "the conversation is private, and this specialist does not ask before it sends data"
+            raise Refused(reason, "continue without it")
         if len(url) > URL_LENGTH:
             raise Refused(f"the URL has {len(url):,} characters; the limit is {URL_LENGTH:,}", "use a shorter URL")
         try:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from brain.errors import Refused
 from brain.events import Citation
 from brain.messages import Attachment, Category, EmbeddingCheck, Interaction, Item
 
@@ -63,6 +64,26 @@ class ModelView(Protocol):
         Raises:
             Refused: The model server has no embeddings.
         """
+
+
+class WithoutEmbeddings:
+    """A model for specialists in a private conversation, when a remote model makes the embeddings."""
+
+    def __init__(self, model: ModelView) -> None:
+        self._model = model
+
+    @property
+    def sees_images(self) -> bool:
+        return self._model.sees_images
+
+    async def describe(self, image: bytes, question: str) -> str:
+        return await self._model.describe(image, question)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        raise Refused("the conversation is private, and no local model makes embeddings")
+
+    async def check_embeddings(self) -> EmbeddingCheck:
+        raise Refused("the conversation is private, and no local model makes embeddings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +180,7 @@ class Context:
         fetch: HTTP client for public hosts.
         memory: The user's memory. None if there is no user.
         approved: The preview that a person approved. None without a preview.
+        private: Whether only local models may read the conversation, now and later.
     """
 
     user: str | None
@@ -172,6 +194,7 @@ class Context:
     fetch: "Fetch"
     memory: MemoryView | None = None
     approved: Result | None = None
+    private: bool = False
 
     @property
     def seconds_left(self) -> float:

@@ -59,6 +59,7 @@ class TurnOptions(msgspec.Struct):
     time_zone: str | None = None
     source: str | None = None
     memory: bool | None = None
+    private: bool | None = None
     strategy: str | None = None
     critic: bool | None = None
 
@@ -142,6 +143,7 @@ def build_request(
         now=datetime.now(zoneinfo.ZoneInfo(zone)),
         source=source,
         memory=options.memory is not False,
+        private=bool(options.private),
         strategy=strategy,
         critic=bool(options.critic),
     )

@@ -122,30 +122,48 @@ class Engine:
         models = [model for entry in entries for model in (entry.model, *entry.fallbacks)]
         return {model.name: model.breaker.state for model in models}
 
-    def find_model(self, name: str | None) -> AnyModel:
+    def find_model(self, name: str | None, *, private: bool = False) -> AnyModel:
         """Return the model with this name, or the default model; see `find_entry`."""
-        return self.find_entry(name).model
+        return self.find_entry(name, private=private).model
 
-    def find_entry(self, name: str | None) -> ModelEntry:
+    def find_entry(self, name: str | None, *, private: bool = False) -> ModelEntry:
         """Return the model with this name, or the default model, with its fallbacks.
 
+        Args:
+            private: Only local models. Without a name, the first local one is the default.
+
         Raises:
-            BadRequest: Unknown name. `unavailable`: the engine is closed.
+            BadRequest: Unknown name, or the name of a remote model for a private conversation. `unavailable`: the
+                engine is closed.
         """
         if not self.models:
             message = "No model is available because Brain is starting or stopping. Try again in a moment."
             raise BadRequest(message, code="unavailable", status=503)
-        for configured, entry in zip(self.settings.model, self.models, strict=True):
+        offered = zip(self.settings.model, self.models, strict=True)
+        found = [(configured, entry) for configured, entry in offered if entry.model.is_local or not private]
+        if not found:
+            raise BadRequest("No model of this server is local, so it has no private conversations.", "private")
+        for configured, entry in found:
             if name in (None, configured, entry.model.name):
-                return entry
+                return _without_remote_fallbacks(entry) if private else entry
+        if private and name in self.model_names():
+            names = ", ".join(configured for configured, _ in found)
+            raise BadRequest(f"`model` must be local in a private conversation; use one of: {names}.", "model")
         raise BadRequest(f"`model` must be one of: {', '.join(sorted(self.model_names()))}.", "model")
 
-    def find_role(self, strategy: StrategyName, role: Role, chosen: ModelEntry) -> ModelEntry:
-        """Return the model of a role: that of THINKER or ACTOR in the strategy `dual`, else the model of the turn."""
+    def find_role(self, strategy: StrategyName, role: Role, chosen: ModelEntry, *, private: bool) -> ModelEntry:
+        """Return the model of a role: that of THINKER or ACTOR in the strategy `dual`, else the model of the turn.
+
+        Args:
+            chosen: The model of the turn.
+            private: Only local models. The model of the turn is one.
+        """
         name = None
         if strategy == "dual":
             name = self.settings.actor if role == "actor" else self.settings.thinker
-        return chosen if name is None else self.entries[name]
+        if name is None or (private and not self.entries[name].model.is_local):
+            return chosen
+        return _without_remote_fallbacks(self.entries[name]) if private else self.entries[name]
 
     async def begin(
         self,
@@ -166,10 +184,10 @@ class Engine:
 
         Raises:
             BadRequest: `busy`: another turn of the conversation runs. `too_large`. `not_found`: there is no exchange to
-                replace. `unavailable`: the question cannot be stored.
+                replace. `unavailable`: the question cannot be stored. The conversation is private, and the model is
+                remote.
         """
-        entry = self.find_entry(request.model)
-        model = entry.model
+        entry = self.find_entry(request.model, private=request.private)
         request = narrow_request(request, self.settings.rights(request.user))
         question = history.question if history is not None else None
         question = question or Exchange("", message=request.message)
@@ -181,15 +199,21 @@ class Engine:
         if history is None or request.conversation_id is not None:
             lease = await self.persistence.begin(request, conversation_id, question, new)
         try:
+            if lease is not None and lease.history.private and not request.private:
+                request = replace(request, private=True)
+                entry = self.find_entry(request.model, private=True)
+            model = entry.model
             if history is None:
                 assert lease is not None
                 if lease.history.files:
                     request = replace(request, attachments=lease.history.files)
                 history = context_window.select_window(lease.history, question, self._window, model.context_tokens)
+            history.private = request.private
             history.recalled = await self._recall(request, history)
             view = None
             if request.user is not None:
-                view = self.memory.view(request.user, history.id, partial(_user_messages, history))
+                messages = partial(_user_messages, history)
+                view = self.memory.view(request.user, history.id, messages, private=request.private)
             turn = Turn(
                 request,
                 history,
@@ -215,14 +239,14 @@ class Engine:
             turn.stop("shutdown")
         run = self.runs.add(turn, request, protocol, options)
         if lease is not None:
-            run.on_end.append(partial(self._record_end, lease, turn.exchange))
+            run.on_end.append(partial(self._record_end, lease, turn.exchange, private=request.private))
         if on_end is not None:
             run.on_end.append(on_end)
         if self.runs.relay is not None and (lease is not None or options.replayable):
             self.runs.relay.add(run, new, None if lease is None else lease.history.key, turn.snapshot)
         return run
 
-    def _record_end(self, lease: ExchangeLease, exchange: Exchange, report: TurnReport) -> None:
+    def _record_end(self, lease: ExchangeLease, exchange: Exchange, report: TurnReport, *, private: bool) -> None:
         """Update the memory. Store a turn that was cut before it could wait for the store."""
         user, _ = lease.key
         if not lease.is_stored:
@@ -230,7 +254,7 @@ class Engine:
             storing.add_done_callback(lambda _: self.memory.invalidate(user))
         elif lease.replaces:
             self.memory.invalidate(user)
-        else:
+        elif not private:
             self.memory.add_exchange(*lease.key, exchange)
 
     async def context_exchanges(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
@@ -269,7 +293,9 @@ class Engine:
             return RecallResult()
         present = {name for one in history.exchanges for name in (*one.recalled_ids, one.question_id)}
         conversation_id = history.id if history.after_idle else None
-        return await self.memory.recall(request.user, request.message, present, conversation_id)
+        return await self.memory.recall(
+            request.user, request.message, present, conversation_id, private=request.private
+        )
 
 
 def narrow_request(request: TurnRequest, rights: Rights) -> TurnRequest:
@@ -280,6 +306,10 @@ def narrow_request(request: TurnRequest, rights: Rights) -> TurnRequest:
         return request
     allowed = rights.specialists if request.specialists is None else rights.specialists & request.specialists
     return replace(request, specialists=allowed)
+
+
+def _without_remote_fallbacks(entry: ModelEntry) -> ModelEntry:
+    return replace(entry, fallbacks=tuple(model for model in entry.fallbacks if model.is_local))
 
 
 def _user_messages(history: History) -> list[UserMessage]:

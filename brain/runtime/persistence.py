@@ -107,6 +107,7 @@ class Persistence:
                 references=request.file_references,
                 recent=self._recent,
                 turn=turn,
+                private=request.private,
             )
             return ExchangeLease(self._store, history, replaces=replaces is not None)
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,6 +21,14 @@ STANDARD = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "OLLAMA_HOST")
 """Environment variables that other programs read, too. Brain's settings win over them."""
 REMOTE_KINDS = ("ollama", "openai")
 """Kinds of models with a server."""
+_LOCAL_NETWORKS = [
+    ip_network(block)
+    for block in (
+        "127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16",
+        "::1/128", "fc00::/7", "fe80::/10",
+    )
+]  # fmt: skip
+"""Loopback (RFC 1122, RFC 4291), private (RFC 1918, RFC 4193) and link-local addresses."""
 
 
 class Price(msgspec.Struct, frozen=True):
@@ -56,6 +65,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
         embeddings: The server's embedding model; None for the model itself.
         fallback: Models that continue its answers when it fails; None for FALLBACK_MODEL.
         price: What it costs; None if it is unknown or free.
+        local: Whether it may read private conversations; None to decide by address.
         notes: The standard environment variables that it uses, as phrases for people.
     """
 
@@ -70,6 +80,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     embeddings: str | None = None
     fallback: tuple[str, ...] | None = None
     price: Price | None = None
+    local: bool | None = None
     notes: tuple[str, ...] = ()
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
@@ -86,6 +97,22 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     def spec(self) -> str:
         """The short form, such as `ollama:llama3.2`."""
         return f"{self.kind}:{self.model}" if self.model else self.kind
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it may read private conversations: it has no server, or a loopback or private address.
+
+        A host name other than `localhost` is not resolved: its address may change.
+        """
+        if self.local is not None or self.kind not in REMOTE_KINDS:
+            return self.local is not False
+        host = urlsplit(self.url or "").hostname or ""
+        try:
+            address = ip_address(host.partition("%")[0])
+        except ValueError:
+            return host == "localhost"
+        address = getattr(address, "ipv4_mapped", None) or address
+        return any(address in network for network in _LOCAL_NETWORKS)
 
     @property
     def description(self) -> str:
@@ -112,6 +139,7 @@ _FIELDS: Mapping[str, Field] = {
     "embeddings": Field(parsers.name, "a name"),
     "fallback": Field(parsers.fallback_models, "a list of names from MODELS or short forms"),
     "price": Field(_price, "a table with `input` and `output`, and `reused` if it differs: prices per million tokens"),
+    "local": Field(parsers.yes_no_auto, "true, false or `auto`"),
 }
 OPTIONAL_FIELDS = ", ".join(f"`{name}`" for name in _FIELDS if name != "is")
 _OF_SERVERS = ("url", "key", "key_env", "sees_images", "context", "embeddings")

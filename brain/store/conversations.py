@@ -25,7 +25,7 @@ _IS_SHOWN = (
 )
 """Excludes exchanges that a running turn replaces."""
 
-_CONVERSATION = "c.key, c.id, c.title, c.created, c.updated, c.messages, c.sources"
+_CONVERSATION = "c.key, c.id, c.title, c.created, c.updated, c.messages, c.sources, c.private"
 
 
 def list_conversations(
@@ -234,8 +234,8 @@ def delete_user(db: sqlite3.Connection, user: str, lease: turns.Lease) -> tuple[
 
 
 def recent(db: sqlite3.Connection, user: str, limit: int) -> list[Interaction]:
-    """Return the newest messages and answers of all conversations, newest first."""
-    used = "SELECT key, id FROM conversation WHERE user = ? ORDER BY used DESC LIMIT ?"
+    """Return the newest messages and answers of all conversations that are not private, newest first."""
+    used = "SELECT key, id FROM conversation WHERE user = ? AND private = 0 ORDER BY used DESC LIMIT ?"
     newest: list[tuple[int, int, str]] = []
     for key, conversation_id in db.execute(used, (users.find(db, user), limit)).fetchall():
         query = (
@@ -261,7 +261,7 @@ def _find_row(db: sqlite3.Connection, user: str, conversation_id: str) -> tuple[
 
 
 def _conversation(db: sqlite3.Connection, row: Sequence[Any], now: int, words: Sequence[str]) -> Conversation:
-    key, conversation_id, title, created, updated, messages, sources, hit = row
+    key, conversation_id, title, created, updated, messages, sources, private, hit = row
     query = f"SELECT max(e.started) FROM {exchanges.RUNNING} AND e.key BETWEEN ? AND ? AND e.until > ?"
     ((started,),) = db.execute(query, (*exchanges.span(key), now))
     excerpt = ""
@@ -276,6 +276,7 @@ def _conversation(db: sqlite3.Connection, row: Sequence[Any], now: int, words: S
         messages,
         tuple(source for source, bit in exchanges.SOURCES.items() if sources & bit),
         started is not None,
+        bool(private),
         excerpt,
     )
 

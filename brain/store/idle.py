@@ -14,7 +14,7 @@ CLAIM = 300 * SECOND
 
 
 def claim(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: bool) -> list[IdleConversation]:
-    """Claim conversations that were not used since `before` and whose summary lacks an exchange.
+    """Claim conversations that were not used since `before` and whose summary lacks an exchange, none private.
 
     The newest come first: after an import, hundreds of old ones wait.
 
@@ -25,8 +25,8 @@ def claim(db: sqlite3.Connection, before: int, limit: int, now: int, *, alone: b
     found = db.execute(
         "SELECT c.key, c.user, u.name, c.id, c.title, c.summarised_to, c.memory "
         "FROM conversation c JOIN user u ON u.key = c.user "
-        "WHERE c.unsummarised = 1 AND u.hidden = 0 AND c.updated < ? AND c.claimed <= ? AND NOT EXISTS "
-        f"(SELECT 1 FROM {exchanges.RUNNING} {where}AND e.until > ?) "
+        "WHERE c.unsummarised = 1 AND c.private = 0 AND u.hidden = 0 AND c.updated < ? AND c.claimed <= ? "
+        f"AND NOT EXISTS (SELECT 1 FROM {exchanges.RUNNING} {where}AND e.until > ?) "
         "ORDER BY c.updated DESC, c.key DESC LIMIT ?",
         (before, now, now, limit),
     ).fetchall()

@@ -13,7 +13,7 @@ APPLICATION = 0x42726E31
 """Marks a file as Brain's."""
 EXCHANGES = 32
 """Bits of an exchange's key that number it within its conversation; those above are the conversation's."""
-VERSION = 11
+VERSION = 12
 FIRST_VERSIONS = (1, 2)
 """Written by 0.1.0. Those in between were never released."""
 
@@ -45,6 +45,7 @@ _TABLES = (
         summarised_to INTEGER NOT NULL DEFAULT 0,
         unsummarised INTEGER NOT NULL DEFAULT 0,
         claimed INTEGER NOT NULL DEFAULT 0,
+        private INTEGER NOT NULL DEFAULT 0,
         title TEXT NOT NULL DEFAULT '',
         UNIQUE (user, id)
     ) STRICT""",
@@ -166,7 +167,7 @@ _WORDS = (
 _INDEXES = (
     "CREATE INDEX conversation_newest ON conversation (user, used)",
     "CREATE INDEX conversation_memory ON conversation (memory) WHERE memory IS NOT NULL",
-    "CREATE INDEX conversation_unsummarised ON conversation (key) WHERE unsummarised = 1",
+    "CREATE INDEX conversation_unsummarised ON conversation (key) WHERE unsummarised = 1 AND private = 0",
     "CREATE INDEX exchange_recalled ON exchange (key) WHERE recalled_ids <> '[]'",
     "CREATE INDEX exchange_unindexed ON exchange (key) WHERE unindexed = 1",
     "CREATE INDEX file_exchange ON file (exchange)",

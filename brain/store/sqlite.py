@@ -125,6 +125,7 @@ class SQLite:
         references: Sequence[FileReference] = (),
         recent: int = 20,
         turn: NewTurn | None = None,
+        private: bool = False,
     ) -> History:
         """Write a question and lease its conversation for the turn that answers it, until `end` or `drop`.
 
@@ -134,6 +135,7 @@ class SQLite:
             references: files of the replaced question to reuse; they come before the new files.
             recent: number of earlier exchanges to return.
             turn: the turn that answers it, for other processes.
+            private: make the conversation private, for good.
 
         Raises:
             BadRequest: `busy`, another turn of the conversation runs in any process; `not_found`, the message to
@@ -150,6 +152,7 @@ class SQLite:
             recent=recent,
             lease=self._leases.lease,
             turn=turn if self.turn_log is not None else None,
+            private=private,
         )
         beginning = self._database.submit(work, durable=False)
         try:

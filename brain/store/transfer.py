@@ -56,12 +56,13 @@ class Head(Struct, tag="brain", tag_field="kind"):
 
 
 class ConversationRecord(Struct, tag="conversation", tag_field="kind"):
-    """A conversation; `named` means that the user set its title."""
+    """A conversation; `named` means that the user set its title, `private` that only local models may read it."""
 
     id: Id
     title: Line
     created: Time
     named: bool = False
+    private: bool = False
 
 
 class FileRecord(Struct, tag="file", tag_field="kind"):
@@ -112,9 +113,10 @@ def export(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[st
     """Yield all data of a user, some records at a time."""
     number = users.find(db, user)
     yield _to_json([Head(VERSION, user, rows.moment(now))])
-    query = "SELECT key, id, title, created, named FROM conversation WHERE user = ? ORDER BY key"
-    for key, conversation_id, title, created, named in db.execute(query, (number,)).fetchall():
-        yield _to_json([ConversationRecord(conversation_id, title, rows.moment(created), bool(named))])
+    query = "SELECT key, id, title, created, named, private FROM conversation WHERE user = ? ORDER BY key"
+    for key, conversation_id, title, created, named, private in db.execute(query, (number,)).fetchall():
+        record = ConversationRecord(conversation_id, title, rows.moment(created), bool(named), bool(private))
+        yield _to_json([record])
         query = "SELECT id, name, type, data FROM file WHERE conversation = ? ORDER BY id"
         for row in db.execute(query, (key,)):  # one at a time, since files may be large
             yield _to_json([FileRecord(conversation_id, *row)])
@@ -314,7 +316,9 @@ class Import:
         if not self._exists("conversation", conversation_id):
             created = rows.micros(record.created)
             columns = {"user": self._staging, "id": conversation_id, "created": created, "updated": created}
-            self._key = exchanges.insert(self._db, "conversation", {**columns, "named": record.named})
+            self._key = exchanges.insert(
+                self._db, "conversation", {**columns, "named": record.named, "private": record.private}
+            )
             exchanges.rename(self._db, self._key, record.title, self._target)
             self._counts["conversations"] += 1
 

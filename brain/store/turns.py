@@ -45,6 +45,8 @@ def begin(
     recent: int,
     lease: Lease,
     turn: NewTurn | None = None,
+    *,
+    private: bool = False,
 ) -> tuple[History, Sequence[int]]:
     """Write a question and lease its conversation.
 
@@ -57,14 +59,19 @@ def begin(
     # first, since the second of two requests with the same ID must join the turn of the first
     turn_key = None if turn is None else turn_log.begin(db, turn, lease.owner, lease.now)
     number = users.add(db, user)
-    row = db.execute("SELECT key FROM conversation WHERE user = ? AND id = ?", (number, conversation_id)).fetchone()
+    query = "SELECT key, private FROM conversation WHERE user = ? AND id = ?"
+    row = db.execute(query, (number, conversation_id)).fetchone()
     if row is None:
-        columns = {"user": number, "id": conversation_id, "created": lease.now, "updated": lease.now}
+        times = {"created": lease.now, "updated": lease.now}
+        columns = {"user": number, "id": conversation_id, "private": private, **times}
         conversation = exchanges.insert(db, "conversation", columns)
     elif is_running(db, row[0], lease):
         raise ConversationBusy
     else:
         conversation = int(row[0])
+        if private and not row[1]:
+            db.execute("UPDATE conversation SET private = 1 WHERE key = ?", (conversation,))
+        private = private or bool(row[1])
     named, replaced = (None, None) if replaces is None else _find_message(db, conversation, replaces)
     is_first = not exchanges.exists_in(db, conversation)
     files = [*(_find_file(db, named, one) for one in references), *files]
@@ -84,7 +91,7 @@ def begin(
     field = "attachments" if files else "conversation_id"
     users.check_quota(db, number, field, conversation=conversation)
     users.check_conversation(db, conversation, field)
-    history = History(id=conversation_id, user=user, key=key, files=attached, question=question)
+    history = History(id=conversation_id, user=user, key=key, files=attached, question=question, private=private)
     if is_first:
         return history, ()
     before = key if replaced is None else replaced

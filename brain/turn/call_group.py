@@ -22,7 +22,7 @@ from brain.events import (
 )
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Attachment, Call, History
-from brain.plugins.context import Context, MemoryView, ModelView, Progress, Result
+from brain.plugins.context import Context, MemoryView, ModelView, Progress, Result, WithoutEmbeddings
 from brain.plugins.executor import FAILED, Arguments, CallResult, Dependencies, Failure, Outcome, execute, prepare
 from brain.plugins.registry import CacheKey, Entry, Registry
 from brain.plugins.specialist import Specialist
@@ -57,6 +57,8 @@ class NamedModel(ModelView, Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def embeds_locally(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +111,25 @@ class CallContext:
         seconds = self.registry.call_seconds if specialist.timeout is None else specialist.timeout
         return seconds if self.request.call_seconds is None else min(seconds, self.request.call_seconds)
 
-    def dependencies(self, prepared: PreparedCall, seconds: float, approved: Result | None = None) -> Dependencies:
+    def dependencies(
+        self, prepared: PreparedCall, seconds: float, approved: Result | None = None, *, is_preview: bool = False
+    ) -> Dependencies:
         """Return the values for the keyword-only parameters of a specialist.
+
+        In a private conversation, only a call that a person approved can fetch, and no remote model makes embeddings.
 
         Args:
             seconds: Time limit of the call.
             approved: The preview that a person approved.
+            is_preview: Whether they are for the preview of a call.
         """
+        private, specialist = self.request.private, prepared.entry.specialist
+        fetch = self.registry.fetch
+        model: ModelView = self.model
+        if private and not self.model.embeds_locally:
+            model = WithoutEmbeddings(model)
+        if private and (is_preview or not specialist.sends):
+            fetch = replace(fetch, is_closed=True)
         context = Context(
             user=self.request.user,
             conversation_id=self.history.id,
@@ -124,8 +138,9 @@ class CallContext:
             time_zone=self.request.time_zone,
             deadline=time.monotonic() + min(seconds, self.deadline.call_seconds_left()),
             settings=prepared.entry.settings,
-            model=self.model,
-            fetch=self.registry.fetch,
+            model=model,
+            fetch=fetch,
+            private=private,
             memory=self.memory,
             approved=approved,
         )
@@ -295,7 +310,9 @@ class CallGroup:
         context, approvals, specialist = self._context, self._context.approvals, prepared.entry.specialist
         gathering_until = asyncio.get_running_loop().time() + APPROVAL_BATCH_SECONDS
         seconds = min(PREVIEW_SECONDS, context.registry.call_seconds, context.seconds_for(specialist))
-        preview = await make_preview(specialist, prepared.params, context.dependencies(prepared, seconds), seconds)
+        preview = await make_preview(
+            specialist, prepared.params, context.dependencies(prepared, seconds, is_preview=True), seconds
+        )
         if isinstance(preview, Failure):
             self._finish(call, preview)
             return

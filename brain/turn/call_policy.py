@@ -156,10 +156,14 @@ class CallPolicy:
         """Whether a person must approve a call.
 
         After untrusted content, a call that changes something needs approval, whatever its approval function returns.
+        In a private conversation, every call does that changes something, since it may change it on another host, or
+        sends something.
         """
-        if specialist.approval == "never":
-            return False
         try:
+            if self._request.private and (specialist.sends or not specialist.reads_only(_copy(params))):
+                return True
+            if specialist.approval == "never":
+                return False
             if callable(specialist.approval) and self.is_untrusted and not specialist.reads_only(_copy(params)):
                 return True
             return specialist.needs_approval(_copy(params))
@@ -170,8 +174,11 @@ class CallPolicy:
     def find_unknown_values(self, specialist: Specialist[..., Any], params: Mapping[str, Any]) -> Sequence[str]:
         """Return the values of unknown source, which may be private, that a call would send to other hosts.
 
-        The result is empty unless the model has read both private data and untrusted content.
+        The result is empty unless the model has read both private data and untrusted content. In a private
+        conversation, it has everything that the call would send.
         """
+        if specialist.sends and self._request.private:
+            return [json.dumps(specialist.sent_params(params), ensure_ascii=False)]
         if not specialist.sends or not self.is_untrusted or not self._has_read_private_data():
             return ()
         own = [self._operator, self._request.message, *self.steering]

@@ -54,6 +54,7 @@ class Model(ModelView, Protocol):
         resume: How the model resumes after a block. It may change when the server rejects a prefill.
         context_tokens: Size of the context window, if known.
         template: The chat template and its tokens, if the server reports them.
+        embeds_locally: Whether its embeddings are made by a model that may read private conversations.
     """
 
     @property
@@ -68,6 +69,8 @@ class Model(ModelView, Protocol):
     def template(self) -> str: ...
     @property
     def breaker(self) -> CircuitBreaker: ...
+    @property
+    def embeds_locally(self) -> bool: ...
 
     def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING

@@ -28,7 +28,14 @@ FLOOR_SHARE = 0.3
 """Position of the minimum cosine between a wrong and a right answer in the embedding check."""
 _PROBE = "Refunds are paid within two weeks of a return."
 """A text whose embedding identifies the model."""
-_WITHOUT_VECTOR = "FROM chunk c LEFT JOIN vector v ON v.chunk = c.id WHERE v.chunk IS NULL"
+_PRIVATE = "private "
+"""Prefix of the notes of private conversations."""
+_WITHOUT_VECTOR = (
+    "FROM chunk c LEFT JOIN vector v ON v.chunk = c.id WHERE v.chunk IS NULL AND c.file NOT IN "
+    "(SELECT f.id FROM file f JOIN root r ON r.id = f.root "
+    f"WHERE r.kind = 'conversation' AND EXISTS (SELECT 1 FROM note WHERE key = '{_PRIVATE}' || r.place))"
+)
+"""Passages without an embedding, except those of private conversations: a later model may be remote."""
 
 Passage = tuple[int, str, str, str]
 """The number, file name, heading and text of a passage."""
@@ -152,6 +159,12 @@ async def _embed(model: Embedder, texts: Sequence[str]) -> list[list[float]] | N
     if len(vectors) != len(texts) or len(lengths) != 1 or 0 in lengths:
         return None
     return vectors if all(math.isfinite(number) for vector in vectors for number in vector) else None
+
+
+def mark_private(index: Index, conversation: str) -> None:
+    """Embed no more uploads of this conversation."""
+    with index.transaction():
+        index.db.execute("INSERT OR IGNORE INTO note VALUES (?, 1)", (f"{_PRIVATE}{conversation}",))
 
 
 def count_missing(index: Index) -> int:

@@ -193,6 +193,7 @@ class Player:
     """A model that writes these texts."""
 
     name, is_demo, context_tokens, sees_images, template = "player", False, None, False, ""
+    embeds_locally = True
     breaker = CircuitBreaker()
     resume: Resume = "message"
 

@@ -70,6 +70,7 @@ class Prepared:
 
     is_language_model = False
     context_tokens = None
+    embeds_locally = True
 
     def __init__(self, model: AnyModel) -> None:
         self.name = model.name

@@ -1,6 +1,7 @@
 """`brain chat`: at a terminal, where a person types, and as a script of one message per line."""
 
 import base64
+import json
 import os
 import re
 import signal
@@ -386,6 +387,25 @@ def test_models_specialists_and_memory_are_chosen(brain: Brain, home: Path) -> N
     text = "\n".join(play(brain, "/model", "/open 2", "/model", arguments=[*models, "--continue"])[2])
     assert text.count("Model: builtin (demo model).") == 1
     assert text.endswith(f"Model: {MODEL}. Available: builtin, {MODEL}.")  # the model that answered in it
+
+
+def test_a_conversation_is_made_private(brain: Brain, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRAIN_MODELS", json.dumps({"far": {"is": script(home, ["Far."]), "local": False}}))
+    models = ["--model", "far,builtin"]
+    lines = ["/private off", "/private maybe", "/private", "Hi.", "/private off", "/model far", "/new", "/private off"]
+    text = "\n".join(play(brain, *lines, "Hi?", arguments=models)[2])
+    assert text.startswith("The conversation is not private.\nType /private on or /private off.\n")
+    assert "A private conversation stays private." in text
+    assert "use one of: builtin." in text
+    assert text.count("is not private") == 2
+    query = (
+        "SELECT c.private, e.data ->> 'model' FROM exchange e JOIN conversation c ON c.key = e.key >> 32 ORDER BY e.key"
+    )
+    assert brain.query(query) == [(1, "builtin"), (0, "far")]
+    assert brain("ask", "--private", "--model", "far,builtin", "Hi.")[0] == 0
+    assert play(brain, "Hi.", arguments=["--continue", *models])[0] == 0
+    assert brain.query(query)[2:] == [(1, "builtin"), (1, "builtin")]
+    assert brain("ask", "--private", "--model", "far", "Hi.")[0] == 1
 
 
 def test_a_failed_answer_does_not_end_the_session(brain: Brain, home: Path) -> None:

@@ -38,6 +38,7 @@ class Toy(Vectors):
     """A model with vectors that writes what it is given: texts, errors, or an event that it waits for first."""
 
     is_language_model = True
+    embeds_locally = True
     context_tokens: int | None = None
 
     def __init__(self, *writes: str | Exception | asyncio.Event, **vectors: Any) -> None:
@@ -190,6 +191,18 @@ async def test_questions_do_not_wait_for_late_vectors(monkeypatch: pytest.Monkey
         requests = len(toy.requests)
         await recalled(memory, asked)  # after three late ones, the server is left alone
         assert len(toy.requests) == requests
+
+
+async def test_a_remote_server_reads_no_private_question() -> None:
+    toy = Toy()
+    async with embedded(toy, DANGEROUS) as memory:
+        for toy.embeds_locally, found in ((True, [DANGEROUS]), (False, [])):
+            mine, requests = memory.view("ada", "c1", list, private=True), len(toy.requests)
+            assert texts((await memory.recall("ada", "Any pill?", private=True)).items) == found
+            assert texts(await mine.search("pill")) == texts(await mine.facts("pill")) == found
+            assert await mine.memories("pill") == []
+            assert len(toy.requests) == requests + 4 * toy.embeds_locally
+        assert await recalled(memory, "Any pill?") == [DANGEROUS]
 
 
 async def test_a_text_that_a_server_refuses_does_not_hold_up_the_others() -> None:

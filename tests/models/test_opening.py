@@ -141,6 +141,30 @@ def test_servers_that_are_away_are_a_problem_and_no_error() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "shown", "row", "local"),
+    [
+        ("m", {}, {}, True),
+        ("m", {"remote_host": "https://ollama.com"}, {}, False),
+        ("m", {"remote_host": "https://ollama.com"}, {"local": True}, True),
+        ("m:cloud", None, {}, False),
+        ("gpt-oss:120b-cloud", None, {}, False),
+        ("cloud", {}, {}, True),
+    ],
+)
+def test_models_that_ollama_passes_on_are_not_local(name: str, shown: Any, row: dict[str, Any], local: bool) -> None:
+    answers = {"POST /api/show": (404 if shown is None else 200, shown or {})}
+    with in_thread(OllamaServer(answers=answers)) as server:
+        rows = {"m": {"is": f"ollama:{name}", "url": server.url, **row}}
+        settings = read({"BRAIN_MODELS": json.dumps(rows)})
+
+        async def is_local() -> bool:
+            async with connect_models(settings, ()) as models:
+                return models.offered[0].model.is_local
+
+        assert asyncio.run(is_local()) is local
+
+
+@pytest.mark.parametrize(
     ("model", "embeddings", "expected"),
     [(("big", "builtin"), "vec", [[[1.0, 0.5]]] * 2), (("vec", "builtin"), "vec", [[[1.0, 0.5]]] * 2),
      (("big", "builtin"), None, ["Refused"] * 2)],

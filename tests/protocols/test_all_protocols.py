@@ -73,12 +73,19 @@ def test_options(protocol: str) -> None:
     request, _ = parse(
         protocol,
         body_of(
-            protocol, specialists=["ocr", "web"], limits=limits, time_zone="Asia/Kolkata", source="voice", memory=False
+            protocol,
+            specialists=["ocr", "web"],
+            limits=limits,
+            time_zone="Asia/Kolkata",
+            source="voice",
+            memory=False,
+            private=True,
         ),
     )
     assert request.limits == ev.Limits(2, 1, 30.0, 0.5)
     assert (request.specialists, request.time_zone) == (frozenset({"ocr", "web"}), "Asia/Kolkata")
     assert (request.source, request.memory, request.call_seconds) == ("voice", False, 0.5)
+    assert request.private
     assert request.now is not None
     assert request.now.strftime("%z") == "+0530"
     assert parse(protocol, body_of(protocol, specialists=[]))[0].specialists == frozenset()
@@ -86,6 +93,7 @@ def test_options(protocol: str) -> None:
         request, _ = parse(protocol, body_of(protocol, **absent))
         assert (request.limits, request.specialists, request.time_zone) == (ev.Limits(calls=7), None, "UTC")
         assert (request.source, request.memory) == ("api" if protocol == "openai" else "chat", True)
+        assert not request.private
 
 
 @pytest.mark.parametrize("protocol", PLACES)

@@ -234,7 +234,7 @@ async def test_a_turn_that_cannot_begin_leaves_no_trace(chat: Chat) -> None:
     assert (refused.value.field, refused.value.status) == ("replace_from", 404)
     assert await chat.stored() == []
 
-    async def fail(*_: object) -> None:
+    async def fail(*_: object, private: bool) -> None:
         raise OSError("the memory is gone")
 
     with pytest.MonkeyPatch.context() as patch:

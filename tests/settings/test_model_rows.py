@@ -209,3 +209,42 @@ def test_a_bad_variable_is_named_where_it_is_used(variable: str, value: str, mod
     with pytest.raises(SettingsError, match=variable) as caught:
         settings.row(model)
     assert "sk 1" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "local"),
+    [
+        *[
+            ({"is": "ollama:m", "url": f"http://{host}"}, True)
+            for host in ("localhost:1", "127.0.0.1", "127.9.9.9", "[::1]:8080", "10.1.2.3", "172.31.0.1", "192.168.0.9")
+        ],
+        *[
+            ({"is": "openai:m", "url": f"http://{host}/v1"}, True)
+            for host in ("169.254.1.1", "[fd00::1]", "[fe80::1]", "[::ffff:10.0.0.1]")
+        ],
+        *[
+            ({"is": "openai:m", "url": f"https://{host}/v1"}, False)
+            for host in ("api.example", "gpu.lan", "localhost.example", "8.8.8.8", "172.32.0.1", "100.64.0.1")
+        ],
+        *[
+            ({"is": "openai:m", "url": f"https://{host}/v1"}, False)
+            for host in (
+                "[2001:db8::1]",
+                "[::ffff:8.8.8.8]",
+                "[64:ff9b::a00:1]",
+                "127.1",
+                "0x7f000001",
+                "10.0.0.1.nip.io",
+            )
+        ],
+        ({"is": "openai:m"}, False),
+        ({"is": "ollama:m"}, True),
+        ({"is": "ollama:m", "local": False}, False),
+        ({"is": "openai:m", "url": "https://gpu.lan/v1", "local": True}, True),
+        ({"is": "builtin"}, True),
+        ({"is": "builtin", "local": False}, False),
+        ({"is": "script:s.jsonl", "local": "auto"}, True),
+    ],
+)
+def test_local_models_have_no_server_or_a_local_one(row: Mapping[str, Any], local: bool) -> None:
+    assert rows({"m": row}).row("m").is_local is local

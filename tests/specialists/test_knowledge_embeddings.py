@@ -147,6 +147,16 @@ def test_only_new_passages_are_embedded(index: Index, server: Embedding) -> None
     assert embedded == ["two.md\none", "two.md\ntwo", "two.md\nzero"]
 
 
+def test_uploads_of_private_conversations_are_not_embedded(index: Index, server: Embedding) -> None:
+    for name in ("open", "private"):
+        root = index.add_root("conversation", name)
+        index.write(root, f"{name}.md", (1, 1, b""), [Chunk((), "", f"The {name} budget is 7.")])
+    embeddings.mark_private(index, "private")
+    assert complete(index, server) == [(21, 21)]
+    found = {root.place: index.count(root).embeddings for root in index.roots("conversation")}
+    assert found == {"open": 1, "private": 0}
+
+
 def test_an_interruption_loses_nothing(index: Index, server: Embedding) -> None:
     write(index, "many", *(f"passage number {n}" for n in range(80)))
 

@@ -54,6 +54,20 @@ async def fill(store: SQLite, user: str) -> None:
     await store.set_recall(user, False)
 
 
+async def test_a_private_conversation_stays_private(store: SQLite, tmp_path: Path) -> None:
+    history = await store.begin("ada", "c", question("I like jazz"), [], private=True)
+    await store.end(history, answer([Text("Fine.", 1)]))
+    await add_turn(store, "ada", "c", "I like tea", [Text("Fine.", 1)])
+    await add_turn(store, "ada", "open", "I like pop", [Text("Fine.", 1)])
+    async with store_at(tmp_path / "other.db") as other:
+        await import_records(other, "ada", await exported(store, "ada"))
+        for one in (store, other):
+            assert {found.id: found.private for found in await one.conversations("ada")} == {"c": True, "open": False}
+            assert (await one.begin("ada", "c", question("And?"), [])).private
+            assert [idle.conversation_id for idle in await one.claim_idle(TOMORROW, 9)] == ["open"]
+            assert [recent.conversation_id for recent in await one.recent("ada", 9)] == ["open"]
+
+
 async def test_an_export_has_everything_of_its_user(store: SQLite, tmp_path: Path) -> None:
     await fill(store, "ada")
     await add_turn(store, "eve", "c", "secret of eve")

@@ -47,6 +47,7 @@ def ask(arguments: argparse.Namespace, settings: Settings) -> Coroutine[Any, Any
         conversation_id=conversation,
         source=arguments.source,
         memory=not arguments.no_memory,
+        private=arguments.private,
     )
     return _ask(request, arguments, settings)
 

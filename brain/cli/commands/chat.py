@@ -46,6 +46,7 @@ async def chat(arguments: argparse.Namespace, settings: Settings) -> int:
             engine,
             Draft(files=files),
             recalls=not arguments.no_memory,
+            private=arguments.private,
             plain=arguments.plain or not is_interactive,
             thinks=arguments.thinking,
         )
@@ -85,7 +86,7 @@ async def _run_interactive(session: ChatSession, settings: Settings, opened: Con
     )
     with suppress(NotImplementedError):  # without signals, Ctrl-C ends the session
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, session.stop)
-    model = session.engine.find_model(session.model)
+    model = session.engine.find_model(session.model, private=session.private)
     demo = " Demo mode: no language model is connected." if model.is_demo else ""
     session.print(f"Connected to {model.name}.{demo} Type /help for commands, Ctrl-D to exit.")
     if opened is not None:
@@ -137,7 +138,8 @@ def _completions(session: ChatSession, kind: str) -> Words | None:
 
 def _status_line(session: ChatSession) -> str:
     """Return the model, the conversation and the files of the next message."""
-    parts = [_shorten(session.engine.find_model(session.model).name), _shorten(session.title or "new conversation")]
+    parts = [_shorten(session.model_name), _shorten(session.title or "new conversation")]
+    parts += ["private"] if session.private else []
     parts += ["replaces the last message"] if session.draft.replaced is not None else []
     parts += [] if session.recalls else ["no memory"]
     names = _shorten(", ".join(file.name for file in session.draft.files))

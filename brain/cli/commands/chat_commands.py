@@ -176,8 +176,8 @@ async def _model(session: ChatSession, rest: str) -> None:
     names = sorted(session.engine.model_names())
     if rest and rest not in names:
         raise BadRequest(f"Unknown model '{rest}'.{suggest(rest, names)} Available: {', '.join(names)}.")
+    model = session.engine.find_model(rest or session.model, private=session.private)
     session.model = rest or session.model
-    model = session.engine.find_model(session.model)
     demo = " (demo model)" if model.is_demo else ""
     session.print(f"Model: {model.name}{demo}. Available: {', '.join(names)}.")
 
@@ -206,6 +206,23 @@ async def _memory(session: ChatSession, rest: str) -> None:
     session.recalls = rest == "on" if rest else session.recalls
     state = "on" if session.recalls else "off"
     session.print(f"Memory is {state} in this session. Type /facts to list what Brain remembers.")
+
+
+async def _private(session: ChatSession, rest: str) -> None:
+    if rest not in ("", "on", "off"):
+        raise BadRequest("Type /private on or /private off.")
+    if rest == "off":
+        if session.private and session.conversation_id is not None:
+            stored = await session.engine.store.conversation(LOCAL_USER, session.conversation_id, limit=1)
+            if stored is not None and stored.conversation.private:
+                raise BadRequest("A private conversation stays private. Type /new, then /private off.")
+        session.private = False
+        session.print("The conversation is not private.")
+        return
+    model = session.engine.find_model(session.model, private=True)
+    session.private = True
+    earlier = " Earlier messages may have been sent elsewhere." if session.conversation_id is not None else ""
+    session.print(f"The conversation is private from now on. Only local models read it, such as {model.name}.{earlier}")
 
 
 async def _facts(session: ChatSession, rest: str) -> None:
@@ -243,6 +260,7 @@ COMMANDS = {
         _specialists, "[on|off NAME …]", "list specialists, or switch some on or off", "specialists"
     ),
     "memory": SlashCommand(_memory, "[on|off]", "turn the use of memory on or off", "switch"),
+    "private": SlashCommand(_private, "[on|off]", "let only local models read the conversation", "switch"),
     "facts": SlashCommand(_facts, "[WORDS]", "list what Brain remembers"),
     "quit": SlashCommand(_quit, "", "exit"),
 }

@@ -43,6 +43,7 @@ class ChatSession:
 
     Attributes:
         recalls: True if answers use memory.
+        private: True if only local models may read this conversation, or a new one.
         plain: True for plain text.
         thinks: True to show the model's reasoning.
         model: The chosen model; None for the default.
@@ -56,6 +57,7 @@ class ChatSession:
     engine: Engine
     draft: Draft
     recalls: bool = True
+    private: bool = False
     plain: bool = False
     thinks: bool = False
     model: str | None = None
@@ -82,6 +84,7 @@ class ChatSession:
                 model=self.model,
                 specialists=self.specialists,
                 memory=self.recalls,
+                private=self.private,
                 replaces=replaced.question_id if replaced else None,
                 file_references=tuple(FileReference(n, f"file {n}") for n in (replaced.files if replaced else ())),
                 asks_person=has_person(screen),
@@ -110,7 +113,16 @@ class ChatSession:
             self.print("Your message was saved. Type /retry to send it again or /edit to change it.")
         self.print_blank()
         found = await self.engine.store.conversation(LOCAL_USER, self.conversation_id, limit=1)
-        self.title = found.conversation.title if found is not None else ""
+        if found is not None:
+            self.title, self.private = found.conversation.title, found.conversation.private
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model that answers the next message."""
+        try:
+            return self.engine.find_model(self.model, private=self.private).name
+        except BadRequest:
+            return "no local model"
 
     def stop(self) -> None:
         """Stop the running answer."""
@@ -157,6 +169,7 @@ class ChatSession:
         if found is not None:
             self.begin()
             self.conversation_id, self.title = conversation_id, found.conversation.title
+            self.private = found.conversation.private
             model = found.exchanges[-1].model if found.exchanges else ""
             self.model = model if model in self.engine.model_names() else self.model
         return found

@@ -57,6 +57,7 @@ class TurnBody(TurnOptions, forbid_unknown_fields=True):
     syntax: list[str] | None = None
     source: str = "chat"
     memory: bool = True
+    private: bool = False
     barge_in: bool = False
     replace_from: str | None = None
     request_id: str | None = None
@@ -64,6 +65,7 @@ class TurnBody(TurnOptions, forbid_unknown_fields=True):
 
 _FORM_TYPES: Mapping[str, Any] = {
     "memory": bool,
+    "private": bool,
     "barge_in": bool,
     "critic": bool,
     "specialists": list[str],

@@ -131,6 +131,8 @@ def _conversation(conversation: Conversation) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(conversation)
     if not conversation.excerpt:
         del data["found"]
+    if not conversation.private:
+        del data["private"]
     return data
 
 

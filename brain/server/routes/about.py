@@ -30,7 +30,9 @@ async def strategies(request: Request) -> Response:
     described = []
     for name in settings.allowed_strategies:
         limits = msgspec.to_builtins(settings.limits(name))
-        models = {role: engine.find_role(name, role, chosen).model.name for role in DESCRIPTIONS[name].roles}
+        models = {
+            role: engine.find_role(name, role, chosen, private=False).model.name for role in DESCRIPTIONS[name].roles
+        }
         described.append(
             {
                 "name": name,

@@ -93,6 +93,7 @@ def _models(engine: Engine) -> list[dict[str, Any]]:
         {
             "name": entry.model.name if engine.find_model(entry.model.name) is entry.model else configured,
             "stand_in": entry.model.is_demo,
+            "local": entry.model.is_local,
             "default": position == 0,
         }
         for position, (configured, entry) in enumerate(zip(engine.settings.model, engine.models, strict=True))

@@ -82,7 +82,7 @@ async def prepare_history(
     def prepare() -> tuple[TurnRequest, History]:
         narrow = narrow_request(turn_request, engine.settings.rights(turn_request.user))
         names = [specialist.name for specialist in engine.registry.usable(narrow.specialists)]
-        model = engine.find_model(narrow.model)
+        model = engine.find_model(narrow.model, private=narrow.private)
         client_history = ClientHistory(narrow, names, find_control_tokens(model.template))
         request_with_history, full_history = client_history.build(
             messages, narrow.conversation_id or new_conversation_id()

@@ -1,0 +1,163 @@
+"""Private conversations on a real port: no model server that is remote receives any of them."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from brain_servers import Answer, Server, brain_served, client_of, post, problem
+from model_servers import Cut, OllamaServer, OpenAIServer, Pass, in_thread, models
+from turn_helpers import registry_of
+
+from brain import Context, specialist
+
+MARKER = 'SPECIALIST_REQUEST[%s:{"query":"tea"}]'
+OLLAMA = {"GET /api/version": (200, {"version": "0.9.0"}), "POST /api/show": (200, {"capabilities": ["completion"]})}
+
+
+@specialist(read_only=True, sends=("query",))
+async def shop(query: str) -> str:
+    """Searches a shop on the web."""
+    return f"{query}: 3 EUR"
+
+
+@specialist
+async def note(query: str) -> str:
+    """Writes a note, perhaps on another host."""
+    return "Noted."
+
+
+@specialist(read_only=True)
+async def sneaky(query: str, *, context: Context) -> str:
+    """Fetches a page, but does not declare what it sends."""
+    return (await context.fetch(f"https://example.com/{query}")).text
+
+
+@specialist(read_only=True)
+async def similar(query: str, *, context: Context) -> str:
+    """Compares texts by meaning."""
+    return str(len(await context.model.embed([query])))
+
+
+@dataclass
+class Pair:
+    """Brain with a remote and a local model."""
+
+    brain: Server
+    remote: OpenAIServer
+    local: OllamaServer
+
+    def send(self, message: str, **more: Any) -> Answer:
+        return post(self.brain.url, json={"message": message, "conversation_id": "c1", **more})
+
+    def model_of(self, message: str, **more: Any) -> str:
+        """The model that answers a message."""
+        events = self.send(message, **more).events
+        assert events[-1].name == "done"
+        return str(events[0].data["model"])
+
+
+@contextmanager
+def pair(*passes: Pass, model: str = "remote,local", **settings: str) -> Iterator[Pair]:
+    """The remote model is a server of this machine in the row of a table that says so."""
+    with (
+        in_thread(OpenAIServer(*[Pass(["Far."])] * 9, answers=models("r", owned_by="test"))) as remote,
+        in_thread(OllamaServer(*passes, *[Pass(["Near."])] * 9, answers=OLLAMA)) as local,
+    ):
+        rows = {
+            "remote": {"is": "openai:r", "url": remote.url, "local": False},
+            "local": {"is": "ollama:l", "url": local.url, "fallback": ["remote"]},
+        }
+        settings = {"MODELS": json.dumps(rows), "MODEL": model, "STORE": "memory:"} | settings
+        with brain_served(registry_of(shop, note, sneaky, similar), **settings) as brain:
+            assert isinstance(remote, OpenAIServer)
+            assert isinstance(local, OllamaServer)
+            yield Pair(brain, remote, local)
+
+
+def test_only_local_models_answer() -> None:
+    with pair() as one, client_of(one.brain) as client:
+        assert one.model_of("Secret?", private=True) == "local"
+        assert one.model_of("More?") == one.model_of("More?", private=False) == "local"
+        for more in ({}, {"private": True}, {"private": False}):
+            assert problem(one.send("Remote?", model="remote", **more)) == (400, "bad_request", "model")
+        assert problem(one.send("?", private=True, model="remote", conversation_id="new")) == (
+            400,
+            "bad_request",
+            "model",
+        )
+        listed = client.get("/v1/conversations").json()["conversations"]
+        assert [(entry["id"], entry["messages"], entry["private"]) for entry in listed] == [("c1", 6, True)]
+        assert client.get("/v1/conversations/c1").json()["private"] is True
+        form = {"message": (None, "Secret?"), "private": (None, "true")}
+        for answer in (
+            post(one.brain.url, files=form),
+            client.get("/v1/chat/stream", params={"message": "Secret?", "private": "true"}),
+        ):
+            assert '"model":"local"' in answer.body.decode() if isinstance(answer, Answer) else answer.text
+        assert one.remote.generated == []
+        assert one.model_of("Hello?", conversation_id="c2") == "remote"
+
+
+def test_a_conversation_becomes_private() -> None:
+    with pair() as one, client_of(one.brain) as client:
+        assert one.model_of("Hello?") == "remote"
+        assert "private" not in client.get("/v1/conversations/c1").json()
+        assert one.model_of("Secret?", private=True) == one.model_of("More?") == "local"
+        assert "Secret" not in str(one.remote.generated)
+
+
+def test_no_local_model() -> None:
+    with pair(model="remote") as one:
+        assert problem(one.send("Secret?", private=True)) == (400, "bad_request", "private")
+        assert one.remote.generated == []
+
+
+def test_no_remote_model_continues() -> None:
+    with pair(Pass(["Ne", Cut()], finish=None), Pass(["Ne", Cut()], finish=None)) as one:
+        assert one.send("Secret?", private=True).last["code"] == "model_failed"
+        assert one.remote.generated == []
+        assert one.send("Hello?", model="local", conversation_id="c2").last["text"] == "NeFar."
+
+
+@pytest.mark.parametrize("name", ["shop", "note"])
+def test_a_call_that_sends_or_changes_something_needs_approval(name: str) -> None:
+    body = {"messages": [{"role": "user", "content": "Tea?"}], "brain": {"private": True}}
+    call = Pass([MARKER % name])
+    with pair(call, Pass(["Near."]), call) as one, client_of(one.brain) as client:
+        run = client.post("/v1/turns", json={"message": "Tea?", "private": True}).json()
+        with client.stream("GET", run["events"]) as stream:
+            lines = stream.iter_lines()
+            assert "event: approval_required" in lines
+            text = json.loads(next(lines)[6:]).get("text")
+            assert text == ('Sends to another server: {"query": "tea"}' if name == "shop" else None)
+            assert client.post(f"/v1/turns/{run['turn_id']}/approvals/c1", json={"approve": True}).status_code == 200
+            assert "event: specialist_result" in lines
+            assert "event: done" in lines
+        answer = httpx.post(f"{one.brain.url}/v1/chat/completions", json=body, timeout=30, trust_env=False).json()
+        assert answer["choices"][0]["message"]["content"] == "Near."
+        assert f"{name} failed - " in one.local.generated[-1]["messages"][-1]["content"]
+        assert one.remote.generated == []
+
+
+def test_a_specialist_that_declares_nothing_cannot_fetch() -> None:
+    with pair(Pass([MARKER % "sneaky"])) as one:
+        errors = [event.data["code"] for event in one.send("Tea?", private=True).events if "error" in event.name]
+        assert errors == ["refused"]
+
+
+def test_a_remote_server_makes_no_embeddings() -> None:
+    with pair(Pass([MARKER % "similar"]), Pass(["Near."]), Pass([MARKER % "similar"]), EMBEDDINGS="remote") as one:
+        for private, count in ((True, 0), (False, 1)):
+            errors = one.send("Tea?", private=private, model="local", conversation_id=f"c{count}").names
+            assert "specialist_error" in errors
+            assert one.remote.lines.count("POST /v1/embeddings") == count
+
+
+@pytest.mark.parametrize("private", ["yes", 1, "true"])
+def test_private_is_true_or_false(private: Any) -> None:
+    with pair() as one:
+        assert problem(one.send("Secret?", private=private)) == (400, "bad_request", "private")
