@@ -45,6 +45,8 @@ class Chat:
         self.question = self.questions.last
         self.answer = self.answers.last
         self.model = page.get_by_role("combobox", name="Model", exact=True)
+        self.strategy = page.get_by_role("combobox", name="Strategy", exact=True)
+        self.rounds = self.log.locator(".round")
 
     def button(self, name: str) -> Locator:
         return self.page.get_by_role("button", name=name, exact=True)

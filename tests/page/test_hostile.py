@@ -116,6 +116,7 @@ EVENTS: Sequence[tuple[str, Mapping[str, Any]]] = (
     ("specialist_progress", {"call_id": "c2", "text": HOSTILE, "fraction": HOSTILE}),
     ("specialist_result", {**CALL, "call_id": "c3", "text": HOSTILE, "citations": CITED, "ms": 5}),
     ("specialist_error", {**CALL, "call_id": "c4", "code": HOSTILE, "reason": HOSTILE, "ms": 5}),
+    ("round", {"n": HOSTILE, "of": HOSTILE, "role": HOSTILE, "model": HOSTILE, "text": HOSTILE}),
     ("usage", {"prompt_tokens": 1, "completion_tokens": 1, "estimated": False}),
     ("error", {"code": HOSTILE, "message": HOSTILE, "recoverable": True}),
 )
@@ -150,7 +151,8 @@ def test_names_of_models_specialists_and_conversations(
     context = visitor.context
     context.route("**/v1/conversations?*", lambda route: route.fulfill(json={"conversations": [heading], "next": None}))
     context.route("**/v1/specialists", lambda route: route.fulfill(json={"specialists": specialists}))
-    start = {"models": [model], "specialists": specialists}
+    strategies = [{"name": HOSTILE, "default": n == 1, "models": {HOSTILE: HOSTILE, "actor": ""}} for n in range(2)]
+    start = {"models": [model], "strategies": strategies, "specialists": specialists}
     context.route("**/page/start", lambda route: route.fulfill(json={**route.fetch().json(), **start}))
     chat = visitor.open(server.url)
     expect(chat.conversation(HOSTILE)).to_be_visible()

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import pytest
 from node_clients import NODE, Clients
 
-from brain.events import CallCode, ErrorCode, StopReason
+from brain.events import CallCode, ErrorCode, Role, StopReason, StrategyName
 
 PAGE = Path(__file__).parents[2] / "brain" / "page"
 VENDOR = PAGE / "vendor"
@@ -130,11 +130,17 @@ def test_every_text_is_used_and_every_used_text_exists() -> None:
     assert (set(re.findall(r'\bt\("(\w+)"', scripts)) | in_index) - texts == set()
 
 
+SILENT = {"complete", "deliverable", "ready", "converged"}
+"""Stop reasons of answers that ended as they should."""
+
+
 def test_every_code_has_a_text() -> None:
     """The terminal takes these texts from the same file."""
     assert set(ENGLISH["calls"]) == set(get_args(CallCode))
     assert set(ENGLISH["errors"]) >= {*get_args(ErrorCode), "interrupted"}
-    assert set(ENGLISH["endings"]) == set(get_args(StopReason)) - {"complete"}
+    assert set(ENGLISH["strategies"]) == set(get_args(StrategyName))
+    assert set(ENGLISH["roles"]) == set(get_args(Role))
+    assert set(ENGLISH["endings"]) == set(get_args(StopReason)) - SILENT
 
 
 def placeholders(text: str) -> set[str]:

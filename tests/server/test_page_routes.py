@@ -103,11 +103,12 @@ def test_the_page_learns_the_user_and_what_may_be_sent(server: Server, client: h
     server.play(Player(name="player"))
     start = client.get("/page/start", headers=ANN).json()
     assert start.pop("version")
-    assert start.pop("specialists") == client.get("/v1/specialists", headers=ANN).json()["specialists"]
+    for name in ("specialists", "strategies"):
+        assert start.pop(name) == client.get(f"/v1/{name}", headers=ANN).json()[name]
     assert start == {
         "user": "ann",
         "keys": True,
-        "models": [{"name": "player", "stand_in": False, "default": True}],
+        "models": [{"name": "player", "stand_in": False, "local": True, "default": True}],
         "recall": True,
         "limits": {
             "files": 10,

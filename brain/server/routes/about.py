@@ -25,6 +25,11 @@ def describe_specialists(request: Request) -> list[dict[str, Any]]:
 
 async def strategies(request: Request) -> Response:
     """`GET /v1/strategies`: the strategies that requests may use, with their limits and their models."""
+    return ApiResponse({"strategies": describe_strategies(request)})
+
+
+def describe_strategies(request: Request) -> list[dict[str, Any]]:
+    """Describe the strategies that requests may use."""
     engine = engine_of(request)
     settings, chosen = engine.settings, engine.find_entry(None)
     described = []
@@ -42,7 +47,7 @@ async def strategies(request: Request) -> Response:
                 "models": models,
             }
         )
-    return ApiResponse({"strategies": described})
+    return described
 
 
 async def healthz(request: Request) -> Response:

@@ -17,7 +17,7 @@ from brain.protocols.native import MESSAGE_LENGTH
 from brain.runtime.engine import Engine
 from brain.server import static_files
 from brain.server.responses import SAFE_HEADERS, ApiResponse
-from brain.server.routes.about import describe_specialists
+from brain.server.routes.about import describe_specialists, describe_strategies
 from brain.server.routes.requests import engine_of, state_of, user_of
 from brain.server.static_files import PageFile
 
@@ -67,13 +67,14 @@ class PageCompression(GZipMiddleware):
 
 
 async def start(request: Request) -> Response:
-    """`GET /page/start`: the signed-in user, models, specialists and limits."""
+    """`GET /page/start`: the signed-in user, models, strategies, specialists and limits."""
     engine, user = engine_of(request), user_of(request)
     return ApiResponse(
         {
             "user": user,
             "keys": bool(state_of(request).keys),
             "models": _models(engine),
+            "strategies": describe_strategies(request),
             "specialists": describe_specialists(request),
             "recall": await engine.store.is_recall_on(user or ""),
             "limits": {

@@ -4,11 +4,14 @@ import { announce, announceNow } from "../base/announcements.js";
 import { addSources, makeCopyButton } from "../base/clipboard.js";
 import { make, makeButton } from "../base/dom.js";
 import { eventsOf } from "../base/stored_conversation.js";
-import { countWords, explainEnding, explainError, explainNotice, formatDuration, t } from "../base/texts.js";
+import {
+  countWords, explainEnding, explainError, explainNotice, formatDuration, formatNames, t,
+} from "../base/texts.js";
 import { modelNamed } from "../dialogs/choices.js";
 import { PendingAdditions, makeAddition, markForNextMessage } from "./additions.js";
 import { Card, describeFailure } from "./card.js";
 import { paramsIn } from "./params.js";
+import { Round } from "./round.js";
 import { follow, isAtEnd, reveal } from "./scrolling.js";
 import { AnswerText, renderMarkdown } from "./text.js";
 import { Waiting } from "./waiting.js";
@@ -38,11 +41,14 @@ export class Answer {
   #open = null; // the text that may still grow
   /** @type {Text | null} */
   #thinking = null;
+  /** @type {Round[]} */
+  #rounds = [];
+  #isLive = true;
   #flow = make("div", "flow");
   #meta = make("span", "small meta");
   #foot = make("div", "actions", this.#meta);
   #additions = new PendingAdditions();
-  #waiting = new Waiting(() => [...this.#cards.values()].some((card) => card.running));
+  #waiting = new Waiting(() => this.#isBusy());
   #frame = 0;
   #model = "";
   #tokens = "";
@@ -89,16 +95,17 @@ export class Answer {
     turn_start: ({ model }) => { this.#model = model; },
     token: ({ text, isComplete }) => isComplete ? this.#writeComplete(text) : this.#write(text),
     thinking: ({ text }) => this.#think(text),
+    round: (data) => this.#startRound(data),
     approval_required: (data, raw) => this.#ask(data, raw),
     specialist_start: (data, raw) => {
       this.#card(data.call_id, data.name, raw).start();
-      this.#announce(t("begins", { name: data.name }));
+      if (!this.#rounds.length) this.#announce(t("begins", { name: data.name }));
     },
     specialist_progress: (data) => this.#cards.get(data.call_id)?.progress(data),
     specialist_result: (data, raw) => {
       this.#card(data.call_id, data.name, raw).result(data);
       this.#sources.push(...(data.citations ?? []));
-      this.#announce(t("ends", { name: data.name }));
+      if (!this.#rounds.length) this.#announce(t("ends", { name: data.name }));
     },
     specialist_error: (data, raw) => {
       this.#card(data.call_id, data.name, raw).error(data);
@@ -125,7 +132,9 @@ export class Answer {
       else this.#texts.push("\n\n");
       this.#open = new AnswerText(this.#sources);
       this.#flow.append(this.#open.node);
+      this.#round?.fold(); // the answer would move up if it closed later
     }
+    this.#endThinking();
     this.#texts.push(text);
     this.#open.append(text);
   }
@@ -142,7 +151,8 @@ export class Answer {
   #think(text) {
     if (!this.#thinking) {
       const thought = document.createTextNode("");
-      this.#put(make("details", "thinking", make("summary", "", t("thinking")), make("div", "thoughts", thought)));
+      const thoughts = make("div", "thoughts", thought);
+      this.#putInRound(make("details", "thinking", make("summary", "", t("thinking")), thoughts));
       this.#thinking = thought;
     }
     this.#thinking.appendData(text);
@@ -159,6 +169,10 @@ export class Answer {
   #endText() {
     this.#open?.end();
     this.#open = null;
+    this.#endThinking();
+  }
+
+  #endThinking() {
     const summary = this.#thinking?.parentElement?.previousElementSibling;
     if (summary) summary.textContent = t("thought");
     this.#thinking = null;
@@ -171,6 +185,39 @@ export class Answer {
     follow();
   }
 
+  /** The current round. */
+  get #round() {
+    return this.#rounds.at(-1);
+  }
+
+  /** Starts a round above the text of the answer. @param {Events["round"]} data */
+  #startRound(data) {
+    const round = new Round(data), text = this.#flow.querySelector(":scope > .text");
+    this.#endText();
+    this.#round?.end();
+    for (const previous of this.#rounds) previous.fold();
+    this.#rounds.push(round);
+    if (text) text.before(round.node);
+    else this.#flow.append(round.node);
+    if (this.#isLive) round.start();
+    else round.end(data.ms);
+    follow();
+  }
+
+  /** Adds reasoning or a card to the current round; without rounds, to the answer. @param {HTMLElement} node */
+  #putInRound(node) {
+    if (!this.#round) return this.#put(node);
+    this.#endThinking();
+    this.#round.put(node);
+    this.#flow.lastElementChild?.classList.add("read"); // an addition, if the round continued after it
+    follow();
+  }
+
+  /** Whether a card or a round shows that the turn runs. */
+  #isBusy() {
+    return [...this.#cards.values()].some((card) => card.running) || (!this.#open && Boolean(this.#round?.running));
+  }
+
   /**
    * @param {string} id
    * @param {string} name
@@ -181,8 +228,9 @@ export class Answer {
     if (existing) return existing;
     const card = new Card(name, paramsIn(raw)), next = this.#nextOf(id);
     this.#cards.set(id, card);
+    this.#round?.addCall(name);
     if (next) next.node.before(card.node);
-    else this.#put(card.node);
+    else this.#putInRound(card.node);
     return card;
   }
 
@@ -199,6 +247,7 @@ export class Answer {
    */
   #ask(data, raw) {
     this.#card(data.call_id, data.name, raw).ask(data, (approve) => this.#actions.decide(data.call_id, approve));
+    this.#round?.unfold();
     announceNow(t("asksApproval", data));
     reveal();
   }
@@ -234,7 +283,7 @@ export class Answer {
   #done({ stop_reason, message_id, text, total_ms }) {
     this.id = message_id;
     let last = this.#flow.lastElementChild;
-    for (; last?.matches(".steered"); last = last.previousElementSibling) markForNextMessage(last);
+    for (; last?.matches(".steered:not(.read)"); last = last.previousElementSibling) markForNextMessage(last);
     const ending = explainEnding(stop_reason);
     if (ending) this.#put(make("p", "notice small", ending));
     this.#end([total_ms === undefined ? "" : formatDuration(total_ms), this.#tokens]);
@@ -244,8 +293,9 @@ export class Answer {
   /** @param {string[]} facts */
   #end(facts) {
     this.#close();
-    const model = modelNamed(this.#model)?.stand_in ? t("demoModel", { name: this.#model }) : this.#model;
-    this.#meta.textContent = [model, ...facts].filter(Boolean).join(" · ");
+    const models = new Set(this.#rounds.length ? this.#rounds.map(({ model }) => model) : [this.#model]);
+    const names = [...models].map((name) => modelNamed(name)?.stand_in ? t("demoModel", { name }) : name);
+    this.#meta.textContent = [formatNames(names), ...facts].filter(Boolean).join(" · ");
     if (this.text) this.#foot.append(makeCopyButton(t("copy"), addSources(this.text, this.#sources)));
     if (!this.problem) {
       const look = { icon: "retry", className: "quiet square retry" };
@@ -258,12 +308,14 @@ export class Answer {
     this.over = true;
     this.#endText();
     this.leave();
+    for (const round of this.#rounds) round.fold();
     this.#waiting.end();
   }
 
   /** The answer is no longer visible; the turn continues. */
   leave() {
     for (const card of this.#cards.values()) card.leave();
+    this.#round?.end();
     this.#waiting.leave();
   }
 
@@ -289,6 +341,7 @@ export class Answer {
    */
   restore(message) {
     this.id = message.id;
+    this.#isLive = false;
     this.#announce = () => {};
     for (const event of eventsOf(message)) this.show(event);
     if (this.over) return this;

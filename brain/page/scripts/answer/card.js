@@ -6,6 +6,7 @@ import { makeScrollBox } from "../base/scroll_box.js";
 import { explainCall, formatDuration, hasDetails, t } from "../base/texts.js";
 import { abbreviate, makeParamsBox } from "./params.js";
 import { renderMarkdown } from "./text.js";
+import { startTicking } from "./ticking.js";
 
 /**
  * @typedef {import("../base/types.js").Citation} Citation
@@ -13,24 +14,8 @@ import { renderMarkdown } from "./text.js";
  * @typedef {(approve: boolean) => Promise<string>} Decide an empty text, or the problem
  */
 
-const TICK = 100; // ms
 const UNREADABLE = "?"; // the name in a call that could not be read
 const RAN = ["refused", "timeout", "failed"]; // calls with any other code did not start
-/** @type {Set<() => void>} */
-const ticking = new Set();
-let clock = 0;
-
-/** Calls a function regularly; returns how to stop it. @param {() => void} tick */
-function startTicking(tick) {
-  ticking.add(tick);
-  clock ||= setInterval(() => ticking.forEach((each) => each()), TICK);
-  return () => {
-    ticking.delete(tick);
-    if (ticking.size) return;
-    clearInterval(clock);
-    clock = 0;
-  };
-}
 
 /** The card of one call. */
 export class Card {
@@ -228,7 +213,7 @@ function makeCitation({ id, title, url }) {
 }
 
 /** The name of a call for a person. @param {string} name */
-function displayName(name) {
+export function displayName(name) {
   return name === UNREADABLE ? t("someCall") : name;
 }
 

@@ -120,10 +120,24 @@ export function filesOf(found, question) {
 export function eventsOf(message) {
   return [
     makeEvent("turn_start", { model: message.model }),
-    ...message.parts.map(eventOf),
+    ...eventsOfParts(message),
     ...(message.usage ? [makeEvent("usage", message.usage)] : []),
     ...(message.state === "running" ? [] : [endingOf(message)]),
   ];
+}
+
+/**
+ * The parts, each after the beginning of its round.
+ * @param {StoredAnswer} message
+ * @returns {TurnEvent[]}
+ */
+function eventsOfParts({ parts, rounds = [] }) {
+  const pending = [...rounds];
+  const upTo = (/** @type {number} */ round) => {
+    const end = pending.findIndex(({ n }) => n > round);
+    return pending.splice(0, end < 0 ? pending.length : end).map((one) => makeEvent("round", one));
+  };
+  return [...parts.flatMap((part) => [...upTo("round" in part && part.round || 0), eventOf(part)]), ...upTo(Infinity)];
 }
 
 /**

@@ -108,6 +108,17 @@ export function explainNotice({ code, text, fraction = 0 }) {
   return own ? fillIn(own, { text: text.slice(text.indexOf(": ") + 2), percent: Math.round(fraction * 100) }) : text;
 }
 
+/** The name of a strategy, and what it does. @param {string} strategy @returns {{ name: string, what: string }} */
+export function explainStrategy(strategy) {
+  const known = /** @type {Record<string, { name: string, what: string } | undefined>} */ (texts.strategies)[strategy];
+  return known ?? { name: strategy, what: "" };
+}
+
+/** What a model does in a round. @param {string} role */
+export function nameRole(role) {
+  return /** @type {Record<string, string>} */ (texts.roles)[role] ?? role;
+}
+
 /** Why an answer ended early; empty when it did not. @param {string} stopReason */
 export function explainEnding(stopReason) {
   return /** @type {Record<string, string>} */ (texts.endings)[stopReason] ?? "";

@@ -2,9 +2,10 @@
 
 /**
  * @typedef {{ name: string, stand_in: boolean, default: boolean }} Model
+ * @typedef {{ name: string, models: Record<string, string>, default: boolean }} Strategy `models` by role
  * @typedef {{ files: number, file_bytes: number, body_bytes: number, message_characters: number }} Limits
- * @typedef {{ user: string, keys: boolean, models: Model[], specialists: Specialist[], recall: boolean,
- *   limits: Limits, version: string }} Start
+ * @typedef {{ user: string, keys: boolean, models: Model[], strategies: Strategy[],
+ *   specialists: Specialist[], recall: boolean, limits: Limits, version: string }} Start
  * @typedef {{ id: string, title?: string, url?: string }} Citation
  *
  * A file for the next message: from this device, or already in the conversation.
@@ -28,11 +29,13 @@
  * @typedef {Call & { text: string, citations?: Citation[], cached?: boolean, ms?: number, approval?: Approval }} Result
  * @typedef {Call & { reason: string, ms?: number, approval?: Approval }} Failed
  * @typedef {Result & { outcome: null } | Failed & { outcome: string }} Outcome
- * @typedef {Outcome & { type: "call", params: object | null }} CallPart
- * @typedef {{ type: "text" | "thinking" | "steered", text: string } | { type: "notice", code: string, text: string }
- *   | CallPart} Part
+ * @typedef {{ n: number, of: number, role: string, model: string, text?: string, ms?: number }} Round `ms` if stored
+ * @typedef {Outcome & { type: "call", params: object | null, round?: number }} CallPart
+ * @typedef {{ type: "text" | "thinking" | "steered", text: string, round?: number }
+ *   | { type: "notice", code: string, text: string, round?: number } | CallPart} Part
  * @typedef {{ id: string, role: "user", time: string, parts: Part[], files: number[] }} StoredQuestion
  * @typedef {{ id: string | null, role: "assistant", time: string | null, parts: Part[], model: string,
+ *   strategy?: string, rounds?: Round[],
  *   state: "running" | "complete" | "cancelled" | "error" | "interrupted", stop_reason?: string, error?: string,
  *   message?: string, recoverable?: boolean, usage?: Usage, total_ms?: number }} StoredAnswer
  * @typedef {{ id: string, title: string, running: boolean, turn_id?: string, files: StoredFile[],
@@ -43,6 +46,7 @@
  * @property {{ model: string }} turn_start
  * @property {{ text: string, isComplete?: boolean }} token `isComplete` for stored text
  * @property {{ text: string }} thinking
+ * @property {Round} round
  * @property {Call & { expires_at: string, text?: string }} approval_required
  * @property {Call} specialist_start
  * @property {{ call_id: string, text: string, fraction?: number }} specialist_progress

@@ -5,9 +5,12 @@ import { Turn, cancel } from "../answer/turn.js";
 import { addressOf, idInAddress } from "../base/address.js";
 import { make, makeButton } from "../base/dom.js";
 import { Refused, errorText } from "../base/server.js";
-import { fetchConversation, fetchLatest, fetchNewer, waitUntilIdle } from "../base/stored_conversation.js";
+import {
+  fetchConversation, fetchLatest, fetchNewer, pairMessages, waitUntilIdle,
+} from "../base/stored_conversation.js";
 import { onTabNews } from "../base/tabs.js";
 import { explainError, t } from "../base/texts.js";
+import { useStrategy } from "../dialogs/choices.js";
 import { makeEmpty } from "./empty.js";
 import { Exchanges, complain, idOf } from "./exchanges.js";
 import { showWarning } from "./heading.js";
@@ -99,6 +102,7 @@ class Conversation extends ConversationState {
     this.#leave();
     if (location.hash) history.pushState(null, "", location.pathname + location.search);
     this.#exchanges.empty(this.#emptyState());
+    useStrategy();
     this.opened(null, "");
   }
 
@@ -290,6 +294,7 @@ class Conversation extends ConversationState {
   /** @param {StoredConversation} found */
   #show(found) {
     this.#exchanges.show(found, this.#canJoin(found));
+    useStrategy(pairMessages(found).at(-1)?.answer.strategy);
     this.opened(found.id, found.title);
     this.#join(found);
   }
