@@ -14,6 +14,7 @@ from brain.cli.commands.explain import explain
 from brain.cli.commands.index import index
 from brain.cli.commands.specialists import SHELLS, completion, specialists
 from brain.cli.process import UsageError
+from brain.events import StrategyName
 from brain.messages import Category, Kind, Source
 from brain.settings import LOCAL_USER, Settings
 from brain.text import escape_invisible, replace_surrogates, suggest
@@ -159,6 +160,10 @@ def make_parser() -> Parser:
     command.add_argument("--private", action="store_true", help=PRIVATE)
     text = "input type; voice gives answers for reading aloud (default: chat)"
     command.add_argument("--source", choices=get_args(Source), default="chat", help=text)
+    _add_strategy(command)
+    command.add_argument(
+        "--critic", action="store_true", help="with --strategy dual: check the answer before it is shown"
+    )
     _add_display(command)
     command.add_argument("--json", action="store_true", help="print events as JSON Lines")
 
@@ -169,6 +174,7 @@ def make_parser() -> Parser:
     command.add_argument("--file", action="append", default=[], type=Path, metavar="FILE", help=text)
     command.add_argument("--no-memory", action="store_true", help="do not use memory in this session")
     command.add_argument("--private", action="store_true", help=PRIVATE)
+    _add_strategy(command)
     _add_display(command)
 
     _add_memory(commands)
@@ -285,6 +291,11 @@ def _add_global_options(parser: argparse.ArgumentParser) -> None:
 def _add_conversation(command: argparse.ArgumentParser) -> None:
     text = "continue this conversation (default: start a new one)"
     command.add_argument("--conversation", metavar="ID", help=text)
+
+
+def _add_strategy(command: argparse.ArgumentParser) -> None:
+    text = f"strategy: {', '.join(get_args(StrategyName))} (default: mono)"
+    command.add_argument("--strategy", metavar="NAME", help=text)
 
 
 def _add_display(command: argparse.ArgumentParser) -> None:

@@ -408,6 +408,16 @@ def test_a_conversation_is_made_private(brain: Brain, home: Path, monkeypatch: p
     assert brain("ask", "--private", "--model", "far", "Hi.")[0] == 1
 
 
+def test_a_strategy_is_chosen(brain: Brain, home: Path) -> None:
+    script(home, ["Hello."])
+    every = "Available: mono, reason, dual, step."
+    lines = ["/strategy", "/strategy daul", "/strategy dual", "/strategy"]
+    found = play(brain, *lines, arguments=["--strategy", "step"])[2]
+    strategies = [line.partition(".")[0] for line in found]
+    assert strategies == ["Strategy: step", "Unknown strategy 'daul'", "Strategy: dual", "Strategy: dual"]
+    assert [line.endswith(every) for line in found] == [True] * 4
+
+
 def test_a_failed_answer_does_not_end_the_session(brain: Brain, home: Path) -> None:
     script(home, {"chunks": ["Half an "], "error": "secret"})
     code, out, err = play(brain, "one", "/retry", "/save failed.md")

@@ -26,6 +26,7 @@ from brain.events import (
     Event,
     Limits,
     Notice,
+    Round,
     SpecialistError,
     SpecialistProgress,
     SpecialistResult,
@@ -181,6 +182,7 @@ TIMEOUT = "timeout: The reason. Try again, or ask for less at once."
 ENDS: Sequence[tuple[Event, str, str]] = [
     (failed("refused", "Which {one}?"), "✗ one 5003 ms refused: Which {one}?", "✗ one: refused: Which {one}?"),
     (failed("timeout"), f"✗ one 5003 ms {TIMEOUT}", f"✗ one: {TIMEOUT}"),
+    (Round(2, 20, "actor", "small", "Find\n it."), "Round 2 of 20, actor (small): Find it.", ""),
     (Notice("trimmed", "The oldest was left out."), "The oldest was left out.", "The oldest was left out."),
     (Notice("repetition", "As the ending."), "", ""),
     (Error("model_failed", "The model failed.", True), "Error: The model failed. (model_failed)", ""),
@@ -197,6 +199,9 @@ def test_an_event_in_words(event: Event, lively: str, plainly: str) -> None:
     assert shown(START, Token("So."), event, kind="plain").screen.text == f"So.\n{plainly or lively}".rstrip()
 
 
+SUCCESSES = {"complete", "deliverable", "ready", "converged"}
+
+
 def test_every_failure_and_every_ending_has_a_text() -> None:
     for call in get_args(CallCode):
         assert len(explain_call(failed(call, ""))) > len(f"{call}: ")
@@ -205,7 +210,7 @@ def test_every_failure_and_every_ending_has_a_text() -> None:
         assert len(explain_error(known)) > len(code) + len(explain_error(unknown))
         assert len(explain_error(Error(code, "", False))) < len(explain_error(known))
     ends = ["", "interrupted", *get_args(StopReason), *get_args(ErrorCode)]
-    assert {outcome for outcome in ends if not explain_outcome(outcome)} == {"complete"}
+    assert {outcome for outcome in ends if not explain_outcome(outcome)} == SUCCESSES
 
 
 def test_thinking_is_folded_unless_it_is_wanted() -> None:

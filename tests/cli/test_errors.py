@@ -58,6 +58,15 @@ ROWS: list[tuple[str, str]] = [
         "--conversation cannot be '../x'. Expected 1 to 64 letters, digits, _ or -. Try: brain chat --continue",
     ),
     ("chat --continue --conversation c", "Use --conversation or --continue, not both. Try: brain chat --continue"),
+    (
+        "ask hi --strategy resaon BRAIN_STRATEGIES=mono,reason",
+        "--strategy cannot be 'resaon'. Did you mean 'reason'? Expected mono, reason. Try: brain ask --help",
+    ),
+    (
+        "chat --strategy step BRAIN_STRATEGIES=dual",
+        "--strategy cannot be 'step'. Expected mono, dual. Try: brain ask --help",
+    ),
+    ("ask hi --critic --strategy reason", "--critic needs --strategy dual. Try: brain ask --help"),
     # settings
     ("check BRAIN_MODLE=x", "Unknown setting BRAIN_MODLE. Did you mean 'BRAIN_MODEL'? Try: unset BRAIN_MODLE"),
     (

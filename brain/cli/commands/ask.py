@@ -13,6 +13,7 @@ from typing import Any
 from brain.cli.commands.input import (
     build_request,
     check_conversation_id,
+    check_strategy,
     read_attachment,
     read_message,
     read_piped_attachments,
@@ -40,14 +41,18 @@ def ask(arguments: argparse.Namespace, settings: Settings) -> Coroutine[Any, Any
     if arguments.message is None:
         raise UsageError('No message. Use brain ask "your message", or brain ask - to read standard input.', HELP)
     conversation = check_conversation_id(arguments.conversation)
+    strategy = check_strategy(arguments.strategy, settings)
+    if arguments.critic and (strategy or settings.strategy) != "dual":
+        raise UsageError("--critic needs --strategy dual.", HELP)
     is_message = arguments.message == STDIN
     message = read_message() if is_message else arguments.message  # before the loop runs, so that Ctrl-C ends it
     request = replace(
-        build_request(settings, message, _read_files(arguments.file, is_message=is_message)),
+        build_request(settings, message, _read_files(arguments.file, is_message=is_message), strategy),
         conversation_id=conversation,
         source=arguments.source,
         memory=not arguments.no_memory,
         private=arguments.private,
+        critic=arguments.critic,
     )
     return _ask(request, arguments, settings)
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from brain.cli.commands.chat_commands import COMMANDS, Quit, attach, run_slash_command, show_reopened
 from brain.cli.commands.chat_session import ChatSession, Draft
-from brain.cli.commands.input import check_conversation_id, parse_dropped_path, read_attachment
+from brain.cli.commands.input import check_conversation_id, check_strategy, parse_dropped_path, read_attachment
 from brain.cli.commands.names import check_model_exists, discover, print_rejected
 from brain.cli.commands.store_access import chat_history
 from brain.cli.process import DONE, FAILED, CommandError, UsageError
@@ -36,6 +36,7 @@ async def chat(arguments: argparse.Namespace, settings: Settings) -> int:
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
     files = [read_attachment(path, str(path)) for path in arguments.file]
     conversation_id = check_conversation_id(arguments.conversation)
+    strategy = check_strategy(arguments.strategy, settings)
     registry = discover(settings)
     print_rejected(registry)
     engine = Engine(settings, registry)
@@ -58,6 +59,7 @@ async def chat(arguments: argparse.Namespace, settings: Settings) -> int:
         opened = None if conversation_id is None else await session.open(conversation_id)
         if opened is None:
             session.conversation_id = conversation_id  # a new conversation with an ID of the person's choice
+        session.strategy = strategy or session.strategy
         if is_interactive:
             await _run_interactive(session, settings, opened)
             return DONE
@@ -131,6 +133,7 @@ def _completions(session: ChatSession, kind: str) -> Words | None:
             "specialists": ["on", "off", *(specialist.name for specialist in session.engine.registry.usable())],
             "switch": ["on", "off"],
             "models": sorted(session.engine.model_names()),
+            "strategies": session.engine.settings.allowed_strategies,
         }.get(kind, [])
 
     return None if kind == "path" else words
@@ -138,7 +141,9 @@ def _completions(session: ChatSession, kind: str) -> Words | None:
 
 def _status_line(session: ChatSession) -> str:
     """Return the model, the conversation and the files of the next message."""
-    parts = [_shorten(session.model_name), _shorten(session.title or "new conversation")]
+    strategy = session.strategy or session.engine.settings.strategy
+    parts = [_shorten(session.model_name), *([] if strategy == "mono" else [strategy])]
+    parts += [_shorten(session.title or "new conversation")]
     parts += ["private"] if session.private else []
     parts += ["replaces the last message"] if session.draft.replaced is not None else []
     parts += [] if session.recalls else ["no memory"]

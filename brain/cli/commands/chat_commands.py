@@ -15,11 +15,12 @@ from brain.messages import Conversation, ConversationPage
 from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.protocols.native import queries
 from brain.settings import LOCAL_USER
+from brain.strategies.descriptions import DESCRIPTIONS
 from brain.text import suggest
 
 MAX_LISTED, MAX_EXCERPT_LENGTH = 20, 200
 
-CompletionKind = Literal["path", "specialists", "switch", "models", ""]
+CompletionKind = Literal["path", "specialists", "switch", "models", "strategies", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +183,16 @@ async def _model(session: ChatSession, rest: str) -> None:
     session.print(f"Model: {model.name}{demo}. Available: {', '.join(names)}.")
 
 
+async def _strategy(session: ChatSession, rest: str) -> None:
+    allowed = session.engine.settings.allowed_strategies
+    chosen = next((one for one in allowed if one == rest), None)
+    if rest and chosen is None:
+        raise BadRequest(f"Unknown strategy '{rest}'.{suggest(rest, allowed)} Available: {', '.join(allowed)}.")
+    session.strategy = chosen or session.strategy
+    used = session.strategy or session.engine.settings.strategy
+    session.print(f"Strategy: {used}. {DESCRIPTIONS[used].sentence} Available: {', '.join(allowed)}.")
+
+
 async def _specialists(session: ChatSession, rest: str) -> None:
     usable = {one.name: one for one in session.engine.registry.usable()}
     switch, *names = rest.split() or [""]
@@ -256,6 +267,7 @@ COMMANDS = {
     "copy": SlashCommand(copy, "", "copy the last answer as Markdown"),
     "save": SlashCommand(save, "FILE", "save the conversation as Markdown", "path"),
     "model": SlashCommand(_model, "[NAME]", "show or choose the model", "models"),
+    "strategy": SlashCommand(_strategy, "[NAME]", "show or choose the strategy", "strategies"),
     "specialists": SlashCommand(
         _specialists, "[on|off NAME …]", "list specialists, or switch some on or off", "specialists"
     ),

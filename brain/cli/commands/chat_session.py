@@ -14,7 +14,7 @@ from brain.cli.terminal.keyboard import Keyboard
 from brain.cli.terminal.messages import explain_outcome
 from brain.cli.terminal.sanitize import legible
 from brain.errors import BadRequest
-from brain.events import Done, Error, Event, Notice
+from brain.events import Done, Error, Event, Notice, StrategyName
 from brain.messages import Attachment, ConversationPage, Exchange, FileReference
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
@@ -47,6 +47,7 @@ class ChatSession:
         plain: True for plain text.
         thinks: True to show the model's reasoning.
         model: The chosen model; None for the default.
+        strategy: The chosen strategy; None for the default.
         specialists: The allowed specialists; None for all.
         conversation_id: None before the first message.
         has_failed: True if a message or a command failed.
@@ -61,6 +62,7 @@ class ChatSession:
     plain: bool = False
     thinks: bool = False
     model: str | None = None
+    strategy: StrategyName | None = None
     specialists: frozenset[str] | None = None
     conversation_id: str | None = None
     title: str = ""
@@ -79,7 +81,7 @@ class ChatSession:
         screen, replaced = self._open_screen(), self.draft.replaced
         try:
             request = replace(
-                build_request(self.engine.settings, message, self.draft.files),
+                build_request(self.engine.settings, message, self.draft.files, self.strategy),
                 conversation_id=self.conversation_id,
                 model=self.model,
                 specialists=self.specialists,
@@ -164,14 +166,21 @@ class ChatSession:
         self.conversation_id, self.title, self.draft = None, "", Draft(files=self.draft.files)
 
     async def open(self, conversation_id: str) -> ConversationPage | None:
-        """Continue a conversation with its model; return its latest exchanges, or None if it does not exist."""
+        """Continue a conversation with its model and strategy.
+
+        Returns:
+            Its latest exchanges, or None if it does not exist.
+        """
         found = await self.engine.store.conversation(LOCAL_USER, conversation_id, limit=3)
         if found is not None:
             self.begin()
             self.conversation_id, self.title = conversation_id, found.conversation.title
             self.private = found.conversation.private
-            model = found.exchanges[-1].model if found.exchanges else ""
-            self.model = model if model in self.engine.model_names() else self.model
+            if found.exchanges:
+                last = found.exchanges[-1]
+                self.model = last.model if last.model in self.engine.model_names() else self.model
+                is_allowed = last.strategy in self.engine.settings.allowed_strategies
+                self.strategy = last.strategy if is_allowed else self.strategy
         return found
 
     @property

@@ -17,10 +17,12 @@ from zoneinfo import ZoneInfo
 
 from brain.cli.process import UsageError
 from brain.errors import BadRequest
+from brain.events import StrategyName
 from brain.messages import Attachment
 from brain.protocols.attachments import ATTACHMENT_BYTES, MAX_ATTACHMENTS, make_attachment, too_many_attachments
 from brain.protocols.native import ID, MESSAGE_LENGTH
 from brain.settings import LOCAL_USER, Settings
+from brain.text import escape_invisible, suggest
 from brain.turn_request import TurnRequest
 
 SILENT_SECONDS = 1.0
@@ -122,8 +124,10 @@ def parse_dropped_path(line: str) -> Path | None:
         return None
 
 
-def build_request(settings: Settings, message: str, files: Sequence[Attachment] = ()) -> TurnRequest:
-    """Build a request of the local user.
+def build_request(
+    settings: Settings, message: str, files: Sequence[Attachment] = (), strategy: StrategyName | None = None
+) -> TurnRequest:
+    """Build a request of the local user, with the strategy of the settings unless another one is given.
 
     Raises:
         BadRequest: The message is empty or too long, or there are too many files.
@@ -136,16 +140,31 @@ def build_request(settings: Settings, message: str, files: Sequence[Attachment] 
         raise BadRequest(sentence, "message", code="too_large", status=413)
     if len(files) > MAX_ATTACHMENTS:
         raise too_many_attachments(len(files))
+    strategy = strategy or settings.strategy
     return TurnRequest(
         message=message,
         user=LOCAL_USER,
-        limits=settings.limits(settings.strategy),
-        strategy=settings.strategy,
+        limits=settings.limits(strategy),
+        strategy=strategy,
         syntax=settings.syntax,
         time_zone=settings.time_zone,
         now=datetime.now(ZoneInfo(settings.time_zone)),
         attachments=tuple(Attachment(n, file.name, file.type, file.data) for n, file in enumerate(files, 1)),
     )
+
+
+def check_strategy(typed: str | None, settings: Settings) -> StrategyName | None:
+    """Return the value of `--strategy`.
+
+    Raises:
+        UsageError: It is not an allowed strategy.
+    """
+    allowed = settings.allowed_strategies
+    strategy = next((one for one in allowed if one == typed), None)
+    if typed is not None and strategy is None:
+        sentence = f"--strategy cannot be '{escape_invisible(typed[:64])}'.{suggest(typed[:64], allowed)}"
+        raise UsageError(f"{sentence} Expected {', '.join(allowed)}.", "brain ask --help")
+    return strategy
 
 
 def check_conversation_id(typed: str | None) -> str | None:

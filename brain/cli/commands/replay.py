@@ -1,9 +1,10 @@
-"""Turn a stored answer back into events: text, calls and the ending."""
+"""Turn a stored answer back into events: rounds, text, calls and the ending."""
 
+from collections import deque
 from collections.abc import Iterator
 from typing import cast, get_args
 
-from brain.events import Done, Event, Notice, SpecialistError, SpecialistResult, StopReason, Token
+from brain.events import Done, Event, Notice, Round, SpecialistError, SpecialistResult, StopReason, Token
 from brain.messages import Call, Exchange, Text
 from brain.prompts.blocks import block_content
 
@@ -11,11 +12,18 @@ from brain.prompts.blocks import block_content
 def events_of(exchange: Exchange) -> Iterator[Event]:
     """Yield the events of an answer. A failed one ends in its error, if that is stored."""
     parts = (*exchange.automatic_calls, *exchange.parts)
-    for part in parts:
+    rounds = deque(Round(one.n, one.of, one.role, one.model, one.text or None) for one in exchange.rounds)
+    for n, part in enumerate(parts):
+        call = next(
+            (one for one in parts[n:] if isinstance(one, Call)), None
+        )  # a text belongs to the round of the next
+        while rounds and (call is None or rounds[0].n <= call.round):
+            yield rounds.popleft()
         if isinstance(part, Call):
             yield _end_of_call(part)
         else:
             yield Token(part.text) if isinstance(part, Text) else Notice("steered", part.text)
+    yield from rounds
     if exchange.outcome in get_args(StopReason):
         yield Done(
             cast("StopReason", exchange.outcome),

@@ -29,6 +29,7 @@ from brain.events import (
     Error,
     Event,
     Notice,
+    Round,
     SpecialistError,
     SpecialistProgress,
     SpecialistResult,
@@ -37,6 +38,7 @@ from brain.events import (
     Token,
     TurnStart,
 )
+from brain.protocols.inline_results import describe_round
 from brain.text import escape_invisible
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -124,6 +126,9 @@ class Live:
                 if call := self._calls.get(call_id):
                     call.text, call.fraction = event.text, event.fraction
             case TurnStart():
+                self._wait()
+            case Round():
+                self.show_message(describe_round(event))
                 self._wait()
             case SpecialistStart(call_id=call_id, name=name, params=params):
                 self._waiting_since = None

@@ -11,6 +11,7 @@ from brain.events import (
     Error,
     Event,
     Notice,
+    Round,
     SpecialistError,
     SpecialistProgress,
     SpecialistResult,
@@ -18,6 +19,7 @@ from brain.events import (
     Thinking,
     Token,
 )
+from brain.protocols.inline_results import describe_round
 from brain.text import escape_invisible
 
 
@@ -51,6 +53,8 @@ class Plain:
                 *lines, self._thought = f"{self._thought}{text}".split("\n")
                 for line in lines:
                     self._write_dim(line)
+            case Round():
+                self.show_message(describe_round(event))
             case SpecialistStart(name=name, params=params):
                 shown = f" {escape_invisible(json.dumps(params, ensure_ascii=False))}" if params else ""
                 self.show_message(f"… {name}{shown}")
