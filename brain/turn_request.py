@@ -18,8 +18,8 @@ class Sampling:
     Attributes:
         max_tokens: Token limit of the whole answer, over all passes.
         effort: Whether and how hard to think first: False, True, or a level such as `low`.
-        format: Format of the answer: `json`, or a JSON Schema. A model that must write JSON cannot write calls, so it
-            gets no specialists.
+        format: Format of the answer: `json`, or a JSON Schema. A model that must write JSON cannot write calls. So it
+            gets no specialists with the strategy `mono`. With others, only the pass that writes the answer is bound.
         keep_alive: Time for which an Ollama server keeps the model loaded.
         dialect: Protocol of `more`. Only models of this protocol get these fields.
         more: Other fields of the request, unchanged. For Ollama clients, other options.

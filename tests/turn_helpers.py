@@ -16,6 +16,7 @@ from brain.events import (
     Limits,
     Notice,
     Resume,
+    Round,
     SpecialistError,
     SpecialistProgress,
     SpecialistResult,
@@ -289,6 +290,8 @@ def _short(event: Event) -> Any:
             return {"thinking": text}
         case SpecialistStart(call_id, name, params, by):
             return {"start": call_id, "name": name, "params": _plain(params), **({"by": by} if by != "model" else {})}
+        case Round(n, role=role):
+            return f"\n{n} {role}: "
         case SpecialistProgress(call_id, text, fraction):
             return {"progress": call_id, "text": text, "fraction": fraction}
         case SpecialistResult(call_id, text=text, cached=cached):

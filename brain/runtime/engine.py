@@ -165,6 +165,12 @@ class Engine:
             return chosen
         return _without_remote_fallbacks(self.entries[name]) if private else self.entries[name]
 
+    def _role_models(self, request: TurnRequest, chosen: ModelEntry) -> Mapping[Role, Sequence[AnyModel]]:
+        """Return the models of each role, with those that take over."""
+        roles: Sequence[Role] = ("thinker", "actor", "critic")
+        entries = [self.find_role(request.strategy, role, chosen, private=request.private) for role in roles]
+        return {role: (entry.model, *entry.fallbacks) for role, entry in zip(roles, entries, strict=True)}
+
     async def begin(
         self,
         request: TurnRequest,
@@ -221,6 +227,7 @@ class Engine:
                 self.registry,
                 STRATEGIES[request.strategy],
                 fallbacks=entry.fallbacks,
+                role_models=self._role_models(request, entry),
                 turn_id=new.id,
                 system=self.settings.system,
                 silence=self.settings.model_idle_seconds,
@@ -299,8 +306,8 @@ class Engine:
 
 
 def narrow_request(request: TurnRequest, rights: Rights) -> TurnRequest:
-    """Remove the specialists that the user may not call; remove all if the answer must be JSON."""
-    if request.sampling.format is not None:
+    """Remove the specialists that the user may not call; remove all if a single model must answer in JSON."""
+    if request.sampling.format is not None and request.strategy == "mono":
         return replace(request, specialists=frozenset(), tools=())
     if rights.specialists is None:
         return request

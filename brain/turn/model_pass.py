@@ -88,6 +88,7 @@ class ModelPass:
         inbox: Messages of the user to inject.
         max_length: Characters of text after which the pass ends.
         silence: Seconds without a chunk after a call, after which the pass ends.
+        is_first: Whether the model has read nothing of the transcript yet.
         output: Sorts the text by tag. None: all text is the answer.
 
     Attributes:
@@ -101,10 +102,10 @@ class ModelPass:
 
     __slots__ = (
         "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_echo", "_emit",
-        "_inbox", "_is_interrupted", "_is_over", "_is_reading", "_last_chunk_at", "_max_length", "_model", "_next_step",
-        "_nth", "_number", "_output", "_raw", "_read_until", "_sampling", "_scanner", "_shown_length", "_silence",
-        "_silent_seconds", "_stops", "_stream", "_task", "_text", "_text_guard", "_thinking_guard", "_transcript",
-        "began", "calls", "finish", "first_text", "text_length", "unknown_tool",
+        "_inbox", "_is_first", "_is_interrupted", "_is_over", "_is_reading", "_last_chunk_at", "_max_length",
+        "_model", "_next_step", "_nth", "_number", "_output", "_raw", "_read_until", "_sampling", "_scanner",
+        "_shown_length", "_silence", "_silent_seconds", "_stops", "_stream", "_task", "_text", "_text_guard",
+        "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text", "text_length", "unknown_tool",
     )  # fmt: skip
 
     def __init__(
@@ -121,6 +122,7 @@ class ModelPass:
         max_length: int,
         silence: float,
         sampling: Sampling,
+        is_first: bool,
         output: Output | None = None,
     ) -> None:
         self.began = time.monotonic()
@@ -131,6 +133,7 @@ class ModelPass:
         self.text_length = 0
         self._number = number
         self._nth = nth
+        self._is_first = is_first
         self._silent_seconds: float | None = None
         self._model = model
         self._transcript = transcript
@@ -261,7 +264,7 @@ class ModelPass:
                 log.info("model %s rejects a prefill; Brain sends a message to continue instead", self._model.name)
             except ModelError as error:
                 await self._close_stream()
-                left_out = self._transcript.shorten() if error.code == "model_context" and self._nth == 0 else 0
+                left_out = self._transcript.shorten() if error.code == "model_context" and self._is_first else 0
                 if not left_out:
                     raise
                 log.info("history too long for the model; Brain leaves out %d exchanges", left_out)

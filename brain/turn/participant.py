@@ -34,7 +34,7 @@ class Participant:
         exchange: What the passes continue. All text of the participant is in it, with its tags.
         transcript: The messages of the next pass.
         max_block_bytes: Size limit of a result block.
-        passes: Number of passes of the current model.
+        is_new: Whether the model has read nothing yet.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Participant:
 
     def _use(self, model: Model) -> None:
         self.model = model
-        self.passes = 0
+        self.is_new = True
         self.max_block_bytes = blocks.max_block_bytes(model.context_tokens)
         history = self._history
         if model.context_tokens != self._context_tokens:

@@ -80,7 +80,8 @@ class PassResult:
     has_client_call: bool = False
 
 
-Passes = Generator[Plan | RunCall | Answer, PassResult, StopReason]
+Step = Plan | RunCall | Answer
+Passes = Generator[Step, PassResult, StopReason]
 
 
 class Strategy(Protocol):

@@ -5,7 +5,7 @@ may write about its tags. Inside a tag, only closing tags and the tags that it m
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 Shown = Literal["answer", "thinking"]
@@ -138,6 +138,7 @@ class Output:
     Args:
         tags, last: See `TagFilter`.
         shown: What the text of each tag is for the reader. Text of other tags is not shown.
+        ends: Whether the round ends with this text outside of all tags.
     """
 
     def __init__(
@@ -145,8 +146,10 @@ class Output:
         tags: Mapping[str, Sequence[str]],
         shown: Mapping[str, Shown],
         last: str = "",
+        ends: Callable[[str], bool] | None = None,
     ) -> None:
         self._filter = TagFilter(tags, last)
+        self._ends = ends
         self._shown = shown
         self._texts: dict[str, list[str]] = {}
         self._space = ""  # white space that the answer ends with, if nothing follows
@@ -154,8 +157,8 @@ class Output:
 
     @property
     def is_done(self) -> bool:
-        """Whether the last tag has ended."""
-        return self._filter.is_done
+        """Whether the rest of the text does not matter."""
+        return self._filter.is_done or (self._ends is not None and self._ends(self.text("")))
 
     @property
     def is_holding(self) -> bool:

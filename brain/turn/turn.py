@@ -6,6 +6,7 @@ blocks after it.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -141,6 +142,7 @@ class Turn:
         models = [*self._models, *(model for models in self._role_models.values() for model in models)]
         self.template_tokens = find_control_tokens(*(one.template for one in models))
         self._parts_before = len(self.exchange.parts)
+        self._passes_by_model: Counter[int] = Counter()
         self._rounds: list[RoundRecord] = []
         self._strategy = strategy(self)
         self._writer = self._strategy.writer
@@ -500,11 +502,14 @@ class Turn:
         if max_tokens != sampling.max_tokens:
             sampling = replace(sampling, max_tokens=None if max_tokens is None else max(1, max_tokens))
         if sampling.format is not None and not plan.is_json:
-            sampling = replace(sampling, format=None)
-        participant.passes += 1
+            more = {name: value for name, value in sampling.more.items() if name != "response_format"}
+            sampling = replace(sampling, format=None, more=more)
+        is_first, participant.is_new = participant.is_new, False
+        nth = self._passes_by_model[id(participant.model)]
+        self._passes_by_model[id(participant.model)] += 1
         return ModelPass(
             len(self._accounting.passes) + 1,
-            participant.passes - 1,
+            nth,
             participant.model,
             participant.transcript,
             context,
@@ -514,6 +519,7 @@ class Turn:
             max_length=self._characters_left,
             silence=self._silence,
             sampling=sampling,
+            is_first=is_first,
             output=plan.output,
         )
 

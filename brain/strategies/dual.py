@@ -1,0 +1,184 @@
+"""The strategy `dual`: one model directs, another one calls specialists and writes the answer."""
+
+import math
+import re
+from collections.abc import Generator, Mapping
+
+from brain.events import Limits, StopReason
+from brain.markers.neutralize import neutralize
+from brain.messages import Call
+from brain.strategies.deliverable import PARTS, TASK_DONE, WRAP_UP_SHARE, find_text, make_output
+from brain.turn.strategy import Answer, NewRound, Passes, PassResult, Plan, Step
+from brain.turn.tag_filter import Output, Shown
+from brain.turn.turn import Turn
+
+THINKER = """\
+You direct another model, the actor. You plan and judge; the actor works. You cannot call specialists, and you do not \
+write the answer. In each message, think first. Mark facts with [known], ideas with [option], decisions with [choice], \
+and doubts with [check]. Then give one step:
+<deep_thinking>
+[known] … [option] … [choice] … [check] …
+</deep_thinking>
+<instruction>
+one clear step for the actor
+</instruction>
+<input>
+what the actor must know for this step
+</input>
+The actor can call these specialists:
+{specialists}
+You then read what the actor found. If a step failed, change it. When the results suffice, or no specialist is needed, \
+write TASK_DONE and, in <instruction>, what the answer must contain. There are {rounds} rounds. Write TASK_DONE after \
+{wrap_up} of them at the latest."""
+ACTOR = """\
+Another model, the thinker, directs you. Follow its newest instruction, and nothing else:
+<shallow_thinking>
+how you follow it
+</shallow_thinking>
+<action>
+calls of specialists, or your own work
+</action>
+Do not answer the user before you read TASK_DONE. Then write:
+{parts}
+The user reads only the final output."""
+CRITIC = """\
+You check an answer before the user reads it. You get the answer and the results that it rests on. Check each claim of \
+the answer against the results that it cites. Write each claim that they do not support, with the reason:
+<unsupported>
+the claim, and why
+</unsupported>
+If they support all claims, write only: ALL_SUPPORTED"""
+ALL_SUPPORTED = "ALL_SUPPORTED"
+REPORT = "The actor reports:\n\n{report}\n\nJudge it. Then write the next <instruction>, or TASK_DONE."
+NO_REPORT = "The actor wrote nothing."
+INSTRUCTION = "Instruction of the thinker:\n\n{instruction}"
+DELIVER = "TASK_DONE. Write the <deliverable> now, without calls.\n\n{notes}"
+CITE = "Name the result behind each claim by its number, such as [1]. These are the results, by number:\n{results}"
+DELIVER_JSON = "TASK_DONE. Write the answer for the user now, in the required JSON format and nothing else.\n\n{notes}"
+CORRECT = "These claims are not supported:\n\n{claims}\n\nWrite the <deliverable> again without them, or correct them."
+WRAP_UP = "Come to an end now: write TASK_DONE in this round or the next."
+SHOWN: Mapping[str, Shown] = {"shallow_thinking": "thinking"}
+CITATION = re.compile(r"\[(\d{1,3})\]")
+CHECK = "The answer:\n\n{answer}\n\nThe results:\n\n{results}"
+
+
+class Dual:
+    """See `Strategy`. The last round is reserved for the answer; with a critic, the last three."""
+
+    def __init__(self, turn: Turn) -> None:
+        request = turn.request
+        self.max_rounds = request.limits.rounds or 2
+        self._turn = turn
+        self._is_json = request.sampling.format is not None
+        self._has_critic = request.critic and not self._is_json and self.max_rounds > 4
+        self._wrap_up = math.ceil(self.max_rounds * WRAP_UP_SHARE)
+        specialists = "\n".join(f"- {one.name}: {one.description}" for one in turn.usable) or "- none"
+        self._thinker = turn.add_participant(
+            "thinker",
+            THINKER.format(specialists=specialists, rounds=self.max_rounds, wrap_up=self._wrap_up),
+            offers=False,
+        )
+        self.writer = turn.add_participant("actor", ACTOR.format(parts=PARTS))
+        self._critic = turn.add_participant("critic", CRITIC, offers=False) if self._has_critic else None
+        self.participants = tuple(filter(None, (self._thinker, self.writer, self._critic)))
+        self._outputs: list[Output] = []  # of the actor
+        self._calls: list[Call] = []
+
+    def passes(self) -> Passes:
+        """Let the thinker and the actor take turns until the thinker says that the task is done."""
+        turn = self._turn
+        reserved = 3 if self._has_critic else 1
+        notes = ""
+        is_done = False
+        while turn.can_call and turn.rounds + 2 + reserved <= self.max_rounds and not is_done:
+            if turn.rounds + 1 >= self._wrap_up:
+                self._thinker.tell(WRAP_UP)
+            plan = Output({"": ("deep_thinking", "instruction", "input")}, {"deep_thinking": "thinking"})
+            yield Plan(participant=self._thinker, output=plan, round=NewRound("thinker"), offers=False)
+            spoken = "\n\n".join(filter(None, (plan.text("instruction"), plan.text("input"))))
+            is_done = TASK_DONE in spoken or TASK_DONE in plan.text("")
+            notes = neutralize((spoken or plan.text("")).replace(TASK_DONE, "").strip(), turn.template_tokens)
+            if not is_done and turn.can_call:
+                yield from self._act(notes)
+        reason: StopReason = "deliverable" if is_done else "deadline" if turn.is_answer_time else "round_limit"
+        finish = yield from self._deliver(notes)
+        return "length" if finish == "length" else reason
+
+    def _act(self, instruction: str) -> Passes:
+        """Let the actor follow an instruction, and report to the thinker."""
+        self.writer.tell(INSTRUCTION.format(instruction=instruction or "Do what the user asks for."))
+        report: list[str] = []
+        new_round: NewRound | None = NewRound("actor", instruction)
+        while True:
+            output = make_output(("shallow_thinking", "action"), SHOWN, shows_answer=False)
+            self._outputs.append(output)
+            result: PassResult = yield Plan(participant=self.writer, output=output, round=new_round)
+            new_round = None
+            text = "\n\n".join(filter(None, (output.text("action"), find_text(output))))
+            report += filter(
+                None, (neutralize(text, self._turn.template_tokens), *(call.block for call in result.calls))
+            )
+            self._calls += result.calls
+            if not result.calls or not self._turn.can_call:
+                break
+        self._thinker.tell(REPORT.format(report="\n\n".join(report) or NO_REPORT))
+        return "complete"
+
+    def _deliver(self, notes: str) -> Passes:
+        """Let the actor write the answer. The critic reads it before the user, if there is one."""
+        if self._is_json:
+            self.writer.tell(DELIVER_JSON.format(notes=notes).strip())
+            new_round = NewRound("writer", notes)
+            result = yield Plan(participant=self.writer, round=new_round, offers=False, is_json=True)
+            return result.finish
+        results = [call for call in self._calls if call.code is None]
+        has_critic = self._critic is not None and not self._turn.is_answer_time
+        if has_critic and results:
+            names = "\n".join(f"[{n}] {call.name} {call.params}" for n, call in enumerate(results, 1))
+            notes = "\n\n".join(filter(None, (notes, CITE.format(results=names))))
+        self.writer.tell(DELIVER.format(notes=notes).strip())
+        if not has_critic:
+            return (yield from self._write(notes))
+        output = make_output(("shallow_thinking", "action"), SHOWN, shows_answer=False)
+        self._outputs.append(output)
+        result = yield Plan(participant=self.writer, output=output, round=NewRound("writer", notes), offers=False)
+        answer = find_text(output)
+        claims = (yield from self._check(answer, results)) if not self._turn.is_answer_time else ""
+        if claims:
+            self.writer.tell(CORRECT.format(claims=claims))
+            return (yield from self._write(claims))
+        yield Answer(answer)
+        return result.finish
+
+    def _write(self, text: str) -> Passes:
+        """Let the actor write the answer, and show it."""
+        output = make_output(("shallow_thinking", "action"), SHOWN, shows_answer=True)
+        self._outputs.append(output)
+        result = yield Plan(participant=self.writer, output=output, round=NewRound("writer", text), offers=False)
+        if not output.has_answer and (answer := find_text(output)):
+            yield Answer(answer)
+        return result.finish
+
+    def _check(self, answer: str, results: list[Call]) -> Generator[Step, PassResult, str]:
+        """Return the claims of the answer that the results do not support, as the critic writes them."""
+        assert self._critic is not None
+        cited = {int(number) for number in CITATION.findall(answer)}
+        blocks = [f"[{n}]\n{call.block}" for n, call in enumerate(results, 1) if n in cited or not cited]
+        text = neutralize(answer, self._turn.template_tokens)
+        self._critic.tell(CHECK.format(answer=text, results="\n\n".join(blocks) or "none"))
+        output = Output({"": ("unsupported",)}, {})
+        yield Plan(participant=self._critic, output=output, round=NewRound("critic"), offers=False)
+        claims = output.text("unsupported") or output.text("")
+        return "" if ALL_SUPPORTED in claims else neutralize(claims, self._turn.template_tokens)
+
+    def best_text(self) -> str:
+        """Return the newest text of the actor for the user."""
+        return next((text for output in reversed(self._outputs) if (text := find_text(output))), "")
+
+    @staticmethod
+    def max_passes(limits: Limits) -> int:
+        """Return one pass per round, one per call, and one for a call that exceeds the limit.
+
+        A pass of the actor ends its round, or has a call and is followed by another pass.
+        """
+        return (limits.rounds or 2) + limits.calls + 1

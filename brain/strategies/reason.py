@@ -1,0 +1,102 @@
+"""The strategy `reason`: one model works in rounds. It thinks, calls specialists, reads results, and delivers."""
+
+import math
+from collections.abc import Mapping
+
+from brain.events import Limits, StopReason
+from brain.strategies.deliverable import PARTS, WRAP_UP_SHARE, find_answer, find_text, make_output
+from brain.turn.strategy import Answer, NewRound, Passes, Plan
+from brain.turn.tag_filter import Output, Shown
+from brain.turn.turn import Turn
+
+INSTRUCTIONS = """\
+Work in rounds. Begin each round with your thoughts. Mark facts with [known], ideas with [option], decisions with \
+[choice], and doubts with [check]:
+<deep_thinking>
+[known] … [option] … [choice] … [check] …
+</deep_thinking>
+Then either call specialists, and stop:
+<action>
+the calls
+</action>
+The results follow, and the next round begins. Or, when you know enough, deliver:
+{parts}
+The user reads only the final output. There are {rounds} rounds. Deliver after {wrap_up} of them at the latest."""
+GO_ON = "Go on: call specialists in <action>, or write the <deliverable>."
+WRAP_UP = "Come to an end now. Write the <deliverable> in this round or the next."
+FINISH = "Write the complete answer for the user now, without calls and without tags."
+SHOWN: Mapping[str, Shown] = {"deep_thinking": "thinking"}
+FINISH_JSON = "Write the complete answer for the user now, in the required JSON format and nothing else."
+
+
+class Reason:
+    """See `Strategy`. The last round is reserved for a pass without specialists; with a JSON format, one more."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.max_rounds = turn.request.limits.rounds or 2
+        self._turn = turn
+        self._wrap_up = math.ceil(self.max_rounds * WRAP_UP_SHARE)
+        self._is_json = turn.request.sampling.format is not None
+        instructions = INSTRUCTIONS.format(parts=PARTS, rounds=self.max_rounds, wrap_up=self._wrap_up)
+        self.writer = turn.add_participant("thinker", instructions)
+        self.participants = (self.writer,)
+        self._outputs: list[Output] = []
+
+    def passes(self) -> Passes:
+        """Ask in rounds until there is a deliverable, or no time, rounds or new thoughts are left."""
+        turn, writer = self._turn, self.writer
+        reason: StopReason = "round_limit"
+        output: Output | None = None
+        idle_rounds = 0
+        while turn.can_call and turn.rounds < self.max_rounds - 1:
+            if turn.rounds + 1 == self._wrap_up:
+                writer.tell(WRAP_UP)
+            if output is None:
+                output = make_output(("deep_thinking", "action"), SHOWN, shows_answer=not self._is_json)
+                self._outputs.append(output)
+            result = yield Plan(participant=writer, output=output, round=NewRound("thinker"))
+            if result.calls:
+                idle_rounds = 0
+                if not output.has_answer:  # a call in the middle of the answer does not end it
+                    output = None
+                continue
+            if answer := find_answer(output):
+                if self._is_json:
+                    reason = "deliverable"
+                    break
+                if not output.has_answer:
+                    yield Answer(answer)
+                return "length" if result.finish == "length" else "deliverable"
+            idle_rounds += 1
+            if result.finish == "repetition" or idle_rounds == 2:
+                reason = "converged"
+                break
+            writer.tell(GO_ON)
+            output = None
+        else:
+            if turn.is_answer_time:
+                reason = "deadline"
+        return (yield from self._finish(reason))
+
+    def _finish(self, reason: StopReason) -> Passes:
+        """Ask for the answer without specialists."""
+        self.writer.tell(FINISH_JSON if self._is_json else FINISH)
+        output = None
+        if not self._is_json:
+            output = make_output(
+                ("deep_thinking", "action"), {**SHOWN, "": "answer", "deliverable": "answer"}, shows_answer=True
+            )
+        plan = Plan(
+            participant=self.writer, output=output, round=NewRound("writer"), offers=False, is_json=self._is_json
+        )
+        result = yield plan
+        return "length" if result.finish == "length" else reason
+
+    def best_text(self) -> str:
+        """Return the newest delivered answer or text outside of all tags."""
+        return next((text for output in reversed(self._outputs) if (text := find_text(output))), "")
+
+    @staticmethod
+    def max_passes(limits: Limits) -> int:
+        """Every round has one pass."""
+        return limits.rounds or 2

@@ -1,0 +1,288 @@
+"""What each strategy asks, shows and answers, with models that play their passes."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import pytest
+from fast_clock import run_jumping
+from turn_helpers import Player, ask_for, read, short, turn_of
+
+from brain.events import Done, Event, Limits, Round, StrategyName, Thinking, Token, Usage
+from brain.messages import Call, Chunk, Message, Text
+from brain.strategies import STRATEGIES
+from brain.turn.turn import Turn
+from brain.turn_request import DEFAULT_SAMPLING, Sampling
+
+pytestmark = pytest.mark.anyio
+
+CALL = 'SPECIALIST_REQUEST[echo:{"text":"sea"}]'
+START: dict[str, Any] = {"start": "c1", "name": "echo", "params": {"text": "sea"}}
+RESULT: dict[str, Any] = {"result": "c1", "text": "sea"}
+
+
+def deliverable(answer: str) -> str:
+    return (
+        "<deliverable><task_objective>Aim.</task_objective><context>Known.</context><key_points>Why.</key_points>"
+        f"<final_output>\n{answer}\n</final_output></deliverable>TASK_DONE"
+    )
+
+
+NOTES = {"thinking": "Aim.Known.Why."}
+
+
+def turn_with(strategy: StrategyName, players: Sequence[Player], **options: Any) -> Turn:
+    """A turn with one model, or with a thinker and an actor."""
+    limits = options.pop("limits", {"rounds": 20, "steps": None} if strategy != "step" else {"steps": 10})
+    ask = ask_for("How deep?", strategy=strategy, limits=Limits(**{"calls": 10, **limits}), **options)
+    role_models = {} if len(players) == 1 else {"thinker": players[:1], "actor": players[1:2], "critic": players[:1]}
+    return turn_of(players[-1], ask=ask, strategy=STRATEGIES[strategy], role_models=role_models)
+
+
+Case = tuple[StrategyName, Sequence[Sequence[str]], list[Any]]
+CASES: dict[str, Case] = {
+    "reason delivers": (
+        "reason",
+        [[f"<deep_thinking>Hm <action>.</deep_thinking><action>{CALL}",
+          "<deep_thinking>So.</deep_thinking>\n" + deliverable("4 m, see `</final_output>`.")]],
+        ["\n1 thinker: ", {"thinking": "Hm <action>."}, START, RESULT,
+         "\n2 thinker: ", {"thinking": "So.Aim.Known.Why."}, "4 m, see `</final_output>`."],
+    ),
+    "reason without parts": (
+        "reason",
+        [["<deliverable>4 m</deliverable> and so on"]],
+        ["\n1 thinker: 4 m"],
+    ),
+    "reason without tags is asked again, and then for the answer": (
+        "reason",
+        [["It is 4 m.", "As I said.", "4 m."]],
+        ["\n1 thinker: \n2 thinker: \n3 writer: 4 m."],
+    ),
+    "dual": (
+        "dual",
+        [
+            ["<deep_thinking>Plan.</deep_thinking><instruction>Ask echo.</instruction><input>sea</input>",
+             "<deep_thinking>`TASK_DONE`?</deep_thinking>TASK_DONE<instruction>Say the depth.</instruction>"],
+            [f"<shallow_thinking>Ok.</shallow_thinking><action>{CALL}", "It says sea.", deliverable("4 m.")],
+        ],
+        ["\n1 thinker: ", {"thinking": "Plan."}, "\n2 actor: ", {"thinking": "Ok."}, START, RESULT,
+         "\n3 thinker: ", {"thinking": "`TASK_DONE`?"}, "\n4 writer: ", NOTES, "4 m."],
+    ),
+    "step with a call as text": (
+        "step",
+        [['echo(text="sea") and more', "ready()", "4 m."]],
+        ["\n1 planner: ", START, RESULT, "\n2 planner: \n3 writer: 4 m."],
+    ),
+    "step with a marker, and an analysis that confirms the goal": (
+        "step",
+        [[CALL, "analyze()", "Yes, it is there.", "4 m."]],
+        ["\n1 planner: ", START, RESULT, "\n2 planner: \n3 planner: ", {"thinking": "Yes, it is there."},
+         "\n4 writer: 4 m."],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_what_the_reader_sees_however_the_text_is_cut(name: str) -> None:
+    strategy, texts, expected = CASES[name]
+    for size in (1, 2, 3, 7, 1000):
+        players = [
+            Player(*([text[at : at + size] for at in range(0, len(text), size)] for text in passes)) for passes in texts
+        ]
+        turn = turn_with(strategy, players)
+        *events, last = short(await read(turn))
+        assert events == expected, size
+        answer = expected[-1].rpartition(": ")[2]
+        assert last["text"] == answer
+
+
+ACTOR_WORKS = [f"<action>{CALL}", "sea", "sea", "sea", "sea"]
+GO = "<instruction>Ask.</instruction>"
+OTHER = [f'SPECIALIST_REQUEST[add:{{"a":{n},"b":1}}]' for n in range(9)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "texts", "limits", "reason", "answer"),
+    [
+        ("reason", [[deliverable("4 m")]], {}, "deliverable", "4 m"),
+        ("reason", [[*OTHER[:2], "4 m"]], {"rounds": 3}, "round_limit", "4 m"),
+        ("reason", [["no tags", "no tags", "4 m"]], {}, "converged", "4 m"),
+        ("reason", [[*OTHER[:2], "4 m"]], {"calls": 1}, "call_limit", "4 m"),
+        ("dual", [[GO] * 9, [*ACTOR_WORKS[:2], deliverable("4 m")]], {"rounds": 3}, "round_limit", "4 m"),
+        ("dual", [["TASK_DONE"], ["4 m, without tags"]], {}, "deliverable", "4 m, without tags"),
+        ("step", [[OTHER[0], "ready()", "4 m"]], {}, "ready", "4 m"),
+        ("step", [["no call", "4 m"]], {}, "ready", "4 m"),
+        ("step", [[OTHER[0], OTHER[0], "4 m"]], {}, "converged", "4 m"),
+        ("step", [["nobody(x=1)", "nobody(x=2)", "4 m"]], {}, "converged", "4 m"),
+        ("step", [[*OTHER[:2], "4 m"]], {"steps": 2}, "step_limit", "4 m"),
+        ("step", [[*OTHER[:4], "4 m"]], {}, "step_limit", "4 m"),  # three calls of one specialist
+        ("step", [["analyze()", "No.", "ready()", "4 m"]], {}, "ready", "4 m"),
+    ],
+)
+async def test_why_an_answer_ends(
+    strategy: StrategyName, texts: list[list[str]], limits: dict[str, int], reason: str, answer: str
+) -> None:
+    base = {"rounds": 20} if strategy != "step" else {"steps": 10}
+    last = (await read(turn_with(strategy, [Player(*one) for one in texts], limits={**base, **limits})))[-1]
+    assert isinstance(last, Done)
+    assert (last.stop_reason, last.text) == (reason, answer)
+
+
+POOL = (
+    "", "text", "echo(text=1)", "ready()", "analyze()", "yes", "TASK_DONE", GO, "<deep_thinking>never closed", CALL,
+    *OTHER, deliverable("x"), "[SPECIALIST_RESULT: echo] 9", "SPECIALIST_REQUEST[echo:{", "nobody()", "<deliverable>",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_no_turn_has_more_passes_than_its_strategy_promises(strategy: StrategyName) -> None:
+    for seed in range(300):
+        dice = random.Random(seed)
+        limits = {"calls": dice.randint(0, 4), "rounds": dice.randint(2, 7), "steps": dice.randint(1, 5)}
+        players = [Player(*dice.choices(POOL, k=40)) for _ in range(2 if strategy == "dual" else 1)]
+        options: dict[str, Any] = {"critic": dice.random() < 0.5, "limits": limits}
+        if dice.random() < 0.3:
+            options["sampling"] = Sampling(format="json")
+        turn = turn_with(strategy, players, **options)
+        events = await read(turn)
+        most = STRATEGIES[strategy].max_passes(Limits(**limits))
+        assert len(turn.report("native").passes) <= most, seed
+        rounds = [event for event in events if isinstance(event, Round)]
+        assert [event.n for event in rounds] == list(range(1, len(rounds) + 1)), seed
+        assert all(event.n <= event.of for event in rounds), seed
+
+
+async def test_later_turns_read_calls_and_the_visible_answer_only() -> None:
+    turn = turn_with("reason", [Player(f"<deep_thinking>Hm.</deep_thinking>{CALL}", deliverable("4 m"))])
+    events = await read(turn)
+    call, text = turn.exchange.parts
+    assert isinstance(call, Call)
+    assert (call.marker, call.round, text) == (CALL, 1, Text("4 m", 2))
+    assert turn.exchange.strategy == "reason"
+    assert [(one.n, one.role, one.ms is not None) for one in turn.exchange.rounds] == [
+        (1, "thinker", True), (2, "thinker", True),
+    ]  # fmt: skip
+    assert [(one.text, one.round) for one in turn.exchange.annotations] == [("Hm.", 1), ("Aim.Known.Why.", 2)]
+    assert not isinstance(events[1], Token)
+
+
+async def test_two_models_with_their_own_dialects_and_contexts() -> None:
+    thinker = Player(GO, "TASK_DONE", resume="message", context_tokens=900, name="thinker")
+    actor = Player(f"<action>{CALL}", "It says sea.", deliverable("4 m"), name="actor")
+    turn = turn_with("dual", [thinker, actor])
+    usage = (await read(turn))[-2]
+    assert [message.role for message in thinker.requests[-1]] == ["system", "user", "assistant", "user"]
+    report = thinker.requests[-1][-1].content
+    assert "[SPECIALIST_RESULT: echo]\nsea\n[/SPECIALIST_RESULT]" in report
+    assert "It says sea." in report
+    assert [message.role for message in actor.requests[1]] == ["system", "user", "assistant"]
+    assert (
+        actor.requests[1][-1].content == f"<action>{CALL}\n\n[SPECIALIST_RESULT: echo]\nsea\n[/SPECIALIST_RESULT]\n\n"
+    )
+    for earlier, later in zip(actor.requests, actor.requests[1:], strict=False):  # the cache of the server stays valid
+        assert _flat(later).startswith(_flat(earlier))
+    assert isinstance(usage, Usage)
+    assert set(usage.models or {}) == {"thinker", "actor"}
+    assert (turn.exchange.model, turn.exchange.rounds[0].model) == ("actor", "thinker")
+
+
+def _flat(messages: Sequence[Message]) -> str:
+    return "".join(f"<{message.role}>{message.content}" for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "answer", "writers"),
+    [("ALL_SUPPORTED", "4 m [1]", 1), ("<unsupported>The 4.</unsupported>", "It says sea.", 2), ("", "4 m [1]", 1)],
+)
+async def test_the_critic_checks_the_answer_before_it_is_shown(verdict: str, answer: str, writers: int) -> None:
+    thinker = Player(GO, "TASK_DONE", verdict)
+    actor = Player(f"<action>{CALL}", "", deliverable("4 m [1]"), deliverable("It says sea."))
+    events = await read(turn_with("dual", [thinker, actor], critic=True))
+    rounds = [event for event in events if isinstance(event, Round)]
+    assert [event.role for event in rounds] == ["thinker", "actor", "thinker", "writer", "critic", "writer"][
+        : 4 + writers
+    ]
+    assert "".join(event.text for event in events if isinstance(event, Token)) == answer
+    assert "sea" in thinker.requests[-1][-1].content
+    if writers == 2:
+        assert rounds[-1].text == "The 4."
+
+
+class Sampled(Player):
+    """A player that keeps the format it was asked for."""
+
+    formats: list[Any]
+
+    async def stream(
+        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
+    ) -> AsyncGenerator[Chunk, None]:
+        self.formats = [*getattr(self, "formats", []), sampling.format]
+        async for chunk in super().stream(messages, turn_pass, sampling):
+            yield chunk
+
+
+@pytest.mark.parametrize(
+    ("strategy", "texts"),
+    [
+        ("mono", ['{"a":1}']),
+        ("reason", [CALL, deliverable("4 m"), '{"a":1}']),
+        ("step", [CALL, "ready()", '{"a":1}']),
+    ],
+)
+async def test_only_the_pass_that_writes_the_answer_has_its_format(strategy: StrategyName, texts: list[str]) -> None:
+    player = Sampled(*texts)
+    turn = turn_with(strategy, [player], sampling=Sampling(format={"type": "object"}))
+    last = (await read(turn))[-1]
+    assert isinstance(last, Done)
+    assert last.text == '{"a":1}'
+    assert player.formats == [None] * (len(texts) - 1) + [{"type": "object"}]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "texts", "answer"),
+    [
+        ("reason", ["It is about 4 m.<deep_thinking>Surely.</deep_thinking>", "never read"], "It is about 4 m."),
+        ("reason", ["<deep_thinking>Hm.</deep_thinking>", "<deliverable><final_output>4 m and"], "4 m and"),
+        ("step", [CALL, "never read"], ""),
+    ],
+)
+async def test_a_turn_that_is_stopped_keeps_the_best_text(
+    strategy: StrategyName, texts: list[str], answer: str
+) -> None:
+    hold = asyncio.Event()
+    turn = turn_with(
+        strategy, [Player(texts[0], [hold, "never read"] if texts[1] == "never read" else [texts[1], hold])]
+    )
+
+    def stop(event: Event) -> None:
+        if isinstance(event, Token) or (isinstance(event, Round) and event.n == 2 and texts[1] == "never read"):
+            turn.stop("cancelled")
+
+    last = (await read(turn, stop))[-1]
+    assert isinstance(last, Done)
+    assert (last.stop_reason, last.text) == ("cancelled", answer)
+    assert turn.exchange.answer == answer
+
+
+def test_time_for_the_answer_is_reserved() -> None:
+    async def main() -> list[Any]:
+        slow = ["<deep_thinking>", *[item for n in range(100) for item in ("Hm. ", 5.0)]]
+        turn = turn_with("reason", [Player(slow, "4 m")], limits={"rounds": 20, "turn_seconds": 100.0})
+        return short(await read(turn))
+
+    *_, last = run_jumping(main())
+    assert (last["done"], last["text"]) == ("deadline", "4 m")
+
+
+async def test_an_added_message_is_read_in_the_next_round() -> None:
+    player = Player("<deep_thinking>Hm.</deep_thinking>" + CALL, deliverable("4 m"))
+    turn = turn_with("reason", [player])
+
+    def steer(event: Event) -> None:
+        if isinstance(event, Thinking) and event.text == "Hm.":
+            turn.steer("In feet!")
+
+    events = short(await read(turn, steer))
+    assert {"steered": "In feet!"} in events
+    assert any(message.role == "user" and message.content == "In feet!" for message in player.requests[1])
