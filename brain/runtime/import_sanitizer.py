@@ -1,11 +1,12 @@
 """Neutralizes imported exchanges and facts. An export looks like Brain's own data, but its author is unknown."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 
 import msgspec
 
-from brain.events import Notice
+from brain.events import ModelUsage, Notice
 from brain.markers.neutralize import neutralize
 from brain.messages import Annotation, Call, Exchange, FormerText, Item, Message, Part, Steer, Text
 from brain.prompts import blocks, templates
@@ -16,7 +17,7 @@ from brain.turn.notices import Annotations
 NOTICE_LENGTH = 10_000
 """Longest imported notice or error message, in characters. Brain writes far shorter ones."""
 MAX_PASSES = 1000
-"""Imported reports of passes per answer. Brain makes fewer."""
+"""Imported reports of passes, and rounds, per answer. Brain makes fewer."""
 MODEL_NAME_LENGTH = 200
 
 
@@ -32,10 +33,12 @@ def exchange(one: Exchange) -> Exchange:
         tokens=0,
         untrusted=True,
         annotations=_annotations(one.annotations),
-        passes=tuple(
-            replace(report, model=strip_invisible(report.model)[:MODEL_NAME_LENGTH])
-            for report in one.passes[:MAX_PASSES]
+        rounds=tuple(
+            msgspec.structs.replace(record, model=_shorten_model(record.model), text=_shorten(record.text))
+            for record in one.rounds[:MAX_PASSES]
         ),
+        passes=tuple(replace(report, model=_shorten_model(report.model)) for report in one.passes[:MAX_PASSES]),
+        usage=one.usage and replace(one.usage, models=_models(one.usage.models)),
         error=one.error and replace(one.error, message=_shorten(one.error.message)),
     )
 
@@ -54,12 +57,21 @@ def _annotations(some: Iterable[Annotation]) -> tuple[Annotation, ...]:
     """Copy annotations within the limits of Brain's own answers."""
     copied = Annotations()
     for one in some:
-        copied.parts_before, copied.turn_pass = one.position, one.turn_pass
+        copied.parts_before, copied.turn_pass, copied.round = one.position, one.turn_pass, one.round
         if one.code is None:
             copied.add_thinking(one.text, one.offset)
         else:
             copied.add_notice(Notice(one.code, _shorten(one.text)))
     return copied.snapshot()
+
+
+def _models(some: Mapping[str, ModelUsage] | None) -> Mapping[str, ModelUsage] | None:
+    """Copy the usage by model."""
+    return some and {_shorten_model(name): usage for name, usage in islice(some.items(), MAX_PASSES)}
+
+
+def _shorten_model(name: str) -> str:
+    return strip_invisible(name)[:MODEL_NAME_LENGTH]
 
 
 def _shorten(text: str) -> str:

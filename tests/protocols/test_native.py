@@ -53,7 +53,7 @@ def test_all_fields() -> None:
     expected = TurnRequest(
         message="Hi",
         user="me",
-        limits=ev.Limits(calls=2, calls_per_specialist=1, turn_seconds=30.0, call_seconds=0.5),
+        limits=ev.Limits(calls=2, calls_per_specialist=1, turn_seconds=30.0, call_seconds=0.5, rounds=7),
         syntax=("mention", "bracket"),
         time_zone="Europe/Berlin",
         conversation_id="conv-1_a",
@@ -66,14 +66,16 @@ def test_all_fields() -> None:
         source="voice",
         memory=False,
         barge_in=True,
+        strategy="dual",
+        critic=True,
     )
     body = {
         "message": "Hi", "conversation_id": "conv-1_a", "model": "ollama:m", "specialists": ["ocr", "docs"],
         "attachments": [{"name": "a.txt", "type": "text/plain", "text": "ä"},
                         {"name": "b", "type": "application/x", "data": "R0lGODlh"}],
-        "limits": {"calls": 2, "calls_per_specialist": 1, "turn_seconds": 30, "call_seconds": 0.5},
+        "limits": {"calls": 2, "calls_per_specialist": 1, "turn_seconds": 30, "call_seconds": 0.5, "rounds": 7},
         "system": "Be kind.", "syntax": ["mention", "bracket", "mention"], "time_zone": "Europe/Berlin",
-        "source": "voice", "memory": False, "barge_in": True,
+        "source": "voice", "memory": False, "barge_in": True, "strategy": "dual", "critic": True,
     }  # fmt: skip
     assert parse(body) == expected
     form = {name: value if isinstance(value, str) else json.dumps(value) for name, value in body.items()}

@@ -9,7 +9,19 @@ import pytest
 
 from brain.errors import BadRequest
 from brain.events import Citation, Error, Usage
-from brain.messages import Annotation, Call, Conversation, ConversationPage, Exchange, File, Part, Steer, Text
+from brain.messages import (
+    Annotation,
+    Call,
+    Conversation,
+    ConversationPage,
+    Exchange,
+    File,
+    Part,
+    PassReport,
+    RoundRecord,
+    Steer,
+    Text,
+)
 from brain.prompts.blocks import block_content
 from brain.protocols.native import resources
 from brain.protocols.native.queries import (
@@ -117,6 +129,7 @@ def test_a_conversation_has_parts_and_the_users_own_words() -> None:
                 "state": "complete",
                 "stop_reason": "complete",
                 "model": "m",
+                "strategy": "mono",
                 "tokens": {"count": 120, "counted": "server"},
                 "citations": citations,
             },
@@ -172,6 +185,33 @@ def test_annotations_stand_in_their_places() -> None:
         {"type": "text", "text": "Tea."},
         {"type": "thinking", "text": "Late."},
     ]
+
+
+def test_parts_belong_to_rounds() -> None:
+    answer = answer_of(
+        exchange(
+            Call("wiki", params={}, id="c1", turn_pass=2, round=2),
+            Text("Tea.", 3),
+            strategy="dual",
+            rounds=(
+                RoundRecord(1, 9, "thinker", "big", began_ms=3, ms=4),
+                RoundRecord(2, 9, "actor", "small", "Look."),
+                RoundRecord(3, 9, "actor", "small", "Write.", 9),
+            ),
+            annotations=(Annotation("Hm.", 0, round=1), Annotation("Again.", 1, code="repeated_call", round=2)),
+            passes=tuple(PassReport(n, 0, None, None, 0, 0, None, False, None, round=n) for n in (1, 2, 3)),
+        )
+    )
+    assert (answer["strategy"], answer["rounds"]) == (
+        "dual",
+        [
+            {"n": 1, "of": 9, "role": "thinker", "model": "big", "began_ms": 3, "ms": 4},
+            {"n": 2, "of": 9, "role": "actor", "model": "small", "text": "Look.", "began_ms": 0},
+            {"n": 3, "of": 9, "role": "actor", "model": "small", "text": "Write.", "began_ms": 9},
+        ],
+    )
+    parts = [(part["type"], part["round"]) for part in answer["parts"]]
+    assert parts == [("thinking", 1), ("call", 2), ("notice", 2), ("text", 3)]
 
 
 def test_an_answer_has_its_usage_and_its_error() -> None:

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 from store_helpers import NOON, fact
 
-from brain.events import Error, Usage
-from brain.messages import Annotation, Call, Exchange, FormerText, Message, Steer, Text
+from brain.events import Error, ModelUsage, Usage
+from brain.messages import Annotation, Call, Exchange, FormerText, Message, RoundRecord, Steer, Text
 from brain.prompts.blocks import error_block, result_block
 from brain.prompts.transcript import messages
 from brain.runtime import import_sanitizer
@@ -87,12 +87,14 @@ def test_annotations_usage_and_errors_stay() -> None:
     values: dict[str, Any] = {
         "annotations": (
             Annotation("Recalled: tea", 0, code="recalled"),
-            Annotation("Well\n", 0, 0),
+            Annotation("Well\n", 0, 0, round=1),
             Annotation("so.", 0, 5),
             Annotation("x" * 65_528 + CUT, 1, 0),
             Annotation("It is full.", 2, code="unkept"),
         ),
-        "usage": Usage(1, 2, None, True),
+        "usage": Usage(1, 2, None, True, {"small": ModelUsage(1, 2, None, True)}),
+        "strategy": "dual",
+        "rounds": (RoundRecord(1, 9, "thinker", "small", "Look.", 1, 2),),
         "first_token_ms": 3,
         "total_ms": 4,
         "error": Error("internal", "Brain failed.", True, 500),
@@ -114,3 +116,10 @@ def test_notices_and_errors_hide_nothing_and_are_short() -> None:
     one = imported(annotations=(Annotation(hidden, 0, code="trimmed"),), error=Error("internal", hidden, True))
     assert one.annotations == (Annotation(shown, 0, code="trimmed"),)
     assert one.error == Error("internal", shown, True)
+    rounds = (RoundRecord(1, 9, "thinker", "\u202e" + "m" * 300, hidden),) * 1001
+    usage = Usage(1, 2, None, True, {f"{n}\x1b{'m' * 300}": ModelUsage(1, 2, None, True) for n in range(1001)})
+    one = imported(rounds=rounds, usage=usage)
+    assert one.rounds == (RoundRecord(1, 9, "thinker", "m" * 200, shown),) * 1000
+    assert one.usage is not None
+    assert one.usage.models is not None
+    assert (len(one.usage.models), next(iter(one.usage.models))) == (1000, "0" + "m" * 199)

@@ -13,11 +13,10 @@ def events_of(exchange: Exchange) -> Iterator[Event]:
     """Yield the events of an answer. A failed one ends in its error, if that is stored."""
     parts = (*exchange.automatic_calls, *exchange.parts)
     rounds = deque(Round(one.n, one.of, one.role, one.model, one.text or None) for one in exchange.rounds)
-    for n, part in enumerate(parts):
-        call = next(
-            (one for one in parts[n:] if isinstance(one, Call)), None
-        )  # a text belongs to the round of the next
-        while rounds and (call is None or rounds[0].n <= call.round):
+    numbers = {one.number: one.round for one in exchange.passes}
+    for part in parts:
+        number = part.round if isinstance(part, Call) else numbers.get(part.turn_pass, 0)
+        while rounds and rounds[0].n <= number:
             yield rounds.popleft()
         if isinstance(part, Call):
             yield _end_of_call(part)

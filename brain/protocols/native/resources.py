@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from brain.events import Citation, StopReason
+from brain.events import Citation, Round, StopReason
 from brain.messages import (
     Annotation,
     ChatMessage,
@@ -17,6 +17,7 @@ from brain.messages import (
     Item,
     Part,
     PassReport,
+    RoundRecord,
     Steer,
     Text,
     TurnReport,
@@ -105,6 +106,7 @@ def turn_report(report: TurnReport, cost: Callable[[PassReport], float | None]) 
     data["cost"] = sum(known) if (known := [one for one in costs if one is not None]) else None
     for one, its_cost in zip(data["passes"], costs, strict=True):
         one["cost"] = its_cost
+    data["rounds"] = [_round(one) for one in report.rounds]
     data["notices"] = [{"code": one.code, "text": one.text, "turn_pass": one.turn_pass} for one in report.notices]
     data["calls"] = [
         {
@@ -138,6 +140,7 @@ def _conversation(conversation: Conversation) -> dict[str, Any]:
 
 def _messages(exchange: Exchange, count_tokens: CountTokens, block_content: BlockContent) -> Iterator[dict[str, Any]]:
     question, answer = chat_messages(exchange)
+    rounds = {one.number: one.round for one in exchange.passes}
     yield {
         **_message(question),
         "source": question.source,
@@ -147,10 +150,12 @@ def _messages(exchange: Exchange, count_tokens: CountTokens, block_content: Bloc
     }
     yield {
         **_message(answer),
-        "parts": [_part(part, block_content) for part in _annotate(answer.parts, exchange.annotations)],
+        "parts": [_part(part, block_content, rounds) for part in _annotate(answer.parts, exchange.annotations)],
         **_outcome(answer.outcome),
         **_details(exchange),
         "model": exchange.model,
+        "strategy": exchange.strategy,
+        **({"rounds": [_round(one) for one in exchange.rounds]} if exchange.rounds else {}),
         "tokens": {"count": count_tokens(exchange), "counted": "server" if exchange.tokens else "bytes/4"},
         "citations": [_citation(citation) for citation in answer.citations],
     }
@@ -197,16 +202,25 @@ def _annotate(parts: Sequence[Part], annotations: Sequence[Annotation]) -> Itera
     yield from remaining
 
 
-def _part(part: Part | Annotation, block_content: BlockContent) -> dict[str, Any]:
+def _round(one: RoundRecord) -> dict[str, Any]:
+    """A round in the fields of its event, with its start and its duration."""
+    data: dict[str, Any] = event_data(Round(one.n, one.of, one.role, one.model, one.text or None))
+    return {**data, "began_ms": one.began_ms, **({} if one.ms is None else {"ms": one.ms})}
+
+
+def _part(part: Part | Annotation, block_content: BlockContent, rounds: Mapping[int, int]) -> dict[str, Any]:
+    """A part with its round; `rounds` has the rounds of the passes."""
+    number = rounds.get(part.turn_pass, 0) if isinstance(part, Text | Steer) else part.round
+    in_round = {"round": number} if number else {}
     match part:
         case Text(text):
-            return {"type": "text", "text": text}
+            return {"type": "text", "text": text, **in_round}
         case Steer(text):
-            return {"type": "steered", "text": text}
+            return {"type": "steered", "text": text, **in_round}
         case Annotation(text, code=None):
-            return {"type": "thinking", "text": text}
+            return {"type": "thinking", "text": text, **in_round}
         case Annotation(text, code=code):
-            return {"type": "notice", "code": code, "text": text}
+            return {"type": "notice", "code": code, "text": text, **in_round}
     content = part.reason or block_content(part.name, part.block, part.code is not None)
     return {
         "type": "call",
@@ -218,6 +232,7 @@ def _part(part: Part | Annotation, block_content: BlockContent) -> dict[str, Any
         "text" if part.code is None else "reason": content,
         "citations": [_citation(citation) for citation in part.citations],
         "cached": part.cached,
+        **in_round,
         **({} if part.ms is None else {"ms": part.ms}),
         **({} if part.approval is None else {"approval": part.approval}),
     }
