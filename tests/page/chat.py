@@ -46,7 +46,7 @@ class Chat:
         self.answer = self.answers.last
         self.model = page.get_by_role("combobox", name="Model", exact=True)
         self.strategy = page.get_by_role("combobox", name="Strategy", exact=True)
-        self.rounds = self.log.locator(".round")
+        self.rounds = self.answer.locator(".round")
 
     def button(self, name: str) -> Locator:
         return self.page.get_by_role("button", name=name, exact=True)

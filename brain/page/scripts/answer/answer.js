@@ -43,6 +43,8 @@ export class Answer {
   #thinking = null;
   /** @type {Round[]} */
   #rounds = [];
+  /** @type {Map<number, number>} */
+  #times = new Map(); // ms of rounds, as the server reported them
   #isLive = true;
   #flow = make("div", "flow");
   #meta = make("span", "small meta");
@@ -194,7 +196,7 @@ export class Answer {
   #startRound(data) {
     const round = new Round(data), text = this.#flow.querySelector(":scope > .text");
     this.#endText();
-    this.#round?.end();
+    if (this.#round) this.#round.end(this.#times.get(this.#round.n));
     for (const previous of this.#rounds) previous.fold();
     this.#rounds.push(round);
     if (text) text.before(round.node);
@@ -202,6 +204,12 @@ export class Answer {
     if (this.#isLive) round.start();
     else round.end(data.ms);
     follow();
+  }
+
+  /** Shows how long earlier rounds took. @param {import("../base/types.js").Round[]} rounds */
+  setTimes(rounds) {
+    this.#times = new Map(rounds.flatMap(({ n, ms }) => typeof ms === "number" ? [[n, ms]] : []));
+    for (const round of this.#rounds) if (this.#times.has(round.n)) round.end(this.#times.get(round.n));
   }
 
   /** Adds reasoning or a card to the current round; without rounds, to the answer. @param {HTMLElement} node */

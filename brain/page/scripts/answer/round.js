@@ -6,7 +6,8 @@ import { formatDuration, formatNames, nameRole, t } from "../base/texts.js";
 import { displayName } from "./card.js";
 import { startTicking } from "./ticking.js";
 
-const LONG = 1000; // ms; shorter rounds, such as replayed ones, show no time and are not announced
+const LONG = 1000; // ms until the time shows and the round is announced
+const SHORT = 100; // ms; a shorter time is that of the replay of a round
 
 /** A round, live or stored. */
 export class Round {
@@ -14,6 +15,7 @@ export class Round {
   #names = make("span", "round-calls");
   /** @type {Set<string>} */
   #calls = new Set();
+  #start = 0;
   #isOwn = false; // whether a person opened or closed it
   #stopTicking = () => {};
   #inside;
@@ -21,6 +23,7 @@ export class Round {
 
   /** @param {import("../base/types.js").Events["round"]} round */
   constructor({ n, of, role, model, text = "" }) {
+    this.n = n;
     this.model = model;
     const number = make("span", "number", String(n)), label = make("span", "visually-hidden", t("roundOf", { n, of }));
     number.setAttribute("aria-hidden", "true");
@@ -41,12 +44,12 @@ export class Round {
 
   /** Opens it and measures its time. */
   start() {
-    const start = performance.now();
+    this.#start = performance.now();
     let isAnnounced = false;
     this.node.open = true;
     this.node.classList.add("running");
     this.#stopTicking = startTicking(() => {
-      const time = performance.now() - start;
+      const time = performance.now() - this.#start;
       if (time < LONG) return;
       if (!isAnnounced) announce(this.#announcement);
       isAnnounced = true;
@@ -67,10 +70,11 @@ export class Round {
 
   /** The round ended. @param {number} [ms] its duration, if the server reported it */
   end(ms) {
+    const measured = this.running ? performance.now() - this.#start : 0;
     this.#stopTicking();
     this.#stopTicking = () => {};
     this.node.classList.remove("running");
-    if (ms !== undefined) this.#time.textContent = formatDuration(ms);
+    if (ms !== undefined || measured > SHORT) this.#time.textContent = formatDuration(ms ?? measured);
   }
 
   /** Closes it, unless a person opened it or has to approve a call in it. */

@@ -5,6 +5,7 @@ import { TurnStream } from "./turn_stream.js";
 
 /**
  * @typedef {object} TurnListener
+ * @property {(strategy: string | undefined) => void} started
  * @property {() => void} ended
  * @property {(lost: boolean) => void} lost the connection is lost, or works again
  * @property {() => void} gone its events are no longer available
@@ -19,20 +20,24 @@ export function cancel(id) {
 export class Turn {
   #answer;
   #stream;
+  #isJoined = false;
 
   /**
    * @param {string} id
    * @param {import("./answer.js").Answer} answer
    * @param {TurnListener} reader
    */
-  constructor(id, answer, { ended, lost, gone }) {
+  constructor(id, answer, { started, ended, lost, gone }) {
     this.id = id;
     this.#answer = answer;
     this.#stream = new TurnStream(id, {
       names: answer.eventNames,
       event: (event) => {
         answer.show(event);
-        if (answer.over) ended();
+        if (event.name === "turn_start") started(event.data.strategy);
+        if (!answer.over) return;
+        ended();
+        if (this.#isJoined) this.showTimes();
       },
       lost,
       gone,
@@ -79,6 +84,13 @@ export class Turn {
    */
   #post(what, how) {
     return this.#stream.prioritize(request("POST", `v1/turns/${this.id}/${what}`, how));
+  }
+
+  /** Shows how long rounds took that began before the page followed the turn: now, and at the end. */
+  async showTimes() {
+    this.#isJoined = true;
+    const rounds = await request("GET", `v1/turns/${this.id}`).then((turn) => turn.rounds, () => null);
+    this.#answer.setTimes(rounds ?? []);
   }
 
   /** The id of the answer, even if it failed. @returns {Promise<string | null>} */

@@ -220,6 +220,7 @@ class Conversation extends ConversationState {
    */
   #follow(id, exchange, removed = []) {
     const turn = this.#turn = new Turn(id, exchange.answer, {
+      started: useStrategy,
       ended: () => this.#ended(turn, exchange, removed),
       lost: (lost) => showWarning(lost ? t("lost") : ""),
       gone: () => this.#gone(turn, exchange),
@@ -307,8 +308,10 @@ class Conversation extends ConversationState {
   /** Follows an answer that is being written. @param {StoredConversation} found */
   #join(found) {
     const { last } = this.#exchanges;
-    if (last && found.turn_id && this.#canJoin(found)) this.#follow(found.turn_id, last);
-    else if (found.running) waitUntilIdle(found.id, this.#leaving.signal).then(() => this.open(found.id), () => {});
+    if (last && found.turn_id && this.#canJoin(found)) {
+      this.#follow(found.turn_id, last);
+      this.#turn?.showTimes();
+    } else if (found.running) waitUntilIdle(found.id, this.#leaving.signal).then(() => this.open(found.id), () => {});
   }
 
   /**
