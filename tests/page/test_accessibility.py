@@ -184,7 +184,7 @@ TAB_STOPS = [
     *("Skip to message box", "New conversation", "Search conversations", "tea?", "Options for tea?"),
     *("Show or hide conversations", "Model", "Strategy", "Specialists", "Memory", "Settings"),
     *("Conversation", "Copy", "Edit", "Page", "Copy code", "code", "wiki", "Copy", "Retry"),
-    *("Message", "Attach files", "Send"),
+    *("Message", "Attach files", "Private conversation", "Send"),
 ]
 
 
@@ -252,7 +252,7 @@ def test_each_tab_stop_is_visible_and_none_is_a_trap(chat: Chat, server: PageSer
     server.answer(chat, "tea?", code, request("wiki", title="Bern"), " x", "Boil water.")
     expect(chat.conversation("tea?")).to_be_visible()
     expect(chat.box).to_be_focused()
-    assert list(keyboard.tab_stops()) == ["Attach files", "Send"]  # after the box
+    assert list(keyboard.tab_stops()) == ["Attach files", "Private conversation", "Send"]  # after the box
     found = []
     for stop in keyboard.tab_stops():
         found.append(stop)

@@ -1,5 +1,6 @@
 """The list of conversations: open, search, rename, delete; and how a conversation starts."""
 
+import json
 import re
 from collections.abc import Callable
 
@@ -100,6 +101,43 @@ def test_search_opens_a_conversation_at_the_words_it_found(chat: Chat, server: P
     expect(chat.conversation("And coffee?")).to_be_visible()
     assert chat.page.evaluate(HIGHLIGHTED) == []
     assert chat.page.evaluate("window.hacked") is None
+
+
+def test_a_private_conversation_uses_a_local_model_and_stays_private(chat: Chat, server: PageServer) -> None:
+    start = httpx.get(f"{server.url}/page/start", trust_env=False).json()
+    start["models"].insert(0, {"name": "remote", "stand_in": False, "local": False, "default": True})
+    start["models"][1]["default"] = False
+    chat.page.route("**/page/start", lambda route: route.fulfill(json=start))
+    chat.reload()
+    private = chat.button(page_text("privateConversation"))
+    expect(chat.model).to_have_value("remote")
+    private.click()
+    expect(private).to_have_attribute("aria-pressed", "true")
+    expect(private).to_have_accessible_description(page_text("privateAbout"))
+    expect(chat.model).to_have_value("player")
+    expect(chat.model.get_by_role("option", name="remote")).to_be_disabled()
+    chat.reload()  # the choice is remembered before the first message, too
+    expect(chat.model).to_have_value("player")
+    with chat.page.expect_request("**/v1/turns") as sent:
+        server.answer(chat, TEA, "Boil water.")
+    body = json.loads(sent.value.post_data or "")
+    assert (body["model"], body["private"]) == ("player", True)
+    for _ in range(2):
+        expect(private).to_have_attribute("aria-pressed", "true")
+        expect(private).to_be_disabled()
+        expect(chat.history.get_by_role("listitem").last).to_contain_text(page_text("private"))
+        chat.reload()
+    chat.start_conversation()
+    expect(private).to_have_attribute("aria-pressed", "false")
+    expect(chat.model).to_have_value("remote")
+    ask_elsewhere(server, "From a terminal")
+    chat.conversation("From a terminal").click()
+    private.click()
+    expect(private).to_have_accessible_description(page_text("privateFromNow"))
+    private.click()
+    expect(private).to_have_accessible_description("")
+    chat.conversation(TEA).click()
+    expect(private).to_be_disabled()
 
 
 @pytest.mark.parametrize("visitor", [NEW], indirect=True)

@@ -1,7 +1,7 @@
 // The shapes of server data, for readers and the type checker. This file contains no code.
 
 /**
- * @typedef {{ name: string, stand_in: boolean, default: boolean }} Model
+ * @typedef {{ name: string, stand_in: boolean, local: boolean, default: boolean }} Model
  * @typedef {{ name: string, models: Record<string, string>, default: boolean }} Strategy `models` by role
  * @typedef {{ files: number, file_bytes: number, body_bytes: number, message_characters: number }} Limits
  * @typedef {{ user: string, keys: boolean, models: Model[], strategies: Strategy[],
@@ -13,7 +13,7 @@
  *   preview: string | null }} Attached
  *
  * @typedef {{ id: string, title: string, created: string, updated: string, messages: number, sources: string[],
- *   running: boolean, found?: string }} Listed
+ *   running: boolean, private?: boolean, found?: string }} Listed
  * @typedef {"personal" | "preferences" | "knowledge" | "general"} Category
  * @typedef {{ id: string, kind: "fact" | "memory", text: string, created: string, updated: string,
  *   category: Category | null, mutable: boolean, conversation_id: string | null, message_id: string | null,
@@ -38,7 +38,7 @@
  *   strategy?: string, rounds?: Round[],
  *   state: "running" | "complete" | "cancelled" | "error" | "interrupted", stop_reason?: string, error?: string,
  *   message?: string, recoverable?: boolean, usage?: Usage, total_ms?: number }} StoredAnswer
- * @typedef {{ id: string, title: string, running: boolean, turn_id?: string, files: StoredFile[],
+ * @typedef {{ id: string, title: string, running: boolean, private?: boolean, turn_id?: string, files: StoredFile[],
  *   earlier: string | null, messages: (StoredQuestion | StoredAnswer)[] }} StoredConversation
  *
  * The events of a turn that the page shows.

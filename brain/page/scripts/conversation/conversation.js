@@ -11,6 +11,7 @@ import {
 import { onTabNews } from "../base/tabs.js";
 import { explainError, t } from "../base/texts.js";
 import { useStrategy } from "../dialogs/choices.js";
+import { keepPrivacy, openPrivacy } from "../dialogs/privacy.js";
 import { makeEmpty } from "./empty.js";
 import { Exchanges, complain, idOf } from "./exchanges.js";
 import { showWarning } from "./heading.js";
@@ -101,6 +102,7 @@ class Conversation extends ConversationState {
   startNew() {
     this.#leave();
     if (location.hash) history.pushState(null, "", location.pathname + location.search);
+    openPrivacy(null, false);
     this.#exchanges.empty(this.#emptyState());
     useStrategy();
     this.opened(null, "");
@@ -181,6 +183,7 @@ class Conversation extends ConversationState {
    * @param {Exchange[]} removed
    */
   #startFollowing(exchange, { turn_id, conversation_id }, removed) {
+    keepPrivacy(conversation_id);
     if (this.id !== conversation_id) {
       history.replaceState(null, "", addressOf(conversation_id));
       this.opened(conversation_id, exchange.question.text.trim().split("\n")[0].slice(0, 80));
@@ -294,6 +297,7 @@ class Conversation extends ConversationState {
 
   /** @param {StoredConversation} found */
   #show(found) {
+    openPrivacy(found.id, Boolean(found.private));
     this.#exchanges.show(found, this.#canJoin(found));
     useStrategy(pairMessages(found).at(-1)?.answer.strategy);
     this.opened(found.id, found.title);
@@ -321,6 +325,7 @@ class Conversation extends ConversationState {
   #notOpened(id, error) {
     this.#exchanges.empty();
     if (error instanceof Refused && error.status === 404) {
+      openPrivacy(null, false);
       this.opened(null, "");
       complain(t("noConversation"), makeButton(t("newConversation"), () => this.startNew()));
     } else complain(errorText(error), makeButton(t("retry"), () => this.open(id), { icon: "retry", text: true }));

@@ -3,6 +3,7 @@
 import { find, make } from "../base/dom.js";
 import { sharedStorage } from "../base/storage.js";
 import { explainStrategy, nameRole, t } from "../base/texts.js";
+import { isPrivate, privacy, startPrivacy } from "./privacy.js";
 import { isMemoryLeftOut, setRecall, usesMemory } from "./recall.js";
 import { allowed, startSpecialists } from "./specialists.js";
 
@@ -28,18 +29,21 @@ export function startChoices(start) {
   select.replaceChildren(...models.map(({ name, stand_in }) => {
     return makeOption(name, stand_in ? t("demoModel", { name }) : name);
   }));
-  select.value = (modelNamed(sharedStorage.get("model") ?? "") ?? defaultModel())?.name ?? "";
   select.onchange = () => {
     sharedStorage.put("model", select.value === defaultModel()?.name ? null : select.value);
     show();
     showStrategy();
   };
-  show();
   strategies = start.strategies;
   strategySelect.replaceChildren(...strategies.map(({ name }) => makeOption(name, explainStrategy(name).name)));
   strategySelect.onchange = showStrategy;
   critic.checked = sharedStorage.get("critic") !== null;
   critic.onchange = () => sharedStorage.put("critic", critic.checked ? "on" : null);
+  privacy.addEventListener("changed", () => {
+    show();
+    showStrategy();
+  });
+  startPrivacy(models);
   useStrategy();
   startSpecialists(start.specialists);
   setRecall(start.recall);
@@ -47,7 +51,8 @@ export function startChoices(start) {
 
 /**
  * The fields of a request that differ from the server's defaults.
- * @returns {{ model?: string, strategy?: string, critic?: boolean, specialists?: string[], memory?: boolean }}
+ * @returns {{ model?: string, strategy?: string, critic?: boolean, specialists?: string[], memory?: boolean,
+ *   private?: boolean }}
  */
 export function chosenFields() {
   const specialists = allowed(usesMemory() ? "" : "memory"); // it reads and stores facts
@@ -57,6 +62,7 @@ export function chosenFields() {
     ...(critic.checked && strategySelect.value === CHECKED ? { critic: true } : {}),
     ...(specialists ? { specialists } : {}),
     ...(isMemoryLeftOut() ? { memory: false } : {}),
+    ...(isPrivate() ? { private: true } : {}),
   };
 }
 
@@ -97,8 +103,16 @@ function makeOption(value, text) {
   return node;
 }
 
+/** The model of the next message: the chosen one, unless the conversation is private and that model is remote. */
+function currentModel() {
+  const chosen = modelNamed(sharedStorage.get("model") ?? "") ?? defaultModel();
+  return isPrivate() && !chosen?.local ? models.find(({ local }) => local) ?? chosen : chosen;
+}
+
 function show() {
-  const model = modelNamed(select.value);
+  const model = currentModel();
+  models.forEach(({ local }, n) => { select.options[n].disabled = isPrivate() && !local; });
+  select.value = model?.name ?? "";
   standIn.hidden = !model?.stand_in;
   standIn.textContent = model?.stand_in ? t("demoMode", { name: model.name }) : "";
   select.title = model?.name ?? "";
@@ -108,7 +122,7 @@ function show() {
 function showStrategy() {
   const chosen = strategies.find(({ name }) => name === strategySelect.value);
   const { name, what } = explainStrategy(strategySelect.value), isDefault = !chosen || chosen.default;
-  const roles = select.value === defaultModel()?.name ? Object.entries(chosen?.models ?? {}) : [];
+  const roles = select.value === defaultModel()?.name && !isPrivate() ? Object.entries(chosen?.models ?? {}) : [];
   const several = new Set(roles.map(([, model]) => model)).size > 1;
   const who = several ? roles.map(([role, model]) => `${nameRole(role)}: ${model}`).join(" · ") : "";
   strategyBox.hidden = strategies.length < 2;

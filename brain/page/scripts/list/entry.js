@@ -49,8 +49,9 @@ export class Entry {
    * @param {{ current: boolean, words: string }} look `words`: the search
    */
   show(heading, { current, words }) {
-    const { title, running, sources, found = "" } = (this.heading = heading);
-    const ways = sources.map((source) => WAYS[source] ?? "").filter(Boolean).join(", ");
+    const { title, running, sources, private: isPrivate = false, found = "" } = (this.heading = heading);
+    const from = sources.map((source) => WAYS[source] ?? "");
+    const ways = [isPrivate ? t("private") : "", ...from].filter(Boolean).join(", ");
     this.node.classList.toggle("current", current);
     if (current) this.link.setAttribute("aria-current", "page");
     else this.link.removeAttribute("aria-current");
