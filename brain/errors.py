@@ -103,6 +103,13 @@ class PrefillRefused(ModelError):
         super().__init__("model_failed", "The model server cannot continue a started answer.", detail)
 
 
+class ToolsRefused(ModelError):
+    """The model server answered that it does not support tools. The next try must describe them in the prompt."""
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__("model_failed", "The model server does not support tools.", detail)
+
+
 class StoreError(BrainError):
     """The store cannot be read or written.
 

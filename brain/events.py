@@ -10,7 +10,10 @@ from typing import Any, Literal
 
 Resume = Literal["prefill", "message"]
 """How a model resumes after a block: from its started answer (`prefill`), or after a message that says to continue."""
-SyntaxName = Literal["bracket", "function_call", "mention"]
+MarkerSyntax = Literal["bracket", "function_call", "mention"]
+"""A form of calls in the model's text."""
+SyntaxName = Literal["bracket", "function_call", "mention", "native"]
+"""A form of calls: in the model's text, or as tool calls of the model server (`native`)."""
 StrategyName = Literal["mono", "reason", "dual", "step"]
 """How a turn uses models: one model (`mono`), rounds of one model, a director and an actor, or single steps."""
 Role = Literal["thinker", "actor", "critic", "planner", "writer"]

@@ -104,6 +104,43 @@ class Message:
     content: str
     images: tuple[bytes, ...] = field(default=(), repr=False)
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether the model continues this message, if it is the last one."""
+        return self.role == "assistant"
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """All texts that the model reads."""
+        return (self.content,)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCall:
+    """A call in a `CallMessage`, with its result. `id` is unique in the request. `arguments` is a JSON object."""
+
+    id: str
+    name: str
+    arguments: str
+    result: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallMessage(Message):
+    """A message of the assistant that ends with tool calls, and their results. It is never stored."""
+
+    calls: tuple[CompletedCall, ...] = ()
+
+    @property
+    def is_unfinished(self) -> bool:
+        """False: the model continues after the results."""
+        return False
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """All texts that the model reads."""
+        return (self.content, *(text for call in self.calls for text in (call.name, call.arguments, call.result)))
+
 
 @dataclass(frozen=True, slots=True)
 class PassUsage:
@@ -132,7 +169,10 @@ class PromptProgress:
 
 @dataclass(frozen=True, slots=True)
 class NativeCall:
-    """A tool call in the server's format. It is not checked, and `arguments` may not be JSON."""
+    """A tool call in the server's format. It is not checked, and `arguments` may not be JSON.
+
+    The name is empty if the server could not read the call.
+    """
 
     name: str
     arguments: str

@@ -1,11 +1,11 @@
 """The request for a turn, the same for all protocols."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from brain.events import Limits, StrategyName, SyntaxName
+from brain.events import Limits, MarkerSyntax, StrategyName, SyntaxName
 from brain.messages import Attachment, FileReference, Source
 
 Dialect = Literal["openai", "ollama"]
@@ -41,6 +41,17 @@ class Sampling:
 
 
 DEFAULT_SAMPLING = Sampling()
+
+
+def marker_syntaxes(syntax: Sequence[SyntaxName], *, is_native: bool = False) -> tuple[MarkerSyntax, ...]:
+    """Return the forms of calls to read in a model's text, the one to teach first.
+
+    Args:
+        syntax: The call syntaxes of a request.
+        is_native: Whether the model has tools. A model without tools always gets one form.
+    """
+    found = tuple(name for name in syntax if name != "native")
+    return found or (() if is_native else ("bracket",))
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ Item = Chunk | float | asyncio.Event | Exception
 
 
 class Player:
-    """A model that plays passes, and keeps what it was asked, what it gave, and which of its streams are open."""
+    """A model that plays passes, and keeps what it was asked and offered, what it gave, and which streams are open."""
 
     is_demo = False
     sees_images = False
@@ -58,6 +58,7 @@ class Player:
         self,
         *passes: Sequence[Item] | str,
         resume: Resume = "prefill",
+        accepts_tools: bool = False,
         context_tokens: int | None = None,
         name: str = "player",
         script: Callable[[int], Sequence[Item]] | None = None,
@@ -66,7 +67,9 @@ class Player:
         self.breaker = CircuitBreaker()
         self.resume: Resume = resume
         self.context_tokens = context_tokens
+        self.accepts_tools = accepts_tools
         self.requests: list[list[Message]] = []
+        self.offers: list[tuple[Sequence[Mapping[str, Any]], bool]] = []
         self.given: list[list[Chunk]] = []
         self.open = 0
         self._passes = passes
@@ -79,9 +82,16 @@ class Player:
         return [played] if isinstance(played, str) else played
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
+        self,
+        messages: Sequence[Message],
+        turn_pass: int = 0,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        may_call: bool = True,
     ) -> AsyncGenerator[Chunk, None]:
         self.requests.append(list(messages))
+        self.offers.append((tools, may_call))
         self.given.append([])
         self.open += 1
         try:

@@ -407,8 +407,9 @@ def _describe_specialists(settings: Settings, engine: Engine) -> list[str]:
     for one in engine.models:
         context = one.model.context_tokens
         small, _ = check_context_size(
-            registry.usable(), settings.limits(settings.strategy), settings.syntax, settings.system, context
-        )
+            registry.usable(), settings.limits(settings.strategy), settings.syntax, settings.system, context,
+            accepts_tools=one.model.accepts_tools,
+        )  # fmt: skip
         lines += [f"Warning: small context of {one.model.name}: {small}"] if small else []
     lines += settings.warnings
     return [*lines, *describe_rejected(registry)]

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from brain.concurrency import iterate
 from brain.errors import BrainError, Refused
-from brain.events import Error, Event, Limits, Resume, SpecialistError, SpecialistResult, SyntaxName, Thinking, Token
+from brain.events import Error, Event, Limits, MarkerSyntax, Resume, SpecialistError, SpecialistResult, Thinking, Token
 from brain.markers.neutralize import BLOCK_BYTES
 from brain.markers.scanner import PassEnd, Scanner
 from brain.messages import Attachment, Call, Chunk, EmbeddingCheck, History, Message, renumber, sniff
@@ -28,7 +28,7 @@ from brain.turn.deadline import Deadline
 from brain.turn.turn import Turn
 from brain.turn_request import DEFAULT_SAMPLING, Sampling, TurnRequest
 
-SYNTAX: tuple[SyntaxName, ...] = ("bracket", "function_call")
+SYNTAX: tuple[MarkerSyntax, ...] = ("bracket", "function_call")
 
 AnyStream = AsyncIterable[Any] | Iterable[Any]
 ResumeStream = Callable[[str], AnyStream | Awaitable[AnyStream]]
@@ -195,6 +195,7 @@ class StreamModel:
     context_tokens = None
     sees_images = False
     embeds_locally = True
+    accepts_tools = False
     template = ""
 
     def __init__(self, first: AnyStream, resume: ResumeStream | None) -> None:
@@ -223,7 +224,13 @@ class StreamModel:
             self._may_read.set()
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
+        self,
+        messages: Sequence[Message],
+        turn_pass: int = 0,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        may_call: bool = True,
     ) -> AsyncGenerator[Chunk, None]:
         """Read the next of the caller's streams."""
         self.is_complete = False

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from brain.events import SyntaxName, Thinking
+from brain.events import MarkerSyntax, Thinking
 from brain.markers import bracket, function_call, mention
 from brain.markers.cursor import MARKER_LIMIT, Cursor, ParsedMarker, Reader, resume
 from brain.messages import Call
@@ -71,7 +71,7 @@ class Scanner:
         "_marker", "_mode", "_stops", "_whitespace",
     )  # fmt: skip
 
-    def __init__(self, syntaxes: Sequence[SyntaxName], *, stops: bool = True) -> None:
+    def __init__(self, syntaxes: Sequence[MarkerSyntax], *, stops: bool = True) -> None:
         self._delimiters = _find_delimiters(tuple(syntaxes))
         self._find = self._delimiters.find
         self._stops = stops
@@ -262,12 +262,12 @@ def _add_text(text: str, pieces: list[Piece]) -> None:
 
 
 @cache
-def _find_delimiters(syntaxes: tuple[SyntaxName, ...]) -> _Delimiters:
+def _find_delimiters(syntaxes: tuple[MarkerSyntax, ...]) -> _Delimiters:
     markers = {opener: _SYNTAXES[name].read for name in syntaxes for opener in _SYNTAXES[name].OPENERS}
     delimiters = (*markers, *FORGED_OPENERS, BLOCK_CLOSER)
     return _Delimiters(
         markers,
-        re.compile(_build_pattern(markers)).match,
+        re.compile(_build_pattern(markers) or r"(?!)").match,
         re.compile(_build_pattern(delimiters) + rf"|{BACKTICK}\Z").search,
         frozenset(delimiter[:length] for delimiter in delimiters for length in range(1, len(delimiter))),
     )

@@ -121,7 +121,13 @@ class Builtin(TextOnlyModel):
         self._by_example = {_normalize(example): one.name for one in reversed(specialists) for example in one.examples}
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
+        self,
+        messages: Sequence[Message],
+        turn_pass: int = 0,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        may_call: bool = True,
     ) -> AsyncGenerator[Chunk, None]:
         """Pick a specialist in the first pass; build an answer from the blocks later."""
         system = messages[0].content if messages[0].role == "system" else ""

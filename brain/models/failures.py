@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from brain.errors import ModelError, PrefillRefused
+from brain.errors import ModelError, PrefillRefused, ToolsRefused
 from brain.net.client import BodyStream
 from brain.settings import redact_url
 
@@ -22,6 +22,17 @@ _CONTEXT_ERROR = re.compile(
 )
 _CONTEXT_STATUS = frozenset({400, 413, 422, 500})
 _PREFILL_STATUS = frozenset({400, 422})
+_TOOL_WORD = r"\b(?:tools?|tool[ _-]?(?:use|calls?|calling|choice)|function[ _-]call(?:s|ing))\b"
+_NO_SUPPORT = r"(?:n[o']t support|unsupported|unknown|unrecogni[sz]ed|extra_forbidden|found that support)"
+_TOOLS_ERROR = re.compile(
+    rf"{_TOOL_WORD}[^.\n]{{0,40}}(?:not supported|unsupported|not enabled|requires? --)"
+    rf"|{_NO_SUPPORT}[^.\n]{{0,60}}{_TOOL_WORD}"
+    r"|roles must alternate",
+    re.IGNORECASE,
+)
+"""How servers reject tools. Some chat templates reject the messages with results instead."""
+_TOOLS_STATUS = frozenset({400, 404, 422, 500, 501})
+_BROKEN_CALL = re.compile(r"error parsing tool call|failed to parse (?:input|tool call)", re.IGNORECASE)
 _SECONDS = re.compile(r"[1-9][0-9]{0,4}")
 _BY_STATUS = {
     401: ("The model server rejected Brain's API key.", False),
@@ -91,6 +102,11 @@ def unreadable(detail: str) -> ModelError:
     return ModelError("model_failed", "The model server sent data that Brain cannot read.", detail)
 
 
+def is_broken_call(error: Any) -> bool:
+    """Return whether a server reports, in the middle of an answer, that it cannot read the model's tool call."""
+    return _BROKEN_CALL.search(str(error)[:2000]) is not None
+
+
 def from_event(error: Any) -> ModelError:
     """Return the error for a failure that a server reports in the middle of an answer."""
     text = str(error)[:2000]
@@ -111,11 +127,14 @@ def from_status(status: int, text: str, retry_after: str = "") -> ModelError:
     return ModelError("model_failed", message, detail, recoverable=recoverable, status=status, retry_after=seconds)
 
 
-async def from_response(response: httpx.Response, body: BodyStream, *, is_resumed: bool) -> ModelError:
+async def from_response(
+    response: httpx.Response, body: BodyStream, *, is_resumed: bool, has_tools: bool = False
+) -> ModelError:
     """Return the error for a response other than 200; read only the beginning of its body.
 
     Args:
         is_resumed: True if the request asked to continue a started answer.
+        has_tools: True if the request had tools.
     """
     status, text = response.status_code, b""
     async for data in body:
@@ -124,6 +143,8 @@ async def from_response(response: httpx.Response, body: BodyStream, *, is_resume
             break
     retry_after = response.headers.get("Retry-After", "")
     error = from_status(status, text[:ERROR_BODY_BYTES].decode(errors="replace"), retry_after)
+    if has_tools and status in _TOOLS_STATUS and _TOOLS_ERROR.search(error.detail):
+        return ToolsRefused(error.args[0])
     if is_resumed and status in _PREFILL_STATUS and error.code != "model_context":
         return PrefillRefused(error.args[0])
     return error

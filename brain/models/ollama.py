@@ -12,11 +12,11 @@ import msgspec
 
 from brain.errors import ModelError, Refused
 from brain.events import Thinking
-from brain.messages import Finish, Message, NativeCall, PassUsage
+from brain.messages import CallMessage, Finish, Message, NativeCall, PassUsage
 from brain.models import failures
 from brain.models.lines import Lines
 from brain.models.remote import Remote
-from brain.models.reply import Part, Reply, ReportedValues, arguments_text, decode_item
+from brain.models.reply import BROKEN_CALL, Part, Reply, ReportedValues, arguments_text, decode_item
 from brain.net import client
 from brain.settings import LOOPBACK, ModelRow, redact_url
 from brain.turn_request import Sampling
@@ -115,6 +115,7 @@ class Ollama(Remote):
         self._can_think = details.has("thinking", default=True)
         if details.remote_host and not self._row.local:
             self.is_local = False
+        self.accepts_tools = details.has("tools", default=True)
         self.template = ""
         if isinstance(details.template, str) and details.template:
             parameters = details.parameters if isinstance(details.parameters, str) else ""
@@ -139,7 +140,18 @@ class Ollama(Remote):
     def _build_reply(self) -> Reply:
         return build_reply()
 
-    def _build_body(self, messages: Sequence[Message], sampling: Sampling) -> bytes:
+    def _build_body(
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] = (),
+        may_call: bool = True,
+    ) -> bytes:
+        """Encode the request.
+
+        Ollama has no `tool_choice`: a model with tools may call them. An answer in JSON could pass for a call, so a
+        request for JSON has no tools.
+        """
         effort = _EFFORTS.get(sampling.effort, sampling.effort) if isinstance(sampling.effort, str) else sampling.effort
         think = effort if self._can_think else None  # a model without reasoning rejects the field
         fields = {"think": think, "format": sampling.format, "keep_alive": sampling.keep_alive}
@@ -148,7 +160,8 @@ class Ollama(Remote):
             {
                 **_without_none(fields),
                 "model": self._model,
-                "messages": [_encode_message(message) for message in messages],
+                "messages": [one for message in messages for one in _encode_message(message)],
+                **({"tools": tools} if tools and sampling.format is None else {}),
                 "stream": True,
                 "truncate": False,
                 "options": {
@@ -164,11 +177,22 @@ def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _encode_message(message: Message) -> dict[str, Any]:
+def _encode_message(message: Message) -> list[dict[str, Any]]:
+    """Encode a message. Tool calls and their results become several."""
     encoded: dict[str, Any] = {"role": message.role, "content": message.content}
+    if isinstance(message, CallMessage):
+        encoded["tool_calls"] = [
+            {"id": call.id, "function": {"name": call.name, "arguments": msgspec.Raw(call.arguments.encode())}}
+            for call in message.calls
+        ]
+        results = [
+            {"role": "tool", "tool_name": call.name, "tool_call_id": call.id, "content": call.result}
+            for call in message.calls
+        ]
+        return [encoded, *results]
     if message.images:
         encoded["images"] = [base64.b64encode(image).decode() for image in message.images]
-    return encoded
+    return [encoded]
 
 
 def ollama_client(url: str, headers: Mapping[str, str] | None = None) -> "ollama.AsyncClient":
@@ -270,6 +294,8 @@ def decode_line(checks: ReportedValues, data: bytes) -> Sequence[Part]:
     if not data.strip():
         return ()
     line = decode_item(data, _decoder)
+    if line.error and failures.is_broken_call(line.error):
+        return BROKEN_CALL
     if line.error:
         raise failures.from_event(line.error)
     parts: list[Part] = []

@@ -9,13 +9,22 @@ import msgspec
 
 from brain.errors import Refused
 from brain.events import Thinking
-from brain.messages import Finish, Message, PassUsage, PromptProgress, sniff
+from brain.messages import CallMessage, Finish, Message, PassUsage, PromptProgress, sniff
 from brain.models import failures
 from brain.models.dialects import LLAMA_CPP, UNKNOWN, find_dialect, resume_fields, sampling_fields
 from brain.models.event_template import EventTemplate
 from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
-from brain.models.reply import EndOfReply, Part, Reply, ReportedValues, ToolDelta, arguments_text, decode_item
+from brain.models.reply import (
+    BROKEN_CALL,
+    EndOfReply,
+    Part,
+    Reply,
+    ReportedValues,
+    ToolDelta,
+    arguments_text,
+    decode_item,
+)
 from brain.text import escape_invisible, suggest
 from brain.turn_request import Sampling
 
@@ -88,6 +97,7 @@ class OpenAI(Remote):
             checks = ReportedValues()
             self.context_tokens = next(filter(None, (checks.count(k, known.get(k)) for k in _CONTEXT_KEYS)), None)
             self.sees_images = _lists_images(known)
+            self.accepts_tools = _lists_tools(known)
         else:
             self._read_props(props if isinstance(props, dict) else {})
         others = _list_others(self._model, models)
@@ -108,6 +118,12 @@ class OpenAI(Remote):
         keys = ("chat_template", "chat_template_tool_use", "bos_token", "eos_token")
         texts = [text for key in keys if isinstance(text := props.get(key), str)]
         self.template = "\n".join(texts) if isinstance(props.get("chat_template"), str) else ""
+        capabilities = props.get("chat_template_caps")
+        if isinstance(capabilities, dict):
+            features = ("supports_tools", "supports_tool_calls")
+            self.accepts_tools = not any(capabilities.get(feature) is False for feature in features)
+        else:  # an older version
+            self.accepts_tools = not self.template or "tools" in self.template
 
     async def _probe(self) -> None:
         await self._get(f"{self._url}/models")
@@ -115,8 +131,14 @@ class OpenAI(Remote):
     def _build_reply(self) -> Reply:
         return build_reply()
 
-    def _build_body(self, messages: Sequence[Message], sampling: Sampling) -> bytes:
-        encoded = [_encode_message(message) for message in messages]
+    def _build_body(
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] = (),
+        may_call: bool = True,
+    ) -> bytes:
+        encoded = [one for message in messages for one in _encode_message(message)]
         request = {
             **sampling_fields(sampling, self._dialect),
             **self._dialect.always,
@@ -125,7 +147,11 @@ class OpenAI(Remote):
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        if messages[-1].role == "assistant":
+        if tools:
+            request["tools"] = tools
+        if tools and not may_call:
+            request["tool_choice"] = "none"  # without tools, the server would read the whole prompt anew
+        if messages[-1].is_unfinished:
             encoded[-1] |= self._dialect.resume_message
             request = resume_fields(request, self._dialect)
         return msgspec.json.encode(request)
@@ -162,6 +188,8 @@ def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:
         if not data.startswith(b"{"):
             raise failures.unreadable(repr(data[:200]))
     event = decode_item(data, _decoder)
+    if event.error and failures.is_broken_call(event.error):
+        return BROKEN_CALL
     if event.error:
         raise failures.from_event(event.error)
     parts: list[Part] = []
@@ -234,14 +262,23 @@ def _decode_usage(usage: Any, timings: Any, checks: ReportedValues) -> PassUsage
     return None if prompt is None or completion is None else PassUsage(prompt, completion, reused)
 
 
-def _encode_message(message: Message) -> dict[str, Any]:
+def _encode_message(message: Message) -> list[dict[str, Any]]:
+    """Encode a message. Tool calls and their results become several."""
+    encoded: dict[str, Any] = {"role": message.role, "content": message.content}
+    if isinstance(message, CallMessage):
+        encoded["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.calls
+        ]
+        results = [{"role": "tool", "tool_call_id": call.id, "content": call.result} for call in message.calls]
+        return [encoded, *results]
     if not message.images:
-        return {"role": message.role, "content": message.content}
+        return [encoded]
     content: list[dict[str, Any]] = [{"type": "text", "text": message.content}]
     for image in message.images:
         url = f"data:{sniff(image, 'image/png')};base64,{base64.b64encode(image).decode()}"
         content.append({"type": "image_url", "image_url": {"url": url}})
-    return {"role": message.role, "content": content}
+    return [{"role": message.role, "content": content}]
 
 
 def _list_others(name: str, models: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -254,6 +291,14 @@ def _list_others(name: str, models: Sequence[Mapping[str, Any]]) -> list[str]:
     if name in names or any("*" in one for one in names):
         return []
     return [escape_invisible(one)[:MAX_NAME] for one in names]
+
+
+def _lists_tools(model: Mapping[str, Any]) -> bool:
+    """Return False if an entry of the model list reports no tool calls, in the form of Mistral or OpenRouter."""
+    capabilities, parameters = model.get("capabilities"), model.get("supported_parameters")
+    if isinstance(capabilities, Mapping) and capabilities.get("function_calling") is False:
+        return False
+    return "tools" in parameters if isinstance(parameters, list) else True
 
 
 def _lists_images(model: Mapping[str, Any]) -> bool:

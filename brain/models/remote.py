@@ -2,11 +2,12 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
+from typing import Any
 
-from brain.errors import ModelError, PrefillRefused, Refused
+from brain.errors import ModelError, PrefillRefused, Refused, ToolsRefused
 from brain.events import Resume
 from brain.messages import Chunk, EmbeddingCheck, Message
 from brain.models import embedder, failures
@@ -29,6 +30,7 @@ class Remote(ABC):
         row: The model with its server and key, and values that override the server's.
 
     Attributes:
+        accepts_tools: Whether requests may have tools; True until the server reports or answers otherwise.
         context_tokens: Size of the context window; None if unknown.
         embedder: Embedding model to use instead, if any.
         template: Chat template with its first and last tokens, if the server shows it.
@@ -37,6 +39,7 @@ class Remote(ABC):
 
     is_demo = False
     is_language_model = True
+    accepts_tools = True
     context_tokens: int | None = None
     embedder: Embeddings | None = None
     template = ""
@@ -57,6 +60,7 @@ class Remote(ABC):
         self._model = row.model
         self._embedding_model = row.embeddings or row.model
         self._has_failed = False  # the last time it was identified
+        self._has_refused_tools = False
         self._url = row.url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {row.key}"} if row.key else None
         self._http = client.Client(self._url, self._headers)
@@ -79,6 +83,7 @@ class Remote(ABC):
             self._has_failed = True
             raise
         self._has_failed = False
+        self.accepts_tools = self.accepts_tools and not self._has_refused_tools
         if self._row.context is not None:
             self.context_tokens = self._row.context
         if self._row.sees_images is not None:
@@ -102,20 +107,33 @@ class Remote(ABC):
             return self._probed[1]
 
     def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
+        self,
+        messages: Sequence[Message],
+        turn_pass: int = 0,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        may_call: bool = True,
     ) -> AsyncGenerator[Chunk, None]:
         """Stream one pass; each read becomes one chunk."""
-        return stream_chunks(partial(self._ask, messages, sampling), self._build_reply(), self._url)
+        request = partial(self._ask, messages, sampling, tools, may_call)
+        return stream_chunks(request, self._build_reply(), self._url)
 
-    async def _ask(self, messages: Sequence[Message], sampling: Sampling) -> Answer:
+    async def _ask(
+        self, messages: Sequence[Message], sampling: Sampling, tools: Sequence[Mapping[str, Any]], may_call: bool
+    ) -> Answer:
         if self._has_failed:
             with suppress(ModelError):
                 await self.identify()
-        response = await self._http.send_prepared(self._request, self._build_body(messages, sampling))
+        body = self._build_body(messages, sampling, tools, may_call)
+        response = await self._http.send_prepared(self._request, body)
         try:
-            return await open_answer(response, is_resumed=messages[-1].role == "assistant")
+            return await open_answer(response, is_resumed=messages[-1].is_unfinished, has_tools=bool(tools))
         except PrefillRefused:
             self.resume = self._fixed_resume = "message"
+            raise
+        except ToolsRefused:
+            self.accepts_tools, self._has_refused_tools = False, True
             raise
 
     @property
@@ -171,5 +189,11 @@ class Remote(ABC):
         """Return the decoder of one answer."""
 
     @abstractmethod
-    def _build_body(self, messages: Sequence[Message], sampling: Sampling) -> bytes:
+    def _build_body(
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] = (),
+        may_call: bool = True,
+    ) -> bytes:
         """Encode the request for one pass."""

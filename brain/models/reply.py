@@ -52,6 +52,8 @@ class ToolDelta:
     arguments: str
 
 
+BROKEN_CALL = (NativeCall("", ""), Finish("stop"), EndOfReply())
+"""A tool call that the server could not read."""
 Part = Chunk | ToolDelta | EndOfReply
 
 
@@ -279,12 +281,13 @@ def _split_long_texts(chunks: list[Chunk]) -> list[Chunk]:
     return steps
 
 
-async def open_answer(response: httpx.Response, *, is_resumed: bool) -> Answer:
+async def open_answer(response: httpx.Response, *, is_resumed: bool, has_tools: bool = False) -> Answer:
     """Return the body of a streamed response and its content type.
 
     Raises:
         ModelError: The response is not a stream; it is closed.
         PrefillRefused: The server does not continue a started answer.
+        ToolsRefused: The server does not support tools.
     """
     body = stream_body(response)
     content_type = response.headers.get("Content-Type", "")
@@ -293,7 +296,7 @@ async def open_answer(response: httpx.Response, *, is_resumed: bool) -> Answer:
     async with aclosing(response), aclosing(body):  # closing an unread body does not close the response
         if response.status_code == 200:
             raise failures.no_stream(content_type)
-        raise await failures.from_response(response, body, is_resumed=is_resumed)
+        raise await failures.from_response(response, body, is_resumed=is_resumed, has_tools=has_tools)
 
 
 def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:

@@ -1,9 +1,9 @@
 """A model that plays a script, and the base class of models without a server."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
@@ -41,6 +41,7 @@ class TextOnlyModel:
     context_tokens = None
     template = ""
     sees_images = False
+    accepts_tools = False
     is_language_model = False
     """True if it can write summaries for Brain."""
 
@@ -86,7 +87,13 @@ class Script(TextOnlyModel):
         self._passes = passes
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
+        self,
+        messages: Sequence[Message],
+        turn_pass: int = 0,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        may_call: bool = True,
     ) -> AsyncGenerator[Chunk, None]:
         """Play the line of this pass; ignore the messages."""
         line = self._passes[turn_pass] if turn_pass < len(self._passes) else ScriptedPass()

@@ -137,6 +137,11 @@ class Specialist(Generic[P, R]):
             return params if self.sends else {}
         return {name: value for name, value in params.items() if name in self.sends}
 
+    def to_openai_tool(self) -> dict[str, Any]:
+        """Return it as an entry of `tools` in a request to a model server with the OpenAI or Ollama API."""
+        function = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": function}
+
     @property
     def is_private(self) -> bool:
         """Whether its results contain private data of the user."""

@@ -13,7 +13,7 @@ from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Attachment, Call, ClientMessage, ClientToolCall, Exchange, History, Message, Part, Text
 from brain.prompts import blocks, templates
 from brain.prompts.client_tools import callable_name, name_tools
-from brain.turn_request import TurnRequest
+from brain.turn_request import TurnRequest, marker_syntaxes
 
 _UNKNOWN_TOOL = "tool"
 """Name for the block of a result whose call is not in the history."""
@@ -130,7 +130,7 @@ class ClientHistory:
         name = self._tool_names.get(call.name)
         if name is None:  # a specialist, or a tool that the client no longer offers
             name = call.name if call.name in self._specialists else callable_name(call.name)
-        marker = templates.marker(name, call.params, self._request.syntax[0])
+        marker = templates.marker(name, call.params, marker_syntaxes(self._request.syntax)[0])
         block = blocks.error_block(name, *templates.NO_RESULT)
         return Call(
             name, marker, dict(call.params), id=call.call_id, by="client", turn_pass=number, code="failed", block=block

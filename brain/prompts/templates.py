@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from brain.events import CallCode, SyntaxName
+from brain.events import CallCode, MarkerSyntax
 from brain.markers.neutralize import neutralize
 from brain.messages import CLOCK_NOTE, Attachment, Item
 from brain.text import strip_invisible
@@ -62,7 +62,7 @@ ADVICE: Mapping[CallCode, str] = {
 }
 """What the model does next."""
 
-_MARKERS: Mapping[SyntaxName, str] = {
+_MARKERS: Mapping[MarkerSyntax, str] = {
     "bracket": "SPECIALIST_REQUEST[{name}:{json}]",
     "function_call": '<function_call>{{"name":"{name}","args":{json}}}</function_call>',
     "mention": "@{name}_specialist({pairs})",
@@ -70,7 +70,7 @@ _MARKERS: Mapping[SyntaxName, str] = {
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-def marker(name: str, params: Mapping[str, Any], syntax: SyntaxName) -> str:
+def marker(name: str, params: Mapping[str, Any], syntax: MarkerSyntax) -> str:
     """Return a call as a model writes it."""
     compact = json.dumps(params, ensure_ascii=False, separators=(",", ":"))
     pairs = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in params.items())

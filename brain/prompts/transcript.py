@@ -1,19 +1,24 @@
 """The messages of a request to the model: the whole conversation up to the next pass.
 
 The same parts give the same bytes in every later request, so that the model server's prefix cache stays valid.
+
+There are two forms of a request: calls are markers and blocks in the text, or tool calls of the server (`native`).
 """
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import chain, count, groupby
+from typing import Any, NamedTuple
 
 import msgspec
 
 from brain.events import Resume
 from brain.markers.neutralize import neutralize, neutralize_control_tokens
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
-from brain.messages import Call, Exchange, Message, Part, Steer
+from brain.messages import Call, CallMessage, CompletedCall, Exchange, Message, Part, Steer
 from brain.prompts import blocks, templates
+from brain.settings.parsers import SPECIALIST_NAME
 from brain.text import utf8_size
 from brain.turn_request import TurnRequest
 
@@ -21,21 +26,31 @@ MIN_FILE_BYTES = 256
 """Bytes of each text file that the model always reads."""
 
 
+class NativePrompt(NamedTuple):
+    """The system message and the tools of requests with native calls. The tools have the form of the OpenAI API."""
+
+    system: str
+    tools: Sequence[Mapping[str, Any]]
+
+
 class Transcript:
     """The text that the model of one turn reads: system message, earlier exchanges and the current exchange.
 
     Args:
+        system: The system message for calls in the text.
+        native: The system message and the tools for native calls, if the turn may use them.
         resume: How to ask for the next pass, whatever the model supports.
         continue_text: What follows the results of a pass of this exchange in a message.
     """
 
-    __slots__ = ("_continue_text", "_earlier", "_exchange", "_is_whole", "_resume", "_system")
+    __slots__ = ("_continue_text", "_earlier", "_exchange", "_is_whole", "_native", "_resume", "_system")
 
     def __init__(
         self,
         system: str,
         earlier: Sequence[Exchange],
         exchange: Exchange,
+        native: NativePrompt | None = None,
         *,
         resume: Resume | None = None,
         continue_text: str = templates.CONTINUE,
@@ -45,13 +60,20 @@ class Transcript:
         self._system = system
         self._earlier = earlier
         self._exchange = exchange
+        self._native = native
         self._is_whole = True
 
-    def messages(self, resume: Resume) -> list[Message]:
+    @property
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """The tools for native calls; empty if the turn may not use them."""
+        return () if self._native is None else self._native.tools
+
+    def messages(self, resume: Resume, *, is_native: bool = False) -> list[Message]:
         """Return the request for the next pass."""
-        resume = self._resume or resume
-        result = messages(self._system, [*self._earlier, self._exchange], resume, self._continue_text)
-        if resume == "message" and result[-1].role == "assistant":
+        system = self._native.system if is_native and self._native is not None else self._system
+        resume, exchanges = self._resume or resume, [*self._earlier, self._exchange]
+        result = messages(system, exchanges, resume, self._continue_text, is_native=is_native)
+        if resume == "message" and result[-1].is_unfinished:
             result.append(Message("user", templates.CONTINUE_TEXT))
         return result
 
@@ -64,30 +86,46 @@ class Transcript:
 
 
 def messages(
-    system: str, exchanges: Sequence[Exchange], resume: Resume, continue_text: str = templates.CONTINUE
+    system: str,
+    exchanges: Sequence[Exchange],
+    resume: Resume,
+    continue_text: str = templates.CONTINUE,
+    *,
+    is_native: bool = False,
 ) -> list[Message]:
     """Return the request for the next pass. `continue_text` follows the results in the newest exchange.
 
     Roles alternate: an interrupted turn leaves two user messages in a row, which some chat templates reject.
     """
     front = [Message("system", system)] if system else []
-    earlier = (_exchange_messages(exchange, resume, templates.CONTINUE) for exchange in exchanges[:-1])
-    newest = (_exchange_messages(exchange, resume, continue_text) for exchange in exchanges[-1:])
-    everything = chain(front, *earlier, *newest)
-    return [
-        Message(role, "\n\n".join(message.content for message in group))
-        for role, group in groupby(everything, key=lambda message: message.role)
-    ]
+    ids = map("call{:05}".format, count(1)) if is_native else None  # nine characters, as Mistral's servers require
+    earlier = (_exchange_messages(exchange, resume, templates.CONTINUE, ids) for exchange in exchanges[:-1])
+    newest = (_exchange_messages(exchange, resume, continue_text, ids) for exchange in exchanges[-1:])
+    groups: list[list[Message]] = []
+    for message in chain(front, *earlier, *newest):
+        if groups and groups[-1][-1].role == message.role and not isinstance(groups[-1][-1], CallMessage):
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return [replace(group[-1], content="\n\n".join(message.content for message in group)) for group in groups]
 
 
-def _exchange_messages(exchange: Exchange, resume: Resume, continue_text: str) -> list[Message]:
-    """Return the messages of one exchange. A message that the user added splits the answer."""
+def _exchange_messages(
+    exchange: Exchange, resume: Resume, continue_text: str, ids: Iterator[str] | None
+) -> list[Message]:
+    """Return the messages of one exchange. A message that the user added splits the answer.
+
+    Args:
+        ids: The next IDs of native calls. None for calls in the text.
+    """
     question = [Message("user", exchange.question)] if exchange.question else []
     result = [*exchange.messages_before, *question, *exchange.messages_after]
     for is_steer, group in groupby(exchange.parts, key=lambda part: isinstance(part, Steer)):
         parts = list(group)
         if is_steer:
             result += [Message("user", _model_text(part)) for part in parts]
+        elif ids is not None:
+            result += _native_messages(parts, ids, continue_text)
         elif resume == "prefill":
             content = answer_text(parts)
             result += [Message("assistant", content)] if content else []
@@ -101,6 +139,46 @@ def _exchange_messages(exchange: Exchange, resume: Resume, continue_text: str) -
                     text = ""
             result += [Message("assistant", text)] if text else []
     return result
+
+
+def _native_messages(parts: Sequence[Part], ids: Iterator[str], continue_text: str) -> list[Message]:
+    """Return an answer as messages with tool calls.
+
+    An error without a readable name, such as a forged block, belongs to no tool call. It is a message of the user.
+    After results, a model with tools continues by itself, unless a strategy has something to add.
+    """
+    result: list[Message] = []
+    text = ""
+    for _, group in groupby(parts, key=lambda part: part.turn_pass):
+        pass_parts = list(group)
+        text += "".join(part.text for part in pass_parts if not isinstance(part, Call))
+        calls = [part for part in pass_parts if isinstance(part, Call)]
+        completed = tuple(
+            CompletedCall(next(ids), call.name, _arguments(call), _result(call)) for call in calls if _has_name(call)
+        )
+        if completed:
+            result.append(CallMessage("assistant", text, calls=completed))
+            text = ""
+        nameless = [call.block for call in calls if not _has_name(call)]
+        if nameless:
+            result += [Message("assistant", text)] if text else []
+            text = ""
+        if nameless or (completed and continue_text != templates.CONTINUE):
+            result += [Message("user", told)] if (told := "\n\n".join(filter(None, [*nameless, continue_text]))) else []
+    return [*result, Message("assistant", text)] if text else result
+
+
+def _has_name(call: Call) -> bool:
+    return SPECIALIST_NAME.fullmatch(call.name) is not None
+
+
+def _arguments(call: Call) -> str:
+    return neutralize(json.dumps(call.params or {}, ensure_ascii=False))
+
+
+def _result(call: Call) -> str:
+    content = blocks.block_content(call.name, call.block, call.code is not None)
+    return content if call.code is None else f"Error: {content}"
 
 
 def answer_text(parts: Sequence[Part]) -> str:

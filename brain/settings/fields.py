@@ -370,8 +370,8 @@ class Settings:
     syntax: tuple[SyntaxName, ...] = _setting(
         ("bracket", "function_call"),
         parsers.syntax,
-        "`bracket`, `mention`, `function_call`, comma-separated",
-        "call syntaxes that Brain recognizes",
+        "`bracket`, `mention`, `function_call`, `native`, comma-separated",
+        "[call syntaxes](call-syntax.md) that Brain recognizes",
     )
     show_results: ShowResults = _setting(
         "hidden",

@@ -16,6 +16,7 @@ from brain.text import estimate_tokens, utf8_size
 from brain.turn.strategy import NewRound, Passes, Plan, RunCall
 from brain.turn.tag_filter import Output
 from brain.turn.turn import Turn
+from brain.turn_request import marker_syntaxes
 
 SYSTEM = """\
 You find the answer to a question step by step. In each step, write one call and nothing else, such as:
@@ -156,7 +157,7 @@ class Step:
         if parsed.name in self._specialists:
             properties = self._specialists[parsed.name].parameters.get("properties", {})
         params = {**dict(zip(properties, parsed.values, strict=False)), **parsed.params}
-        marker = templates.marker(parsed.name, params, self._turn.request.syntax[0])
+        marker = templates.marker(parsed.name, params, marker_syntaxes(self._turn.request.syntax)[0])
         return Call(parsed.name, marker, params)
 
     def _system(self, context_tokens: int | None) -> str:

@@ -4,10 +4,12 @@ Bytes estimate better than characters: one token is about four English letters, 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from brain.events import ModelUsage, StopReason, Usage
 from brain.messages import Message, PassReport, PassUsage
@@ -49,9 +51,10 @@ class Accounting:
         """Return the milliseconds from the start of the turn to a `time.monotonic` value (default: now)."""
         return round(((time.monotonic() if moment is None else moment) - self.began) * 1000)
 
-    def begin_request(self, messages: Sequence[Message]) -> None:
-        """Start to count a request with these messages."""
-        self._prompt_bytes = sum(utf8_size(message.content) for message in messages)
+    def begin_request(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Start to count a request with these messages and tools."""
+        self._prompt_bytes = sum(utf8_size(text) for message in messages for text in message.texts)
+        self._prompt_bytes += len(msgspec.json.encode(tools)) if tools else 0
         self._text_bytes = 0
         self._reported, self._is_final = None, False
 

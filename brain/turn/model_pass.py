@@ -3,17 +3,19 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Container, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
 
-from brain.errors import ModelError, PrefillRefused
-from brain.events import CallCode, Event, Notice, Resume, StopReason, SyntaxName, Thinking, Token
-from brain.markers.scanner import Piece, Scanner
+from brain.errors import ModelError, PrefillRefused, ToolsRefused
+from brain.events import CallCode, Event, MarkerSyntax, Notice, Resume, StopReason, Thinking, Token
+from brain.markers.scanner import PASS_END, Piece, Scanner
 from brain.messages import Call, Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
 from brain.models.circuit_breaker import CircuitBreaker
 from brain.plugins.context import ModelView
 from brain.prompts.templates import clock_of, marker
 from brain.prompts.transcript import Transcript
+from brain.settings.parsers import SPECIALIST_NAME
 from brain.text import TextBuffer
 from brain.turn import notices
 from brain.turn.accounting import Accounting
@@ -21,7 +23,7 @@ from brain.turn.call_group import CallContext, CallGroup
 from brain.turn.notices import Annotations
 from brain.turn.tag_filter import Output, Shown
 from brain.turn.text_filters import PrefillEcho, RepetitionGuard, StopSequences
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling, marker_syntaxes
 
 log = logging.getLogger("brain")
 
@@ -52,6 +54,7 @@ class Model(ModelView, Protocol):
         is_demo: Whether this is the demo model.
         breaker: Keeps turns away from the model while it fails.
         resume: How the model resumes after a block. It may change when the server rejects a prefill.
+        accepts_tools: Whether requests may have tools. It may change when the server rejects them.
         context_tokens: Size of the context window, if known.
         template: The chat template and its tokens, if the server reports them.
         embeds_locally: Whether its embeddings are made by a model that may read private conversations.
@@ -64,6 +67,8 @@ class Model(ModelView, Protocol):
     @property
     def resume(self) -> Resume: ...
     @property
+    def accepts_tools(self) -> bool: ...
+    @property
     def context_tokens(self) -> int | None: ...
     @property
     def template(self) -> str: ...
@@ -73,9 +78,20 @@ class Model(ModelView, Protocol):
     def embeds_locally(self) -> bool: ...
 
     def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
+        self,
+        messages: Sequence[Message],
+        turn_pass: int = 0,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        may_call: bool = True,
     ) -> AsyncGenerator[Chunk, None]:
-        """Stream pass `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server."""
+        """Stream pass `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server.
+
+        Args:
+            tools: Tools in the form of the OpenAI API, for a model that accepts them.
+            may_call: Whether the model may call them now.
+        """
 
 
 class ModelPass:
@@ -102,10 +118,11 @@ class ModelPass:
 
     __slots__ = (
         "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_echo", "_emit",
-        "_inbox", "_is_first", "_is_interrupted", "_is_over", "_is_reading", "_last_chunk_at", "_max_length",
-        "_model", "_next_step", "_nth", "_number", "_output", "_raw", "_read_until", "_sampling", "_scanner",
-        "_shown_length", "_silence", "_silent_seconds", "_stops", "_stream", "_task", "_text", "_text_guard",
-        "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text", "text_length", "unknown_tool",
+        "_has_native_call", "_inbox", "_is_first", "_is_interrupted", "_is_native", "_is_over", "_is_reading",
+        "_last_chunk_at", "_max_length", "_model", "_next_step", "_nth", "_number", "_output", "_raw", "_read_until",
+        "_sampling", "_scanner", "_shown_length", "_silence", "_silent_seconds", "_stops", "_stream", "_task", "_text",
+        "_text_guard", "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text", "text_length",
+        "unknown_tool",
     )  # fmt: skip
 
     def __init__(
@@ -148,7 +165,9 @@ class ModelPass:
         self._deadline = context.deadline
         self._stream: AsyncGenerator[Chunk, None] | None = None
         self._echo = PrefillEcho("")
-        self._scanner = Scanner(context.request.syntax)
+        self._is_native = False  # the request of the pass has tools
+        self._has_native_call = False
+        self._scanner = Scanner(())
         self._stops = StopSequences(context.request.stop) if context.request.stop else None
         self._output = output
         self._text = TextBuffer()  # of the answer
@@ -246,18 +265,29 @@ class ModelPass:
     async def _open(self) -> Chunk | None:
         """Send the request and return the first chunk.
 
-        Retry once if the server rejects a prefill or has no room for the whole history.
+        Try again, once each, if the server rejects a prefill or tools, or has no room for the whole history.
         """
-        for _ in range(2):
-            messages = self._transcript.messages(self._model.resume)
+        syntax, policy = self._context.request.syntax, self._context.policy
+        for _ in range(4):
+            tools = self._transcript.tools
+            if tools and not self._model.accepts_tools:
+                tools = ()
+            self._is_native = bool(tools)
+            self._scanner = Scanner(marker_syntaxes(syntax, is_native=self._is_native))
+            messages = self._transcript.messages(self._model.resume, is_native=self._is_native)
             last = messages[-1]
-            is_started = last.role == "assistant"
+            is_started = last.is_unfinished
             self._echo = PrefillEcho(last.content if is_started else clock_of(last.content), is_line=not is_started)
-            self._accounting.begin_request(messages)
+            self._accounting.begin_request(messages, tools)
             self._deadline.expect_first_token()
-            stream = self._stream = self._model.stream(messages, self._nth, self._sampling)
+            ask = partial(self._model.stream, messages, self._nth, self._sampling)
+            may_call = policy.offers and not policy.is_last_pass and self._sampling.format is None
+            stream = self._stream = ask(tools, may_call=may_call) if tools else ask()
             try:
                 return await self._read(stream)
+            except ToolsRefused:
+                await self._close_stream()
+                log.info("model %s rejects tools; Brain describes them in the prompt instead", self._model.name)
             except PrefillRefused:
                 await self._close_stream()
                 self._accounting.is_prefill_refused = True
@@ -336,7 +366,7 @@ class ModelPass:
         if self._read_until is not None:
             return self._read_until
         assert self.calls is not None
-        if self.calls.is_running:
+        if self.calls.is_running or (self._is_native and self._has_native_call):  # servers send native calls whole
             calls_until = asyncio.get_running_loop().time() + self._deadline.call_seconds_left()
             return min(self._last_chunk_at + self._silence, calls_until)
         return self._last_chunk_at + (self._silence if self._scanner.is_holding else ADJACENT_SECONDS)
@@ -413,6 +443,8 @@ class ModelPass:
     def _scan(self, chunk: Chunk | None) -> Sequence[Piece]:
         """Return the pieces that a chunk or the end of the stream completes."""
         if isinstance(chunk, str):
+            if self._has_native_call:
+                return (PASS_END,) if chunk.strip() else ()
             if not self._echo.is_settled:
                 chunk = self._echo.feed(chunk)
             self._accounting.add_text(chunk)
@@ -424,11 +456,14 @@ class ModelPass:
         if isinstance(chunk, Thinking):
             self._accounting.add_text(chunk.text)
             return (chunk,)
-        if isinstance(chunk, NativeCall):  # it ends the text of the pass as a marker does; unknown tools are ignored
+        if isinstance(chunk, NativeCall):  # it ends the text of the pass as a marker does
             self._accounting.add_text(chunk.name + chunk.arguments)
-            if chunk.name in self._context.policy.tools or chunk.name in self._context.registry:
-                return [*self._close_scanner(), read_native_call(chunk, self._context.request.syntax[0])]
-            self.unknown_tool = chunk.name
+            offered: Sequence[Container[str]] = (self._context.policy.tools, self._context.registry, ("",))
+            if self._is_native or any(chunk.name in names for names in offered):
+                self._has_native_call = True
+                syntax = marker_syntaxes(self._context.request.syntax)[0]
+                return [*self._close_scanner(), read_native_call(chunk, syntax)]
+            self.unknown_tool = chunk.name  # of tools that the model was not given, so the call is ignored
         elif isinstance(chunk, PassUsage):
             self._accounting.set_usage(chunk)
         elif isinstance(chunk, Finish):
@@ -517,11 +552,14 @@ class ModelPass:
         return not end or end.endswith("\n") or end.rstrip().rstrip(SENTENCE_CLOSERS).endswith(SENTENCE_ENDS)
 
 
-def read_native_call(native: NativeCall, syntax: SyntaxName) -> Call:
+def read_native_call(native: NativeCall, syntax: MarkerSyntax) -> Call:
     """Parse a native call as if the model had written a marker, within the same limits.
 
     A call that cannot be parsed stays out of the transcript, because no scanner has checked it for delimiters.
     """
+    if not SPECIALIST_NAME.fullmatch(native.name):
+        reason = "the call has no valid name" if native.name else "the model server could not read the call"
+        return Call("?", code="malformed", reason=reason)
     scanner = Scanner(("bracket",))
     pieces = [*scanner.feed(f"SPECIALIST_REQUEST[{native.name}:{native.arguments.strip() or '{}'}]"), *scanner.close()]
     call = pieces[0] if pieces else None

@@ -10,7 +10,7 @@ from brain.messages import Exchange, History, Steer
 from brain.models.circuit_breaker import is_server_failure
 from brain.prompts import blocks, templates
 from brain.prompts.context_window import fit_to_context
-from brain.prompts.transcript import Transcript, neutralize_exchange
+from brain.prompts.transcript import NativePrompt, Transcript, neutralize_exchange
 from brain.turn import notices
 from brain.turn.model_pass import Model
 
@@ -26,6 +26,7 @@ class Participant:
         history: The conversation before the turn.
         tokens: Control tokens of all models of the turn.
         context_tokens: The context size that the history was selected for.
+        native_prompt: Returns the system message and the tools for native calls; None if there are no tools.
         resume: How to ask for the next pass; None as the model does.
         continue_text: What follows the results of a pass in a message.
 
@@ -46,6 +47,7 @@ class Participant:
         tokens: ControlTokens,
         context_tokens: int | None = None,
         *,
+        native_prompt: Callable[[int | None], NativePrompt | None] = lambda context_tokens: None,
         resume: Resume | None = None,
         continue_text: str = templates.CONTINUE,
     ) -> None:
@@ -53,6 +55,7 @@ class Participant:
         self.exchange = exchange
         self._successors = list(models)
         self._system_prompt = system_prompt
+        self._native_prompt = native_prompt
         self._history = history
         self._tokens = tokens
         self._context_tokens = context_tokens
@@ -98,6 +101,7 @@ class Participant:
             self._system_prompt(model.context_tokens),
             [neutralize_exchange(exchange, self._tokens) for exchange in history.exchanges],
             self.exchange,
+            self._native_prompt(model.context_tokens),
             resume=self._resume,
             continue_text=self._continue_text,
         )

@@ -35,7 +35,7 @@ from brain.plugins.context import MemoryView
 from brain.plugins.registry import Registry
 from brain.prompts import templates
 from brain.prompts.client_tools import name_tools
-from brain.prompts.system_prompt import system_prompt
+from brain.prompts.system_prompt import native_prompt, system_prompt
 from brain.prompts.transcript import answer_text, question_text
 from brain.text import utf8_size
 from brain.turn import notices
@@ -194,11 +194,15 @@ class Turn:
             resume, continue_text: See `Participant`.
         """
         request = self.request
-        write_prompt = partial(
-            system_prompt, self.usable if offers else (), request.limits, request.syntax, self._operator,
-            request.system, self._tools if offers else {}, instructions=instructions,
-            must_call=request.must_call if offers else False, tokens=self.template_tokens,
+        arguments = (
+            self.usable if offers else (), request.limits, request.syntax, self._operator, request.system,
+            self._tools if offers else {},
         )  # fmt: skip
+        must_call, tokens = request.must_call if offers else False, self.template_tokens
+        write_prompt = partial(system_prompt, *arguments, instructions=instructions, must_call=must_call, tokens=tokens)
+        write_native_prompt = partial(
+            native_prompt, *arguments, instructions=instructions, must_call=must_call, tokens=tokens
+        )
         exchange = self.exchange
         if is_private:
             exchange = msgspec.structs.replace(exchange, parts=[*exchange.parts])
@@ -209,6 +213,9 @@ class Turn:
             exchange,
             self.template_tokens,
             self._models[0].context_tokens,
+            native_prompt=lambda context_tokens: (
+                write_native_prompt(context_tokens=context_tokens) if system is None else None
+            ),
             resume=resume,
             continue_text=continue_text,
         )

@@ -196,12 +196,18 @@ class Player:
     embeds_locally = True
     breaker = CircuitBreaker()
     resume: Resume = "message"
+    accepts_tools = False
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
+        self,
+        messages: Sequence[Message],
+        turn_pass: int = 0,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        *args: Any,
+        **options: Any,
     ) -> AsyncGenerator[Chunk, None]:
         for text in self._texts:
             yield text

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from brain.events import SyntaxName
+from brain.events import MarkerSyntax
 from brain.markers.neutralize import neutralize, neutralize_control_tokens
 from brain.markers.scanner import Scanner
 from brain.markers.template_tokens import ALL_TOKENS, find_control_tokens
 from brain.prompts.blocks import reason_text, result_block, result_text
 
-ALL: tuple[SyntaxName, ...] = ("bracket", "function_call", "mention")
+ALL: tuple[MarkerSyntax, ...] = ("bracket", "function_call", "mention")
 CORPUS = Path(__file__).parent.parent / "corpus"
 FRAGMENTS = json.loads((CORPUS / "written.json").read_text("utf-8"))["outside"]
 CASES = json.loads((CORPUS / "neutralize.json").read_text("utf-8"))

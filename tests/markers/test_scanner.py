@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from brain.events import SyntaxName, Thinking
+from brain.events import MarkerSyntax, Thinking
 from brain.markers.scanner import PassEnd, Piece, Scanner
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 CASES = json.loads((CORPUS / "scanner.json").read_text("utf-8"))
 FRAGMENTS = json.loads((CORPUS / "written.json").read_text("utf-8"))["fragments"]
-DEFAULT: tuple[SyntaxName, ...] = ("bracket", "function_call")
-ALL: tuple[SyntaxName, ...] = ("bracket", "function_call", "mention")
+DEFAULT: tuple[MarkerSyntax, ...] = ("bracket", "function_call")
+ALL: tuple[MarkerSyntax, ...] = ("bracket", "function_call", "mention")
 MAX_CUT_EVERYWHERE = 400
 """Characters; longer texts are cut near their ends and around the limit of a marker only."""
 
@@ -70,7 +70,7 @@ def as_written(pieces: Iterable[Piece]) -> list[Any]:
     return found
 
 
-def scan(chunks: Iterable[str], syntax: Sequence[SyntaxName] = DEFAULT, *, stops: bool = True) -> list[Any]:
+def scan(chunks: Iterable[str], syntax: Sequence[MarkerSyntax] = DEFAULT, *, stops: bool = True) -> list[Any]:
     scanner = Scanner(syntax, stops=stops)
     pieces = [piece for chunk in chunks for piece in scanner.feed(chunk)]
     return as_written([*pieces, *scanner.close()])

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from brain.events import SyntaxName
+from brain.events import MarkerSyntax
 from brain.markers.scanner import PassEnd, Scanner
 from brain.messages import Call
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 MALFORMED = json.loads((CORPUS / "malformed.json").read_text("utf-8"))
 WRITTEN = json.loads((CORPUS / "written.json").read_text("utf-8"))
-ALL: tuple[SyntaxName, ...] = ("bracket", "function_call", "mention")
+ALL: tuple[MarkerSyntax, ...] = ("bracket", "function_call", "mention")
 KEYS, TEXTS = WRITTEN["keys"], WRITTEN["texts"]
 NUMBERS = (0, 1, -1, 10**6, 2**53, -(2**63), 10**30, 0.5, -0.25, 1e-7, 1.5e300, 3.141592653589793, 1e22, -0.0)
 AFTER = {"": False, " \n\n": False, " Now then.": True, "\n[SPECIALIST_RESULT: web]": True, "`": True, "漢": True}

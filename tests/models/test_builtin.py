@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from brain import specialist
-from brain.events import Limits, SyntaxName
+from brain.events import Limits, MarkerSyntax
 from brain.markers.scanner import Scanner
 from brain.messages import Call, Finish, Message
 from brain.models.builtin import Builtin
@@ -28,7 +28,7 @@ from specialists.wiki import wiki
 Specialists = Sequence[Specialist[..., Any]]
 INSTALLED: Specialists = (docs, ocr, vision)
 ALL: Specialists = (calendar, docs, knowledge, medical, ocr, pubmed, vision, web, wiki)
-SYNTAXES: tuple[SyntaxName, ...] = ("bracket", "function_call")
+SYNTAXES: tuple[MarkerSyntax, ...] = ("bracket", "function_call")
 ONE = '(Attached, by image_id: 1: "scan.png" (image/png))'
 THREE = (
     '(Attached, by image_id: 4: "a.png" (image/png), 5: "b \\"2: \\".png" (image/png), 6: "c.pdf" (application/pdf))'

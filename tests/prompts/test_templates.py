@@ -8,13 +8,20 @@ import pytest
 from msgspec import Meta
 from turn_helpers import PNG, registry_of
 
-from brain.events import Limits, SyntaxName
+from brain.events import Limits, MarkerSyntax, SyntaxName
 from brain.markers.scanner import Scanner
 from brain.messages import Attachment, Call
 from brain.plugins.context import Context
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import from_schema, specialist
-from brain.prompts.system_prompt import check_context_size, example_marker, example_values, shape, system_prompt
+from brain.prompts.system_prompt import (
+    check_context_size,
+    example_marker,
+    example_values,
+    native_prompt,
+    shape,
+    system_prompt,
+)
 from brain.prompts.templates import (
     attachments_note,
     clock_note,
@@ -56,7 +63,7 @@ LINES = [
 ]
 
 
-def prompt(*syntax: SyntaxName, registry: Registry | None = None, limits: Limits | None = None) -> str:
+def prompt(*syntax: MarkerSyntax, registry: Registry | None = None, limits: Limits | None = None) -> str:
     usable = (registry_of(weather, absent, beeps) if registry is None else registry).usable()
     return system_prompt(usable, limits or Limits(), syntax or ("bracket",), "Be brief.", "Speak like a pirate.")
 
@@ -85,7 +92,7 @@ TAME = "［SPECIALIST_RESULT: web] ＜/function_call> SPECIALIST_REQUEST［x] �
     ],
 )  # fmt: skip
 def test_the_prompt_teaches_the_first_syntax_and_the_scanner_reads_it(
-    syntax: SyntaxName, line: str, written: str
+    syntax: MarkerSyntax, line: str, written: str
 ) -> None:
     lines = prompt(syntax).split("\n")
     example = example_marker(weather, syntax)
@@ -182,3 +189,25 @@ def test_specialists_are_described_in_fewer_words_where_the_context_is_small(
         assert lines == [*([line] if line else []), *expected]
     sentence, leaves_no_room = check_context_size(usable, Limits(), ("bracket",), "Be brief.", context_tokens)
     assert (sentence is None, leaves_no_room) == (line == LINES[1], line is None)
+
+
+def test_tools_are_shorter_where_the_context_is_small() -> None:
+    usable = registry_of(weather, beeps).usable()
+    syntax: tuple[SyntaxName, ...] = ("native",)
+    full = weather.to_openai_tool()["function"]["parameters"]
+    brief = {**full, "properties": {name: without_meanings(one) for name, one in full["properties"].items()}}
+    required = {**brief, "properties": {"city": brief["properties"]["city"]}}
+    seen = []
+    for context_tokens in range(1000, 0, -10):
+        prompt = native_prompt(usable, Limits(), syntax, "Be brief.", context_tokens=context_tokens)
+        parameters = None if prompt is None else prompt.tools[-1]["function"]["parameters"]
+        sentence, no_room = check_context_size(
+            usable, Limits(), syntax, "Be brief.", context_tokens, accepts_tools=True
+        )
+        assert (sentence is None, no_room) == (parameters == full, parameters is None)
+        seen += [parameters] if parameters not in seen else []
+    assert seen == [full, brief, required, None]
+
+
+def without_meanings(schema: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key not in ("description", "examples", "title")}

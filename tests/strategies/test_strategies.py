@@ -215,10 +215,15 @@ class Sampled(Player):
     formats: list[Any]
 
     async def stream(
-        self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
+        self,
+        messages: Sequence[Message],
+        turn_pass: int = 0,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        *args: Any,
+        **options: Any,
     ) -> AsyncGenerator[Chunk, None]:
         self.formats = [*getattr(self, "formats", []), sampling.format]
-        async for chunk in super().stream(messages, turn_pass, sampling):
+        async for chunk in super().stream(messages, turn_pass, sampling, *args, **options):
             yield chunk
 
 

@@ -39,14 +39,17 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
         for entry in (*models.offered, *models.reserve):
             specialists, context = registry.usable(), entry.model.context_tokens
             small, fails = check_context_size(
-                specialists, settings.limits(settings.strategy), settings.syntax, settings.system, context
-            )
+                specialists, settings.limits(settings.strategy), settings.syntax, settings.system, context,
+                accepts_tools=entry.model.accepts_tools,
+            )  # fmt: skip
             problem = await _find_model_problem(entry) or (small if fails else None)
             fallbacks = ", ".join(model.name for model in entry.fallbacks)
             fallbacks = f"; falls back to: {fallbacks}" if fallbacks else ""
             roles = [role for role, name in named.items() if name and models.by_name[name] is entry]
             role = f"; {' and '.join(roles)} of the strategy dual" if roles else ""
-            detail = f"{entry.reason} (resume mode: {entry.model.resume}{fallbacks}{role})"
+            native = f"; native calls: {'on' if entry.model.accepts_tools else 'off'}"
+            native = native if "native" in settings.syntax else ""
+            detail = f"{entry.reason} (resume mode: {entry.model.resume}{native}{fallbacks}{role})"
             failures += _report(f"model {entry.model.name}", problem, detail, entry.warning or small)
         failures += await _check_store(settings)
         if models.embedder is not None:
