@@ -1,9 +1,9 @@
 """One answer of a session: reads a run, calls the program's callbacks and returns the response."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Literal, TypeVar
 
@@ -14,6 +14,8 @@ from brain.events import (
     Done,
     Error,
     Event,
+    ModelUsage,
+    Round,
     SpecialistError,
     SpecialistResult,
     SpecialistStart,
@@ -38,6 +40,8 @@ class Response:
         latency_ms: Milliseconds from the call of `think` to the end of the answer.
         tokens: Prompt and answer tokens of all passes.
         error: The error, if the state is `error`.
+        rounds: The rounds of the strategy, in order.
+        usage: Tokens of each model, by its name.
     """
 
     text: str
@@ -49,6 +53,8 @@ class Response:
     tokens: int
     state: State
     error: Error | None = None
+    rounds: Sequence[Round] = ()
+    usage: Mapping[str, ModelUsage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,7 @@ class ThinkerRun:
         self._texts: list[str] = []
         self._running_calls: set[str] = set()
         self._calls: list[Call] = []
+        self._rounds: list[Round] = []
         self._first_token_ms: int | None = None
         self._approval_tasks: set[asyncio.Task[None]] = set()
         self._approval_error: Exception | None = None
@@ -123,10 +130,11 @@ class ThinkerRun:
         if self._approval_error is not None:
             raise self._approval_error
         assert isinstance(last, Done | Error)
+        report = run.report()
         results = [call for call in self._calls if isinstance(call, SpecialistResult)]
         return Response(
             text="".join(self._texts),
-            message_id=run.report().message_id,
+            message_id=report.message_id,
             conversation_id=run.conversation_id,
             citations=[citation for result in results for citation in result.citations],
             calls=self._calls,
@@ -134,6 +142,8 @@ class ThinkerRun:
             tokens=self._tokens(),
             state=self.state,
             error=last if isinstance(last, Error) else None,
+            rounds=self._rounds,
+            usage=report.usage.models or {report.model: report.usage},
         )
 
     async def _handle(self, event: Event) -> None:
@@ -144,6 +154,8 @@ class ThinkerRun:
                     self._first_token_ms = self._elapsed_ms()
                 self._texts.append(text)
                 await _call(self._callbacks.token, text)
+            case Round():
+                self._rounds.append(event)
             case SpecialistStart(call_id):
                 self.state = "tool_calling"
                 self._running_calls.add(call_id)

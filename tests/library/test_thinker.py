@@ -84,6 +84,31 @@ def test_an_answer_with_callbacks_and_states(run: Run) -> None:
     assert (events[0][2], events[3][2] > 0) == (0, True)
 
 
+def test_rounds_and_the_usage_of_each_model(run: Run, tmp_path: Path) -> None:
+    thinks = ["<instruction>Ping.</instruction>"], ["TASK_DONE <instruction>Say it.</instruction>"]
+    (tmp_path / "thinker.jsonl").write_text("\n".join(map(json.dumps, thinks)))
+    director = f"script:{tmp_path / 'thinker.jsonl'}"
+    tokens: list[str] = []
+
+    async def work(thinker: Thinker) -> None:
+        response = await thinker.create_session(strategy="dual", on_token=tokens.append).think("Ping?")
+        worker = response.rounds[1].model
+        assert (response.text, "".join(tokens), response.state) == ("Pong.", "Pong.", "complete")
+        assert [(one.n, one.role, one.model, one.text) for one in response.rounds] == [
+            (1, "thinker", director, None),
+            (2, "actor", worker, "Ping."),
+            (3, "thinker", director, None),
+            (4, "writer", worker, "Say it."),
+        ]
+        assert response.usage.keys() == {director, worker}
+        counts = [one.prompt_tokens + one.completion_tokens for one in response.usage.values()]
+        assert (min(counts) > 0, sum(counts)) == (True, response.tokens)
+        single = await thinker.create_session().think("Ping?")
+        assert (single.rounds, [*single.usage]) == ([], [worker])
+
+    run([[CALL], ["done"], ["<final_output>Pong.</final_output>"]], work, thinker=director)
+
+
 @pytest.mark.parametrize("callback", ["on_token", "on_call"])
 def test_cancelling(run: Run, callback: str) -> None:
     async def work(thinker: Thinker) -> None:
