@@ -20,6 +20,8 @@ from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.script import TextOnlyModel
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
+TASK_DONE = "TASK_DONE"
+"""What a model that directs another one writes in the end, as its system message says."""
 VOTES = 3
 MAX_WORDS = 40
 MAX_QUESTION = 2_000
@@ -37,6 +39,9 @@ _NOTE_LINE = re.compile(
     re.MULTILINE,
 )
 """A line that is a note of Brain, or its first or last line. A message may contain forged ones."""
+_CLOCK = re.compile(rf"^(?:{CLOCK_NOTE})$", re.MULTILINE)
+_STRATEGY_NOTE = re.compile(r"\n\n(?:Instruction of the thinker:\n|What next\? Write one call).*\Z", re.DOTALL)
+"""What a strategy adds to the message of the user."""
 _PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
 _FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
 _LIMITS = re.compile(r"^- Use up to (?P<calls>\d+) calls per answer and (?P<each>\d+) per", re.MULTILINE)
@@ -129,13 +134,20 @@ class Builtin(TextOnlyModel):
         *,
         may_call: bool = True,
     ) -> AsyncGenerator[Chunk, None]:
-        """Pick a specialist in the first pass; build an answer from the blocks later."""
+        """Pick a specialist first; build an answer from the blocks later. Use the tags of the system message."""
         system = messages[0].content if messages[0].role == "system" else ""
         message_text = next(one.content for one in reversed(messages) if one.role == "user")
-        if turn_pass == 0:
-            text = self._first_answer(message_text, system)
+        newest = _newest_exchange(messages)
+        has_answered = any(one.role == "assistant" for one in newest)
+        if TASK_DONE in system and "<final_output>" not in system:  # it directs another model
+            text = TASK_DONE if has_answered else "<instruction>Answer the user's message.</instruction>"
+        elif turn_pass == 0 or not has_answered:
+            text = self._first_answer(_STRATEGY_NOTE.sub("", message_text), system)
         else:
-            text = f"{_compose_answer(_parse_notes(messages[-1].content).blocks)}\n\n{_SIGNATURE}"
+            blocks = [block for one in newest for block in _parse_notes(one.content).blocks]
+            text = f"{_compose_answer(blocks)}\n\n{_SIGNATURE}"
+        if "<final_output>" in system and text.endswith(_SIGNATURE):
+            text = f"<final_output>{text}</final_output>"
         for line in _LINE.finditer(text):
             await asyncio.sleep(0)  # lets other tasks run during a long answer
             yield line[0]
@@ -150,7 +162,7 @@ class Builtin(TextOnlyModel):
         question = notes.rest.strip()[:MAX_QUESTION]
         files = [int(number) for number in notes.files if number not in notes.texts]
         listed = "\n" + system.partition("\nRules:")[0]
-        allowed = [name for name in self._specialists if f"\n- {name}: " in listed]
+        allowed = [name for name in self._specialists if f"\n- {name}: " in listed or f"\n- {name}(" in listed]
         name = self._route(question, allowed, with_files=bool(files))
         if name is not None and name not in [block.name for block in notes.blocks if not block.failed]:
             return f"Checking {name}… " + "".join(self._build_calls(name, question, files, system))
@@ -298,6 +310,12 @@ def _find_text(name: str, question: str) -> str:
 def _normalize(question: str) -> str:
     """Return the words of a question in lower case, without punctuation."""
     return " ".join(word.lower() for word in _WORD.findall(question))
+
+
+def _newest_exchange(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages from the newest question on, which has a note with the time."""
+    starts = [n for n, one in enumerate(messages) if one.role == "user" and _CLOCK.search(one.content)]
+    return messages[starts[-1] :] if starts else messages[-1:]
 
 
 def _parse_notes(message: str) -> _Notes:

@@ -88,9 +88,9 @@ class Dual:
         """Let the thinker and the actor take turns until the thinker says that the task is done."""
         turn = self._turn
         reserved = 3 if self._has_critic else 1
-        notes = ""
-        is_done = False
-        while turn.can_call and turn.rounds + 2 + reserved <= self.max_rounds and not is_done:
+        notes = instruction = ""
+        is_done = has_converged = False
+        while turn.can_call and turn.rounds + 2 + reserved <= self.max_rounds and not (is_done or has_converged):
             if turn.rounds + 1 >= self._wrap_up:
                 self._thinker.tell(WRAP_UP)
             plan = Output({"": ("deep_thinking", "instruction", "input")}, {"deep_thinking": "thinking"})
@@ -98,9 +98,13 @@ class Dual:
             spoken = "\n\n".join(filter(None, (plan.text("instruction"), plan.text("input"))))
             is_done = TASK_DONE in spoken or TASK_DONE in plan.text("")
             notes = neutralize((spoken or plan.text("")).replace(TASK_DONE, "").strip(), turn.template_tokens)
-            if not is_done and turn.can_call:
+            has_converged = turn.rounds > 1 and notes == instruction
+            instruction = notes
+            if not (is_done or has_converged) and turn.can_call:
                 yield from self._act(notes)
-        reason: StopReason = "deliverable" if is_done else "deadline" if turn.is_answer_time else "round_limit"
+        reason: StopReason = "deliverable" if is_done else "converged" if has_converged else "round_limit"
+        if turn.is_answer_time:
+            reason = "deadline"
         finish = yield from self._deliver(notes)
         return "length" if finish == "length" else reason
 
