@@ -123,8 +123,12 @@ class Remote(ABC):
         self, messages: Sequence[Message], sampling: Sampling, tools: Sequence[Mapping[str, Any]], may_call: bool
     ) -> Answer:
         if self._has_failed:
+            was_local = self.is_local
             with suppress(ModelError):
                 await self.identify()
+            if was_local and not self.is_local:  # the conversation may be private
+                message = "The model server passes this model on to another server. Send the message again."
+                raise ModelError("model_failed", message)
         body = self._build_body(messages, sampling, tools, may_call)
         response = await self._http.send_prepared(self._request, body)
         try:

@@ -208,6 +208,8 @@ class Engine:
             if lease is not None and lease.history.private and not request.private:
                 request = replace(request, private=True)
                 entry = self.find_entry(request.model, private=True)
+                if history is not None:
+                    history = context_window.fit_to_context(history, entry.model.context_tokens)
             model = entry.model
             if history is None:
                 assert lease is not None

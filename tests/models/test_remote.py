@@ -194,6 +194,20 @@ async def test_a_server_that_comes_late_is_identified_then(kind: Any) -> None:
         assert server.lines == [identify, identify, generate, generate]
 
 
+@in_loop
+async def test_a_late_ollama_that_passes_the_model_on_gets_no_prompt_that_may_be_private() -> None:
+    show = "POST /api/show"
+    async with OllamaServer(Pass(["a"]), answers={show: (503, {})}) as server, model_of(server) as model:
+        with pytest.raises(ModelError):
+            await model.identify()
+        assert model.is_local
+        server._answers[show] = (200, {"remote_host": "https://ollama.com"})
+        with pytest.raises(ModelError):
+            await collect(model)
+        assert (model.is_local, server.generated) == (False, [])
+        assert await collect(model) != []
+
+
 @both
 @in_loop
 async def test_a_server_that_stumbles_changes_nothing(kind: Any) -> None:

@@ -93,11 +93,9 @@ def test_only_local_models_answer() -> None:
         assert [(entry["id"], entry["messages"], entry["private"]) for entry in listed] == [("c1", 6, True)]
         assert client.get("/v1/conversations/c1").json()["private"] is True
         form = {"message": (None, "Secret?"), "private": (None, "true")}
-        for answer in (
-            post(one.brain.url, files=form),
-            client.get("/v1/chat/stream", params={"message": "Secret?", "private": "true"}),
-        ):
-            assert '"model":"local"' in answer.body.decode() if isinstance(answer, Answer) else answer.text
+        assert post(one.brain.url, files=form).events[0].data["model"] == "local"
+        query = {"message": "Secret?", "private": "true"}
+        assert '"model":"local"' in client.get("/v1/chat/stream", params=query).text
         assert one.remote.generated == []
         assert one.model_of("Hello?", conversation_id="c2") == "remote"
 
@@ -113,6 +111,22 @@ def test_a_conversation_becomes_private() -> None:
 def test_no_local_model() -> None:
     with pair(model="remote") as one:
         assert problem(one.send("Secret?", private=True)) == (400, "bad_request", "private")
+        assert one.remote.generated == []
+
+
+def test_no_remote_model_has_a_role() -> None:
+    with pair(THINKER="remote", ACTOR="local") as one:
+        assert one.send("Secret?", private=True, strategy="dual").events[-1].name in ("done", "error")
+        assert one.remote.generated == []
+        one.send("Hello?", strategy="dual", conversation_id="c2")
+        assert one.remote.generated != []
+
+
+def test_a_client_that_sends_its_history() -> None:
+    body = {"id": "c1", "messages": [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Secret?"}]}]}
+    with pair() as one, client_of(one.brain) as client:
+        assert "Near." in client.post("/ai-sdk/chat", json=body | {"private": True}).text
+        assert "Near." in client.post("/ai-sdk/chat", json=body).text
         assert one.remote.generated == []
 
 
