@@ -50,7 +50,9 @@ def _reject(constant: str) -> None:
 
 
 _WORD = re.compile(r"\w+")
-_OPENER = re.compile(r"(?<![\w.@-])([A-Za-z][\w-]{0,63})\s*\(")
+_OPENER = re.compile(r"(?<![\w.@-])([A-Za-z][\w-]{0,63})\s*\(", re.ASCII)
+_ALONE = re.compile(r"^[\s`*>-]*([A-Za-z][\w-]{0,63})\(.*\)[\s`*.;]*$", re.ASCII | re.MULTILINE)
+"""A line that is a call and nothing else."""
 _KEY = re.compile(r"\s*([A-Za-z_]\w*)\s*[=:]\s*")
 _QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _BARE = re.compile(r"[^,()\"'\n]+")
@@ -189,19 +191,20 @@ def has_ended(text: str, names: Collection[str]) -> bool:
 def find_call(text: str, names: Collection[str], *, is_end: bool = False) -> ParsedCall | None:
     """Return the first complete call such as `wiki(query="Rome")` in a text. Its values are read as literals.
 
-    A name that is not known counts only at the end of the text, if no known one has a call.
-
     Args:
-        is_end: Whether no more text comes. A call that cannot be read counts then, too.
+        is_end: Whether no more text comes. A known name whose values cannot be read counts then, too, and an unknown
+            one alone on its line.
     """
-    openers = [*_OPENER.finditer(text[:MAX_CALL_LENGTH])]
-    for opener in openers:
-        if opener[1] in names and (found := _read_call(opener[1], text, opener.end())):
-            return found
-    if not is_end or not openers:
-        return None
-    known = next((opener for opener in openers if opener[1] in names), openers[0])
-    return _read_call(known[1], text, known.end()) or ParsedCall(known[1], None)
+    text = text[:MAX_CALL_LENGTH]
+    openers = [opener for opener in _OPENER.finditer(text) if opener[1] in names]
+    calls = (_read_call(opener[1], text, opener.end()) for opener in openers)
+    found = next(filter(None, calls), None)
+    if found is not None or not is_end:
+        return found
+    if openers:
+        return ParsedCall(openers[0][1], None)
+    alone = _ALONE.search(text)
+    return None if alone is None else ParsedCall(alone[1], {})
 
 
 def _read_call(name: str, text: str, at: int) -> ParsedCall | None:
@@ -221,7 +224,7 @@ def _read_call(name: str, text: str, at: int) -> ParsedCall | None:
         else:
             params[key[1]] = read[0]
         if following[1] == ")":
-            return ParsedCall(name, params, values)
+            return ParsedCall(name, params, tuple(values))
         at = following.end()
 
 
