@@ -18,6 +18,10 @@ NO_APPROVER_TO_SEND = (
     "would send text that the user did not write to another server, and approval is not possible here",
     "use the user's own words or addresses, or continue without it",
 )
+NO_APPROVER_PRIVATE = (
+    "needs approval in a private conversation, which is not possible here",
+    "continue without it, or tell the user how to do it by hand",
+)
 TOO_LONG_TO_APPROVE = ("would send more to another server than an approval can show", "send less")
 """Reasons and advice for calls that Brain declines without asking a person."""
 CLIENT_RUNS_TOOL = "(The user's program runs this call. Its result comes with the next message.)"

@@ -27,7 +27,13 @@ from brain.plugins.executor import FAILED, Arguments, CallResult, Dependencies, 
 from brain.plugins.registry import CacheKey, Entry, Registry
 from brain.plugins.specialist import Specialist
 from brain.prompts import blocks
-from brain.prompts.templates import CLIENT_RUNS_TOOL, NO_APPROVER, NO_APPROVER_TO_SEND, TOO_LONG_TO_APPROVE
+from brain.prompts.templates import (
+    CLIENT_RUNS_TOOL,
+    NO_APPROVER,
+    NO_APPROVER_PRIVATE,
+    NO_APPROVER_TO_SEND,
+    TOO_LONG_TO_APPROVE,
+)
 from brain.text import escape_invisible
 from brain.turn.approvals import PREVIEW_SECONDS, Approvals, make_preview, preview_text
 from brain.turn.call_policy import CallPolicy, call_key
@@ -298,7 +304,9 @@ class CallGroup:
         if not sent and not context.policy.needs_approval(entry.specialist, params):
             self._execute(call, prepared)
         elif not context.request.asks_person:
-            self._finish(call, Failure("declined", *(NO_APPROVER_TO_SEND if sent else NO_APPROVER)))
+            reasons = NO_APPROVER_TO_SEND if sent else NO_APPROVER
+            reasons = NO_APPROVER_PRIVATE if context.request.private else reasons
+            self._finish(call, Failure("declined", *reasons))
         elif sum(map(len, sent)) > MAX_SENT_LENGTH:
             self._finish(call, Failure("declined", *TOO_LONG_TO_APPROVE))
         else:
