@@ -1,6 +1,7 @@
 """The engine: begins turns and holds what they share: specialists, models, store and memory."""
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
@@ -20,6 +21,7 @@ from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
 from brain.prompts import context_window
 from brain.prompts.context_window import Window
+from brain.runtime.archive import Archive, Recorded, open_archive
 from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence
 from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
 from brain.runtime.runs import RunRegistry
@@ -28,8 +30,11 @@ from brain.store import open_store
 from brain.store.sqlite import SQLite
 from brain.store.turn_log import NewTurn
 from brain.strategies import STRATEGIES
+from brain.turn.recording import RecordedModel, Recorder, Setup
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
+
+log = logging.getLogger("brain")
 
 
 class Engine:
@@ -39,6 +44,7 @@ class Engine:
         models: The configured models, the default first. Empty while the engine is closed.
         entries: All models except the embedder, by their names in the settings. Empty while the engine is closed.
         embedder: The model of the setting EMBEDDINGS, if it is set.
+        archive: Records turns, if the setting ARCHIVE is set.
         runs: Runs of this process and of others.
         is_closing: Whether the engine is about to close. New turns stop at once.
     """
@@ -52,6 +58,7 @@ class Engine:
         self.models: list[ModelEntry] = []
         self.entries: Mapping[str, ModelEntry] = {}
         self.embedder: ModelEntry | None = None
+        self.archive: Archive | None = None
         self.runs = RunRegistry()
         self.is_closing = False
         self._window = Window(settings.window_messages, settings.window_tokens, settings.context_seconds)
@@ -72,6 +79,9 @@ class Engine:
             if self.store.turn_log is not None:
                 relay = await self.runs.open_relay(self.store.turn_log)
                 stack.push_async_callback(relay.close)
+            self.archive = open_archive(self.settings)
+            if self.archive is not None:
+                stack.push_async_callback(self.archive.close)
             self.persistence = Persistence(self.store, self.runs, self._window.messages)
             self.memory = Memory(
                 self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
@@ -222,6 +232,13 @@ class Engine:
             if request.user is not None:
                 messages = partial(_user_messages, history)
                 view = self.memory.view(request.user, history.id, messages, private=request.private)
+            role_models = self._role_models(request, entry)
+            recorder = None
+            if self.archive is not None and request.private:
+                if history.count or history.exchanges:
+                    self.archive.erase_soon(request.user or "", history.id)  # turns before it was private
+            elif self.archive is not None:
+                recorder = Recorder(request, history, protocol, self._describe_setup(request, entry, role_models))
             turn = Turn(
                 request,
                 history,
@@ -229,7 +246,7 @@ class Engine:
                 self.registry,
                 STRATEGIES[request.strategy],
                 fallbacks=entry.fallbacks,
-                role_models=self._role_models(request, entry),
+                role_models=role_models,
                 turn_id=new.id,
                 system=self.settings.system,
                 silence=self.settings.model_idle_seconds,
@@ -237,6 +254,7 @@ class Engine:
                 approval_seconds=self.settings.approval_seconds,
                 store=None if lease is None else lease.store,
                 memory=view,
+                observer=recorder,
             )
         except BaseException:
             if lease is not None:
@@ -249,6 +267,8 @@ class Engine:
         run = self.runs.add(turn, request, protocol, options)
         if lease is not None:
             run.on_end.append(partial(self._record_end, lease, turn.exchange, private=request.private))
+        if recorder is not None:
+            run.on_end.append(partial(self._record_turn, recorder, turn.exchange))
         if on_end is not None:
             run.on_end.append(on_end)
         if self.runs.relay is not None and (lease is not None or options.replayable):
@@ -266,6 +286,28 @@ class Engine:
         elif not private:
             self.memory.add_exchange(*lease.key, exchange)
 
+    def _describe_setup(
+        self, request: TurnRequest, entry: ModelEntry, role_models: Mapping[Role, Sequence[AnyModel]]
+    ) -> Setup:
+        """Return what a turn can use, for its recording."""
+
+        def describe(models: Sequence[AnyModel]) -> tuple[RecordedModel, ...]:
+            return tuple(RecordedModel(one.name, one.resume, one.context_tokens, one.is_demo) for one in models)
+
+        return Setup(
+            describe((entry.model, *entry.fallbacks)),
+            {role: describe(models) for role, models in role_models.items()},
+            {one.name: tuple(sorted(one.activates_on)) for one in self.registry.usable(request.specialists)},
+            self.settings.model_idle_seconds,
+            self.settings.model_first_token_seconds,
+            self.settings.approval_seconds,
+        )
+
+    def _record_turn(self, recorder: Recorder, exchange: Exchange, report: TurnReport) -> None:
+        if self.archive is not None:
+            lines = partial(recorder.lines, exchange, report)
+            self.archive.put(Recorded(report.turn_id, report.user or "", report.conversation_id, report.began, lines))
+
     async def context_exchanges(self, user: str, conversation_id: str, model: AnyModel) -> Sequence[Exchange]:
         """Return the exchanges of a conversation that a model reads before the next question."""
         history = await self.store.history(user, conversation_id, self._window.messages)
@@ -273,13 +315,14 @@ class Engine:
         return context_window.select_window(history, question, self._window, model.context_tokens).exchanges
 
     async def delete(self, user: str, conversation_id: str) -> bool:
-        """Stop the turn of a conversation, then delete the conversation and the specialists' data about it.
+        """Stop the turn of a conversation, then delete the conversation, its recordings and the specialists' data.
 
         Returns:
             Whether the conversation existed.
 
         Raises:
-            BadRequest: `busy`: a turn of it does not end. `unavailable`: a specialist could not delete its data.
+            BadRequest: `busy`: a turn of it does not end. `unavailable`: a specialist or the archive could not delete
+                its data.
             StoreError: The store could not delete it.
         """
         existed = await self.persistence.run_alone(
@@ -288,6 +331,12 @@ class Engine:
         self.runs.forget(conversation_id, user)
         self.memory.invalidate(user)
         failed = await erase_user_data(self.registry, user, conversation_id)
+        if self.archive is not None:
+            try:
+                await self.archive.erase(user, conversation_id)
+            except OSError:
+                log.warning("recordings of conversation %s could not be deleted", conversation_id, exc_info=True)
+                failed = [*failed, "the archive"]
         if failed:
             message = (
                 f"The conversation was deleted, but not the data that {' and '.join(failed)} stored. "

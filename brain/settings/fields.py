@@ -402,6 +402,26 @@ class Settings:
         "private hosts that specialists may fetch from, and hosts with ports other than 80 and 443",
         example="wiki.example:8080",
     )
+    archive: Path | None = _setting(
+        None,
+        parsers.new_folder,
+        "a directory, which Brain creates",
+        "directory for recordings of all turns, with messages, answers and results. See "
+        "[Find out how an answer was made](../how-to/explain-and-record.md#record-turns)",
+        example="archive",
+    )
+    archive_megabytes: int = _setting(
+        1024,
+        parsers.count(1, 99_999_999),
+        "a whole number from 1 to 99999999",
+        "size limit of the archive in MiB; the oldest recordings are deleted",
+    )
+    archive_days: int = _setting(
+        30,
+        parsers.count(1, 36_500),
+        "a whole number from 1 to 36500",
+        "age limit of recordings in days",
+    )
     log: Literal["text", "json"] = _setting(
         "text", parsers.one_of("text", "json"), "`text` or `json`", "log format on standard error"
     )

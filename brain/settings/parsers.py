@@ -372,6 +372,14 @@ def folder(value: Any) -> Path:
     return path
 
 
+def new_folder(value: Any) -> Path:
+    """Parse the path of a directory that may not exist."""
+    path = Path(text(value)).expanduser().absolute()
+    if path.exists() and not path.is_dir():
+        raise ValueError
+    return path
+
+
 _TURNS = "a whole number from 0 to 100000"
 turns = count(0, 100_000)
 _RIGHTS: Mapping[str, Field] = {

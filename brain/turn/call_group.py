@@ -4,11 +4,12 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from brain.errors import Interruption
 from brain.events import (
     ApprovalRequired,
     CallCode,
@@ -21,7 +22,7 @@ from brain.events import (
     ToolCall,
 )
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
-from brain.messages import Attachment, Call, History
+from brain.messages import Attachment, Call, Chunk, History, Message
 from brain.plugins.context import Context, MemoryView, ModelView, Progress, Result, WithoutEmbeddings
 from brain.plugins.executor import FAILED, Arguments, CallResult, Dependencies, Failure, Outcome, execute, prepare
 from brain.plugins.registry import CacheKey, Entry, Registry
@@ -67,6 +68,42 @@ class NamedModel(ModelView, Protocol):
     def embeds_locally(self) -> bool: ...
 
 
+NewGroup = Callable[["CallContext", int, Callable[[], None] | None], "CallGroup"]
+
+
+class Observer(Protocol):
+    """Follows a turn. A turn without one does nothing for it."""
+
+    @property
+    def new_group(self) -> NewGroup | None:
+        """Makes the `CallGroup` of a pass; None for the usual one."""
+
+    def watch_events(self, emit: Emit) -> Emit:
+        """Return what takes the events of the turn."""
+
+    def watch_stream(
+        self,
+        stream: AsyncGenerator[Chunk, None],
+        turn_pass: int,
+        model: str,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+    ) -> AsyncGenerator[Chunk, None]:
+        """Return the stream of a request to a model."""
+
+    def choose_tools(self, tools: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Return the tools of the next request."""
+
+    def choose_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return the messages of the next request."""
+
+    def note_steer(self, message: str) -> None:
+        """The user added a message."""
+
+    def note_stop(self, reason: Interruption) -> None:
+        """The turn is stopped."""
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedCall:
     """A call that is ready to run: its specialist, its checked arguments and the files that it may read."""
@@ -88,6 +125,7 @@ class CallContext:
         tokens: Control tokens of the model.
         memory: The user's memory, for specialists.
         round: Number of the current round of the strategy; 0 without one.
+        observer: Follows the turn.
         outcomes: Outcomes of calls that run or have ended, by `call_key`.
     """
 
@@ -105,6 +143,7 @@ class CallContext:
     tokens: ControlTokens = ALL_TOKENS
     memory: MemoryView | None = None
     round: int = 0
+    observer: Observer | None = None
     outcomes: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
 
     @property
@@ -435,3 +474,10 @@ class CallGroup:
             self._all_done.set()
         elif self._on_idle is not None:
             self._on_idle()
+
+
+def open_group(context: CallContext, turn_pass: int, on_idle: Callable[[], None] | None = None) -> CallGroup:
+    """Return a new group of calls. See `CallGroup` for the arguments."""
+    observer = context.observer
+    new_group = CallGroup if observer is None or observer.new_group is None else observer.new_group
+    return new_group(context, turn_pass, on_idle)

@@ -19,7 +19,7 @@ from brain.settings.parsers import SPECIALIST_NAME
 from brain.text import TextBuffer
 from brain.turn import notices
 from brain.turn.accounting import Accounting
-from brain.turn.call_group import CallContext, CallGroup
+from brain.turn.call_group import CallContext, CallGroup, open_group
 from brain.turn.notices import Annotations
 from brain.turn.tag_filter import Output, Shown
 from brain.turn.text_filters import PrefillEcho, RepetitionGuard, StopSequences
@@ -267,14 +267,19 @@ class ModelPass:
 
         Try again, once each, if the server rejects a prefill or tools, or has no room for the whole history.
         """
+        observer = self._context.observer
         syntax, policy = self._context.request.syntax, self._context.policy
         for _ in range(4):
             tools = self._transcript.tools
             if tools and not self._model.accepts_tools:
                 tools = ()
+            if observer is not None:
+                tools = observer.choose_tools(tools)
             self._is_native = bool(tools)
             self._scanner = Scanner(marker_syntaxes(syntax, is_native=self._is_native))
-            messages = self._transcript.messages(self._model.resume, is_native=self._is_native)
+            messages: Sequence[Message] = self._transcript.messages(self._model.resume, is_native=self._is_native)
+            if observer is not None:
+                messages = observer.choose_messages(messages)
             last = messages[-1]
             is_started = last.is_unfinished
             self._echo = PrefillEcho(last.content if is_started else clock_of(last.content), is_line=not is_started)
@@ -282,7 +287,10 @@ class ModelPass:
             self._deadline.expect_first_token()
             ask = partial(self._model.stream, messages, self._nth, self._sampling)
             may_call = policy.offers and not policy.is_last_pass and self._sampling.format is None
-            stream = self._stream = ask(tools, may_call=may_call) if tools else ask()
+            stream = ask(tools, may_call=may_call) if tools else ask()
+            if observer is not None:
+                stream = observer.watch_stream(stream, self._number, self._model.name, messages, tools)
+            self._stream = stream
             try:
                 return await self._read(stream)
             except ToolsRefused:
@@ -417,7 +425,7 @@ class ModelPass:
                     events = []
                 if self.calls is None:
                     self._deadline.expect_nothing()
-                    self.calls = CallGroup(self._context, self._number, self._set_timer)
+                    self.calls = open_group(self._context, self._number, self._set_timer)
                 if self.calls.start(piece):
                     continue
                 self._is_over = True

@@ -41,7 +41,7 @@ from brain.text import utf8_size
 from brain.turn import notices
 from brain.turn.accounting import Accounting
 from brain.turn.approvals import Approvals
-from brain.turn.call_group import CallContext, CallGroup, Emit
+from brain.turn.call_group import CallContext, Emit, Observer, open_group
 from brain.turn.call_policy import CallPolicy
 from brain.turn.deadline import Deadline
 from brain.turn.model_pass import Model, ModelPass
@@ -82,6 +82,7 @@ class Turn:
         approval_seconds: Time limit for an approval.
         store: Awaited before the last events. None if the turn is not stored.
         memory: The user's memory, for specialists.
+        observer: Follows the turn.
 
     Attributes:
         request: The request.
@@ -109,6 +110,7 @@ class Turn:
         approval_seconds: float = 600.0,
         store: Store | None = None,
         memory: MemoryView | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.id = turn_id or new_turn_id()
         self.message_id = to_answer_id(self.id)
@@ -127,6 +129,7 @@ class Turn:
         self._automatic = automatic
         self._store = store
         self._memory = memory
+        self._observer = observer
         self._accounting = Accounting()
         self._annotations = Annotations()
         self.usable = registry.usable(request.specialists)
@@ -242,6 +245,8 @@ class Turn:
         self.approvals.is_closed = True
         if self._stop_reason is None and not self._ending:
             self._stop_reason = reason
+            if self._observer is not None:
+                self._observer.note_stop(reason)
             if self._task is not None:
                 self._task.cancel()
 
@@ -258,6 +263,8 @@ class Turn:
             raise BadRequest(message, "message", code="rate_limited", status=429)
         self._policy.steering.append(message)
         self._inbox.append(message)
+        if self._observer is not None:
+            self._observer.note_steer(message)
         if self._pass is not None:
             self._pass.steer()
 
@@ -276,6 +283,8 @@ class Turn:
         task = asyncio.current_task()
         assert task is not None
         cancellations = task.cancelling()
+        if self._observer is not None:
+            emit = self._observer.watch_events(emit)
         model, request = self._writer.model, self.request
         start = TurnStart(self.id, self._history.id, model.name, request.strategy, request.limits)
         history_notices = map(self._annotations.add_notice, notices.history_notices(self._history))
@@ -342,7 +351,7 @@ class Turn:
         context = CallContext(
             self.request, self._history, self._registry, self._writer.model, self._policy, self.approvals, deadline,
             emit, turn_id=self.id, began=self._accounting.began, max_block_bytes=self._max_block_bytes(),
-            tokens=self.template_tokens, memory=self._memory,
+            tokens=self.template_tokens, memory=self._memory, observer=self._observer,
         )  # fmt: skip
         if self.request.attachments:
             await self._run_automatic_calls(context)
@@ -431,7 +440,7 @@ class Turn:
         """Run a call that the strategy read in a text."""
         call, participant = step.call, step.participant
         self._policy.offers = True
-        group = CallGroup(context, len(self._accounting.passes))
+        group = open_group(context, len(self._accounting.passes))
         try:
             group.start(call)
             group.close()
@@ -478,7 +487,7 @@ class Turn:
 
     async def _run_automatic_calls(self, context: CallContext) -> None:
         """Run automatic calls for the attachments. Their blocks go before the user's text."""
-        group = CallGroup(context, 0)
+        group = open_group(context, 0)
         try:
             for attachment in self.request.attachments if self._automatic else ():
                 for specialist in self._registry.usable(self.request.specialists):

@@ -23,7 +23,7 @@ from brain.messages import Counts
 from brain.plugins.data_erasure import erase_user_data
 from brain.plugins.registry import Registry
 from brain.protocols.bodies import decode_any, encode
-from brain.runtime import import_sanitizer
+from brain.runtime import archive, import_sanitizer
 from brain.settings import LOCAL_USER, Settings
 from brain.store import path_of
 from brain.store.sqlite import SQLite
@@ -278,12 +278,13 @@ async def _describe_erasure(user: str, settings: Settings) -> str:
 
 
 async def _forget(user: str, settings: Settings) -> int:
-    """Erase rows, then specialist data, then free pages of the file; later steps run if one fails."""
+    """Erase rows, recordings, specialist data and free pages of the file; later steps run if one fails."""
     registry = Registry(settings).discover()
     if user == LOCAL_USER:
         chat_history().unlink(missing_ok=True)
     if not _has_store(settings):
         _print_status(f"brain: {describe_no_data(user, ())}")
+        _erase_recordings(user, settings)
         await _erase_with_specialists(registry, user)
         return FAILED
     async with open_existing_store(settings) as store:
@@ -297,9 +298,23 @@ async def _forget(user: str, settings: Settings) -> int:
             print(f"Erased for user {escape_invisible(user)}: {format_counts(counts)}.", flush=True)
         else:
             _print_status(f"brain: {describe_no_data(user, users)}")
-        is_erased = await _erase_with_specialists(registry, user)
+        is_erased = _erase_recordings(user, settings) & await _erase_with_specialists(registry, user)
         is_scrubbed = await _scrub(store, user)
     return DONE if user in users and is_erased and is_scrubbed else FAILED
+
+
+def _erase_recordings(user: str, settings: Settings) -> bool:
+    """Delete the recordings of a user; return whether that succeeded."""
+    if settings.archive is None:
+        return True
+    try:
+        count = archive.erase(settings.archive, user)
+    except OSError as error:
+        print_error(f"Cannot delete recordings: {describe_error(error)}", f"brain forget {shlex.quote(user)}")
+        return False
+    if count:
+        _print_status(f"Deleted {count:,} recording{'' if count == 1 else 's'}.")
+    return True
 
 
 async def _erase_with_specialists(registry: Registry, user: str) -> bool:

@@ -1,0 +1,381 @@
+"""Records a turn: what Brain asked the models, what came back and when. `brain replay` reads the recording.
+
+A recording is a list of lines: one `TurnLine`, then the requests and events, and one `EndLine`.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import asdict, fields, replace
+from typing import Any, cast, get_args
+
+import msgspec
+
+from brain.errors import Interruption, ModelError, ModelErrorCode, PrefillRefused, ToolsRefused
+from brain.events import (
+    ApprovalRequired,
+    Event,
+    Notice,
+    Resume,
+    Role,
+    SpecialistError,
+    SpecialistProgress,
+    SpecialistResult,
+    SpecialistStart,
+    Usage,
+)
+from brain.messages import (
+    Attachment,
+    Call,
+    Chunk,
+    Exchange,
+    History,
+    Message,
+    PassReport,
+    Time,
+    TurnReport,
+    sniff,
+)
+from brain.protocols.native.encoder import EVENT_NAMES, event_data
+from brain.text import utf8_size
+from brain.turn_request import TurnRequest
+
+VERSION = 1
+
+Emit = Callable[[Sequence[Event]], None]
+CallEvent = SpecialistStart | SpecialistProgress | ApprovalRequired | SpecialistResult | SpecialistError
+CALL_EVENTS = get_args(CallEvent)
+CHUNKS: Mapping[str, Any] = {kind.__name__: kind for kind in get_args(Chunk) if kind is not str}
+"""The chunks that are not text, by their names in a recording."""
+
+
+class RecordedFile(msgspec.Struct, frozen=True):
+    """An attachment without its content."""
+
+    id: int
+    name: str
+    type: str
+    size: int
+
+
+class RecordedModel(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A model that the turn could use."""
+
+    name: str
+    resume: Resume
+    context_tokens: int | None = None
+    is_demo: bool = False
+
+
+class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a turn can use.
+
+    Attributes:
+        models: The model of the turn and those that take over.
+        role_models: Models for some roles of a strategy.
+        specialists: Names of the specialists, with the kinds of files that start them.
+        silence: Time limits of the turn, in seconds, like the next two. See `Turn`.
+    """
+
+    models: tuple[RecordedModel, ...]
+    role_models: dict[Role, tuple[RecordedModel, ...]] = {}
+    specialists: dict[str, tuple[str, ...]] = {}
+    silence: float = 60.0
+    first_token: float | None = None
+    approval_seconds: float = 600.0
+
+
+class TurnLine(msgspec.Struct, tag="turn", omit_defaults=True):
+    """The request for the turn, and what its events depend on.
+
+    Attributes:
+        protocol: Protocol of the client.
+        request: The fields of the `TurnRequest` that are not the default, without attachments.
+        earlier: Number of earlier exchanges.
+        trimmed: As in `History`, like `after_idle`.
+        recalled: The sentence about recalled facts.
+    """
+
+    turn_id: str
+    conversation_id: str
+    user: str | None
+    protocol: str
+    began: Time
+    request: dict[str, Any]
+    setup: Setup
+    version: int = VERSION
+    files: tuple[RecordedFile, ...] = ()
+    earlier: int = 0
+    trimmed: int = 0
+    after_idle: bool = False
+    recalled: str = ""
+
+
+class RecordedError(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The error of a request. An error without a code is a fault of Brain."""
+
+    code: ModelErrorCode | None = None
+    message: str = ""
+    recoverable: bool = True
+    status: int | None = None
+    retry_after: int | None = None
+    is_prefill_refused: bool = False
+    are_tools_refused: bool = False
+
+
+class PassLine(msgspec.Struct, tag="pass", omit_defaults=True):
+    """One request to a model.
+
+    Attributes:
+        attempt: Number of the request within its pass, from 1.
+        ms: Milliseconds from the start of the turn, like `ended_ms` and the times of the chunks.
+        messages: The messages, with `images` without their content. `size` is the original size in bytes of a message
+            without the content of its files.
+        tools: Tools in the form of the OpenAI API.
+        chunks: Milliseconds, and a text or an object with the name of the chunk's type.
+        ended_ms: When the server ended the stream. None if Brain closed it, or it failed.
+        report: Times, usage and outcome of the pass.
+    """
+
+    number: int
+    attempt: int
+    model: str
+    ms: float
+    messages: tuple[dict[str, Any], ...] = ()
+    tools: tuple[Any, ...] = ()
+    chunks: list[tuple[float, Any]] = []
+    ended_ms: float | None = None
+    error: tuple[float, RecordedError] | None = None
+    role: Role | None = None
+    round: int = 0
+    report: PassReport | None = None
+
+
+class EventLine(msgspec.Struct, tag="event", omit_defaults=True):
+    """An event of a call, or the notice of a repeated one, as in the native protocol."""
+
+    ms: float
+    event: str
+    data: dict[str, Any]
+
+
+class ControlLine(msgspec.Struct, tag="control", omit_defaults=True):
+    """What came from outside: an added message, or the reason of a stop."""
+
+    ms: float
+    steer: str = ""
+    stop: Interruption | None = None
+
+
+class EndLine(msgspec.Struct, tag="end", omit_defaults=True):
+    """How the turn ended."""
+
+    ms: float
+    outcome: str
+    text: str
+    usage: Usage
+    calls: tuple[Call, ...] = ()
+    unkept: str = ""
+
+
+Line = TurnLine | PassLine | EventLine | ControlLine | EndLine
+
+
+class _Attempt:
+    """One request to a model, as it is recorded."""
+
+    def __init__(
+        self,
+        turn_pass: int,
+        model: str,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+        seconds: float,
+    ) -> None:
+        self.turn_pass = turn_pass
+        self.model = model
+        self.messages = messages
+        self.tools = tools
+        self.began = seconds
+        self.chunks: list[tuple[float, Chunk]] = []
+        self.ended: float | None = None
+        self.error: tuple[float, Exception] | None = None
+
+
+class Recorder:
+    """A `call_group.Observer` that records one turn. It only appends to lists; `lines` does the work, in a thread."""
+
+    new_group: None = None
+
+    def __init__(self, request: TurnRequest, history: History, protocol: str, setup: Setup) -> None:
+        self._request = request
+        self._history = history
+        self._protocol = protocol
+        self._setup = setup
+        self._now = asyncio.get_running_loop().time
+        self._began = self._now()
+        self._attempts: list[_Attempt] = []
+        self._events: list[tuple[float, Event]] = []
+        self._steers: list[tuple[float, str]] = []
+        self._stops: list[tuple[float, Interruption]] = []
+        self._unkept = ""
+
+    def watch_events(self, emit: Emit) -> Emit:
+        """See `call_group.Observer`. Text is not recorded: it follows from the chunks."""
+        self._began = self._now()
+
+        def watch(events: Sequence[Event]) -> None:
+            for event in events:
+                if isinstance(event, CALL_EVENTS) or (isinstance(event, Notice) and event.code == "repeated_call"):
+                    self._events.append((self._now(), event))
+                elif isinstance(event, Notice) and event.code == "unkept":
+                    self._unkept = event.text
+            emit(events)
+
+        return watch
+
+    async def watch_stream(
+        self,
+        stream: AsyncGenerator[Chunk, None],
+        turn_pass: int,
+        model: str,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]],
+    ) -> AsyncGenerator[Chunk, None]:
+        """See `call_group.Observer`."""
+        now = self._now
+        attempt = _Attempt(turn_pass, model, messages, tools, now())
+        self._attempts.append(attempt)
+        async with aclosing(stream):
+            try:
+                async for chunk in stream:
+                    attempt.chunks.append((now(), chunk))
+                    yield chunk
+            except Exception as error:
+                attempt.error = now(), error
+                raise
+            attempt.ended = now()
+
+    def choose_tools(self, tools: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """See `call_group.Observer`."""
+        return tools
+
+    def choose_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """See `call_group.Observer`."""
+        return messages
+
+    def note_steer(self, message: str) -> None:
+        """See `call_group.Observer`."""
+        self._steers.append((self._now(), message))
+
+    def note_stop(self, reason: Interruption) -> None:
+        """See `call_group.Observer`. The time limit of the turn follows from its limits."""
+        if reason != "deadline":
+            self._stops.append((self._now(), reason))
+
+    def lines(self, exchange: Exchange, report: TurnReport) -> Iterator[Line]:
+        """Yield the recording of a turn that has ended, in the order of time."""
+        request, history = self._request, self._history
+        yield TurnLine(
+            report.turn_id,
+            report.conversation_id,
+            request.user,
+            self._protocol,
+            report.began,
+            _request_fields(request),
+            self._setup,
+            files=tuple(
+                RecordedFile(file.id, file.name, sniff(file.data, file.type), len(file.data))
+                for file in request.attachments
+            ),
+            earlier=len(history.exchanges),
+            trimmed=history.trimmed,
+            after_idle=history.after_idle,
+            recalled=history.recalled.sentence,
+        )
+        rest: list[PassLine | EventLine | ControlLine] = [*self._pass_lines(exchange, report)]
+        for seconds, event in self._events:
+            rest.append(EventLine(self._ms(seconds), EVENT_NAMES[type(event)], event_data(event)))
+        rest += [ControlLine(self._ms(seconds), steer=message) for seconds, message in self._steers]
+        rest += [ControlLine(self._ms(seconds), stop=reason) for seconds, reason in self._stops]
+        yield from sorted(rest, key=lambda line: line.ms)
+        yield EndLine(
+            float(report.total_ms),
+            report.outcome,
+            exchange.answer,
+            report.usage,
+            calls=tuple(report.calls),
+            unkept=self._unkept,
+        )
+
+    def _pass_lines(self, exchange: Exchange, report: TurnReport) -> Iterator[PassLine]:
+        files = (*self._history.attachments, *self._request.attachments)
+        roles = {one.n: one.role for one in exchange.rounds}
+        reports = {one.number: one for one in report.passes}
+        attempts: Counter[int] = Counter()
+        totals = Counter(attempt.turn_pass for attempt in self._attempts)
+        for attempt in self._attempts:
+            attempts[attempt.turn_pass] += 1
+            found = reports.get(attempt.turn_pass)
+            is_last = attempts[attempt.turn_pass] == totals[attempt.turn_pass]
+            yield PassLine(
+                attempt.turn_pass,
+                attempts[attempt.turn_pass],
+                attempt.model,
+                self._ms(attempt.began),
+                tuple(_record_message(message, files) for message in attempt.messages),
+                tuple(attempt.tools),
+                [(self._ms(seconds), _record_chunk(chunk)) for seconds, chunk in attempt.chunks],
+                None if attempt.ended is None else self._ms(attempt.ended),
+                None if attempt.error is None else (self._ms(attempt.error[0]), _record_error(attempt.error[1])),
+                None if found is None else roles.get(found.round),
+                0 if found is None else found.round,
+                found if is_last else None,
+            )
+
+    def _ms(self, seconds: float) -> float:
+        return round((seconds - self._began) * 1000, 3)
+
+
+def _request_fields(request: TurnRequest) -> dict[str, Any]:
+    left_out = ("attachments", "file_references", "replaces", "request_id", "barge_in", "user")
+    values = {field.name: getattr(request, field.name) for field in fields(request) if field.name not in left_out}
+    defaults = {field.name: field.default for field in fields(request)}
+    changed = {name: value for name, value in values.items() if value != defaults[name]}
+    return cast("dict[str, Any]", msgspec.to_builtins(changed))
+
+
+def _record_message(message: Message, files: Sequence[Attachment]) -> dict[str, Any]:
+    """Leave out images, and the content of files, which `templates.attachment_text` puts into messages."""
+    content = message.content
+    for file in files:
+        start = content.find(f"(Content of attachment {file.id}:)")
+        end = content.rfind(f"(End of attachment {file.id})")
+        if 0 <= start < end:
+            content = f"{content[:start]}(Content of attachment {file.id} is not recorded.)\n{content[end:]}"
+    recorded: dict[str, Any] = msgspec.to_builtins(replace(message, content=content, images=()))
+    del recorded["images"]
+    if message.images:
+        recorded["images"] = [{"type": sniff(image, "image"), "size": len(image)} for image in message.images]
+    if content is not message.content:
+        recorded["size"] = utf8_size(message.content)
+    return recorded
+
+
+def _record_chunk(chunk: Chunk) -> Any:
+    return chunk if isinstance(chunk, str) else {type(chunk).__name__: asdict(chunk)}
+
+
+def _record_error(error: Exception) -> RecordedError:
+    if not isinstance(error, ModelError):
+        return RecordedError()
+    return RecordedError(
+        error.code,
+        error.message,
+        error.recoverable,
+        error.status,
+        error.retry_after,
+        isinstance(error, PrefillRefused),
+        isinstance(error, ToolsRefused),
+    )
