@@ -12,6 +12,7 @@ from brain.cli.commands.ask import ask
 from brain.cli.commands.check import check
 from brain.cli.commands.explain import explain
 from brain.cli.commands.index import index
+from brain.cli.commands.replay_turn import SPEEDS, replay
 from brain.cli.commands.specialists import SHELLS, completion, specialists
 from brain.cli.process import UsageError
 from brain.events import StrategyName
@@ -24,7 +25,7 @@ Command = Callable[[argparse.Namespace, Settings], int | Coroutine[Any, Any, int
 GROUPS = {
     "Run": ("serve", "ask", "chat"),
     "Data": ("memory", "index", "export", "import", "forget"),
-    "Admin": ("check", "explain", "specialists", "completion"),
+    "Admin": ("check", "explain", "replay", "specialists", "completion"),
 }
 PRIVATE = "make the conversation private: only local models read it, and nothing of it is remembered"
 MAX_SHOWN = 60
@@ -210,6 +211,14 @@ def make_parser() -> Parser:
     command.add_argument("turn", metavar="TURN", type=replace_surrogates, help=text)
     _add_user(command)
     command.add_argument("--json", action="store_true", help="print one JSON object")
+
+    text, example = "Play a recorded turn.", "brain replay archive/2026-11-23/174334.t36c04198dd1e6093.….jsonl"
+    command = _add_command(commands, "replay", text, example, replay)
+    command.add_argument("file", metavar="FILE", type=Path, help="recording in the directory of ARCHIVE")
+    text = "speed: instant, or as recorded (default: instant)"
+    command.add_argument("--speed", choices=SPEEDS, default=SPEEDS[0], help=text)
+    _add_display(command)
+    command.add_argument("--json", action="store_true", help="print events as JSON Lines")
 
     text = "Test the model, the database and the specialists."
     _add_command(commands, "check", text, "brain check --model openai:gpt-4o-mini", check)

@@ -2,11 +2,9 @@
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +18,14 @@ from brain.cli.commands.input import (
     read_stdin_attachment,
 )
 from brain.cli.commands.names import check_model_exists, discover, print_rejected
-from brain.cli.commands.output import has_person, open_screen, show_run, silence_keyboard
+from brain.cli.commands.output import has_person, open_screen, print_json_event, show_run, silence_keyboard
 from brain.cli.process import DONE, FAILED, UsageError, print_error
 from brain.cli.terminal.messages import explain_outcome
-from brain.events import Error, Event
+from brain.events import Error
 from brain.messages import Attachment
-from brain.protocols import native
 from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.runtime.engine import Engine
 from brain.settings import Settings
-from brain.text import replace_surrogates
 from brain.turn_request import TurnRequest
 
 STDIN = "-"
@@ -81,16 +77,9 @@ async def _ask(request: TurnRequest, arguments: argparse.Namespace, settings: Se
     try:
         check_model_exists(engine.models[0])
         run = await engine.begin(request, "terminal")
-        numbers = count(1)
-
-        def print_json(event: Event) -> None:
-            name, data = native.EVENT_NAMES[type(event)], native.event_data(event)
-            line = json.dumps({"event": name, "id": f"{run.id}.{next(numbers)}", "data": data}, ensure_ascii=False)
-            print(replace_surrogates(line), flush=True)
-
         try:
             with silence_keyboard(screen) as keyboard:
-                show = print_json if arguments.json else None
+                show = print_json_event(run.id) if arguments.json else None
                 last = await show_run(run, screen, asks_person=request.asks_person, keyboard=keyboard, show=show)
         except asyncio.CancelledError:  # by Ctrl-C
             screen.show_message(explain_outcome("cancelled"))

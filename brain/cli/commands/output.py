@@ -1,6 +1,7 @@
 """Show a turn of `brain ask` or `brain chat`."""
 
 import asyncio
+import json
 import logging
 import os
 import shutil
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, nullcontext
 from importlib.util import find_spec
 from io import TextIOBase
+from itertools import count
 from typing import TextIO, cast
 
 from brain.cli.terminal.approval import ApprovalPrompt, Screen
@@ -17,7 +19,9 @@ from brain.cli.terminal.keyboard import Keyboard, silent
 from brain.cli.terminal.plain import Plain
 from brain.errors import ModelError
 from brain.events import Done, Error, Event
+from brain.protocols import native
 from brain.runtime.run import Run
+from brain.text import replace_surrogates
 
 MIN_LIVE_WIDTH = 24
 """Columns of the narrowest terminal with a live display."""
@@ -72,6 +76,18 @@ async def show_run(
                         prompt.handle(last)
                     show(last)
     return last if isinstance(last, Done | Error) else None
+
+
+def print_json_event(turn_id: str) -> Callable[[Event], None]:
+    """Return a function that prints each event of a turn as one line of JSON."""
+    numbers = count(1)
+
+    def show(event: Event) -> None:
+        name, data = native.EVENT_NAMES[type(event)], native.event_data(event)
+        line = json.dumps({"event": name, "id": f"{turn_id}.{next(numbers)}", "data": data}, ensure_ascii=False)
+        print(replace_surrogates(line), flush=True)
+
+    return show
 
 
 class _ScreenStream(TextIOBase):

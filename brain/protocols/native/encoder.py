@@ -87,12 +87,21 @@ class FrameEncoder:
         return b"%bevent: %b\ndata: %b\nid: %b%d\n\n" % (retry, name, encode(event_data(event)), self._id, self._number)
 
 
+def decode_event(name: str, data: Mapping[str, Any]) -> Event:
+    """Return the event with this name and this data.
+
+    Raises:
+        KeyError, msgspec.ValidationError: there is no such event.
+    """
+    kind, missing = _EVENT_TYPES[name.encode()]
+    return msgspec.convert({**missing, **data}, kind)
+
+
 def decode_frames(frames: bytes) -> Iterator[Event]:
     """Yield the events in complete frames of a `FrameEncoder`."""
     for frame in frames.removesuffix(b"\n\n").split(b"\n\n"):
         lines = dict(line.split(b": ", 1) for line in frame.split(b"\n"))
-        kind, missing = _EVENT_TYPES[lines[b"event"]]
-        yield msgspec.convert({**missing, **msgspec.json.decode(lines[b"data"])}, kind)
+        yield decode_event(lines[b"event"].decode(), msgspec.json.decode(lines[b"data"]))
 
 
 _TOKEN = re.compile(rb'event: token\ndata: \{"text":("[^\n]*")\}\nid: [^\n]*\n\n')

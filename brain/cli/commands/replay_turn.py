@@ -1,0 +1,34 @@
+"""`brain replay`: play a recorded turn."""
+
+import argparse
+import sys
+
+from brain.cli.commands.output import open_screen, print_json_event, show_run
+from brain.cli.process import DONE, FAILED, CommandError, run_command
+from brain.errors import BadRequest
+from brain.events import Error
+from brain.runtime.replay import InstantLoop, Recording, make_turn, read_recording
+from brain.runtime.run import Run, RunOptions
+from brain.settings import Settings
+
+SPEEDS = "instant", "recorded"
+PROTOCOL = "replay"
+
+
+def replay(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Show a recorded turn as it was shown when it ran."""
+    try:
+        recording = read_recording(arguments.file)
+    except BadRequest as error:
+        raise CommandError(error.message.rstrip("."), "brain replay ARCHIVE/DAY/FILE.jsonl") from None
+    loop_factory = InstantLoop if arguments.speed == "instant" else None
+    return run_command(_play(recording, arguments), loop_factory=loop_factory)
+
+
+async def _play(recording: Recording, arguments: argparse.Namespace) -> int:
+    turn = make_turn(recording)
+    run = Run(turn, recording.request, PROTOCOL, RunOptions(replayable=False))
+    screen = open_screen(sys.stdout, sys.stderr, plain=arguments.plain or arguments.json, thinks=arguments.thinking)
+    show = print_json_event(run.id) if arguments.json else None
+    last = await show_run(run, screen, asks_person=False, show=show)
+    return FAILED if isinstance(last, Error) else DONE

@@ -1,0 +1,258 @@
+"""A recorded turn, played again, has the same events, apart from times."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from turn_helpers import EVERYONE, KINDS, PNG, Item, Player, ask_for, read, registry_of, turn_of
+
+from brain import specialist
+from brain.errors import BadRequest, ModelError, PrefillRefused, ToolsRefused
+from brain.events import ApprovalRequired, Event, Limits, Role, SpecialistStart, Thinking, Token
+from brain.messages import (
+    Attachment,
+    Exchange,
+    Finish,
+    History,
+    Message,
+    NativeCall,
+    PassUsage,
+    PromptProgress,
+    RecallResult,
+)
+from brain.protocols.native import EVENT_NAMES, event_data
+from brain.runtime.replay import InstantLoop, Recording, make_turn
+from brain.strategies import STRATEGIES
+from brain.turn.recording import Line, PassLine, RecordedModel, Recorder, Setup
+from brain.turn.turn import Turn
+from brain.turn_request import Sampling, Tool
+
+TIMES = ("ms", "first_token_ms", "total_ms", "expires_at")
+CUT_OFF = ModelError("model_failed", "Cut off.", "at http://secret.example with key sk-1")
+TEXT_FILE = Attachment(1, "a.txt", "text/plain", b"The word is swordfish.")
+React = Callable[[Turn, Event], None]
+
+
+class TickingLoop(InstantLoop):
+    """Two moments of a real turn are never the same."""
+
+    ticks = itertools.count()
+
+    def time(self) -> float:
+        return super().time() + next(self.ticks) * 1e-6
+
+
+@specialist(activates_on=["image", "text"])
+async def looks() -> str:
+    """Looks at files."""
+    return "seen"
+
+
+def plain(events: Sequence[Event]) -> list[tuple[str, Any]]:
+    """Events as in the native protocol, without times."""
+    found = [(EVENT_NAMES[type(event)], event_data(event)) for event in events]
+    return [(name, {key: value for key, value in data.items() if key not in TIMES}) for name, data in found]
+
+
+def record(players: Sequence[Player], react: React, options: Mapping[str, Any]) -> tuple[list[Event], list[Line]]:
+    """The events of a turn, and its recording as it is read from a file."""
+
+    async def main() -> tuple[list[Event], list[Line]]:
+        request = ask_for(options.get("message", "Hi"), **{"asks_person": True, **options.get("ask", {})})
+        history = options.get("history") or History("c")
+        registry = registry_of(*EVERYONE, looks)
+        kinds = {one.name: tuple(one.activates_on) for one in registry.usable()}
+        models = tuple(RecordedModel(one.name, one.resume, one.context_tokens) for one in players)
+        first, *rest = players
+        role_models: dict[Role, Sequence[Player]] = {}
+        if request.strategy == "dual":
+            role_models, rest = {"thinker": (first,), "actor": rest, "critic": (first,)}, []
+        roles: dict[Role, tuple[RecordedModel, ...]] = {
+            role: tuple(model for model in models if model.name in {one.name for one in some})
+            for role, some in role_models.items()
+        }
+        setup = Setup(models[: len(rest) + 1], roles, kinds, 5.0, None, 9.0)
+        recorder = Recorder(request, history, "native", setup)
+        turn = turn_of(
+            first, registry, request, history, strategy=STRATEGIES[request.strategy], fallbacks=rest,
+            role_models=role_models, observer=recorder, silence=5.0, approval_seconds=9.0,
+        )  # fmt: skip
+        events = await read(turn, lambda event: react(turn, event))
+        report = turn.report("native")
+        lines = [msgspec.json.encode(line) for line in recorder.lines(turn.exchange, report)]
+        return events, [msgspec.json.decode(line, type=Line) for line in lines]
+
+    with asyncio.Runner(loop_factory=TickingLoop) as runner:
+        return runner.run(main())
+
+
+def play(lines: Sequence[Line]) -> list[Event]:
+    async def main() -> list[Event]:
+        return await read(make_turn(Recording(lines)))
+
+    with asyncio.Runner(loop_factory=InstantLoop) as runner:
+        return runner.run(main())
+
+
+def slowly(text: str, size: int = 1) -> list[Item]:
+    """A text in small chunks, with a pause after each."""
+    return [item for n in range(0, len(text), size) for item in (text[n : n + size], 0.01)]
+
+
+def nothing(turn: Turn, event: Event) -> None:
+    pass
+
+
+def decide(approve: bool) -> React:
+    def react(turn: Turn, event: Event) -> None:
+        if isinstance(event, ApprovalRequired):
+            asyncio.get_running_loop().call_later(1.0, turn.decide, event.call_id, approve)
+
+    return react
+
+
+def on(kind: type[Event], act: Callable[[Turn], None]) -> React:
+    """React to the first event of a kind."""
+    done: list[Event] = []
+
+    def react(turn: Turn, event: Event) -> None:
+        if isinstance(event, kind) and not done:
+            done.append(event)
+            act(turn)
+
+    return react
+
+
+def using(strategy: str) -> tuple[React, dict[str, Any]]:
+    limits = Limits(calls=9, rounds=9, steps=9 if strategy == "step" else None)
+    return nothing, {"ask": {"strategy": strategy, "limits": limits}}
+
+
+ECHO = "SPECIALIST_REQUEST[echo]"
+CALLS = [[*slowly(f"One. {kind % n if '%' in kind else kind}")] for n, kind in enumerate(KINDS)]
+SEVERAL = (
+    'SPECIALIST_REQUEST[hangs]SPECIALIST_REQUEST[echo]SPECIALIST_REQUEST[counts:{"to":3}] SPECIALIST_REQUEST[echo]'
+)
+TURNS: dict[str, tuple[list[Player], React, dict[str, Any]]] = {
+    "text": ([Player(slowly("<think>Hm</think>Hello there."))], nothing, {}),
+    "server events": (
+        [Player([PromptProgress(100, 900), 1.0, Thinking("Hm"), "Hi", PassUsage(900, 1, 800), Finish("length")])],
+        nothing,
+        {},
+    ),
+    "calls of every kind": ([Player(*CALLS[:5], "End.")], nothing, {}),
+    "more calls of every kind": ([Player(*CALLS[5:], "End.")], nothing, {}),
+    "calls side by side": ([Player(slowly(SEVERAL), slowly("End."))], nothing, {}),
+    "whole chunks": ([Player([SEVERAL], SEVERAL, "End.")], nothing, {}),
+    "too many calls": (
+        [Player(*(f'SPECIALIST_REQUEST[echo:{{"text":"{n}"}}]' for n in range(4)))],
+        nothing,
+        {"ask": {"limits": Limits(calls=2)}},
+    ),
+    "approved": ([Player("SPECIALIST_REQUEST[sends]SPECIALIST_REQUEST[echo]", "End.")], decide(True), {}),
+    "declined": ([Player("SPECIALIST_REQUEST[sends]", "End.")], decide(False), {}),
+    "approval expired": ([Player("SPECIALIST_REQUEST[sends]", "End.")], nothing, {}),
+    "steered": ([Player(slowly("One. Two. Three."), "More.")], on(Token, lambda turn: turn.steer("Stop.")), {}),
+    "stopped in the text": ([Player(slowly("One. Two."))], on(Token, lambda turn: turn.stop("cancelled")), {}),
+    "stopped in a call": (
+        [Player("SPECIALIST_REQUEST[waits]")],
+        on(SpecialistStart, lambda turn: turn.stop("shutdown")),
+        {},
+    ),
+    "out of time": (
+        [Player("SPECIALIST_REQUEST[waits]SPECIALIST_REQUEST[echo]", [20.0, "x"])],
+        nothing,
+        {"ask": {"limits": Limits(turn_seconds=9.0)}},
+    ),
+    "fallback": ([Player([*slowly("The ans"), CUT_OFF], name="a"), Player(slowly("wer."), name="b")], nothing, {}),
+    "failed": ([Player([*slowly("The ans"), CUT_OFF])], nothing, {}),
+    "silent": ([Player(["The ans", 60.0])], nothing, {}),
+    "refused prefill": ([Player("SPECIALIST_REQUEST[echo]", [PrefillRefused()], "End.")], nothing, {}),
+    "too long": (
+        [Player([ModelError("model_context", "Too long.")], "End.")],
+        nothing,
+        {"history": History("c", [Exchange("a"), Exchange("b")], trimmed=3, recalled=RecallResult(sentence="Tea."))},
+    ),
+    "files": (
+        [Player(slowly("End."))],
+        nothing,
+        {"ask": {"attachments": (TEXT_FILE, Attachment(2, "a.png", "image/png", PNG))}},
+    ),
+    "reason": (
+        [Player(slowly(f"<action>{ECHO}</action>"), slowly("<deliverable>4 m</deliverable>"))],
+        *using("reason"),
+    ),
+    "dual": (
+        [
+            Player(slowly("<instruction>Ask.</instruction>"), "TASK_DONE<instruction>Say it.</instruction>", name="a"),
+            Player(slowly(ECHO), "Found.", slowly("<deliverable>4 m</deliverable>"), name="b"),
+        ],
+        *using("dual"),
+    ),
+    "step": ([Player(slowly('echo(text="sea") and'), "analyze()", "Not yet.", ECHO, "ready()", "4 m")], *using("step")),
+    "native calls": (
+        [
+            Player(
+                [ToolsRefused(), "Look", NativeCall("echo", '{"text": "a"}'), NativeCall("find", "{"), Finish("stop")],
+                [PrefillRefused()],
+                ["End."],
+                accepts_tools=True,
+            )
+        ],
+        nothing,
+        {"ask": {"syntax": ("native", "bracket")}},
+    ),
+    "native calls and their results": (
+        [Player(["Look", NativeCall("echo", '{"text": "a"}'), NativeCall("echo", "{")], "End.", accepts_tools=True)],
+        nothing,
+        {"ask": {"syntax": ("native", "bracket")}},
+    ),
+    "tool of the client": (
+        [Player('SPECIALIST_REQUEST[find:{"q":"tea"}]')],
+        nothing,
+        {"ask": {"tools": (Tool("find"),), "sampling": Sampling(max_tokens=9), "stop": ("x",)}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TURNS)
+def test_a_recorded_turn_has_the_same_events(name: str) -> None:
+    players, react, options = TURNS[name]
+    events, lines = record(players, react, options)
+    assert plain(play(lines)) == plain(events)
+
+
+def test_a_recording_has_no_files_and_no_texts_of_servers() -> None:
+    files = (TEXT_FILE, Attachment(2, "a.png", "image/png", PNG))
+    _, lines = record([Player([CUT_OFF])], nothing, {"ask": {"attachments": files}})
+    text = json.dumps(msgspec.to_builtins(lines))
+    assert "swordfish" not in text
+    assert "secret.example" not in text
+    (line,) = [line for line in lines if isinstance(line, PassLine)]
+    assert (line.number, line.attempt, line.model) == (1, 1, "player")
+    assert line.report is not None
+    assert line.report.error == "model_failed"
+    assert line.messages[-1]["size"] > len(line.messages[-1]["content"])
+
+
+def test_an_image_is_only_named() -> None:
+    message = Message("user", "Look", (PNG,))
+    history = History("c", [Exchange("", messages_before=(message,))])
+    _, lines = record([Player("Nice.")], nothing, {"history": history})
+    (line,) = [line for line in lines if isinstance(line, PassLine)]
+    assert [one.get("images") for one in line.messages][1:] in (
+        [[]],
+        [None],
+        [[{"type": "image/png", "size": len(PNG)}]],
+    )
+
+
+@pytest.mark.parametrize("cut", [0, -1])
+def test_an_incomplete_recording_is_rejected(cut: int) -> None:
+    _, lines = record([Player("Hi.")], nothing, {})
+    with pytest.raises(BadRequest):
+        Recording(lines[1:] if not cut else lines[:cut])
