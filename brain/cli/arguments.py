@@ -12,6 +12,7 @@ from brain.cli.commands.ask import ask
 from brain.cli.commands.check import check
 from brain.cli.commands.explain import explain
 from brain.cli.commands.index import index
+from brain.cli.commands.models import models
 from brain.cli.commands.replay_turn import SPEEDS, replay
 from brain.cli.commands.specialists import SHELLS, completion, specialists
 from brain.cli.process import UsageError
@@ -25,7 +26,7 @@ Command = Callable[[argparse.Namespace, Settings], int | Coroutine[Any, Any, int
 GROUPS = {
     "Run": ("serve", "ask", "chat"),
     "Data": ("memory", "index", "export", "import", "forget"),
-    "Admin": ("check", "explain", "replay", "specialists", "completion"),
+    "Admin": ("check", "models", "explain", "replay", "specialists", "completion"),
 }
 PRIVATE = "make the conversation private: only local models read it, and nothing of it is remembered"
 MAX_SHOWN = 60
@@ -222,6 +223,10 @@ def make_parser() -> Parser:
 
     text = "Test the model, the database and the specialists."
     _add_command(commands, "check", text, "brain check --model openai:gpt-4o-mini", check)
+
+    text = "List the models and what their servers offer."
+    command = _add_command(commands, "models", text, "brain models --model openai:gpt-4o-mini", models)
+    command.add_argument("--json", action="store_true", help="print one JSON object")
 
     text, example = "List the specialists.", "brain specialists --json"
     command = _add_command(commands, "specialists", text, example, specialists)

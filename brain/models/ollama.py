@@ -127,11 +127,6 @@ class Ollama(Remote):
         await _show(self._http, self._model)
 
     async def list_names(self) -> list[str]:
-        """Return the names of the server's models.
-
-        Raises:
-            ModelError: The server cannot list them.
-        """
         async with ollama_client(self._url, self._headers) as server:
             return [
                 str(one.model).removesuffix(":latest") for one in (await _translate(server.list(), self._url)).models

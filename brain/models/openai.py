@@ -82,10 +82,16 @@ class OpenAI(Remote):
         except (ValueError, TypeError, LookupError):
             raise Refused("the model server returns no embeddings") from None
 
-    async def _identify(self) -> str:
+    async def list_names(self) -> list[str]:
+        return [name for model in await self._list_models() if isinstance(name := model.get("id"), str)]
+
+    async def _list_models(self) -> list[dict[str, Any]]:
         listed = await self._get(f"{self._url}/models")
         data = listed.get("data") if isinstance(listed, dict) else None
-        models = [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
+        return [model for model in data if isinstance(model, dict)] if isinstance(data, list) else []
+
+    async def _identify(self) -> str:
+        models = await self._list_models()
         own = next((model for model in models if model.get("id") == self._model), None)
         similar = own or (models[0] if models else {})  # the first model represents an unlisted one
         dialect = find_dialect(self._url, str(similar.get("owned_by")))

@@ -177,6 +177,14 @@ class Remote(ABC):
         await self._http.aclose()
 
     @abstractmethod
+    async def list_names(self) -> list[str]:
+        """Return the names of the server's models.
+
+        Raises:
+            ModelError: The server cannot list them.
+        """
+
+    @abstractmethod
     async def _identify(self) -> str:
         """Send the requests first, then change the attributes in one step."""
 

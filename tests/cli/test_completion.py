@@ -21,7 +21,7 @@ for line in "$@"; do
 done
 """
 COMPLETIONS = {
-    "brain ": "ask chat check completion explain export forget import index memory replay serve specialists",
+    "brain ": "ask chat check completion explain export forget import index memory models replay serve specialists",
     "brain c": "chat check completion",
     "brain completion ": "bash fish zsh",
     "brain ask --source ": "api chat voice",

@@ -1,0 +1,71 @@
+"""`brain models`: list the configured models and what their servers offer."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from brain.cli.process import DONE
+from brain.errors import ModelError
+from brain.models import ModelEntry, Models, connect_models
+from brain.models.remote import Remote
+from brain.settings import Settings
+from brain.text import escape_invisible
+
+MAX_SHOWN, MAX_LENGTH = 20, 200
+"""Models of a server to print, and characters of their names."""
+
+
+async def models(arguments: argparse.Namespace, settings: Settings) -> int:
+    """Print each model: where it is, what it can do, which models take over, and the models of its server."""
+    async with connect_models(settings, ()) as connected:
+        found = [{"name": entry.model.name, "use": use, **await _describe(entry)} for use, entry in _uses(connected)]
+    if arguments.json:
+        print(json.dumps({"models": found}, ensure_ascii=False, indent=2))
+        return DONE
+    for one in found:
+        print(f"{one['name']} ({one['description']})")
+        facts = [
+            one["use"],
+            "local" if one["local"] else "remote",
+            f"resume mode: {one['resume']}",
+            f"context: {one['context']:,} tokens" if one["context"] else "",
+            "image input" if one["sees_images"] else "",
+            f"falls back to: {', '.join(one['fallbacks'])}" if one["fallbacks"] else "",
+        ]
+        print(f"  {'; '.join(filter(None, facts))}")
+        if one["problem"]:
+            print(f"  {one['problem']}")
+        if names := one["server_models"]:
+            more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+            print(f"  models of the server: {', '.join(names[:MAX_SHOWN])}{more}")
+    return DONE
+
+
+def _uses(connected: Models) -> Iterator[tuple[str, ModelEntry]]:
+    """Yield each model with its use, the default first."""
+    for place, entry in enumerate(connected.offered):
+        yield "offered" if place else "default", entry
+    for entry in connected.reserve:
+        yield "reserve", entry
+    if connected.embedder is not None and connected.embedder not in connected.offered:
+        yield "embeddings", connected.embedder
+
+
+async def _describe(entry: ModelEntry) -> dict[str, Any]:
+    model, names, problem = entry.model, list[str](), entry.problem
+    if isinstance(model, Remote):
+        try:
+            names = [escape_invisible(name)[:MAX_LENGTH] for name in await model.list_names()]
+        except ModelError:
+            problem = problem or "The server does not list its models."
+    return {
+        "description": entry.reason,
+        "problem": problem,
+        "local": model.is_local,
+        "resume": model.resume,
+        "context": model.context_tokens,
+        "sees_images": model.sees_images,
+        "fallbacks": [fallback.name for fallback in entry.fallbacks],
+        "server_models": names,
+    }
