@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from brain.events import Thinking
 from page.chat import Chat
 from page.server import PageServer, request
+from page.texts import page_text
 from page.visitor import PHONE, Visitor
 
 pytestmark = pytest.mark.chromium
@@ -183,7 +184,7 @@ IS_IN_DIALOG = "document.activeElement === document.body || Boolean(document.act
 TAB_STOPS = [
     *("Skip to message box", "New conversation", "Search conversations", "tea?", "Options for tea?"),
     *("Show or hide conversations", "Model", "Strategy", "Specialists", "Memory", "Settings"),
-    *("Conversation", "Copy", "Edit", "Page", "Copy code", "code", "wiki", "Copy", "Retry"),
+    *("Conversation", "Copy", "Edit", "Page", "Copy code", "code", "wiki", "Copy", "Retry", page_text("answerOptions")),
     *("Message", "Attach files", "Private conversation", "Send"),
 ]
 

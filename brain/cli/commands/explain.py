@@ -10,7 +10,7 @@ import msgspec
 
 from brain.cli.commands.store_access import describe_no_data, open_existing_store
 from brain.cli.process import DONE, CommandError
-from brain.cli.terminal.messages import explain_call, explain_outcome, format_ms, text
+from brain.cli.terminal.messages import explain_call, explain_outcome, format_ms, name_role, text
 from brain.events import SpecialistError
 from brain.messages import Call, PassReport, TurnReport, report_answer, to_answer_id
 from brain.protocols.bodies import encode
@@ -60,7 +60,7 @@ def _timeline(report: TurnReport, settings: Settings) -> Iterator[Line]:
     yield from _decisions(report, 0)
     for one in report.passes:
         if (opened := rounds.pop(one.round, None)) is not None:
-            yield opened.began_ms, text("explainRound", count=opened.n, role=opened.role, model=opened.model)
+            yield opened.began_ms, text("explainRound", count=opened.n, role=name_role(opened.role), model=opened.model)
             if opened.text:
                 yield None, opened.text
         title = text("explainRequest", count=one.number, model=one.model)

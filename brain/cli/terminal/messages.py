@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from brain.events import Error, SpecialistError, SpecialistResult
+from brain.events import Error, Role, SpecialistError, SpecialistResult
 
 TEXTS = Path(__file__).parents[2] / "page" / "texts" / "en.json"
 
@@ -56,6 +56,11 @@ def text(key: str, **values: str | int) -> str:
     if not isinstance(found, str):
         found = found["one" if values.get("count") == 1 else "other"]
     return str(found.format(**{name: f"{one:,}" if isinstance(one, int) else one for name, one in values.items()}))
+
+
+def name_role(role: Role) -> str:
+    """Return what a model does in a round of a strategy."""
+    return str(_texts()["roles"][role])
 
 
 def format_ms(ms: int) -> str:

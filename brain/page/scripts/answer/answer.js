@@ -3,11 +3,13 @@
 import { announce, announceNow } from "../base/announcements.js";
 import { addSources, makeCopyButton } from "../base/clipboard.js";
 import { make, makeButton } from "../base/dom.js";
+import { makeMenuButton } from "../base/menu.js";
 import { eventsOf } from "../base/stored_conversation.js";
 import {
   countWords, explainEnding, explainError, explainNotice, formatDuration, formatNames, t,
 } from "../base/texts.js";
 import { modelNamed } from "../dialogs/choices.js";
+import { showExplanation } from "../dialogs/explain.js";
 import { PendingAdditions, makeAddition, markForNextMessage } from "./additions.js";
 import { Card, describeFailure } from "./card.js";
 import { paramsIn } from "./params.js";
@@ -52,6 +54,7 @@ export class Answer {
   #additions = new PendingAdditions();
   #waiting = new Waiting(() => this.#isBusy());
   #frame = 0;
+  #turn = ""; // its id; empty for a stored answer
   #model = "";
   #tokens = "";
   /** @type {import("../base/types.js").Citation[]} */
@@ -94,7 +97,10 @@ export class Answer {
 
   /** @type {{ [N in keyof Events]: (data: Events[N], raw: string) => void }} */
   #handlers = {
-    turn_start: ({ model }) => { this.#model = model; },
+    turn_start: ({ turn_id: turn = "", model }) => {
+      this.#turn = turn;
+      this.#model = model;
+    },
     token: ({ text, isComplete }) => isComplete ? this.#writeComplete(text) : this.#write(text),
     thinking: ({ text }) => this.#think(text),
     round: (data) => this.#startRound(data),
@@ -309,6 +315,9 @@ export class Answer {
       const look = { icon: "retry", className: "quiet square retry" };
       this.#foot.append(makeButton(t("retry"), this.#actions.retry, look));
     }
+    const id = this.id ?? this.#turn;
+    const explain = { label: t("explain"), icon: "question", act: () => showExplanation(id) };
+    if (id) this.#foot.append(makeMenuButton(t("answerOptions"), [explain]));
     follow();
   }
 

@@ -21,6 +21,7 @@ const plurals = new Intl.PluralRules(locale);
 const numbers = new Intl.NumberFormat(locale);
 const lists = new Intl.ListFormat(locale);
 const seconds = new Intl.NumberFormat(locale, { minimumFractionDigits: 1, maximumFractionDigits: 1 });
+const costs = new Intl.NumberFormat(locale, { minimumFractionDigits: 4, maximumFractionDigits: 4 });
 const tenths = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
 
 /** @type {Texts} */
@@ -195,6 +196,11 @@ export function formatPeriod(time) {
  */
 export function formatDuration(ms) {
   return ms < 1000 ? t("ms", { count: Math.round(ms) }) : t("seconds", { time: seconds.format(ms / 1000) });
+}
+
+/** A cost in an unknown currency. @param {number} amount */
+export function formatCost(amount) {
+  return costs.format(amount);
 }
 
 /**

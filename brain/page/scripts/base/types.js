@@ -43,7 +43,7 @@
  *
  * The events of a turn that the page shows.
  * @typedef {object} Events
- * @property {{ model: string, strategy?: string }} turn_start
+ * @property {{ turn_id?: string, model: string, strategy?: string }} turn_start
  * @property {{ text: string, isComplete?: boolean }} token `isComplete` for stored text
  * @property {{ text: string }} thinking
  * @property {Round} round
