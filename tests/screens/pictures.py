@@ -143,6 +143,25 @@ def result(scene: Scene) -> None:
     scene.chat.open_card("medical")
 
 
+DIRECTOR = "<deep_thinking>[check] {}</deep_thinking><instruction>{}</instruction>"
+
+
+@picture()
+def rounds(scene: Scene) -> None:
+    scene.chat.strategy.select_option("dual")
+    scene.chat.ask("How do I write a specialist?")
+    scene.write(DIRECTOR.format("What does the documentation say?", "Find out what a specialist consists of."))
+    scene.write(f"<action>{request('docs', query='write a specialist')}", "A function with annotations.</action>")
+    scene.write(DIRECTOR.format("Limits and approval are missing.", "Find out how a specialist asks for approval."))
+    scene.write(f"<action>{request('docs', query='approval of a specialist')}", "With `approval`.</action>")
+    scene.write(DIRECTOR.format("Complete.", "TASK_DONE Show a short example, then the two options."))
+    scene.write(f"<deliverable><final_output>{ANSWER}</final_output></deliverable>")
+    expect(scene.chat.button("Send")).to_be_visible(timeout=PATIENCE)
+    expect(scene.chat.rounds.last).to_contain_text("ms")
+    scene.chat.rounds.nth(1).locator("summary").first.click()
+    scene.chat.log.evaluate("node => node.scrollTo(0, 0)")
+
+
 @picture()
 def approval(scene: Scene) -> None:
     scene.chat.ask("I no longer need the dentist on Tuesday.")

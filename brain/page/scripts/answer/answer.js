@@ -212,7 +212,11 @@ export class Answer {
     follow();
   }
 
-  /** Shows how long earlier rounds took. @param {import("../base/types.js").Round[]} rounds */
+  get hasRounds() {
+    return this.#rounds.length > 0;
+  }
+
+  /** Shows how long the rounds took that have ended. @param {import("../base/types.js").Round[]} rounds */
   setTimes(rounds) {
     this.#times = new Map(rounds.flatMap(({ n, ms }) => typeof ms === "number" ? [[n, ms]] : []));
     for (const round of this.#rounds) if (this.#times.has(round.n)) round.end(this.#times.get(round.n));

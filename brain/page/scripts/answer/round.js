@@ -7,7 +7,6 @@ import { displayName } from "./card.js";
 import { startTicking } from "./ticking.js";
 
 const LONG = 1000; // ms until the time shows and the round is announced
-const SHORT = 100; // ms; a shorter time is that of the replay of a round
 
 /** A round, live or stored. */
 export class Round {
@@ -15,7 +14,6 @@ export class Round {
   #names = make("span", "round-calls");
   /** @type {Set<string>} */
   #calls = new Set();
-  #start = 0;
   #isOwn = false; // whether a person opened or closed it
   #stopTicking = () => {};
   #inside;
@@ -44,12 +42,12 @@ export class Round {
 
   /** Opens it and measures its time. */
   start() {
-    this.#start = performance.now();
+    const start = performance.now();
     let isAnnounced = false;
     this.node.open = true;
     this.node.classList.add("running");
     this.#stopTicking = startTicking(() => {
-      const time = performance.now() - this.#start;
+      const time = performance.now() - start;
       if (time < LONG) return;
       if (!isAnnounced) announce(this.#announcement);
       isAnnounced = true;
@@ -70,11 +68,10 @@ export class Round {
 
   /** The round ended. @param {number} [ms] its duration, if the server reported it */
   end(ms) {
-    const measured = this.running ? performance.now() - this.#start : 0;
     this.#stopTicking();
     this.#stopTicking = () => {};
     this.node.classList.remove("running");
-    if (ms !== undefined || measured > SHORT) this.#time.textContent = formatDuration(ms ?? measured);
+    if (ms !== undefined) this.#time.textContent = formatDuration(ms);
   }
 
   /** Closes it, unless a person opened it or has to approve a call in it. */

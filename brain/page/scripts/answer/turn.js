@@ -20,7 +20,6 @@ export function cancel(id) {
 export class Turn {
   #answer;
   #stream;
-  #isJoined = false;
 
   /**
    * @param {string} id
@@ -37,7 +36,7 @@ export class Turn {
         if (event.name === "turn_start") started(event.data.strategy);
         if (!answer.over) return;
         ended();
-        if (this.#isJoined) this.showTimes();
+        if (answer.hasRounds) this.showTimes();
       },
       lost,
       gone,
@@ -86,9 +85,8 @@ export class Turn {
     return this.#stream.prioritize(request("POST", `v1/turns/${this.id}/${what}`, how));
   }
 
-  /** Shows how long rounds took that began before the page followed the turn: now, and at the end. */
+  /** Shows how long the rounds took. The server knows it exactly, and also for rounds before a reload. */
   async showTimes() {
-    this.#isJoined = true;
     const rounds = await request("GET", `v1/turns/${this.id}`).then((turn) => turn.rounds, () => null);
     this.#answer.setTimes(rounds ?? []);
   }
