@@ -104,10 +104,15 @@ class PrefillRefused(ModelError):
 
 
 class ToolsRefused(ModelError):
-    """The model server answered that it does not support tools. The next try must describe them in the prompt."""
+    """The model server rejected a request with tools. The next try must describe them in the prompt.
 
-    def __init__(self, detail: str = "") -> None:
-        super().__init__("model_failed", "The model server does not support tools.", detail)
+    Args:
+        is_general: Whether the server supports no tools at all. Otherwise, it may reject only these.
+    """
+
+    def __init__(self, detail: str = "", *, is_general: bool = True) -> None:
+        super().__init__("model_failed", "The model server rejected a request with tools.", detail)
+        self.is_general = is_general
 
 
 class StoreError(BrainError):

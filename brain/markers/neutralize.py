@@ -2,7 +2,9 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.text import replace_surrogates, strip_invisible
@@ -51,6 +53,9 @@ _ALIKE = {
 }
 """Characters that look like ASCII and are not in Unicode's compatibility forms (NFKC)."""
 
+_SEPARATOR = "\x1e"
+"""Separates texts. It has no meaning in a text for a model."""
+
 _MAX_FOLDED = 20_000
 """Largest number of cached foldings."""
 
@@ -85,6 +90,35 @@ def neutralize(text: str, tokens: ControlTokens = ALL_TOKENS) -> str:
         tokens: Control tokens of the model that reads the text.
     """
     return _neutralize(text, _OPENERS, tokens)
+
+
+def neutralize_json(value: Any, tokens: ControlTokens = ALL_TOKENS) -> Any:
+    """Return a JSON value whose texts and keys are all neutralized. They are neutralized together, which is faster."""
+    separator = f"{_SEPARATOR}\n"
+    joined = separator.join(text.replace(_SEPARATOR, " ") for text in _texts(value))
+    return _with_texts(value, iter(neutralize(joined, tokens).split(separator)))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield all texts and keys of a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield key
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
+
+
+def _with_texts(value: Any, texts: Iterator[str]) -> Any:
+    """Return a JSON value with other texts, in the order of `_texts`."""
+    if isinstance(value, str):
+        return next(texts)
+    if isinstance(value, Mapping):
+        return {next(texts): _with_texts(one, texts) for one in value.values()}
+    return [_with_texts(one, texts) for one in value] if isinstance(value, list) else value
 
 
 def neutralize_control_tokens(text: str, tokens: ControlTokens) -> str:

@@ -21,16 +21,15 @@ _CONTEXT_ERROR = re.compile(
     re.IGNORECASE,
 )
 _CONTEXT_STATUS = frozenset({400, 413, 422, 500})
-_PREFILL_STATUS = frozenset({400, 422})
+_BAD_REQUEST = frozenset({400, 422})
 _TOOL_WORD = r"\b(?:tools?|tool[ _-]?(?:use|calls?|calling|choice)|function[ _-]call(?:s|ing))\b"
 _NO_SUPPORT = r"(?:n[o']t support|unsupported|unknown|unrecogni[sz]ed|extra_forbidden|found that support)"
 _TOOLS_ERROR = re.compile(
     rf"{_TOOL_WORD}[^.\n]{{0,40}}(?:not supported|unsupported|not enabled|requires? --)"
-    rf"|{_NO_SUPPORT}[^.\n]{{0,60}}{_TOOL_WORD}"
-    r"|roles must alternate",
+    rf"|{_NO_SUPPORT}[^.\n]{{0,60}}{_TOOL_WORD}",
     re.IGNORECASE,
 )
-"""How servers reject tools. Some chat templates reject the messages with results instead."""
+"""How servers report that they support no tools."""
 _TOOLS_STATUS = frozenset({400, 404, 422, 500, 501})
 _BROKEN_CALL = re.compile(r"error parsing tool call|failed to parse (?:input|tool call)", re.IGNORECASE)
 _SECONDS = re.compile(r"[1-9][0-9]{0,4}")
@@ -144,9 +143,12 @@ async def from_response(
     retry_after = response.headers.get("Retry-After", "")
     error = from_status(status, text[:ERROR_BODY_BYTES].decode(errors="replace"), retry_after)
     if has_tools and status in _TOOLS_STATUS and _TOOLS_ERROR.search(error.detail):
-        return ToolsRefused(error.args[0])
-    if is_resumed and status in _PREFILL_STATUS and error.code != "model_context":
-        return PrefillRefused(error.args[0])
+        return ToolsRefused(error.args[0], is_general=True)
+    if status in _BAD_REQUEST and error.code != "model_context":
+        if is_resumed:
+            return PrefillRefused(error.args[0])
+        if has_tools:  # such as a schema that the server cannot read, or roles that its chat template rejects
+            return ToolsRefused(error.args[0], is_general=False)
     return error
 
 

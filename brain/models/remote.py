@@ -136,8 +136,9 @@ class Remote(ABC):
         except PrefillRefused:
             self.resume = self._fixed_resume = "message"
             raise
-        except ToolsRefused:
-            self.accepts_tools, self._has_refused_tools = False, True
+        except ToolsRefused as refusal:
+            if refusal.is_general:
+                self.accepts_tools, self._has_refused_tools = False, True
             raise
 
     @property

@@ -188,7 +188,7 @@ class Reply:
         if isinstance(part, PassUsage | PromptProgress | NativeCall):
             chunks.append(part)
         elif isinstance(part, ToolDelta):
-            self._add_tool_delta(part)
+            chunks += self._add_tool_delta(part)
         elif isinstance(part, Thinking):
             text, self._pending_surrogate = join_surrogates(self._pending_surrogate + part.text)
             if chunks and isinstance(last := chunks[-1], Thinking):
@@ -207,15 +207,21 @@ class Reply:
             if isinstance(part, Finish):
                 chunks.append(part)
 
-    def _add_tool_delta(self, delta: ToolDelta) -> None:
+    def _add_tool_delta(self, delta: ToolDelta) -> Sequence[NativeCall]:
+        """Add a piece of a call. Return the calls before it if it begins a call and they are whole."""
         for position in range(len(self._tools) - 1, -1, -1):
             call = self._tools[position]
             if call.index == delta.index and (not delta.id or delta.id == call.id):  # some servers send no index
                 arguments = (call.arguments + delta.arguments)[:MAX_ARGUMENTS]
                 self._tools[position] = ToolDelta(call.index, call.id, call.name or delta.name, arguments)
-                return
+                return ()
+        calls: list[NativeCall] = []
+        while self._tools and _is_object(self._tools[0].arguments):
+            call = self._tools.pop(0)
+            calls += [NativeCall(call.name, call.arguments)] if call.name else []
         if len(self._tools) < MAX_TOOL_CALLS:
             self._tools.append(delta)
+        return calls
 
     def _fail(self, error: ModelError) -> None:
         self.is_over, self.error = True, error
@@ -287,7 +293,7 @@ async def open_answer(response: httpx.Response, *, is_resumed: bool, has_tools: 
     Raises:
         ModelError: The response is not a stream; it is closed.
         PrefillRefused: The server does not continue a started answer.
-        ToolsRefused: The server does not support tools.
+        ToolsRefused: The server rejects the tools.
     """
     body = stream_body(response)
     content_type = response.headers.get("Content-Type", "")
@@ -312,6 +318,15 @@ def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
             with suppress(ValueError, RecursionError):
                 return msgspec.convert(json.loads(data.decode(errors="replace"), parse_int=_parse_int), decoder.type)
         raise failures.unreadable(f"{error}: {data[:200]!r}") from None
+
+
+def _is_object(arguments: str) -> bool:
+    """Return whether the arguments of a call are whole."""
+    try:
+        msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False
+    return True
 
 
 def _parse_int(digits: str) -> float:

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from brain.events import Limits, MarkerSyntax, SyntaxName
-from brain.markers.neutralize import neutralize
+from brain.markers.neutralize import neutralize, neutralize_json
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.plugins.specialist import Specialist
 from brain.prompts.templates import marker
@@ -230,11 +230,10 @@ def _describe_tool(name: str, tool: Tool) -> str:
 
 def _encode_tool(name: str, tool: Tool, tokens: ControlTokens) -> dict[str, Any]:
     """Return a client tool as the API of a model server has it, without text that could be control tokens."""
-    schema = json.dumps(tool.parameters or {"type": "object", "properties": {}}, ensure_ascii=False)
     function = {
         "name": name,
         "description": neutralize(tool.description, tokens),
-        "parameters": json.loads(neutralize(schema, tokens)),
+        "parameters": neutralize_json(tool.parameters or {"type": "object", "properties": {}}, tokens),
     }
     return {"type": "function", "function": function}
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brain.events import Resume
-from brain.markers.neutralize import neutralize, neutralize_control_tokens
+from brain.markers.neutralize import neutralize, neutralize_control_tokens, neutralize_json
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Call, CallMessage, CompletedCall, Exchange, Message, Part, Steer
 from brain.prompts import blocks, templates
@@ -67,6 +67,10 @@ class Transcript:
     def tools(self) -> Sequence[Mapping[str, Any]]:
         """The tools for native calls; empty if the turn may not use them."""
         return () if self._native is None else self._native.tools
+
+    def use_markers(self) -> None:
+        """Use calls in the text from now on."""
+        self._native = None
 
     def messages(self, resume: Resume, *, is_native: bool = False) -> list[Message]:
         """Return the request for the next pass."""
@@ -173,7 +177,7 @@ def _has_name(call: Call) -> bool:
 
 
 def _arguments(call: Call) -> str:
-    return neutralize(json.dumps(call.params or {}, ensure_ascii=False))
+    return json.dumps(neutralize_json(call.params or {}), ensure_ascii=False)
 
 
 def _result(call: Call) -> str:

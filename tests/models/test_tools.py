@@ -54,6 +54,7 @@ def whole(name: str, arguments: Mapping[str, Any], index: int = 0) -> Mapping[st
 CALL = openai(piece(0, id="x", name="add", arguments='{"a":1,"b":2}'))
 LLAMA_CPP = models("m", owned_by="llamacpp")
 """Each of the following lists is one pass: text, then two calls."""
+NEXT_CALL = openai(piece(1, id="call_2", name="echo", arguments=""))[0]
 OPENAI_PASS = openai(
     {"role": "assistant", "content": "Let "},
     {"content": "me add."},
@@ -150,19 +151,21 @@ async def test_calls_in_the_form_of_each_server(kind: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("at", range(len(OPENAI_PASS) + 1))
-async def test_a_stream_that_ends_at_any_chunk_runs_no_unfinished_call(at: int) -> None:
+async def test_a_stream_that_fails_at_any_chunk(at: int) -> None:
+    """A call runs once the next one begins. Without any, another model continues."""
     cut = Pass([*OPENAI_PASS[:at], Cut(reset=True)], finish=None, done=False)
     async with (
-        OpenAIServer(cut) as first,
+        OpenAIServer(cut, Pass(["It is 3."])) as first,
         OllamaServer(Pass([MARKER]), Pass(["It is 3."])) as second,
         model_of(first) as native,
         model_of(second) as other,
     ):
         other.accepts_tools = False
         events, _ = await run(native, fallbacks=[other])
-    text = "".join(["Let ", "me add."][:at])
-    assert events[-1] == done(f"{text}It is 3.", 1, 3)
+    text, has_call = "".join(["Let ", "me add."][:at]), at > OPENAI_PASS.index(NEXT_CALL)
+    assert events[-1] == done(f"{text}It is 3.", 1, 2 if has_call else 3)
     assert [event for event in events if "start" in event] == succeeded("add", "3", a=1, b=2)[:1]
+    assert ({"notice": "fallback"} in events) is not has_call
 
 
 @pytest.mark.parametrize(
@@ -203,7 +206,6 @@ async def test_a_model_with_another_form_of_calls_continues(first: bool, second:
         (400, "Function calling is not enabled for models/gemma-3-27b-it"),
         (400, "Unrecognized request argument supplied: tools"),
         (422, '[{"type":"extra_forbidden","loc":["body","tools"],"msg":"Extra inputs are not permitted"}]'),
-        (500, "Conversation roles must alternate user/assistant/user/assistant/..."),
     ],
 )
 @pytest.mark.parametrize("server_class", [OpenAIServer, OllamaServer])
@@ -224,15 +226,33 @@ async def test_a_server_without_tools_reads_about_calls_in_the_prompt(
 @pytest.mark.parametrize(
     ("status", "text"),
     [
-        (400, "This model's maximum context length is 4096 tokens"),
         (400, "Invalid schema for function 'add'"),
+        (400, "Unexpected role 'user' after role 'tool'"),
+        (422, "Function call is missing a thought_signature"),
+    ],
+)
+async def test_a_rejected_request_leaves_the_turn_without_tools(status: int, text: str) -> None:
+    refusal = Pass(status=status, answer={"error": {"message": text}})
+    passes = [Pass(CALL), refusal, Pass(["So: ", MARKER.replace("2", "3")]), Pass(["It is 4."]), Pass(["Yes."])]
+    async with OpenAIServer(*passes) as server, model_of(server) as model:
+        events, _ = await run(model)
+        assert events[-1] == done("So: It is 4.", 2, 3)
+        await run(model)
+        assert ["tools" in body for body in server.generated] == [True, True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "This model's maximum context length is 4096 tokens"),
+        (400, "Bad image"),
         (500, "Internal error"),
         (401, "This key does not support tools"),
     ],
 )
 async def test_other_errors_end_the_turn(status: int, text: str) -> None:
     refusal = Pass(status=status, answer={"error": {"message": text}})
-    async with OpenAIServer(refusal) as server, model_of(server) as model:
+    async with OpenAIServer(refusal, refusal) as server, model_of(server) as model:
         events, _ = await run(model)
         assert ("failed" in events[-1], model.accepts_tools) == (True, True)
 
