@@ -238,6 +238,19 @@ def test_an_approval(agent: Agent, server: Server, approved: bool, outcome: str,
 
 
 @pytest.mark.node
+def test_rounds_are_steps(agent: Agent, server: Server) -> None:
+    thinks = ["<deep_thinking>Hm.</deep_thinking><action>", LETTER]
+    server.play(Player(thinks, ["</action><final_output>That ", "was it.</final_output>"]))
+    strategy = {"forwardedProps": {"strategy": "reason"}}
+    first = agent.run("Send it.", **strategy)
+    (interrupt,) = first.end["pendingInterrupts"]
+    second = agent.run(resume=[decide(interrupt["id"], True)], **strategy)
+    steps = [[event["stepName"] for event in run.events if "stepName" in event] for run in (first, second)]
+    assert steps == [["Round 1 of 20, thinker"] * 2, ["Round 1 of 20, thinker"] * 2 + ["Round 2 of 20, thinker"] * 2]
+    assert (second.text, SENT) == ("That was it.", ["Ada"])
+
+
+@pytest.mark.node
 def test_a_message_instead_of_an_approval_steers_the_turn(agent: Agent, server: Server) -> None:
     server.play(player := Player(["I send it. ", LETTER], ["To Bob, then."]))
     (interrupt,) = agent.run("Send it.").end["pendingInterrupts"]

@@ -253,6 +253,34 @@ def test_newer_clients_approve_in_the_next_request(
     assert ("Sent to Ada." in result, "declined this call" in result) == (approved, not approved)
 
 
+ROUNDS = (
+    ["<deep_thinking>First, ", "the letter.</deep_thinking><action>", LETTER],
+    ["Sent.</action>", WEATHER],
+    ["<final_output>It is ", "sunny.</final_output>"],
+)
+
+
+def test_rounds_are_parts_of_the_message(sdk: Sdk, server: Server) -> None:
+    server.play(Player(*ROUNDS))
+    sdk.new(strategy="reason")
+    sdk.start("send", message={"text": "Write!"})
+    if sdk.version == 5:
+        asked = sdk.until("data", "asked")["data"]
+        url = f"{server.url}/v1/turns/{asked['turnId']}/approvals/{asked['callId']}"
+        assert httpx.post(url, json={"approve": True}, trust_env=False).is_success
+        answer = sdk.result("send")["messages"][-1]
+    else:
+        (call,) = tools_of(sdk.result("send")["messages"][-1])
+        answer = sdk.do("approve", id=call["approval"]["id"], approved=True)["messages"][-1]
+    rounds = [part["data"] for part in answer["parts"] if part["type"] == "data-round"]
+    assert rounds == [{"n": n, "of": 20, "role": "thinker", "model": "player"} for n in (1, 2, 3)]
+    kinds = [part["type"] for part in answer["parts"] if part["type"] in ("data-round", "dynamic-tool", "text")]
+    assert kinds == ["data-round", "dynamic-tool", "data-round", "dynamic-tool", "data-round", "text"]
+    assert (text_of(answer), SENT) == ("It is sunny.", ["Ada"])
+    server.play(Player(["Yes."]))
+    assert text_of(sdk.answer("Did you?")) == "Yes."
+
+
 @NEWER
 def test_one_approval_after_the_other(sdk: Sdk, server: Server) -> None:
     server.play(Player([LETTER], ["Bob, then. ", LETTER.replace("Ada", "Bob")], ["Done."]))

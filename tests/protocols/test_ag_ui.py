@@ -315,6 +315,12 @@ def test_a_turn_literally() -> None:
     )
 
 
+def test_a_call_after_reasoning_has_a_message_of_its_own() -> None:
+    calls = [ev.SpecialistStart(f"c{n}", "a", {}, "model") for n in (1, 2)]
+    found = [json.loads(one) for one in frames(START, ev.Thinking("Hm"), *calls)]
+    assert [one["parentMessageId"] for one in found if "parentMessageId" in one] == ["t1.3", "t1.3"]
+
+
 def test_other_ends() -> None:
     encoder = Encoder(RequestOptions("thread", "run", "before", "thread"), "t1", "player")
     cancelled = ev.Done("cancelled", "m1", "", 0, 1, 3, 20)

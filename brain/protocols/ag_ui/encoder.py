@@ -147,8 +147,9 @@ class Encoder:
             return b"%b%b}\n\n" % (self._content_head, encode(text))
         if not text:
             return b""
-        closing, self._message_id = self._close_message(), self._event_id()
-        message_id = encode(self._message_id)
+        closing, event_id = self._close_message(), self._event_id()
+        self._message_id = event_id if content is _TEXT_CONTENT else ""  # no call belongs to reasoning
+        message_id = encode(event_id)
         self._content_head = content + message_id + b',"delta":'
         self._closing = end.replace(_ID, message_id)
         return b"%b%b%b%b}\n\n" % (closing, start.replace(_ID, message_id), self._content_head, encode(text))
