@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Container, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -467,8 +467,8 @@ class ModelPass:
             return (chunk,)
         if isinstance(chunk, NativeCall):  # it ends the text of the pass as a marker does
             self._accounting.add_text(chunk.name + chunk.arguments)
-            offered: Sequence[Container[str]] = (self._context.policy.tools, self._context.registry, ("",))
-            if self._is_native or any(chunk.name in names for names in offered):
+            is_known = chunk.name in self._context.policy.tools or chunk.name in self._context.registry
+            if self._is_native or is_known or not chunk.name:
                 self._has_native_call = True
                 syntax = marker_syntaxes(self._context.request.syntax)[0]
                 return [*self._close_scanner(), read_native_call(chunk, syntax)]
