@@ -239,8 +239,8 @@ class ModelUsage:
 
     prompt_tokens: int
     completion_tokens: int
-    reused_tokens: int | None
-    estimated: bool
+    reused_tokens: int | None = None
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

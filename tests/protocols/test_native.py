@@ -215,6 +215,9 @@ FRAMES: list[tuple[ev.Event, str, str]] = [
     (ev.ToolCall("c", "theirs", {"a": []}), "tool_call", '{"call_id":"c","name":"theirs","params":{"a":[]}}'),
     (ev.Notice("stand_in", "No model."), "notice", '{"code":"stand_in","text":"No model."}'),
     (ev.Notice("prompt_progress", "", 0.5), "notice", '{"code":"prompt_progress","text":"","fraction":0.5}'),
+    (ev.Usage(7, 2, None, False, {"m": ev.ModelUsage(7, 2, None, False)}), "usage",
+     '{"prompt_tokens":7,"completion_tokens":2,"estimated":false,'
+     '"models":{"m":{"prompt_tokens":7,"completion_tokens":2,"estimated":false}}}'),
     (ev.Usage(7, 2, None, True), "usage", '{"prompt_tokens":7,"completion_tokens":2,"estimated":true}'),
     (ev.Usage(7, 2, 0, False), "usage",
      '{"prompt_tokens":7,"completion_tokens":2,"reused_tokens":0,"estimated":false}'),
