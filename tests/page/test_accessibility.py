@@ -90,6 +90,19 @@ def test_axe_in_a_conversation(chat: Chat, server: PageServer, axe: Axe) -> None
 
 
 @pytest.mark.node
+@pytest.mark.parametrize("visitor", [{}, PHONE], indirect=True)
+def test_axe_in_rounds(chat: Chat, server: PageServer, axe: Axe) -> None:
+    chat.strategy.select_option("dual")
+    chat.ask("tea?")
+    server.model.write("<deep_thinking>hm</deep_thinking><instruction>Boil water.</instruction>")
+    server.model.end()
+    server.model.write(request("burns", title="Emma"), " x")
+    expect(chat.button("Approve")).to_be_visible()
+    chat.rounds.first.locator("summary").first.click()
+    axe.check(chat)
+
+
+@pytest.mark.node
 def test_axe_in_lists_menus_and_dialogs(chat: Chat, server: PageServer, axe: Axe) -> None:
     server.answer(chat, "tea?", "Boil water.")
     chat.attach({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"tea"})
