@@ -27,7 +27,7 @@ Detail = Literal["full", "brief", "required", "none"]
 or not at all."""
 DETAILS: Sequence[Detail] = ("full", "brief", "required", "none")
 
-_QUESTION_PARAMETERS = frozenset({"q", "query", "question", "message", "prompt", "request", "search", "text"})
+QUESTION_PARAMETERS = frozenset({"q", "query", "question", "message", "prompt", "request", "search", "text"})
 """Parameters that take a whole question. An example question would mislead for any other parameter."""
 _MAX_DEPTH = 6
 """Schema levels to show; some schemas contain themselves."""
@@ -293,9 +293,7 @@ def example_values(specialist: Specialist[..., Any]) -> dict[str, Any]:
     properties = specialist.parameters.get("properties", {})
     question = specialist.examples[0] if specialist.examples else ""
     return {
-        name: _example(
-            properties.get(name, {}), specialist.parameters, question if name in _QUESTION_PARAMETERS else ""
-        )
+        name: _example(properties.get(name, {}), specialist.parameters, question if name in QUESTION_PARAMETERS else "")
         for name in _required(specialist)
     }
 

@@ -27,6 +27,7 @@ class Participant:
         tokens: Control tokens of all models of the turn.
         context_tokens: The context size that the history was selected for.
         native_prompt: Returns the system message and the tools for native calls; None if there are no tools.
+        examples: Invented exchanges before the history, from which a small model learns what to write.
         resume: How to ask for the next pass; None as the model does.
         continue_text: What follows the results of a pass in a message.
 
@@ -48,9 +49,11 @@ class Participant:
         context_tokens: int | None = None,
         *,
         native_prompt: Callable[[int | None], NativePrompt | None] = lambda context_tokens: None,
+        examples: Sequence[Exchange] = (),
         resume: Resume | None = None,
         continue_text: str = templates.CONTINUE,
     ) -> None:
+        self._examples = examples
         self.chosen = models[0]
         self.exchange = exchange
         self._successors = list(models)
@@ -99,7 +102,7 @@ class Participant:
             history = fit_to_context(history, model.context_tokens)
         self.transcript = Transcript(
             self._system_prompt(model.context_tokens),
-            [neutralize_exchange(exchange, self._tokens) for exchange in history.exchanges],
+            [*self._examples, *(neutralize_exchange(exchange, self._tokens) for exchange in history.exchanges)],
             self.exchange,
             self._native_prompt(model.context_tokens),
             resume=self._resume,

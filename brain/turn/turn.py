@@ -184,6 +184,7 @@ class Turn:
         system: Callable[[int | None], str] | None = None,
         offers: bool = True,
         is_private: bool = True,
+        examples: Sequence[Exchange] = (),
         resume: Resume | None = None,
         continue_text: str = templates.CONTINUE,
     ) -> Participant:
@@ -194,7 +195,7 @@ class Turn:
             system: Returns the whole system message for a context size instead.
             offers: Whether the system message describes the specialists.
             is_private: Whether the user and later turns see no text of it but what the strategy shows.
-            resume, continue_text: See `Participant`.
+            examples, resume, continue_text: See `Participant`.
         """
         request = self.request
         arguments = (
@@ -219,6 +220,7 @@ class Turn:
             native_prompt=lambda context_tokens: (
                 write_native_prompt(context_tokens=context_tokens) if system is None else None
             ),
+            examples=examples,
             resume=resume,
             continue_text=continue_text,
         )
