@@ -140,7 +140,12 @@ class Step:
 
     def _plan(self, output: Output, *, offers: bool = True) -> Plan:
         return Plan(
-            participant=self.writer, output=output, round=NewRound("planner"), offers=offers, max_tokens=STEP_TOKENS
+            participant=self.writer,
+            output=output,
+            round=NewRound("planner"),
+            offers=offers,
+            max_tokens=STEP_TOKENS,
+            temperature=0.0,
         )
 
     def _synthesize(self, reason: StopReason) -> Passes:

@@ -34,6 +34,7 @@ class Plan:
         offers: Whether calls may run.
         is_json: Whether the text must have the format that the client asked for.
         max_tokens: Token limit of the pass.
+        temperature: Sampling temperature, unless the client chose one.
     """
 
     participant: Participant
@@ -42,6 +43,7 @@ class Plan:
     offers: bool = True
     is_json: bool = False
     max_tokens: int | None = None
+    temperature: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

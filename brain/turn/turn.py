@@ -519,6 +519,8 @@ class Turn:
             max_tokens = plan.max_tokens if max_tokens is None else min(max_tokens, plan.max_tokens)
         if max_tokens != sampling.max_tokens:
             sampling = replace(sampling, max_tokens=None if max_tokens is None else max(1, max_tokens))
+        if plan.temperature is not None and sampling.temperature is None:
+            sampling = replace(sampling, temperature=plan.temperature)
         if sampling.format is not None and not plan.is_json:
             more = {name: value for name, value in sampling.more.items() if name != "response_format"}
             sampling = replace(sampling, format=None, more=more)
