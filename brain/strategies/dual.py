@@ -137,10 +137,11 @@ class Dual:
             return result.finish
         results = [call for call in self._calls if call.code is None]
         has_critic = self._critic is not None and not self._turn.is_answer_time
+        told = notes
         if has_critic and results:
             names = "\n".join(f"[{n}] {call.name} {call.params}" for n, call in enumerate(results, 1))
-            notes = "\n\n".join(filter(None, (notes, CITE.format(results=names))))
-        self.writer.tell(DELIVER.format(notes=notes).strip())
+            told = "\n\n".join(filter(None, (notes, CITE.format(results=names))))
+        self.writer.tell(DELIVER.format(notes=told).strip())
         if not has_critic:
             return (yield from self._write(notes))
         output = make_output(("shallow_thinking", "action"), SHOWN, shows_answer=False)

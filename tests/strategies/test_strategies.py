@@ -205,6 +205,7 @@ async def test_the_critic_checks_the_answer_before_it_is_shown(verdict: str, ans
     ]
     assert "".join(event.text for event in events if isinstance(event, Token)) == answer
     assert "sea" in thinker.requests[-1][-1].content
+    assert rounds[3].text is None  # it does not show what only the model needs
     if writers == 2:
         assert rounds[-1].text == "The 4."
 
