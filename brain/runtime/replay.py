@@ -5,6 +5,7 @@ No model is asked, no specialist runs and nothing is stored.
 
 import asyncio
 import selectors
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -48,24 +49,34 @@ AT_ONCE_MS = 2.0
 _decode_line = msgspec.json.Decoder(Line).decode
 
 
-class InstantLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps to the next timer instead of waiting."""
+class ReplayLoop(asyncio.SelectorEventLoop):
+    """An event loop with a clock of its own, which only shows the times of timers. So events keep their order.
 
-    def __init__(self) -> None:
-        self._jumping = _JumpingSelector()
-        super().__init__(self._jumping)
+    Args:
+        is_instant: Whether the clock jumps to the next timer. Otherwise, the loop waits for it.
+    """
+
+    def __init__(self, *, is_instant: bool) -> None:
+        self._clock = _Clock(is_instant=is_instant)
+        super().__init__(self._clock)
 
     def time(self) -> float:
         """Return the time on its clock, in seconds."""
-        return self._jumping.now
+        return self._clock.now
 
 
-class _JumpingSelector(selectors.DefaultSelector):
-    now = 0.0
+class _Clock(selectors.DefaultSelector):
+    def __init__(self, *, is_instant: bool) -> None:
+        super().__init__()
+        self.now = 0.0
+        self._is_instant = is_instant
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = super().select(None if timeout is None else 0)
-        if not ready and timeout is not None:
+        began = time.monotonic()
+        ready = super().select(0 if self._is_instant and timeout is not None else timeout)
+        if ready:
+            self.now += min(time.monotonic() - began, timeout or 0.0)
+        elif timeout is not None:
             self.now += max(timeout, 0.0)
         return ready
 

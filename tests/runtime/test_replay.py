@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from brain.messages import (
     RecallResult,
 )
 from brain.protocols.native import EVENT_NAMES, event_data
-from brain.runtime.replay import InstantLoop, Recording, make_turn
+from brain.runtime.replay import Recording, ReplayLoop, make_turn
 from brain.strategies import STRATEGIES
 from brain.turn.recording import Line, PassLine, RecordedModel, Recorder, Setup
 from brain.turn.turn import Turn
@@ -37,10 +38,13 @@ TEXT_FILE = Attachment(1, "a.txt", "text/plain", b"The word is swordfish.")
 React = Callable[[Turn, Event], None]
 
 
-class TickingLoop(InstantLoop):
+class TickingLoop(ReplayLoop):
     """Two moments of a real turn are never the same."""
 
     ticks = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__(is_instant=True)
 
     def time(self) -> float:
         return super().time() + next(self.ticks) * 1e-6
@@ -94,7 +98,7 @@ def play(lines: Sequence[Line]) -> list[Event]:
     async def main() -> list[Event]:
         return await read(make_turn(Recording(lines)))
 
-    with asyncio.Runner(loop_factory=InstantLoop) as runner:
+    with asyncio.Runner(loop_factory=partial(ReplayLoop, is_instant=True)) as runner:
         return runner.run(main())
 
 

@@ -2,12 +2,13 @@
 
 import argparse
 import sys
+from functools import partial
 
 from brain.cli.commands.output import open_screen, print_json_event, show_run
 from brain.cli.process import DONE, FAILED, CommandError, run_command
 from brain.errors import BadRequest
 from brain.events import Error
-from brain.runtime.replay import InstantLoop, Recording, make_turn, read_recording
+from brain.runtime.replay import Recording, ReplayLoop, make_turn, read_recording
 from brain.runtime.run import Run, RunOptions
 from brain.settings import Settings
 
@@ -21,7 +22,7 @@ def replay(arguments: argparse.Namespace, settings: Settings) -> int:
         recording = read_recording(arguments.file)
     except BadRequest as error:
         raise CommandError(error.message.rstrip("."), "brain replay ARCHIVE/DAY/FILE.jsonl") from None
-    loop_factory = InstantLoop if arguments.speed == "instant" else None
+    loop_factory = partial(ReplayLoop, is_instant=arguments.speed == "instant")
     return run_command(_play(recording, arguments), loop_factory=loop_factory)
 
 
