@@ -435,6 +435,8 @@ def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -
         remedy = f" Try: {one.remedy}" if one.remedy else ""
         lines.append(f"{use}: {one.model.name} ({one.reason}){problem}{remedy}")
     lines.append(f"Database: {path or 'in memory only; lost when the process ends (BRAIN_STORE=memory:)'}")
+    if settings.archive is not None:
+        lines.append(f"Archive: {settings.archive} (all turns are recorded, except private ones)")
     lines += more
     if settings.log == "json":
         for line in lines:

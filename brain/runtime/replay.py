@@ -43,6 +43,8 @@ from brain.turn_request import DEFAULT_SAMPLING, Sampling, TurnRequest
 
 MAX_BYTES = 256 * 1024 * 1024
 """Size limit of a recording."""
+MAX_FILE_BYTES = 1024 * 1024
+"""Size limit of the content of files in one message, which is not recorded."""
 AT_ONCE_MS = 2.0
 """Time until an event of a call that came while the engine read the call, in milliseconds."""
 
@@ -94,6 +96,8 @@ class Recording:
         self.turn, self.end = lines[0], lines[-1]
         if self.turn.version != VERSION:
             raise BadRequest(f"The recording has version {self.turn.version}; this version of Brain reads {VERSION}.")
+        if not self.turn.setup.models:
+            raise BadRequest("The recording has no models.")
         self.passes = [line for line in lines if isinstance(line, PassLine)]
         self.controls = [line for line in lines if isinstance(line, ControlLine)]
         self.calls = {call.id: call for call in self.end.calls}
@@ -396,7 +400,7 @@ def _read_message(recorded: dict[str, Any]) -> Message:
     fields = {name: value for name, value in recorded.items() if name not in ("images", "size")}
     message = msgspec.convert(fields, CallMessage if "calls" in fields else Message)
     missing = recorded.get("size", 0) - utf8_size(message.content)
-    return replace(message, content=message.content + " " * min(max(0, missing), MAX_BYTES))
+    return replace(message, content=message.content + " " * min(max(0, missing), MAX_FILE_BYTES))
 
 
 def _make_error(recorded: RecordedError) -> Exception:

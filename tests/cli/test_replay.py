@@ -1,28 +1,39 @@
-"""A stored answer is shown again as events."""
+"""`brain replay`: a turn of `brain ask` is recorded, played again, and erased with its user."""
 
-from brain.cli.commands.replay import events_of
-from brain.events import Done, Round, SpecialistResult, Token
-from brain.messages import Call, Exchange, Part, PassReport, RoundRecord, Text
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.command import Brain
+
+TIMES = ("ms", "first_token_ms", "total_ms")
 
 
-def test_rounds_come_before_what_happened_in_them() -> None:
-    rounds = (
-        RoundRecord(1, 9, "thinker", "big"),
-        RoundRecord(2, 9, "actor", "small", "Add."),
-        RoundRecord(3, 9, "thinker", "big"),
-    )
-    call = Call("add", id="c1", round=2, block="[SPECIALIST_RESULT: add]\n3\n[/SPECIALIST_RESULT]")
-    file = Call("ocr", id="c0", by="auto", block="[SPECIALIST_RESULT: ocr]\nx\n[/SPECIALIST_RESULT]")
-    passes = tuple(PassReport(n, 0, 0, 0, 0, 0, 0, False, None, round=r) for n, r in enumerate((1, 2, 3, 3), 1))
-    parts: list[Part] = [Text("I add. ", 2), call, Text("It is 3.", 4)]
-    exchange = Exchange("Q", parts, outcome="deliverable", automatic_calls=(file,), rounds=rounds, passes=passes)
-    assert list(events_of(exchange)) == [
-        SpecialistResult("c0", "ocr", {}, "x", (), cached=False, ms=0),
-        Round(1, 9, "thinker", "big"),
-        Round(2, 9, "actor", "small", "Add."),
-        Token("I add. "),
-        SpecialistResult("c1", "add", {}, "3", (), cached=False, ms=0),
-        Round(3, 9, "thinker", "big"),
-        Token("It is 3."),
-        Done("deliverable", "", "I add. It is 3.", calls=2, passes=4, first_token_ms=None, total_ms=0),
-    ]
+def events(printed: str) -> list[dict[str, object]]:
+    """Events without times."""
+    found = [json.loads(line) for line in printed.splitlines()]
+    return [{**one, "data": {k: v for k, v in one["data"].items() if k not in TIMES}} for one in found]
+
+
+def test_a_recorded_turn_is_played_and_erased(brain: Brain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRAIN_ARCHIVE", str(tmp_path / "archive"))
+    script = tmp_path / "script.jsonl"
+    script.write_text('["Look: ", "SPECIALIST_REQUEST[medical:{\\"calculate\\":\\"bmi\\"}]"]\n["Do", "ne."]\n')
+    code, printed, _ = brain("ask", "Hi", "--json", "--model", f"script:{script}")
+    assert code == 0
+    (recording,) = (tmp_path / "archive").glob("2*/*.jsonl")
+    for speed in ("instant", "recorded"):
+        code, played, _ = brain("replay", str(recording), "--json", "--speed", speed)
+        assert (code, events(played)) == (0, events(printed))
+    assert brain("replay", str(recording))[1] == "Look: \nDone.\n"
+    assert brain("forget", "local", "--yes")[0] == 0
+    assert not list((tmp_path / "archive").glob("2*/*.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"\xff", b'{"type":"end","ms":0,"outcome":"complete","text":"","usage":{}}']
+)
+def test_another_file_is_no_recording(brain: Brain, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.jsonl").write_bytes(content)
+    assert brain("replay", str(tmp_path / "x.jsonl"))[0] == 1

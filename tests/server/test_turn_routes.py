@@ -274,6 +274,16 @@ def test_strange_ids_do_not_exist(client: httpx.Client, turn_id: str) -> None:
         assert answer.request.method == "HEAD" or problem(answer)[1] in ("not_found", "gone")
 
 
+def test_a_stored_answer_has_the_report_of_its_turn(server: Server, client: httpx.Client) -> None:
+    server.play(Player([CALL], ["Well."]))
+    turn_id, url = start(client, specialists=[])
+    last = data(events(client, url)[-1])
+    report, stored = client.get(url).json(), client.get(f"/v1/turns/{last['message_id']}").json()
+    assert (report.pop("wire"), stored.pop("wire")) == ("native", "")
+    assert {**stored, "began": report["began"]} == report
+    assert (stored["turn_id"], stored["stop_reason"], len(stored["passes"])) == (turn_id, "complete", 2)
+
+
 @pytest.mark.parametrize(("approve", "result"), [(True, ["Sent to ann."]), (False, [])])
 def test_a_call_is_decided_once(server: Server, client: httpx.Client, result: list[str], *, approve: bool) -> None:
     server.play(Player([CALL], ["Well."]))
