@@ -41,3 +41,9 @@ def find_answer(output: Output) -> str:
 def find_text(output: Output) -> str:
     """Return the best text for the user: the delivered answer, else the text outside of all tags."""
     return find_answer(output) or output.text("").replace(TASK_DONE, "").strip()
+
+
+def find_best(outputs: Sequence[Output]) -> str:
+    """Return the newest text for the user; without one, the newest work of an actor."""
+    texts = (find_text(output) or output.text("action") for output in reversed(outputs))
+    return next(filter(None, texts), "")

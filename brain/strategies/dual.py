@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping
 from brain.events import Limits, StopReason
 from brain.markers.neutralize import neutralize
 from brain.messages import Call
-from brain.strategies.deliverable import PARTS, TASK_DONE, WRAP_UP_SHARE, find_text, make_output
+from brain.strategies.deliverable import PARTS, TASK_DONE, WRAP_UP_SHARE, find_best, find_text, make_output
 from brain.turn.strategy import Answer, NewRound, Passes, PassResult, Plan, Step
 from brain.turn.tag_filter import Output, Shown
 from brain.turn.turn import Turn
@@ -94,7 +94,9 @@ class Dual:
             if turn.rounds + 1 >= self._wrap_up:
                 self._thinker.tell(WRAP_UP)
             plan = Output({"": ("deep_thinking", "instruction", "input")}, {"deep_thinking": "thinking"})
-            yield Plan(participant=self._thinker, output=plan, round=NewRound("thinker"), offers=False)
+            result = yield Plan(participant=self._thinker, output=plan, round=NewRound("thinker"), offers=False)
+            if result.is_interrupted:
+                continue
             spoken = "\n\n".join(filter(None, (plan.text("instruction"), plan.text("input"))))
             is_done = TASK_DONE in spoken or TASK_DONE in plan.text("")
             notes = neutralize((spoken or plan.text("")).replace(TASK_DONE, "").strip(), turn.template_tokens)
@@ -178,7 +180,7 @@ class Dual:
 
     def best_text(self) -> str:
         """Return the newest text of the actor for the user."""
-        return next((text for output in reversed(self._outputs) if (text := find_text(output))), "")
+        return find_best(self._outputs)
 
     @staticmethod
     def max_passes(limits: Limits) -> int:

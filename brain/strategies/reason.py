@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from brain.events import Limits, StopReason
-from brain.strategies.deliverable import PARTS, WRAP_UP_SHARE, find_answer, find_text, make_output
+from brain.strategies.deliverable import PARTS, WRAP_UP_SHARE, find_answer, find_best, make_output
 from brain.turn.strategy import Answer, NewRound, Passes, Plan
 from brain.turn.tag_filter import Output, Shown
 from brain.turn.turn import Turn
@@ -67,6 +67,9 @@ class Reason:
                 if not output.has_answer:
                     yield Answer(answer)
                 return "length" if result.finish == "length" else "deliverable"
+            if result.is_interrupted:
+                output = None
+                continue
             idle_rounds += 1
             if result.finish == "repetition" or idle_rounds == 2:
                 reason = "converged"
@@ -94,7 +97,7 @@ class Reason:
 
     def best_text(self) -> str:
         """Return the newest delivered answer or text outside of all tags."""
-        return next((text for output in reversed(self._outputs) if (text := find_text(output))), "")
+        return find_best(self._outputs)
 
     @staticmethod
     def max_passes(limits: Limits) -> int:

@@ -126,6 +126,8 @@ class Step:
                     continue
                 if parsed is not None:
                     calls = (yield RunCall(planner, self._make_call(parsed))).calls
+                if result.is_interrupted:
+                    continue
                 if not calls:
                     reason = "ready"  # the model answers instead of calling
                 elif any(call.code == "specialist_limit" for call in calls):

@@ -70,6 +70,7 @@ class PassResult:
         finish: Why the model stopped.
         unknown_tool: Name of an unknown tool whose native call was ignored.
         was_last: Whether the limit of calls or their deadline was reached before the pass.
+        is_interrupted: Whether a message of the user cut the pass. The next pass reads it.
         is_stopped: Whether a stop sequence of the client ended the answer.
         has_client_call: Whether the client must answer a call.
     """
@@ -78,6 +79,7 @@ class PassResult:
     finish: StopReason = "complete"
     unknown_tool: str | None = None
     was_last: bool = False
+    is_interrupted: bool = False
     is_stopped: bool = False
     has_client_call: bool = False
 

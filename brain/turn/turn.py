@@ -434,6 +434,7 @@ class Turn:
             current.finish,
             unknown_tool=current.unknown_tool,
             was_last=was_last,
+            is_interrupted=bool(self._inbox) and not calls,
             is_stopped=current.is_stopped,
             has_client_call=current.calls is not None and current.calls.has_client_call,
         )

@@ -250,6 +250,7 @@ async def test_only_the_pass_that_writes_the_answer_has_its_format(strategy: Str
     [
         ("reason", ["It is about 4 m.<deep_thinking>Surely.</deep_thinking>", "never read"], "It is about 4 m."),
         ("reason", ["<deep_thinking>Hm.</deep_thinking>", "<deliverable><final_output>4 m and"], "4 m and"),
+        ("reason", ["<action>4 m, roughly", "never read"], "4 m, roughly"),
         ("step", [CALL, "never read"], ""),
     ],
 )
@@ -292,3 +293,18 @@ async def test_an_added_message_is_read_in_the_next_round() -> None:
     events = short(await read(turn, steer))
     assert {"steered": "In feet!"} in events
     assert any(message.role == "user" and message.content == "In feet!" for message in player.requests[1])
+
+
+async def test_a_message_in_the_middle_of_a_plan_is_read_before_the_actor_works() -> None:
+    hold = asyncio.Event()
+    thinker = Player(["<deep_thinking>Hm.", hold], GO, "TASK_DONE")
+    turn = turn_with("dual", [thinker, Player("<action>done</action>", deliverable("13 feet"))])
+
+    def steer(event: Event) -> None:
+        if isinstance(event, Thinking) and event.text == "Hm.":
+            asyncio.get_running_loop().call_soon(turn.steer, "In feet!")
+
+    rounds = [event for event in await read(turn, steer) if isinstance(event, Round)]
+    assert [event.role for event in rounds] == ["thinker", "thinker", "actor", "thinker", "writer"]
+    assert rounds[2].text == "Ask."
+    assert thinker.requests[1][-1].content == "In feet!"
