@@ -289,6 +289,7 @@ class PassReport:
         first_token_ms: Time of its first visible text.
         round: Number of the strategy's round; 0 without one.
         is_prefill_refused: Whether the server refused to continue the started answer, so Brain sent a message.
+        are_tools_refused: Whether the server refused tools, so Brain described them in the prompt.
     """
 
     number: int
@@ -304,6 +305,7 @@ class PassReport:
     model: str = ""
     round: Count = 0
     is_prefill_refused: bool = False
+    are_tools_refused: bool = False
 
 
 class Exchange(msgspec.Struct, omit_defaults=True):

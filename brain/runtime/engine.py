@@ -296,7 +296,7 @@ class Engine:
 
         return Setup(
             describe((entry.model, *entry.fallbacks)),
-            {role: describe(models) for role, models in role_models.items()},
+            {role: describe(models) for role, models in role_models.items()} if request.strategy != "mono" else {},
             {one.name: tuple(sorted(one.activates_on)) for one in self.registry.usable(request.specialists)},
             self.settings.model_idle_seconds,
             self.settings.model_first_token_seconds,

@@ -30,6 +30,7 @@ class Accounting:
         usage: Sum of their tokens.
         first_token_ms: Milliseconds to the first visible text, if any.
         is_prefill_refused: Whether the server refused to continue the started answer in the current pass.
+        are_tools_refused: Whether it refused tools in the current pass.
     """
 
     def __init__(self) -> None:
@@ -42,6 +43,7 @@ class Accounting:
         self._models: dict[str, ModelUsage] = {}
         self.first_token_ms: int | None = None
         self.is_prefill_refused = False
+        self.are_tools_refused = False
         self._prompt_bytes = 0  # of the newest pass
         self._text_bytes = 0
         self._reported: PassUsage | None = None
@@ -99,6 +101,7 @@ class Accounting:
             model=self.model,
             round=self.round,
             is_prefill_refused=self.is_prefill_refused,
+            are_tools_refused=self.are_tools_refused,
         )
 
     def end_pass(self, began: float, first_text: float | None, finish: StopReason) -> None:
@@ -108,7 +111,8 @@ class Accounting:
         total = _add(self.usage, report)
         models = self._models if len(self._models) > 1 else None
         self.usage = Usage(total.prompt_tokens, total.completion_tokens, total.reused_tokens, total.estimated, models)
-        self._reported, self.is_prefill_refused = None, False
+        self._reported = None
+        self.is_prefill_refused = self.are_tools_refused = False
         if self.first_token_ms is None:
             self.first_token_ms = report.first_token_ms
         self.passes.append(replace(report, ended_ms=self.milliseconds(), finish=finish))

@@ -295,6 +295,7 @@ class ModelPass:
                 return await self._read(stream)
             except ToolsRefused:
                 await self._close_stream()
+                self._accounting.are_tools_refused = True
                 self._transcript.use_markers()
                 log.info("model %s rejects tools; Brain describes them in the prompt instead", self._model.name)
             except PrefillRefused:

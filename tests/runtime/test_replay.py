@@ -260,3 +260,19 @@ def test_an_incomplete_recording_is_rejected(cut: int) -> None:
     _, lines = record([Player("Hi.")], nothing, {})
     with pytest.raises(BadRequest):
         Recording(lines[1:] if not cut else lines[:cut])
+
+
+def test_a_request_that_the_server_refuses_is_an_attempt() -> None:
+    refusing = iter([PrefillRefused(), ToolsRefused()])
+
+    def script(turn_pass: int) -> list[Item]:
+        return [ECHO] if not turn_pass else [next(refusing, "End.")]
+
+    _, lines = record([Player(script=script)], nothing, {})
+    attempts = [line for line in lines if isinstance(line, PassLine)]
+    assert [(line.number, line.attempt, line.report is None) for line in attempts] == [
+        (1, 1, False), (2, 1, True), (2, 2, True), (2, 3, False),
+    ]  # fmt: skip
+    report = attempts[-1].report
+    assert report is not None
+    assert (report.is_prefill_refused, report.are_tools_refused) == (True, True)

@@ -99,6 +99,8 @@ def _decisions(report: TurnReport, number: int) -> Iterator[Line]:
     one = report.passes[number - 1] if number else None
     if one is not None and one.is_prefill_refused:
         yield None, f"  {text('explainPrefill')}"
+    if one is not None and one.are_tools_refused:
+        yield None, f"  {text('explainTools')}"
     for call in report.calls:
         if call.turn_pass == number:
             yield call.began_ms, f"  {_describe_call(call)}"

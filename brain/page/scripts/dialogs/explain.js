@@ -10,7 +10,8 @@ import {
 /**
  * @typedef {{ prompt_tokens: number, completion_tokens: number, reused_tokens: number | null, estimated: boolean }} Use
  * @typedef {Use & { number: number, began_ms: number, ended_ms: number | null, first_token_ms: number | null,
- *   model: string, round: number, error: string | null, is_prefill_refused: boolean, cost: number | null }} Pass
+ *   model: string, round: number, error: string | null, is_prefill_refused: boolean, are_tools_refused: boolean,
+ *   cost: number | null }} Pass
  * @typedef {{ name: string, params: object | null, turn_pass: number, began_ms: number, ms: number | null,
  *   outcome: string | null, reason?: string, cached: boolean, approval: string | null }} Call
  * @typedef {{ code: string, text: string, turn_pass: number }} Notice
@@ -77,6 +78,7 @@ function decisions(report, number) {
   const pass = report.passes[number - 1];
   return [
     ...(pass?.is_prefill_refused ? [line("decision", null, t("explainPrefill"), [])] : []),
+    ...(pass?.are_tools_refused ? [line("decision", null, t("explainTools"), [])] : []),
     ...report.calls.filter((call) => call.turn_pass === number).map(explainOne),
     ...(pass?.error ? [line("decision", pass.ended_ms, explainError(pass.error), [])] : []),
     ...report.notices.filter((notice) => notice.turn_pass === number).map(explainDecision),
