@@ -259,8 +259,8 @@ class _Replay:
         return self._play(self._next - 1)
 
     async def _play(self, number: int) -> AsyncGenerator[Chunk, None]:
-        if number >= len(self.recording.passes):
-            raise ModelError("model_failed", "The recording has no further request to a model.")
+        if number >= len(self.recording.passes):  # the turn was stopped at that moment
+            await asyncio.Event().wait()
         line = self.recording.passes[number]
         for ms, chunk in self.recording.chunks[number]:
             await self.wait_until(ms)

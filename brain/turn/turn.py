@@ -644,6 +644,7 @@ class Turn:
             untrusted=self._policy.is_untrusted,
             annotations=self._annotations.snapshot(),
             rounds=tuple(self._rounds),
+            passes=tuple(self._accounting.passes),
         )
 
     def report(self, wire: str) -> TurnReport:
