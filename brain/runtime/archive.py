@@ -4,6 +4,7 @@ A thread writes them. A turn never waits for it: what the thread cannot write in
 """
 
 import asyncio
+import glob
 import hashlib
 import logging
 import os
@@ -221,6 +222,11 @@ def erase(folder: Path, user: str, conversation_id: str | None = None) -> int:
             path.unlink(missing_ok=True)
             count += 1
     return count
+
+
+def find_recording(folder: Path, turn_id: str) -> Path | None:
+    """Return the recording of a turn, if there is one."""
+    return next((path for day in _days(folder) for path in day.glob(f"*.{glob.escape(turn_id)}.*{_SUFFIX}")), None)
 
 
 def _file_name(recorded: Recorded) -> str:

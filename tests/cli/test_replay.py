@@ -23,6 +23,7 @@ def test_a_recorded_turn_is_played_and_erased(brain: Brain, tmp_path: Path, monk
     code, printed, _ = brain("ask", "Hi", "--json", "--model", f"script:{script}")
     assert code == 0
     (recording,) = (tmp_path / "archive").glob("2*/*.jsonl")
+    assert str(recording) in brain("explain", "last")[1]
     for speed in ("instant", "recorded"):
         code, played, _ = brain("replay", str(recording), "--json", "--speed", speed)
         assert (code, events(played)) == (0, events(printed))

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from brain.events import SpecialistError
 from brain.messages import Call, PassReport, TurnReport, report_answer, to_answer_id
 from brain.protocols.bodies import encode
 from brain.protocols.native.resources import turn_report
+from brain.runtime.archive import find_recording
 from brain.settings import Settings
 from brain.text import escape_invisible
 
@@ -45,6 +47,9 @@ async def explain(arguments: argparse.Namespace, settings: Settings) -> int:
     print(f"{report.turn_id} · {conversation_id} · {report.began.astimezone():%Y-%m-%d %H:%M} · {report.strategy}")
     for ms, line in _timeline(report, settings):
         print(escape_invisible(f"{'' if ms is None else format_ms(ms):>{len(INDENT) - 2}}  {line}"))
+    recording = None if settings.archive is None else find_recording(settings.archive, report.turn_id)
+    if recording is not None:
+        print(f"Play it with: brain replay {shlex.quote(str(recording))}")
     return DONE
 
 
