@@ -20,6 +20,9 @@ VIEWS: dict[str, dict[str, Any]] = json.loads((DATA / "views.json").read_text("u
 for view in (*VIEWS["ada"].values(), *VIEWS["bob"].values()):
     for item in view.get("items", ()):
         del item["against"]  # a field that facts no longer have
+    for message in view.get("messages", ()):
+        if message["role"] == "assistant":
+            message["strategy"] = "mono"  # a field that answers did not have
 KEYS = {"BRAIN_KEYS": "a-long-key-of-ada:ada,a-long-key-of-bob:bob", "BRAIN_MODEL": "builtin"}
 
 
