@@ -34,7 +34,7 @@ from brain.turn_request import TurnRequest
 HERE = Path(__file__).parent
 WAYS = (*get_args(StrategyName), "native")
 """The strategies, and native tool calls with `mono`."""
-TURN_SECONDS = 120.0
+TURN_SECONDS = 60.0
 UNCALLED = ("unknown", "malformed", "oversized", "forged")
 """Codes of what a model wrote instead of a call."""
 COLUMNS = (
