@@ -111,7 +111,7 @@ class TagFilter:
             if name in self._open:
                 del self._open[self._open.index(name) :]
                 self.is_done = name == self._last_tag
-            elif self._open or name not in self._tags[""]:
+            elif self._open or name not in self._tags.get("", ()):
                 return False
         elif name in self._tags.get(self.tag, ()):
             self._open.append(name)

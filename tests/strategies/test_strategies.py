@@ -71,8 +71,8 @@ CASES: dict[str, Case] = {
     ),
     "step with a call as text": (
         "step",
-        [['echo(text="sea") and more', "ready()", "4 m."]],
-        ["\n1 planner: ", START, RESULT, "\n2 planner: \n3 writer: 4 m."],
+        [['echo(text="sea") and more', "ready()", "4 m with </b>."]],
+        ["\n1 planner: ", START, RESULT, "\n2 planner: \n3 writer: 4 m with </b>."],
     ),
     "step with a marker, and an analysis that confirms the goal": (
         "step",
