@@ -8,11 +8,11 @@ from typing import Any
 
 from brain.events import Limits, StopReason
 from brain.markers.neutralize import neutralize
-from brain.messages import Call, Exchange, Text
+from brain.messages import Call, Exchange, NativeCall, Text
 from brain.plugins.specialist import Specialist
-from brain.prompts import templates
 from brain.prompts.system_prompt import FIXED_SHARE, QUESTION_PARAMETERS, example_values
 from brain.text import estimate_tokens, utf8_size
+from brain.turn.model_pass import read_native_call
 from brain.turn.strategy import NewRound, Passes, Plan, RunCall
 from brain.turn.tag_filter import Output
 from brain.turn.turn import Turn
@@ -167,7 +167,7 @@ class Step:
         return len(new) > len(words) * MIN_NEW_SHARE
 
     def _make_call(self, parsed: ParsedCall) -> Call:
-        """Return the call. Values without a name belong to the first parameters."""
+        """Return the call, within the limits of native calls. Values without a name belong to the first parameters."""
         if parsed.params is None:
             reason = "the parentheses do not contain key=value pairs, separated by commas"
             return Call(parsed.name, code="malformed", reason=reason)
@@ -175,8 +175,9 @@ class Step:
         if parsed.name in self._specialists:
             properties = self._specialists[parsed.name].parameters.get("properties", {})
         params = {**dict(zip(properties, parsed.values, strict=False)), **parsed.params}
-        marker = templates.marker(parsed.name, params, marker_syntaxes(self._turn.request.syntax)[0])
-        return Call(parsed.name, marker, params)
+        return read_native_call(
+            NativeCall(parsed.name, json.dumps(params)), marker_syntaxes(self._turn.request.syntax)[0]
+        )
 
     def _system(self, context_tokens: int | None) -> str:
         """Return the system message. A small context gets no descriptions."""

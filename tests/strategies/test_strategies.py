@@ -97,6 +97,18 @@ async def test_what_the_reader_sees_however_the_text_is_cut(name: str) -> None:
         assert last["text"] == answer
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('echo(text="\\ud800")', {"start": "c1", "name": "echo", "params": {"text": "\ufffd"}}),
+        ("echo(text=1e999)", {"error": "c1", "name": "echo", "code": "malformed"}),
+        (f"echo(text={'[' * 99}{']' * 99})", {"error": "c1", "name": "echo", "code": "malformed"}),
+    ],
+)
+async def test_a_call_of_a_step_has_the_limits_of_other_calls(text: str, expected: dict[str, Any]) -> None:
+    assert short(await read(turn_with("step", [Player(text, "ready()", "4 m")])))[1] == expected
+
+
 ACTOR_WORKS = [f"<action>{CALL}", "sea", "sea", "sea", "sea"]
 GO = "<instruction>Ask.</instruction>"
 OTHER = [f'SPECIALIST_REQUEST[add:{{"a":{n},"b":1}}]' for n in range(9)]
