@@ -175,7 +175,7 @@ class Dual:
         self._critic.tell(CHECK.format(answer=text, results="\n\n".join(blocks) or "none"))
         output = Output({"": ("unsupported",)}, {})
         yield Plan(participant=self._critic, output=output, round=NewRound("critic"), offers=False)
-        claims = output.text("unsupported") or output.text("")
+        claims = output.text("unsupported") or ("" if self._turn.is_answer_time else output.text(""))
         return "" if ALL_SUPPORTED in claims else neutralize(claims, self._turn.template_tokens)
 
     def best_text(self) -> str:

@@ -485,7 +485,7 @@ class Turn:
             self._pass.fail_silent(seconds)
 
     def _end_unshown_pass(self) -> None:
-        if self._pass is not None and self._policy.offers:
+        if self._pass is not None and self._rounds and self._rounds[-1].role != "writer":
             self._pass.end_unshown()
 
     async def _run_automatic_calls(self, context: CallContext) -> None:

@@ -111,6 +111,7 @@ async def test_a_call_of_a_step_has_the_limits_of_other_calls(text: str, expecte
 
 ACTOR_WORKS = [f"<action>{CALL}", "sea", "sea", "sea", "sea"]
 GO = "<instruction>Ask.</instruction>"
+SLOW = ["<deep_thinking>", *[item for n in range(100) for item in ("Hm. ", 5.0)]]
 OTHER = [f'SPECIALIST_REQUEST[add:{{"a":{n},"b":1}}]' for n in range(9)]
 
 
@@ -284,14 +285,21 @@ async def test_a_turn_that_is_stopped_keeps_the_best_text(
     assert turn.exchange.answer == answer
 
 
-def test_time_for_the_answer_is_reserved() -> None:
+@pytest.mark.parametrize(
+    ("strategy", "players", "reason"),
+    [
+        ("reason", [[SLOW, "4 m"]], "deadline"),
+        ("dual", [[SLOW], ["4 m"]], "deadline"),
+        ("dual", [["TASK_DONE", SLOW], [deliverable("4 m")]], "deliverable"),  # the critic is slow
+    ],
+)
+def test_time_for_the_answer_is_reserved(strategy: StrategyName, players: list[Any], reason: str) -> None:
     async def main() -> list[Any]:
-        slow = ["<deep_thinking>", *[item for n in range(100) for item in ("Hm. ", 5.0)]]
-        turn = turn_with("reason", [Player(slow, "4 m")], limits={"rounds": 20, "turn_seconds": 100.0})
-        return short(await read(turn))
+        limits = {"rounds": 20, "turn_seconds": 100.0}
+        return short(await read(turn_with(strategy, [Player(*one) for one in players], limits=limits, critic=True)))
 
     *_, last = run_jumping(main())
-    assert (last["done"], last["text"]) == ("deadline", "4 m")
+    assert (last["done"], last["text"]) == (reason, "4 m")
 
 
 async def test_an_added_message_is_read_in_the_next_round() -> None:
