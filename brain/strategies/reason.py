@@ -49,9 +49,9 @@ class Reason:
         output: Output | None = None
         idle_rounds = 0
         while turn.can_call and turn.rounds < self.max_rounds - 1:
-            if turn.rounds + 1 == self._wrap_up:
-                writer.tell(WRAP_UP)
             if output is None:
+                if turn.rounds + 1 == self._wrap_up:
+                    writer.tell(WRAP_UP)
                 output = make_output(("deep_thinking", "action"), SHOWN, shows_answer=not self._is_json)
                 self._outputs.append(output)
             result = yield Plan(participant=writer, output=output, round=NewRound("thinker"))
@@ -79,16 +79,15 @@ class Reason:
         else:
             if turn.is_answer_time:
                 reason = "deadline"
-        return (yield from self._finish(reason))
+        return (yield from self._finish(reason, output))
 
-    def _finish(self, reason: StopReason) -> Passes:
-        """Ask for the answer without specialists."""
-        self.writer.tell(FINISH_JSON if self._is_json else FINISH)
-        output = None
-        if not self._is_json:
-            output = make_output(
-                ("deep_thinking", "action"), {**SHOWN, "": "answer", "deliverable": "answer"}, shows_answer=True
-            )
+    def _finish(self, reason: StopReason, output: Output | None) -> Passes:
+        """Ask for the answer without specialists, or for the rest of an answer that has begun."""
+        if output is None or not output.has_answer:
+            self.writer.tell(FINISH_JSON if self._is_json else FINISH)
+            shown: Mapping[str, Shown] = {**SHOWN, "": "answer", "deliverable": "answer"}
+            tags = ("deep_thinking", "action")
+            output = None if self._is_json else make_output(tags, shown, shows_answer=True)
         plan = Plan(
             participant=self.writer, output=output, round=NewRound("writer"), offers=False, is_json=self._is_json
         )

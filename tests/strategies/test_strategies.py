@@ -120,6 +120,7 @@ OTHER = [f'SPECIALIST_REQUEST[add:{{"a":{n},"b":1}}]' for n in range(9)]
     [
         ("reason", [[deliverable("4 m")]], {}, "deliverable", "4 m"),
         ("reason", [[*OTHER[:2], "4 m"]], {"rounds": 3}, "round_limit", "4 m"),
+        ("reason", [[f"<final_output>It is {CALL}", "4 m</final_output>"]], {"rounds": 2}, "round_limit", "It is 4 m"),
         ("reason", [["no tags", "no tags", "4 m"]], {}, "converged", "4 m"),
         ("reason", [[*OTHER[:2], "4 m"]], {"calls": 1}, "call_limit", "4 m"),
         ("dual", [[GO] * 9, [*ACTOR_WORKS[:2], deliverable("4 m")]], {"rounds": 3}, "round_limit", "4 m"),
