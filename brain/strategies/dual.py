@@ -108,7 +108,7 @@ class Dual:
         if turn.is_answer_time:
             reason = "deadline"
         finish = yield from self._deliver(notes)
-        return "length" if finish == "length" else reason
+        return reason if finish == "complete" else finish
 
     def _act(self, instruction: str) -> Passes:
         """Let the actor follow an instruction, and report to the thinker."""

@@ -66,7 +66,7 @@ class Reason:
                     break
                 if not output.has_answer:
                     yield Answer(answer)
-                return "length" if result.finish == "length" else "deliverable"
+                return "deliverable" if result.finish == "complete" else result.finish
             if result.is_interrupted:
                 output = None
                 continue
@@ -92,7 +92,7 @@ class Reason:
             participant=self.writer, output=output, round=NewRound("writer"), offers=False, is_json=self._is_json
         )
         result = yield plan
-        return "length" if result.finish == "length" else reason
+        return reason if result.finish == "complete" else result.finish
 
     def best_text(self) -> str:
         """Return the newest delivered answer or text outside of all tags."""

@@ -156,7 +156,7 @@ class Step:
         output = None if is_json else Output({}, {"": "answer"})
         new_round = NewRound("writer")
         result = yield Plan(participant=self.writer, output=output, round=new_round, offers=False, is_json=is_json)
-        return "length" if result.finish == "length" else reason
+        return reason if result.finish == "complete" else result.finish
 
     def _adds_words(self, calls: Sequence[Call]) -> bool:
         """Whether enough words of the results are neither in the question nor in earlier results."""

@@ -110,7 +110,7 @@ class StopSequences:
         places = ((text.find(stop), stop) for stop in self._texts)
         ends = [(at + len(stop), at) for at, stop in places if at >= 0]
         self.is_found = bool(ends)
-        length = min(ends)[1] if ends else min(_find_start(text, stop) for stop in self._texts)
+        length = min(ends)[1] if ends else min((_find_start(text, stop) for stop in self._texts), default=len(text))
         self._pending = "" if ends else text[length:]
         return text[:length]
 

@@ -48,6 +48,7 @@ from brain.turn.model_pass import Model, ModelPass
 from brain.turn.notices import Annotations
 from brain.turn.participant import Participant
 from brain.turn.strategy import Answer, PassResult, Plan, RunCall, Strategy
+from brain.turn.text_filters import StopSequences
 from brain.turn_request import TurnRequest
 
 log = logging.getLogger("brain")
@@ -375,8 +376,12 @@ class Turn:
             result = PassResult()
             match step:
                 case Answer(text):
-                    self.exchange.parts.append(Text(text, len(self._accounting.passes)))
-                    context.emit((Token(text),))
+                    stops = StopSequences(self.request.stop)
+                    if text := stops.feed(text) + stops.close():
+                        self.exchange.parts.append(Text(text, len(self._accounting.passes)))
+                        context.emit((Token(text),))
+                    if stops.is_found:
+                        return True
                 case RunCall():
                     result = await self._run_call(step, context)
                 case Plan():
@@ -604,7 +609,9 @@ class Turn:
             accounting.update_last_pass(error=error.code)
         unread = self._inject(is_followed=False)
         self._end_round()
-        if not self._visible_text().strip() and (text := self._strategy.best_text()):
+        stops = StopSequences(self.request.stop)
+        best_text = "" if self._visible_text().strip() else self._strategy.best_text()
+        if text := stops.feed(best_text) + stops.close():
             self.exchange.parts.append(Text(text, len(accounting.passes)))
             unread.append(Token(text))
         total_ms = accounting.milliseconds()

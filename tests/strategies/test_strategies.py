@@ -122,6 +122,7 @@ OTHER = [f'SPECIALIST_REQUEST[add:{{"a":{n},"b":1}}]' for n in range(9)]
         ("reason", [[*OTHER[:2], "4 m"]], {"rounds": 3}, "round_limit", "4 m"),
         ("reason", [[f"<final_output>It is {CALL}", "4 m</final_output>"]], {"rounds": 2}, "round_limit", "It is 4 m"),
         ("reason", [["no tags", "no tags", "4 m"]], {}, "converged", "4 m"),
+        ("reason", [["<final_output>" + "4 m and so on. " * 400]], {}, "repetition", None),
         ("reason", [[*OTHER[:2], "4 m"]], {"calls": 1}, "call_limit", "4 m"),
         ("dual", [[GO] * 9, [*ACTOR_WORKS[:2], deliverable("4 m")]], {"rounds": 3}, "round_limit", "4 m"),
         ("dual", [["TASK_DONE"], ["4 m, without tags"]], {}, "deliverable", "4 m, without tags"),
@@ -135,12 +136,26 @@ OTHER = [f'SPECIALIST_REQUEST[add:{{"a":{n},"b":1}}]' for n in range(9)]
     ],
 )
 async def test_why_an_answer_ends(
-    strategy: StrategyName, texts: list[list[str]], limits: dict[str, int], reason: str, answer: str
+    strategy: StrategyName, texts: list[list[str]], limits: dict[str, int], reason: str, answer: str | None
 ) -> None:
     base = {"rounds": 20} if strategy != "step" else {"steps": 10}
     last = (await read(turn_with(strategy, [Player(*one) for one in texts], limits={**base, **limits})))[-1]
     assert isinstance(last, Done)
-    assert (last.stop_reason, last.text) == (reason, answer)
+    assert (last.stop_reason, last.text) == (reason, last.text if answer is None else answer)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "texts"),
+    [
+        ("reason", [["<deliverable>4 m END never shown</deliverable>"]]),
+        ("dual", [["TASK_DONE", "ALL_SUPPORTED"], [deliverable("4 m END never shown")]]),
+    ],
+)
+async def test_a_stop_sequence_ends_an_answer_that_is_shown_as_a_whole(
+    strategy: StrategyName, texts: list[list[str]]
+) -> None:
+    events = short(await read(turn_with(strategy, [Player(*one) for one in texts], critic=True, stop=(" END",))))
+    assert (events[-2].rpartition(": ")[2], events[-1]["done"], events[-1]["text"]) == ("4 m", "complete", "4 m")
 
 
 POOL = (
