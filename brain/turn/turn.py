@@ -7,7 +7,7 @@ blocks after it.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -58,6 +58,8 @@ MAX_ANSWER_LENGTH = 8 * 1024 * 1024
 """Characters of visible text. A model that writes more would never end."""
 MAX_ROUND_TEXT = 2_000
 """Characters of the text of a round."""
+COMPLETE: Collection[StopReason] = ("complete", "deliverable", "ready", "converged")
+"""Reasons of answers that no limit ended. They have text."""
 SEPARATOR = "\n\n"
 """Separates the text before an injected message from the text after it."""
 
@@ -365,7 +367,7 @@ class Turn:
             if not self._inbox:
                 break
         has_text = bool(self._visible_text().strip() or self._strategy.best_text())
-        if self._final_reason() == "complete" and not is_explained and not has_text:
+        if self._final_reason() in COMPLETE and not is_explained and not has_text:
             raise notices.empty_answer(self._unknown_tool)
 
     async def _follow_strategy(self, context: CallContext) -> bool:

@@ -182,6 +182,12 @@ async def test_no_turn_has_more_passes_than_its_strategy_promises(strategy: Stra
         assert all(event.n <= event.of for event in rounds), seed
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_an_empty_answer_is_an_error(strategy: StrategyName) -> None:
+    players = [Player("TASK_DONE"), Player()] if strategy == "dual" else [Player()]
+    assert short(await read(turn_with(strategy, players)))[-1] == {"failed": "model_failed"}
+
+
 async def test_later_turns_read_calls_and_the_visible_answer_only() -> None:
     turn = turn_with("reason", [Player(f"<deep_thinking>Hm.</deep_thinking>{CALL}", deliverable("4 m"))])
     events = await read(turn)
