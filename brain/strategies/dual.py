@@ -1,5 +1,6 @@
 """The strategy `dual`: one model directs, another one calls specialists and writes the answer."""
 
+import json
 import math
 import re
 from collections.abc import Generator, Mapping
@@ -141,7 +142,9 @@ class Dual:
         has_critic = self._critic is not None and not self._turn.is_answer_time
         told = notes
         if has_critic and results:
-            names = "\n".join(f"[{n}] {call.name} {call.params}" for n, call in enumerate(results, 1))
+            params = [json.dumps(call.params, ensure_ascii=False) for call in results]
+            calls = (f"[{n}] {call.name} {sent}" for n, (call, sent) in enumerate(zip(results, params, strict=True), 1))
+            names = neutralize("\n".join(calls), self._turn.template_tokens)
             told = "\n\n".join(filter(None, (notes, CITE.format(results=names))))
         self.writer.tell(DELIVER.format(notes=told).strip())
         if not has_critic:
