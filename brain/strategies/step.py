@@ -152,7 +152,8 @@ class Step:
 
     def _synthesize(self, reason: StopReason) -> Passes:
         is_json = self._turn.request.sampling.format is not None
-        self.writer.tell(SYNTHESIZE_JSON if is_json else SYNTHESIZE if self._has_results else ANSWER)
+        instruction = SYNTHESIZE_JSON if is_json else SYNTHESIZE if self._has_results else ANSWER
+        self.writer.tell("\n\n".join(filter(None, (instruction, self._turn.operator))))
         output = None if is_json else Output({}, {"": "answer"})
         new_round = NewRound("writer")
         result = yield Plan(participant=self.writer, output=output, round=new_round, offers=False, is_json=is_json)

@@ -90,6 +90,7 @@ class Turn:
     Attributes:
         request: The request.
         usable: The specialists that the model may call.
+        operator: Instructions of the operator.
         exchange: Question and answer so far.
         approvals: Approval requests and decisions.
         last: The event that ended the turn, or None while it runs.
@@ -144,7 +145,7 @@ class Turn:
         self._models = (model, *fallbacks)
         self._role_models = role_models or {}
         self._tools = tools
-        self._operator = system
+        self.operator = system
         models = [*self._models, *(model for models in self._role_models.values() for model in models)]
         self.template_tokens = find_control_tokens(*(one.template for one in models))
         self._parts_before = len(self.exchange.parts)
@@ -202,7 +203,7 @@ class Turn:
         """
         request = self.request
         arguments = (
-            self.usable if offers else (), request.limits, request.syntax, self._operator, request.system,
+            self.usable if offers else (), request.limits, request.syntax, self.operator, request.system,
             self._tools if offers else {},
         )  # fmt: skip
         must_call, tokens = request.must_call if offers else False, self.template_tokens

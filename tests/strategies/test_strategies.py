@@ -183,6 +183,14 @@ async def test_no_turn_has_more_passes_than_its_strategy_promises(strategy: Stra
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+async def test_the_model_that_answers_reads_the_instructions_of_the_operator(strategy: StrategyName) -> None:
+    player = Player("TASK_DONE", "4 m", "4 m")
+    ask = ask_for(strategy=strategy, limits=Limits(rounds=3, steps=3))
+    await read(turn_of(player, ask=ask, strategy=STRATEGIES[strategy], system="Answer in French."))
+    assert "Answer in French." in _flat(player.requests[-1])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 async def test_an_empty_answer_is_an_error(strategy: StrategyName) -> None:
     players = [Player("TASK_DONE"), Player()] if strategy == "dual" else [Player()]
     assert short(await read(turn_with(strategy, players)))[-1] == {"failed": "model_failed"}
