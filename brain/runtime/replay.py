@@ -96,6 +96,8 @@ class Recording:
         self.turn, self.end = lines[0], lines[-1]
         if self.turn.version != VERSION:
             raise BadRequest(f"The recording has version {self.turn.version}; this version of Brain reads {VERSION}.")
+        if self.end.is_cut:
+            raise BadRequest("The turn was too long to be recorded whole, so it cannot be played.")
         if not self.turn.setup.models:
             raise BadRequest("The recording has no models.")
         self.passes = [line for line in lines if isinstance(line, PassLine)]

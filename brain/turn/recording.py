@@ -42,6 +42,10 @@ from brain.text import utf8_size
 from brain.turn_request import TurnRequest
 
 VERSION = 1
+MAX_LENGTH = 16 * 1024 * 1024
+"""Characters of messages and chunks in one recording. What follows is left out."""
+CHUNK_LENGTH = 64
+"""Characters to count for a chunk besides its text."""
 
 Emit = Callable[[Sequence[Event]], None]
 CallEvent = SpecialistStart | SpecialistProgress | ApprovalRequired | SpecialistResult | SpecialistError
@@ -169,7 +173,7 @@ class ControlLine(msgspec.Struct, tag="control", omit_defaults=True):
 
 
 class EndLine(msgspec.Struct, tag="end", omit_defaults=True):
-    """How the turn ended."""
+    """How the turn ended. `is_cut` means that the recording is longer than `MAX_LENGTH`, so it cannot be played."""
 
     ms: float
     outcome: str
@@ -177,6 +181,7 @@ class EndLine(msgspec.Struct, tag="end", omit_defaults=True):
     usage: Usage
     calls: tuple[Call, ...] = ()
     unkept: str = ""
+    is_cut: bool = False
 
 
 Line = TurnLine | PassLine | EventLine | ControlLine | EndLine
@@ -220,6 +225,7 @@ class Recorder:
         self._steers: list[tuple[float, str]] = []
         self._stops: list[tuple[float, Interruption]] = []
         self._unkept = ""
+        self._left = MAX_LENGTH
 
     def watch_events(self, emit: Emit) -> Emit:
         """See `call_group.Observer`. Text is not recorded: it follows from the chunks."""
@@ -245,12 +251,15 @@ class Recorder:
     ) -> AsyncGenerator[Chunk, None]:
         """See `call_group.Observer`."""
         now = self._now
-        attempt = _Attempt(turn_pass, model, messages, tools, now())
+        self._left -= sum(len(text) for message in messages for text in message.texts)
+        attempt = _Attempt(turn_pass, model, messages if self._left > 0 else (), tools, now())
         self._attempts.append(attempt)
         async with aclosing(stream):
             try:
                 async for chunk in stream:
-                    attempt.chunks.append((now(), chunk))
+                    if self._left > 0:
+                        self._left -= _length(chunk)
+                        attempt.chunks.append((now(), chunk))
                     yield chunk
             except Exception as error:
                 attempt.error = now(), error
@@ -307,6 +316,7 @@ class Recorder:
             report.usage,
             calls=tuple(report.calls),
             unkept=self._unkept,
+            is_cut=self._left <= 0,
         )
 
     def _pass_lines(self, exchange: Exchange, report: TurnReport) -> Iterator[PassLine]:
@@ -361,6 +371,11 @@ def _record_message(message: Message, files: Sequence[Attachment]) -> dict[str, 
     if content is not message.content:
         recorded["size"] = utf8_size(message.content)
     return recorded
+
+
+def _length(chunk: Chunk) -> int:
+    text = chunk if isinstance(chunk, str) else getattr(chunk, "text", "") or getattr(chunk, "arguments", "")
+    return CHUNK_LENGTH + len(text)
 
 
 def _record_chunk(chunk: Chunk) -> Any:

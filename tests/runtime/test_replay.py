@@ -28,7 +28,7 @@ from brain.messages import (
 from brain.protocols.native import EVENT_NAMES, event_data
 from brain.runtime.replay import Recording, ReplayLoop, make_turn
 from brain.strategies import STRATEGIES
-from brain.turn.recording import Line, PassLine, RecordedModel, Recorder, Setup
+from brain.turn.recording import MAX_LENGTH, Line, PassLine, RecordedModel, Recorder, Setup
 from brain.turn.turn import Turn
 from brain.turn_request import Sampling, Tool
 
@@ -276,3 +276,11 @@ def test_a_request_that_the_server_refuses_is_an_attempt() -> None:
     report = attempts[-1].report
     assert report is not None
     assert (report.is_prefill_refused, report.are_tools_refused) == (True, True)
+
+
+def test_the_size_of_a_recording_is_limited() -> None:
+    _, lines = record([Player("Hi.")], nothing, {"message": "x" * MAX_LENGTH})
+    (line,) = [line for line in lines if isinstance(line, PassLine)]
+    assert (line.messages, line.chunks) == ((), [])
+    with pytest.raises(BadRequest):
+        Recording(lines)
