@@ -110,3 +110,28 @@ def test_a_client_gets_one_message(protocol: str, path: str, body: dict[str, Any
     assert "".join(json.loads(one) for one in re.findall(text, answer)) == "The answer is 42."
     assert protocol == "ollama" or answer.count(BEGINS[protocol]) == 1
     assert (answer.count('"fallback"') == 1) == (protocol not in ("openai", "ollama"))
+
+
+def test_servers_of_two_kinds_play_two_roles() -> None:
+    plan = [Pass(["<instruction>", "Look.</instruction>"]), Pass(["TASK_", "DONE"])]
+    work = [Pass(["<action>It is ", "42.</action>"]), Pass(["<deliverable><final_", "output>42.", "</final_output>"])]
+    with (
+        in_thread(OpenAIServer(*plan, answers=MODELS)) as thinker,
+        in_thread(OllamaServer(*work, answers=OLLAMA)) as actor,
+    ):
+        rows = {
+            "big": {"is": "openai:first", "url": thinker.url, "context": 4096},
+            "small": {"is": "ollama:second", "url": actor.url, "context": 2048},
+        }
+        with brain_served(MODELS=json.dumps(rows), THINKER="big", ACTOR="small", STORE="memory:") as server:
+            body = {"message": "What?", "strategy": "dual"}
+            frames = httpx.post(f"{server.url}/v1/chat/stream", json=body, timeout=30, trust_env=False).text
+    rounds = [json.loads(data) for data in re.findall(r"event: round\ndata: (.*)", frames)]
+    assert [(one["role"], one["model"]) for one in rounds] == [
+        ("thinker", "big"), ("actor", "small"), ("thinker", "big"), ("writer", "small"),
+    ]  # fmt: skip
+    (done,) = (json.loads(data) for data in re.findall(r"event: done\ndata: (.*)", frames))
+    assert (done["stop_reason"], done["text"]) == ("deliverable", "42.")
+    (usage,) = (json.loads(data) for data in re.findall(r"event: usage\ndata: (.*)", frames))
+    assert set(usage["models"]) == {"big", "small"}
+    assert "It is 42." in thinker.generated[1]["messages"][-1]["content"]

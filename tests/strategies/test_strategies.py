@@ -9,9 +9,11 @@ import pytest
 from fast_clock import run_jumping
 from turn_helpers import Player, ask_for, read, short, turn_of
 
+from brain.errors import ModelError
 from brain.events import Done, Event, Limits, Round, StrategyName, Thinking, Token, Usage
 from brain.messages import Call, Chunk, Message, Text
 from brain.strategies import STRATEGIES
+from brain.strategies.reason import Reason
 from brain.turn.turn import Turn
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
@@ -358,3 +360,30 @@ async def test_a_message_in_the_middle_of_a_plan_is_read_before_the_actor_works(
     assert [event.role for event in rounds] == ["thinker", "thinker", "actor", "thinker", "writer"]
     assert rounds[2].text == "Ask."
     assert thinker.requests[1][-1].content == "In feet!"
+
+
+class Continuing(Player):
+    """A player that continues its text from where the started answer ends."""
+
+    async def stream(self, messages: Sequence[Message], *more: Any, **options: Any) -> AsyncGenerator[Chunk, None]:
+        started = messages[-1].content if messages[-1].role == "assistant" else ""
+        assert ROUND.startswith(started)
+        yield ROUND[len(started) :]
+
+
+ROUND = "<deep_thinking>So.</deep_thinking>\n" + deliverable("4 m, see `</final_output>`.")
+
+
+@pytest.mark.parametrize("at", range(len(ROUND)))
+async def test_another_model_continues_a_round_at_every_character(at: int) -> None:
+    turn = turn_of(
+        Player([ROUND[:at], ModelError("model_failed", "Cut off.")], name="first"),
+        ask=ask_for("How deep?", strategy="reason", limits=Limits(rounds=20)),
+        strategy=Reason,
+        fallbacks=[Continuing(name="second")],
+    )
+    events = await read(turn)
+    answer = "".join(event.text for event in events if isinstance(event, Token))
+    thinking = "".join(event.text for event in events if isinstance(event, Thinking))
+    assert (answer, thinking) == ("4 m, see `</final_output>`.", "So.Aim.Known.Why.")
+    assert turn.exchange.outcome == "deliverable"
