@@ -171,7 +171,8 @@ class Archive:
 
     def _prune(self) -> None:
         """Delete the files that are too old, then the oldest ones over the size limit."""
-        oldest_day = f"{datetime.now(UTC) - timedelta(days=self._days):%Y-%m-%d}"
+        now = datetime.now(UTC)
+        today, oldest_day = f"{now:%Y-%m-%d}", f"{now - timedelta(days=self._days):%Y-%m-%d}"
         found = []
         for path in _files(self._folder):
             with suppress(FileNotFoundError):  # another process deleted it
@@ -187,12 +188,10 @@ class Archive:
             path.unlink(missing_ok=True)
             total -= size
         for folder in _days(self._folder):
-            with suppress(OSError):  # not empty
-                folder.rmdir()
-        for mark in (self._folder / _ERASED).glob("*"):
-            with suppress(FileNotFoundError):
-                if time.time() - mark.stat().st_mtime > ERASED_DAYS * 86_400:
-                    mark.unlink()
+            if folder.name < today:
+                with suppress(OSError):  # not empty
+                    folder.rmdir()
+        _drop_marks(self._folder)
 
 
 def open_archive(settings: Settings) -> Archive | None:
@@ -215,6 +214,7 @@ def erase(folder: Path, user: str, conversation_id: str | None = None) -> int:
     digest = _digest(user) if conversation_id is None else _digest(user, conversation_id)
     marks = folder / _ERASED
     marks.mkdir(mode=0o700, exist_ok=True)
+    _drop_marks(folder)
     (marks / digest).touch(mode=0o600)
     count = 0
     for path in _files(folder):
@@ -222,6 +222,14 @@ def erase(folder: Path, user: str, conversation_id: str | None = None) -> int:
             path.unlink(missing_ok=True)
             count += 1
     return count
+
+
+def _drop_marks(folder: Path) -> None:
+    """Delete the old marks of erased conversations and users."""
+    for mark in (folder / _ERASED).glob("*"):
+        with suppress(FileNotFoundError):
+            if time.time() - mark.stat().st_mtime > ERASED_DAYS * 86_400:
+                mark.unlink()
 
 
 def find_recording(folder: Path, turn_id: str) -> Path | None:
