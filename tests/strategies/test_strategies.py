@@ -374,16 +374,16 @@ class Continuing(Player):
 ROUND = "<deep_thinking>So.</deep_thinking>\n" + deliverable("4 m, see `</final_output>`.")
 
 
-@pytest.mark.parametrize("at", range(len(ROUND)))
-async def test_another_model_continues_a_round_at_every_character(at: int) -> None:
-    turn = turn_of(
-        Player([ROUND[:at], ModelError("model_failed", "Cut off.")], name="first"),
-        ask=ask_for("How deep?", strategy="reason", limits=Limits(rounds=20)),
-        strategy=Reason,
-        fallbacks=[Continuing(name="second")],
-    )
-    events = await read(turn)
-    answer = "".join(event.text for event in events if isinstance(event, Token))
-    thinking = "".join(event.text for event in events if isinstance(event, Thinking))
-    assert (answer, thinking) == ("4 m, see `</final_output>`.", "So.Aim.Known.Why.")
-    assert turn.exchange.outcome == "deliverable"
+async def test_another_model_continues_a_round_at_every_character() -> None:
+    for at in range(len(ROUND)):
+        turn = turn_of(
+            Player([ROUND[:at], ModelError("model_failed", "Cut off.")], name="first"),
+            ask=ask_for("How deep?", strategy="reason", limits=Limits(rounds=20)),
+            strategy=Reason,
+            fallbacks=[Continuing(name="second")],
+        )
+        events = await read(turn)
+        answer = "".join(event.text for event in events if isinstance(event, Token))
+        thinking = "".join(event.text for event in events if isinstance(event, Thinking))
+        assert (answer, thinking) == ("4 m, see `</final_output>`.", "So.Aim.Known.Why."), at
+        assert turn.exchange.outcome == "deliverable", at
