@@ -43,8 +43,8 @@ EXAMPLES = 2
 """Examples of each specialist, as earlier exchanges. A small model learns from them what to write."""
 TEXT_PARAMETERS = 3
 """A parameter that takes a whole question is among the first ones."""
-MAX_CALL_LENGTH = 4_000
-"""Characters of a step in which a call is searched."""
+MAX_CALL_LENGTH = 1_000
+"""Characters of a step in which a call is searched, after each token. `STEP_TOKENS` usually have fewer."""
 
 
 def _reject(constant: str) -> None:
