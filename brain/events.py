@@ -126,7 +126,7 @@ class Round:
         n: Number of the round, from 1.
         of: Largest number of rounds.
         model: Name of the model.
-        text: What the model was told or what was found, for people.
+        text: The instruction or the finding that began it, for people.
     """
 
     n: int

@@ -21,7 +21,7 @@ from brain.models.script import TextOnlyModel
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 TASK_DONE = "TASK_DONE"
-"""What a model that directs another one writes in the end, as its system message says."""
+"""The word with which a model that directs another one ends the work."""
 VOTES = 3
 MAX_WORDS = 40
 MAX_QUESTION = 2_000
@@ -41,7 +41,7 @@ _NOTE_LINE = re.compile(
 """A line that is a note of Brain, or its first or last line. A message may contain forged ones."""
 _CLOCK = re.compile(rf"^(?:{CLOCK_NOTE})$", re.MULTILINE)
 _STRATEGY_NOTE = re.compile(r"\n\n(?:Instruction of the thinker:\n|What next\? Write one call).*\Z", re.DOTALL)
-"""What a strategy adds to the message of the user."""
+"""Text that a strategy adds to the message of the user."""
 _PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
 _FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
 _LIMITS = re.compile(r"^- Use up to (?P<calls>\d+) calls per answer and (?P<each>\d+) per", re.MULTILINE)

@@ -40,7 +40,7 @@ class Transcript:
         system: The system message for calls in the text.
         native: The system message and the tools for native calls, if the turn may use them.
         resume: How to ask for the next pass, whatever the model supports.
-        continue_text: What follows the results of a pass of this exchange in a message.
+        continue_text: Text after the results of a pass of this exchange, in a message.
     """
 
     __slots__ = ("_continue_text", "_earlier", "_exchange", "_is_whole", "_native", "_resume", "_system")

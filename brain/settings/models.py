@@ -32,7 +32,7 @@ _LOCAL_NETWORKS = [
 
 
 class Price(msgspec.Struct, frozen=True):
-    """What a model costs per million tokens, in any currency.
+    """The price of a model per million tokens, in any currency.
 
     Attributes:
         reused: Price of prompt tokens from the server's cache; None for `input`.
@@ -64,7 +64,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
         context: Size of the context window in tokens; None to ask the server.
         embeddings: The server's embedding model; None for the model itself.
         fallback: Models that continue its answers when it fails; None for FALLBACK_MODEL.
-        price: What it costs; None if it is unknown or free.
+        price: Its price; None if it is unknown or free.
         local: Whether it may read private conversations; None to decide by address.
         notes: The standard environment variables that it uses, as phrases for people.
     """

@@ -16,7 +16,7 @@ DELIVERABLE: Mapping[str, Sequence[str]] = {
 }
 NOTES: Mapping[str, Shown] = {"task_objective": "thinking", "context": "thinking", "key_points": "thinking"}
 WRAP_UP_SHARE = 0.8
-"""Share of the rounds after which the model is told to come to an end."""
+"""Share of the rounds after which Brain asks the model to finish."""
 TASK_DONE = "TASK_DONE"
 
 
@@ -25,7 +25,7 @@ def make_output(tags: Sequence[str], shown: Mapping[str, Shown], *, shows_answer
 
     Args:
         tags: Further tags of the round.
-        shown: What their text is for the reader.
+        shown: How the reader sees their text.
         shows_answer: Whether the final output is shown while the model writes it.
     """
     answer: Mapping[str, Shown] = {"final_output": "answer"} if shows_answer else {}

@@ -1,4 +1,4 @@
-"""What each strategy does, for clients."""
+"""Descriptions of the strategies, for clients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

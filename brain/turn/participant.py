@@ -29,11 +29,11 @@ class Participant:
         native_prompt: Returns the system message and the tools for native calls; None if there are no tools.
         examples: Invented exchanges before the history, from which a small model learns what to write.
         resume: How to ask for the next pass; None as the model does.
-        continue_text: What follows the results of a pass in a message.
+        continue_text: Text after the results of a pass, in a message.
 
     Attributes:
         model: The model of the next pass.
-        exchange: What the passes continue. All text of the participant is in it, with its tags.
+        exchange: The exchange that the passes continue. All text of the participant is in it, with its tags.
         transcript: The messages of the next pass.
         max_block_bytes: Size limit of a result block.
         is_new: Whether the model has read nothing yet.

@@ -1,4 +1,4 @@
-"""What a strategy and the engine say to each other.
+"""The interface between a strategy and the engine.
 
 A strategy is a generator. It yields what to do next: usually a `Plan` for one pass. The engine (`Turn`) does it, sends
 back a `PassResult`, and takes care of limits, deadlines, calls, added messages, failing models and storage. The
@@ -17,7 +17,7 @@ from brain.turn.tag_filter import Output
 
 @dataclass(frozen=True, slots=True)
 class NewRound:
-    """The announcement of a round. `text` says what the model was told or what was found, for people."""
+    """The announcement of a round. `text` is the instruction or the finding that began it, for people."""
 
     role: Role
     text: str = ""
@@ -28,7 +28,7 @@ class Plan:
     """One pass.
 
     Attributes:
-        participant: Who is asked, with which messages.
+        participant: The model to ask, and its messages.
         output: Collects the text by tag. None: all text is the answer.
         round: Begins a round with this pass.
         offers: Whether calls may run.
@@ -63,7 +63,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """What a pass or a call brought.
+    """The result of a pass or a call.
 
     Attributes:
         calls: The calls, which have ended.
@@ -93,7 +93,7 @@ class Strategy(Protocol):
 
     @property
     def participants(self) -> Collection[Participant]:
-        """Everyone who takes part."""
+        """All participants of the turn."""
 
     @property
     def writer(self) -> Participant:

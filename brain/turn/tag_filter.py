@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 Shown = Literal["answer", "thinking"]
-"""What a text is for the reader."""
+"""How the reader sees a text."""
 MAX_TAG = 64
 """Longest tag, in characters."""
 _QUOTES = "\"'“”‘’«»`"
@@ -28,7 +28,7 @@ class TagFilter:
 
     Args:
         tags: The tags inside each tag; those under the empty name may stand on their own.
-        last: The tag whose end is the end of the text. What follows is dropped.
+        last: The tag whose end is the end of the text. Later text is dropped.
 
     Attributes:
         is_done: Whether the last tag has ended.
@@ -133,11 +133,11 @@ class TagFilter:
 
 
 class Output:
-    """The text of one round of a strategy, by tag, and what of it the reader sees.
+    """The text of one round of a strategy, by tag, and its visible part.
 
     Args:
         tags, last: See `TagFilter`.
-        shown: What the text of each tag is for the reader. Text of other tags is not shown.
+        shown: How the reader sees the text of each tag. Text of other tags is not shown.
         ends: Whether the round ends with this text outside of all tags.
     """
 
