@@ -392,7 +392,7 @@ def _steps(lines: Sequence[EventLine]) -> dict[str, list[_Step]]:
 def _read_chunk(recorded: Any) -> Chunk:
     if isinstance(recorded, str):
         return recorded
-    ((name, fields),) = recorded.items()
+    ((name, fields),) = msgspec.convert(recorded, dict[str, Any]).items()
     chunk: Chunk = msgspec.convert(fields, CHUNKS[name])
     return chunk
 

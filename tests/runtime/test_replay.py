@@ -262,6 +262,15 @@ def test_an_incomplete_recording_is_rejected(cut: int) -> None:
         Recording(lines[1:] if not cut else lines[:cut])
 
 
+@pytest.mark.parametrize("chunk", [None, 1, [], {}, {"Finish": 1}, {"Nothing": {}}])
+def test_a_recording_with_a_wrong_chunk_is_rejected(chunk: object) -> None:
+    _, lines = record([Player("Hi.")], nothing, {})
+    (line,) = [line for line in lines if isinstance(line, PassLine)]
+    line.chunks = [(0.0, chunk)]
+    with pytest.raises(BadRequest):
+        Recording(lines)
+
+
 def test_a_request_that_the_server_refuses_is_an_attempt() -> None:
     refusing = iter([PrefillRefused(), ToolsRefused()])
 
