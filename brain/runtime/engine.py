@@ -176,7 +176,9 @@ class Engine:
         return _without_remote_fallbacks(self.entries[name]) if private else self.entries[name]
 
     def _role_models(self, request: TurnRequest, chosen: ModelEntry) -> Mapping[Role, Sequence[AnyModel]]:
-        """Return the models of each role, with those that take over."""
+        """Return the models of the roles that can have their own, with those that take over."""
+        if request.strategy != "dual":
+            return {}
         roles: Sequence[Role] = ("thinker", "actor", "critic")
         entries = [self.find_role(request.strategy, role, chosen, private=request.private) for role in roles]
         return {role: (entry.model, *entry.fallbacks) for role, entry in zip(roles, entries, strict=True)}
