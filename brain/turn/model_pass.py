@@ -114,6 +114,7 @@ class ModelPass:
         finish: Why the model stopped.
         unknown_tool: Name of an unknown tool whose native call was ignored.
         text_length: Characters of text so far.
+        was_interrupted: Whether Brain ended the pass before the model did.
     """
 
     __slots__ = (
@@ -122,7 +123,7 @@ class ModelPass:
         "_last_chunk_at", "_max_length", "_model", "_next_step", "_nth", "_number", "_output", "_raw", "_read_until",
         "_sampling", "_scanner", "_shown_length", "_silence", "_silent_seconds", "_stops", "_stream", "_task", "_text",
         "_text_guard", "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text", "text_length",
-        "unknown_tool",
+        "unknown_tool", "was_interrupted",
     )  # fmt: skip
 
     def __init__(
@@ -148,6 +149,7 @@ class ModelPass:
         self.first_text: float | None = None
         self.unknown_tool: str | None = None
         self.text_length = 0
+        self.was_interrupted = False
         self._number = number
         self._nth = nth
         self._is_first = is_first
@@ -345,7 +347,7 @@ class ModelPass:
             if self.calls is None and self._read_until is not None:
                 log.info("model stream stayed open after the model finished")
                 return None
-            self._is_over = True
+            self._is_over = self.was_interrupted = True
             return ""
         return chunk
 

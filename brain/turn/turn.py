@@ -419,7 +419,8 @@ class Turn:
             failure = None
             try:
                 await current.run()
-                participant.model.breaker.record_success()
+                if current.text_length or not current.was_interrupted:
+                    participant.model.breaker.record_success()
             except ModelError as error:
                 failure = error
             finally:

@@ -7,7 +7,7 @@ import pytest
 from turn_helpers import Item, Player, read, short, turn_of
 
 from brain.errors import ModelError
-from brain.events import Notice
+from brain.events import Event, Notice, TurnStart
 from brain.models.circuit_breaker import FAILURES, FIRST_PAUSE, CircuitBreaker, is_server_failure
 from brain.turn.turn import Turn
 
@@ -137,6 +137,20 @@ async def test_a_model_without_alternative_is_always_tried() -> None:
     for _ in range(FAILURES + 2):
         await read(chain(only))
     assert len(only.requests) == FAILURES + 2
+
+
+async def test_a_pass_that_a_message_cut_before_its_first_token_proves_nothing() -> None:
+    model = Player([asyncio.Event()], [CUT_OFF])
+    for _ in range(FAILURES):
+        model.breaker.record_failure()
+    turn = turn_of(model)
+
+    def steer(event: Event) -> None:
+        if isinstance(event, TurnStart):
+            asyncio.get_running_loop().call_soon(turn.steer, "In feet!")
+
+    assert short(await read(turn, steer))[-1] == {"failed": "model_failed"}
+    assert (len(model.requests), model.breaker.state) == (2, "open")
 
 
 def test_a_breaker_opens_and_closes_by_outcomes_of_turns() -> None:
