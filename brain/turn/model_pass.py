@@ -204,6 +204,8 @@ class ModelPass:
                 self._emit(events)
         except Exception as failure:
             if self.calls is None:
+                if self._output is not None and self._stops is not None and (text := self._stops.close()):
+                    self._emit((self._answer(text),))  # another model that continues reads it
                 raise
             log.info("model stream failed after a call", exc_info=not isinstance(failure, ModelError))
         self._deadline.expect_nothing()

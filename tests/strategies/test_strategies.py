@@ -232,6 +232,14 @@ async def test_two_models_with_their_own_dialects_and_contexts() -> None:
     assert (turn.exchange.model, turn.exchange.rounds[0].model) == ("actor", "thinker")
 
 
+async def test_a_model_that_takes_over_continues_the_visible_text() -> None:
+    failing = Player(["<final_output>4 E", ModelError("model_failed", "Cut off.")])  # E may begin the stop sequence
+    ask = ask_for(strategy="reason", limits=Limits(rounds=5), stop=("END",))
+    fallbacks = [Player("leven</final_output>")]
+    turn = turn_of(failing, ask=ask, strategy=STRATEGIES["reason"], fallbacks=fallbacks)
+    assert short(await read(turn))[-1]["text"] == "4 Eleven"
+
+
 def _flat(messages: Sequence[Message]) -> str:
     return "".join(f"<{message.role}>{message.content}" for message in messages)
 
