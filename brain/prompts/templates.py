@@ -24,6 +24,7 @@ NO_APPROVER_PRIVATE = (
 )
 TOO_LONG_TO_APPROVE = ("would send more to another server than an approval can show", "send less")
 """Reasons and advice for calls that Brain declines without asking a person."""
+NO_CALLS_IN_ROUND = ("no specialist can be called in this round", "continue without calls")
 CLIENT_RUNS_TOOL = "(The user's program runs this call. Its result comes with the next message.)"
 VOICE_NOTE = (
     "(Spoken, and your answer is read aloud. Use short sentences of up to 20 words. "

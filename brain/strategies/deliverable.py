@@ -47,3 +47,10 @@ def find_best(outputs: Sequence[Output]) -> str:
     """Return the newest text for the user; without one, the newest work of an actor."""
     texts = (find_text(output) or output.text("action") for output in reversed(outputs))
     return next(filter(None, texts), "")
+
+
+def find_any(outputs: Sequence[Output]) -> str:
+    """Return the best text; without one, the newest notes or thoughts, which a model may have forgotten to close."""
+    tags = ("key_points", "context", "task_objective", "deep_thinking", "shallow_thinking")
+    texts = (output.text(tag) for output in reversed(outputs) for tag in tags)
+    return find_best(outputs) or next(filter(None, texts), "")

@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping
 from brain.events import Limits, StopReason
 from brain.markers.neutralize import neutralize
 from brain.messages import Call
-from brain.strategies.deliverable import PARTS, TASK_DONE, WRAP_UP_SHARE, find_best, find_text, make_output
+from brain.strategies.deliverable import PARTS, TASK_DONE, WRAP_UP_SHARE, find_any, find_best, find_text, make_output
 from brain.turn.strategy import Answer, NewRound, Passes, PassResult, Plan, Step
 from brain.turn.tag_filter import Output, Shown
 from brain.turn.turn import Turn
@@ -164,8 +164,9 @@ class Dual:
         """Let the actor write the answer, and show it."""
         output = make_output(("shallow_thinking", "action"), SHOWN, shows_answer=True)
         self._outputs.append(output)
-        result = yield Plan(participant=self.writer, output=output, round=NewRound("writer", text), offers=False)
-        if not output.has_answer and (answer := find_text(output)):
+        new_round = NewRound("writer", text)
+        result = yield Plan(participant=self.writer, output=output, round=new_round, offers=False)
+        if not output.has_answer and (answer := find_any(self._outputs)):
             yield Answer(answer)
         return result.finish
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from brain.events import Limits, StopReason
-from brain.strategies.deliverable import PARTS, WRAP_UP_SHARE, find_answer, find_best, make_output
+from brain.strategies.deliverable import PARTS, WRAP_UP_SHARE, find_answer, find_any, find_best, make_output
 from brain.turn.strategy import Answer, NewRound, Passes, Plan
 from brain.turn.tag_filter import Output, Shown
 from brain.turn.turn import Turn
@@ -83,15 +83,19 @@ class Reason:
 
     def _finish(self, reason: StopReason, output: Output | None) -> Passes:
         """Ask for the answer without specialists, or for the rest of an answer that has begun."""
-        if output is None or not output.has_answer:
-            self.writer.tell(FINISH_JSON if self._is_json else FINISH)
-            shown: Mapping[str, Shown] = {**SHOWN, "": "answer", "deliverable": "answer"}
-            tags = ("deep_thinking", "action")
-            output = None if self._is_json else make_output(tags, shown, shows_answer=True)
-        plan = Plan(
-            participant=self.writer, output=output, round=NewRound("writer"), offers=False, is_json=self._is_json
-        )
-        result = yield plan
+        new_round = NewRound("writer")
+        if self._is_json:
+            self.writer.tell(FINISH_JSON)
+            result = yield Plan(participant=self.writer, round=new_round, offers=False, is_json=True)
+        else:
+            if output is None or not output.has_answer:
+                self.writer.tell(FINISH)
+                shown: Mapping[str, Shown] = {**SHOWN, "": "answer", "deliverable": "answer"}
+                output = make_output(("deep_thinking", "action"), shown, shows_answer=True)
+                self._outputs.append(output)
+            result = yield Plan(participant=self.writer, output=output, round=new_round, offers=False)
+            if not output.has_answer and (text := find_any(self._outputs)):
+                yield Answer(text)
         return reason if result.finish == "complete" else result.finish
 
     def best_text(self) -> str:

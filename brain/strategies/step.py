@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,8 @@ MAX_FAILURES = 2
 SMALL_TALK = [Exchange(question, [Text("ready()", 1)]) for question in ("Hello!", "Write a short poem.")]
 EXAMPLES = 2
 """Examples of each specialist, as earlier exchanges. A small model learns from them what to write."""
+PLACEHOLDER = "…"
+"""A value that nothing is known about."""
 TEXT_PARAMETERS = 3
 """A parameter that takes a whole question is among the first ones."""
 MAX_CALL_LENGTH = 1_000
@@ -97,7 +100,8 @@ class Step:
     def passes(self) -> Passes:
         """Ask for steps until the model is ready, nothing new comes, or a limit is reached. Then ask for the answer."""
         turn, planner = self._turn, self.writer
-        names = (*self._specialists, *LOOP_CALLS)
+        names = (*self._specialists, *turn.tools, *LOOP_CALLS)
+        counts: Counter[str] = Counter()
         reason: StopReason | None = None
         is_analysis, failures = False, 0
         while reason is None:
@@ -120,17 +124,19 @@ class Step:
                 result = yield self._plan(output)
                 calls = result.calls
                 parsed = None if calls else find_call(output.text(""), names, is_end=True)
-                if parsed is not None and parsed.name not in self._specialists and parsed.name in LOOP_CALLS:
+                if parsed is not None and parsed.name in LOOP_CALLS and parsed.name not in names[: -len(LOOP_CALLS)]:
                     is_analysis = parsed.name == "analyze"
                     reason = None if is_analysis else "ready"
                     continue
                 if parsed is not None:
                     calls = (yield RunCall(planner, self._make_call(parsed))).calls
-                if result.is_interrupted:
+                counts.update(call.name for call in calls)
+                if not calls and (result.is_interrupted or turn.is_answer_time):
                     continue
                 if not calls:
                     reason = "ready"  # the model answers instead of calling
-                elif any(call.code == "specialist_limit" for call in calls):
+                elif max(counts.values()) >= turn.request.limits.calls_per_specialist:
+                    self._adds_words(calls)
                     reason = "step_limit"
                 elif any(call.code is None for call in calls):
                     failures = 0
@@ -162,9 +168,9 @@ class Step:
     def _adds_words(self, calls: Sequence[Call]) -> bool:
         """Whether enough words of the results are neither in the question nor in earlier results."""
         words = {word for call in calls if call.code is None for word in _words(call.block)}
+        self._has_results = self._has_results or bool(words)
         new = words - self._known
         self._known |= words
-        self._has_results = True
         return len(new) > len(words) * MIN_NEW_SHARE
 
     def _make_call(self, parsed: ParsedCall) -> Call:
@@ -182,7 +188,9 @@ class Step:
 
     def _system(self, context_tokens: int | None) -> str:
         """Return the system message. A small context gets no descriptions."""
-        for lines in ([_describe(one) for one in self._specialists.values()], [*self._specialists], []):
+        tools = [f"{name}: {neutralize(tool.description)}" for name, tool in self._turn.tools.items()]
+        names = [*self._specialists, *self._turn.tools]
+        for lines in ([*map(_describe, self._turn.usable), *tools], names, []):
             calls = "\n".join(f"- {line}" for line in lines) or "- nothing else"
             text = SYSTEM.format(calls=calls)
             if context_tokens is None or estimate_tokens(utf8_size(text)) <= context_tokens * FIXED_SHARE:
@@ -283,7 +291,8 @@ def _make_examples(specialist: Specialist[..., Any]) -> list[Exchange]:
     for question in specialist.examples:
         examples.setdefault(question, {text: question} if text is not None and examples else example_values(specialist))
     calls = ((question, _write_call(specialist.name, values)) for question, values in examples.items())
-    return [Exchange(question, [Text(call, 1)]) for question, call in [*calls][:EXAMPLES]]
+    known = [Exchange(question, [Text(call, 1)]) for question, call in calls if PLACEHOLDER not in call]
+    return known[:EXAMPLES]
 
 
 def _write_call(name: str, params: Mapping[str, Any]) -> str:

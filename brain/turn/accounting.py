@@ -53,6 +53,11 @@ class Accounting:
         """Return the milliseconds from the start of the turn to a `time.monotonic` value (default: now)."""
         return round(((time.monotonic() if moment is None else moment) - self.began) * 1000)
 
+    def note_first_text(self) -> None:
+        """Record that text of the answer is shown now."""
+        if self.first_token_ms is None:
+            self.first_token_ms = self.milliseconds()
+
     def begin_request(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> None:
         """Start to count a request with these messages and tools."""
         self._prompt_bytes = sum(utf8_size(text) for message in messages for text in message.texts)

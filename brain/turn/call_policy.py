@@ -114,10 +114,10 @@ class CallPolicy:
         if self.counted > self._request.limits.calls:
             self.is_exhausted = True
             return self.failure("call_limit")
-        if not self.offers:
-            return self.failure("denied")
         if call.code is not None:
             return Failure(call.code, call.reason, templates.ADVICE[call.code])
+        if not self.offers:
+            return Failure("denied", *templates.NO_CALLS_IN_ROUND)
         if call.name in self.tools:
             return None
         if seconds_left <= 0:

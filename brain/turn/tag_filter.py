@@ -132,6 +132,10 @@ class TagFilter:
         return Part(self.tag, text)
 
 
+PARAGRAPH = "\n\n"
+"""Separates the texts of two tags."""
+
+
 class Output:
     """The text of one round of a strategy, by tag, and its visible part.
 
@@ -152,13 +156,18 @@ class Output:
         self._ends = ends
         self._shown = shown
         self._texts: dict[str, list[str]] = {}
-        self._space = ""  # white space that the answer ends with, if nothing follows
-        self.has_answer = False
+        self._newest: dict[Shown, str] = {}  # the tag of the newest text of each kind
+        self._space: dict[Shown, str] = {}  # white space between that text and the next one
 
     @property
     def is_done(self) -> bool:
         """Whether the rest of the text does not matter."""
         return self._filter.is_done or (self._ends is not None and self._ends(self.text("")))
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether text of the answer is shown."""
+        return "answer" in self._newest
 
     @property
     def is_holding(self) -> bool:
@@ -182,12 +191,15 @@ class Output:
         for tag, text in parts:
             self._texts.setdefault(tag, []).append(text)
             kind = self._shown.get(tag)
-            if kind == "answer":
-                text = self._space + text if self.has_answer else text.lstrip()
-                self.has_answer = self.has_answer or bool(text)
-                self._space = text[len(text.rstrip()) :]
-                text = text.rstrip()
-            if kind is not None and text:
+            if kind is None or (self._newest.get(kind) != tag and not text.strip()):
+                continue
+            if self._newest.get(kind) != tag:
+                text = text.lstrip()
+                self._space[kind] = PARAGRAPH if kind in self._newest else ""
+                self._newest[kind] = tag
+            text = self._space[kind] + text
+            self._space[kind] = text[len(text.rstrip()) :]
+            if text := text.rstrip():
                 shown.append((kind, text))
         return shown
 

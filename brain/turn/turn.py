@@ -58,7 +58,7 @@ MAX_ANSWER_LENGTH = 8 * 1024 * 1024
 """Characters of visible text. A model that writes more would never end."""
 MAX_ROUND_TEXT = 2_000
 """Characters of the text of a round."""
-COMPLETE: Collection[StopReason] = ("complete", "deliverable", "ready", "converged")
+COMPLETE: Collection[StopReason] = ("complete", "deliverable", "ready", "converged", "round_limit", "step_limit")
 """Reasons of answers that no limit ended. They have text."""
 SEPARATOR = "\n\n"
 """Separates the text before an injected message from the text after it."""
@@ -90,6 +90,7 @@ class Turn:
     Attributes:
         request: The request.
         usable: The specialists that the model may call.
+        tools: The client's tools, by the names that the model uses.
         operator: Instructions of the operator.
         exchange: Question and answer so far.
         approvals: Approval requests and decisions.
@@ -144,7 +145,7 @@ class Turn:
         )
         self._models = (model, *fallbacks)
         self._role_models = role_models or {}
-        self._tools = tools
+        self.tools = tools
         self.operator = system
         models = [*self._models, *(model for models in self._role_models.values() for model in models)]
         self.template_tokens = find_control_tokens(*(one.template for one in models))
@@ -204,7 +205,7 @@ class Turn:
         request = self.request
         arguments = (
             self.usable if offers else (), request.limits, request.syntax, self.operator, request.system,
-            self._tools if offers else {},
+            self.tools if offers else {},
         )  # fmt: skip
         must_call, tokens = request.must_call if offers else False, self.template_tokens
         write_prompt = partial(system_prompt, *arguments, instructions=instructions, must_call=must_call, tokens=tokens)
@@ -382,11 +383,15 @@ class Turn:
                     stops = StopSequences(self.request.stop)
                     if text := stops.feed(text) + stops.close():
                         self.exchange.parts.append(Text(text, len(self._accounting.passes)))
+                        self._accounting.note_first_text()
                         context.emit((Token(text),))
                     if stops.is_found:
                         return True
                 case RunCall():
                     result = await self._run_call(step, context)
+                    if result.has_client_call:
+                        self._finish = "complete"
+                        return True
                 case Plan():
                     if self._is_at_token_limit():
                         self._finish = "length"
@@ -463,7 +468,7 @@ class Turn:
             finally:
                 participant.exchange.parts.append(msgspec.structs.replace(call, marker=""))
                 self.exchange.parts.append(call)
-        return PassResult([call])
+        return PassResult([call], has_client_call=group.has_client_call)
 
     def _begin_round(self, plan: Plan, context: CallContext) -> None:
         assert plan.round is not None

@@ -15,7 +15,7 @@ from brain.messages import Call, Chunk, Message, Text
 from brain.strategies import STRATEGIES
 from brain.strategies.reason import Reason
 from brain.turn.turn import Turn
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
+from brain.turn_request import DEFAULT_SAMPLING, Sampling, Tool
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ def deliverable(answer: str) -> str:
     )
 
 
-NOTES = {"thinking": "Aim.Known.Why."}
+NOTES = {"thinking": "Aim.\n\nKnown.\n\nWhy."}
 
 
 def turn_with(strategy: StrategyName, players: Sequence[Player], **options: Any) -> Turn:
@@ -49,7 +49,7 @@ CASES: dict[str, Case] = {
         [[f"<deep_thinking>Hm <action>.</deep_thinking><action>{CALL}",
           "<deep_thinking>So.</deep_thinking>\n" + deliverable("4 m, see `</final_output>`.")]],
         ["\n1 thinker: ", {"thinking": "Hm <action>."}, START, RESULT,
-         "\n2 thinker: ", {"thinking": "So.Aim.Known.Why."}, "4 m, see `</final_output>`."],
+         "\n2 thinker: ", {"thinking": "So.\n\nAim.\n\nKnown.\n\nWhy."}, "4 m, see `</final_output>`."],
     ),
     "reason without parts": (
         "reason",
@@ -133,7 +133,15 @@ OTHER = [f'SPECIALIST_REQUEST[add:{{"a":{n},"b":1}}]' for n in range(9)]
         ("step", [[OTHER[0], OTHER[0], "4 m"]], {}, "converged", "4 m"),
         ("step", [["nobody(x=1)", "nobody(x=2)", "4 m"]], {}, "converged", "4 m"),
         ("step", [[*OTHER[:2], "4 m"]], {"steps": 2}, "step_limit", "4 m"),
-        ("step", [[*OTHER[:4], "4 m"]], {}, "step_limit", "4 m"),  # three calls of one specialist
+        ("step", [[*OTHER[:3], "4 m"]], {}, "step_limit", "4 m"),  # three calls of one specialist
+        ("reason", [["<deep_thinking>4 m"] * 3], {}, "converged", "4 m"),  # never closed
+        (
+            "dual",
+            [["TASK_DONE"], ["<deliverable><key_points>4 m</key_points></deliverable>"]],
+            {},
+            "deliverable",
+            "4 m",
+        ),
         ("step", [["analyze()", "No.", "ready()", "4 m"]], {}, "ready", "4 m"),
     ],
 )
@@ -208,7 +216,7 @@ async def test_later_turns_read_calls_and_the_visible_answer_only() -> None:
     assert [(one.n, one.role, one.ms is not None) for one in turn.exchange.rounds] == [
         (1, "thinker", True), (2, "thinker", True),
     ]  # fmt: skip
-    assert [(one.text, one.round) for one in turn.exchange.annotations] == [("Hm.", 1), ("Aim.Known.Why.", 2)]
+    assert [(one.text, one.round) for one in turn.exchange.annotations] == [("Hm.", 1), ("Aim.\n\nKnown.\n\nWhy.", 2)]
     assert not isinstance(events[1], Token)
 
 
@@ -393,5 +401,12 @@ async def test_another_model_continues_a_round_at_every_character() -> None:
         events = await read(turn)
         answer = "".join(event.text for event in events if isinstance(event, Token))
         thinking = "".join(event.text for event in events if isinstance(event, Thinking))
-        assert (answer, thinking) == ("4 m, see `</final_output>`.", "So.Aim.Known.Why."), at
+        assert (answer, thinking) == ("4 m, see `</final_output>`.", "So.\n\nAim.\n\nKnown.\n\nWhy."), at
         assert turn.exchange.outcome == "deliverable", at
+
+
+async def test_a_step_that_calls_a_tool_of_the_client_ends_the_turn() -> None:
+    turn = turn_with("step", [Player("mine(a=1)", "never read")], tools=(Tool("mine", "Mine."),))
+    events = short(await read(turn))
+    assert {"tool": "mine", "params": {"a": 1}} in events
+    assert (events[-1]["done"], events[-1]["text"], events[-1]["passes"]) == ("complete", "", 1)
