@@ -11,7 +11,7 @@ FAILURES = 3
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 300.0
 """Seconds until a turn tries the model again. Each further failure doubles the pause."""
 SHORT_WAIT = 3
-"""A server that asks to wait longer than this, in seconds, is not waited for."""
+"""A pass waits for a busy server that asks for at most this many seconds."""
 _ABOUT_SERVER = frozenset({401, 402, 403, 404, 408, 425, 429})
 """Client error statuses that are not about the request."""
 
@@ -62,4 +62,11 @@ def is_server_failure(error: ModelError) -> bool:
         return False
     if error.status is None or error.status >= 500:
         return True
-    return error.status in _ABOUT_SERVER and (error.retry_after is None or error.retry_after > SHORT_WAIT)
+    return error.status in _ABOUT_SERVER
+
+
+def short_wait(error: ModelError) -> int | None:
+    """Return the seconds after which to ask a busy server again, or None if it did not ask for a short wait."""
+    if error.status != 429 or error.retry_after is None or error.retry_after > SHORT_WAIT:
+        return None
+    return error.retry_after

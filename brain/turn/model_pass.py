@@ -11,7 +11,7 @@ from brain.errors import ModelError, PrefillRefused, ToolsRefused
 from brain.events import CallCode, Event, MarkerSyntax, Notice, Resume, StopReason, Thinking, Token
 from brain.markers.scanner import PASS_END, Piece, Scanner
 from brain.messages import Call, Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
-from brain.models.circuit_breaker import CircuitBreaker
+from brain.models.circuit_breaker import CircuitBreaker, short_wait
 from brain.plugins.context import ModelView
 from brain.prompts.templates import clock_of, marker
 from brain.prompts.transcript import Transcript
@@ -269,11 +269,13 @@ class ModelPass:
     async def _open(self) -> Chunk | None:
         """Send the request and return the first chunk.
 
-        Try again, once each, if the server rejects a prefill or tools, or has no room for the whole history.
+        Try again, once each, if the server rejects a prefill or tools, has no room for the whole history, or asks for
+        a short wait.
         """
         observer = self._context.observer
         syntax, policy = self._context.request.syntax, self._context.policy
-        for _ in range(4):
+        has_waited = False
+        for _ in range(5):
             tools = self._transcript.tools
             if tools and not self._model.accepts_tools:
                 tools = ()
@@ -308,6 +310,14 @@ class ModelPass:
                 log.info("model %s rejects a prefill; Brain sends a message to continue instead", self._model.name)
             except ModelError as error:
                 await self._close_stream()
+                seconds = short_wait(error)
+                if seconds is not None and not has_waited and seconds < self._deadline.seconds_left():
+                    log.info("model %s is busy; Brain asks again in %d s", self._model.name, seconds)
+                    has_waited = True
+                    await self._wait(seconds)
+                    if self._is_over:
+                        return ""
+                    continue
                 left_out = self._transcript.shorten() if error.code == "model_context" and self._is_first else 0
                 if not left_out:
                     raise
@@ -352,6 +362,18 @@ class ModelPass:
             self._is_over = self.was_interrupted = True
             return ""
         return chunk
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait before a request. Like a read, the wait can be interrupted."""
+
+        async def pause() -> AsyncGenerator[Chunk, None]:
+            await asyncio.sleep(seconds)
+            yield ""
+
+        self._deadline.expect_nothing()
+        self._stream = pause()
+        await self._read(self._stream)
+        await self._close_stream()
 
     def _interrupt(self) -> None:
         """End the current read, and with it the pass."""

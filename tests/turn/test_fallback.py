@@ -4,10 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from turn_helpers import Item, Player, read, short, turn_of
+from fast_clock import now, run_jumping
+from turn_helpers import Item, Player, ask_for, read, short, turn_of
 
 from brain.errors import ModelError
-from brain.events import Event, Notice, TurnStart
+from brain.events import Event, Limits, Notice, TurnStart
 from brain.models.circuit_breaker import FAILURES, FIRST_PAUSE, CircuitBreaker, is_server_failure
 from brain.turn.turn import Turn
 
@@ -15,6 +16,7 @@ pytestmark = pytest.mark.anyio
 
 UNREACHABLE = ModelError("model_unreachable", "Cannot be reached.")
 CUT_OFF = ModelError("model_failed", "Cut off.")
+BUSY = ModelError("model_failed", "Busy.", status=429, retry_after=2)
 TOO_LONG = ModelError("model_context", "Too long.")
 
 
@@ -92,7 +94,7 @@ async def test_each_model_is_tried_once() -> None:
         (ModelError("model_failed", "", status=422), False),
         (ModelError("model_failed", "", status=429), True),
         (ModelError("model_failed", "", status=429, retry_after=30), True),
-        (ModelError("model_failed", "", status=429, retry_after=2), False),
+        (ModelError("model_failed", "", status=429, retry_after=2), True),
         (TOO_LONG, False),
     ],
 )
@@ -110,6 +112,44 @@ async def test_a_context_that_is_too_small_needs_a_larger_one(size: int | None, 
 async def test_a_silent_model_is_replaced() -> None:
     never = asyncio.Event()
     assert await texts(chain(Player(["It is ", never]), Player("4."), silence=0.01)) == "It is 4."
+
+
+@pytest.mark.parametrize(
+    ("passes", "fallbacks", "limit", "expected"),  # the answer, the requests to the first model, the seconds
+    [
+        ([[BUSY], ["One."]], 1, 60, ("One.", 2, 2)),
+        ([[BUSY], [BUSY]], 1, 60, ("Two.", 2, 2)),
+        ([[BUSY], ["One."]], 0, 60, ("One.", 2, 2)),
+        ([[BUSY], [BUSY]], 0, 60, ("model_failed", 2, 2)),
+        ([[BUSY], ["One."]], 1, 2, ("Two.", 1, 0)),
+    ],
+)
+def test_a_busy_server_is_asked_once_more(
+    passes: list[list[Item]], fallbacks: int, limit: float, expected: tuple[str, int, float]
+) -> None:
+    items = iter(passes)
+
+    async def main() -> tuple[str, int, float]:
+        first = Player(script=lambda turn_pass: next(items))
+        turn = chain(first, *[Player("Two.")] * fallbacks, ask=ask_for(limits=Limits(turn_seconds=limit)))
+        last = short(await read(turn))[-1]
+        return last.get("failed") or last["text"], len(first.requests), now()
+
+    assert run_jumping(main()) == expected
+
+
+def test_a_wait_for_a_busy_server_can_be_stopped_and_steered() -> None:
+    async def main() -> None:
+        first = Player(script=lambda turn_pass: [BUSY] if len(first.requests) == 1 else ["One."])
+        turn = chain(first)
+        asyncio.get_running_loop().call_later(1, turn.steer, "Be short!")
+        assert short(await read(turn))[-1]["done"] == "complete"
+        assert (first.requests[1][-1].content, now()) == ("Hi\n\nBe short!", 1)
+        turn = chain(Player([BUSY]), Player("Two."))
+        asyncio.get_running_loop().call_later(1, turn.stop, "cancelled")
+        assert (short(await read(turn))[-1]["done"], now()) == ("cancelled", 2)
+
+    run_jumping(main())
 
 
 async def test_a_stopped_turn_does_not_fall_back() -> None:
