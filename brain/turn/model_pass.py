@@ -105,6 +105,7 @@ class ModelPass:
         max_length: Characters of text after which the pass ends.
         silence: Seconds without a chunk after a call, after which the pass ends.
         is_first: Whether the model has read nothing of the transcript yet.
+        separator: White space between the answer so far and a text that begins a new message.
         output: Sorts the text by tag. None: all text is the answer.
 
     Attributes:
@@ -121,9 +122,9 @@ class ModelPass:
         "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_echo", "_emit",
         "_has_native_call", "_inbox", "_is_first", "_is_interrupted", "_is_native", "_is_over", "_is_reading",
         "_last_chunk_at", "_max_length", "_model", "_next_step", "_nth", "_number", "_output", "_raw", "_read_until",
-        "_sampling", "_scanner", "_shown_length", "_silence", "_silent_seconds", "_stops", "_stream", "_task", "_text",
-        "_text_guard", "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text", "text_length",
-        "unknown_tool", "was_interrupted",
+        "_sampling", "_scanner", "_separator", "_shown_length", "_silence", "_silent_seconds", "_stops", "_stream",
+        "_task", "_text", "_text_guard", "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text",
+        "text_length", "unknown_tool", "was_interrupted",
     )  # fmt: skip
 
     def __init__(
@@ -141,6 +142,7 @@ class ModelPass:
         silence: float,
         sampling: Sampling,
         is_first: bool,
+        separator: str = "",
         output: Output | None = None,
     ) -> None:
         self.began = time.monotonic()
@@ -153,6 +155,7 @@ class ModelPass:
         self._number = number
         self._nth = nth
         self._is_first = is_first
+        self._separator = separator
         self._silent_seconds: float | None = None
         self._model = model
         self._transcript = transcript
@@ -288,6 +291,8 @@ class ModelPass:
                 messages = observer.choose_messages(messages)
             last = messages[-1]
             is_started = last.is_unfinished
+            if is_started:
+                self._separator = ""
             self._echo = PrefillEcho(last.content if is_started else clock_of(last.content), is_line=not is_started)
             self._accounting.begin_request(messages, tools)
             self._deadline.expect_first_token()
@@ -545,15 +550,19 @@ class ModelPass:
 
     def _answer(self, text: str) -> Token:
         if self.first_text is None:
-            self.first_text = time.monotonic()
+            text = self._begin_answer(text)
         self._text.add(text)
         self._shown_length += len(text)
         return Token(text)
 
+    def _begin_answer(self, text: str) -> str:
+        self.first_text = time.monotonic()
+        return text if text[:1].isspace() else self._separator + text
+
     def _token(self, text: str) -> Token:
         text = self._text_guard.feed(text)
         if self.first_text is None:
-            self.first_text = time.monotonic()
+            text = self._begin_answer(text)
         self._text.add(text)
         self.text_length += len(text)
         if self.text_length >= self._max_length:

@@ -44,7 +44,7 @@ from brain.turn.approvals import Approvals
 from brain.turn.call_group import CallContext, Emit, Observer, open_group
 from brain.turn.call_policy import CallPolicy
 from brain.turn.deadline import Deadline
-from brain.turn.model_pass import Model, ModelPass
+from brain.turn.model_pass import SENTENCE_ENDS, Model, ModelPass
 from brain.turn.notices import Annotations
 from brain.turn.participant import Participant
 from brain.turn.strategy import Answer, PassResult, Plan, RunCall, Strategy
@@ -475,7 +475,7 @@ class Turn:
         self._end_round()
         record = RoundRecord(
             len(self._rounds) + 1,
-            self._strategy.max_rounds,
+            max(self._strategy.max_rounds, len(self._rounds) + 1),
             plan.round.role,
             plan.participant.model.name,
             plan.round.text[:MAX_ROUND_TEXT],
@@ -555,8 +555,17 @@ class Turn:
             silence=self._silence,
             sampling=sampling,
             is_first=is_first,
+            separator=self._separator(),
             output=plan.output,
         )
+
+    def _separator(self) -> str:
+        """Return what to put between the text before a call and a new message after it."""
+        parts = self.exchange.parts[self._parts_before :]
+        texts = [part.text for part in parts if isinstance(part, Text)]
+        if not texts or isinstance(parts[-1], Text | Steer) or texts[-1][-1:].isspace():
+            return ""
+        return SEPARATOR if texts[-1].endswith(SENTENCE_ENDS) else " "
 
     def _record(self, ended: ModelPass, participant: Participant) -> None:
         """Add the parts of a finished pass to the exchange, and the whole text to that of the participant."""

@@ -332,3 +332,20 @@ def test_a_copy_of_the_clock_above_an_answer_is_removed() -> None:
     for answer, shown in ((f"{clock}\n\nHello.", "Hello."), (clock, clock)):
         events, turn, _ = played([*answer], ask=ask)
         assert (events, turn.exchange.answer) == ([shown, done(shown)], shown)
+
+
+@pytest.mark.parametrize(
+    ("before", "resume", "after", "shown"),
+    [
+        ("Let me look.", "message", "It is 4.", "Let me look.\n\nIt is 4."),
+        ("It is", "message", "4.", "It is 4."),
+        ("Look: ", "message", "4.", "Look: 4."),
+        ("Look:", "message", "\n4.", "Look:\n4."),
+        ("Look:", "prefill", "4.", "Look:4."),
+    ],
+)
+def test_a_new_message_after_a_call_is_separated(before: str, resume: Resume, after: str, shown: str) -> None:
+    turn = turn_of(Player([before, ECHO], [*after], resume=resume))
+    events = short(asyncio.run(read(turn)))
+    assert events[-1] == done(shown, 1, 2)
+    assert turn.exchange.answer == shown == "".join(event for event in events if isinstance(event, str))
