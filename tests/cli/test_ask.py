@@ -76,7 +76,7 @@ def events(out: str) -> list[dict[str, Any]]:
 def test_the_answer_goes_to_stdout_and_the_rest_to_stderr(brain: Brain, folder: Path) -> None:
     call = 'I count: SPECIALIST_REQUEST[count:{"to": 2}]SPECIALIST_REQUEST[unknown]'
     code, out, err = brain("ask", "--model", script(folder, [call], ["So it is ", "two."]), "how many?")
-    assert (code, out) == (0, "I count: \nSo it is two.\n")
+    assert (code, out) == (0, "I count: So it is two.\n")
     lines = [line.partition(" ms")[0].rstrip("0123456789") for line in err.splitlines()]
     assert lines[0] == '… count {"to": 2}'
     assert "✓ count, " in lines

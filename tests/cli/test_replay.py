@@ -27,7 +27,7 @@ def test_a_recorded_turn_is_played_and_erased(brain: Brain, tmp_path: Path, monk
     for speed in ("instant", "recorded"):
         code, played, _ = brain("replay", str(recording), "--json", "--speed", speed)
         assert (code, events(played)) == (0, events(printed))
-    assert brain("replay", str(recording))[1] == "Look: \nDone.\n"
+    assert brain("replay", str(recording))[1] == "Look: Done.\n"
     assert brain("forget", "local", "--yes")[0] == 0
     assert not list((tmp_path / "archive").glob("2*/*.jsonl"))
 

@@ -38,6 +38,7 @@ class Plain:
         self._thinks = thinks
         self._thought = ""  # the last line of the reasoning, which continues
         self._is_in_line = False  # whether the answer's last line continues
+        self._is_shared = _go_to_same_place(answer, messages)
         self._question = ""
 
     def show(self, event: Event) -> None:
@@ -49,7 +50,7 @@ class Plain:
                 self._answer.flush()
                 self._is_in_line = not text.endswith("\n")
             case Thinking(text=text) if self._thinks:
-                self._end_line()
+                self._end_shared_line()
                 *lines, self._thought = f"{self._thought}{text}".split("\n")
                 for line in lines:
                     self._write_dim(line)
@@ -85,11 +86,15 @@ class Plain:
         self._question = ""
 
     def show_message(self, text: str, *, dim: bool = True) -> None:
-        """Show a text that is not part of the answer, on lines of its own; an empty one only ends the line."""
+        """Show a text that is not part of the answer, on lines of its own; an empty one only ends the line.
+
+        It changes nothing in an answer that goes elsewhere, such as into a pipe.
+        """
         self._end_thought()
-        self._end_line()
         if not text:
+            self._end_line()
             return
+        self._end_shared_line()
         if self._question:
             self._messages.write("\n")
         if dim:
@@ -116,11 +121,23 @@ class Plain:
         self._messages.write(f"{self._dim}{remove_controls(text)}{self._normal}\n")
         self._messages.flush()
 
+    def _end_shared_line(self) -> None:
+        if self._is_shared:
+            self._end_line()
+
     def _end_line(self) -> None:
         if self._is_in_line:
             self._answer.write("\n")
             self._answer.flush()
             self._is_in_line = False
+
+
+def _go_to_same_place(one: TextIO, other: TextIO) -> bool:
+    """Whether two streams write to the same terminal, pipe or file."""
+    try:
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except OSError:  # not a file
+        return one is other
 
 
 def _has_colors(stream: TextIO) -> bool:
