@@ -281,6 +281,12 @@ class _Replay:
         ms = (self._now() - self._began) * 1000
         return step.ms - ms < AT_ONCE_MS and next(iter(self.pending), None) == step.number
 
+    @property
+    def is_at_stop(self) -> bool:
+        """Whether all that is left of the recording is that the turn was stopped."""
+        is_stopped = any(control.stop is not None for control in self.recording.controls)
+        return is_stopped and not self.pending and self._next >= len(self.recording.passes)
+
     async def wait_until(self, ms: float) -> None:
         """Wait until this time of the recording."""
         seconds = self._began + ms / 1000 - self._now()
@@ -315,6 +321,11 @@ class _RecordedCalls(CallGroup):
         else:
             self._follow(call)
         return call.code not in ("call_limit", "deadline")
+
+    async def wait(self) -> None:
+        await super().wait()
+        if self._replay.is_at_stop:  # nothing follows from the calls
+            await asyncio.Event().wait()
 
     def start_automatic(self, name: str, attachment: Attachment) -> None:
         call = Call(name, params={}, by="auto")

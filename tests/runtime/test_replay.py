@@ -13,7 +13,7 @@ from turn_helpers import EVERYONE, KINDS, PNG, Item, Player, ask_for, read, regi
 
 from brain import specialist
 from brain.errors import BadRequest, ModelError, PrefillRefused, ToolsRefused
-from brain.events import ApprovalRequired, Event, Limits, Role, SpecialistStart, Thinking, Token
+from brain.events import ApprovalRequired, Event, Limits, Role, SpecialistResult, SpecialistStart, Thinking, Token
 from brain.messages import (
     Attachment,
     Exchange,
@@ -165,6 +165,11 @@ TURNS: dict[str, tuple[list[Player], React, dict[str, Any]]] = {
     "stopped in a call": (
         [Player("SPECIALIST_REQUEST[waits]")],
         on(SpecialistStart, lambda turn: turn.stop("shutdown")),
+        {},
+    ),
+    "stopped after a result": (
+        [Player("SPECIALIST_REQUEST[echo]", "End.")],
+        on(SpecialistResult, lambda turn: turn.stop("cancelled")),
         {},
     ),
     "out of time": (
