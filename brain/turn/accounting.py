@@ -65,6 +65,11 @@ class Accounting:
         self._text_bytes = 0
         self._reported, self._is_final = None, False
 
+    def cancel_request(self) -> None:
+        """Count nothing for a request that the server refused."""
+        self._prompt_bytes = 0
+        self._reported, self._is_final = PassUsage(0, 0), True
+
     def add_text(self, text: str) -> None:
         """Count text from the model."""
         self._text_bytes += len(text) if text.isascii() else utf8_size(text)

@@ -315,6 +315,8 @@ class ModelPass:
                 log.info("model %s rejects a prefill; Brain sends a message to continue instead", self._model.name)
             except ModelError as error:
                 await self._close_stream()
+                if error.code == "model_unreachable" or error.status is not None:
+                    self._accounting.cancel_request()
                 seconds = short_wait(error)
                 if seconds is not None and not has_waited and seconds < self._deadline.seconds_left():
                     log.info("model %s is busy; Brain asks again in %d s", self._model.name, seconds)

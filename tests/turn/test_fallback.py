@@ -54,6 +54,22 @@ async def test_the_next_model_continues_the_exact_text(failing: list[Item], expe
     ]
 
 
+@pytest.mark.parametrize(
+    ("failing", "counts"),
+    [
+        ([UNREACHABLE], (0, 0, False)),
+        ([ModelError("model_failed", "", status=503)], (0, 0, False)),
+        ([CUT_OFF], (True, 0, True)),
+        (["The ans", ModelError("model_failed", "", status=503)], (True, 2, True)),
+    ],
+)
+async def test_a_refused_request_has_no_tokens(failing: list[Item], counts: tuple[int, int, bool]) -> None:
+    turn = chain(Player(failing), Player("4."))
+    await read(turn)
+    refused = turn.report("native").passes[0]
+    assert (refused.prompt_tokens and True, refused.completion_tokens, refused.estimated) == counts
+
+
 async def test_the_notice_names_both_models() -> None:
     turn = chain(Player([CUT_OFF], name="first"), Player("Yes.", name="second"))
     (notice,) = [event for event in await read(turn) if isinstance(event, Notice)]
