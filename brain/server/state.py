@@ -83,6 +83,7 @@ class ServerState:
         admission, was_overloaded = self.admission, self.admission.is_overloaded
         admission.measure(now, elapsed, elapsed - MEASURE_SECONDS, self.acceptor.backlog)
         self.telemetry.metrics.set_lag(admission.lag)
+        self.telemetry.metrics.set_model_states(self.engine.model_states())  # a pause ends without a turn
         if was_overloaded != admission.is_overloaded:
             state = "no longer overloaded" if was_overloaded else "overloaded: new turns that cannot start soon get 503"
             counts = len(admission.pending), len(self.engine.runs.running)

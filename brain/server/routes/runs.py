@@ -51,7 +51,6 @@ async def begin_run(
         state.rate_limits.release(user)
         state.admission.count_end()
         state.telemetry.record(report, traceparent)
-        state.telemetry.metrics.set_model_states(state.engine.model_states())
 
     pending: PendingStart | None = request.scope.get(PENDING_START)  # counted by `uvicorn_protocol`
     if pending is None:
