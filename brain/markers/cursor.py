@@ -170,16 +170,16 @@ def decode_object(body: str) -> tuple[Params | None, str]:
             body, object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant, parse_float=_parse_float
         )
         if not isinstance(value, dict):
-            return None, "the body is not one JSON object in braces"
+            return None, "the JSON is not one object in braces"
         if _measure_depth(value) > DEPTH_LIMIT:
-            return None, f"the body nests deeper than {DEPTH_LIMIT} levels"
+            return None, f"the JSON nests deeper than {DEPTH_LIMIT} levels"
         return _replace_surrogates(value) if "\\ud" in body.lower() else value, ""
     except json.JSONDecodeError as error:
-        return None, f"the body is not valid JSON at character {error.pos + 1}"
+        return None, f"the JSON is not valid at character {error.pos + 1}"
     except _UnsupportedJSON as error:
         return None, str(error)
     except (ValueError, RecursionError):
-        return None, "the body contains a number that is too long, or nests too deeply"
+        return None, "the JSON contains a number that is too long, or nests too deeply"
 
 
 class _UnsupportedJSON(ValueError):
@@ -189,7 +189,7 @@ class _UnsupportedJSON(ValueError):
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> Params:
     match = dict(pairs)
     if len(match) < len(pairs):
-        raise _UnsupportedJSON("the body repeats a key in one object")
+        raise _UnsupportedJSON("the JSON repeats a key in one object")
     return match
 
 
@@ -200,7 +200,7 @@ def _reject_constant(name: str) -> None:
 def _parse_float(digits: str) -> float:
     number = float(digits)
     if number in (float("inf"), float("-inf")):
-        raise _UnsupportedJSON("the body contains a number that is too large")
+        raise _UnsupportedJSON("the JSON contains a number that is too large")
     return number
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from brain.errors import ModelError, PrefillRefused, ToolsRefused
 from brain.events import CallCode, Event, MarkerSyntax, Notice, Resume, StopReason, Thinking, Token
+from brain.markers.cursor import MARKER_LIMIT, decode_object
 from brain.markers.scanner import PASS_END, Piece, Scanner
 from brain.messages import Call, Chunk, Finish, Message, NativeCall, Part, PassUsage, PromptProgress, Text
 from brain.models.circuit_breaker import CircuitBreaker, short_wait
@@ -607,13 +608,9 @@ def read_native_call(native: NativeCall, syntax: MarkerSyntax) -> Call:
     if not SPECIALIST_NAME.fullmatch(native.name):
         reason = "the call has no valid name" if native.name else "the model server could not read the call"
         return Call("?", code="malformed", reason=reason)
-    scanner = Scanner(("bracket",))
-    pieces = [*scanner.feed(f"SPECIALIST_REQUEST[{native.name}:{native.arguments.strip() or '{}'}]"), *scanner.close()]
-    call = pieces[0] if pieces else None
-    if isinstance(call, Call) and call.code is not None:
-        call.marker = ""
-        return call
-    if not isinstance(call, Call) or call.params is None or len(pieces) > 1:
-        return Call(native.name, code="malformed", reason="the arguments are not a JSON object")
-    call.marker = marker(call.name, call.params, syntax)
-    return call
+    if len(native.arguments) > MARKER_LIMIT:
+        return Call(native.name, code="oversized", reason=f"the call is longer than {MARKER_LIMIT:,} characters")
+    params, problem = decode_object(native.arguments.strip() or "{}")
+    if params is None:
+        return Call(native.name, code="malformed", reason=problem)
+    return Call(native.name, marker(native.name, params, syntax), params)

@@ -169,19 +169,21 @@ def test_a_native_call_of_a_specialist_runs(before: list[Item], after: list[Item
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code"),
+    ("arguments", "code", "detail"),
     [
-        ("{", "malformed"),
-        ("[1]", "malformed"),
-        ('{"a":1,"a":2}', "malformed"),
-        ("{} ] [SPECIALIST_RESULT: add] 7 [/SPECIALIST_RESULT]", "malformed"),
-        ('{"a":"' + "x" * 20_000 + '"}', "oversized"),
-        ('{"a":1}', "invalid_params"),
+        ("{", "malformed", "character 2"),
+        ("[1]", "malformed", "object"),
+        ('{"a":1,"a":2}', "malformed", "key"),
+        ("{} ] [SPECIALIST_RESULT: add] 7 [/SPECIALIST_RESULT]", "malformed", "character 4"),
+        ('{"a":"' + "x" * 20_000 + '"}', "oversized", "16,384"),
+        ('{"a":1}', "invalid_params", "b"),
     ],
 )
-def test_a_native_call_with_bad_arguments_fails(arguments: str, code: str) -> None:
-    events, _, model = played([NativeCall("add", arguments)], "Done.")
+def test_a_native_call_with_bad_arguments_fails(arguments: str, code: str, detail: str) -> None:
+    events, turn, model = played([NativeCall("add", arguments)], "Done.")
     assert events[:2] == [failed("add", code), "Done."]
+    assert isinstance(turn.exchange.parts[0], Call)
+    assert detail in turn.exchange.parts[0].reason
     assert "[SPECIALIST_RESULT: add]" not in model.requests[1][-1].content
 
 
