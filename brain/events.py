@@ -164,6 +164,7 @@ class SpecialistResult:
         text: Text of its block, byte for byte.
         approval: A person's decision, if the call needed approval.
         ms: Duration in milliseconds, without the wait for approval.
+        round: Number of the strategy's round, as in `SpecialistStart`.
     """
 
     call_id: str
@@ -174,6 +175,7 @@ class SpecialistResult:
     cached: bool
     ms: int
     approval: Approval | None = None
+    round: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,7 @@ class SpecialistError:
     Attributes:
         name: `?` if it could not be parsed.
         reason: Why it failed, for people.
+        round: Number of the strategy's round. Calls that never start have only this event.
     """
 
     call_id: str
@@ -192,6 +195,7 @@ class SpecialistError:
     reason: str
     ms: int
     approval: Approval | None = None
+    round: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

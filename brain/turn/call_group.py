@@ -450,14 +450,17 @@ class CallGroup:
         if isinstance(outcome, CallResult):
             text = blocks.result_text(outcome.text, context.max_block_bytes, outcome.more, context.tokens)
             block, call.citations = blocks.result_block(call.name, text), outcome.citations
+            params, citations = call.params or {}, call.citations
             event = SpecialistResult(
-                call.id, call.name, call.params or {}, text, call.citations, is_cached, call.ms, call.approval
+                call.id, call.name, params, text, citations, is_cached, call.ms, call.approval, call.round or None
             )
         else:
             call.code, call.reason = outcome.code, blocks.reason_text(outcome.reason, context.tokens)
             advice = blocks.reason_text(outcome.advice, context.tokens) if outcome.advice else ""
             block = blocks.error_block(call.name, call.reason, advice)
-            event = SpecialistError(call.id, call.name, call.params, call.code, call.reason, call.ms, call.approval)
+            event = SpecialistError(
+                call.id, call.name, call.params, call.code, call.reason, call.ms, call.approval, call.round or None
+            )
         if call.id in self._futures:
             self._futures[call.id].set_result(outcome)
         self._complete(call, block, event)

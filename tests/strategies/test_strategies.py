@@ -12,6 +12,7 @@ from turn_helpers import Player, ask_for, read, short, turn_of
 from brain.errors import ModelError
 from brain.events import Done, Event, Limits, Round, StrategyName, Thinking, Token, Usage
 from brain.messages import Call, Chunk, Message, Text
+from brain.protocols.native import event_data
 from brain.strategies import STRATEGIES
 from brain.strategies.reason import Reason
 from brain.turn.turn import Turn
@@ -204,6 +205,13 @@ async def test_the_model_that_answers_reads_the_instructions_of_the_operator(str
 async def test_an_empty_answer_is_an_error(strategy: StrategyName) -> None:
     players = [Player("TASK_DONE"), Player()] if strategy == "dual" else [Player()]
     assert short(await read(turn_with(strategy, players)))[-1] == {"failed": "model_failed"}
+
+
+async def test_each_event_of_a_call_has_its_round() -> None:
+    turn = turn_with("reason", [Player(CALL, f"{CALL}SPECIALIST_REQUEST[nobody]", deliverable("4 m"))])
+    events = [event_data(event) for event in await read(turn)]
+    found = [(data["call_id"], data["round"], data.get("cached"), data.get("code")) for data in events if "ms" in data]
+    assert found == [("c1", 1, False, None), ("c3", 2, None, "unknown"), ("c2", 2, True, None)]
 
 
 async def test_later_turns_read_calls_and_the_visible_answer_only() -> None:

@@ -39,7 +39,8 @@ def events_of(exchange: Exchange) -> Iterator[Event]:
 
 def _end_of_call(call: Call) -> SpecialistResult | SpecialistError:
     text, ms = call.reason or block_content(call.name, call.block, call.code is not None), call.ms or 0
+    number = call.round or None
     if call.code is not None:
-        return SpecialistError(call.id, call.name, call.params, call.code, text, ms, call.approval)
+        return SpecialistError(call.id, call.name, call.params, call.code, text, ms, call.approval, number)
     params = call.params or {}
-    return SpecialistResult(call.id, call.name, params, text, call.citations, call.cached, ms, call.approval)
+    return SpecialistResult(call.id, call.name, params, text, call.citations, call.cached, ms, call.approval, number)
