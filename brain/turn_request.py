@@ -54,6 +54,10 @@ def marker_syntaxes(syntax: Sequence[SyntaxName], *, is_native: bool = False) ->
     return found or (() if is_native else ("bracket",))
 
 
+STRATEGY_OPTIONS: Mapping[StrategyName, tuple[str, ...]] = {"mono": (), "reason": (), "dual": ("critic",), "step": ()}
+"""Fields of a request that only some strategies have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A client tool, which the client runs. `parameters` is a JSON Schema. All of it is untrusted."""

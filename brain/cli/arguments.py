@@ -163,9 +163,6 @@ def make_parser() -> Parser:
     text = "input type; voice gives answers for reading aloud (default: chat)"
     command.add_argument("--source", choices=get_args(Source), default="chat", help=text)
     _add_strategy(command)
-    command.add_argument(
-        "--critic", action="store_true", help="with --strategy dual: check the answer before it is shown"
-    )
     _add_display(command)
     command.add_argument("--json", action="store_true", help="print events as JSON Lines")
 
@@ -310,6 +307,8 @@ def _add_conversation(command: argparse.ArgumentParser) -> None:
 def _add_strategy(command: argparse.ArgumentParser) -> None:
     text = f"strategy: {', '.join(get_args(StrategyName))} (default: mono)"
     command.add_argument("--strategy", metavar="NAME", help=text)
+    text = "with --strategy dual: check the answer before it is shown"
+    command.add_argument("--critic", action="store_true", help=text)
 
 
 def _add_display(command: argparse.ArgumentParser) -> None:

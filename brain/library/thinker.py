@@ -21,7 +21,7 @@ from brain.plugins.specialist import Options
 from brain.runtime.engine import Engine
 from brain.settings import KEYS, LOCAL_USER, read
 from brain.text import suggest
-from brain.turn_request import TurnRequest
+from brain.turn_request import STRATEGY_OPTIONS, TurnRequest
 
 
 class Thinker:
@@ -81,6 +81,7 @@ class Thinker:
         user: str = LOCAL_USER,
         model: str | None = None,
         strategy: StrategyName | None = None,
+        critic: bool = False,
         private: bool = False,
     ) -> "Session":
         """Return a session: a new conversation, or a stored one to continue.
@@ -94,6 +95,7 @@ class Thinker:
             user: Owner of the conversation and of the recalled memory.
             model: Name of a configured model (default: the first).
             strategy: How a turn uses models (default: the setting STRATEGY).
+            critic: Whether the strategy `dual` checks the answer before it is shown.
             private: Whether only local models may read the conversation, from now on.
         """
         if not user:
@@ -102,6 +104,8 @@ class Thinker:
         strategy = strategy or settings.strategy
         if strategy not in get_args(StrategyName):
             raise BadRequest(f"`strategy` must be one of: {', '.join(get_args(StrategyName))}.", "strategy")
+        if critic and "critic" not in STRATEGY_OPTIONS[strategy]:
+            raise BadRequest(f"`critic` has no effect on the strategy {strategy}; leave it out.", "critic")
         request = TurnRequest(
             message="",
             user=user,
@@ -111,6 +115,7 @@ class Thinker:
             conversation_id=conversation_id,
             model=model,
             strategy=strategy,
+            critic=critic,
             private=private,
             system=system,
             asks_person=on_approval is not None,

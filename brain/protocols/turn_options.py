@@ -15,7 +15,7 @@ from brain.protocols.bodies import Int64, choose, invalid
 from brain.protocols.client_messages import check_length
 from brain.settings import Settings
 from brain.text import suggest
-from brain.turn_request import Sampling, TurnRequest
+from brain.turn_request import STRATEGY_OPTIONS, Sampling, TurnRequest
 from brain.validation import SHOWN_LENGTH, quote_value
 
 DEFAULT_NAME = "brain"
@@ -130,6 +130,8 @@ def build_request(
     if options.strategy is not None:
         strategy = choose(options.strategy, settings.allowed_strategies, f"{place}strategy")
     strategy = strategy or settings.strategy
+    if options.critic and "critic" not in STRATEGY_OPTIONS[strategy]:
+        raise invalid(f"{place}critic", f"has no effect on the strategy {strategy}; leave it out")
     request = TurnRequest(
         message="",
         user=user,

@@ -67,6 +67,7 @@ ROWS: list[tuple[str, str]] = [
         "--strategy cannot be 'step'. Expected mono, dual. Try: brain ask --help",
     ),
     ("ask hi --critic --strategy reason", "--critic needs --strategy dual. Try: brain ask --help"),
+    ("chat --critic", "--critic needs --strategy dual. Try: brain chat --help"),
     # settings
     ("check BRAIN_MODLE=x", "Unknown setting BRAIN_MODLE. Did you mean 'BRAIN_MODEL'? Try: unset BRAIN_MODLE"),
     (

@@ -91,7 +91,7 @@ def test_rounds_and_the_usage_of_each_model(run: Run, tmp_path: Path) -> None:
     tokens: list[str] = []
 
     async def work(thinker: Thinker) -> None:
-        response = await thinker.create_session(strategy="dual", on_token=tokens.append).think("Ping?")
+        response = await thinker.create_session(strategy="dual", critic=True, on_token=tokens.append).think("Ping?")
         worker = response.rounds[1].model
         assert (response.text, "".join(tokens), response.state) == ("Pong.", "Pong.", "complete")
         assert [(one.n, one.role, one.model, one.text) for one in response.rounds] == [
@@ -99,6 +99,7 @@ def test_rounds_and_the_usage_of_each_model(run: Run, tmp_path: Path) -> None:
             (2, "actor", worker, "Ping."),
             (3, "thinker", director, None),
             (4, "writer", worker, "Say it."),
+            (5, "critic", director, None),
         ]
         assert response.usage.keys() == {director, worker}
         counts = [one.prompt_tokens + one.completion_tokens for one in response.usage.values()]
@@ -269,6 +270,9 @@ def test_rejected_arguments_leave_the_session_as_it_was(run: Run) -> None:
         assert (fields, session.state) == (["text", "text", "text", "source"], "idle")
         with pytest.raises(BadRequest):
             thinker.create_session(user="")
+        with pytest.raises(BadRequest) as rejected:
+            thinker.create_session(strategy="reason", critic=True)
+        assert rejected.value.field == "critic"
 
     run([["Hello!"]], work)
     with pytest.raises(BadRequest):

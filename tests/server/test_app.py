@@ -271,6 +271,7 @@ def test_strategies_are_listed_with_their_limits_and_models(tmp_path: Path) -> N
         }
         limits = {"calls": 4, "calls_per_specialist": 3, "turn_seconds": 600.0, "call_seconds": 5.0}
         assert [one["limits"] for one in listed] == [limits, {**limits, "rounds": 7}, {**limits, "rounds": 7}]
+        assert [one["options"] for one in listed] == [[], [], ["critic"]]
         assert all(one["description"].endswith(".") for one in listed)
         assert set(server.engine.model_states()) == {"builtin", actor}
         names = ["brain", "brain:mono", "brain:reason", "brain:dual", "builtin"]

@@ -26,7 +26,7 @@ from brain.messages import Attachment
 from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.runtime.engine import Engine
 from brain.settings import Settings
-from brain.turn_request import TurnRequest
+from brain.turn_request import STRATEGY_OPTIONS, TurnRequest
 
 STDIN = "-"
 HELP = "brain ask --help"
@@ -38,17 +38,22 @@ def ask(arguments: argparse.Namespace, settings: Settings) -> Coroutine[Any, Any
         raise UsageError('No message. Use brain ask "your message", or brain ask - to read standard input.', HELP)
     conversation = check_conversation_id(arguments.conversation)
     strategy = check_strategy(arguments.strategy, settings)
-    if arguments.critic and (strategy or settings.strategy) != "dual":
+    if arguments.critic and "critic" not in STRATEGY_OPTIONS[strategy or settings.strategy]:
         raise UsageError("--critic needs --strategy dual.", HELP)
     is_message = arguments.message == STDIN
     message = read_message() if is_message else arguments.message  # before the loop runs, so that Ctrl-C ends it
     request = replace(
-        build_request(settings, message, _read_files(arguments.file, is_message=is_message), strategy),
+        build_request(
+            settings,
+            message,
+            _read_files(arguments.file, is_message=is_message),
+            strategy,
+            critic=arguments.critic,
+        ),
         conversation_id=conversation,
         source=arguments.source,
         memory=not arguments.no_memory,
         private=arguments.private,
-        critic=arguments.critic,
     )
     return _ask(request, arguments, settings)
 

@@ -22,6 +22,7 @@ from brain.protocols.native import MESSAGE_LENGTH
 from brain.runtime.engine import Engine
 from brain.settings import LOCAL_USER, Settings
 from brain.text import replace_surrogates
+from brain.turn_request import STRATEGY_OPTIONS
 
 MAX_PART_LENGTH = 40
 """Characters of one part of the status line."""
@@ -48,6 +49,7 @@ async def chat(arguments: argparse.Namespace, settings: Settings) -> int:
             Draft(files=files),
             recalls=not arguments.no_memory,
             private=arguments.private,
+            critic=arguments.critic,
             plain=arguments.plain or not is_interactive,
             thinks=arguments.thinking,
         )
@@ -60,6 +62,8 @@ async def chat(arguments: argparse.Namespace, settings: Settings) -> int:
         if opened is None:
             session.conversation_id = conversation_id  # a new conversation with an ID of the person's choice
         session.strategy = strategy or session.strategy
+        if arguments.critic and "critic" not in STRATEGY_OPTIONS[session.strategy or settings.strategy]:
+            raise UsageError("--critic needs --strategy dual.", "brain chat --help")
         if is_interactive:
             await _run_interactive(session, settings, opened)
             return DONE
@@ -143,6 +147,7 @@ def _status_line(session: ChatSession) -> str:
     """Return the model, the conversation and the files of the next message."""
     strategy = session.strategy or session.engine.settings.strategy
     parts = [_shorten(session.model_name), *([] if strategy == "mono" else [strategy])]
+    parts += ["critic"] if session.critic and "critic" in STRATEGY_OPTIONS[strategy] else []
     parts += [_shorten(session.title or "new conversation")]
     parts += ["private"] if session.private else []
     parts += ["replaces the last message"] if session.draft.replaced is not None else []

@@ -48,6 +48,7 @@ class ChatSession:
         thinks: True to show the model's reasoning.
         model: The chosen model; None for the default.
         strategy: The chosen strategy; None for the default.
+        critic: True if the strategy checks answers, if it can.
         specialists: The allowed specialists; None for all.
         conversation_id: None before the first message.
         has_failed: True if a message or a command failed.
@@ -63,6 +64,7 @@ class ChatSession:
     thinks: bool = False
     model: str | None = None
     strategy: StrategyName | None = None
+    critic: bool = False
     specialists: frozenset[str] | None = None
     conversation_id: str | None = None
     title: str = ""
@@ -81,7 +83,7 @@ class ChatSession:
         screen, replaced = self._open_screen(), self.draft.replaced
         try:
             request = replace(
-                build_request(self.engine.settings, message, self.draft.files, self.strategy),
+                build_request(self.engine.settings, message, self.draft.files, self.strategy, critic=self.critic),
                 conversation_id=self.conversation_id,
                 model=self.model,
                 specialists=self.specialists,

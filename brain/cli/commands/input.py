@@ -23,7 +23,7 @@ from brain.protocols.attachments import ATTACHMENT_BYTES, MAX_ATTACHMENTS, make_
 from brain.protocols.native import ID, MESSAGE_LENGTH
 from brain.settings import LOCAL_USER, Settings
 from brain.text import escape_invisible, suggest
-from brain.turn_request import TurnRequest
+from brain.turn_request import STRATEGY_OPTIONS, TurnRequest
 
 SILENT_SECONDS = 1.0
 """Wait for the first byte of a pipe that no argument names."""
@@ -125,9 +125,17 @@ def parse_dropped_path(line: str) -> Path | None:
 
 
 def build_request(
-    settings: Settings, message: str, files: Sequence[Attachment] = (), strategy: StrategyName | None = None
+    settings: Settings,
+    message: str,
+    files: Sequence[Attachment] = (),
+    strategy: StrategyName | None = None,
+    *,
+    critic: bool = False,
 ) -> TurnRequest:
     """Build a request of the local user, with the strategy of the settings unless another one is given.
+
+    Args:
+        critic: Whether to check the answer, if the strategy can.
 
     Raises:
         BadRequest: The message is empty or too long, or there are too many files.
@@ -146,6 +154,7 @@ def build_request(
         user=LOCAL_USER,
         limits=settings.limits(strategy),
         strategy=strategy,
+        critic=critic and "critic" in STRATEGY_OPTIONS[strategy],
         syntax=settings.syntax,
         time_zone=settings.time_zone,
         now=datetime.now(ZoneInfo(settings.time_zone)),

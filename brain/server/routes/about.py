@@ -10,6 +10,7 @@ from brain.models import check_model
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.requests import engine_of, state_of, user_of
 from brain.strategies.descriptions import DESCRIPTIONS
+from brain.turn_request import STRATEGY_OPTIONS
 
 
 async def specialists(request: Request) -> Response:
@@ -45,6 +46,7 @@ def describe_strategies(request: Request) -> list[dict[str, Any]]:
                 "default": name == settings.strategy,
                 "limits": {limit: value for limit, value in limits.items() if value is not None},
                 "models": models,
+                "options": STRATEGY_OPTIONS[name],
             }
         )
     return described
