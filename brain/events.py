@@ -77,6 +77,7 @@ NoticeCode = Literal[
     "unknown_tool",
     "repetition",
     "fallback",
+    "skipped",
 ]
 CalledBy = Literal["model", "auto", "client"]
 """The source of a call: the model, or an attachment (`auto`). `client` means that the client runs the model's call."""

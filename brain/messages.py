@@ -290,6 +290,7 @@ class PassReport:
         round: Number of the strategy's round; 0 without one.
         is_prefill_refused: Whether the server refused to continue the started answer, so Brain sent a message.
         are_tools_refused: Whether the server refused tools, so Brain described them in the prompt.
+        status: HTTP status of the model server, if it caused the error.
     """
 
     number: int
@@ -306,6 +307,7 @@ class PassReport:
     round: Count = 0
     is_prefill_refused: bool = False
     are_tools_refused: bool = False
+    status: Count | None = None
 
 
 class Exchange(msgspec.Struct, omit_defaults=True):

@@ -104,6 +104,11 @@ def skipped(failing: str, successor: str) -> Notice:
     return Notice("fallback", f"The model {failing} failed several times, so {successor} answers.")
 
 
+def skipped_fallback(name: str) -> Notice:
+    """Return the notice that a model does not take over, because turns skip it for now."""
+    return Notice("skipped", f"Brain skips the model {name} for now, because it failed several times.")
+
+
 def unknown_tool(name: str) -> Notice:
     """Return the notice that the model called a tool that does not exist."""
     return Notice("unknown_tool", f"The model called the unknown tool {_quote(name)}. Brain ignored the call.")

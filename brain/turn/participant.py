@@ -1,7 +1,7 @@
 """One role of a turn: the model that plays it, the models that take over, and the messages that they read."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from brain.errors import ModelError
 from brain.events import Notice, Resume
@@ -57,6 +57,7 @@ class Participant:
         self.chosen = models[0]
         self.exchange = exchange
         self._successors = list(models)
+        self._skipped: list[str] = []
         self._system_prompt = system_prompt
         self._native_prompt = native_prompt
         self._history = history
@@ -70,8 +71,12 @@ class Participant:
         """Add a message for the participant after its text so far."""
         self.exchange.parts.append(Steer(text, 0))
 
-    def fall_back(self, failure: ModelError) -> Notice:
-        """Let the next model continue, if it may succeed where this one failed; otherwise raise the failure."""
+    def fall_back(self, failure: ModelError) -> Iterator[Notice]:
+        """Let the next model continue, if it may succeed where this one failed; otherwise raise the failure.
+
+        Yields:
+            What people should know, also before the failure.
+        """
         failed = self.model
         candidates: Sequence[Model] = ()
         if is_server_failure(failure):
@@ -80,15 +85,22 @@ class Participant:
         elif failure.code == "model_context" and failed.context_tokens is not None:
             candidates = [model for model in self._successors if (model.context_tokens or 0) > failed.context_tokens]
         successor = self._take(candidates)
+        yield from map(notices.skipped_fallback, self._skipped)
         if successor is None:
             raise failure
         log.warning("%s failed, %s continues: %s", failed.name, successor.name, failure)
         self._use(successor)
-        return notices.fallback(failed.name, successor.name)
+        yield notices.fallback(failed.name, successor.name)
 
     def _take(self, candidates: Sequence[Model]) -> Model | None:
-        """Return the first of these models that turns may use now. Models before it are not used again."""
-        found = next((model for model in candidates if model.breaker.allow()), None)
+        """Return the first of these models that turns may use now. Models before it are skipped, and not used again."""
+        self._skipped = []
+        found = None
+        for model in candidates:
+            if model.breaker.allow():
+                found = model
+                break
+            self._skipped.append(model.name)
         if found is not None:
             self._successors = self._successors[self._successors.index(found) + 1 :]
         return found

@@ -436,8 +436,9 @@ class Turn:
                     self._record(current, participant)
             if failure is None:
                 break
-            self._accounting.update_last_pass(error=failure.code)
-            context.emit((self._annotations.add_notice(participant.fall_back(failure)),))
+            self._accounting.update_last_pass(error=failure.code, status=failure.status)
+            for notice in participant.fall_back(failure):
+                context.emit((self._annotations.add_notice(notice),))
             context.max_block_bytes = self._max_block_bytes()
         self._unknown_tool = current.unknown_tool
         if current.unknown_tool is not None:
@@ -624,7 +625,7 @@ class Turn:
             message = "The server is shutting down. Send the message again in a moment."
             error = Error("shutdown", message, recoverable=True)
         if error is not None:
-            accounting.update_last_pass(error=error.code)
+            accounting.update_last_pass(error=error.code, status=error.status)
         unread = self._inject(is_followed=False)
         self._end_round()
         stops = StopSequences(self.request.stop)

@@ -6,7 +6,7 @@ import pytest
 from store_helpers import NOON
 
 from brain.events import Usage
-from brain.messages import Annotation, Call, Exchange, PassReport, Steer, Text, to_answer_id
+from brain.messages import Annotation, Call, Exchange, PassReport, RoundRecord, Steer, Text, to_answer_id
 from brain.prompts.blocks import error_block, result_block
 from brain.store.sqlite import SQLite
 from cli.command import Brain
@@ -34,9 +34,22 @@ ANSWER = Exchange(
 )
 
 
+FAILED = Exchange(
+    "Hi",
+    [Steer("In\nshort", 1)],
+    answer_id="mfailed",
+    outcome="model_failed",
+    passes=tuple(
+        PassReport(n, n, None, n + 1, 9, 0, None, False, None, "model_failed", f"model{n}", round=1, status=500 + n)
+        for n in (1, 2, 3)
+    ),
+    rounds=(RoundRecord(1, 2, "actor", "model1", "Ask\nagain"),),
+)
+
+
 async def fill(store: SQLite) -> None:
-    """An answer of Ada."""
-    for one in (ANSWER, Exchange("Old", [Text("Old.", 1)], answer_id="mold", outcome="complete")):
+    """Answers of Ada."""
+    for one in (ANSWER, FAILED, Exchange("Old", [Text("Old.", 1)], answer_id="mold", outcome="complete")):
         history = await store.begin("ada", one.answer_id, Exchange("Hi", question_id="q", started=NOON), ())
         one.question_id, one.started, one.ended = "q", NOON, NOON
         await store.end(history, one)
@@ -59,6 +72,19 @@ def test_a_stored_answer_is_a_timeline_with_costs(brain: Brain, monkeypatch: pyt
     assert [one["is_prefill_refused"] for one in report["passes"]] == [True, False]
     assert [(one["code"], one["turn_pass"]) for one in report["notices"]] == [("fallback", 1), ("steered", 1)]
     assert [(one["name"], one["outcome"]) for one in report["calls"]] == [("wiki", "ok"), ("web", "declined")]
+
+
+def test_each_failure_has_one_line_and_its_status(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRAIN_MODEL", "model1")
+    monkeypatch.setenv("BRAIN_MODELS", '{"model1": {"is": "builtin", "price": {"input": 10, "output": 10}}}')
+    brain.use(fill)
+    lines = brain("explain", "tfailed", "--user", "ada")[1].splitlines()
+    assert [n for n, line in enumerate(lines) if "HTTP status" in line] == [4, 7, 9]
+    assert [line.strip() for line in lines if "In short" in line or "Ask" in line] == [
+        "Ask again",
+        "You added: In short",
+    ]
+    assert lines[-1].endswith(", cost 0.0001, no price for model2, model3")
 
 
 def test_the_newest_answer_and_those_of_older_versions(brain: Brain) -> None:

@@ -92,6 +92,17 @@ async def test_a_server_that_does_not_prefill_is_asked_to_continue() -> None:
     assert [message.role for message in second.requests[0][-2:]] == ["assistant", "user"]
 
 
+@pytest.mark.parametrize("players", [("a", "b", "c"), ("a", "b")])
+async def test_a_skipped_fallback_is_named(players: tuple[str, ...]) -> None:
+    first, second, *rest = (Player([CUT_OFF] if name == "a" else "Yes.", name=name) for name in players)
+    for _ in range(FAILURES):
+        second.breaker.record_failure()
+    events = await read(chain(first, second, *rest))
+    found = [(event.code, second.name in event.text.split()) for event in events if isinstance(event, Notice)]
+    assert found == [("skipped", True), ("fallback", False)][: len(players) - 1]
+    assert second.requests == []
+
+
 async def test_each_model_is_tried_once() -> None:
     players = [Player([CUT_OFF], name=name) for name in ("a", "b", "c")]
     events = short(await read(chain(*players)))

@@ -67,15 +67,19 @@ def _timeline(report: TurnReport, settings: Settings) -> Iterator[Line]:
         if (opened := rounds.pop(one.round, None)) is not None:
             yield opened.began_ms, text("explainRound", count=opened.n, role=name_role(opened.role), model=opened.model)
             if opened.text:
-                yield None, opened.text
+                yield None, _as_line(opened.text)
         title = text("explainRequest", count=one.number, model=one.model)
         yield one.began_ms, f"{title}: {', '.join(_facts(one, settings.cost(one)))}"
         yield from _decisions(report, one.number)
-    yield report.total_ms, explain_outcome(report.outcome) or text("explainComplete")
+    status = report.passes[-1].status if report.error is not None and report.passes else None
+    yield report.total_ms, (explain_outcome(report.outcome) or text("explainComplete")) + _status(status)
     usage = report.usage
     costs = [cost for one in report.passes if (cost := settings.cost(one)) is not None]
+    read = [one for one in report.passes if one.prompt_tokens + one.completion_tokens]
+    unpriced = dict.fromkeys(one.model for one in read if settings.cost(one) is None)
+    missing = [text("explainUnpriced", models=", ".join(unpriced))] if costs and unpriced else []
     amounts = _amounts(usage.prompt_tokens, usage.reused_tokens, usage.completion_tokens, is_estimated=usage.estimated)
-    yield None, f"{text('explainTotal')}: {', '.join([*amounts, *_cost(sum(costs) if costs else None)])}"
+    yield None, f"{text('explainTotal')}: {', '.join([*amounts, *_cost(sum(costs) if costs else None), *missing])}"
 
 
 def _facts(one: PassReport, cost: float | None) -> Iterator[str]:
@@ -109,11 +113,21 @@ def _decisions(report: TurnReport, number: int) -> Iterator[Line]:
     for call in report.calls:
         if call.turn_pass == number:
             yield call.began_ms, f"  {_describe_call(call)}"
-    if one is not None and one.error is not None:
-        yield one.ended_ms, f"  {explain_outcome(one.error)}"
+    is_ending = number == len(report.passes) and report.error is not None
+    if one is not None and one.error is not None and not is_ending:
+        yield one.ended_ms, f"  {explain_outcome(one.error)}{_status(one.status)}"
     for notice in report.notices:
         if notice.turn_pass == number:
-            yield None, f"  {notice.text}"
+            label = f"{text('added')}: " if notice.code == "steered" else ""
+            yield None, f"  {label}{_as_line(notice.text)}"
+
+
+def _status(status: int | None) -> str:
+    return "" if status is None else f" ({text('explainStatus', status=status)})"
+
+
+def _as_line(words: str) -> str:
+    return " ".join(words.split())
 
 
 def _describe_call(call: Call) -> str:

@@ -10,7 +10,7 @@ import {
 /**
  * @typedef {{ prompt_tokens: number, completion_tokens: number, reused_tokens: number | null, estimated: boolean }} Use
  * @typedef {Use & { number: number, began_ms: number, ended_ms: number | null, first_token_ms: number | null,
- *   model: string, round: number, error: string | null, is_prefill_refused: boolean, are_tools_refused: boolean,
+ *   model: string, round: number, error: string | null, status: number | null, is_prefill_refused: boolean, are_tools_refused: boolean,
  *   cost: number | null }} Pass
  * @typedef {{ name: string, params: object | null, turn_pass: number, began_ms: number, ms: number | null,
  *   outcome: string | null, reason?: string, cached: boolean, approval: string | null }} Call
@@ -55,8 +55,8 @@ function explain(report) {
   }
   const { stop_reason: reason, error } = report;
   const ending = error ? explainError(error) : explainEnding(reason ?? "") || t("explainComplete");
-  lines.push(line("request", report.total_ms, ending, []));
-  const total = [...amounts(report.usage), ...cost(report.cost)].join(" · ");
+  lines.push(line("request", report.total_ms, ending, [error ? describeStatus(report.passes.at(-1)) : ""]));
+  const total = [...amounts(report.usage), ...cost(report.cost), ...missingPrices(report)].join(" · ");
   return [
     ...(isOld ? [make("p", "small", t("explainOld"))] : []),
     make("ol", "timeline", ...lines),
@@ -76,11 +76,13 @@ function everything(report) {
  */
 function decisions(report, number) {
   const pass = report.passes[number - 1];
+  const isEnding = Boolean(report.error) && number === report.passes.length;
   return [
     ...(pass?.is_prefill_refused ? [line("decision", null, t("explainPrefill"), [])] : []),
     ...(pass?.are_tools_refused ? [line("decision", null, t("explainTools"), [])] : []),
     ...report.calls.filter((call) => call.turn_pass === number).map(explainOne),
-    ...(pass?.error ? [line("decision", pass.ended_ms, explainError(pass.error), [])] : []),
+    ...(pass?.error && !isEnding
+      ? [line("decision", pass.ended_ms, explainError(pass.error), [describeStatus(pass)])] : []),
     ...report.notices.filter((notice) => notice.turn_pass === number).map(explainDecision),
   ];
 }
@@ -93,7 +95,13 @@ function explainRound({ n, role, model, text, began_ms: began }) {
 
 /** @param {Notice} notice */
 function explainDecision(notice) {
+  if (notice.code === "steered") return line("decision", null, t("added"), [notice.text]);
   return line("decision", null, explainNotice(notice), []);
+}
+
+/** @param {Pass | undefined} pass */
+function describeStatus(pass) {
+  return pass?.status ? t("explainStatus", { status: String(pass.status) }) : "";
 }
 
 /** @param {Call} call */
@@ -134,6 +142,13 @@ function amounts({ prompt_tokens: read, completion_tokens: written, reused_token
 /** @param {number | null} amount */
 function cost(amount) {
   return amount === null ? [] : [t("explainCost", { cost: formatCost(amount) })];
+}
+
+/** The models without a price, if others have one. @param {Report} report */
+function missingPrices({ passes, cost: known }) {
+  const unpriced = passes.filter((pass) => pass.cost === null && pass.prompt_tokens + pass.completion_tokens > 0);
+  const models = [...new Set(unpriced.map(({ model }) => model))].join(", ");
+  return known !== null && models ? [t("explainUnpriced", { models })] : [];
 }
 
 /**
