@@ -65,7 +65,7 @@ class Participant:
         self._context_tokens = context_tokens
         self._resume = resume
         self._continue_text = continue_text
-        self._use(self._take(models) or self.chosen)
+        self._use(self._take(models) or self._successors.pop(0))
 
     def tell(self, text: str) -> None:
         """Add a message for the participant after its text so far."""

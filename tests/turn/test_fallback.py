@@ -240,3 +240,12 @@ def test_a_breaker_opens_and_closes_by_outcomes_of_turns() -> None:
             breaker.record_success()
         now += seconds
         assert (breaker.state, [breaker.allow() for _ in allowed]) == (state, allowed), what
+
+
+async def test_if_all_models_are_skipped_the_chosen_one_is_asked_once() -> None:
+    first, second = Player([UNREACHABLE], name="first"), Player("Yes.", name="second")
+    for player in (first, second):
+        for _ in range(FAILURES):
+            player.breaker.record_failure()
+    assert short(await read(chain(first, second)))[-1] == {"failed": "model_unreachable"}
+    assert (len(first.requests), len(second.requests)) == (1, 0)
