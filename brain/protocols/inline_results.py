@@ -108,11 +108,22 @@ def describe_round(event: Round) -> str:
     return f"Round {event.n} of {event.of}, {event.role} ({event.model}){told and f': {told}'}"
 
 
-def reasoning_text(event: Thinking | Round) -> str:
-    """Return the text of an event for a field with the model's reasoning. A round stands in a paragraph of its own."""
-    if isinstance(event, Round):
-        return f"\n\n{describe_round(event)}\n\n" if event.n > 1 else f"{describe_round(event)}\n\n"
-    return event.text
+class ReasoningText:
+    """Returns the text of an event for a field with the model's reasoning. A round has a paragraph of its own."""
+
+    __slots__ = ("_is_in_paragraph",)
+
+    def __init__(self) -> None:
+        self._is_in_paragraph = False
+
+    def __call__(self, event: Thinking | Round) -> str:
+        """Return the text of the next event."""
+        if isinstance(event, Thinking):
+            self._is_in_paragraph = True
+            return event.text
+        separator = "\n\n" if self._is_in_paragraph else ""
+        self._is_in_paragraph = False
+        return f"{separator}{describe_round(event)}\n\n"
 
 
 def format_params(params: Mapping[str, Any], max_length: int) -> tuple[str, bool]:

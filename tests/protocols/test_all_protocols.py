@@ -281,8 +281,10 @@ def test_rounds(name: str, end: ev.Event) -> None:
 
 def test_rounds_in_a_whole_response() -> None:
     events = [event for event in EVENTS if not isinstance(event, ev.ToolCall)]
+    events[-2:-2] = [ev.Round(3, 20, "thinker", "big"), ev.Round(4, 20, "actor", "b")]
     thought = (
         "Round 1 of 20, thinker (big)\n\nLet me see.\n\nRound 2 of 20, actor (ollama:small): Find the height.\n\nGood."
+        "\n\nRound 3 of 20, thinker (big)\n\nRound 4 of 20, actor (b)\n\n"
     )
     message = json.loads(encoder_of("openai").encode_response(events)[1])["choices"][0]["message"]
     assert message["reasoning_content"] == thought

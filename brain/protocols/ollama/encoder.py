@@ -8,7 +8,7 @@ from typing import Any
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Round, StopReason, Thinking, Token, ToolCall, Usage
 from brain.protocols.bodies import encode, error_status
-from brain.protocols.inline_results import reasoning_text
+from brain.protocols.inline_results import ReasoningText
 
 SECOND, MILLISECOND = 1_000_000_000, 1_000_000
 """In nanoseconds, the unit of the protocol."""
@@ -30,8 +30,8 @@ class Encoder:
     """
 
     __slots__ = (
-        "_call_count", "_clock", "_front", "_generate", "_head", "_inline_text", "_model", "_second", "_tail",
-        "_text_head", "_thought_head", "_usage",
+        "_call_count", "_clock", "_front", "_generate", "_head", "_inline_text", "_model", "_reasoning_text", "_second",
+        "_tail", "_text_head", "_thought_head", "_usage",
     )  # fmt: skip
 
     content_type = b"application/x-ndjson"
@@ -44,6 +44,7 @@ class Encoder:
         self._model = model
         self._clock = clock
         self._inline_text = inline_text
+        self._reasoning_text = ReasoningText()
         self._generate = generate
         self._front = b'{"model":%b,"created_at":"' % _encode_line(model)
         self._head = b""  # up to the time of this second
@@ -68,7 +69,7 @@ class Encoder:
             return self._encode_text(self._text_head, event.text)
         match event:
             case Thinking() | Round():
-                return self._encode_text(self._thought_head, reasoning_text(event))
+                return self._encode_text(self._thought_head, self._reasoning_text(event))
             case ToolCall():
                 return _encode_line(self._fields(self._message(calls=[self._tool_call(event)]), done=False)) + b"\n"
             case Done():
@@ -93,7 +94,7 @@ class Encoder:
             return error_status(last), {"error": last.message}
         assert isinstance(last, Done)
         text = "".join([event.text if isinstance(event, Token) else self._inline_text(event) for event in events])
-        thought = "".join([reasoning_text(event) for event in events if isinstance(event, Thinking | Round)])
+        thought = "".join([self._reasoning_text(event) for event in events if isinstance(event, Thinking | Round)])
         calls = [self._tool_call(event) for event in events if isinstance(event, ToolCall)]
         self._usage = next((event for event in events if isinstance(event, Usage)), self._usage)
         return 200, self._fields(self._message(text, thought, calls), **self._end(last))

@@ -9,7 +9,7 @@ from typing import Any
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Round, StopReason, Thinking, Token, ToolCall, TurnStart, Usage
 from brain.protocols.bodies import encode, error_status
-from brain.protocols.inline_results import reasoning_text
+from brain.protocols.inline_results import ReasoningText
 from brain.protocols.openai.request import RequestOptions
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -53,6 +53,7 @@ class Encoder:
             "model": options.model,
         }
         self._inline_text = inline_text
+        self._reasoning_text = ReasoningText()
         self._with_usage = options.with_usage
         self._usage: Usage | None = None
         self._call_count = 0
@@ -71,7 +72,7 @@ class Encoder:
             return b"%b%b%b" % (self._text_head, encode(event.text), self._text_tail)
         match event:
             case Thinking() | Round():
-                return b"%b%b%b" % (self._thought_head, encode(reasoning_text(event)), self._text_tail)
+                return b"%b%b%b" % (self._thought_head, encode(self._reasoning_text(event)), self._text_tail)
             case TurnStart():
                 return self._encode_delta({"role": "assistant", "content": ""})
             case ToolCall():
@@ -101,7 +102,7 @@ class Encoder:
             return encode_failure(last)
         assert isinstance(last, Done)
         text = "".join([event.text if type(event) is Token else self._inline_text(event) for event in events])
-        thought = "".join([reasoning_text(event) for event in events if isinstance(event, Thinking | Round)])
+        thought = "".join([self._reasoning_text(event) for event in events if isinstance(event, Thinking | Round)])
         calls = [_tool_call(event) for event in events if isinstance(event, ToolCall)]
         usage = next(event for event in events if isinstance(event, Usage))
         message = {
