@@ -428,6 +428,9 @@ def _greet(settings: Settings, port: int, models: Models, more: Sequence[str]) -
     uses = [("Model", one) for one in models.offered]
     for role, name in (("Thinker", settings.thinker), ("Actor", settings.actor)):
         uses += [(role, models.by_name[name])] if name is not None else []
+    entries = {one.model.name: one for one in models.by_name.values()}
+    fallbacks = dict.fromkeys(model.name for _, one in uses for model in one.fallbacks)
+    uses += [("Fallback", entries[name]) for name in fallbacks]
     if models.embedder is not None:
         uses.append(("Embeddings", models.embedder))
     for use, one in uses:

@@ -226,7 +226,7 @@ def test_check_names_what_is_wrong_with_the_store(brain: Brain, monkeypatch: pyt
 
 def test_serve_says_where_it_listens_and_what_it_has(brain: Brain, folder: Path) -> None:
     model = script(folder, ["Hello."])
-    with brain.process("serve", "--port", "0", "--model", model) as process:
+    with brain.process("serve", "--port", "0", "--model", model, FALLBACK_MODEL="builtin") as process:
         url = process.url()
         assert httpx.get(f"{url}/healthz", trust_env=False).json() == {"status": "ok"}
         assert post(url, json={"message": "hi"}).last["text"] == "Hello."
@@ -236,12 +236,13 @@ def test_serve_says_where_it_listens_and_what_it_has(brain: Brain, folder: Path)
     lines = err.splitlines()
     assert (code, out) == (0, "")
     assert url.startswith("http://127.0.0.1:")
-    assert lines[:3] == [
+    assert lines[:4] == [
         f"Brain is running at {url}",
         f"Model: {model} (as configured)",
+        "Fallback: builtin (as configured)",
         f"Database: {brain.store}",
     ]
-    assert {"count", "docs", "ill"} <= set(lines[3].removeprefix("Specialists: ").split(", "))
+    assert {"count", "docs", "ill"} <= set(lines[4].removeprefix("Specialists: ").split(", "))
     assert "Unavailable: poor: it needs a moon: buy one" in lines
     reason = "it cannot be imported: ZeroDivisionError: division by zero"
     assert f"Rejected: broken from broken.py: {reason}. Try: brain check" in lines
