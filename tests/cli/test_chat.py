@@ -393,11 +393,12 @@ def test_a_conversation_is_made_private(brain: Brain, home: Path, monkeypatch: p
     monkeypatch.setenv("BRAIN_MODELS", json.dumps({"far": {"is": script(home, ["Far."]), "local": False}}))
     models = ["--model", "far,builtin"]
     lines = ["/private off", "/private maybe", "/private", "Hi.", "/private off", "/model far", "/new", "/private off"]
-    text = "\n".join(play(brain, *lines, "Hi?", arguments=models)[2])
+    text = "\n".join(play(brain, *lines, "Hi?", "/open", arguments=models)[2])
     assert text.startswith("The conversation is not private.\nType /private on or /private off.\n")
     assert "A private conversation stays private." in text
     assert "use one of: builtin." in text
     assert text.count("is not private") == 2
+    assert [" ".join(text.split()).count(count) for count in ("(2 messages", "(private, 2 messages")] == [1, 1]
     query = (
         "SELECT c.private, e.data ->> 'model' FROM exchange e JOIN conversation c ON c.key = e.key >> 32 ORDER BY e.key"
     )

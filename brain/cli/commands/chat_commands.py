@@ -117,7 +117,8 @@ async def _open(session: ChatSession, rest: str) -> None:
         raise BadRequest(f"No conversation '{rest}'. Type /open to list them.")
     for n, one in enumerate(listed, 1):
         updated = f"{one.updated.astimezone():%Y-%m-%d %H:%M}"
-        session.print(f"{n:>3} {updated}  {one.title}  ({_count_messages(one)}, {one.id})", indent=4)
+        private = "private, " if one.private else ""
+        session.print(f"{n:>3} {updated}  {one.title}  ({private}{_count_messages(one)}, {one.id})", indent=4)
         if one.excerpt:
             session.print(f"    {' '.join(one.excerpt.split())[:MAX_EXCERPT_LENGTH]}", indent=4)
     hint = "/open ID, or /open with more words" if rest else "/open NUMBER"
