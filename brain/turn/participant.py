@@ -37,6 +37,7 @@ class Participant:
         transcript: The messages of the next pass.
         max_block_bytes: Size limit of a result block.
         is_new: Whether the model has read nothing yet.
+        skipped: Names of the models before the present one that turns skip for now.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Participant:
         self.chosen = models[0]
         self.exchange = exchange
         self._successors = list(models)
-        self._skipped: list[str] = []
+        self.skipped: list[str] = []
         self._system_prompt = system_prompt
         self._native_prompt = native_prompt
         self._history = history
@@ -85,7 +86,7 @@ class Participant:
         elif failure.code == "model_context" and failed.context_tokens is not None:
             candidates = [model for model in self._successors if (model.context_tokens or 0) > failed.context_tokens]
         successor = self._take(candidates)
-        yield from map(notices.skipped_fallback, self._skipped)
+        yield from map(notices.skipped_fallback, self.skipped)
         if successor is None:
             raise failure
         log.warning("%s failed, %s continues: %s", failed.name, successor.name, failure)
@@ -94,13 +95,13 @@ class Participant:
 
     def _take(self, candidates: Sequence[Model]) -> Model | None:
         """Return the first of these models that turns may use now. Models before it are skipped, and not used again."""
-        self._skipped = []
+        self.skipped = []
         found = None
         for model in candidates:
             if model.breaker.allow():
                 found = model
                 break
-            self._skipped.append(model.name)
+            self.skipped.append(model.name)
         if found is not None:
             self._successors = self._successors[self._successors.index(found) + 1 :]
         return found

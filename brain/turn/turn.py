@@ -298,7 +298,9 @@ class Turn:
         emit((start, *([notices.DEMO] if model.is_demo else []), *history_notices))
         for one in self._strategy.participants:
             if one.model is not one.chosen:
-                emit((self._annotations.add_notice(notices.skipped(one.chosen.name, one.model.name)),))
+                found = [notices.skipped(one.chosen.name, one.model.name)]
+                found += map(notices.skipped_fallback, one.skipped[1:])
+                emit([*map(self._annotations.add_notice, found)])
         deadline = self._deadline = self.approvals.deadline = Deadline(
             request.limits,
             partial(self.stop, "deadline"),

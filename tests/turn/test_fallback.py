@@ -92,15 +92,21 @@ async def test_a_server_that_does_not_prefill_is_asked_to_continue() -> None:
     assert [message.role for message in second.requests[0][-2:]] == ["assistant", "user"]
 
 
-@pytest.mark.parametrize("players", [("a", "b", "c"), ("a", "b")])
-async def test_a_skipped_fallback_is_named(players: tuple[str, ...]) -> None:
-    first, second, *rest = (Player([CUT_OFF] if name == "a" else "Yes.", name=name) for name in players)
-    for _ in range(FAILURES):
-        second.breaker.record_failure()
-    events = await read(chain(first, second, *rest))
-    found = [(event.code, second.name in event.text.split()) for event in events if isinstance(event, Notice)]
-    assert found == [("skipped", True), ("fallback", False)][: len(players) - 1]
-    assert second.requests == []
+@pytest.mark.parametrize(
+    ("failures", "has_third", "expected"),
+    [
+        (0, True, [("skipped", True), ("fallback", False)]),
+        (0, False, [("skipped", True)]),
+        (FAILURES, True, [("fallback", False), ("skipped", True)]),
+    ],
+)
+async def test_a_skipped_fallback_is_named(failures: int, has_third: bool, expected: list[tuple[str, bool]]) -> None:
+    first, second, third = Player([CUT_OFF], name="a"), Player("Yes.", name="b"), Player("Yes.", name="c")
+    for player in (*[first] * failures, *[second] * FAILURES):
+        player.breaker.record_failure()
+    events = await read(chain(first, second, *([third] if has_third else [])))
+    found = [(event.code, "b" in event.text.split()) for event in events if isinstance(event, Notice)]
+    assert (found, second.requests) == (expected, [])
 
 
 async def test_each_model_is_tried_once() -> None:
