@@ -163,7 +163,8 @@ async def test_a_stream_that_fails_at_any_chunk(at: int) -> None:
         other.accepts_tools = False
         events, _ = await run(native, fallbacks=[other])
     text, has_call = "".join(["Let ", "me add."][:at]), at > OPENAI_PASS.index(NEXT_CALL)
-    assert events[-1] == done(f"{text}It is 3.", 1, 2 if has_call else 3)
+    separator = "\n\n" if has_call else ""  # the other model continues the text itself
+    assert events[-1] == done(f"{text}{separator}It is 3.", 1, 2 if has_call else 3)
     assert [event for event in events if "start" in event] == succeeded("add", "3", a=1, b=2)[:1]
     assert ({"notice": "fallback"} in events) is not has_call
 

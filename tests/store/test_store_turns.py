@@ -131,24 +131,25 @@ async def test_leases_are_prolonged_and_cut_by_the_clock_of_now(
     path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("brain.store.leases.PROLONG_SECONDS", 0)
-    async with store_at(path, clock) as owner, store_at(path, clock) as other:
+    async with store_at(path, clock) as owner:
         await owner.begin("ada", "c", question("One"), ())
 
         async def lease_ends_after(seconds: float) -> None:
             """Wait until a process prolonged or cut the lease to 15 seconds, by the clock of now."""
             query = "SELECT until FROM exchange WHERE outcome = ''"
             async with asyncio.timeout(30):
-                while abs(await owner._database.read(lambda db: db.execute(query).fetchone()[0]) / 1e6 - seconds) > 15:
+                while abs(await owner._database.read(lambda db: db.execute(query).fetchone()[0]) / 1e6 - seconds) > 1:
                     await owner.data_version()
 
         clock.advance(seconds=60)
         await lease_ends_after(clock.now + 15)
-        await fails(("busy", 409, "conversation_id"), other, "ada", "c", question("Two", 2), ())
-        lose_turns(owner)
-        clock.advance(seconds=-7200)  # the lease was made by a clock that was ahead
-        await lease_ends_after(clock.now + 15)
-        clock.advance(seconds=30)
-        await other.begin("ada", "c", question("Two", 2), ())
+        async with store_at(path, clock) as other:
+            await fails(("busy", 409, "conversation_id"), other, "ada", "c", question("Two", 2), ())
+            lose_turns(owner)
+            clock.advance(seconds=-7200)  # the lease was made by a clock that was ahead
+            await lease_ends_after(clock.now + 15)
+            clock.advance(seconds=30)
+            await other.begin("ada", "c", question("Two", 2), ())
 
 
 async def test_how_far_an_answer_got_is_shown_when_its_process_is_gone(path: Path) -> None:
