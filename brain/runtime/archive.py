@@ -122,7 +122,8 @@ class Archive:
     async def _erase_and_log(self, user: str, conversation_id: str) -> None:
         try:
             await self.erase(user, conversation_id)
-        except OSError:
+        except (OSError, TimeoutError):
+            self._private.discard(_digest(user, conversation_id))  # the next turn tries again
             log.warning("recordings of a conversation that became private could not be deleted", exc_info=True)
 
     def _run(self) -> None:
