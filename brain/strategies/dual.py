@@ -152,7 +152,7 @@ class Dual:
         output = make_output(("shallow_thinking", "action"), SHOWN, shows_answer=False)
         self._outputs.append(output)
         result = yield Plan(participant=self.writer, output=output, round=NewRound("writer", notes), offers=False)
-        answer = find_text(output)
+        answer = find_any(self._outputs)
         claims = (yield from self._check(answer, results)) if not self._turn.is_answer_time else ""
         if claims:
             self.writer.tell(CORRECT.format(claims=claims))
