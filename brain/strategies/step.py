@@ -178,9 +178,8 @@ class Step:
         if parsed.params is None:
             reason = "the parentheses do not contain key=value pairs, separated by commas"
             return Call(parsed.name, code="malformed", reason=reason)
-        properties = {}
-        if parsed.name in self._specialists:
-            properties = self._specialists[parsed.name].parameters.get("properties", {})
+        called = self._specialists.get(parsed.name) or self._turn.tools.get(parsed.name)
+        properties = called.parameters.get("properties", {}) if called is not None else {}
         params = {**dict(zip(properties, parsed.values, strict=False)), **parsed.params}
         return read_native_call(
             NativeCall(parsed.name, json.dumps(params)), marker_syntaxes(self._turn.request.syntax)[0]
