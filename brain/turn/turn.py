@@ -59,7 +59,7 @@ MAX_ANSWER_LENGTH = 8 * 1024 * 1024
 MAX_ROUND_TEXT = 2_000
 """Characters of the text of a round."""
 COMPLETE: Collection[StopReason] = ("complete", "deliverable", "ready", "converged", "round_limit", "step_limit")
-"""Reasons of answers that no limit ended. They have text."""
+"""Reasons for which a turn ends with an answer. Without any text, it has failed."""
 SEPARATOR = "\n\n"
 """Separates the text before an injected message from the text after it."""
 
