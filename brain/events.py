@@ -51,6 +51,7 @@ CallCode = Literal[
     "specialist_limit",
     "deadline",
     "cancelled",
+    "interrupted",
 ]
 StopReason = Literal[
     "complete",
@@ -64,6 +65,7 @@ StopReason = Literal[
     "repetition",
     "deadline",
     "cancelled",
+    "suspended",
 ]
 ErrorCode = Literal["model_unreachable", "model_failed", "model_context", "shutdown", "internal"]
 NoticeCode = Literal[
@@ -230,6 +232,24 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskChange:
+    """A background task was created or changed.
+
+    Attributes:
+        text: Its result, the reason of a failure, or what it does now.
+        conversation_id: The conversation that reports its result.
+        run: Number of its newest run, if it has begun.
+    """
+
+    task_id: str
+    title: str
+    state: Literal["pending", "running", "waiting", "succeeded", "failed", "canceled"]
+    conversation_id: str
+    text: str | None = None
+    run: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """A message for people that is not an error. `fraction` is progress from 0 to 1."""
 
@@ -294,6 +314,7 @@ Event = (
     | SpecialistError
     | ApprovalRequired
     | ToolCall
+    | TaskChange
     | Notice
     | Usage
     | Error

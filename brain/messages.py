@@ -29,8 +29,10 @@ Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 PassNumber = Annotated[int, Meta(ge=1 - 2**53, le=2**53 - 1)]
 """Number of a pass in its turn, from 1. Passes of a history that the client sends are negative."""
 
-Source = Literal["chat", "voice", "api"]
-"""Source of a message: typed, spoken, or sent by a program."""
+ClientSource = Literal["chat", "voice", "api"]
+"""Source of a client's message: typed, spoken, or sent by a program."""
+Source = Literal["chat", "voice", "api", "task", "report"]
+"""Source of a message: a client, a run of a task in a conversation of its own, or a report on tasks."""
 
 
 _SIGNATURES = (

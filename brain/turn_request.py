@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from brain.events import Limits, MarkerSyntax, StrategyName, SyntaxName
 from brain.messages import Attachment, FileReference, Source
+from brain.task import Task
 
 Dialect = Literal["openai", "ollama"]
 
@@ -90,6 +91,7 @@ class TurnRequest:
         barge_in: Whether to end a running turn of the same conversation.
         strategy: How the turn uses models.
         critic: Whether the strategy `dual` checks the answer before it is shown.
+        task: The background task that the turn runs. Its calls wait for approvals as long as it takes.
     """
 
     message: str
@@ -118,3 +120,4 @@ class TurnRequest:
     barge_in: bool = False
     strategy: StrategyName = "mono"
     critic: bool = False
+    task: Task | None = None

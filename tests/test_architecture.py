@@ -16,11 +16,12 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     "errors events text concurrency installation",
     "messages validation",
+    "task",
     "settings markers",
     "net turn_request",
     "plugins models store protocols",
     "prompts telemetry",
-    "turn memory",
+    "turn memory tasks",
     "strategies",
     "runtime",
     "server library",

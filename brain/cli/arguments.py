@@ -17,7 +17,7 @@ from brain.cli.commands.replay_turn import SPEEDS, replay
 from brain.cli.commands.specialists import SHELLS, completion, specialists
 from brain.cli.process import UsageError
 from brain.events import StrategyName
-from brain.messages import Category, Kind, Source
+from brain.messages import Category, ClientSource, Kind
 from brain.settings import LOCAL_USER, Settings
 from brain.text import escape_invisible, replace_surrogates, suggest
 
@@ -161,7 +161,7 @@ def make_parser() -> Parser:
     command.add_argument("--no-memory", action="store_true", help="do not use memory for this message")
     command.add_argument("--private", action="store_true", help=PRIVATE)
     text = "input type; voice gives answers for reading aloud (default: chat)"
-    command.add_argument("--source", choices=get_args(Source), default="chat", help=text)
+    command.add_argument("--source", choices=get_args(ClientSource), default="chat", help=text)
     _add_strategy(command)
     _add_display(command)
     command.add_argument("--json", action="store_true", help="print events as JSON Lines")

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from brain.errors import BadRequest, SettingsError
 from brain.events import ApprovalRequired, SpecialistStart, StrategyName
 from brain.library.answer import Call, Callback, Callbacks, Metrics, Response, State, ThinkerRun
-from brain.messages import Attachment, ChatMessage, Source, chat_messages, renumber
+from brain.messages import Attachment, ChatMessage, ClientSource, chat_messages, renumber
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
 from brain.plugins.specialist import Options
@@ -150,7 +150,7 @@ class Session:
     async def think(
         self,
         text: str,
-        source: Source = "chat",
+        source: ClientSource = "chat",
         *,
         attachments: Sequence[Attachment] = (),
         memory: bool = True,
@@ -168,8 +168,8 @@ class Session:
         """
         if not isinstance(text, str) or not text.strip():
             raise BadRequest("`text` is empty; write a message.", "text")
-        if source not in get_args(Source):
-            raise BadRequest(f"`source` must be one of: {', '.join(get_args(Source))}.", "source")
+        if source not in get_args(ClientSource):
+            raise BadRequest(f"`source` must be one of: {', '.join(get_args(ClientSource))}.", "source")
         request = replace(
             self._request,
             message=text,

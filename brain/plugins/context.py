@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from brain.errors import Refused
 from brain.events import Citation
 from brain.messages import Attachment, Category, EmbeddingCheck, Interaction, Item
+from brain.task import CancelOutcome, ProfileName, Task, Tell
 
 if TYPE_CHECKING:
     from brain.net.fetch import Fetch
@@ -165,6 +166,50 @@ class MemoryView(Protocol):
         """
 
 
+class TaskView(Protocol):
+    """The background tasks of the turn's user. Every method raises `Refused` with the reason if it cannot do that.
+
+    Attributes:
+        on_change: Called with each task that a call of this turn adds or cancels.
+    """
+
+    on_change: Callable[[Task], None]
+
+    async def create(
+        self,
+        prompt: str,
+        title: str = "",
+        *,
+        profile: ProfileName = "standard",
+        when: str = "",
+        every: str = "",
+        tell: Tell = "always",
+        key: str = "",
+    ) -> Task:
+        """Add a task. For a duplicate, the refusal names the existing task.
+
+        Args:
+            when: First time, in ISO 8601 or plain words. Empty for at once.
+            every: Recurrence, as an RRULE or in plain words. Empty for a task that runs once.
+            key: The same for a repeated request, which then returns the same task; see `Context.key`.
+        """
+
+    def describe_schedule(self, when: str, every: str) -> str:
+        """Return a schedule in words, with its next three times, for the person who approves it."""
+
+    async def list_tasks(self, most: int = 20) -> Sequence[Task]:
+        """Return the tasks, those that changed last first."""
+
+    async def cancel(self, task_id: str) -> tuple[CancelOutcome, Task | None]:
+        """Cancel a task, and return one of five outcomes."""
+
+    async def summarize(self, task_id: str, summary: str) -> Task:
+        """Store a summary of a task's result."""
+
+    async def feedback(self, message: str) -> None:
+        """Log what the model reports about its instructions or the specialists, for the operator."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The context of a call. Brain injects it into a keyword-only parameter of this type.
@@ -181,6 +226,8 @@ class Context:
         memory: The user's memory. None if there is no user.
         approved: The preview that a person approved. None without a preview.
         private: Whether only local models may read the conversation, now and later.
+        key: ID of the call, the same if it runs again after a crash. A specialist with effects recognizes a repetition.
+        tasks: The user's background tasks. None if there is no user, or no conversation to report in.
     """
 
     user: str | None
@@ -195,6 +242,8 @@ class Context:
     memory: MemoryView | None = None
     approved: Result | None = None
     private: bool = False
+    key: str = ""
+    tasks: TaskView | None = None
 
     @property
     def seconds_left(self) -> float:

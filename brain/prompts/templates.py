@@ -48,6 +48,7 @@ REASONS: Mapping[CallCode, str] = {
     "call_limit": "the limit of {calls} calls per answer was reached",
     "deadline": "the time for calls is over",
     "cancelled": "the turn was stopped",
+    "interrupted": "the server stopped while this ran, so it may or may not have taken effect",
 }
 """Why a call did not run, for people."""
 ADVICE: Mapping[CallCode, str] = {
@@ -64,6 +65,7 @@ ADVICE: Mapping[CallCode, str] = {
     "call_limit": "finish your answer without further calls",
     "deadline": "finish your answer now without further calls",
     "cancelled": "",
+    "interrupted": "do not repeat it; tell the user to check whether it took effect",
 }
 """What the model does next."""
 

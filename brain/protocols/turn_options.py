@@ -10,7 +10,7 @@ from typing import Any, get_args
 import msgspec
 
 from brain.events import Limits, StrategyName, SyntaxName
-from brain.messages import Source
+from brain.messages import ClientSource
 from brain.protocols.bodies import Int64, choose, invalid
 from brain.protocols.client_messages import check_length
 from brain.settings import Settings
@@ -98,7 +98,7 @@ def build_request(
     *,
     model: str | None = None,
     system: str | None = None,
-    source: Source = "chat",
+    source: ClientSource = "chat",
     place: str = "",
     strategy: StrategyName | None = None,
     **more: Any,
@@ -126,7 +126,7 @@ def build_request(
             problem = f"is {quote_value(name)}, which is not a specialist of this server{near and f'.{near}'}"
             raise invalid(f"{place}specialists[{n}]", problem)
     if options.source is not None:
-        source = choose(options.source, get_args(Source), f"{place}source")
+        source = choose(options.source, get_args(ClientSource), f"{place}source")
     if options.strategy is not None:
         strategy = choose(options.strategy, settings.allowed_strategies, f"{place}strategy")
     strategy = strategy or settings.strategy

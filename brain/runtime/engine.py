@@ -30,6 +30,8 @@ from brain.store import open_store
 from brain.store.sqlite import SQLite
 from brain.store.turn_log import NewTurn
 from brain.strategies import STRATEGIES
+from brain.tasks import Tasks
+from brain.tasks.view import UserTasks
 from brain.turn.recording import RecordedModel, Recorder, Setup
 from brain.turn.turn import Turn
 from brain.turn_request import TurnRequest
@@ -44,6 +46,7 @@ class Engine:
         models: The configured models, the default first. Empty while the engine is closed.
         entries: All models except the embedder, by their names in the settings. Empty while the engine is closed.
         embedder: The model of the setting EMBEDDINGS, if it is set.
+        tasks: Background tasks.
         archive: Records turns, if the setting ARCHIVE is set.
         runs: Runs of this process and of others.
         is_closing: Whether the engine is about to close. New turns stop at once.
@@ -55,6 +58,7 @@ class Engine:
         self.store: SQLite
         self.memory: Memory
         self.persistence: Persistence
+        self.tasks: Tasks
         self.models: list[ModelEntry] = []
         self.entries: Mapping[str, ModelEntry] = {}
         self.embedder: ModelEntry | None = None
@@ -86,6 +90,7 @@ class Engine:
             self.memory = Memory(
                 self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
             )
+            self.tasks = Tasks(self.store, self.settings, _now)
             await stack.enter_async_context(self.registry.running())
             found = await stack.enter_async_context(connect_models(self.settings, self.registry.usable()))
             stack.callback(setattr, self, "models", [])
@@ -230,8 +235,12 @@ class Engine:
                 history = context_window.select_window(lease.history, question, self._window, model.context_tokens)
             history.private = request.private
             history.recalled = await self._recall(request, history)
-            view = None
+            view = tasks = None
             if request.user is not None:
+                place = history.id if lease is not None else None
+                tasks = UserTasks(
+                    self.tasks, request.user, place, request.time_zone, request.task, private=request.private
+                )
                 messages = partial(_user_messages, history)
                 view = self.memory.view(request.user, history.id, messages, private=request.private)
             role_models = self._role_models(request, entry)
@@ -256,6 +265,7 @@ class Engine:
                 approval_seconds=self.settings.approval_seconds,
                 store=None if lease is None else lease.store,
                 memory=view,
+                tasks=tasks,
                 observer=recorder,
             )
         except BaseException:

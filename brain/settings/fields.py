@@ -1,7 +1,7 @@
 """The settings, as one frozen object. The table in the documentation is generated from it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -11,6 +11,7 @@ from brain.settings import models as model_rows
 from brain.settings import parsers
 from brain.settings.models import REMOTE_KINDS, ModelRow
 from brain.settings.parsers import Parse
+from brain.task import ProfileName
 
 PREFIX = "BRAIN_"
 """Prefix of Brain's environment variables."""
@@ -73,11 +74,32 @@ class Rights:
         specialists: The allowed ones among those that the operator allows; None for all of them.
         turns_a_minute: Maximum number of turns per minute; 0 for unlimited.
         turns_at_once: Maximum number of running turns; 0 for unlimited.
+        tasks_per_day: Maximum number of task runs per day; 0 for unlimited.
+        task_tokens_per_day: Maximum number of tokens of all task runs per day; 0 for unlimited.
     """
 
     specialists: frozenset[str] | None = None
     turns_a_minute: int = 0
     turns_at_once: int = 0
+    tasks_per_day: int = 0
+    task_tokens_per_day: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProfile:
+    """How tasks of one profile run.
+
+    Attributes:
+        model: None for the default model.
+        strategy: None for the default strategy.
+        seconds: Time limit of a run.
+        calls: None for the limit of a turn.
+    """
+
+    model: str | None = None
+    strategy: StrategyName | None = None
+    seconds: float = 300.0
+    calls: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +249,8 @@ class Settings:
     users: Mapping[str, Mapping[str, Any]] | None = _setting(
         None,
         parsers.users,
-        "a table for each user with any of `specialists`, `turns_a_minute`, `turns_at_once`: in TOML "
+        "a table for each user with any of `specialists`, `turns_a_minute`, `turns_at_once`, `tasks_per_day`, "
+        "`task_tokens_per_day`: in TOML "
         '`[users.ada]`, in the environment as JSON: `{"ada": {"specialists": ["wiki"]}}`',
         "per-user overrides of specialists and rate limits",
         example='{"ada": {"specialists": ["wiki"]}}',
@@ -363,6 +386,45 @@ class Settings:
         parsers.seconds,
         _SECONDS,
         "time limit for the approval of a call, in seconds; it does not count towards TURN_SECONDS",
+    )
+    tasks_at_once: int = _setting(
+        3,
+        parsers.count(0, 1000),
+        "a whole number from 0 to 1000",
+        "background tasks that run at the same time, in all processes together; 0 = none runs",
+    )
+    tasks_per_day: int = _setting(
+        50,
+        parsers.count(0, 1_000_000),
+        "a whole number from 0 to 1000000",
+        "runs of background tasks per user and day (UTC); 0 = unlimited",
+    )
+    task_tokens_per_day: int = _setting(
+        0,
+        parsers.count(0, 999_999_999_999),
+        "a whole number from 0 to 999999999999",
+        "tokens of background tasks per user and day (UTC); 0 = unlimited",
+    )
+    task_profiles: Mapping[str, Mapping[str, Any]] | None = _setting(
+        None,
+        parsers.task_profiles,
+        "a table for `standard` and `expert` with any of `model`, `strategy`, `seconds`, `calls`: in TOML "
+        '`[task_profiles.expert]`, in the environment as JSON: `{"expert": {"strategy": "reason"}}`',
+        "model, strategy, time limit in seconds and calls of the two profiles of tasks",
+        "300 s for `standard`, 600 s for `expert`",
+        '{"expert": {"strategy": "reason"}}',
+    )
+    task_quiet_seconds: float = _setting(
+        10.0,
+        parsers.seconds,
+        _SECONDS,
+        "time without further results after which Brain reports results of tasks in a conversation, in seconds",
+    )
+    task_wait_seconds: float = _setting(
+        20.0, parsers.seconds, _SECONDS, "longest wait of a result for further ones, in seconds"
+    )
+    task_pause_seconds: float = _setting(
+        15.0, parsers.seconds, _SECONDS, "shortest time between two reports in a conversation, in seconds"
     )
     heartbeat_seconds: float = _setting(
         15.0, parsers.seconds, _SECONDS, "interval between SSE comments while a stream sends nothing else, in seconds"
@@ -524,7 +586,14 @@ class Settings:
             None if specialists is None else frozenset(specialists),
             own.get("turns_a_minute", self._for_all(self.turns_a_minute, 120)),
             own.get("turns_at_once", self._for_all(self.turns_at_once, 32)),
+            own.get("tasks_per_day", self.tasks_per_day),
+            own.get("task_tokens_per_day", self.task_tokens_per_day),
         )
+
+    def profile(self, name: ProfileName) -> TaskProfile:
+        """Return a profile of tasks: its row in TASK_PROFILES, else the default."""
+        default = TaskProfile(seconds=600.0 if name == "expert" else 300.0)
+        return replace(default, **(self.task_profiles or {}).get(name, {}))
 
     def _for_all(self, value: int | None, with_keys: int) -> int:
         if value is not None:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from brain.errors import SettingsError
 from brain.events import StrategyName, SyntaxName
+from brain.task import ProfileName
 from brain.text import escape_invisible, suggest
 
 MODEL_KINDS = ("auto", "builtin", "ollama", "openai", "script")
@@ -313,6 +314,18 @@ def users(value: Any) -> Mapping[str, Mapping[str, Any]]:
     return {name: fields(f"users.{name}", rights, _RIGHTS) for name, rights in rights_by_user.items()}
 
 
+def task_profiles(value: Any) -> Mapping[str, Mapping[str, Any]]:
+    """Parse the table of the profiles of tasks.
+
+    Raises:
+        SettingsError: A profile or a field is unknown, or has a bad value.
+    """
+    profiles = table(value)
+    if not set(profiles).issubset(get_args(ProfileName)):
+        raise ValueError
+    return {name: fields(f"task_profiles.{name}", profile, _PROFILE) for name, profile in profiles.items()}
+
+
 def table(value: Any) -> Mapping[str, Any]:
     """Parse a table: from TOML, or JSON in the environment.
 
@@ -386,4 +399,12 @@ _RIGHTS: Mapping[str, Field] = {
     "specialists": Field(specialists, "names, as a list or comma-separated"),
     "turns_a_minute": Field(turns, _TURNS),
     "turns_at_once": Field(turns, _TURNS),
+    "tasks_per_day": Field(count(0, 1_000_000), "a whole number from 0 to 1000000"),
+    "task_tokens_per_day": Field(count(0, 999_999_999_999), "a whole number from 0 to 999999999999"),
+}
+_PROFILE: Mapping[str, Field] = {
+    "model": Field(text, "the name of a model in MODEL"),
+    "strategy": Field(one_of(*get_args(StrategyName)), "`mono`, `reason`, `dual` or `step`"),
+    "seconds": Field(seconds, "a number of seconds above 0, up to 86400"),
+    "calls": Field(count(0, 100), "a whole number from 0 to 100"),
 }

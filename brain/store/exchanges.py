@@ -17,7 +17,7 @@ USED_SECONDS = 60
 """The newest conversation's time of use is written at most once in this interval."""
 SHORT_BYTES = 2048
 INDEXED_AT_ONCE = 64
-SOURCES: Mapping[Source, int] = {"chat": 1, "voice": 2, "api": 4}
+SOURCES: Mapping[Source, int] = {"chat": 1, "voice": 2, "api": 4, "task": 8, "report": 16}
 """Bits of `conversation.sources`."""
 RUNNING = "exchange e INDEXED BY exchange_unindexed WHERE e.unindexed = 1 AND e.outcome = ''"
 """Selects the running exchanges `e`."""

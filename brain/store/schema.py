@@ -13,7 +13,7 @@ APPLICATION = 0x42726E31
 """Marks a file as Brain's."""
 EXCHANGES = 32
 """Bits of an exchange's key that number it within its conversation; those above are the conversation's."""
-VERSION = 12
+VERSION = 13
 FIRST_VERSIONS = (1, 2)
 """Written by 0.1.0. Those in between were never released."""
 
@@ -129,6 +129,45 @@ _TABLES = (
         answer BLOB
     ) STRICT""",
     "CREATE TABLE process (owner TEXT PRIMARY KEY) STRICT, WITHOUT ROWID",
+    # the four tables of `tasks.py`; `data` is a `Task` or `Packet` as JSON, and the other columns are for queries
+    """CREATE TABLE task (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        id TEXT NOT NULL UNIQUE,
+        conversation TEXT NOT NULL,
+        state TEXT NOT NULL,
+        is_active INTEGER NOT NULL,
+        due INTEGER,
+        owner TEXT,
+        until INTEGER,
+        claimed INTEGER NOT NULL DEFAULT 0,
+        fingerprint TEXT NOT NULL,
+        data TEXT NOT NULL
+    ) STRICT""",
+    """CREATE TABLE task_usage (
+        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        day INTEGER NOT NULL,
+        created INTEGER NOT NULL,
+        runs INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        PRIMARY KEY (user, day)
+    ) STRICT, WITHOUT ROWID""",
+    # `is_told`: 0 to be reported, 1 nothing to report, 2 damaged
+    """CREATE TABLE channel (
+        key INTEGER PRIMARY KEY AUTOINCREMENT,
+        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        conversation TEXT NOT NULL,
+        task TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        is_told INTEGER NOT NULL,
+        data TEXT NOT NULL
+    ) STRICT""",
+    """CREATE TABLE channel_cursor (
+        user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
+        conversation TEXT NOT NULL,
+        cursor INTEGER NOT NULL,
+        PRIMARY KEY (user, conversation)
+    ) STRICT, WITHOUT ROWID""",
 )
 
 _UNCHANGED_TABLES = (
@@ -165,6 +204,9 @@ _WORDS = (
 )
 
 _INDEXES = (
+    "CREATE INDEX channel_task ON channel (user, task)",
+    "CREATE INDEX channel_untold ON channel (user, conversation, key) WHERE is_told = 0",
+    "CREATE INDEX channel_user ON channel (user, key)",
     "CREATE INDEX conversation_newest ON conversation (user, used)",
     "CREATE INDEX conversation_memory ON conversation (memory) WHERE memory IS NOT NULL",
     "CREATE INDEX conversation_unsummarised ON conversation (key) WHERE unsummarised = 1 AND private = 0",
@@ -176,6 +218,10 @@ _INDEXES = (
     "CREATE INDEX item_embedded ON item (embedded)",
     "CREATE INDEX item_exchange ON item (exchange) WHERE exchange IS NOT NULL",
     "CREATE INDEX item_newest ON item (user, created)",
+    "CREATE INDEX task_active ON task (user, fingerprint) WHERE is_active = 1",
+    "CREATE INDEX task_due ON task (user, due) WHERE due IS NOT NULL",
+    "CREATE INDEX task_owner ON task (owner) WHERE owner IS NOT NULL",
+    "CREATE INDEX task_user ON task (user, claimed)",
     "CREATE INDEX turn_log_turn ON turn_log (turn, first)",
     "CREATE UNIQUE INDEX turn_request ON turn (user, request) WHERE request IS NOT NULL",
     "CREATE INDEX turn_running ON turn (key) WHERE ended IS NULL",

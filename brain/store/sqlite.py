@@ -30,10 +30,24 @@ from brain.messages import (
     Kind,
     Query,
 )
-from brain.store import conversations, exchanges, hidden, idle, items, server_data, transfer, turns, users, vectors
+from brain.store import (
+    conversations,
+    exchanges,
+    hidden,
+    idle,
+    items,
+    server_data,
+    tasks,
+    transfer,
+    turns,
+    users,
+    vectors,
+)
 from brain.store.database import Database
 from brain.store.leases import Leases
 from brain.store.rows import SECOND, micros, moment
+from brain.store.task_store import TaskStore
+from brain.store.tasks import ReportEnd, RunEnd
 from brain.store.turn_log import NewTurn, TurnLog
 from brain.store.vacuum import Vacuum
 
@@ -58,6 +72,7 @@ class SQLite:
 
     Attributes:
         turn_log: turns of all processes that use the file; None for memory.
+        tasks: background tasks.
     """
 
     def __init__(self, path: Path | None, *, clock: Callable[[], float] = time.time) -> None:
@@ -68,6 +83,7 @@ class SQLite:
         self._vacuum = Vacuum(self._database, self._now)
         self._tasks: list[asyncio.Task[None]] = []
         self._dropping: set[asyncio.Task[None]] = set()
+        self.tasks = TaskStore(self._database, self._leases.owner, self._now)
         self.turn_log = (
             None if path is None else TurnLog(self._database, self._leases.owner, self._now, turns.interrupt)
         )
@@ -78,7 +94,7 @@ class SQLite:
         Raises:
             StoreError: with the path of the file and the remedy.
         """
-        await self._database.open(_take_over)
+        await self._database.open(lambda db: _take_over(db, self._now()))
         if self.turn_log is not None:
             self.turn_log.open()
         work = [self._leases.prolong_forever(), self._index_forever()]
@@ -177,10 +193,13 @@ class SQLite:
         except StoreError as error:
             log.warning("the question of a turn that did not begin could not be deleted: %s", error)
 
-    async def end(self, history: History, exchange: Exchange) -> None:
+    async def end(self, history: History, exchange: Exchange, task_end: RunEnd | ReportEnd | None = None) -> None:
         """Write the answer. Without an answer, exchanges that were to be replaced stay.
 
         It may be called again with a longer answer. The question does not change.
+
+        Args:
+            task_end: the end of a run of a task, or of a report on tasks, for the same transaction.
         """
         self._leases.keys.discard(history.key)
         question = history.question
@@ -195,7 +214,20 @@ class SQLite:
             started=question.started,
             ended=moment(self._now()) if exchange.ended is None else exchange.ended,
         )
-        await self._database.write(lambda db: turns.end(db, history.key, ended))
+        owner, now = self._leases.owner, self._now()
+
+        def write(db: sqlite3.Connection) -> None:
+            turns.end(db, history.key, ended)
+            if isinstance(task_end, RunEnd):
+                tasks.end_run(db, task_end._replace(exchange=ended), owner, now)
+            elif task_end is not None:
+                tasks.end_report(db, task_end, now)
+
+        await self._database.write(write)
+
+    async def checkpoint(self, history: History, exchange: Exchange) -> None:
+        """Write the answer so far, from which a task continues if its process ends."""
+        await self._database.write(lambda db: turns.checkpoint(db, history.key, exchange), durable=False)
 
     async def drop(self, history: History) -> None:
         """Delete the question of a turn that did not begin."""
@@ -455,7 +487,8 @@ class SQLite:
             log.warning("hidden rows will be removed later: %s", error)
 
 
-def _take_over(db: sqlite3.Connection) -> None:
+def _take_over(db: sqlite3.Connection, now: int) -> None:
     """Clean up after processes that ended: no other process has the file open."""
     turns.interrupt_all(db)
+    tasks.recover_all(db, now)
     hidden.abandon_all(db)

@@ -154,6 +154,11 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
         users.make_room(db, user, conversation)
 
 
+def checkpoint(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
+    """Write the answer so far of a running exchange."""
+    db.execute("UPDATE exchange SET data = ? WHERE key = ? AND outcome = ''", (rows.encode(exchange), key))
+
+
 def prolong(db: sqlite3.Connection, lease: Lease) -> None:
     """Renew the owner's leases, unless another process interrupted them; shorten leases that are too long."""
     db.executemany(
@@ -189,7 +194,8 @@ def interrupt(db: sqlite3.Connection, key: int) -> None:
     """Mark an exchange as interrupted. If its answer arrives later, it still replaces what it was meant to."""
     exchange = exchanges.read(db, key)
     if exchange is not None:
-        turn_log.add_text(exchange, turn_log.text_after_snapshot(db, key))
+        if exchange.source != "task":  # a task continues from its last checkpoint
+            turn_log.add_text(exchange, turn_log.text_after_snapshot(db, key))
         exchange.outcome = "interrupted"
         exchanges.write(db, key, exchange)
     db.execute("UPDATE exchange SET outcome = 'interrupted', until = NULL, owner = NULL WHERE key = ?", (key,))

@@ -23,7 +23,7 @@ from brain.events import (
 )
 from brain.markers.template_tokens import ALL_TOKENS, ControlTokens
 from brain.messages import Attachment, Call, Chunk, History, Message
-from brain.plugins.context import Context, MemoryView, ModelView, Progress, Result, WithoutEmbeddings
+from brain.plugins.context import Context, MemoryView, ModelView, Progress, Result, TaskView, WithoutEmbeddings
 from brain.plugins.executor import FAILED, Arguments, CallResult, Dependencies, Failure, Outcome, execute, prepare
 from brain.plugins.registry import CacheKey, Entry, Registry
 from brain.plugins.specialist import Specialist
@@ -124,6 +124,8 @@ class CallContext:
         max_block_bytes: Size limit of one result block.
         tokens: Control tokens of the model.
         memory: The user's memory, for specialists.
+        tasks: The user's background tasks, for specialists.
+        key: Begins the IDs of calls for specialists.
         round: Number of the current round of the strategy; 0 without one.
         observer: Follows the turn.
         outcomes: Outcomes of calls that run or have ended, by `call_key`.
@@ -142,6 +144,8 @@ class CallContext:
     max_block_bytes: int = sys.maxsize
     tokens: ControlTokens = ALL_TOKENS
     memory: MemoryView | None = None
+    tasks: TaskView | None = None
+    key: str = ""
     round: int = 0
     observer: Observer | None = None
     outcomes: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
@@ -157,7 +161,13 @@ class CallContext:
         return seconds if self.request.call_seconds is None else min(seconds, self.request.call_seconds)
 
     def dependencies(
-        self, prepared: PreparedCall, seconds: float, approved: Result | None = None, *, is_preview: bool = False
+        self,
+        call: Call,
+        prepared: PreparedCall,
+        seconds: float,
+        approved: Result | None = None,
+        *,
+        is_preview: bool = False,
     ) -> Dependencies:
         """Return the values for the keyword-only parameters of a specialist.
 
@@ -188,6 +198,8 @@ class CallContext:
             private=private,
             memory=self.memory,
             approved=approved,
+            key=f"{self.key}-{call.id}",
+            tasks=self.tasks,
         )
         return {**self.registry.dependencies, **prepared.entry.dependencies, Context: context}
 
@@ -358,7 +370,7 @@ class CallGroup:
         gathering_until = asyncio.get_running_loop().time() + APPROVAL_BATCH_SECONDS
         seconds = min(PREVIEW_SECONDS, context.registry.call_seconds, context.seconds_for(specialist))
         preview = await make_preview(
-            specialist, prepared.params, context.dependencies(prepared, seconds, is_preview=True), seconds
+            specialist, prepared.params, context.dependencies(call, prepared, seconds, is_preview=True), seconds
         )
         if isinstance(preview, Failure):
             self._finish(call, preview)
@@ -421,7 +433,7 @@ class CallGroup:
                 last, last_at = progress, now
                 self._emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
 
-        dependencies = context.dependencies(prepared, seconds, approved)
+        dependencies = context.dependencies(call, prepared, seconds, approved)
         outcome = await execute(specialist, prepared.arguments, dependencies, report, timeout=seconds)
         if isinstance(outcome, CallResult) and specialist.cache_seconds:
             is_long = len(outcome.text) > MAX_CACHED_LENGTH

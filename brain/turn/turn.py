@@ -31,12 +31,13 @@ from brain.messages import (
     new_turn_id,
     to_answer_id,
 )
-from brain.plugins.context import MemoryView
+from brain.plugins.context import MemoryView, TaskView
 from brain.plugins.registry import Registry
 from brain.prompts import templates
 from brain.prompts.client_tools import name_tools
 from brain.prompts.system_prompt import native_prompt, system_prompt
 from brain.prompts.transcript import answer_text, question_text
+from brain.task import task_change
 from brain.text import utf8_size
 from brain.turn import notices
 from brain.turn.accounting import Accounting
@@ -85,6 +86,7 @@ class Turn:
         approval_seconds: Time limit for an approval.
         store: Awaited before the last events. None if the turn is not stored.
         memory: The user's memory, for specialists.
+        tasks: The user's background tasks, for specialists.
         observer: Follows the turn.
 
     Attributes:
@@ -115,6 +117,7 @@ class Turn:
         approval_seconds: float = 600.0,
         store: Store | None = None,
         memory: MemoryView | None = None,
+        tasks: TaskView | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.id = turn_id or new_turn_id()
@@ -133,7 +136,9 @@ class Turn:
         self._first_token = first_token
         self._automatic = automatic
         self._store = store
+        self._key = self.id if request.task is None else f"{request.task.id}-{request.task.run}"
         self._memory = memory
+        self._tasks = tasks
         self._observer = observer
         self._accounting = Accounting()
         self._annotations = Annotations()
@@ -360,8 +365,10 @@ class Turn:
         context = CallContext(
             self.request, self._history, self._registry, self._writer.model, self._policy, self.approvals, deadline,
             emit, turn_id=self.id, began=self._accounting.began, max_block_bytes=self._max_block_bytes(),
-            tokens=self.template_tokens, memory=self._memory, observer=self._observer,
+            tokens=self.template_tokens, memory=self._memory, tasks=self._tasks, key=self._key, observer=self._observer,
         )  # fmt: skip
+        if self._tasks is not None:
+            self._tasks.on_change = lambda task: emit((task_change(task),))
         if self.request.attachments:
             await self._run_automatic_calls(context)
         else:

@@ -214,6 +214,8 @@ FRAMES: list[tuple[ev.Event, str, str]] = [
     (ev.ApprovalRequired("c", "mail", {}, UNTIL.replace(microsecond=250_000)), "approval_required",
      '{"call_id":"c","name":"mail","params":{},"expires_at":"2026-11-21T08:30:00.250000Z"}'),
     (ev.ToolCall("c", "theirs", {"a": []}), "tool_call", '{"call_id":"c","name":"theirs","params":{"a":[]}}'),
+    (ev.TaskChange("task1", "Briefing", "waiting", "c1"), "task",
+     '{"task_id":"task1","title":"Briefing","state":"waiting","conversation_id":"c1"}'),
     (ev.Notice("stand_in", "No model."), "notice", '{"code":"stand_in","text":"No model."}'),
     (ev.Notice("prompt_progress", "", 0.5), "notice", '{"code":"prompt_progress","text":"","fraction":0.5}'),
     (ev.Usage(7, 2, None, False, {"m": ev.ModelUsage(7, 2, None, False)}), "usage",

@@ -18,6 +18,8 @@ turns_at_once = 5
 [users.ann]
 specialists = ["web", "wiki"]
 turns_a_minute = 10
+tasks_per_day = 7
+task_tokens_per_day = 1000
 
 [users."bob b."]
 turns_at_once = 0
@@ -29,9 +31,9 @@ def test_a_users_table_wins_over_settings_for_all(tmp_path: Path) -> None:
     config.write_text(TABLE, "utf-8")
     settings = read({}, config)
     assert [settings.rights(user) for user in ("ann", "bob b.", "bob")] == [
-        Rights(frozenset({"web", "wiki"}), 10, 5),
-        Rights(None, 120, 0),
-        Rights(None, 120, 5),
+        Rights(frozenset({"web", "wiki"}), 10, 5, 7, 1000),
+        Rights(None, 120, 0, 50),
+        Rights(None, 120, 5, 50),
     ]
     without_key, short_key = settings.warnings
     assert "bob b." in without_key
@@ -45,14 +47,14 @@ USERS = '{"ada": {"specialists": [], "turns_a_minute": 0}, "bob": {"specialists"
 @pytest.mark.parametrize(
     ("environ", "user", "rights"),
     [
-        ({"USERS": USERS, "KEYS": "k:ada"}, "ada", Rights(frozenset(), 0, 32)),
-        ({"USERS": USERS, "KEYS": "k:ada"}, "bob", Rights(frozenset({"web", "wiki"}), 120, 3)),
-        ({}, "local", Rights(None, 0, 0)),
-        ({}, None, Rights(None, 0, 0)),
-        ({"KEYS": "k:u"}, "u", Rights(None, 120, 32)),
-        ({"TURNS_A_MINUTE": "7"}, "local", Rights(None, 7, 0)),
-        ({"KEYS": "k:u", "TURNS_AT_ONCE": "0"}, "u", Rights(None, 120, 0)),
-        ({"USERS": '{"local": {"specialists": "wiki"}}'}, "local", Rights(frozenset({"wiki"}), 0, 0)),
+        ({"USERS": USERS, "KEYS": "k:ada"}, "ada", Rights(frozenset(), 0, 32, 50)),
+        ({"USERS": USERS, "KEYS": "k:ada"}, "bob", Rights(frozenset({"web", "wiki"}), 120, 3, 50)),
+        ({}, "local", Rights(None, 0, 0, 50)),
+        ({}, None, Rights(None, 0, 0, 50)),
+        ({"KEYS": "k:u"}, "u", Rights(None, 120, 32, 50)),
+        ({"TURNS_A_MINUTE": "7"}, "local", Rights(None, 7, 0, 50)),
+        ({"KEYS": "k:u", "TURNS_AT_ONCE": "0"}, "u", Rights(None, 120, 0, 50)),
+        ({"USERS": '{"local": {"specialists": "wiki"}}'}, "local", Rights(frozenset({"wiki"}), 0, 0, 50)),
     ],
 )
 def test_rights(environ: dict[str, str], user: str | None, rights: Rights) -> None:

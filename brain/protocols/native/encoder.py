@@ -18,6 +18,7 @@ from brain.events import (
     SpecialistProgress,
     SpecialistResult,
     SpecialistStart,
+    TaskChange,
     Thinking,
     Token,
     ToolCall,
@@ -39,6 +40,7 @@ EVENT_NAMES: Mapping[type[Event], str] = {
     SpecialistError: "specialist_error",
     ApprovalRequired: "approval_required",
     ToolCall: "tool_call",
+    TaskChange: "task",
     Notice: "notice",
     Usage: "usage",
     Error: "error",
@@ -47,7 +49,7 @@ EVENT_NAMES: Mapping[type[Event], str] = {
 _OPTIONAL_FIELDS = frozenset(
     {
         "params", "fraction", "reused_tokens", "models", "url", "status", "text", "approval",
-        "round", "rounds", "steps", "step_seconds",
+        "round", "rounds", "steps", "step_seconds", "run",
     }
 )  # fmt: skip
 """Fields that are left out if they are None."""

@@ -1,0 +1,154 @@
+"""The tasks of all users in a database, for all processes that share it."""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from brain.store import tasks
+from brain.store.database import Database
+from brain.store.tasks import Claimer, DayLimits, Untold
+from brain.task import CancelOutcome, NewTask, Packet, Task, TaskState
+
+T = TypeVar("T")
+
+
+class TaskStore:
+    """Background tasks and their channel; see `brain.store.tasks`. All methods raise `StoreError`.
+
+    Args:
+        owner: a unique name of this process.
+        now: returns microseconds since 1970.
+    """
+
+    def __init__(self, database: Database, owner: str, now: Callable[[], int]) -> None:
+        self._database = database
+        self._owner = owner
+        self._now = now
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._database.write(work, durable=False)
+
+    async def create(self, user: str, new: NewTask, limits: DayLimits) -> Task:
+        """Add a task.
+
+        Raises:
+            Duplicate: an active task is the same.
+            BadRequest: `rate_limited`.
+        """
+        return await self._database.write(
+            partial(tasks.create, user=user, new=new, limits=limits, now=self._now()), durable=True
+        )
+
+    async def find(self, user: str, task_id: str) -> Task | None:
+        """Return a task of a user."""
+        return await self._database.read(lambda db: tasks.find(db, user, task_id), user=user)
+
+    async def list_tasks(
+        self,
+        user: str,
+        states: Sequence[TaskState] = (),
+        *,
+        before: str | None = None,
+        limit: int = 50,
+        conversation_id: str | None = None,
+    ) -> list[Task]:
+        """List the tasks of a user, newest first; see `tasks.list_tasks`."""
+        work = partial(
+            tasks.list_tasks, user=user, states=states, before=before, limit=limit, conversation_id=conversation_id
+        )
+        return await self._database.read(work, user=user)
+
+    async def count_states(self) -> dict[str, int]:
+        """Return the number of tasks of all users by state."""
+        return await self._database.read(tasks.count_states)
+
+    async def count_unreadable(self) -> int:
+        """Return the number of damaged rows."""
+        return await self._database.read(tasks.count_unreadable)
+
+    async def change(self, user: str, task_id: str, edit: Callable[[Task], Task]) -> Task | None:
+        """Change a task; None if it does not exist."""
+        now = self._now()
+        return await self._write(lambda db: tasks.change(db, user, task_id, edit, now))
+
+    async def cancel(self, user: str, task_id: str) -> tuple[CancelOutcome, Task | None]:
+        """Cancel a task."""
+        now = self._now()
+        return await self._write(lambda db: tasks.cancel(db, user, task_id, now))
+
+    async def cancel_all(self, user: str, conversation_id: str) -> None:
+        """Cancel the active tasks of a conversation."""
+        now = self._now()
+        await self._write(lambda db: tasks.cancel_all(db, user, conversation_id, now))
+
+    async def remove(self, user: str, task_id: str) -> bool:
+        """Delete a task that has ended; return whether it existed."""
+        return await self._write(lambda db: tasks.remove(db, user, task_id))
+
+    async def decide(self, user: str, task_id: str, call_id: str, approve: bool) -> Task:
+        """Approve or decline a call that a task waits for; see `tasks.decide`."""
+        now = self._now()
+        return await self._database.write(lambda db: tasks.decide(db, user, task_id, call_id, approve, now))
+
+    # running
+
+    async def claim(
+        self, at_once: int, per_user: int, limits: Callable[[str], DayLimits]
+    ) -> tuple[list[Task], int | None]:
+        """Claim due tasks for this process; return them, and the microseconds until the next one is due."""
+        claimer = Claimer(self._owner, self._now())
+
+        def work(db: sqlite3.Connection) -> tuple[list[Task], int | None]:
+            claimed = tasks.claim(db, claimer, at_once, per_user, limits)
+            due = tasks.next_due(db)
+            return claimed, None if due is None else due - claimer.now
+
+        return await self._write(work)
+
+    async def own(self) -> set[str]:
+        """Return the IDs of the tasks that this process runs."""
+        return await self._database.read(lambda db: tasks.own(db, self._owner))
+
+    async def renew(self) -> None:
+        """Renew the leases of this process, and free tasks of processes that are gone."""
+        claimer = Claimer(self._owner, self._now())
+        await self._write(lambda db: tasks.renew(db, claimer))
+
+    async def set_turn(self, task_id: str, turn_id: str, activity: str) -> bool:
+        """Record what a running task does; return whether this process still owns it."""
+        now = self._now()
+        return await self._write(lambda db: tasks.set_turn(db, task_id, self._owner, turn_id, activity, now))
+
+    # the channel
+
+    async def last_packet(self) -> int:
+        """Return the key of the newest packet."""
+        return await self._database.read(tasks.last_packet)
+
+    async def read_channel(self, user: str, after: int) -> list[Packet]:
+        """Return the packets of a user after a cursor, oldest first, up to `tasks.MAX_READ`."""
+        return await self._database.read(lambda db: tasks.read_channel(db, user, after), user=user)
+
+    async def read_untold(self, user: str, conversation_id: str) -> list[Packet]:
+        """Return the packets of a conversation that nobody has reported, oldest first."""
+        return await self._database.read(lambda db: tasks.read_untold(db, user, conversation_id))
+
+    async def list_untold(self) -> list[Untold]:
+        """Return the conversations with packets to report."""
+        return await self._database.read(tasks.list_untold)
+
+    async def append_report(self, user: str, conversation_id: str, turn_id: str) -> None:
+        """Append that a turn reports in a conversation."""
+        now = self._now()
+        await self._write(lambda db: tasks.append_report(db, user, conversation_id, turn_id, now))
+
+    async def maintain(self) -> None:
+        """Set damaged packets aside, and delete old ones."""
+        now = self._now()
+
+        def work(db: sqlite3.Connection) -> None:
+            tasks.set_aside_damaged(db)
+            tasks.prune_channel(db, now)
+
+        await self._write(work)

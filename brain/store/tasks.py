@@ -1,0 +1,682 @@
+"""Background tasks, and the channel of what happens to them.
+
+A process claims a due task, renews its lease, and ends the run in the transaction that stores the answer. When a lease
+expires, the task is due again, and another process continues its run.
+
+The channel is append-only. The report of a conversation and clients of the event stream read it after their cursors.
+"""
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from brain.errors import BadRequest
+from brain.events import Approval
+from brain.messages import Call, Exchange
+from brain.store import exchanges, hidden, rows, users
+from brain.store.rows import SECOND, micros, moment
+from brain.task import (
+    ACTIVE,
+    MAX_FAILURES,
+    MAX_RESULT,
+    CancelOutcome,
+    NewTask,
+    Packet,
+    PacketKind,
+    Task,
+    TaskApproval,
+    TaskState,
+    make_title,
+    new_task_id,
+)
+
+LEASE = 15 * SECOND
+RETRY_SECONDS = 5
+MAX_ATTEMPTS = 2
+MAX_RESUMES = 5
+"""A run whose process ended this often has failed: it may be its cause."""
+MAX_ACTIVE = 1000
+"""Active tasks per user."""
+MAX_ENDED = 500
+"""Ended tasks per user; the oldest are deleted."""
+KEEP_PACKETS = 24 * 3600 * SECOND
+"""How long the channel has packets for clients that reconnect."""
+PACKET_TEXT = 2_000
+"""Characters of a result in a packet."""
+MAX_READ = 500
+"""Packets per read."""
+TOLD: frozenset[PacketKind] = frozenset({"result", "failure", "approval", "paused"})
+"""Kinds of packets that the conversation reports."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Task).decode
+_decode_packet = msgspec.json.Decoder(Packet).decode
+
+
+class Duplicate(BadRequest):
+    """An active task is the same."""
+
+    def __init__(self, task: Task) -> None:
+        message = f"The task {task.title!r} does the same ({task.id}, {task.state}). Change or cancel it instead."
+        super().__init__(message, "prompt", code="duplicate", status=409)
+        self.task = task
+
+
+class Claimer(NamedTuple):
+    """The process that runs tasks, and its current time in microseconds."""
+
+    owner: str
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class DayLimits:
+    """Limits of one user per day; 0 for none."""
+
+    runs: int
+    tokens: int
+
+
+class Untold(NamedTuple):
+    """A conversation with packets to report, and the times of the oldest and the newest of them in microseconds."""
+
+    user: str
+    conversation_id: str
+    first_at: int
+    last_at: int
+
+
+class RunEnd(NamedTuple):
+    """The end of a run, for `end_run`.
+
+    Attributes:
+        next_run: The next time of its schedule, if it has one.
+        may_retry: Whether the failure may pass.
+        outcome: `waiting` for an approval; `pending` to continue the run in another process.
+    """
+
+    task: Task
+    exchange: Exchange
+    outcome: TaskState
+    reason: str
+    next_run: datetime | None
+    may_retry: bool
+    approval: TaskApproval | None
+
+
+class ReportEnd(NamedTuple):
+    """The end of a report: packets up to `cursor` are told."""
+
+    user: str
+    conversation_id: str
+    cursor: int
+    actions: Sequence[Callable[[sqlite3.Connection], object]] = ()
+
+
+# creating
+
+
+def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, now: int) -> Task:
+    """Add a task. A request with the same key returns the same task.
+
+    Raises:
+        Duplicate: an active task has the same user, profile, schedule, prompt and title.
+        BadRequest: `rate_limited`, the limit of tasks per day or of active tasks is reached.
+    """
+    number = users.add(db, user)
+    digest = hashlib.sha256(new.key.encode()).hexdigest()[:16]
+    task_id = f"task{digest}" if new.key else new_task_id()
+    if new.key and (existing := find(db, user, task_id)) is not None:
+        return existing
+    title = " ".join(new.title.split()) or make_title(new.prompt)
+    fingerprint = _fingerprint(new, title)
+    active = db.execute(
+        "SELECT data FROM task WHERE user = ? AND fingerprint = ? AND is_active = 1", (number, fingerprint)
+    ).fetchone()
+    if active is not None:
+        raise Duplicate(_decode(active[0]))
+    ((count,),) = db.execute("SELECT count(*) FROM task WHERE user = ? AND is_active = 1", (number,))
+    if count >= MAX_ACTIVE:
+        message = f"The limit of {MAX_ACTIVE:,} active tasks is reached. Cancel some first."
+        raise BadRequest(message, code="rate_limited", status=429)
+    if limits.runs and _usage(db, number, now)[0] >= limits.runs:
+        message = f"The limit of {limits.runs} tasks per day is reached. Try again tomorrow."
+        raise BadRequest(message, code="rate_limited", status=429)
+    _add_usage(db, number, now, created=1)
+    at = moment(now)
+    task = Task(
+        id=task_id,
+        user=user,
+        title=title,
+        prompt=new.prompt,
+        conversation_id=new.conversation_id or f"conv{task_id.removeprefix('task')}",
+        work_id=f"work{task_id.removeprefix('task')}",
+        profile=new.profile,
+        state="pending" if new.start is None else "waiting",
+        created=at,
+        changed=at,
+        time_zone=new.time_zone,
+        next_run=at if new.start is None else new.next_run,
+        every=new.every,
+        start=new.start,
+        tell=new.tell,
+        private=new.private,
+        depth=new.depth,
+        parent=new.parent,
+    )
+    columns = {"user": number, "id": task_id, "fingerprint": fingerprint, **_columns(task)}
+    exchanges.insert(db, "task", columns)
+    append(db, task, "state", now)
+    _prune(db, number)
+    return task
+
+
+def _fingerprint(new: NewTask, title: str) -> str:
+    """Return a value that is equal for tasks that do the same."""
+    words = [" ".join(text.casefold().split()) for text in (new.prompt, title)]
+    start = "" if new.start is None else new.start.isoformat()
+    return hashlib.sha256("\0".join((new.profile, new.every, start, *words)).encode()).hexdigest()
+
+
+def _prune(db: sqlite3.Connection, user: int) -> None:
+    query = "SELECT id FROM task WHERE user = ? AND is_active = 0 ORDER BY key DESC LIMIT -1 OFFSET ?"
+    for (task_id,) in db.execute(query, (user, MAX_ENDED)).fetchall():
+        _remove(db, user, task_id)
+
+
+# reading
+
+
+def find(db: sqlite3.Connection, user: str, task_id: str) -> Task | None:
+    """Return a task of a user; None also if its row is damaged."""
+    query = "SELECT t.data FROM task t JOIN user u ON u.key = t.user WHERE u.name = ? AND t.id = ?"
+    row = db.execute(query, (user, task_id)).fetchone()
+    return None if row is None else _read(row[0])
+
+
+def list_tasks(
+    db: sqlite3.Connection,
+    user: str,
+    states: Sequence[TaskState] = (),
+    before: str | None = None,
+    limit: int = 50,
+    conversation_id: str | None = None,
+) -> list[Task]:
+    """List the tasks of a user, newest first. Damaged rows are left out.
+
+    Raises:
+        BadRequest: the task `before` does not exist.
+    """
+    number = users.find(db, user)
+    last = 2**62
+    if before is not None:
+        row = db.execute("SELECT key FROM task WHERE user = ? AND id = ?", (number, before)).fetchone()
+        if row is None:
+            raise BadRequest("`before` must be the id of the last task that was listed.", "before")
+        last = row[0]
+    where = "user = ? AND key < ?"
+    values: list[object] = [number, last]
+    if states:
+        where += f" AND state IN ({', '.join('?' * len(states))})"
+        values += states
+    if conversation_id is not None:
+        where += " AND conversation = ?"
+        values.append(conversation_id)
+    found = db.execute(f"SELECT data FROM task WHERE {where} ORDER BY key DESC LIMIT ?", (*values, limit))
+    return [task for (data,) in found if (task := _read(data)) is not None]
+
+
+def count_states(db: sqlite3.Connection) -> dict[str, int]:
+    """Return the number of tasks of all users by state."""
+    return dict(db.execute("SELECT state, count(*) FROM task GROUP BY state").fetchall())
+
+
+def count_unreadable(db: sqlite3.Connection) -> int:
+    """Return the number of damaged tasks and packets."""
+    ((tasks,),) = db.execute("SELECT count(*) FROM task WHERE state = 'unreadable'")
+    ((packets,),) = db.execute("SELECT count(*) FROM channel WHERE is_told = 2")
+    return int(tasks) + int(packets)
+
+
+def _read(data: str) -> Task | None:
+    try:
+        return _decode(data)
+    except msgspec.MsgspecError:
+        return None
+
+
+# changing
+
+
+def change(db: sqlite3.Connection, user: str, task_id: str, edit: Callable[[Task], Task], now: int) -> Task | None:
+    """Change a task of a user; None if it does not exist. A running task keeps running.
+
+    Args:
+        edit: Returns the changed task.
+    """
+    task = find(db, user, task_id)
+    if task is None:
+        return None
+    changed = edit(task)
+    if changed != task:
+        _write(db, changed, now)
+        append(db, changed, "state", now)
+    return changed
+
+
+def cancel(db: sqlite3.Connection, user: str, task_id: str, now: int) -> tuple[CancelOutcome, Task | None]:
+    """Cancel a task, also a running one: its process notices that it no longer owns the task."""
+    task = find(db, user, task_id)
+    if task is None:
+        return "not_found", None
+    if task.state == "canceled":
+        return "already_canceled", task
+    if task.has_ended:
+        return "already_done", task
+    canceled = msgspec.structs.replace(task, state="canceled", next_run=None, approval=None, activity="")
+    _write(db, canceled, now, owner=None)
+    append(db, canceled, "state", now)
+    return "canceled", canceled
+
+
+def cancel_all(db: sqlite3.Connection, user: str, conversation_id: str, now: int) -> None:
+    """Cancel the active tasks of a conversation."""
+    query = "SELECT id FROM task WHERE user = ? AND conversation = ? AND is_active = 1"
+    for (task_id,) in db.execute(query, (users.find(db, user), conversation_id)).fetchall():
+        cancel(db, user, task_id, now)
+
+
+def remove(db: sqlite3.Connection, user: str, task_id: str) -> bool:
+    """Delete a task that is not active, with its conversation; return whether it existed."""
+    number = users.find(db, user)
+    if number is None or find(db, user, task_id) is None:
+        return False
+    _remove(db, number, task_id)
+    return True
+
+
+def remove_all(db: sqlite3.Connection, user: str, conversation_id: str) -> None:
+    """Delete the tasks of a conversation."""
+    number = users.find(db, user)
+    query = "SELECT id FROM task WHERE user = ? AND conversation = ?"
+    for (task_id,) in db.execute(query, (number, conversation_id)).fetchall():
+        _remove(db, number or 0, task_id)
+    for table in ("channel", "channel_cursor"):
+        db.execute(f"DELETE FROM {table} WHERE user = ? AND conversation = ?", (number, conversation_id))
+
+
+def _remove(db: sqlite3.Connection, user: int, task_id: str) -> None:
+    work = f"work{task_id.removeprefix('task')}"
+    row = db.execute("SELECT key FROM conversation WHERE user = ? AND id = ?", (user, work)).fetchone()
+    if row is not None:
+        hidden.hide_conversation(db, row[0])
+    db.execute("DELETE FROM channel WHERE user = ? AND task = ?", (user, task_id))
+    db.execute("DELETE FROM task WHERE user = ? AND id = ?", (user, task_id))
+
+
+def decide(db: sqlite3.Connection, user: str, task_id: str, call_id: str, approve: bool, now: int) -> Task:
+    """Approve or decline a call that a task waits for. The task then continues.
+
+    Raises:
+        BadRequest: `not_found`, the task has no such call; `decided`, it was decided differently.
+    """
+    task = find(db, user, task_id)
+    exchange = None if task is None else newest_exchange(db, task)
+    parts = [] if exchange is None else exchange[1].parts
+    calls = [part for part in parts if isinstance(part, Call) and part.id == call_id]
+    if task is None or exchange is None or not calls or calls[0].approval is None:
+        raise BadRequest("No call with this ID waits for approval.", "call_id", code="not_found", status=404)
+    decision: Approval = "approved" if approve else "declined"
+    (call,) = calls
+    if task.approval is None or task.approval.call_id != call_id or call.approval != "asked":
+        if call.approval == decision:
+            return task
+        raise BadRequest(f"This call was already {call.approval}.", "approve", code="decided", status=409)
+    call.approval = decision
+    key, stored = exchange
+    db.execute("UPDATE exchange SET data = ? WHERE key = ?", (rows.encode(stored), key))
+    changed = msgspec.structs.replace(task, state="pending", approval=None, next_run=moment(now))
+    _write(db, changed, now)
+    append(db, changed, "state", now)
+    return changed
+
+
+def newest_exchange(db: sqlite3.Connection, task: Task) -> tuple[int, Exchange] | None:
+    """Return the key and the exchange of the current run; None if the run has not begun."""
+    row = db.execute(
+        "SELECT c.key FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?",
+        (task.user, task.work_id),
+    ).fetchone()
+    if row is None:
+        return None
+    query = f"SELECT {rows.EXCHANGE} FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
+    found = db.execute(query, exchanges.span(row[0])).fetchall()
+    for exchange in rows.readable(rows.read_exchange, found):
+        return None if exchange.question_id == task.finished else (found[0][0], exchange)
+    return None
+
+
+# running
+
+
+def claim(
+    db: sqlite3.Connection,
+    claimer: Claimer,
+    at_once: int,
+    per_user: int,
+    limits: Callable[[str], DayLimits],
+) -> list[Task]:
+    """Claim due tasks: first those of users with the fewest running ones, then of those who waited longest.
+
+    A task over a limit of its user fails at once.
+
+    Args:
+        at_once: Running tasks in all processes.
+        per_user: Running tasks of one user.
+    """
+    now = claimer.now
+    claimed: list[Task] = []
+    while True:
+        ((running,),) = db.execute("SELECT count(*) FROM task WHERE state = 'running'")
+        if running >= at_once:
+            return claimed
+        row = db.execute(
+            """SELECT t.key, t.user, t.data, min(t.due), (SELECT count(*) FROM task r WHERE r.state = 'running'
+                    AND r.user = t.user) AS busy, (SELECT max(claimed) FROM task c WHERE c.user = t.user) AS last
+                FROM task t WHERE t.due <= ? GROUP BY t.user HAVING busy < ? ORDER BY busy, last, min(t.due) LIMIT 1""",
+            (now, per_user),
+        ).fetchone()
+        if row is None:
+            return claimed
+        key, user, data = row[:3]
+        task = _read(data)
+        if task is None:
+            db.execute("UPDATE task SET state = 'unreadable', due = NULL, is_active = 0 WHERE key = ?", (key,))
+            continue
+        exchange = newest_exchange(db, task)
+        is_new = exchange is None and task.resumes == 0 and task.attempt == 1
+        if is_new:
+            task = msgspec.structs.replace(task, run=task.run + 1, reason="")
+            runs, tokens = _usage(db, user, now, column="runs")
+            limit = limits(task.user)
+            over = ""
+            if limit.runs and runs >= limit.runs:
+                over = f"the limit of {limit.runs} tasks per day is reached"
+            elif limit.tokens and tokens >= limit.tokens:
+                over = f"the limit of {limit.tokens:,} tokens per day is reached"
+            if over:
+                failed = msgspec.structs.replace(
+                    task, state="failed", next_run=None, reason=over, failures=task.failures + 1
+                )
+                _write(db, failed, now)
+                append(db, failed, "failure", now, over)
+                continue
+            _add_usage(db, user, now, runs=1)
+        task = msgspec.structs.replace(task, state="running", next_run=None, activity="")
+        _write(db, task, now, owner=claimer.owner)
+        db.execute("UPDATE task SET claimed = ? WHERE key = ?", (now, key))
+        append(db, task, "state", now)
+        claimed.append(task)
+
+
+def next_due(db: sqlite3.Connection) -> int | None:
+    """Return when the next task is due, in microseconds."""
+    ((due,),) = db.execute("SELECT min(due) FROM task WHERE due IS NOT NULL")
+    return due  # type: ignore[no-any-return]
+
+
+def own(db: sqlite3.Connection, owner: str) -> set[str]:
+    """Return the IDs of the tasks that a process runs."""
+    return {task_id for (task_id,) in db.execute("SELECT id FROM task WHERE owner = ?", (owner,))}
+
+
+def renew(db: sqlite3.Connection, claimer: Claimer) -> None:
+    """Renew the leases of a process, and let tasks of processes that are gone run again."""
+    until = claimer.now + LEASE
+    db.execute("UPDATE task SET until = ? WHERE owner = ?", (until, claimer.owner))
+    query = "SELECT data FROM task WHERE state = 'running' AND (until < ? OR until > ?)"
+    for (data,) in db.execute(query, (claimer.now, until)).fetchall():
+        _recover(db, data, claimer.now)
+
+
+def recover_all(db: sqlite3.Connection, now: int) -> None:
+    """Let all running tasks run again. Requires that no other process has the file open."""
+    for (data,) in db.execute("SELECT data FROM task WHERE state = 'running'").fetchall():
+        _recover(db, data, now)
+
+
+def _recover(db: sqlite3.Connection, data: str, now: int) -> None:
+    task = _read(data)
+    if task is None:
+        return
+    resumes = task.resumes + 1
+    if resumes > MAX_RESUMES:
+        reason = f"the server stopped {resumes} times while the task ran"
+        changed = msgspec.structs.replace(task, state="failed", reason=reason, failures=task.failures + 1)
+        append(db, changed, "failure", now, reason)
+    else:
+        changed = msgspec.structs.replace(task, state="pending", next_run=moment(now), resumes=resumes, activity="")
+        append(db, changed, "state", now)
+    _write(db, changed, now, owner=None)
+
+
+def set_turn(db: sqlite3.Connection, task_id: str, owner: str, turn_id: str, activity: str, now: int) -> bool:
+    """Record what a running task does; return whether the process still owns the task."""
+    row = db.execute("SELECT data FROM task WHERE id = ? AND owner = ?", (task_id, owner)).fetchone()
+    task = None if row is None else _read(row[0])
+    if task is None:
+        return False
+    changed = msgspec.structs.replace(task, turn_id=turn_id, activity=activity)
+    if changed != task:
+        _write(db, changed, now, owner=owner)
+        append(db, changed, "state", now)
+    return True
+
+
+def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task | None:
+    """End a run in the transaction that stores its answer; None if another process or a person took the task."""
+    row = db.execute("SELECT data, user FROM task WHERE id = ? AND owner = ?", (end.task.id, owner)).fetchone()
+    task = None if row is None else _read(row[0])
+    if task is None:
+        return None
+    usage = end.exchange.usage
+    if usage is not None:
+        _add_usage(db, row[1], now, tokens=usage.prompt_tokens + usage.completion_tokens)
+    changes: dict[str, object] = {"activity": "", "resumes": 0, "approval": None}
+    kind: PacketKind = "state"
+    text = ""
+    if end.outcome == "waiting":
+        changes |= {"state": "waiting", "approval": end.approval}
+        kind, text = "approval", end.approval.text if end.approval is not None else ""
+    elif end.outcome == "pending":
+        changes |= {"state": "pending", "next_run": moment(now), "resumes": task.resumes}
+    elif end.outcome == "failed" and end.may_retry and task.attempt < MAX_ATTEMPTS:
+        changes |= {"state": "pending", "next_run": moment(now + RETRY_SECONDS * SECOND), "attempt": task.attempt + 1}
+        changes["reason"] = end.reason
+    else:
+        changes |= {"attempt": 1, "finished": end.exchange.question_id}
+        succeeded = end.outcome == "succeeded"
+        failures = 0 if succeeded else task.failures + 1
+        changes |= {"failures": failures, "reason": "" if succeeded else end.reason}
+        if succeeded:
+            changes |= {"result": end.exchange.answer.strip()[:MAX_RESULT], "summary": ""}
+        kind, text = ("result", end.exchange.answer.strip()) if succeeded else ("failure", end.reason)
+        if task.every and end.next_run is not None:
+            changes |= {"state": "waiting", "next_run": end.next_run}
+        else:
+            changes |= {"state": end.outcome}
+    changed = msgspec.structs.replace(task, **changes)
+    if changed.state == "waiting" and changed.every and changed.failures >= MAX_FAILURES:
+        reason = f"paused after {changed.failures} failures in a row: {changed.reason}"
+        changed = msgspec.structs.replace(changed, paused=True, reason=reason)
+        kind, text = "paused", reason
+    _write(db, changed, now, owner=None)
+    append(db, changed, kind, now, text)
+    return changed
+
+
+def _write(db: sqlite3.Connection, task: Task, now: int, owner: str | None = None) -> None:
+    task = msgspec.structs.replace(task, changed=moment(now))
+    columns = _columns(task, owner, now)
+    assigned = ", ".join(f"{column} = ?" for column in columns)
+    db.execute(f"UPDATE task SET {assigned} WHERE id = ?", (*columns.values(), task.id))
+
+
+def _columns(task: Task, owner: str | None = None, now: int = 0) -> dict[str, object]:
+    is_due = task.state in ("pending", "waiting") and task.approval is None and not task.paused
+    due = micros(task.next_run) if is_due and task.next_run is not None else None
+    return {
+        "conversation": task.conversation_id,
+        "state": task.state,
+        "is_active": task.state in ACTIVE,
+        "due": due,
+        "owner": owner,
+        "until": None if owner is None else now + LEASE,
+        "data": _encode(task).decode(),
+    }
+
+
+# usage
+
+
+def _usage(db: sqlite3.Connection, user: int, now: int, column: str = "created") -> tuple[int, int]:
+    query = f"SELECT {column}, tokens FROM task_usage WHERE user = ? AND day = ?"
+    row = db.execute(query, (user, now // (86_400 * SECOND))).fetchone()
+    return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
+
+def _add_usage(db: sqlite3.Connection, user: int, now: int, created: int = 0, runs: int = 0, tokens: int = 0) -> None:
+    day = now // (86_400 * SECOND)
+    db.execute(
+        "INSERT INTO task_usage (user, day, created, runs, tokens) VALUES (?, ?, ?, ?, ?) ON CONFLICT (user, day) "
+        "DO UPDATE SET created = created + excluded.created, runs = runs + excluded.runs, "
+        "tokens = tokens + excluded.tokens",
+        (user, day, created, runs, tokens),
+    )
+    db.execute("DELETE FROM task_usage WHERE day < ?", (day - 1,))
+
+
+# the channel
+
+
+def append(db: sqlite3.Connection, task: Task, kind: PacketKind, now: int, text: str = "") -> int:
+    """Append a packet about a task; return its key."""
+    is_told = kind in TOLD and (task.tell == "always" or kind in ("approval", "paused"))
+    packet = Packet(
+        0, moment(now), kind, task.user, task.conversation_id, task.id, task.title, task.state, task.run,
+        text[:PACKET_TEXT] or task.activity,
+    )  # fmt: skip
+    return _append(db, packet, now, is_told=not is_told)
+
+
+def append_report(db: sqlite3.Connection, user: str, conversation_id: str, turn_id: str, now: int) -> int:
+    """Append that a turn reports in a conversation."""
+    packet = Packet(0, moment(now), "report", user, conversation_id, turn_id=turn_id)
+    return _append(db, packet, now, is_told=True)
+
+
+def _append(db: sqlite3.Connection, packet: Packet, now: int, *, is_told: bool) -> int:
+    columns = {
+        "user": users.add(db, packet.user),
+        "conversation": packet.conversation_id,
+        "task": packet.task_id,
+        "at": now,
+        "is_told": is_told,
+        "data": _encode(packet).decode(),
+    }
+    return exchanges.insert(db, "channel", columns)
+
+
+def read_channel(db: sqlite3.Connection, user: str, after: int, limit: int = MAX_READ) -> list[Packet]:
+    """Return the packets of a user after a cursor, oldest first.
+
+    Raises:
+        BadRequest: `gone`, packets after the cursor were pruned.
+    """
+    number = users.find(db, user)
+    found = db.execute(
+        "SELECT key, data FROM channel WHERE user = ? AND key > ? AND is_told < 2 ORDER BY key LIMIT ?",
+        (number, after, limit),
+    ).fetchall()
+    return list(_packets(found))
+
+
+def last_packet(db: sqlite3.Connection) -> int:
+    """Return the key of the newest packet of all users, also of pruned ones."""
+    row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'channel'").fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def read_untold(db: sqlite3.Connection, user: str, conversation_id: str, limit: int = MAX_READ) -> list[Packet]:
+    """Return the packets of a conversation that nobody has reported, oldest first. Damaged ones are set aside."""
+    found = db.execute(
+        "SELECT key, data FROM channel WHERE user = ? AND conversation = ? AND is_told = 0 AND key > "
+        "coalesce((SELECT cursor FROM channel_cursor r WHERE r.user = channel.user "
+        "AND r.conversation = channel.conversation), 0) ORDER BY key LIMIT ?",
+        (users.find(db, user), conversation_id, limit),
+    ).fetchall()
+    return list(_packets(found))
+
+
+def set_aside_damaged(db: sqlite3.Connection) -> int:
+    """Mark packets that cannot be read; return their number."""
+    damaged = [
+        (key,) for key, data in db.execute("SELECT key, data FROM channel WHERE is_told = 0") if not _is_packet(data)
+    ]
+    db.executemany("UPDATE channel SET is_told = 2 WHERE key = ?", damaged)
+    return len(damaged)
+
+
+def list_untold(db: sqlite3.Connection) -> list[Untold]:
+    """Return the conversations with packets to report."""
+    found = db.execute(
+        "SELECT u.name, c.conversation, min(c.at), max(c.at) FROM channel c JOIN user u ON u.key = c.user "
+        "LEFT JOIN channel_cursor r ON r.user = c.user AND r.conversation = c.conversation "
+        "WHERE c.is_told = 0 AND u.hidden = 0 AND c.key > coalesce(r.cursor, 0) GROUP BY c.user, c.conversation"
+    )
+    return [Untold(*row) for row in found]
+
+
+def end_report(db: sqlite3.Connection, end: ReportEnd, now: int) -> None:
+    """Move the cursor of a conversation, and do what the report decided, in the transaction that stores its words."""
+    number = users.find(db, end.user)
+    db.execute(
+        "INSERT INTO channel_cursor (user, conversation, cursor) VALUES (?, ?, ?) ON CONFLICT (user, conversation) "
+        "DO UPDATE SET cursor = max(cursor, excluded.cursor)",
+        (number, end.conversation_id, end.cursor),
+    )
+    for action in end.actions:
+        action(db)
+    prune_channel(db, now)
+
+
+def prune_channel(db: sqlite3.Connection, now: int) -> None:
+    """Delete packets that are told, or need no report, and that no client can still resume from."""
+    db.execute(
+        "DELETE FROM channel WHERE at < ? AND (is_told = 1 OR (is_told = 0 AND key <= coalesce((SELECT cursor "
+        "FROM channel_cursor r WHERE r.user = channel.user AND r.conversation = channel.conversation), 0)))",
+        (now - KEEP_PACKETS,),
+    )
+
+
+def _packets(found: Sequence[tuple[int, str]]) -> Sequence[Packet]:
+    packets = []
+    for key, data in found:
+        try:
+            packets.append(msgspec.structs.replace(_decode_packet(data), key=key))
+        except msgspec.MsgspecError:
+            continue
+    return packets
+
+
+def _is_packet(data: str) -> bool:
+    try:
+        _decode_packet(data)
+    except msgspec.MsgspecError:
+        return False
+    return True

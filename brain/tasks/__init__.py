@@ -1,0 +1,255 @@
+"""Background tasks of all users: created, listed, changed and canceled by people and models."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from brain.errors import BadRequest
+from brain.settings import Settings
+from brain.store.sqlite import SQLite
+from brain.store.tasks import DayLimits
+from brain.task import (
+    MAX_PROMPT,
+    MAX_SUMMARY,
+    MAX_TITLE,
+    CancelOutcome,
+    NewTask,
+    Packet,
+    ProfileName,
+    Task,
+    TaskState,
+    Tell,
+)
+from brain.tasks import schedule
+
+Unsubscribe = Callable[[], None]
+
+
+class Tasks:
+    """The tasks of a store.
+
+    Args:
+        now: returns the time with a time zone.
+    """
+
+    def __init__(self, store: SQLite, settings: Settings, now: Callable[[], datetime]) -> None:
+        self._store = store.tasks
+        self._settings = settings
+        self._now = now
+        self._listeners: dict[object, Callable[[], None]] = {}
+
+    def subscribe(self, notify: Callable[[], None]) -> Unsubscribe:
+        """Call `notify` after each change by this process, and after changes by others that it has noticed."""
+        key = object()
+        self._listeners[key] = notify
+        return lambda: self._listeners.pop(key, None) and None
+
+    def notify(self) -> None:
+        """Tell the subscribers that something changed."""
+        for listener in list(self._listeners.values()):
+            listener()
+
+    def limits(self, user: str) -> DayLimits:
+        """Return the daily limits of a user."""
+        rights = self._settings.rights(user)
+        return DayLimits(rights.tasks_per_day, rights.task_tokens_per_day)
+
+    def check(
+        self,
+        prompt: str,
+        title: str = "",
+        *,
+        time_zone: str,
+        conversation_id: str | None = None,
+        profile: ProfileName = "standard",
+        when: str = "",
+        every: str = "",
+        tell: Tell = "always",
+        private: bool = False,
+        depth: int = 1,
+        parent: str = "",
+        key: str = "",
+    ) -> NewTask:
+        """Return a checked request for a task.
+
+        Args:
+            when: First time; see `schedule.parse_when`. Empty for at once, or for the first time of `every`.
+            every: Recurrence; see `schedule.parse_every`.
+
+        Raises:
+            BadRequest: A field is empty, too long, or not a time.
+        """
+        for field, value, limit in (("prompt", prompt, MAX_PROMPT), ("title", title, MAX_TITLE)):
+            if len(value) > limit:
+                message = f"`{field}` has {len(value):,} characters; the limit is {limit:,}."
+                raise BadRequest(message, field, code="too_large", status=413)
+        if not prompt.strip():
+            raise BadRequest("`prompt` is empty; say what the task should do.", "prompt")
+        now = self._now()
+        start = next_run = None
+        rule = ""
+        if when:
+            start = next_run = _parse(schedule.parse_when, "when", when, time_zone, now)
+        if every:
+            rule = _parse(schedule.parse_every, "every", every, time_zone, now)
+            start = start or now
+            times = schedule.next_times(rule, start, time_zone, now, 1)
+            if not times:
+                raise BadRequest("`every` has no time after `when`.", "every")
+            next_run = times[0]
+        return NewTask(
+            prompt.strip(), title.strip(), conversation_id, time_zone, profile, rule, start, next_run, tell, private,
+            depth, parent, key,
+        )  # fmt: skip
+
+    async def create(self, user: str, new: NewTask) -> Task:
+        """Add a task.
+
+        Raises:
+            BadRequest: `duplicate`, an active task is the same; `rate_limited`.
+        """
+        task = await self._store.create(user, new, self.limits(user))
+        self.notify()
+        return task
+
+    async def find(self, user: str, task_id: str) -> Task | None:
+        """Return a task of a user."""
+        return await self._store.find(user, task_id)
+
+    async def list_tasks(
+        self,
+        user: str,
+        states: Sequence[TaskState] = (),
+        *,
+        before: str | None = None,
+        limit: int = 50,
+        conversation_id: str | None = None,
+    ) -> list[Task]:
+        """List the tasks of a user, newest first."""
+        return await self._store.list_tasks(user, states, before=before, limit=limit, conversation_id=conversation_id)
+
+    async def change(
+        self,
+        user: str,
+        task_id: str,
+        *,
+        title: str | None = None,
+        summary: str | None = None,
+        when: str | None = None,
+        every: str | None = None,
+        paused: bool | None = None,
+        tell: Tell | None = None,
+    ) -> Task | None:
+        """Change a task; None if it does not exist. None leaves a field as it is.
+
+        Args:
+            summary: What a model made of the result.
+            paused: False also starts the count of failures again.
+
+        Raises:
+            BadRequest: A field is too long or not a time, or the task has no schedule to pause.
+        """
+        for field, value, limit in (("title", title, MAX_TITLE), ("summary", summary, MAX_SUMMARY)):
+            if value is not None and len(value) > limit:
+                message = f"`{field}` has {len(value):,} characters; the limit is {limit:,}."
+                raise BadRequest(message, field, code="too_large", status=413)
+        now = self._now()
+
+        def edit(task: Task) -> Task:
+            changes: dict[str, Any] = {}
+            if title is not None and title.strip():
+                changes["title"] = " ".join(title.split())
+            if summary is not None:
+                changes["summary"] = summary.strip()
+            if tell is not None:
+                changes["tell"] = tell
+            if when is not None or every is not None or paused is not None:
+                if task.has_ended:
+                    raise BadRequest("This task has ended, so it has no schedule to change.", code="gone", status=409)
+                if not (task.is_scheduled or when or every):
+                    raise BadRequest("This task has no schedule. Send `when` or `every` first.", "paused")
+            start, rule = task.start, task.every
+            if when:
+                start = _parse(schedule.parse_when, "when", when, task.time_zone, now)
+            if every:
+                rule = _parse(schedule.parse_every, "every", every, task.time_zone, now)
+                start = start or now
+            elif every == "":
+                rule = ""
+            if when or every is not None:
+                changes |= {"start": start, "every": rule}
+            if paused is not None:
+                changes |= {"paused": paused, "failures": 0 if not paused else task.failures}
+                changes |= {"reason": "" if not paused else task.reason}
+            if (when or every is not None or paused is False) and task.state == "waiting" and task.approval is None:
+                times = [] if start is None else schedule.next_times(rule, start, task.time_zone, now, 1)
+                if not times:
+                    raise BadRequest("The schedule has no time in the future.", "when")
+                changes["next_run"] = times[0]
+            return msgspec.structs.replace(task, **changes)
+
+        task = await self._store.change(user, task_id, edit)
+        self.notify()
+        return task
+
+    async def run_now(self, user: str, task_id: str) -> Task | None:
+        """Run a task at once: one that waits for its schedule, or again one that has ended.
+
+        Raises:
+            BadRequest: `busy`, it runs; or it waits for an approval.
+        """
+        now = self._now()
+
+        def edit(task: Task) -> Task:
+            if task.state in ("pending", "running"):
+                raise BadRequest("This task is running.", code="busy", status=409)
+            if task.approval is not None:
+                raise BadRequest("This task waits for an approval.", code="busy", status=409)
+            return msgspec.structs.replace(task, state="pending", next_run=now, paused=False)
+
+        task = await self._store.change(user, task_id, edit)
+        self.notify()
+        return task
+
+    async def cancel(self, user: str, task_id: str) -> tuple[CancelOutcome, Task | None]:
+        """Cancel a task. Its model and its specialists stop within 100 ms, in whatever process it runs."""
+        outcome = await self._store.cancel(user, task_id)
+        self.notify()
+        return outcome
+
+    async def cancel_all(self, user: str, conversation_id: str) -> None:
+        """Cancel the active tasks of a conversation."""
+        await self._store.cancel_all(user, conversation_id)
+        self.notify()
+
+    async def delete(self, user: str, task_id: str) -> bool:
+        """Cancel and delete a task with its conversation; return whether it existed."""
+        await self._store.cancel(user, task_id)
+        existed = await self._store.remove(user, task_id)
+        self.notify()
+        return existed
+
+    async def decide(self, user: str, task_id: str, call_id: str, approve: bool) -> Task:
+        """Approve or decline a call that a task waits for; see `brain.store.tasks.decide`."""
+        task = await self._store.decide(user, task_id, call_id, approve)
+        self.notify()
+        return task
+
+    # the channel
+
+    async def last_packet(self) -> int:
+        """Return the cursor of the newest packet."""
+        return await self._store.last_packet()
+
+    async def read_channel(self, user: str, after: int) -> list[Packet]:
+        """Return packets of a user after a cursor, oldest first."""
+        return await self._store.read_channel(user, after)
+
+
+def _parse(parse: Callable[[str, str, datetime], Any], field: str, text: str, time_zone: str, now: datetime) -> Any:
+    try:
+        return parse(text, time_zone, now)
+    except ValueError as problem:
+        raise BadRequest(f"`{field}` {problem}.", field) from None

@@ -1,0 +1,119 @@
+"""The background tasks of a user, as a specialist in one turn may use them."""
+
+import logging
+from collections.abc import Callable, Sequence
+from zoneinfo import ZoneInfo
+
+from brain.errors import BadRequest, Refused
+from brain.task import MAX_DEPTH, MAX_SUMMARY, CancelOutcome, ProfileName, Task, Tell
+from brain.tasks import Tasks, schedule
+
+log = logging.getLogger("brain")
+
+NO_CONVERSATION = "the client keeps this conversation itself, so there is no place to report results"
+USE_HEADER = "tell the user that tasks need the header X-Conversation-Id"
+
+
+class UserTasks:
+    """See `TaskView`.
+
+    Args:
+        conversation_id: The conversation that reports results; None if the client keeps it.
+        parent: The task that the turn runs, if any.
+
+    Attributes:
+        on_change: Called with each task that this turn adds or cancels.
+    """
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        user: str,
+        conversation_id: str | None,
+        time_zone: str,
+        parent: Task | None = None,
+        *,
+        private: bool = False,
+    ) -> None:
+        self.on_change: Callable[[Task], None] = lambda task: None
+        self._tasks = tasks
+        self._user = user
+        self._conversation_id = conversation_id
+        self._time_zone = time_zone
+        self._parent = parent
+        self._private = private
+
+    async def create(
+        self,
+        prompt: str,
+        title: str = "",
+        *,
+        profile: ProfileName = "standard",
+        when: str = "",
+        every: str = "",
+        tell: Tell = "always",
+        key: str = "",
+    ) -> Task:
+        """See `TaskView.create`."""
+        if self._conversation_id is None:
+            raise Refused(NO_CONVERSATION, USE_HEADER)
+        depth = 1 if self._parent is None else self._parent.depth + 1
+        if depth > MAX_DEPTH:
+            raise Refused("a task that a task created cannot create tasks", "do the work in this task")
+        try:
+            new = self._tasks.check(
+                prompt,
+                title,
+                time_zone=self._time_zone,
+                conversation_id=self._conversation_id,
+                profile=profile,
+                when=when,
+                every=every,
+                tell=tell,
+                private=self._private,
+                depth=depth,
+                parent="" if self._parent is None else self._parent.id,
+                key=key,
+            )
+            task = await self._tasks.create(self._user, new)
+        except BadRequest as error:
+            raise _refuse(error) from None
+        self.on_change(task)
+        return task
+
+    def describe_schedule(self, when: str, every: str) -> str:
+        """See `TaskView.describe_schedule`."""
+        try:
+            new = self._tasks.check("-", time_zone=self._time_zone, when=when, every=every)
+        except BadRequest as error:
+            raise _refuse(error) from None
+        if new.start is None or new.next_run is None:
+            return "at once"
+        return schedule.describe(new.every, new.start, new.next_run, ZoneInfo(self._time_zone))
+
+    async def list_tasks(self, most: int = 20) -> Sequence[Task]:
+        """See `TaskView.list_tasks`."""
+        found = await self._tasks.list_tasks(self._user, limit=200)
+        return sorted(found, key=lambda task: task.changed, reverse=True)[:most]
+
+    async def cancel(self, task_id: str) -> tuple[CancelOutcome, Task | None]:
+        """See `TaskView.cancel`."""
+        outcome, task = await self._tasks.cancel(self._user, task_id)
+        if outcome == "canceled" and task is not None:
+            self.on_change(task)
+        return outcome, task
+
+    async def summarize(self, task_id: str, summary: str) -> Task:
+        """See `TaskView.summarize`."""
+        task = await self._tasks.change(self._user, task_id, summary=summary[:MAX_SUMMARY])
+        if task is None:
+            raise Refused(f"there is no task {task_id}", "use the id of a task from list")
+        return task
+
+    async def feedback(self, message: str) -> None:
+        """See `TaskView.feedback`."""
+        log.info("feedback of a model about tasks: %s", " ".join(message.split())[:MAX_SUMMARY])
+
+
+def _refuse(error: BadRequest) -> Refused:
+    return Refused(error.message.replace("`", "").rstrip("."), "correct the request, or tell the user")
