@@ -22,7 +22,7 @@ from brain.plugins.registry import Registry
 from brain.prompts import context_window
 from brain.prompts.context_window import Window
 from brain.runtime.archive import Archive, Recorded, open_archive
-from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence
+from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence, TaskEnd
 from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
 from brain.runtime.runs import RunRegistry
 from brain.settings import Rights, Settings
@@ -196,6 +196,7 @@ class Engine:
         *,
         history: History | None = None,
         options: RunOptions = DEFAULT_OPTIONS,
+        task_end: TaskEnd | None = None,
     ) -> Run:
         """Begin a turn and store its question; the caller starts the run.
 
@@ -204,6 +205,7 @@ class Engine:
             on_end: Called once with the report when the turn has ended.
             history: The conversation with its new question, if the client sends it. The turn is then stored only if
                 the request has a `conversation_id`.
+            task_end: Returns what else to store with the finished exchange, in the same transaction.
 
         Raises:
             BadRequest: `busy`: another turn of the conversation runs. `too_large`. `not_found`: there is no exchange to
@@ -220,7 +222,7 @@ class Engine:
         )
         lease = None
         if history is None or request.conversation_id is not None:
-            lease = await self.persistence.begin(request, conversation_id, question, new)
+            lease = await self.persistence.begin(request, conversation_id, question, new, task_end)
         try:
             if lease is not None and lease.history.private and not request.private:
                 request = replace(request, private=True)
@@ -295,7 +297,7 @@ class Engine:
             storing.add_done_callback(lambda _: self.memory.invalidate(user))
         elif lease.replaces:
             self.memory.invalidate(user)
-        elif not private:
+        elif not private and exchange.source not in ("task", "report"):
             self.memory.add_exchange(*lease.key, exchange)
 
     def _describe_setup(

@@ -14,6 +14,7 @@ from brain.runtime.commands import ShowTurn, StopTurn
 from brain.runtime.run import AnyRun, Run
 from brain.runtime.runs import RunRegistry
 from brain.store.sqlite import SQLite
+from brain.store.tasks import ReportEnd, RunEnd
 from brain.store.turn_log import NewTurn
 from brain.store.turns import ConversationBusy
 from brain.turn_request import TurnRequest
@@ -24,6 +25,8 @@ RETRY_SECONDS = 0.01
 """Time between two tries to begin, while a turn of another process has just begun and cannot be found yet."""
 
 Key = tuple[str, str]
+TaskEnd = Callable[[Exchange], RunEnd | ReportEnd | None]
+"""Returns the end of a run of a task, or of a report on tasks, from the finished exchange."""
 T = TypeVar("T")
 
 log = logging.getLogger("brain")
@@ -34,16 +37,20 @@ class ExchangeLease:
 
     Args:
         replaces: Whether the exchange replaces earlier ones.
+        task_end: Returns what else to store with the finished exchange, in the same transaction.
 
     Attributes:
         is_stored: Whether `store` has run, even if it failed.
     """
 
-    def __init__(self, store: SQLite, history: History, *, replaces: bool = False) -> None:
+    def __init__(
+        self, store: SQLite, history: History, *, replaces: bool = False, task_end: TaskEnd | None = None
+    ) -> None:
         self.history = history
         self.replaces = replaces
         self.is_stored = False
         self._store = store
+        self._task_end = task_end
 
     @property
     def key(self) -> Key:
@@ -53,13 +60,21 @@ class ExchangeLease:
     async def store(self, exchange: Exchange) -> str | None:
         """Store the finished exchange. Return an error message for people, or None."""
         try:
-            await self._store.end(self.history, exchange)
+            await self._store.end(self.history, exchange, None if self._task_end is None else self._task_end(exchange))
         except StoreError as error:
             log.error("conversation %s: an answer was not stored: %s", self.history.id, error)  # noqa: TRY400
             self.is_stored = True
             return error.message
         self.is_stored = True
         return None
+
+    async def checkpoint(self, exchange: Exchange) -> None:
+        """Store the answer so far.
+
+        Raises:
+            StoreError: The write failed.
+        """
+        await self._store.checkpoint(self.history, exchange)
 
     async def drop(self) -> None:
         """Delete the question."""
@@ -84,7 +99,12 @@ class Persistence:
         self._tasks: dict[Key, set[asyncio.Task[Any]]] = {}
 
     async def begin(
-        self, request: TurnRequest, conversation_id: str, question: Exchange, turn: NewTurn
+        self,
+        request: TurnRequest,
+        conversation_id: str,
+        question: Exchange,
+        turn: NewTurn,
+        task_end: TaskEnd | None = None,
     ) -> ExchangeLease:
         """Store a question and lease its conversation. Other processes then find the turn.
 
@@ -109,7 +129,7 @@ class Persistence:
                 turn=turn,
                 private=request.private,
             )
-            return ExchangeLease(self._store, history, replaces=replaces is not None)
+            return ExchangeLease(self._store, history, replaces=replaces is not None, task_end=task_end)
 
         try:
             return await self.run_alone(request.user, conversation_id, begin, stops=request.barge_in)
