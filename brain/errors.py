@@ -10,6 +10,7 @@ BrainError
 └── Refused              a specialist rejects a call
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 ModelErrorCode = Literal["model_unreachable", "model_failed", "model_context"]
@@ -46,6 +47,7 @@ class BadRequest(BrainError):
         code: Error code of the response.
         status: HTTP status of the response.
         retry_after: Seconds after which a retry may succeed.
+        details: Further fields of the error in Brain's own protocol.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class BadRequest(BrainError):
         code: str = "bad_request",
         status: int = 400,
         retry_after: int | None = None,
+        details: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -63,6 +66,7 @@ class BadRequest(BrainError):
         self.code = code
         self.status = status
         self.retry_after = retry_after
+        self.details = details or {}
 
 
 class ModelError(BrainError):

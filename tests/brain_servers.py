@@ -242,7 +242,7 @@ def problem(answer: Answer | httpx.Response) -> tuple[int, str, str | None]:
     else:
         status, error = answer.status_code, answer.json()["error"]
     assert answer.headers["content-type"] == "application/json"
-    assert set(error) <= {"code", "message", "field"}
+    assert set(error) <= {"code", "message", "field", *(("task_id",) if error["code"] == "duplicate" else ())}
     return status, error["code"], error.get("field")
 
 

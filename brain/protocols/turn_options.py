@@ -115,11 +115,7 @@ def build_request(
         choose(model, sorted(known.models), f"{place}model")
     zone = settings.time_zone
     if options.time_zone is not None:
-        try:
-            zone = zoneinfo.ZoneInfo(options.time_zone).key
-        except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-            problem = f"is {quote_value(options.time_zone)}; use an IANA name such as Europe/Berlin"
-            raise invalid(f"{place}time_zone", problem) from None
+        zone = check_time_zone(options.time_zone, f"{place}time_zone")
     for n, name in enumerate(options.specialists or ()):
         if name not in known.specialists:
             near = suggest(name[:SHOWN_LENGTH], known.callable_specialists)
@@ -186,6 +182,14 @@ def parse_syntax(names: Sequence[str]) -> tuple[SyntaxName, ...]:
         raise invalid("syntax", f"is empty; use one or more of: {', '.join(get_args(SyntaxName))}")
     known = [choose(name, get_args(SyntaxName), f"syntax[{n}]") for n, name in enumerate(names)]
     return tuple(dict.fromkeys(known))
+
+
+def check_time_zone(name: str, field: str) -> str:
+    """Check that a time zone exists."""
+    try:
+        return zoneinfo.ZoneInfo(name).key
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+        raise invalid(field, f"is {quote_value(name)}; use an IANA name such as Europe/Berlin") from None
 
 
 def check_id(value: str | None, field: str) -> str | None:

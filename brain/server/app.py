@@ -16,7 +16,20 @@ from brain.errors import BadRequest, StoreError
 from brain.plugins.registry import Registry
 from brain.server.middleware import AuthMiddleware, CorsMiddleware, OriginMiddleware
 from brain.server.responses import error_response, request_path
-from brain.server.routes import about, ag_ui, ai_sdk, chat, conversations, memory, ollama, openai, page, session, turns
+from brain.server.routes import (
+    about,
+    ag_ui,
+    ai_sdk,
+    chat,
+    conversations,
+    memory,
+    ollama,
+    openai,
+    page,
+    session,
+    tasks,
+    turns,
+)
 from brain.server.routes.requests import Endpoint
 from brain.server.state import ServerState
 from brain.settings import Settings, read
@@ -93,6 +106,12 @@ def _routes() -> list[Route]:
         Route("/v1/conversations/{id}/files/{number}", conversations.file),
         Route("/v1/memory", memory.ItemsEndpoint),
         Route("/v1/memory/{id}", memory.ItemEndpoint),
+        Route("/v1/tasks", tasks.TasksEndpoint),
+        Route("/v1/tasks/events", tasks.events),
+        Route("/v1/tasks/{id}", tasks.TaskEndpoint),
+        Route("/v1/tasks/{id}/cancel", tasks.cancel, methods=["POST"]),
+        Route("/v1/tasks/{id}/run", tasks.run, methods=["POST"]),
+        Route("/v1/tasks/{id}/approvals/{call_id}", tasks.approve, methods=["POST"]),
         Route("/v1/chat/completions", Endpoint(openai.complete), methods=["POST"]),
         Route("/v1/models", Endpoint(openai.models), methods=["GET"]),
         Route("/v1/models/{name:path}", Endpoint(openai.models), methods=["GET"]),

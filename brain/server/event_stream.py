@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -60,6 +60,33 @@ class Encoder(Protocol):
 
     def encode(self, events: Sequence[Event]) -> bytes:
         """Encode events; after the last event, also the end of the stream."""
+
+
+class ByteReader(Protocol):
+    """One client of a stream: an async iterator of the bytes to send.
+
+    Attributes:
+        encoder: None for the native protocol.
+        write: writes bytes immediately, or returns False; None if the server cannot.
+        sent_at: when the iterator returned bytes last, in seconds of the event loop's clock.
+        is_interrupted: whether `interrupt` was called.
+    """
+
+    encoder: Encoder | None
+    write: Callable[[bytes], bool] | None
+    sent_at: float
+    is_interrupted: bool
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+    async def __anext__(self) -> bytes: ...
+    def interrupt(self) -> None:
+        """Make the iterator return empty bytes instead of waiting, until `is_interrupted` is reset."""
+
+    def put_back(self, data: bytes) -> None:
+        """Put unsent data back to the front."""
+
+    def close(self) -> None:
+        """Unsubscribe; called once."""
 
 
 class Reader:
@@ -183,18 +210,19 @@ class Reader:
 
 
 class EventStreamResponse:
-    """The response that sends what a `Reader` reads.
+    """The response that sends what a reader reads.
 
     Args:
         heartbeat: seconds of silence after which a comment is sent.
         count_streams: called with 1 when a stream opens, with -1 when it closes.
-        refusal: encodes the error of a turn that fails before its first text. With it, the response starts with the
-            first text or after one heartbeat interval, so that it can have the status of the model server.
+        refusal: for a `Reader`: encodes the error of a turn that fails before its first text. With it, the response
+            starts with the first text or after one heartbeat interval, so that it can have the status of the model
+            server.
     """
 
     def __init__(
         self,
-        reader: Reader,
+        reader: ByteReader,
         *,
         heartbeat: float,
         count_streams: Callable[[int], None],
@@ -228,6 +256,7 @@ class EventStreamResponse:
 
     async def _send_refusal(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> bool:
         """Wait for the first text. Return True then; send the error of a failed turn and return False."""
+        assert isinstance(self._reader, Reader)
         answered = self._reader.model_answered
         disconnect = asyncio.create_task(wait_for_disconnect(receive), name="disconnect")
         futures: set[asyncio.Future[Any]] = {answered, disconnect}

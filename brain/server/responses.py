@@ -62,11 +62,16 @@ def request_path(scope: Scope) -> str:
     return str(scope["path"].removeprefix(scope.get("root_path", ""))) or "/"
 
 
-def _native_error(error: BadRequest) -> tuple[int, Mapping[str, Any]]:
+def error_body(error: BadRequest) -> Mapping[str, Any]:
+    """Return the body of an error in Brain's own protocol."""
     body = {"code": error.code, "message": error.message}
     if error.field is not None:
         body["field"] = error.field
-    return error.status, {"error": body}
+    return {"error": body | {**error.details}}
+
+
+def _native_error(error: BadRequest) -> tuple[int, Mapping[str, Any]]:
+    return error.status, error_body(error)
 
 
 _ERROR_BODIES: Mapping[str, Callable[[BadRequest], tuple[int, Mapping[str, Any] | bytes]]] = {

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
@@ -31,6 +32,7 @@ class ServerState:
 
     Attributes:
         acceptor: accepts connections under overload.
+        task_readers: number of open streams of `GET /v1/tasks/events` per user.
         make_protocol: creates the protocol of a connection.
     """
 
@@ -42,6 +44,7 @@ class ServerState:
         self.admission = Admission()
         self.connections = ConnectionLimits(connection_limit(), settings.connections_per_address)
         self.acceptor = Acceptor(())
+        self.task_readers: Counter[str] = Counter()
         self.make_protocol: Callable[[], asyncio.Protocol] | None = None
 
     @asynccontextmanager
@@ -105,6 +108,7 @@ class ServerState:
         self.engine.is_closing = True
         self.acceptor.close()
         self.engine.store.limit_waiting(SHUTDOWN_SECONDS)
+        self.engine.tasks.notify()  # the readers of the channel end
         for run in self.engine.runs.running:
             run.stop("shutdown")
 

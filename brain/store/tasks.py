@@ -63,7 +63,7 @@ class Duplicate(BadRequest):
 
     def __init__(self, task: Task) -> None:
         message = f"The task {task.title!r} does the same ({task.id}, {task.state}). Change or cancel it instead."
-        super().__init__(message, "prompt", code="duplicate", status=409)
+        super().__init__(message, "prompt", code="duplicate", status=409, details={"task_id": task.id})
         self.task = task
 
 
@@ -165,7 +165,7 @@ def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, n
         every=new.every,
         start=new.start,
         tell=new.tell,
-        private=new.private,
+        private=new.private or _is_private(db, number, new.conversation_id),
         depth=new.depth,
         parent=new.parent,
     )
@@ -174,6 +174,12 @@ def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, n
     append(db, task, "state", now)
     _prune(db, number)
     return task
+
+
+def _is_private(db: sqlite3.Connection, user: int, conversation_id: str | None) -> bool:
+    query = "SELECT private FROM conversation WHERE user = ? AND id = ?"
+    row = db.execute(query, (user, conversation_id)).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _fingerprint(new: NewTask, title: str) -> str:
@@ -264,7 +270,7 @@ def change(db: sqlite3.Connection, user: str, task_id: str, edit: Callable[[Task
         return None
     changed = edit(task)
     if changed != task:
-        _write(db, changed, now)
+        changed = _write(db, changed, now)
         append(db, changed, "state", now)
     return changed
 
@@ -279,7 +285,7 @@ def cancel(db: sqlite3.Connection, user: str, task_id: str, now: int) -> tuple[C
     if task.has_ended:
         return "already_done", task
     canceled = msgspec.structs.replace(task, state="canceled", next_run=None, approval=None, activity="")
-    _write(db, canceled, now, owner=None)
+    canceled = _write(db, canceled, now, owner=None)
     append(db, canceled, "state", now)
     return "canceled", canceled
 
@@ -341,7 +347,7 @@ def decide(db: sqlite3.Connection, user: str, task_id: str, call_id: str, approv
     key, stored = exchange
     db.execute("UPDATE exchange SET data = ? WHERE key = ?", (rows.encode(stored), key))
     changed = msgspec.structs.replace(task, state="pending", approval=None, next_run=moment(now))
-    _write(db, changed, now)
+    changed = _write(db, changed, now)
     append(db, changed, "state", now)
     return changed
 
@@ -520,11 +526,13 @@ def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task |
     return changed
 
 
-def _write(db: sqlite3.Connection, task: Task, now: int, owner: str | None = None) -> None:
+def _write(db: sqlite3.Connection, task: Task, now: int, owner: str | None = None) -> Task:
+    """Store a changed task; return it with the time of its change."""
     task = msgspec.structs.replace(task, changed=moment(now))
     columns = _columns(task, owner, now)
     assigned = ", ".join(f"{column} = ?" for column in columns)
     db.execute(f"UPDATE task SET {assigned} WHERE id = ?", (*columns.values(), task.id))
+    return task
 
 
 def _columns(task: Task, owner: str | None = None, now: int = 0) -> dict[str, object]:

@@ -42,20 +42,21 @@ class ListQuery:
 
 def parse_conversations_query(query: Mapping[str, str]) -> ListQuery:
     """Parse the query of `GET /v1/conversations`."""
-    return _parse_query(query, "q", "before", "limit")
+    return parse_query(query, "q", "before", "limit")
 
 
 def parse_messages_query(query: Mapping[str, str]) -> ListQuery:
     """Parse the query of `GET /v1/conversations/{id}`."""
-    return _parse_query(query, "before", "limit")
+    return parse_query(query, "before", "limit")
 
 
 def parse_memory_query(query: Mapping[str, str]) -> ListQuery:
     """Parse the query of `GET /v1/memory`."""
-    return _parse_query(query, "kind", "category", "q", "before", "limit")
+    return parse_query(query, "kind", "category", "q", "before", "limit")
 
 
-def _parse_query(query: Mapping[str, str], *known: str) -> ListQuery:
+def parse_query(query: Mapping[str, str], *known: str) -> ListQuery:
+    """Parse the query of a list, with the parameters that it knows."""
     unknown = next((name[:100] for name in query if name not in known), None)
     if unknown is not None:
         raise invalid(unknown, f"is an unknown query parameter; known parameters: {', '.join(known)}")

@@ -1,0 +1,187 @@
+"""Routes for background tasks: list, add, change, cancel, run, approve and delete them, and stream what happens."""
+
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from starlette.endpoints import HTTPEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from brain.errors import BadRequest
+from brain.protocols import native
+from brain.protocols.bodies import invalid
+from brain.protocols.native import queries
+from brain.protocols.native import tasks as protocol
+from brain.server.channel_reader import ChannelReader
+from brain.server.event_stream import EventStreamResponse
+from brain.server.rate_limits import RETRY_SOON, rate_limited
+from brain.server.responses import NO_STORE_HEADERS, ApiResponse, error_body
+from brain.server.routes.chat import LAST_EVENT_ID
+from brain.server.routes.requests import engine_of, query_fields, read_json, state_of, user_of
+from brain.server.routes.runs import READERS_LIMIT, not_found
+from brain.task import NewTask, Task
+from brain.tasks import schedule
+
+NO_TASK = "Task not found."
+
+
+class TasksEndpoint(HTTPEndpoint):
+    """`/v1/tasks`: all tasks of a user."""
+
+    async def get(self, request: Request) -> Response:
+        """List tasks, newest first."""
+        query = protocol.parse_tasks_query(query_fields(request))
+        tasks = engine_of(request).tasks
+        cursor = await tasks.last_packet()  # before the tasks, so that a client misses no later change
+        found = await tasks.list_tasks(
+            user_of(request),
+            query.states,
+            before=query.page.before,
+            limit=query.page.limit + 1,
+            conversation_id=query.conversation_id,
+        )
+        return ApiResponse(protocol.encode_tasks([_data(task) for task in found], query.page.limit, cursor))
+
+    async def post(self, request: Request) -> Response:
+        """Add a task, or return its next times with `dry_run`."""
+        body = protocol.parse_new_task(await read_json(request, queries.SMALL_BODY_BYTES))
+        engine = engine_of(request)
+        new = engine.tasks.check(
+            body.prompt or ("-" if body.dry_run else ""),
+            body.title,
+            time_zone=body.time_zone or engine.settings.time_zone,
+            conversation_id=body.conversation_id,
+            profile=body.profile,
+            when=body.when,
+            every=body.every,
+            tell=body.tell,
+            private=body.private,
+        )
+        if body.dry_run:
+            return ApiResponse(protocol.encode_preview(_words(new), _next_times(new)))
+        task = await engine.tasks.create(user_of(request), new)
+        url = f"{request.scope.get('root_path', '')}/v1/tasks/{task.id}"
+        return ApiResponse(_data(task), 201, {"Location": url})
+
+
+class TaskEndpoint(HTTPEndpoint):
+    """`/v1/tasks/{id}`: one task."""
+
+    async def get(self, request: Request) -> Response:
+        """Show it."""
+        return _response(await engine_of(request).tasks.find(user_of(request), _task_id(request)))
+
+    async def patch(self, request: Request) -> Response:
+        """Change the fields in the body."""
+        task_id = _task_id(request)
+        body = protocol.parse_task_change(await read_json(request, queries.SMALL_BODY_BYTES))
+        changed = await engine_of(request).tasks.change(
+            user_of(request),
+            task_id,
+            title=body.title,
+            when=body.when,
+            every=body.every,
+            paused=body.paused,
+            tell=body.tell,
+        )
+        return _response(changed)
+
+    async def delete(self, request: Request) -> Response:
+        """Cancel and delete it."""
+        if not await engine_of(request).tasks.delete(user_of(request), _task_id(request)):
+            raise _not_found()
+        return Response(status_code=204, headers=NO_STORE_HEADERS)
+
+
+async def cancel(request: Request) -> Response:
+    """`POST /v1/tasks/{id}/cancel`: cancel it, and return one of five outcomes."""
+    task_id: str = request.path_params["id"]
+    if not native.ID.fullmatch(task_id):
+        error = invalid("id", "is not the ID of a task; use one from GET /v1/tasks")
+        return ApiResponse({"outcome": "invalid", **error_body(error)}, error.status)
+    outcome, task = await engine_of(request).tasks.cancel(user_of(request), task_id)
+    if task is None:
+        error = _not_found()
+        return ApiResponse({"outcome": outcome, **error_body(error)}, error.status)
+    return ApiResponse({"outcome": outcome, "task": _data(task)})
+
+
+async def run(request: Request) -> Response:
+    """`POST /v1/tasks/{id}/run`: run it at once."""
+    return _response(await engine_of(request).tasks.run_now(user_of(request), _task_id(request)))
+
+
+async def approve(request: Request) -> Response:
+    """`POST /v1/tasks/{id}/approvals/{call_id}`: approve or decline a call."""
+    task_id = _task_id(request)
+    approve = native.parse_approval(await read_json(request, queries.SMALL_BODY_BYTES))
+    call_id: str = request.path_params["call_id"]
+    return _response(await engine_of(request).tasks.decide(user_of(request), task_id, call_id, approve))
+
+
+async def events(request: Request) -> ASGIApp:
+    """`GET /v1/tasks/events`: packets after `Last-Event-ID` or `?after=`, or from now on."""
+    state, user = state_of(request), user_of(request)
+    tasks = state.engine.tasks
+    newest = await tasks.last_packet()
+    after = newest
+    if header := request.headers.get(LAST_EVENT_ID):  # an `EventSource` repeats its first query when it reconnects
+        after = min(newest, protocol.parse_cursor(header, LAST_EVENT_ID))
+    elif query := request.query_params.get("after"):
+        after = min(newest, protocol.parse_cursor(query, "after"))
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream", headers=NO_STORE_HEADERS)
+    if state.task_readers[user] >= READERS_LIMIT:
+        message = f"You have reached the limit of {READERS_LIMIT} connections to the events of tasks. Try again later."
+        raise rate_limited(message, RETRY_SOON)
+    state.task_readers[user] += 1
+
+    def count_end() -> None:
+        state.task_readers[user] -= 1
+        if not state.task_readers[user]:
+            del state.task_readers[user]
+
+    return EventStreamResponse(
+        ChannelReader(tasks, user, after, lambda: state.engine.is_closing, count_end),
+        heartbeat=state.engine.settings.heartbeat_seconds,
+        count_streams=state.telemetry.metrics.count_streams,
+    )
+
+
+def _task_id(request: Request) -> str:
+    task_id: str = request.path_params["id"]
+    if not native.ID.fullmatch(task_id):
+        raise _not_found()
+    return task_id
+
+
+def _not_found() -> BadRequest:
+    return not_found(NO_TASK)
+
+
+def _response(task: Task | None) -> Response:
+    if task is None:
+        raise _not_found()
+    return ApiResponse(_data(task))
+
+
+def _data(task: Task) -> dict[str, Any]:
+    return protocol.task_data(task, _words(task))
+
+
+def _next_times(task: Task | NewTask) -> list[datetime]:
+    """Return the next three times of a schedule; none for a task that has ended."""
+    if task.start is None or (isinstance(task, Task) and task.has_ended):
+        return []
+    now = datetime.now(UTC)
+    return schedule.next_times(task.every, task.start, task.time_zone, now)
+
+
+def _words(task: Task | NewTask) -> str:
+    """Return a schedule in words; empty for a task without a time in the future."""
+    times = _next_times(task)
+    if task.start is None or not times:
+        return ""
+    return schedule.describe(task.every, task.start, times[0], ZoneInfo(task.time_zone))

@@ -1,0 +1,253 @@
+"""Background tasks on a real port: added, changed and canceled by their user, and the events about them."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from brain_servers import Server, brain_served, client_of, problem
+from sse_parser import EventSource
+
+DAILY = "FREQ=DAILY;BYHOUR=8;BYMINUTE=0;BYSECOND=0"
+MONDAYS = "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0;BYSECOND=0"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with brain_served(KEYS="a-key:ann,b-key:bob", TASKS_AT_ONCE=0, HEARTBEAT_SECONDS=1) as server:
+        yield server
+        assert (server.left(), server.state.task_readers) == ([], {})
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[httpx.Client]:
+    with client_of(server, "a-key") as client:
+        for one in client.get("/v1/tasks?limit=200").json()["tasks"]:
+            client.delete(f"/v1/tasks/{one['id']}")
+        yield client
+
+
+def add(client: httpx.Client, prompt: str, **more: Any) -> dict[str, Any]:
+    answer = client.post("/v1/tasks", json={"prompt": prompt, "conversation_id": "c1", **more})
+    assert answer.status_code == 201, answer.text
+    task: dict[str, Any] = answer.json()
+    assert answer.headers["location"] == f"/v1/tasks/{task['id']}"
+    return task
+
+
+def titles(client: httpx.Client, **query: Any) -> list[str]:
+    return [one["title"] for one in client.get("/v1/tasks", params=query).raise_for_status().json()["tasks"]]
+
+
+def test_a_task_is_added_and_shown(client: httpx.Client) -> None:
+    task = add(client, " Read the\npapers ", time_zone="Europe/Berlin")
+    assert task | {"created": "", "changed": "", "next_run": ""} == {
+        "id": task["id"],
+        "title": "Read the papers",
+        "prompt": "Read the\npapers",
+        "profile": "standard",
+        "state": "pending",
+        "conversation_id": "c1",
+        "work_id": task["id"].replace("task", "work"),
+        "created": "",
+        "changed": "",
+        "time_zone": "Europe/Berlin",
+        "run": 0,
+        "tell": "always",
+        "depth": 1,
+        "next_run": "",
+    }
+    assert client.get(f"/v1/tasks/{task['id']}").json() == task
+    assert client.get("/v1/tasks").json()["tasks"] == [task]
+    duplicate = client.post("/v1/tasks", json={"prompt": "read the papers", "title": "READ the papers"})
+    assert problem(duplicate) == (409, "duplicate", "prompt")
+    assert duplicate.json()["error"]["task_id"] == task["id"]
+
+
+def test_a_schedule_is_shown_before_it_is_added(client: httpx.Client) -> None:
+    sent = {"when": "2126-03-30T08:00", "every": DAILY, "time_zone": "Europe/Berlin"}
+    preview = client.post("/v1/tasks", json={**sent, "dry_run": True})
+    assert (preview.status_code, titles(client)) == (200, [])
+    times = ["2126-03-30T07:00:00Z", "2126-03-31T06:00:00Z", "2126-04-01T06:00:00Z"]  # the clocks change on 31 March
+    assert preview.json()["next"] == times
+    task = add(client, "Briefing", **sent, title="Morning", profile="expert", tell="never", private=True)
+    assert (task["state"], task["next_run"], task["every"], task["start"]) == ("waiting", times[0], DAILY, times[0])
+    assert (task["profile"], task["tell"], task["private"]) == ("expert", "never", True)
+    assert task["schedule"] == preview.json()["schedule"] != ""
+    assert client.post("/v1/tasks", json={"dry_run": True}).json() == {"schedule": "", "next": []}
+
+
+def test_a_schedule_is_changed_paused_and_resumed(client: httpx.Client) -> None:
+    url = f"/v1/tasks/{add(client, 'Briefing', every=DAILY)['id']}"
+
+    def patch(**sent: Any) -> dict[str, Any]:
+        changed: dict[str, Any] = client.patch(url, json=sent).raise_for_status().json()
+        assert client.get(url).json() == changed
+        return changed
+
+    assert patch(title=" Morning\nbriefing ", tell="never") | {"tell": ""} == client.get(url).json() | {"tell": ""}
+    assert titles(client) == ["Morning briefing"]
+    assert patch(paused=True)["paused"] is True
+    assert "paused" not in patch(paused=False, every=MONDAYS)
+    moved = patch(when="2126-01-07T09:00Z")  # a Monday
+    assert (moved["next_run"], moved["every"]) == ("2126-01-07T09:00:00Z", MONDAYS)
+    assert "every" not in patch(every="")
+    assert client.post(f"{url}/run").json()["state"] == "pending"
+    assert problem(client.post(f"{url}/run"))[:2] == (409, "busy")
+
+
+def test_cancelling_has_five_outcomes(server: Server, client: httpx.Client) -> None:
+    task = add(client, "Read")
+    url = f"/v1/tasks/{task['id']}"
+
+    def cancel(url: str) -> tuple[int, str, str | None]:
+        answer = client.post(f"{url}/cancel")
+        body = answer.json()
+        assert body.get("task") in (None, client.get(url).json())
+        return answer.status_code, body["outcome"], body["task"]["state"] if "task" in body else body["error"]["code"]
+
+    assert cancel(url) == (200, "canceled", "canceled")
+    assert cancel(url) == (200, "already_canceled", "canceled")
+    assert problem(client.patch(url, json={"every": DAILY}))[:2] == (409, "gone")
+    assert client.post(f"{url}/run").json()["state"] == "pending"
+    assert client.delete(url).status_code == 204
+    assert cancel(url) == (404, "not_found", "not_found")
+    assert cancel("/v1/tasks/no%20id") == (400, "invalid", "bad_request")
+
+
+def test_tasks_are_listed_by_state_conversation_and_in_pages(client: httpx.Client) -> None:
+    one, _, three = add(client, "one"), add(client, "two", every=DAILY), add(client, "three", conversation_id="c2")
+    client.post(f"/v1/tasks/{three['id']}/cancel")
+    assert titles(client) == ["three", "two", "one"]
+    assert titles(client, state="pending,waiting") == ["two", "one"]
+    assert titles(client, conversation_id="c2") == ["three"]
+    page = client.get("/v1/tasks?limit=2").json()
+    assert (titles(client, before=page["next"]), titles(client, before=one["id"])) == (["one"], [])
+
+
+REJECTED: list[tuple[str, str, object, tuple[int, str, str | None]]] = [
+    ("GET", "/v1/tasks?state=done", None, (400, "bad_request", "state")),
+    ("GET", "/v1/tasks?conversation_id=a/b", None, (400, "bad_request", "conversation_id")),
+    ("GET", "/v1/tasks?before=task0", None, (400, "bad_request", "before")),
+    ("GET", "/v1/tasks?limit=0", None, (400, "bad_request", "limit")),
+    ("GET", "/v1/tasks?q=a", None, (400, "bad_request", "q")),
+    ("GET", "/v1/tasks/events?after=x", None, (400, "bad_request", "after")),
+    ("POST", "/v1/tasks", {"prompt": " "}, (400, "bad_request", "prompt")),
+    ("POST", "/v1/tasks", {"prompt": "x" * 8001}, (413, "too_large", "prompt")),
+    ("POST", "/v1/tasks", {"prompt": "x", "title": "x" * 101}, (413, "too_large", "title")),
+    ("POST", "/v1/tasks", {"prompt": "x", "profile": "big"}, (400, "bad_request", "profile")),
+    ("POST", "/v1/tasks", {"prompt": "x", "tell": "once"}, (400, "bad_request", "tell")),
+    ("POST", "/v1/tasks", {"prompt": "x", "time_zone": "Mars"}, (400, "bad_request", "time_zone")),
+    ("POST", "/v1/tasks", {"prompt": "x", "conversation_id": "a b"}, (400, "bad_request", "conversation_id")),
+    ("POST", "/v1/tasks", {"prompt": "x", "when": "2020-01-01T08:00"}, (400, "bad_request", "when")),
+    ("POST", "/v1/tasks", {"prompt": "x", "every": "FREQ=SECONDLY"}, (400, "bad_request", "every")),
+    ("POST", "/v1/tasks", {"prompt": "x", "user": "bob"}, (400, "bad_request", "user")),
+    ("PATCH", "/v1/tasks/ID", {}, (400, "bad_request", "title")),
+    ("PATCH", "/v1/tasks/ID", {"title": " "}, (400, "bad_request", "title")),
+    ("PATCH", "/v1/tasks/ID", {"paused": True}, (400, "bad_request", "paused")),
+    ("PATCH", "/v1/tasks/ID", {"state": "succeeded"}, (400, "bad_request", "state")),
+    ("POST", "/v1/tasks/ID/approvals/c1", {"approve": True}, (404, "not_found", "call_id")),
+    ("POST", "/v1/tasks/ID/approvals/c1", {"approve": 1}, (400, "bad_request", "approve")),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "expected"), REJECTED)
+def test_what_is_rejected(
+    client: httpx.Client, method: str, path: str, body: object, expected: tuple[int, str, str | None]
+) -> None:
+    url = path.replace("ID", add(client, "Read")["id"])
+    assert problem(client.request(method, url, json=body)) == expected
+    assert titles(client) == ["Read"]
+
+
+def test_a_duplicate_key_is_rejected(client: httpx.Client) -> None:
+    headers = {"content-type": "application/json"}
+    answer = client.post("/v1/tasks", content=b'{"prompt":"a","prompt":"b"}', headers=headers)
+    assert problem(answer) == (400, "bad_request", "prompt")
+
+
+def test_users_see_only_their_own_tasks(server: Server, client: httpx.Client) -> None:
+    task = add(client, "Read")
+    url = f"/v1/tasks/{task['id']}"
+    with client_of(server, "b-key") as bob:
+        assert titles(bob) == []
+        assert problem(bob.get("/v1/tasks", params={"before": task["id"]}))[:2] == (400, "bad_request")
+        for place in (url, "/v1/tasks/%00", f"/v1/tasks/{'x' * 65}"):
+            answers = [
+                bob.get(place),
+                bob.delete(place),
+                bob.patch(place, json={"title": "x"}),
+                bob.post(f"{place}/run"),
+            ]
+            answers.append(bob.post(f"{place}/approvals/c1", json={"approve": True}))
+            assert {problem(answer)[:2] for answer in answers} == {(404, "not_found")}
+        assert bob.post(f"{url}/cancel").json()["outcome"] == "not_found"
+        with channel(bob, after=0) as events:
+            mine = add(bob, "Read")
+            assert next(events)["task_id"] == mine["id"]
+    assert client.get(url).json() == task
+
+
+# events
+
+
+@contextmanager
+def channel(client: httpx.Client, **query: int) -> Iterator[Iterator[dict[str, Any]]]:
+    """The data of the events about tasks, each with its name and ID."""
+
+    def read() -> Iterator[dict[str, Any]]:
+        source = EventSource()
+        for piece in pieces:
+            for message in source.feed(piece):
+                yield {"event": message.type, "id": int(message.last_event_id), **json.loads(message.data)}
+
+    with client.stream("GET", "/v1/tasks/events", params=query) as response:
+        assert (response.status_code, response.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+        pieces = response.iter_raw()
+        yield read()
+
+
+def test_events_continue_after_every_cursor(server: Server, client: httpx.Client) -> None:
+    start = client.get("/v1/tasks").json()["cursor"]
+    with channel(client) as live, channel(client, after=start) as second:
+        task = add(client, "Read")
+        client.patch(f"/v1/tasks/{task['id']}", json={"title": "Read papers"})
+        client.post(f"/v1/tasks/{task['id']}/cancel")
+        server.on_loop(server.engine.store.tasks.append_report("ann", "c1", "t1"))
+        server.loop.call_soon_threadsafe(server.engine.tasks.notify)
+        events = [next(live) for _ in range(4)]
+        assert [next(second) for _ in range(4)] == events
+    about = {"event": "task", "task_id": task["id"], "conversation_id": "c1", "kind": "state"}
+    assert events == [
+        {**about, "id": start + 1, "title": "Read", "state": "pending"},
+        {**about, "id": start + 2, "title": "Read papers", "state": "pending"},
+        {**about, "id": start + 3, "title": "Read papers", "state": "canceled"},
+        {"event": "report", "id": start + 4, "conversation_id": "c1", "turn_id": "t1"},
+    ]
+    for n in range(5):
+        with client_of(server, "a-key", **{"last-event-id": str(start + n)}) as again, channel(again, after=0) as rest:
+            add(client, f"Marker {n}", conversation_id="c2")
+            expected = [*events[n:]]
+            assert [next(rest) for _ in range(4 - n)] == expected
+            assert next(rest)["conversation_id"] == "c2"
+
+
+def test_a_stream_starts_with_its_cursor_and_sends_heartbeats(client: httpx.Client) -> None:
+    cursor = client.get("/v1/tasks").json()["cursor"]
+    source = EventSource()
+    with client.stream("GET", "/v1/tasks/events?after=999999999999999999") as response:
+        for piece in response.iter_raw():
+            assert source.feed(piece) == []
+            if source.comments:
+                break
+    assert (source.retry, source.last_event_id, source.comments) == (2000, str(cursor), [" heartbeat"])
+    head = client.head("/v1/tasks/events")
+    assert (head.status_code, head.content) == (200, b"")
+
+
+def test_a_user_can_have_64_streams(server: Server, client: httpx.Client) -> None:
+    server.state.task_readers["ann"] = 64
+    assert problem(client.get("/v1/tasks/events"))[:2] == (429, "rate_limited")
+    del server.state.task_readers["ann"]
