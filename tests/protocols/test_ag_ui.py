@@ -265,6 +265,7 @@ def test_a_turn_literally() -> None:
         ev.Thinking(""),
         ev.Token("It is fine."),
         ev.ToolCall("call_1", "paint", {"color": "red"}),
+        ev.TaskChange("task1", "Read", "pending", "c"),
         ev.Usage(10, 5, 4, estimated=True),
         ev.Done("complete", "m1", "text", 4, 1, 3, 20),
     ) == lines(
@@ -306,6 +307,7 @@ def test_a_turn_literally() -> None:
 {"type":"TOOL_CALL_START","toolCallId":"call_1","toolCallName":"paint","parentMessageId":"t1.15"}
 {"type":"TOOL_CALL_ARGS","toolCallId":"call_1","delta":"{\\"color\\":\\"red\\"}"}
 {"type":"TOOL_CALL_END","toolCallId":"call_1"}
+{"type":"CUSTOM","name":"task","value":{"task_id":"task1","title":"Read","state":"pending","conversation_id":"c"}}
 {"type":"RUN_FINISHED","threadId":"thread","runId":"run",
   "result":{"stopReason":"complete","calls":4,"passes":1,"totalMs":20},
   "outcome":{"type":"success","pendingToolCallIds":["call_1"]},

@@ -97,6 +97,7 @@ def test_a_turn_literally() -> None:
         ev.SpecialistStart("c1", "web", {"query": "brains"}, "model"),
         ev.SpecialistProgress("c1", "searching", 0.5),
         ev.SpecialistProgress("c1", "reading"),
+        ev.TaskChange("task1", "Read", "canceled", "c", "Stopped", 2),
         ev.SpecialistResult("c1", "web", {"query": "brains"}, "They are soft.", citations, cached=False, ms=5),
         ev.SpecialistError("c9", "?", None, "malformed", "Not JSON.", 0),
         ev.Token("Soft."),
@@ -110,6 +111,8 @@ def test_a_turn_literally() -> None:
         *call("web", "c1", '{"query":"brains"}'),
         '{"type":"data-progress","data":{"toolCallId":"t1.c1","text":"searching","fraction":0.5},"transient":true}',
         '{"type":"data-progress","data":{"toolCallId":"t1.c1","text":"reading"},"transient":true}',
+        '{"type":"data-task","id":"task1","data":{"task_id":"task1","title":"Read","state":"canceled",'
+        '"conversation_id":"c","text":"Stopped","run":2}}',
         '{"type":"tool-output-available","toolCallId":"t1.c1","output":"They are soft.",'
         '"providerExecuted":true,"dynamic":true}',
         '{"type":"source-url","sourceId":"t1.c1.1","url":"https://example.org/a","title":"The web"}',

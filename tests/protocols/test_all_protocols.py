@@ -193,6 +193,7 @@ EVENTS: Sequence[ev.Event] = (
     ev.Token("Sunny"),
     ev.Token(", and 日本."),
     ev.ToolCall("call_t1_c4", "paint", {}),
+    ev.TaskChange("task1", "日", "pending", "c"),
     ev.Usage(10, 5, 4, estimated=False),
     ev.Done("complete", "m1", "Sunny, and 日本.", 4, 2, 1, 9),
 )

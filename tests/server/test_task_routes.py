@@ -7,16 +7,26 @@ from typing import Any
 
 import httpx
 import pytest
-from brain_servers import Server, brain_served, client_of, problem
+from brain_servers import Player, Server, brain_served, client_of, problem
 from sse_parser import EventSource
+from turn_helpers import registry_of
+
+from brain import Context, specialist
 
 DAILY = "FREQ=DAILY;BYHOUR=8;BYMINUTE=0;BYSECOND=0"
 MONDAYS = "FREQ=WEEKLY;BYDAY=MO;BYHOUR=9;BYMINUTE=0;BYSECOND=0"
 
 
+@specialist
+async def later(prompt: str, *, context: Context) -> str:
+    """Adds a task."""
+    assert context.tasks is not None
+    return (await context.tasks.create(prompt)).id
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with brain_served(KEYS="a-key:ann,b-key:bob", TASKS_AT_ONCE=0, HEARTBEAT_SECONDS=1) as server:
+    with brain_served(registry_of(later), KEYS="a-key:ann,b-key:bob", TASKS_AT_ONCE=0, HEARTBEAT_SECONDS=1) as server:
         yield server
         assert (server.left(), server.state.task_readers) == ([], {})
 
@@ -188,6 +198,43 @@ def test_users_see_only_their_own_tasks(server: Server, client: httpx.Client) ->
             mine = add(bob, "Read")
             assert next(events)["task_id"] == mine["id"]
     assert client.get(url).json() == task
+
+
+MESSAGES = [{"role": "user", "content": "Read the papers."}]
+UI_MESSAGES = [{"role": "user", "parts": [{"type": "text", "text": "Read the papers."}]}]
+TURNS: list[tuple[str, dict[str, Any], dict[str, str], str | None]] = [
+    ("/v1/chat/stream", {"message": "Read."}, {}, ""),
+    ("/v1/chat/completions", {"messages": MESSAGES}, {}, None),
+    ("/v1/chat/completions", {"messages": MESSAGES, "stream": True}, {"x-conversation-id": "openai"}, "openai"),
+    ("/api/chat", {"model": "brain", "messages": MESSAGES}, {}, None),
+    ("/api/chat", {"model": "brain", "messages": MESSAGES}, {"x-conversation-id": "ollama"}, "ollama"),
+    ("/api/generate", {"model": "brain", "prompt": "Read.", "stream": False}, {"x-conversation-id": "o2"}, "o2"),
+    ("/ai-sdk/chat", {"messages": UI_MESSAGES}, {}, None),
+    ("/ai-sdk/chat", {"messages": UI_MESSAGES, "id": "chat"}, {}, "chat"),
+    ("/ag-ui/run", {"threadId": "thread", "runId": "r", "messages": [{"id": "m", **MESSAGES[0]}]}, {}, "thread"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "headers", "place"), TURNS)
+def test_a_model_adds_tasks_only_in_stored_conversations(
+    server: Server, client: httpx.Client, path: str, body: dict[str, Any], headers: dict[str, str], place: str | None
+) -> None:
+    server.play(player := Player(['SPECIALIST_REQUEST[later:{"prompt":"Read"}]'], ["Done."]))
+    answer = client.post(path, json=body, headers=headers)
+    assert (answer.status_code, answer.headers.get("x-conversation-id")) == (200, headers.get("x-conversation-id"))
+    tasks = client.get("/v1/tasks").json()["tasks"]
+    assert [one["conversation_id"] for one in tasks] == (
+        [] if place is None else [place or tasks[0]["conversation_id"]]
+    )
+    block = str(player.asked[1])
+    assert ("X-Conversation-Id" in block) is (place is None)
+    if path in ("/v1/chat/stream", "/ai-sdk/chat", "/ag-ui/run"):
+        assert ('"state":"pending"' in answer.text) is (place is not None)
+
+
+def test_an_invalid_conversation_id_is_rejected(client: httpx.Client) -> None:
+    answer = client.post("/api/generate", json={"model": "brain", "prompt": "x"}, headers={"x-conversation-id": "a/b"})
+    assert (answer.status_code, list(answer.json())) == (400, ["error"])
 
 
 # events

@@ -20,6 +20,7 @@ from brain.events import (
     SpecialistProgress,
     SpecialistResult,
     SpecialistStart,
+    TaskChange,
     Thinking,
     Token,
     ToolCall,
@@ -136,6 +137,8 @@ class Encoder:
                 return self._encode_call(event.call_id, event.name, event.params)
             case Notice():
                 return _custom("notice", {"code": event.code, "text": event.text})
+            case TaskChange():
+                return _custom("task", event_data(event))
             case Usage():
                 self._usage = event
             case Done() | Error():

@@ -21,6 +21,7 @@ from brain.events import (
     SpecialistProgress,
     SpecialistResult,
     SpecialistStart,
+    TaskChange,
     Thinking,
     Token,
     TurnStart,
@@ -136,6 +137,8 @@ class Encoder:
                 return _frame(type="start", **message_id, messageMetadata=metadata)
             case Notice():
                 return _transient("notice", {"code": event.code, "text": event.text})
+            case TaskChange():
+                return _frame(type="data-task", id=event.task_id, data=event_data(event))
             case Usage():
                 return _frame(type="message-metadata", messageMetadata={"usage": _usage(event)})
             case Error():

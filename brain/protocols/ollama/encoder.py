@@ -27,20 +27,27 @@ class Encoder:
         clock: returns nanoseconds since 1970, as `time.time_ns` does.
         inline_text: returns the text for an event that the protocol cannot express; empty for most events.
         generate: whether the lines are those of `/api/generate`.
+        headers: further response headers.
     """
 
     __slots__ = (
         "_call_count", "_clock", "_front", "_generate", "_head", "_inline_text", "_model", "_reasoning_text", "_second",
-        "_tail", "_text_head", "_thought_head", "_usage",
+        "_tail", "_text_head", "_thought_head", "_usage", "headers",
     )  # fmt: skip
 
     content_type = b"application/x-ndjson"
-    headers: Sequence[tuple[bytes, bytes]] = ()
     closed = False
 
     def __init__(
-        self, model: str, clock: Callable[[], int], inline_text: Callable[[Event], str], *, generate: bool = False
+        self,
+        model: str,
+        clock: Callable[[], int],
+        inline_text: Callable[[Event], str],
+        *,
+        generate: bool = False,
+        headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
+        self.headers = headers
         self._model = model
         self._clock = clock
         self._inline_text = inline_text

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from importlib.metadata import version as version_of
 
 from starlette.requests import Request
@@ -12,10 +13,11 @@ from brain.protocols import ollama
 from brain.protocols.ollama import models
 from brain.protocols.ollama.models import ModelInfo
 from brain.protocols.ollama.request import RequestOptions, parse_chat, parse_generate, parse_show
-from brain.protocols.turn_options import list_names
+from brain.protocols.turn_options import check_id, list_names
 from brain.runtime.engine import Engine
 from brain.runtime.run import RunOptions
 from brain.server.responses import ApiResponse
+from brain.server.routes.openai import CONVERSATION_ID
 from brain.server.routes.requests import Parse, engine_of, limit_body, parse_json
 from brain.server.routes.runs import begin_run, collect_events, inline_results, prepare_history, start_and_stream
 from brain.turn_request import TurnRequest
@@ -42,14 +44,17 @@ async def _answer(
     if options.load is not None:
         encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=lambda _: "")
         return ApiResponse(encoder.load_response(options.load))
+    conversation_id = check_id(request.headers.get(CONVERSATION_ID), CONVERSATION_ID)
+    turn_request = replace(turn_request, conversation_id=conversation_id)
     turn_request, history = await prepare_history(request, turn_request, messages, len(body))
     run = await begin_run(request, turn_request, "ollama", RunOptions(replayable=False), history)
     results = inline_results(request, run)
-    encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=results)
+    headers = [(CONVERSATION_ID.encode(), conversation_id.encode())] if conversation_id else []
+    encoder = ollama.Encoder(options.model, clock=time.time_ns, generate=generate, inline_text=results, headers=headers)
     if options.stream:
         return start_and_stream(request, run, encoder, owns_run=True, refusal=encoder.encode_failure)
     status, answer = encoder.encode_response(await collect_events(request, run))
-    return ApiResponse(answer, status)
+    return ApiResponse(answer, status, {name.decode(): value.decode() for name, value in headers})
 
 
 async def tags(request: Request) -> ASGIApp:
