@@ -1,6 +1,6 @@
-"""Formats log records, one line each. A turn is one record.
+"""Formats log records, one line each. A turn is one record, and so is a run of a background task.
 
-The record of a turn contains no text from the user, the model or a specialist. Other values, such as user names or
+These records contain no text from the user, the model or a specialist. Other values, such as user names or
 exception texts, cannot break or forge a line.
 """
 
@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from brain.messages import TurnReport
+from brain.task import Task
 
 TEXT_LENGTH = 16_384
 """Maximum length of a message and of a traceback, in characters; the middle of a longer one is cut."""
@@ -36,7 +37,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object, in ASCII: `time`, `level`, `logger`, `pid`, `message`, the fields of a turn, `traceback`."""
+    """One JSON object, in ASCII: `time`, `level`, `logger`, `pid`, `message`, those of a turn or run, `traceback`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format one record."""
@@ -163,6 +164,27 @@ def turn_fields(report: TurnReport) -> dict[str, str | int | None]:
         "reused_tokens": report.usage.reused_tokens,
         "first_token_ms": report.first_token_ms,
         "total_ms": report.total_ms,
+    }
+
+
+def task_line(task: Task, outcome: str, seconds: float) -> str:
+    """Return the log line of a run of a background task."""
+    return (
+        f"task {task.id} of {task.user}: {outcome}, {task.profile}, run {task.run}, attempt {task.attempt}, "
+        f"{round(seconds * 1000)} ms"
+    )
+
+
+def task_fields(task: Task, outcome: str, seconds: float) -> dict[str, str | int]:
+    """Return the JSON fields of a run of a background task."""
+    return {
+        "task_id": task.id,
+        "user": task.user,
+        "profile": task.profile,
+        "outcome": outcome,
+        "run": task.run,
+        "attempt": task.attempt,
+        "total_ms": round(seconds * 1000),
     }
 
 

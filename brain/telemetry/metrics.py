@@ -1,4 +1,4 @@
-"""Prometheus metrics of turns, passes, calls and tokens; the only module that imports prometheus_client.
+"""Prometheus metrics of turns, passes, calls, tokens and tasks; the only module that imports prometheus_client.
 
 A turn is counted when it ends, from its report; nothing is counted per token. Labels have few values: registered
 specialists, configured models and Brain's codes. Users and their texts are never labels.
@@ -9,11 +9,11 @@ import os
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, get_args
 
 from prometheus_client import Counter, Gauge, Histogram, values
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
@@ -21,12 +21,15 @@ from prometheus_client.registry import CollectorRegistry
 
 from brain.messages import TurnReport
 from brain.models.circuit_breaker import State
+from brain.task import TaskState
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable of the library: the directory with the shared metrics of several processes."""
 
 FIRST_TOKEN_SECONDS = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 20, 30, 60)
 CALL_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60)
+TASK_SECONDS = (1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
+TASKS_TOTAL = "brain_tasks_total"
 TURN_SECONDS = (0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 
 REASONS = ("address", "connections", "overload")
@@ -91,6 +94,11 @@ class Metrics:
             registry=one,
             multiprocess_mode="livemax",
         )
+        self._tasks = Counter(TASKS_TOTAL, "ended runs of background tasks", ["profile", "outcome"], registry=one)
+        self._task_seconds = Histogram(
+            "brain_task_seconds", "duration of runs of tasks", ["profile"], buckets=TASK_SECONDS, registry=one
+        )
+        self._task_states: Mapping[str, int] = {}
         self._blocked = Counter(
             "brain_loop_blocked_total",
             "times the event loop was blocked for 250 ms; `?`: not by a specialist",
@@ -144,6 +152,15 @@ class Metrics:
         for model, state in states.items():
             self._states.labels(model).set(STATES.index(state))
 
+    def set_task_states(self, counts: Mapping[str, int]) -> None:
+        """Set the number of tasks of all users by state."""
+        self._task_states = {**dict.fromkeys(get_args(TaskState), 0), **counts}
+
+    def record_task(self, profile: str, outcome: str, seconds: float) -> None:
+        """Count the end of a run of a task."""
+        self._tasks.labels(profile, outcome).inc()
+        self._task_seconds.labels(profile).observe(seconds)
+
     def record(self, report: TurnReport) -> None:
         """Count the end of a turn."""
         self._running.dec()
@@ -173,7 +190,7 @@ class Metrics:
     def expose(self, accept: str) -> tuple[bytes, str]:
         """Return all metrics and the content type: OpenMetrics if `accept` names it, else the Prometheus format."""
         if "application/openmetrics-text" in accept:
-            return openmetrics.generate_latest(self), openmetrics.CONTENT_TYPE_LATEST
+            return openmetrics.generate_latest(_OpenMetrics(self)), openmetrics.CONTENT_TYPE_LATEST
         return generate_latest(self), CONTENT_TYPE_PLAIN_0_0_4
 
     def collect(self) -> Iterator[Metric]:
@@ -183,7 +200,28 @@ class Metrics:
         for metric in MultiProcessCollector.merge(_files(Path(shared))) if shared else self._registry.collect():
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
             yield metric
+        if self._task_states:
+            states = GaugeMetricFamily("brain_tasks", "background tasks of all users by state", labels=["state"])
+            for state, count in self._task_states.items():
+                states.add_metric([state], count)
+            yield states
         yield from _process_metrics(workers) if workers else ProcessCollector(registry=None).collect()
+
+
+class _OpenMetrics:
+    """The metrics for OpenMetrics. There, the counter of runs has no type: its family has the name of the gauge."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._metrics.collect():
+            if f"{metric.name}_total" == TASKS_TOTAL and metric.type == "counter":
+                untyped = Metric(TASKS_TOTAL, metric.documentation, "unknown")
+                untyped.samples = metric.samples
+                yield untyped
+            else:
+                yield metric
 
 
 # Several processes

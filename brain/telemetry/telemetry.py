@@ -1,10 +1,11 @@
-"""Records metrics, traces and a log line for each turn."""
+"""Records metrics, traces and a log line for each turn, and for each run of a task."""
 
 import logging
 
 from brain.messages import TurnReport
 from brain.plugins.registry import Registry
 from brain.settings import Settings
+from brain.task import Task
 from brain.telemetry import logs
 from brain.telemetry.metrics import Metrics
 from brain.telemetry.tracing import Tracer
@@ -42,3 +43,13 @@ class Telemetry:
         if self._tracer is not None:
             self._tracer.record(report, traceparent)
         log.info("%s", logs.turn_line(report), extra={"fields": logs.turn_fields(report)})
+
+    def record_task(self, task: Task, outcome: str, seconds: float) -> None:
+        """Record a run of a background task that ended.
+
+        Args:
+            task: the task before the end of the run.
+        """
+        self.metrics.record_task(task.profile, outcome, seconds)
+        fields = logs.task_fields(task, outcome, seconds)
+        log.info("%s", logs.task_line(task, outcome, seconds), extra={"fields": fields})

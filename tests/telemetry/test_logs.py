@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from brain_servers import Process, post, script
 from turn_reports import a_report
 
+from brain.task import Task
 from brain.telemetry import logs
 from brain.telemetry.logs import JsonLines, RateLimit, TextLines
 
@@ -172,6 +174,26 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {
         "BRAIN_SPECIALISTS_FOLDER": str(tmp_path / "specialists"),
         "BRAIN_MODEL": script(tmp_path, ["SPECIALIST_REQUEST[loud]"], ["It is."]),
+    }
+
+
+def test_the_line_of_a_task() -> None:
+    time = datetime(2026, 11, 23, tzinfo=UTC)
+    task = Task(
+        id="task1", user="ann", title="Secret", prompt="Secret", conversation_id="c1", work_id="work1", created=time,
+        changed=time, time_zone="UTC", run=3, result="Secret",
+    )  # fmt: skip
+    assert (
+        logs.task_line(task, "succeeded", 1.25) == "task task1 of ann: succeeded, standard, run 3, attempt 1, 1250 ms"
+    )
+    assert logs.task_fields(task, "failed", 1.25) == {
+        "task_id": "task1",
+        "user": "ann",
+        "profile": "standard",
+        "outcome": "failed",
+        "run": 3,
+        "attempt": 1,
+        "total_ms": 1250,
     }
 
 

@@ -89,6 +89,31 @@ def test_the_counts_of_a_turn() -> None:
     }
 
 
+def test_the_counts_of_tasks() -> None:
+    metrics = Metrics(())
+    for profile, outcome, seconds in (("standard", "succeeded", 2), ("standard", "failed", 3), ("expert", "failed", 4)):
+        metrics.record_task(profile, outcome, seconds)
+    metrics.set_task_states({"waiting": 3, "unreadable": 1})
+    assert {name: value for name, value in samples(metrics).items() if "brain_task" in name} == {
+        'brain_tasks_total{outcome="succeeded",profile="standard"}': 1,
+        'brain_tasks_total{outcome="failed",profile="standard"}': 1,
+        'brain_tasks_total{outcome="failed",profile="expert"}': 1,
+        'brain_task_seconds_count{profile="standard"}': 2,
+        'brain_task_seconds_sum{profile="standard"}': 5,
+        'brain_task_seconds_count{profile="expert"}': 1,
+        'brain_task_seconds_sum{profile="expert"}': 4,
+        'brain_tasks{state="pending"}': 0,
+        'brain_tasks{state="running"}': 0,
+        'brain_tasks{state="waiting"}': 3,
+        'brain_tasks{state="succeeded"}': 0,
+        'brain_tasks{state="failed"}': 0,
+        'brain_tasks{state="canceled"}': 0,
+        'brain_tasks{state="unreadable"}': 1,
+    }
+    families = {family.name: family.type for family in open_families(metrics.expose(OPEN)[0].decode())}
+    assert (families["brain_tasks"], families["brain_tasks_total"]) == ("gauge", "unknown")
+
+
 def test_the_counts_of_turns_that_failed() -> None:
     failed: Mapping[str, Any] = {"state": "error", "stop_reason": None, "first_token_ms": None}
     found = samples(
@@ -128,6 +153,8 @@ def test_the_documentation_has_every_metric() -> None:
     metrics = metrics_of(report)
     metrics.count_block("weather")
     metrics.set_model_states({"ollama:llama3": "closed"})
+    metrics.record_task("standard", "succeeded", 2)
+    metrics.set_task_states({})
     for family in plain_families(metrics.expose("")[0].decode()):
         if family.name.startswith("brain_"):
             labels = [label for label in family.samples[0].labels if label != "le"]

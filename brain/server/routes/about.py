@@ -1,11 +1,13 @@
 """Routes for specialists, strategies, health and metrics."""
 
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from brain.errors import StoreError
 from brain.models import check_model
 from brain.server.responses import NO_STORE_HEADERS, ApiResponse
 from brain.server.routes.requests import engine_of, state_of, user_of
@@ -73,5 +75,8 @@ async def readyz(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """`GET /metrics`: all metrics, in the format of the Accept header."""
-    text, content_type = state_of(request).telemetry.metrics.expose(request.headers.get("accept", ""))
+    metrics = state_of(request).telemetry.metrics
+    with suppress(StoreError):  # the numbers of the last request are better than none
+        metrics.set_task_states(await engine_of(request).store.tasks.count_states())
+    text, content_type = metrics.expose(request.headers.get("accept", ""))
     return Response(text, media_type=None, headers={**NO_STORE_HEADERS, "content-type": content_type})
