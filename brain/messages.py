@@ -597,6 +597,7 @@ class Counts:
     files: int = 0
     facts: int = 0
     memories: int = 0
+    tasks: int = 0
 
 
 class EmbeddingCheck(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 
 from brain.errors import BadRequest
 from brain.messages import Attachment, Conversation, ConversationPage, Counts, Exchange, File, Interaction
-from brain.store import exchanges, hidden, rows, search_terms, turn_log, turns, users
+from brain.store import exchanges, hidden, rows, search_terms, tasks, turn_log, turns, users
 from brain.store.schema import EXCHANGES
 
 PAGE_BYTES = 4 * 1024 * 1024
@@ -52,7 +52,7 @@ def list_conversations(
     if not searched:
         found = db.execute(
             f"SELECT {_CONVERSATION}, 0 FROM conversation c WHERE c.user = ? AND instr(c.title, ?) "
-            "AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
+            f"AND {exchanges.IS_LISTED} AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
             (number, text.strip(), *page, limit),
         ).fetchall()
     else:
@@ -86,8 +86,8 @@ def _search_newest(db: sqlite3.Connection, user: int, match: str, page: tuple[in
     if db.execute(frequent, (match, FREQUENT)).fetchone()[0] < FREQUENT:
         return []
     newest = db.execute(
-        f"SELECT {_CONVERSATION} FROM conversation c WHERE c.user = ? AND (c.used, c.key) < (?, ?) "
-        "ORDER BY c.used DESC, c.key DESC LIMIT ?",
+        f"SELECT {_CONVERSATION} FROM conversation c WHERE c.user = ? AND {exchanges.IS_LISTED} "
+        "AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
         (user, *page, NEWEST_SEARCHED),
     )
     newest_hit = "SELECT max(rowid) FROM exchange_words WHERE exchange_words MATCH ? AND rowid BETWEEN ? AND ?"
@@ -107,7 +107,8 @@ def _search_all(db: sqlite3.Connection, user: int, match: str, page: tuple[int, 
         f"WITH hit AS (SELECT rowid >> {EXCHANGES} AS conversation, max(rowid) AS at FROM exchange_words "
         f"WHERE exchange_words MATCH ? GROUP BY 1) "
         f"SELECT {_CONVERSATION}, hit.at FROM hit JOIN conversation c ON c.key = hit.conversation "
-        "WHERE c.user = ? AND (c.used, c.key) < (?, ?) ORDER BY c.used DESC, c.key DESC LIMIT ?",
+        f"WHERE c.user = ? AND {exchanges.IS_LISTED} AND (c.used, c.key) < (?, ?) "
+        "ORDER BY c.used DESC, c.key DESC LIMIT ?",
         (match, user, *page, limit),
     ).fetchall()
 
@@ -172,7 +173,8 @@ def file(db: sqlite3.Connection, user: str, conversation_id: str, number: int) -
 def find_answer(db: sqlite3.Connection, user: str, answer_id: str | None, now: int) -> tuple[str, Exchange] | None:
     """Return an answer of a user, or the newest one, with the ID of its conversation."""
     which, values = ("answer_id = ?", [answer_id]) if answer_id is not None else ("answer_id <> ''", [])
-    newest = "SELECT key, id FROM conversation WHERE user = ? ORDER BY used DESC LIMIT ?"
+    where = "" if answer_id is not None else f" AND {exchanges.IS_LISTED}"
+    newest = f"SELECT key, id FROM conversation c WHERE user = ?{where} ORDER BY used DESC LIMIT ?"
     found = db.execute(
         f"SELECT c.id, e.key, data, outcome = '' AND until <= ?, question_id FROM ({newest}) c "
         f"JOIN exchange e ON {exchanges.IN_CONVERSATION} WHERE {which} ORDER BY e.started DESC LIMIT 1",
@@ -194,7 +196,7 @@ def rename(db: sqlite3.Connection, user: str, conversation_id: str, title: str, 
 
 
 def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns.Lease) -> int | None:
-    """Delete a conversation as `hidden.hide_conversation` does; None if it does not exist.
+    """Delete a conversation and its tasks as `hidden.hide_conversation` does; None if it does not exist.
 
     Raises:
         BadRequest: `busy`, a turn of it is running.
@@ -205,6 +207,7 @@ def delete(db: sqlite3.Connection, user: str, conversation_id: str, lease: turns
     if turns.is_running(db, row[0], lease):
         raise turns.ConversationBusy
     turn_log.forget(db, user, row[0])
+    tasks.remove_all(db, user, conversation_id)
     return hidden.hide_conversation(db, row[0])
 
 
@@ -235,7 +238,8 @@ def delete_user(db: sqlite3.Connection, user: str, lease: turns.Lease) -> tuple[
 
 def recent(db: sqlite3.Connection, user: str, limit: int) -> list[Interaction]:
     """Return the newest messages and answers of all conversations that are not private, newest first."""
-    used = "SELECT key, id FROM conversation WHERE user = ? AND private = 0 ORDER BY used DESC LIMIT ?"
+    where = f"user = ? AND private = 0 AND {exchanges.IS_LISTED}"
+    used = f"SELECT key, id FROM conversation c WHERE {where} ORDER BY used DESC LIMIT ?"
     newest: list[tuple[int, int, str]] = []
     for key, conversation_id in db.execute(used, (users.find(db, user), limit)).fetchall():
         query = (

@@ -21,6 +21,8 @@ SOURCES: Mapping[Source, int] = {"chat": 1, "voice": 2, "api": 4, "task": 8, "re
 """Bits of `conversation.sources`."""
 RUNNING = "exchange e INDEXED BY exchange_unindexed WHERE e.unindexed = 1 AND e.outcome = ''"
 """Selects the running exchanges `e`."""
+IS_LISTED = f"c.sources & {SOURCES['task']} = 0"
+"""Whether lists, searches and counts include conversation `c`: not one in which a task runs."""
 IN_CONVERSATION = f"e.key BETWEEN c.key << {EXCHANGES} AND (c.key + 1) << {EXCHANGES}"
 """Whether exchange `e` belongs to conversation `c`."""
 
@@ -168,8 +170,9 @@ def update_times(db: sqlite3.Connection, conversation: int) -> None:
     # separate and conditional: SQLite rewrites the index entry of an assigned column even if its value is the same
     db.execute(
         "UPDATE conversation SET unsummarised = NOT unsummarised WHERE key = ? AND unsummarised <> EXISTS "
-        "(SELECT 1 FROM exchange WHERE key BETWEEN max(?, summarised_to + 1) AND ? AND in_history = 1)",
-        (conversation, first, last),
+        "(SELECT 1 FROM exchange WHERE key BETWEEN max(?, summarised_to + 1) AND ? AND in_history = 1 "
+        "AND sources & ? = 0)",
+        (conversation, first, last, SOURCES["task"]),
     )
 
 
@@ -183,19 +186,22 @@ def set_summary(db: sqlite3.Connection, conversation: int, memory: int, last: in
 def list_first(db: sqlite3.Connection, conversation: int) -> None:
     """Move a conversation to the top of its user's list, even if a wrong clock dated others in the future.
 
-    If it is at the top already, its time of use is not written with every turn.
+    If it is at the top already, its time of use is not written with every turn. A conversation in which a task runs
+    stays last.
     """
     db.execute(
         "UPDATE conversation SET used = max(updated, 1 + newest.used) FROM (SELECT key, used FROM conversation "
         "WHERE user = (SELECT user FROM conversation WHERE key = :key) ORDER BY used DESC, key DESC LIMIT 1) newest "
-        "WHERE conversation.key = :key AND (newest.key <> :key OR conversation.used < updated - :recent)",
-        {"key": conversation, "recent": USED_SECONDS * rows.SECOND},
+        "WHERE conversation.key = :key AND sources & :task = 0 "
+        "AND (newest.key <> :key OR conversation.used < updated - :recent)",
+        {"key": conversation, "recent": USED_SECONDS * rows.SECOND, "task": SOURCES["task"]},
     )
 
 
 def list_by_time(db: sqlite3.Connection, conversation: int) -> None:
     """Place a conversation in its user's list by its last use."""
-    db.execute("UPDATE conversation SET used = updated WHERE key = ?", (conversation,))
+    query = "UPDATE conversation SET used = updated WHERE key = ? AND sources & ? = 0"
+    db.execute(query, (conversation, SOURCES["task"]))
 
 
 def set_title(db: sqlite3.Connection, conversation: int) -> None:
@@ -256,7 +262,8 @@ def index_some(db: sqlite3.Connection) -> bool:
     found = db.execute(f"{_UNINDEXED} LIMIT ?", (INDEXED_AT_ONCE,)).fetchall()
     for row in found:
         for exchange in rows.readable(rows.read_exchange, [row]):
-            index(db, row[0], exchange, user_of(db, row[0] >> EXCHANGES))
+            if exchange.source != "task":
+                index(db, row[0], exchange, user_of(db, row[0] >> EXCHANGES))
         db.execute("UPDATE exchange SET unindexed = 0 WHERE key = ?", row[:1])
     return len(found) == INDEXED_AT_ONCE
 

@@ -57,12 +57,15 @@ def publish(db: sqlite3.Connection, user: int) -> None:
         db.execute(f"UPDATE OR IGNORE {table} SET user = ? WHERE user = ?", (target, user))
         ((size,),) = db.execute(f"SELECT coalesce(sum(bytes), 0) FROM {table} WHERE user = ?", (user,))
         left += size
+    db.execute("UPDATE task SET user = ? WHERE user = ?", (target, user))
     db.execute("UPDATE user SET bytes = bytes + ? WHERE key = ?", (before - left, target))
     db.execute("UPDATE user SET bytes = ?, hidden = ? WHERE key = ?", (left, _TO_REMOVE, user))
 
 
 def hide_user(db: sqlite3.Connection, user: int) -> None:
-    """Hide a user; `remove_some` removes the rows."""
+    """Hide a user; `remove_some` removes the rows. Tasks vanish at once, so that none runs."""
+    for table in ("task", "channel_cursor"):
+        db.execute(f"DELETE FROM {table} WHERE user = ?", (user,))
     db.execute("UPDATE user SET name = ?, hidden = ? WHERE key = ?", (_unused_name(), _TO_REMOVE, user))
 
 
@@ -118,12 +121,17 @@ def _remove(db: sqlite3.Connection, user: int) -> Iterator[int]:
         for item in found:
             db.execute("DELETE FROM item WHERE key = ?", item)
             yield 1
+    while found := db.execute("SELECT key FROM channel WHERE user = ? LIMIT ?", (user, REMOVED_ROWS)).fetchall():
+        for packet in found:
+            db.execute("DELETE FROM channel WHERE key = ?", packet)
+            yield 1
     for (target,) in db.execute("DELETE FROM user WHERE key = ? AND hidden > 0 RETURNING target", (user,)).fetchall():
         db.execute(  # a user who was added for the import
             "DELETE FROM user WHERE key = :target AND hidden = 0 AND recalls "
             "AND NOT EXISTS (SELECT 1 FROM user WHERE target = :target) "
             "AND NOT EXISTS (SELECT 1 FROM conversation WHERE user = :target) "
-            "AND NOT EXISTS (SELECT 1 FROM item WHERE user = :target)",
+            "AND NOT EXISTS (SELECT 1 FROM item WHERE user = :target) "
+            "AND NOT EXISTS (SELECT 1 FROM task WHERE user = :target)",
             {"target": target},
         )
 

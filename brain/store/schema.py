@@ -13,11 +13,12 @@ APPLICATION = 0x42726E31
 """Marks a file as Brain's."""
 EXCHANGES = 32
 """Bits of an exchange's key that number it within its conversation; those above are the conversation's."""
-VERSION = 13
+VERSION = 14
 FIRST_VERSIONS = (1, 2)
 """Written by 0.1.0. Those in between were never released."""
 
 _TABLES = (
+    # `claimed` is the packet about the last run of a task that began
     """CREATE TABLE user (
         key INTEGER PRIMARY KEY AUTOINCREMENT,
         name TEXT NOT NULL UNIQUE,
@@ -25,7 +26,8 @@ _TABLES = (
         bytes INTEGER NOT NULL DEFAULT 0,
         revision INTEGER NOT NULL DEFAULT 0,
         hidden INTEGER NOT NULL DEFAULT 0,
-        target INTEGER
+        target INTEGER,
+        claimed INTEGER NOT NULL DEFAULT 0
     ) STRICT""",
     # `used` orders the list: the time of the last use, or later if a wrong clock dated others in the future
     """CREATE TABLE conversation (
@@ -140,7 +142,6 @@ _TABLES = (
         due INTEGER,
         owner TEXT,
         until INTEGER,
-        claimed INTEGER NOT NULL DEFAULT 0,
         fingerprint TEXT NOT NULL,
         data TEXT NOT NULL
     ) STRICT""",
@@ -204,6 +205,7 @@ _WORDS = (
 )
 
 _INDEXES = (
+    "CREATE INDEX channel_old ON channel (at) WHERE is_told = 1",
     "CREATE INDEX channel_task ON channel (user, task)",
     "CREATE INDEX channel_untold ON channel (user, conversation, key) WHERE is_told = 0",
     "CREATE INDEX channel_user ON channel (user, key)",
@@ -220,8 +222,10 @@ _INDEXES = (
     "CREATE INDEX item_newest ON item (user, created)",
     "CREATE INDEX task_active ON task (user, fingerprint) WHERE is_active = 1",
     "CREATE INDEX task_due ON task (user, due) WHERE due IS NOT NULL",
+    "CREATE INDEX task_ended ON task (user) WHERE is_active = 0",
     "CREATE INDEX task_owner ON task (owner) WHERE owner IS NOT NULL",
-    "CREATE INDEX task_user ON task (user, claimed)",
+    "CREATE INDEX task_state ON task (state, user)",
+    "CREATE INDEX task_user ON task (user)",
     "CREATE INDEX turn_log_turn ON turn_log (turn, first)",
     "CREATE UNIQUE INDEX turn_request ON turn (user, request) WHERE request IS NOT NULL",
     "CREATE INDEX turn_running ON turn (key) WHERE ended IS NULL",

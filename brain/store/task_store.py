@@ -77,10 +77,10 @@ class TaskStore:
         now = self._now()
         return await self._write(lambda db: tasks.cancel(db, user, task_id, now))
 
-    async def cancel_all(self, user: str, conversation_id: str) -> None:
-        """Cancel the active tasks of a conversation."""
+    async def cancel_all(self, user: str, conversation_id: str | None) -> list[str]:
+        """Cancel the active tasks of a conversation; see `tasks.cancel_all`."""
         now = self._now()
-        await self._write(lambda db: tasks.cancel_all(db, user, conversation_id, now))
+        return await self._write(lambda db: tasks.cancel_all(db, user, conversation_id, now))
 
     async def remove(self, user: str, task_id: str) -> bool:
         """Delete a task that has ended; return whether it existed."""

@@ -7,10 +7,11 @@ The channel is append-only. The report of a conversation and clients of the even
 """
 
 import hashlib
+import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import msgspec
@@ -36,6 +37,7 @@ from brain.task import (
 )
 
 LEASE = 15 * SECOND
+DAY = 86_400 * SECOND
 RETRY_SECONDS = 5
 MAX_ATTEMPTS = 2
 MAX_RESUMES = 5
@@ -52,6 +54,8 @@ MAX_READ = 500
 """Packets per read."""
 TOLD: frozenset[PacketKind] = frozenset({"result", "failure", "approval", "paused"})
 """Kinds of packets that the conversation reports."""
+
+log = logging.getLogger("brain")
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Task).decode
@@ -134,12 +138,11 @@ def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, n
     if new.key and (existing := find(db, user, task_id)) is not None:
         return existing
     title = " ".join(new.title.split()) or make_title(new.prompt)
-    fingerprint = _fingerprint(new, title)
-    active = db.execute(
-        "SELECT data FROM task WHERE user = ? AND fingerprint = ? AND is_active = 1", (number, fingerprint)
-    ).fetchone()
-    if active is not None:
-        raise Duplicate(_decode(active[0]))
+    query = "SELECT key, data FROM task WHERE user = ? AND fingerprint = ? AND is_active = 1"
+    fingerprint = _fingerprint(new.prompt, title, new.profile, new.every, new.start)
+    for row in db.execute(query, (number, fingerprint)).fetchall():
+        if (same := _read_or_set_aside(db, *row)) is not None:
+            raise Duplicate(same)
     ((count,),) = db.execute("SELECT count(*) FROM task WHERE user = ? AND is_active = 1", (number,))
     if count >= MAX_ACTIVE:
         message = f"The limit of {MAX_ACTIVE:,} active tasks is reached. Cancel some first."
@@ -169,8 +172,7 @@ def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, n
         depth=new.depth,
         parent=new.parent,
     )
-    columns = {"user": number, "id": task_id, "fingerprint": fingerprint, **_columns(task)}
-    exchanges.insert(db, "task", columns)
+    insert(db, number, task)
     append(db, task, "state", now)
     _prune(db, number)
     return task
@@ -182,17 +184,25 @@ def _is_private(db: sqlite3.Connection, user: int, conversation_id: str | None) 
     return row is not None and bool(row[0])
 
 
-def _fingerprint(new: NewTask, title: str) -> str:
-    """Return a value that is equal for tasks that do the same."""
-    words = [" ".join(text.casefold().split()) for text in (new.prompt, title)]
-    start = "" if new.start is None else new.start.isoformat()
-    return hashlib.sha256("\0".join((new.profile, new.every, start, *words)).encode()).hexdigest()
+def insert(db: sqlite3.Connection, user: int, task: Task) -> int:
+    """Add the row of a task that does not run; return its key."""
+    return exchanges.insert(db, "task", {"user": user, "id": task.id, "owner": None, "until": None, **_columns(task)})
+
+
+def _fingerprint(prompt: str, title: str, profile: str, every: str, start: datetime | None) -> str:
+    """Return a value that is equal for tasks that do the same.
+
+    A recurrence that names its hours is the same whenever it was requested.
+    """
+    words = [" ".join(text.casefold().split()) for text in (prompt, title)]
+    begin = "" if start is None or "BYHOUR" in every else f"{start.astimezone(UTC):%Y-%m-%d %H:%M}"
+    return hashlib.sha256("\0".join((profile, every, begin, *words)).encode()).hexdigest()
 
 
 def _prune(db: sqlite3.Connection, user: int) -> None:
-    query = "SELECT id FROM task WHERE user = ? AND is_active = 0 ORDER BY key DESC LIMIT -1 OFFSET ?"
-    for (task_id,) in db.execute(query, (user, MAX_ENDED)).fetchall():
-        _remove(db, user, task_id)
+    query = "SELECT key, id FROM task WHERE user = ? AND is_active = 0 ORDER BY key DESC LIMIT -1 OFFSET ?"
+    for row in db.execute(query, (user, MAX_ENDED)).fetchall():
+        _remove(db, user, *row)
 
 
 # reading
@@ -243,10 +253,9 @@ def count_states(db: sqlite3.Connection) -> dict[str, int]:
 
 
 def count_unreadable(db: sqlite3.Connection) -> int:
-    """Return the number of damaged tasks and packets."""
-    ((tasks,),) = db.execute("SELECT count(*) FROM task WHERE state = 'unreadable'")
-    ((packets,),) = db.execute("SELECT count(*) FROM channel WHERE is_told = 2")
-    return int(tasks) + int(packets)
+    """Return the number of damaged tasks and packets. It reads all of them."""
+    tasks = sum(_read(data) is None for (data,) in db.execute("SELECT data FROM task"))
+    return tasks + sum(not _is_packet(data) for (data,) in db.execute("SELECT data FROM channel"))
 
 
 def _read(data: str) -> Task | None:
@@ -254,6 +263,16 @@ def _read(data: str) -> Task | None:
         return _decode(data)
     except msgspec.MsgspecError:
         return None
+
+
+def _read_or_set_aside(db: sqlite3.Connection, key: int, data: str) -> Task | None:
+    """Return a task; None if its row is damaged, which then never runs and is no longer active."""
+    task = _read(data)
+    if task is None:
+        changes = "state = 'unreadable', is_active = 0, due = NULL, owner = NULL, until = NULL"
+        db.execute(f"UPDATE task SET {changes} WHERE key = ?", (key,))
+        log.warning("task %s is damaged and was set aside", key)
+    return task
 
 
 # changing
@@ -284,45 +303,81 @@ def cancel(db: sqlite3.Connection, user: str, task_id: str, now: int) -> tuple[C
         return "already_canceled", task
     if task.has_ended:
         return "already_done", task
-    canceled = msgspec.structs.replace(task, state="canceled", next_run=None, approval=None, activity="")
-    canceled = _write(db, canceled, now, owner=None)
+    canceled = msgspec.structs.replace(
+        _finish(db, task), state="canceled", next_run=None, approval=None, activity="", reason=""
+    )
+    canceled = _write(db, canceled, now)
     append(db, canceled, "state", now)
     return "canceled", canceled
 
 
-def cancel_all(db: sqlite3.Connection, user: str, conversation_id: str, now: int) -> None:
-    """Cancel the active tasks of a conversation."""
-    query = "SELECT id FROM task WHERE user = ? AND conversation = ? AND is_active = 1"
-    for (task_id,) in db.execute(query, (users.find(db, user), conversation_id)).fetchall():
+def cancel_all(db: sqlite3.Connection, user: str, conversation_id: str | None, now: int) -> list[str]:
+    """Cancel the active tasks of a conversation, and those that they created.
+
+    Args:
+        conversation_id: None for all tasks of the user.
+
+    Returns:
+        The conversations in which they ran, and in which those that had ended ran.
+    """
+    number = users.find(db, user)
+    tasks = _of_conversation(db, number, conversation_id)
+    for _, task_id in tasks:
         cancel(db, user, task_id, now)
+    query = "SELECT 1 FROM conversation WHERE user = ? AND id = ?"
+    work_ids = [_work_id(task_id) for _, task_id in tasks]
+    return [work_id for work_id in work_ids if db.execute(query, (number, work_id)).fetchone() is not None]
+
+
+def _of_conversation(db: sqlite3.Connection, user: int | None, conversation_id: str | None) -> list[tuple[int, str]]:
+    """Return the keys and IDs of the tasks of a conversation, and of the conversations in which they run."""
+    if conversation_id is None:
+        return db.execute("SELECT key, id FROM task WHERE user = ?", (user,)).fetchall()
+    query = "SELECT key, id FROM task WHERE user = ? AND conversation = ?"
+    found = db.execute(query, (user, conversation_id)).fetchall()
+    for _, task_id in found:  # which grows
+        found += db.execute(query, (user, _work_id(task_id))).fetchall()
+    return found
+
+
+def _work_id(task_id: str) -> str:
+    return f"work{task_id.removeprefix('task')}"
+
+
+def _finish(db: sqlite3.Connection, task: Task) -> Task:
+    """Return a task whose next run does not continue its newest one."""
+    exchange = newest_exchange(db, task)
+    finished = task.finished if exchange is None else exchange[1].question_id
+    return msgspec.structs.replace(task, finished=finished, attempt=1, resumes=0)
 
 
 def remove(db: sqlite3.Connection, user: str, task_id: str) -> bool:
-    """Delete a task that is not active, with its conversation; return whether it existed."""
+    """Delete a task with its conversation; return whether it existed. Its process notices that it no longer owns it."""
     number = users.find(db, user)
-    if number is None or find(db, user, task_id) is None:
+    row = db.execute("SELECT key, id FROM task WHERE user = ? AND id = ?", (number, task_id)).fetchone()
+    if number is None or row is None:
         return False
-    _remove(db, number, task_id)
+    _remove(db, number, *row)
     return True
 
 
 def remove_all(db: sqlite3.Connection, user: str, conversation_id: str) -> None:
-    """Delete the tasks of a conversation."""
+    """Delete the tasks of a conversation with what they created, and what the channel has about the conversation."""
     number = users.find(db, user)
-    query = "SELECT id FROM task WHERE user = ? AND conversation = ?"
-    for (task_id,) in db.execute(query, (number, conversation_id)).fetchall():
-        _remove(db, number or 0, task_id)
+    for key, task_id in _of_conversation(db, number, conversation_id):
+        assert number is not None
+        _remove(db, number, key, task_id)
     for table in ("channel", "channel_cursor"):
         db.execute(f"DELETE FROM {table} WHERE user = ? AND conversation = ?", (number, conversation_id))
 
 
-def _remove(db: sqlite3.Connection, user: int, task_id: str) -> None:
-    work = f"work{task_id.removeprefix('task')}"
-    row = db.execute("SELECT key FROM conversation WHERE user = ? AND id = ?", (user, work)).fetchone()
+def _remove(db: sqlite3.Connection, user: int, key: int, task_id: str) -> None:
+    query = "SELECT key FROM conversation WHERE user = ? AND id = ?"
+    row = db.execute(query, (user, _work_id(task_id))).fetchone()
     if row is not None:
         hidden.hide_conversation(db, row[0])
     db.execute("DELETE FROM channel WHERE user = ? AND task = ?", (user, task_id))
-    db.execute("DELETE FROM task WHERE user = ? AND id = ?", (user, task_id))
+    db.execute("DELETE FROM task WHERE key = ?", (key,))
 
 
 def decide(db: sqlite3.Connection, user: str, task_id: str, call_id: str, approve: bool, now: int) -> Task:
@@ -334,11 +389,11 @@ def decide(db: sqlite3.Connection, user: str, task_id: str, call_id: str, approv
     task = find(db, user, task_id)
     exchange = None if task is None else newest_exchange(db, task)
     parts = [] if exchange is None else exchange[1].parts
-    calls = [part for part in parts if isinstance(part, Call) and part.id == call_id]
-    if task is None or exchange is None or not calls or calls[0].approval is None:
+    calls = [part for part in parts if isinstance(part, Call) and part.id == call_id and part.approval is not None]
+    if task is None or exchange is None or not calls:
         raise BadRequest("No call with this ID waits for approval.", "call_id", code="not_found", status=404)
     decision: Approval = "approved" if approve else "declined"
-    (call,) = calls
+    call = calls[-1]
     if task.approval is None or task.approval.call_id != call_id or call.approval != "asked":
         if call.approval == decision:
             return task
@@ -391,43 +446,58 @@ def claim(
         ((running,),) = db.execute("SELECT count(*) FROM task WHERE state = 'running'")
         if running >= at_once:
             return claimed
-        row = db.execute(
-            """SELECT t.key, t.user, t.data, min(t.due), (SELECT count(*) FROM task r WHERE r.state = 'running'
-                    AND r.user = t.user) AS busy, (SELECT max(claimed) FROM task c WHERE c.user = t.user) AS last
-                FROM task t WHERE t.due <= ? GROUP BY t.user HAVING busy < ? ORDER BY busy, last, min(t.due) LIMIT 1""",
+        next_user = db.execute(
+            "SELECT t.user, (SELECT count(*) FROM task r WHERE r.state = 'running' AND r.user = t.user) AS busy "
+            "FROM task t JOIN user u ON u.key = t.user WHERE t.due <= ? GROUP BY t.user HAVING busy < ? "
+            "ORDER BY busy, u.claimed, min(t.due) LIMIT 1",
             (now, per_user),
         ).fetchone()
-        if row is None:
+        if next_user is None:
             return claimed
-        key, user, data = row[:3]
-        task = _read(data)
+        user = int(next_user[0])
+        query = "SELECT key, data FROM task WHERE user = ? AND due <= ? ORDER BY due, key LIMIT 1"
+        task = _read_or_set_aside(db, *db.execute(query, (user, now)).fetchone())
         if task is None:
-            db.execute("UPDATE task SET state = 'unreadable', due = NULL, is_active = 0 WHERE key = ?", (key,))
             continue
-        exchange = newest_exchange(db, task)
-        is_new = exchange is None and task.resumes == 0 and task.attempt == 1
-        if is_new:
-            task = msgspec.structs.replace(task, run=task.run + 1, reason="")
-            runs, tokens = _usage(db, user, now, column="runs")
-            limit = limits(task.user)
-            over = ""
-            if limit.runs and runs >= limit.runs:
-                over = f"the limit of {limit.runs} tasks per day is reached"
-            elif limit.tokens and tokens >= limit.tokens:
-                over = f"the limit of {limit.tokens:,} tokens per day is reached"
-            if over:
-                failed = msgspec.structs.replace(
-                    task, state="failed", next_run=None, reason=over, failures=task.failures + 1
-                )
-                _write(db, failed, now)
-                append(db, failed, "failure", now, over)
+        if newest_exchange(db, task) is None and task.resumes == 0 and task.attempt == 1:  # a new run
+            if problem := _find_reached_limit(db, user, limits(task.user), now):
+                _fail(db, task, problem, now)
                 continue
+            task = msgspec.structs.replace(task, run=task.run + 1, reason="")
             _add_usage(db, user, now, runs=1)
         task = msgspec.structs.replace(task, state="running", next_run=None, activity="")
-        _write(db, task, now, owner=claimer.owner)
-        db.execute("UPDATE task SET claimed = ? WHERE key = ?", (now, key))
-        append(db, task, "state", now)
+        task = _write(db, task, now, owner=claimer.owner)
+        db.execute("UPDATE user SET claimed = ? WHERE key = ?", (append(db, task, "state", now), user))
         claimed.append(task)
+
+
+def _find_reached_limit(db: sqlite3.Connection, user: int, limits: DayLimits, now: int) -> str:
+    """Return why a user's tasks do not run today; empty if they do."""
+    runs, tokens = _usage(db, user, now, column="runs")
+    if limits.runs and runs >= limits.runs:
+        return f"the limit of {limits.runs:,} task runs per day is reached"
+    if limits.tokens and tokens >= limits.tokens:
+        return f"the limit of {limits.tokens:,} tokens per day for tasks is reached"
+    return ""
+
+
+def _fail(db: sqlite3.Connection, task: Task, reason: str, now: int) -> None:
+    """End a run that failed without an answer. A schedule continues tomorrow."""
+    changes: dict[str, object] = {"state": "failed", "next_run": None, "activity": ""}
+    if task.every:
+        changes |= {"state": "waiting", "next_run": moment((now // DAY + 1) * DAY)}
+    failed = msgspec.structs.replace(_finish(db, task), failures=task.failures + 1, reason=reason, **changes)
+    _write_end(db, failed, "failure", reason, now)
+
+
+def _write_end(db: sqlite3.Connection, task: Task, kind: PacketKind, text: str, now: int) -> Task:
+    """Write the end of a run; pause a schedule that failed too often."""
+    if task.state == "waiting" and task.every and task.failures >= MAX_FAILURES and not task.paused:
+        text = f"paused after {task.failures} failures in a row: {task.reason}"
+        task, kind = msgspec.structs.replace(task, paused=True, reason=text), "paused"
+    task = _write(db, task, now)
+    append(db, task, kind, now, text)
+    return task
 
 
 def next_due(db: sqlite3.Connection) -> int | None:
@@ -443,32 +513,34 @@ def own(db: sqlite3.Connection, owner: str) -> set[str]:
 
 def renew(db: sqlite3.Connection, claimer: Claimer) -> None:
     """Renew the leases of a process, and let tasks of processes that are gone run again."""
-    until = claimer.now + LEASE
+    now, until = claimer.now, claimer.now + LEASE
     db.execute("UPDATE task SET until = ? WHERE owner = ?", (until, claimer.owner))
-    query = "SELECT data FROM task WHERE state = 'running' AND (until < ? OR until > ?)"
-    for (data,) in db.execute(query, (claimer.now, until)).fetchall():
-        _recover(db, data, claimer.now)
+    # times of a clock that was set back: such a lease is shortened, and expires unless its process renews it
+    db.execute("UPDATE task SET until = ? WHERE state = 'running' AND until > ?", (until, until))
+    query = "UPDATE task SET due = ? WHERE state = 'pending' AND due > ?"
+    db.execute(query, (now, now + RETRY_SECONDS * SECOND))
+    query = "SELECT key, data FROM task WHERE state = 'running' AND until < ?"
+    for row in db.execute(query, (now,)).fetchall():
+        _recover(db, now, *row)
 
 
 def recover_all(db: sqlite3.Connection, now: int) -> None:
     """Let all running tasks run again. Requires that no other process has the file open."""
-    for (data,) in db.execute("SELECT data FROM task WHERE state = 'running'").fetchall():
-        _recover(db, data, now)
+    for row in db.execute("SELECT key, data FROM task WHERE state = 'running'").fetchall():
+        _recover(db, now, *row)
 
 
-def _recover(db: sqlite3.Connection, data: str, now: int) -> None:
-    task = _read(data)
+def _recover(db: sqlite3.Connection, now: int, key: int, data: str) -> None:
+    task = _read_or_set_aside(db, key, data)
     if task is None:
         return
     resumes = task.resumes + 1
-    if resumes > MAX_RESUMES:
-        reason = f"the server stopped {resumes} times while the task ran"
-        changed = msgspec.structs.replace(task, state="failed", reason=reason, failures=task.failures + 1)
-        append(db, changed, "failure", now, reason)
-    else:
+    if resumes <= MAX_RESUMES:
         changed = msgspec.structs.replace(task, state="pending", next_run=moment(now), resumes=resumes, activity="")
+        _write(db, changed, now)
         append(db, changed, "state", now)
-    _write(db, changed, now, owner=None)
+    else:
+        _fail(db, task, f"the server stopped {resumes} times while the task ran", now)
 
 
 def set_turn(db: sqlite3.Connection, task_id: str, owner: str, turn_id: str, activity: str, now: int) -> bool:
@@ -488,7 +560,7 @@ def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task |
     """End a run in the transaction that stores its answer; None if another process or a person took the task."""
     row = db.execute("SELECT data, user FROM task WHERE id = ? AND owner = ?", (end.task.id, owner)).fetchone()
     task = None if row is None else _read(row[0])
-    if task is None:
+    if task is None or task.run != end.task.run:
         return None
     usage = end.exchange.usage
     if usage is not None:
@@ -516,35 +588,32 @@ def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task |
             changes |= {"state": "waiting", "next_run": end.next_run}
         else:
             changes |= {"state": end.outcome}
-    changed = msgspec.structs.replace(task, **changes)
-    if changed.state == "waiting" and changed.every and changed.failures >= MAX_FAILURES:
-        reason = f"paused after {changed.failures} failures in a row: {changed.reason}"
-        changed = msgspec.structs.replace(changed, paused=True, reason=reason)
-        kind, text = "paused", reason
-    _write(db, changed, now, owner=None)
-    append(db, changed, kind, now, text)
-    return changed
+    return _write_end(db, msgspec.structs.replace(task, **changes), kind, text, now)
 
 
 def _write(db: sqlite3.Connection, task: Task, now: int, owner: str | None = None) -> Task:
-    """Store a changed task; return it with the time of its change."""
+    """Store a changed task; return it with the time of its change.
+
+    Args:
+        owner: The process that runs it from now on, or renews its lease. A running task keeps its owner.
+    """
     task = msgspec.structs.replace(task, changed=moment(now))
-    columns = _columns(task, owner, now)
+    columns = _columns(task)
+    if owner is not None or task.state != "running":
+        columns |= {"owner": owner, "until": None if owner is None else now + LEASE}
     assigned = ", ".join(f"{column} = ?" for column in columns)
     db.execute(f"UPDATE task SET {assigned} WHERE id = ?", (*columns.values(), task.id))
     return task
 
 
-def _columns(task: Task, owner: str | None = None, now: int = 0) -> dict[str, object]:
+def _columns(task: Task) -> dict[str, object]:
     is_due = task.state in ("pending", "waiting") and task.approval is None and not task.paused
-    due = micros(task.next_run) if is_due and task.next_run is not None else None
     return {
         "conversation": task.conversation_id,
         "state": task.state,
         "is_active": task.state in ACTIVE,
-        "due": due,
-        "owner": owner,
-        "until": None if owner is None else now + LEASE,
+        "due": micros(task.next_run) if is_due and task.next_run is not None else None,
+        "fingerprint": _fingerprint(task.prompt, task.title, task.profile, task.every, task.start),
         "data": _encode(task).decode(),
     }
 
@@ -554,19 +623,19 @@ def _columns(task: Task, owner: str | None = None, now: int = 0) -> dict[str, ob
 
 def _usage(db: sqlite3.Connection, user: int, now: int, column: str = "created") -> tuple[int, int]:
     query = f"SELECT {column}, tokens FROM task_usage WHERE user = ? AND day = ?"
-    row = db.execute(query, (user, now // (86_400 * SECOND))).fetchone()
+    row = db.execute(query, (user, now // DAY)).fetchone()
     return (0, 0) if row is None else (int(row[0]), int(row[1]))
 
 
 def _add_usage(db: sqlite3.Connection, user: int, now: int, created: int = 0, runs: int = 0, tokens: int = 0) -> None:
-    day = now // (86_400 * SECOND)
+    day = now // DAY
     db.execute(
         "INSERT INTO task_usage (user, day, created, runs, tokens) VALUES (?, ?, ?, ?, ?) ON CONFLICT (user, day) "
         "DO UPDATE SET created = created + excluded.created, runs = runs + excluded.runs, "
         "tokens = tokens + excluded.tokens",
         (user, day, created, runs, tokens),
     )
-    db.execute("DELETE FROM task_usage WHERE day < ?", (day - 1,))
+    db.execute("DELETE FROM task_usage WHERE user = ? AND day < ?", (user, day - 1))
 
 
 # the channel
@@ -574,12 +643,12 @@ def _add_usage(db: sqlite3.Connection, user: int, now: int, created: int = 0, ru
 
 def append(db: sqlite3.Connection, task: Task, kind: PacketKind, now: int, text: str = "") -> int:
     """Append a packet about a task; return its key."""
-    is_told = kind in TOLD and (task.tell == "always" or kind in ("approval", "paused"))
+    needs_report = kind in TOLD and (task.tell == "always" or kind in ("approval", "paused"))
     packet = Packet(
         0, moment(now), kind, task.user, task.conversation_id, task.id, task.title, task.state, task.run,
         text[:PACKET_TEXT] or task.activity,
     )  # fmt: skip
-    return _append(db, packet, now, is_told=not is_told)
+    return _append(db, packet, now, is_told=not needs_report)
 
 
 def append_report(db: sqlite3.Connection, user: str, conversation_id: str, turn_id: str, now: int) -> int:
@@ -601,11 +670,7 @@ def _append(db: sqlite3.Connection, packet: Packet, now: int, *, is_told: bool) 
 
 
 def read_channel(db: sqlite3.Connection, user: str, after: int, limit: int = MAX_READ) -> list[Packet]:
-    """Return the packets of a user after a cursor, oldest first.
-
-    Raises:
-        BadRequest: `gone`, packets after the cursor were pruned.
-    """
+    """Return the packets of a user after a cursor, oldest first: from the oldest one if some were pruned."""
     number = users.find(db, user)
     found = db.execute(
         "SELECT key, data FROM channel WHERE user = ? AND key > ? AND is_told < 2 ORDER BY key LIMIT ?",
@@ -658,18 +723,16 @@ def end_report(db: sqlite3.Connection, end: ReportEnd, now: int) -> None:
         "DO UPDATE SET cursor = max(cursor, excluded.cursor)",
         (number, end.conversation_id, end.cursor),
     )
+    query = "UPDATE channel SET is_told = 1 WHERE user = ? AND conversation = ? AND is_told = 0 AND key <= ?"
+    db.execute(query, (number, end.conversation_id, end.cursor))
     for action in end.actions:
         action(db)
     prune_channel(db, now)
 
 
 def prune_channel(db: sqlite3.Connection, now: int) -> None:
-    """Delete packets that are told, or need no report, and that no client can still resume from."""
-    db.execute(
-        "DELETE FROM channel WHERE at < ? AND (is_told = 1 OR (is_told = 0 AND key <= coalesce((SELECT cursor "
-        "FROM channel_cursor r WHERE r.user = channel.user AND r.conversation = channel.conversation), 0)))",
-        (now - KEEP_PACKETS,),
-    )
+    """Delete packets that need no report any more, and from which no client resumes."""
+    db.execute("DELETE FROM channel WHERE is_told = 1 AND at < ?", (now - KEEP_PACKETS,))
 
 
 def _packets(found: Sequence[tuple[int, str]]) -> Sequence[Packet]:

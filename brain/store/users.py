@@ -34,7 +34,8 @@ def names(db: sqlite3.Connection) -> list[str]:
     """Return the names of users with data or preferences."""
     found = db.execute(
         "SELECT name FROM user u WHERE hidden = 0 AND (NOT recalls OR EXISTS (SELECT 1 FROM conversation WHERE "
-        "user = u.key) OR EXISTS (SELECT 1 FROM item WHERE user = u.key)) ORDER BY name"
+        "user = u.key) OR EXISTS (SELECT 1 FROM item WHERE user = u.key) "
+        "OR EXISTS (SELECT 1 FROM task WHERE user = u.key)) ORDER BY name"
     )
     return [name for (name,) in found]
 
@@ -53,12 +54,14 @@ def set_recalls(db: sqlite3.Connection, user: str, on: bool) -> None:
 def count(db: sqlite3.Connection, user: int | None) -> Counts:
     """Return the counts of a user's data."""
     ((conversations, messages),) = db.execute(
-        "SELECT count(*), coalesce(sum(messages), 0) FROM conversation WHERE user = ?", (user,)
+        f"SELECT count(*), coalesce(sum(messages), 0) FROM conversation c WHERE user = ? AND {exchanges.IS_LISTED}",
+        (user,),
     )
     query = "SELECT count(*) FROM file f JOIN conversation c ON c.key = f.conversation WHERE c.user = ?"
-    ((files,),) = db.execute(query, (user,))
+    ((files,),) = db.execute(f"{query} AND {exchanges.IS_LISTED}", (user,))
+    ((tasks,),) = db.execute("SELECT count(*) FROM task WHERE user = ?", (user,))
     items = dict(db.execute("SELECT kind, count(*) FROM item WHERE user = ? GROUP BY kind", (user,)).fetchall())
-    return Counts(conversations, messages, files, items.get("fact", 0), items.get("memory", 0))
+    return Counts(conversations, messages, files, items.get("fact", 0), items.get("memory", 0), tasks)
 
 
 def check_conversation(db: sqlite3.Connection, conversation: int, field: str) -> None:
@@ -138,12 +141,15 @@ def _largest_users(db: sqlite3.Connection, max_conversations: int) -> list[int]:
 
 
 def _delete_oldest(db: sqlite3.Connection, conversation: int | None, user: int) -> bool:
-    """Delete the oldest conversation of a user; return False if all are in use."""
+    """Delete the oldest conversation of a user; return False if turns or tasks use all of them."""
+    active = "FROM task WHERE user = :user AND is_active = 1"
+    used = f"SELECT conversation {active} UNION ALL SELECT 'work' || substr(id, 5) {active}"
     query = (
-        "SELECT key FROM conversation c WHERE key IS NOT ? AND user = ? AND NOT EXISTS "
-        f"(SELECT 1 FROM {exchanges.RUNNING} AND {exchanges.IN_CONVERSATION}) ORDER BY used, key LIMIT 1"
+        "SELECT key FROM conversation c WHERE key IS NOT :conversation AND user = :user AND NOT EXISTS "
+        f"(SELECT 1 FROM {exchanges.RUNNING} AND {exchanges.IN_CONVERSATION}) AND id NOT IN ({used}) "
+        "ORDER BY used, key LIMIT 1"
     )
-    oldest = db.execute(query, (conversation, user)).fetchone()
+    oldest = db.execute(query, {"conversation": conversation, "user": user}).fetchone()
     if oldest is not None:
         exchanges.remove_conversation(db, oldest[0])
     return oldest is not None

@@ -69,5 +69,6 @@ def format_counts(counts: Counts) -> str:
         (counts.files, "file", "files"),
         (counts.facts, "fact", "facts"),
         (counts.memories, "summary", "summaries"),
+        (counts.tasks, "task", "tasks"),
     )
     return ", ".join(f"{n:,} {one if n == 1 else many}" for n, one, many in rows if n) or "nothing"

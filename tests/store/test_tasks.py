@@ -1,0 +1,448 @@
+"""Background tasks in the store: created once, claimed in turn, ended and reported exactly once, never in a list."""
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from store_helpers import TOMORROW, Clock, add_turn, answer, question, store_at
+
+from brain.errors import BadRequest
+from brain.events import Usage
+from brain.messages import Call, Counts, History, Text
+from brain.store import tasks, users
+from brain.store.sqlite import SQLite
+from brain.store.tasks import DayLimits, Duplicate, ReportEnd, RunEnd
+from brain.task import NewTask, Task, TaskApproval
+
+pytestmark = pytest.mark.anyio
+
+NO_LIMITS = DayLimits(0, 0)
+DAILY = "FREQ=DAILY;BYHOUR=8;BYMINUTE=0"
+
+
+async def create(
+    store: SQLite, prompt: str = "Read", user: str = "ada", limits: DayLimits = NO_LIMITS, **fields: Any
+) -> Task:
+    given = {"conversation_id": "c", "time_zone": "UTC", "title": ""} | fields
+    return await store.tasks.create(user, NewTask(prompt, **given), limits)
+
+
+async def claim(store: SQLite, at_once: int = 3, per_user: int = 2, limits: DayLimits = NO_LIMITS) -> list[Task]:
+    claimed, _ = await store.tasks.claim(at_once, per_user, lambda user: limits)
+    return claimed
+
+
+async def begin_run(store: SQLite, task: Task) -> History:
+    asked = question(task.prompt, f"{task.id}-{task.run}-{task.attempt}-{task.resumes}", source="task")
+    return await store.begin(task.user, task.work_id, asked, [])
+
+
+async def end_run(store: SQLite, task: Task, outcome: Any = "succeeded", **fields: Any) -> Task:
+    """Run a claimed task to its end; return it as it is then."""
+    history = await begin_run(store, task)
+    parts = fields.pop("parts", [Text("Done.", 1)])
+    end = {"reason": "", "next_run": None, "may_retry": False, "approval": None} | fields
+    ended = answer(parts, usage=Usage(60, 40, None, estimated=False))
+    await store.end(history, ended, RunEnd(task=task, exchange=ended, outcome=outcome, **end))
+    return await found(store, task)
+
+
+async def found(store: SQLite, task: Task) -> Task:
+    stored = await store.tasks.find(task.user, task.id)
+    assert stored is not None
+    return stored
+
+
+def damage(path: Path, table: str, where: str = "1") -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE {table} SET data = 'x' WHERE {where}")
+
+
+async def test_a_task_is_created_once(store: SQLite) -> None:
+    first = await create(store, "Read  forty papers", title=" Papers ")
+    assert (first.title, first.state, first.run, first.conversation_id) == ("Papers", "pending", 0, "c")
+    schedule: dict[str, Any] = {"every": DAILY, "start": TOMORROW, "next_run": TOMORROW}
+    daily = await create(store, "Read", **schedule)
+    assert (daily.state, daily.next_run) == ("waiting", TOMORROW)
+    rows: list[tuple[str, dict[str, Any], Task | None]] = [
+        ("read forty PAPERS", {"title": "papers"}, first),
+        ("Read forty papers", {"title": "papers", "profile": "expert"}, None),
+        ("Read forty papers", {"title": "others"}, None),
+        ("Read forty papers", {"title": "papers", "user": "eve"}, None),
+        ("Read", schedule | {"start": TOMORROW + timedelta(hours=1)}, daily),
+        ("Read", {"every": "FREQ=DAILY", "start": TOMORROW, "next_run": TOMORROW}, None),
+    ]
+    for prompt, fields, same in rows:
+        if same is None:
+            await create(store, prompt, **fields)
+        else:
+            with pytest.raises(Duplicate) as caught:
+                await create(store, prompt, **fields)
+            assert (caught.value.code, caught.value.task.id) == ("duplicate", same.id)
+    await store.tasks.cancel("ada", first.id)
+    assert (await create(store, "Read forty papers", title="Papers")).id != first.id
+    keyed = [await create(store, "With a key", key="t1-c1") for _ in range(2)]
+    assert keyed[0] == keyed[1]
+
+
+async def test_tasks_are_limited(memory_store: SQLite, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = memory_store
+    monkeypatch.setattr(tasks, "MAX_ACTIVE", 3)
+    monkeypatch.setattr(tasks, "MAX_ENDED", 1)
+    for n in range(3):
+        await create(store, f"{n}", limits=DayLimits(4, 0))
+    for limits in (NO_LIMITS, DayLimits(3, 0)):
+        with pytest.raises(BadRequest) as caught:
+            await create(store, "more", limits=limits)
+        assert caught.value.code == "rate_limited"
+    for task in await store.tasks.list_tasks("ada"):
+        await store.tasks.cancel("ada", task.id)
+    await create(store, "last", limits=DayLimits(4, 0))
+    assert [task.prompt for task in await store.tasks.list_tasks("ada")] == ["last", "2"]
+    with pytest.raises(BadRequest) as caught:
+        await create(store, "again", limits=DayLimits(4, 0))
+    assert caught.value.code == "rate_limited"
+
+
+async def test_tasks_are_listed_newest_first_page_by_page(store: SQLite) -> None:
+    made = [await create(store, f"{n}", conversation_id=f"c{n % 2}") for n in range(5)]
+    await create(store, user="eve")
+    await store.tasks.cancel("ada", made[4].id)
+    pages = [await store.tasks.list_tasks("ada", limit=2)]
+    while pages[-1]:
+        pages.append(await store.tasks.list_tasks("ada", limit=2, before=pages[-1][-1].id))
+    assert [[task.prompt for task in page] for page in pages] == [["4", "3"], ["2", "1"], ["0"], []]
+    assert [task.prompt for task in await store.tasks.list_tasks("ada", ["canceled"])] == ["4"]
+    assert [task.prompt for task in await store.tasks.list_tasks("ada", conversation_id="c1")] == ["3", "1"]
+    assert await store.tasks.count_states() == {"pending": 5, "canceled": 1}
+    with pytest.raises(BadRequest):
+        await store.tasks.list_tasks("eve", before=made[0].id)
+
+
+async def test_claims_alternate_between_users(store: SQLite) -> None:
+    for n in range(100):
+        await create(store, f"ada {n}")
+    for user in ("bob", "eve"):
+        for n in range(2):
+            await create(store, f"{user} {n}", user)
+    assert [task.prompt for task in await claim(store)] == ["ada 0", "bob 0", "eve 0"]
+    order: list[str] = []
+    running = await store.tasks.list_tasks("ada", ["running"])
+    running += [task for user in ("bob", "eve") for task in await store.tasks.list_tasks(user, ["running"])]
+    while len(order) < 6:
+        await end_run(store, running.pop(0))
+        claimed = await claim(store)
+        order += [task.prompt for task in claimed]
+        running += claimed
+    assert order == ["ada 1", "bob 1", "eve 1", "ada 2", "ada 3", "ada 4"]
+    assert await claim(store, at_once=9, per_user=2) == []
+
+
+async def test_a_claim_looks_at_due_tasks_only(path: Path) -> None:
+    async with store_at(path) as store:
+        await create(store)
+    with closing(sqlite3.connect(path)) as db:
+        plans: list[str] = []
+        db.set_trace_callback(lambda statement: plans.append(statement) if "FROM task" in statement else None)
+        limits = {"at_once": 3, "per_user": 2, "limits": lambda user: NO_LIMITS}
+        assert len(tasks.claim(db, tasks.Claimer("me", 2**60), **limits)) == 1  # type: ignore[arg-type]
+        db.set_trace_callback(None)
+        steps = [row[3] for plan in plans for row in db.execute(f"EXPLAIN QUERY PLAN {plan}")]
+    assert len(steps) >= 4
+    assert not [step for step in steps if step.startswith("SCAN") and "INDEX" not in step]
+
+
+async def test_another_process_continues_when_a_lease_expires(path: Path) -> None:
+    clock = Clock(step=0)
+    async with store_at(path, clock) as store, store_at(path, clock) as other:
+        await create(store)
+        (task,) = await claim(store)
+        history = await begin_run(store, task)
+        assert (await store.tasks.own(), await other.tasks.own()) == ({task.id}, set())
+        clock.advance(seconds=14)
+        await other.tasks.renew()
+        assert await claim(other) == []
+        owner, peer = store, other
+        for n in range(5):
+            clock.advance(seconds=16)
+            await peer.tasks.renew()
+            (again,) = await claim(peer)
+            assert (again.id, again.run, again.resumes) == (task.id, 1, n + 1)
+            assert not await owner.tasks.set_turn(task.id, "t", "lost")
+            owner, peer = peer, owner
+        late = answer("late")
+        await store.end(history, late, RunEnd(task, late, "succeeded", "", None, False, None))
+        assert (await found(store, task)).state == "running"
+        clock.advance(seconds=16)
+        await peer.tasks.renew()
+        assert (await found(store, task)).state == "failed"
+
+
+async def test_a_clock_that_is_set_back_delays_nothing(path: Path) -> None:
+    clock = Clock(step=0)
+    async with store_at(path, clock) as store, store_at(path, clock) as other:
+        await create(store, "running")
+        (running,) = await claim(store)
+        await create(store, "queued")
+        clock.advance(hours=-2)
+        await other.tasks.renew()
+        assert [task.prompt for task in await claim(other)] == ["queued"]
+        clock.advance(seconds=10)
+        await store.tasks.renew()
+        clock.advance(seconds=10)
+        await other.tasks.renew()
+        assert await store.tasks.own() == {running.id}
+
+
+FAILED: dict[str, Any] = {"outcome": "failed", "reason": "no model"}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "end", "state", "kind"),
+    [
+        ("", {}, "succeeded", "result"),
+        ("", FAILED, "failed", "failure"),
+        ("", FAILED | {"may_retry": True}, "pending", "state"),
+        ("", {"outcome": "pending"}, "pending", "state"),
+        (DAILY, {"next_run": TOMORROW}, "waiting", "result"),
+        (DAILY, FAILED | {"next_run": TOMORROW}, "waiting", "failure"),
+        (DAILY, {}, "succeeded", "result"),
+        ("", {"outcome": "waiting", "approval": TaskApproval("c1", "calendar", {}, "Add")}, "waiting", "approval"),
+    ],
+)
+async def test_the_end_of_a_run(
+    store: SQLite, clock: Clock, schedule: str, end: dict[str, Any], state: str, kind: str
+) -> None:
+    await create(store, every=schedule, start=clock.time if schedule else None, next_run=clock.time)
+    (task,) = await claim(store)
+    cursor = await store.tasks.last_packet()
+    ended = await end_run(store, task, **end)
+    assert (ended.state, ended.run) == (state, 1)
+    assert [packet.kind for packet in await store.tasks.read_channel("ada", cursor)] == [kind]
+    told = await store.tasks.read_untold("ada", "c")
+    assert [packet.kind for packet in told] == ([] if kind == "state" else [kind])
+    assert await store.tasks.own() == set()
+    if ended.next_run is None:
+        assert await claim(store) == []
+
+
+async def test_a_failed_run_is_retried_once_after_five_seconds(store: SQLite, clock: Clock) -> None:
+    await create(store)
+    (task,) = await claim(store)
+    await end_run(store, task, **FAILED, may_retry=True)
+    assert await claim(store) == []
+    clock.advance(seconds=5)
+    (task,) = await claim(store)
+    assert (task.run, task.attempt) == (1, 2)
+    assert (await end_run(store, task, **FAILED, may_retry=True)).state == "failed"
+
+
+async def test_a_schedule_pauses_after_five_failures_in_a_row(store: SQLite, clock: Clock) -> None:
+    daily = await create(store, every=DAILY, start=clock.time, next_run=clock.time)
+    for n in range(6):
+        (task,) = await claim(store)
+        fails = n != 0
+        daily = await end_run(store, task, **(FAILED if fails else {}), next_run=clock.time)
+    assert (daily.run, daily.failures, daily.paused, daily.state) == (6, 5, True, "waiting")
+    assert [packet.kind for packet in await store.tasks.read_untold("ada", "c")][-1] == "paused"
+    assert await claim(store) == []
+
+
+@pytest.mark.parametrize(("limits", "reason"), [(DayLimits(1, 0), "1 task runs"), (DayLimits(0, 100), "100 tokens")])
+async def test_runs_over_the_daily_limit_fail_and_schedules_continue_tomorrow(
+    store: SQLite, clock: Clock, limits: DayLimits, reason: str
+) -> None:
+    await create(store, "first")
+    (task,) = await claim(store, limits=limits)
+    await end_run(store, task)
+    once = await create(store, "second")
+    daily = await create(store, "third", every=DAILY, start=clock.time, next_run=clock.time)
+    assert await claim(store, limits=limits) == []
+    once, daily = await found(store, once), await found(store, daily)
+    assert (once.state, once.run, daily.state, daily.next_run) == (
+        "failed",
+        0,
+        "waiting",
+        datetime(2026, 3, 2, tzinfo=UTC),
+    )
+    assert reason in once.reason
+    clock.advance(days=1)
+    assert [task.prompt for task in await claim(store, limits=limits)] == ["third"]
+
+
+@pytest.mark.parametrize("approve", [True, False])
+async def test_a_decision_continues_the_run(store: SQLite, approve: bool) -> None:
+    task = await create(store)
+    with pytest.raises(BadRequest):
+        await store.tasks.decide("ada", task.id, "c1", approve)
+    (task,) = await claim(store)
+    asked = Call("calendar", params={}, id="c1", turn_pass=1, approval="asked")
+    await end_run(store, task, "waiting", parts=[asked], approval=TaskApproval("c1", "calendar", {}, "Add"))
+    for user, call_id in (("eve", "c1"), ("ada", "c2")):
+        with pytest.raises(BadRequest) as caught:
+            await store.tasks.decide(user, task.id, call_id, approve)
+        assert caught.value.code == "not_found"
+    decided = [await store.tasks.decide("ada", task.id, "c1", approve) for _ in range(2)]
+    assert [(one.state, one.approval) for one in decided] == [("pending", None)] * 2
+    with pytest.raises(BadRequest) as caught:
+        await store.tasks.decide("ada", task.id, "c1", not approve)
+    assert caught.value.code == "decided"
+    page = await store.conversation("ada", task.work_id)
+    assert page is not None
+    assert [part.approval for part in page.exchanges[0].parts if isinstance(part, Call)] == [
+        "approved" if approve else "declined"
+    ]
+    assert [one.run for one in await claim(store)] == [1]
+
+
+async def test_a_task_is_canceled_in_every_state(store: SQLite, clock: Clock) -> None:
+    made = [
+        await create(store, name, every=every, start=clock.time if every else None, next_run=clock.time)
+        for name, every in (("ends", ""), ("waits", ""), ("runs", ""), ("daily", DAILY), ("queued", ""))
+    ]
+    for _ in range(3):
+        (task,) = await claim(store, 1)
+        if task.prompt == "waits":
+            await end_run(store, task, "waiting", approval=TaskApproval("c1", "calendar", {}, "Add"))
+        elif task.prompt == "ends":
+            await end_run(store, task)
+        else:
+            history = await begin_run(store, task)
+    expected = ["already_done", "canceled", "canceled", "canceled", "canceled"]
+    assert [(await store.tasks.cancel("ada", task.id))[0] for task in made] == expected
+    assert [(await store.tasks.cancel("ada", task.id))[0] for task in made] == ["already_done"] + [
+        "already_canceled"
+    ] * 4
+    assert (await store.tasks.cancel("eve", made[0].id))[0] == "not_found"
+    assert await store.tasks.own() == set()
+    late = answer("late")
+    await store.end(history, late, RunEnd(made[2], late, "succeeded", "", None, False, None))
+    assert (await found(store, made[2])).state == "canceled"
+    assert await claim(store) == []
+
+    await store.tasks.change("ada", made[1].id, lambda task: replace(task, state="pending", next_run=clock.time))
+    assert [(task.prompt, task.run) for task in await claim(store)] == [("waits", 2)]  # it does not continue the first
+
+
+async def test_a_change_of_a_running_task_leaves_it_running(store: SQLite) -> None:
+    await create(store)
+    (task,) = await claim(store)
+    renamed = await store.tasks.change("ada", task.id, lambda task: replace(task, title="New"))
+    assert renamed is not None
+    assert await store.tasks.own() == {task.id}
+    assert (await end_run(store, task)).title == "New"
+
+
+async def test_each_packet_is_reported_once(store: SQLite, clock: Clock) -> None:
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("a", {}), ("b", {"conversation_id": "d"}), ("c", {"tell": "never"}), ("d", {})
+    ]  # fmt: skip
+    for prompt, fields in rows:
+        await create(store, prompt, **fields)
+    for task in await claim(store, 9, 9):
+        await end_run(store, task)
+    untold = await store.tasks.list_untold()
+    assert sorted((one.user, one.conversation_id) for one in untold) == [("ada", "c"), ("ada", "d")]
+    first, second = await store.tasks.read_untold("ada", "c")
+    assert (first.kind, first.title, first.text, second.title) == ("result", "a", "Done.", "d")
+    actions: list[str] = []
+    history = await store.begin("ada", "c", question("(report)", 9, source="report"), [])
+    end = ReportEnd("ada", "c", first.key, [lambda db: actions.append("done")])
+    await store.end(history, answer("Told."), end)
+    assert actions == ["done"]
+    assert [packet.title for packet in await store.tasks.read_untold("ada", "c")] == ["d"]
+    everything = await store.tasks.read_channel("ada", 0)
+    assert [packet.key for packet in everything] == sorted(packet.key for packet in everything)
+    clock.advance(days=2)
+    await store.tasks.maintain()
+    assert {packet.title for packet in await store.tasks.read_channel("ada", 0)} == {"b", "d"}
+    assert await store.tasks.last_packet() == everything[-1].key
+
+
+async def test_damaged_rows_are_counted_and_stop_nothing(path: Path, clock: Clock) -> None:
+    async with store_at(path, clock) as store:
+        damaged = [await create(store, "due"), await create(store, "runs")]
+        for task in await claim(store):
+            await store.tasks.set_turn(task.id, "t", "reads")
+        await create(store, "also due")
+        damage(path, "task")
+        damage(path, "channel", "key = 1")
+        await create(store, "good")
+        await create(store, "also due")
+        assert await store.tasks.count_unreadable() == 4
+        assert await store.tasks.find("ada", damaged[0].id) is None
+        assert [task.prompt for task in await store.tasks.list_tasks("ada")] == ["also due", "good"]
+        assert len(await store.tasks.read_channel("ada", 0)) == 8
+    async with store_at(path, clock) as store:  # after a restart
+        assert [task.prompt for task in await claim(store)] == ["good", "also due"]
+        await store.tasks.maintain()
+        assert await store.tasks.count_unreadable() == 4
+        assert await store.delete("ada", "c") is False
+        assert (await store.forget("ada")).tasks == 5
+
+
+async def test_a_conversation_in_which_a_task_runs_is_in_no_list(store: SQLite, clock: Clock) -> None:
+    await add_turn(store, "ada", "c", "My question")
+    task = await create(store, "Compare the xylophones")
+    (task,) = await claim(store)
+    await end_run(store, task)
+    assert [one.id for one in await store.conversations("ada")] == ["c"]
+    for words in ("xylophones", "compare", "?"):
+        assert await store.conversations("ada", words=words) == []
+    assert [one.conversation_id for one in await store.recent("ada", 9)] == ["c"]
+    assert [one.conversation_id for one in await store.claim_idle(TOMORROW, 9)] == ["c"]
+    assert await store.count("ada") == Counts(1, 2, tasks=1)
+    newest = await store.answer("ada", None)
+    assert newest is not None
+    assert newest[0] == "c"
+    page = await store.conversation("ada", task.work_id)
+    assert page is not None
+    assert (page.conversation.sources, page.exchanges[0].answer) == (("task",), "Done.")
+    assert (await store.answer("ada", page.exchanges[0].answer_id) or ("",))[0] == task.work_id
+    renamed = await store.rename("ada", task.work_id, "Xylophones")
+    assert renamed is not None
+    assert await store.conversations("ada", words="xylophones") == []
+
+
+async def test_tasks_vanish_with_their_conversation(store: SQLite) -> None:
+    await add_turn(store, "ada", "c")
+    await add_turn(store, "ada", "d")
+    task = await create(store, "a")
+    (task,) = await claim(store)
+    child = await create(store, "child", conversation_id=task.work_id, depth=2, parent=task.id)
+    other = await create(store, "b", conversation_id="d")
+    await end_run(store, task)
+    assert await store.tasks.cancel_all("ada", "c") == [task.work_id]
+    assert ((await found(store, child)).state, (await found(store, other)).state) == ("canceled", "pending")
+    assert await store.delete("ada", "c")
+    assert [one.id for one in await store.tasks.list_tasks("ada")] == [other.id]
+    assert await store.conversation("ada", task.work_id) is None
+    assert {packet.task_id for packet in await store.tasks.read_channel("ada", 0)} == {other.id}
+    assert await store.tasks.list_untold() == []
+    await create(store, "of eve", "eve")
+    assert (await store.forget("ada")).tasks == 1
+    assert [one.user for one in await claim(store)] == ["eve"]
+
+
+async def test_active_tasks_keep_their_conversations_in_memory(
+    memory_store: SQLite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = memory_store
+    monkeypatch.setattr(users, "MAX_MEMORY_CONVERSATIONS", 4)
+    await add_turn(store, "ada", "c")
+    await create(store, "daily", every=DAILY, start=TOMORROW, next_run=TOMORROW)
+    once = await create(store, "once")
+    (task,) = await claim(store)
+    waiting = await end_run(store, task, "waiting", approval=TaskApproval("c1", "calendar", {}))
+    for n in range(6):
+        await add_turn(store, "ada", f"d{n}")
+    assert [one.id for one in await store.conversations("ada")] == ["d5", "d4", "c"]
+    assert await store.conversation("ada", waiting.work_id) is not None
+    await store.tasks.cancel("ada", once.id)
+    await add_turn(store, "ada", "d6")
+    assert await store.conversation("ada", waiting.work_id) is None
+    assert await store.count("ada") == Counts(4, 8, tasks=2)
