@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from starlette.endpoints import HTTPEndpoint
 from starlette.requests import Request
@@ -181,7 +180,6 @@ def _next_times(task: Task | NewTask) -> list[datetime]:
 
 def _words(task: Task | NewTask) -> str:
     """Return a schedule in words; empty for a task without a time in the future."""
-    times = _next_times(task)
-    if task.start is None or not times:
+    if task.start is None or not _next_times(task):
         return ""
-    return schedule.describe(task.every, task.start, times[0], ZoneInfo(task.time_zone))
+    return schedule.to_words(task.every, task.start, task.time_zone)
