@@ -59,7 +59,10 @@ class TasksEndpoint(HTTPEndpoint):
             private=body.private,
         )
         if body.dry_run:
-            return ApiResponse(protocol.encode_preview(_words(new), _next_times(new)))
+            times = []
+            if new.start is not None:
+                times = schedule.next_times(new.every, new.start, new.time_zone, datetime.now(UTC))
+            return ApiResponse(protocol.encode_preview(_words(new), times))
         task = await engine.tasks.create(user_of(request), new)
         url = f"{request.scope.get('root_path', '')}/v1/tasks/{task.id}"
         return ApiResponse(_data(task), 201, {"Location": url})
@@ -170,16 +173,6 @@ def _data(task: Task) -> dict[str, Any]:
     return protocol.task_data(task, _words(task))
 
 
-def _next_times(task: Task | NewTask) -> list[datetime]:
-    """Return the next three times of a schedule; none for a task that has ended."""
-    if task.start is None or (isinstance(task, Task) and task.has_ended):
-        return []
-    now = datetime.now(UTC)
-    return schedule.next_times(task.every, task.start, task.time_zone, now)
-
-
 def _words(task: Task | NewTask) -> str:
-    """Return a schedule in words; empty for a task without a time in the future."""
-    if task.start is None or not _next_times(task):
-        return ""
-    return schedule.to_words(task.every, task.start, task.time_zone)
+    """Return a schedule in words; empty for a task without one."""
+    return "" if task.start is None else schedule.to_words(task.every, task.start, task.time_zone)
