@@ -209,6 +209,7 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
         preview: Text that the person read about the effect of the call.
         cached: Whether the result comes from an earlier call.
         untrusted: Whether the block may contain untrusted content.
+        has_started: Whether its specialist started. Without a block, the process ended before the call did.
         began_ms: Milliseconds from the start of the turn to the call.
         ms: Duration in milliseconds, without the wait for approval; None while it runs.
     """
@@ -228,6 +229,7 @@ class Call(msgspec.Struct, tag="call", omit_defaults=True):
     preview: str | None = None
     cached: bool = False
     untrusted: bool = False
+    has_started: bool = False
     began_ms: Count = 0
     ms: Count | None = None
 

@@ -49,6 +49,11 @@ class Accounting:
         self._reported: PassUsage | None = None
         self._is_final = False  # Brain read the newest pass to its end
 
+    def resume(self, passes: Sequence[PassReport], last: int) -> None:
+        """Continue after earlier passes of an interrupted turn; up to number `last`, whose report may be missing."""
+        lost = range(len(passes) + 1, last + 1)
+        self.passes = [*passes, *(PassReport(n, 0, None, 0, 0, 0, None, True, "cancelled") for n in lost)]
+
     def milliseconds(self, moment: float | None = None) -> int:
         """Return the milliseconds from the start of the turn to a `time.monotonic` value (default: now)."""
         return round(((time.monotonic() if moment is None else moment) - self.began) * 1000)

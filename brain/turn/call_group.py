@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -53,6 +53,8 @@ MAX_SENT_LENGTH = 1_600
 """Characters that a call may send to other hosts with an approval. A person sees all of them."""
 MAX_CACHED_LENGTH = 65_536
 """Longest result, in characters, that is cached whole. Longer ones are cut to the size of a block first."""
+
+SUSPENDED = Failure("interrupted", "the call waits for an approval")
 
 Emit = Callable[[Sequence[Event]], None]
 
@@ -128,6 +130,8 @@ class CallContext:
         key: Begins the IDs of calls for specialists.
         round: Number of the current round of the strategy; 0 without one.
         observer: Follows the turn.
+        checkpoint: Stores the answer so far, if an interrupted turn continues later. Its calls then wait for approvals
+            after the turn has ended.
         outcomes: Outcomes of calls that run or have ended, by `call_key`.
     """
 
@@ -148,6 +152,7 @@ class CallContext:
     key: str = ""
     round: int = 0
     observer: Observer | None = None
+    checkpoint: Callable[[], Awaitable[None]] | None = None
     outcomes: dict[Hashable, "asyncio.Future[Outcome]"] = field(default_factory=dict)
 
     @property
@@ -220,11 +225,13 @@ class CallGroup:
     Attributes:
         calls: The calls in the order in which the model wrote them.
         has_client_call: Whether the client must answer one of them, which ends the turn.
+        suspended: Calls that wait for an approval after the turn has ended.
     """
 
     def __init__(self, context: CallContext, turn_pass: int, on_idle: Callable[[], None] | None = None) -> None:
         self.calls: list[Call] = []
         self.has_client_call = False
+        self.suspended: list[Call] = []
         self._context = context
         self._emit = context.emit
         self._turn_pass = turn_pass
@@ -239,8 +246,8 @@ class CallGroup:
 
     @property
     def is_running(self) -> bool:
-        """Whether any call has no block yet."""
-        return any(not call.block for call in self.calls)
+        """Whether any call has no block yet, except suspended ones."""
+        return any(not call.block and call not in self.suspended for call in self.calls)
 
     def start(self, call: Call) -> bool:
         """Start a call of the model if it is allowed. Return False if no further call can run."""
@@ -254,6 +261,26 @@ class CallGroup:
         else:
             self._start_once(call)
         return failure is None or failure.code not in ("call_limit", "deadline")
+
+    def resume(self, call: Call) -> None:
+        """Continue a call without a block, of a turn that was interrupted or waited for an approval.
+
+        A call that had started runs again only if it changes nothing.
+        """
+        self.calls.append(call)
+        self._began[call.id] = time.monotonic()
+        policy = self._context.policy
+        code: CallCode | None = policy.check_access(call.name)
+        if call.approval == "declined":
+            code = "declined"
+        elif code is None and call.has_started and not policy.is_read_only(call.name, call.params or {}):
+            code = "interrupted"
+        if code is None:
+            self._futures[call.id] = asyncio.get_running_loop().create_future()
+            self._context.outcomes[call_key(call.name, call.params)] = self._futures[call.id]
+            self._start(call, self._context.attachments)
+        else:
+            self._finish(call, policy.failure(code))
 
     def start_automatic(self, name: str, attachment: Attachment) -> None:
         """Start an automatic call for an attachment. It does not count against the limits."""
@@ -301,7 +328,7 @@ class CallGroup:
                 await asyncio.wait(running, timeout=CANCEL_SECONDS)
         finally:
             for call in self.calls:
-                if not call.block:
+                if not call.block and call not in self.suspended:
                     self._finish(call, self._context.policy.failure(code))
 
     def _add(self, call: Call) -> None:
@@ -354,6 +381,8 @@ class CallGroup:
         sent = [escape_invisible(" ".join(value.split())) for value in values]
         if not sent and not context.policy.needs_approval(entry.specialist, params):
             self._execute(call, prepared)
+        elif context.checkpoint is not None:
+            self._spawn(call, self._suspend(call, prepared, sent))
         elif not context.request.asks_person:
             reasons = NO_APPROVER_TO_SEND if sent else NO_APPROVER
             reasons = NO_APPROVER_PRIVATE if context.request.private else reasons
@@ -364,19 +393,40 @@ class CallGroup:
             self._unready.add(call.id)
             self._spawn(call, self._execute_if_approved(call, prepared, sent))
 
-    async def _execute_if_approved(self, call: Call, prepared: PreparedCall, sent: Sequence[str]) -> None:
-        """Execute a call once a person approves it. All calls of the pass request approval together."""
-        context, approvals, specialist = self._context, self._context.approvals, prepared.entry.specialist
-        gathering_until = asyncio.get_running_loop().time() + APPROVAL_BATCH_SECONDS
+    async def _suspend(self, call: Call, prepared: PreparedCall, sent: Sequence[str]) -> None:
+        """Execute a call whose effect a person approved, otherwise let it wait for an approval."""
+        was_approved, former = call.approval == "approved", call.preview
+        preview = await self._preview(call, prepared, sent)
+        if isinstance(preview, Failure):
+            self._finish(call, preview)
+        elif was_approved and call.preview == former:
+            self._execute(call, prepared, preview)
+        else:
+            call.approval = "asked"
+            self.suspended.append(call)
+            self._futures.pop(call.id).set_result(SUSPENDED)  # identical calls of the pass wait for approval, too
+            self._check_done()
+
+    async def _preview(self, call: Call, prepared: PreparedCall, sent: Sequence[str]) -> Result | Failure | None:
+        """Set what a person reads before the approval of a call, and return the specialist's preview."""
+        context, specialist = self._context, prepared.entry.specialist
         seconds = min(PREVIEW_SECONDS, context.registry.call_seconds, context.seconds_for(specialist))
         preview = await make_preview(
             specialist, prepared.params, context.dependencies(call, prepared, seconds, is_preview=True), seconds
         )
+        if not isinstance(preview, Failure):
+            lines = [preview_text(preview)] if preview is not None else []
+            call.preview = "\n".join([*lines, *(f"Sends to another server: {value}" for value in sent)]) or None
+        return preview
+
+    async def _execute_if_approved(self, call: Call, prepared: PreparedCall, sent: Sequence[str]) -> None:
+        """Execute a call once a person approves it. All calls of the pass request approval together."""
+        context, approvals = self._context, self._context.approvals
+        gathering_until = asyncio.get_running_loop().time() + APPROVAL_BATCH_SECONDS
+        preview = await self._preview(call, prepared, sent)
         if isinstance(preview, Failure):
             self._finish(call, preview)
             return
-        lines = [preview_text(preview)] if preview is not None else []
-        call.preview = "\n".join([*lines, *(f"Sends to another server: {value}" for value in sent)]) or None
         with suppress(TimeoutError):
             async with asyncio.timeout_at(gathering_until):
                 await self._no_more_calls.wait()
@@ -434,12 +484,17 @@ class CallGroup:
                 self._emit((SpecialistProgress(call.id, progress.text, progress.fraction),))
 
         dependencies = context.dependencies(call, prepared, seconds, approved)
+        call.has_started = True
+        if context.checkpoint is not None:
+            await context.checkpoint()
         outcome = await execute(specialist, prepared.arguments, dependencies, report, timeout=seconds)
         if isinstance(outcome, CallResult) and specialist.cache_seconds:
             is_long = len(outcome.text) > MAX_CACHED_LENGTH
             text = blocks.result_text(outcome.text, more=outcome.more) if is_long else outcome.text
             context.registry.cache(context.cache_key(prepared), replace(outcome, text=text), specialist.cache_seconds)
         self._finish(call, outcome)
+        if context.checkpoint is not None:
+            await context.checkpoint()
 
     def _spawn(self, call: Call, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a step of a call in a task. If the task fails, the call fails."""
@@ -483,6 +538,9 @@ class CallGroup:
         call.block = block
         self._emit((event,))
         self._set_ready(call)
+        self._check_done()
+
+    def _check_done(self) -> None:
         if self.is_running:
             return
         if self._no_more_calls.is_set():

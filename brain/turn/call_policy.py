@@ -104,6 +104,14 @@ class CallPolicy:
         """Whether a pass that starts now runs no calls."""
         return self.is_exhausted or self.is_out_of_time
 
+    def resume(self, calls: Sequence[Call]) -> None:
+        """Count calls that the turn made before it was interrupted."""
+        for call in calls:
+            self.calls.append(call)
+            self.counted += 1
+            self._calls_by_name[call.name] += 1
+            self._identical_calls[call_key(call.name, call.params)] += 1
+
     def check(self, call: Call, seconds_left: float) -> Failure | None:
         """Count a call of the model. Return a failure if it must not run.
 
@@ -135,6 +143,14 @@ class CallPolicy:
         if self._calls_by_name[call.name] > self._request.limits.calls_per_specialist:
             return self.failure("specialist_limit")
         return None
+
+    def is_read_only(self, name: str, params: Mapping[str, Any]) -> bool:
+        """Whether a call changes nothing, as far as its specialist knows."""
+        try:
+            return self._specialists[name].specialist.reads_only(_copy(params))
+        except BaseException:  # the function is a specialist's code
+            log.warning("specialist %s: its read_only function failed", name, exc_info=True)
+            return False
 
     def check_access(self, name: str) -> CallCode | None:
         """Return the error code if this turn must not call the specialist."""

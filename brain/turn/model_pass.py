@@ -117,6 +117,7 @@ class ModelPass:
         unknown_tool: Name of an unknown tool whose native call was ignored.
         text_length: Characters of text so far.
         was_interrupted: Whether Brain ended the pass before the model did.
+        has_given_way: Whether a more urgent turn interrupted the pass, which is to be continued.
     """
 
     __slots__ = (
@@ -125,7 +126,7 @@ class ModelPass:
         "_last_chunk_at", "_max_length", "_model", "_next_step", "_nth", "_number", "_output", "_raw", "_read_until",
         "_sampling", "_scanner", "_separator", "_shown_length", "_silence", "_silent_seconds", "_stops", "_stream",
         "_task", "_text", "_text_guard", "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text",
-        "text_length", "unknown_tool", "was_interrupted",
+        "has_given_way", "text_length", "unknown_tool", "was_interrupted",
     )  # fmt: skip
 
     def __init__(
@@ -153,6 +154,7 @@ class ModelPass:
         self.unknown_tool: str | None = None
         self.text_length = 0
         self.was_interrupted = False
+        self.has_given_way = False
         self._number = number
         self._nth = nth
         self._is_first = is_first
@@ -236,6 +238,12 @@ class ModelPass:
         if self.calls is None and self._can_be_interrupted():
             self._interrupt()
 
+    def give_way(self) -> None:
+        """End the pass at once, for a turn that is more urgent, unless it runs calls."""
+        if self.calls is None:
+            self.has_given_way = True
+            self._interrupt()
+
     def end_unshown(self) -> None:
         """End the pass, because its time is over, unless it is writing the answer or runs calls."""
         if self.calls is None and not self.has_shown:
@@ -261,7 +269,8 @@ class ModelPass:
 
     def _parts(self, text: str) -> list[Part]:
         calls = self.calls.calls if self.calls is not None else []
-        return [*([Text(text, self._number)] if text else []), *(call for call in calls if call.block)]
+        is_stored = self._context.checkpoint is not None  # a call without a block continues later
+        return [*([Text(text, self._number)] if text else []), *(call for call in calls if call.block or is_stored)]
 
     @property
     def is_stopped(self) -> bool:

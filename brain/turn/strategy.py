@@ -73,6 +73,7 @@ class PassResult:
         is_interrupted: Whether a message of the user cut the pass. The next pass reads it.
         is_stopped: Whether a stop sequence of the client ended the answer.
         has_client_call: Whether the client must answer a call.
+        is_suspended: Whether a call waits for an approval after the turn has ended.
     """
 
     calls: Sequence[Call] = ()
@@ -82,6 +83,7 @@ class PassResult:
     is_interrupted: bool = False
     is_stopped: bool = False
     has_client_call: bool = False
+    is_suspended: bool = False
 
 
 Step = Plan | RunCall | Answer

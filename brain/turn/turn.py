@@ -20,6 +20,7 @@ from brain.events import Done, Error, Event, Notice, Resume, Role, Round, StopRe
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import find_control_tokens
 from brain.messages import (
+    Annotation,
     Call,
     Exchange,
     History,
@@ -42,7 +43,7 @@ from brain.text import utf8_size
 from brain.turn import notices
 from brain.turn.accounting import Accounting
 from brain.turn.approvals import Approvals
-from brain.turn.call_group import CallContext, Emit, Observer, open_group
+from brain.turn.call_group import CallContext, CallGroup, Emit, Observer, open_group
 from brain.turn.call_policy import CallPolicy
 from brain.turn.deadline import Deadline
 from brain.turn.model_pass import SENTENCE_ENDS, Model, ModelPass
@@ -87,6 +88,9 @@ class Turn:
         store: Awaited before the last events. None if the turn is not stored.
         memory: The user's memory, for specialists.
         tasks: The user's background tasks, for specialists.
+        checkpoint: Stores the answer so far of a turn that continues if its process ends. Such a turn does not wait
+            for approvals; it ends as `suspended`. The question may have parts, from which the turn continues.
+        before_pass: Awaited before each pass; the clock of the turn stands still.
         observer: Follows the turn.
 
     Attributes:
@@ -118,6 +122,8 @@ class Turn:
         store: Store | None = None,
         memory: MemoryView | None = None,
         tasks: TaskView | None = None,
+        checkpoint: Callable[[Exchange], Awaitable[None]] | None = None,
+        before_pass: Callable[[], Awaitable[None]] | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.id = turn_id or new_turn_id()
@@ -139,6 +145,8 @@ class Turn:
         self._key = self.id if request.task is None else f"{request.task.id}-{request.task.run}"
         self._memory = memory
         self._tasks = tasks
+        self._checkpoint = checkpoint
+        self._before_pass = before_pass
         self._observer = observer
         self._accounting = Accounting()
         self._annotations = Annotations()
@@ -155,8 +163,11 @@ class Turn:
         models = [*self._models, *(model for models in self._role_models.values() for model in models)]
         self.template_tokens = find_control_tokens(*(one.template for one in models))
         self._parts_before = len(self.exchange.parts)
+        self._earlier_annotations: tuple[Annotation, ...] = ()
         self._passes_by_model: Counter[int] = Counter()
         self._rounds: list[RoundRecord] = []
+        if checkpoint is not None:
+            self._continue_exchange()
         self._strategy = strategy(self)
         self._writer = self._strategy.writer
         self._note_model(self._writer)
@@ -179,6 +190,13 @@ class Turn:
     def is_waiting(self) -> bool:
         """Whether a call waits for approval."""
         return self.approvals.is_waiting
+
+    def _continue_exchange(self) -> None:
+        """Take over what the turn did before it was interrupted."""
+        exchange = self.exchange
+        self._policy.resume([part for part in exchange.parts if isinstance(part, Call)])
+        self._accounting.resume(exchange.passes, max((part.turn_pass for part in exchange.parts), default=0))
+        self._earlier_annotations, self._rounds = exchange.annotations, list(exchange.rounds)
 
     def _note_model(self, participant: Participant) -> None:
         self._accounting.model = participant.model.name
@@ -261,6 +279,11 @@ class Turn:
                 self._observer.note_stop(reason)
             if self._task is not None:
                 self._task.cancel()
+
+    def give_way(self) -> None:
+        """Interrupt the current pass for a turn that is more urgent. The next pass continues its text."""
+        if self._pass is not None:
+            self._pass.give_way()
 
     def steer(self, message: str) -> None:
         """Inject a message of the user at the next safe place: between passes, or after a sentence.
@@ -366,13 +389,16 @@ class Turn:
             self.request, self._history, self._registry, self._writer.model, self._policy, self.approvals, deadline,
             emit, turn_id=self.id, began=self._accounting.began, max_block_bytes=self._max_block_bytes(),
             tokens=self.template_tokens, memory=self._memory, tasks=self._tasks, key=self._key, observer=self._observer,
+            checkpoint=None if self._checkpoint is None else self._store_checkpoint,
         )  # fmt: skip
         if self._tasks is not None:
             self._tasks.on_change = lambda task: emit((task_change(task),))
         if self.request.attachments:
             await self._run_automatic_calls(context)
-        else:
+        elif not self.exchange.question or not self._parts_before:
             self._set_question()
+        if await self._resume_calls(context):
+            return
         while True:
             is_explained = await self._follow_strategy(context)
             if not self._inbox:
@@ -380,6 +406,31 @@ class Turn:
         has_text = bool(self._visible_text().strip() or self._strategy.best_text())
         if self._final_reason() in COMPLETE and not is_explained and not has_text:
             raise notices.empty_answer(self._unknown_tool)
+
+    async def _resume_calls(self, context: CallContext) -> bool:
+        """Continue calls that had no block when the turn was interrupted. Return whether one waits for approval."""
+        calls = [part for part in self.exchange.parts if isinstance(part, Call) and not part.block]
+        if not calls or self._checkpoint is None:
+            return False
+        group = open_group(context, calls[0].turn_pass)
+        try:
+            for call in calls:
+                group.resume(call)
+            group.close()
+            await group.wait()
+        finally:
+            await group.end("deadline" if self._stop_reason == "deadline" else "cancelled")
+        return self._is_suspended(group)
+
+    def _is_suspended(self, group: CallGroup | None) -> bool:
+        if group is None or not group.suspended:
+            return False
+        self._finish = "suspended"
+        return True
+
+    async def _store_checkpoint(self) -> None:
+        assert self._checkpoint is not None
+        await self._checkpoint(self.snapshot())
 
     async def _follow_strategy(self, context: CallContext) -> bool:
         """Do what the strategy plans. Return whether the answer ends because the client wants it to."""
@@ -398,8 +449,8 @@ class Turn:
                         return True
                 case RunCall():
                     result = await self._run_call(step, context)
-                    if result.has_client_call:
-                        self._finish = "complete"
+                    if result.has_client_call or result.is_suspended:
+                        self._finish = "suspended" if result.is_suspended else "complete"
                         return True
                 case Plan():
                     if self._is_at_token_limit():
@@ -407,7 +458,7 @@ class Turn:
                         return False
                     ended = await self._run_plan(step, context)
                     result, self._finish = ended, ended.finish
-                    if ended.is_stopped or ended.has_client_call:
+                    if ended.is_stopped or ended.has_client_call or ended.is_suspended:
                         return True
                     if self._characters_left <= 0:
                         return False
@@ -426,6 +477,10 @@ class Turn:
             self._begin_round(plan, context)
         self._policy.offers = plan.offers
         while True:
+            if self._before_pass is not None and self._deadline is not None:
+                self._deadline.pause()
+                await self._before_pass()
+                self._deadline.resume()
             was_last = self._policy.is_last_pass
             self._note_model(participant)
             context.model = participant.model
@@ -443,6 +498,8 @@ class Turn:
                 finally:
                     self._pass = None
                     self._record(current, participant)
+            if failure is None and current.has_given_way and current.was_interrupted:
+                continue
             if failure is None:
                 break
             self._accounting.update_last_pass(error=failure.code, status=failure.status)
@@ -461,6 +518,7 @@ class Turn:
             is_interrupted=bool(self._inbox) and not calls,
             is_stopped=current.is_stopped,
             has_client_call=current.calls is not None and current.calls.has_client_call,
+            is_suspended=self._is_suspended(current.calls),
         )
 
     async def _run_call(self, step: RunCall, context: CallContext) -> PassResult:
@@ -478,7 +536,7 @@ class Turn:
             finally:
                 participant.exchange.parts.append(msgspec.structs.replace(call, marker=""))
                 self.exchange.parts.append(call)
-        return PassResult([call], has_client_call=group.has_client_call)
+        return PassResult([call], has_client_call=group.has_client_call, is_suspended=self._is_suspended(group))
 
     def _begin_round(self, plan: Plan, context: CallContext) -> None:
         assert plan.round is not None
@@ -654,7 +712,7 @@ class Turn:
         )
         self.exchange.ended, self.exchange.untrusted = datetime.now(UTC), self._policy.is_untrusted
         self.exchange.outcome = last.code if isinstance(last, Error) else last.stop_reason
-        self.exchange.annotations, self.exchange.usage = self._annotations.snapshot(), accounting.usage
+        self.exchange.annotations, self.exchange.usage = self._all_annotations(), accounting.usage
         self.exchange.rounds = tuple(self._rounds)
         self.exchange.first_token_ms, self.exchange.total_ms = accounting.first_token_ms, total_ms
         self.exchange.passes = tuple(accounting.passes)
@@ -662,6 +720,8 @@ class Turn:
         self._ending = (*unread, accounting.usage, last)
 
     def _final_reason(self) -> StopReason:
+        if self._finish == "suspended":
+            return "suspended"
         if self._policy.is_exhausted:
             return "call_limit"
         return "deadline" if self._policy.is_out_of_time and self._finish != "cancelled" else self._finish
@@ -677,10 +737,13 @@ class Turn:
             self.exchange,
             parts=[*self.exchange.parts, *(self._pass.parts() if self._pass is not None else [])],
             untrusted=self._policy.is_untrusted,
-            annotations=self._annotations.snapshot(),
+            annotations=self._all_annotations(),
             rounds=tuple(self._rounds),
             passes=tuple(self._accounting.passes),
         )
+
+    def _all_annotations(self) -> tuple[Annotation, ...]:
+        return (*self._earlier_annotations, *self._annotations.snapshot())
 
     def report(self, wire: str) -> TurnReport:
         """Return a report of the turn so far. `wire` is the protocol of the client."""
@@ -710,5 +773,5 @@ class Turn:
             calls=tuple(self._policy.calls),
             strategy=self.exchange.strategy,
             rounds=tuple(self._rounds),
-            notices=msgspec.structs.replace(self.exchange, annotations=self._annotations.snapshot()).notices,
+            notices=msgspec.structs.replace(self.exchange, annotations=self._all_annotations()).notices,
         )
