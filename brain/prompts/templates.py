@@ -8,7 +8,9 @@ from typing import Any
 
 from brain.events import CallCode, MarkerSyntax
 from brain.markers.neutralize import neutralize
+from brain.markers.template_tokens import ControlTokens
 from brain.messages import CLOCK_NOTE, Attachment, Item
+from brain.task import Task
 from brain.text import strip_invisible
 
 CONTINUE = "Continue."
@@ -30,6 +32,13 @@ VOICE_NOTE = (
     "(Spoken, and your answer is read aloud. Use short sentences of up to 20 words. "
     "Use no abbreviations, lists or Markdown.)"
 )
+TASK_NOTE = (
+    "(This is a background task with the title {title!r}, run {run}. Nobody reads along, so ask no questions. "
+    "Do all of it now. Write only the result.)"
+)
+LAST_RESULT = "Result of the last run:\n{result}\n(Report what is new since then. Say so if nothing is.)"
+MAX_LAST_RESULT = 4_000
+"""Characters of the last result that a task reads."""
 NO_RESULT = ("the user's program returned no result", "continue without it")
 
 SUMMARY = """\
@@ -138,3 +147,12 @@ def summary_request(title: str, earlier: str, messages: Sequence[tuple[str, str]
     lines = [f"{speaker}: {text}" for speaker, text in messages]
     whole = "\n\n".join([f"The conversation {json.dumps(title, ensure_ascii=False)}.", *before, *lines])
     return f"{neutralize(whole)}\n\nNow write the summary."
+
+
+def task_note(task: Task, tokens: ControlTokens) -> str:
+    """Return the note for the model of a background task, with the result of its last run."""
+    note = TASK_NOTE.format(title=neutralize(task.title, tokens), run=task.run)
+    if not task.result:
+        return note
+    result = neutralize(task.summary or task.result, tokens)[:MAX_LAST_RESULT]
+    return f"{note}\n\n{LAST_RESULT.format(result=result)}"

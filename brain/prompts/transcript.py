@@ -244,6 +244,8 @@ def question_text(
     if request.source == "voice":
         parts.append(templates.VOICE_NOTE)
     parts.append(recall_note)
+    if request.task is not None:
+        parts.append(templates.task_note(request.task, tokens))
     if request.attachments:
         parts.append(templates.attachments_note(request.attachments))
     texts = [(attachment, text) for attachment in request.attachments if (text := attachment.text)]

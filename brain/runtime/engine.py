@@ -23,8 +23,10 @@ from brain.prompts import context_window
 from brain.prompts.context_window import Window
 from brain.runtime.archive import Archive, Recorded, open_archive
 from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence, TaskEnd
+from brain.runtime.priority import Priority
 from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
 from brain.runtime.runs import RunRegistry
+from brain.runtime.task_runner import OnTaskEnd, TaskRunner
 from brain.settings import Rights, Settings
 from brain.store import open_store
 from brain.store.sqlite import SQLite
@@ -65,11 +67,15 @@ class Engine:
         self.archive: Archive | None = None
         self.runs = RunRegistry()
         self.is_closing = False
+        self._priority = Priority()
         self._window = Window(settings.window_messages, settings.window_tokens, settings.context_seconds)
         self._resources: AsyncExitStack | None = None
 
-    async def open(self) -> None:
+    async def open(self, on_task_end: OnTaskEnd | None = None) -> None:
         """Open the store and the models, and start the specialists.
+
+        Args:
+            on_task_end: Called at the end of each run of a background task. Without it, this process runs no tasks.
 
         Raises:
             BrainError: The engine cannot start with these settings.
@@ -100,6 +106,12 @@ class Engine:
             await stack.enter_async_context(self.memory.run_background(writer, lambda: self.runs.is_idle, embedder))
             stack.push_async_callback(self._end_runs)
             self.is_closing = False
+            if on_task_end is not None:
+                runner = TaskRunner(
+                    self.store, self.tasks, self.settings, self.begin, lambda: self.is_closing, on_task_end
+                )
+                await runner.open()
+                stack.push_async_callback(runner.close)
             self._resources = stack.pop_all()
 
     async def close(self) -> None:
@@ -212,6 +224,7 @@ class Engine:
                 replace. `unavailable`: the question cannot be stored. The conversation is private, and the model is
                 remote.
         """
+        is_background = request.source in ("task", "report")
         entry = self.find_entry(request.model, private=request.private)
         request = narrow_request(request, self.settings.rights(request.user))
         question = history.question if history is not None else None
@@ -268,6 +281,8 @@ class Engine:
                 store=None if lease is None else lease.store,
                 memory=view,
                 tasks=tasks,
+                checkpoint=None if lease is None or request.task is None else lease.checkpoint,
+                before_pass=self._priority.wait if is_background else None,
                 observer=recorder,
             )
         except BaseException:
@@ -279,6 +294,10 @@ class Engine:
         if self.is_closing:
             turn.stop("shutdown")
         run = self.runs.add(turn, request, protocol, options)
+        if is_background:
+            self._priority.add_background(run, turn)
+        else:
+            self._priority.add_person(run)
         if lease is not None:
             run.on_end.append(partial(self._record_end, lease, turn.exchange, private=request.private))
         if recorder is not None:

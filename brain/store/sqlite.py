@@ -234,6 +234,10 @@ class SQLite:
         self._leases.keys.discard(history.key)
         await self._database.write(lambda db: exchanges.remove(db, history.key))
 
+    async def attachments(self, user: str, conversation_id: str) -> list[Attachment]:
+        """Return all files of a conversation."""
+        return await self._database.read(partial(turns.all_attachments, user=user, conversation_id=conversation_id))
+
     async def history(self, user: str, conversation_id: str, recent: int) -> History:
         """Return the history for a turn that would begin now, without files."""
         return await self._database.read(lambda db: turns.history(db, user, conversation_id, recent), user=user)

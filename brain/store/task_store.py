@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
+from brain.messages import Exchange
 from brain.store import tasks
 from brain.store.database import Database
-from brain.store.tasks import Claimer, DayLimits, Untold
+from brain.store.rows import SECOND
+from brain.store.tasks import Claimer, DayLimits, RunEnd, Untold
 from brain.task import CancelOutcome, NewTask, Packet, Task, TaskState
 
 T = TypeVar("T")
@@ -95,25 +97,36 @@ class TaskStore:
 
     async def claim(
         self, at_once: int, per_user: int, limits: Callable[[str], DayLimits]
-    ) -> tuple[list[Task], int | None]:
-        """Claim due tasks for this process; return them, and the microseconds until the next one is due."""
+    ) -> tuple[list[Task], float | None]:
+        """Claim due tasks for this process; return them, and the seconds until another one becomes due."""
         claimer = Claimer(self._owner, self._now())
-
-        def work(db: sqlite3.Connection) -> tuple[list[Task], int | None]:
-            claimed = tasks.claim(db, claimer, at_once, per_user, limits)
-            due = tasks.next_due(db)
-            return claimed, None if due is None else due - claimer.now
-
-        return await self._write(work)
+        due = await self._database.read(tasks.next_due)
+        claimed = []
+        if due is not None and due <= claimer.now:
+            claimed = await self._write(lambda db: tasks.claim(db, claimer, at_once, per_user, limits))
+            due = await self._database.read(lambda db: tasks.next_due(db, claimer.now))
+        return claimed, None if due is None else (due - claimer.now) / SECOND
 
     async def own(self) -> set[str]:
         """Return the IDs of the tasks that this process runs."""
         return await self._database.read(lambda db: tasks.own(db, self._owner))
 
-    async def renew(self) -> None:
-        """Renew the leases of this process, and free tasks of processes that are gone."""
+    async def renew(self) -> bool:
+        """Renew the leases of this process, and free tasks of processes that are gone; return whether one was freed."""
         claimer = Claimer(self._owner, self._now())
-        await self._write(lambda db: tasks.renew(db, claimer))
+        if not await self._database.read(tasks.any_running):
+            return False
+        return await self._write(lambda db: tasks.renew(db, claimer))
+
+    async def current_exchange(self, task: Task) -> Exchange | None:
+        """Return what the current run of a task has stored so far."""
+        found = await self._database.read(lambda db: tasks.newest_exchange(db, task))
+        return None if found is None else found[1]
+
+    async def end_run(self, end: RunEnd) -> Task | None:
+        """End a run that has no answer; see `tasks.end_run`."""
+        now = self._now()
+        return await self._write(lambda db: tasks.end_run(db, end, self._owner, now))
 
     async def set_turn(self, task_id: str, turn_id: str, activity: str) -> bool:
         """Record what a running task does; return whether this process still owns it."""

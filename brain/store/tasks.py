@@ -500,9 +500,9 @@ def _write_end(db: sqlite3.Connection, task: Task, kind: PacketKind, text: str, 
     return task
 
 
-def next_due(db: sqlite3.Connection) -> int | None:
-    """Return when the next task is due, in microseconds."""
-    ((due,),) = db.execute("SELECT min(due) FROM task WHERE due IS NOT NULL")
+def next_due(db: sqlite3.Connection, after: int = -1) -> int | None:
+    """Return when the next task is due after a time, in microseconds."""
+    ((due,),) = db.execute("SELECT min(due) FROM task WHERE due > ?", (after,))
     return due  # type: ignore[no-any-return]
 
 
@@ -511,8 +511,13 @@ def own(db: sqlite3.Connection, owner: str) -> set[str]:
     return {task_id for (task_id,) in db.execute("SELECT id FROM task WHERE owner = ?", (owner,))}
 
 
-def renew(db: sqlite3.Connection, claimer: Claimer) -> None:
-    """Renew the leases of a process, and let tasks of processes that are gone run again."""
+def any_running(db: sqlite3.Connection) -> bool:
+    """Return whether any process runs a task."""
+    return db.execute("SELECT 1 FROM task WHERE owner IS NOT NULL LIMIT 1").fetchone() is not None
+
+
+def renew(db: sqlite3.Connection, claimer: Claimer) -> bool:
+    """Renew the leases of a process; let tasks of processes that are gone run again. Return whether there are any."""
     now, until = claimer.now, claimer.now + LEASE
     db.execute("UPDATE task SET until = ? WHERE owner = ?", (until, claimer.owner))
     # times of a clock that was set back: such a lease is shortened, and expires unless its process renews it
@@ -520,8 +525,10 @@ def renew(db: sqlite3.Connection, claimer: Claimer) -> None:
     query = "UPDATE task SET due = ? WHERE state = 'pending' AND due > ?"
     db.execute(query, (now, now + RETRY_SECONDS * SECOND))
     query = "SELECT key, data FROM task WHERE state = 'running' AND until < ?"
-    for row in db.execute(query, (now,)).fetchall():
+    expired = db.execute(query, (now,)).fetchall()
+    for row in expired:
         _recover(db, now, *row)
+    return bool(expired)
 
 
 def recover_all(db: sqlite3.Connection, now: int) -> None:

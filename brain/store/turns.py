@@ -106,6 +106,16 @@ def attachments(db: sqlite3.Connection, files: Sequence[int]) -> list[Attachment
     return [Attachment(*row) for key in files for row in db.execute(query, (key,))]
 
 
+def all_attachments(db: sqlite3.Connection, user: str, conversation_id: str) -> list[Attachment]:
+    """Return all files of a conversation, in the order of their IDs."""
+    found = db.execute(
+        "SELECT f.id, f.name, f.type, f.data FROM file f JOIN conversation c ON c.key = f.conversation "
+        "JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ? ORDER BY f.id",
+        (user, conversation_id),
+    )
+    return [Attachment(*row) for row in found]
+
+
 def history(db: sqlite3.Connection, user: str, conversation_id: str, recent: int) -> History:
     """Return the history for a turn that would begin now, without files."""
     query = "SELECT c.key FROM conversation c JOIN user u ON u.key = c.user WHERE u.name = ? AND c.id = ?"

@@ -263,10 +263,16 @@ class CallGroup:
         return failure is None or failure.code not in ("call_limit", "deadline")
 
     def resume(self, call: Call) -> None:
-        """Continue a call without a block, of a turn that was interrupted or waited for an approval.
+        """Continue a call of a turn that was interrupted or waited for an approval.
 
-        A call that had started runs again only if it changes nothing.
+        If it has a result, identical calls get the same one. If it had started, it runs again only if it is read-only.
         """
+        if call.block:
+            if call.code is None:
+                result = CallResult(blocks.block_content(call.name, call.block, failed=False), call.citations)
+                done = self._context.outcomes[call_key(call.name, call.params)] = _new_future()
+                done.set_result(result)
+            return
         self.calls.append(call)
         self._began[call.id] = time.monotonic()
         policy = self._context.policy
@@ -276,8 +282,7 @@ class CallGroup:
         elif code is None and call.has_started and not policy.is_read_only(call.name, call.params or {}):
             code = "interrupted"
         if code is None:
-            self._futures[call.id] = asyncio.get_running_loop().create_future()
-            self._context.outcomes[call_key(call.name, call.params)] = self._futures[call.id]
+            self._futures[call.id] = self._context.outcomes[call_key(call.name, call.params)] = _new_future()
             self._start(call, self._context.attachments)
         else:
             self._finish(call, policy.failure(code))
@@ -317,7 +322,7 @@ class CallGroup:
             task.cancel()
 
     async def end(self, code: CallCode) -> None:
-        """Cancel all running calls and end them with this code."""
+        """Cancel all running calls and end them with this code. `interrupted` ones get no block, and continue later."""
         self._no_more_calls.set()
         self._on_idle = None
         self._ready = {}  # no more approval requests
@@ -328,7 +333,7 @@ class CallGroup:
                 await asyncio.wait(running, timeout=CANCEL_SECONDS)
         finally:
             for call in self.calls:
-                if not call.block and call not in self.suspended:
+                if not call.block and call not in self.suspended and code != "interrupted":
                     self._finish(call, self._context.policy.failure(code))
 
     def _add(self, call: Call) -> None:
@@ -353,7 +358,7 @@ class CallGroup:
         if isinstance(outcome, Failure) and outcome.code == "declined":
             self._finish(call, outcome)
         elif earlier is None or isinstance(outcome, Failure):
-            self._futures[call.id] = outcomes[key] = asyncio.get_running_loop().create_future()
+            self._futures[call.id] = outcomes[key] = _new_future()
             self._start(call, self._context.attachments)
         else:
             self._spawn(call, self._repeat(call, earlier))
@@ -547,6 +552,10 @@ class CallGroup:
             self._all_done.set()
         elif self._on_idle is not None:
             self._on_idle()
+
+
+def _new_future() -> "asyncio.Future[Outcome]":
+    return asyncio.get_running_loop().create_future()
 
 
 def open_group(context: CallContext, turn_pass: int, on_idle: Callable[[], None] | None = None) -> CallGroup:

@@ -16,7 +16,7 @@ from functools import partial
 import msgspec
 
 from brain.errors import BadRequest, Interruption, ModelError
-from brain.events import Done, Error, Event, Notice, Resume, Role, Round, StopReason, Token, TurnStart
+from brain.events import CallCode, Done, Error, Event, Notice, Resume, Role, Round, StopReason, Token, TurnStart
 from brain.markers.neutralize import neutralize
 from brain.markers.template_tokens import find_control_tokens
 from brain.messages import (
@@ -43,7 +43,7 @@ from brain.text import utf8_size
 from brain.turn import notices
 from brain.turn.accounting import Accounting
 from brain.turn.approvals import Approvals
-from brain.turn.call_group import CallContext, CallGroup, Emit, Observer, open_group
+from brain.turn.call_group import CallContext, Emit, Observer, open_group
 from brain.turn.call_policy import CallPolicy
 from brain.turn.deadline import Deadline
 from brain.turn.model_pass import SENTENCE_ENDS, Model, ModelPass
@@ -196,6 +196,7 @@ class Turn:
         exchange = self.exchange
         self._policy.resume([part for part in exchange.parts if isinstance(part, Call)])
         self._accounting.resume(exchange.passes, max((part.turn_pass for part in exchange.parts), default=0))
+        self._passes_by_model[id(self._models[0])] = len(self._accounting.passes)
         self._earlier_annotations, self._rounds = exchange.annotations, list(exchange.rounds)
 
     def _note_model(self, participant: Participant) -> None:
@@ -262,6 +263,13 @@ class Turn:
     def is_answer_time(self) -> bool:
         """Whether only the time for the answer is left."""
         return self._deadline is not None and self._deadline.call_seconds_left() <= 0
+
+    @property
+    def _call_ending(self) -> CallCode:
+        """The code of calls that the end of the turn stops. The next process continues `interrupted` ones."""
+        if self._stop_reason == "shutdown" and self._checkpoint is not None:
+            return "interrupted"
+        return "deadline" if self._stop_reason == "deadline" else "cancelled"
 
     @property
     def rounds(self) -> int:
@@ -409,24 +417,19 @@ class Turn:
 
     async def _resume_calls(self, context: CallContext) -> bool:
         """Continue calls that had no block when the turn was interrupted. Return whether one waits for approval."""
-        calls = [part for part in self.exchange.parts if isinstance(part, Call) and not part.block]
-        if not calls or self._checkpoint is None:
+        if self._checkpoint is None or not self._policy.calls:
             return False
-        group = open_group(context, calls[0].turn_pass)
+        group = open_group(context, self._policy.calls[-1].turn_pass)
         try:
-            for call in calls:
+            for call in tuple(self._policy.calls):
                 group.resume(call)
             group.close()
             await group.wait()
         finally:
-            await group.end("deadline" if self._stop_reason == "deadline" else "cancelled")
-        return self._is_suspended(group)
-
-    def _is_suspended(self, group: CallGroup | None) -> bool:
-        if group is None or not group.suspended:
-            return False
-        self._finish = "suspended"
-        return True
+            await group.end(self._call_ending)
+        if group.suspended:
+            self._finish = "suspended"
+        return bool(group.suspended)
 
     async def _store_checkpoint(self) -> None:
         assert self._checkpoint is not None
@@ -494,7 +497,7 @@ class Turn:
                 failure = error
             finally:
                 try:
-                    await current.close("deadline" if self._stop_reason == "deadline" else "cancelled")
+                    await current.close(self._call_ending)
                 finally:
                     self._pass = None
                     self._record(current, participant)
@@ -510,15 +513,16 @@ class Turn:
         if current.unknown_tool is not None:
             context.emit((self._annotations.add_notice(notices.unknown_tool(current.unknown_tool)),))
         calls = [] if current.calls is None else current.calls.calls
+        is_suspended = current.calls is not None and bool(current.calls.suspended)
         return PassResult(
             calls,
-            current.finish,
+            "suspended" if is_suspended else current.finish,
             unknown_tool=current.unknown_tool,
             was_last=was_last,
             is_interrupted=bool(self._inbox) and not calls,
             is_stopped=current.is_stopped,
             has_client_call=current.calls is not None and current.calls.has_client_call,
-            is_suspended=self._is_suspended(current.calls),
+            is_suspended=is_suspended,
         )
 
     async def _run_call(self, step: RunCall, context: CallContext) -> PassResult:
@@ -532,11 +536,11 @@ class Turn:
             await group.wait()
         finally:
             try:
-                await group.end("deadline" if self._stop_reason == "deadline" else "cancelled")
+                await group.end(self._call_ending)
             finally:
                 participant.exchange.parts.append(msgspec.structs.replace(call, marker=""))
                 self.exchange.parts.append(call)
-        return PassResult([call], has_client_call=group.has_client_call, is_suspended=self._is_suspended(group))
+        return PassResult([call], has_client_call=group.has_client_call, is_suspended=bool(group.suspended))
 
     def _begin_round(self, plan: Plan, context: CallContext) -> None:
         assert plan.round is not None
@@ -582,7 +586,7 @@ class Turn:
             await group.wait()
         finally:
             try:
-                await group.end("deadline" if self._stop_reason == "deadline" else "cancelled")
+                await group.end(self._call_ending)
             finally:
                 self.exchange.automatic_calls = tuple(group.calls)
                 self._set_question([call.block for call in group.calls])
