@@ -14,7 +14,6 @@ from brain.server.auth import KeyStore
 from brain.server.event_stream import SHUTDOWN_SECONDS, wait_for_shutdown
 from brain.server.rate_limits import UserRateLimits
 from brain.settings import Settings
-from brain.task import Task
 from brain.telemetry.telemetry import Telemetry
 from brain.telemetry.watchdog import UNKNOWN, Blocked, Watchdog
 
@@ -65,7 +64,7 @@ class ServerState:
         async with AsyncExitStack() as stack:
             self.telemetry.open()
             stack.push_async_callback(self.telemetry.close)
-            await self.engine.open(self._record_task_end)
+            await self.engine.open(self.telemetry.record_task)
             stack.push_async_callback(self.engine.close)
             stack.enter_context(Watchdog(self.engine.registry, report_blocked))
             stopping = asyncio.create_task(self._stop_turns(), name="stop turns at shutdown")
@@ -97,9 +96,6 @@ class ServerState:
                 self.telemetry.metrics.count_rejection("overload")
         self.acceptor.answer_rejected(now)
         self._schedule_measurement(now)
-
-    def _record_task_end(self, task: Task, outcome: str, seconds: float) -> None:
-        log.info("task %s, run %d: %s after %.1f s", task.id, task.run, outcome, seconds)
 
     async def _store_blocked(self, blocked: Blocked) -> None:
         """Store the report for `brain check`."""
