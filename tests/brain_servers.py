@@ -42,6 +42,8 @@ SERVER_TASKS = (
     "_poll_forever",
     "_check_forever",
     "sweep_forever",
+    "_look_forever",
+    "_renew_forever",
     ".embed",
     ".summarise",
     "_shutdown_watcher",
