@@ -348,7 +348,9 @@ class Engine:
         return context_window.select_window(history, question, self._window, model.context_tokens).exchanges
 
     async def delete(self, user: str, conversation_id: str) -> bool:
-        """Stop the turn of a conversation, then delete the conversation, its recordings and the specialists' data.
+        """Stop the turn and the tasks of a conversation, then delete all of it.
+
+        Also its recordings, the specialists' data, and the conversations in which its tasks ran.
 
         Returns:
             Whether the conversation existed.
@@ -358,18 +360,18 @@ class Engine:
                 its data.
             StoreError: The store could not delete it.
         """
-        existed = await self.persistence.run_alone(
-            user, conversation_id, lambda: self.store.delete(user, conversation_id), stops=True
-        )
-        self.runs.forget(conversation_id, user)
+        existed, failed = False, dict[str, None]()
+        for one in (*await self.tasks.cancel_all(user, conversation_id), conversation_id):
+            existed = await self.persistence.run_alone(user, one, partial(self.store.delete, user, one), stops=True)
+            self.runs.forget(one, user)
+            failed |= dict.fromkeys(await erase_user_data(self.registry, user, one))
+            if self.archive is not None:
+                try:
+                    await self.archive.erase(user, one)
+                except OSError:
+                    log.warning("recordings of conversation %s could not be deleted", one, exc_info=True)
+                    failed["the archive"] = None
         self.memory.invalidate(user)
-        failed = await erase_user_data(self.registry, user, conversation_id)
-        if self.archive is not None:
-            try:
-                await self.archive.erase(user, conversation_id)
-            except OSError:
-                log.warning("recordings of conversation %s could not be deleted", conversation_id, exc_info=True)
-                failed = [*failed, "the archive"]
         if failed:
             message = (
                 f"The conversation was deleted, but not the data that {' and '.join(failed)} stored. "

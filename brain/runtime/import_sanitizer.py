@@ -1,8 +1,10 @@
-"""Neutralizes imported exchanges and facts. An export looks like Brain's own data, but its author is unknown."""
+"""Neutralizes imported exchanges, facts and tasks. An export looks like Brain's own data, but its author is unknown."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import islice
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
@@ -11,6 +13,8 @@ from brain.markers.neutralize import neutralize
 from brain.messages import Annotation, Call, Exchange, FormerText, Item, Message, Part, Steer, Text
 from brain.prompts import blocks, templates
 from brain.prompts.client_tools import callable_name
+from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, Task, make_title
+from brain.tasks import schedule
 from brain.text import strip_invisible
 from brain.turn.notices import Annotations
 
@@ -47,6 +51,32 @@ def item(one: Item) -> Item:
     """Return a neutralized fact or memory, with its former texts."""
     former = tuple(FormerText(neutralize(strip_invisible(former.text)), former.until) for former in one.former)
     return msgspec.structs.replace(one, text=neutralize(strip_invisible(one.text)), former=former)
+
+
+def task(one: Task) -> Task:
+    """Return a neutralized task; without its schedule if that cannot be read."""
+    every, start, zone = one.every, one.start, one.time_zone
+    try:
+        zone = ZoneInfo(zone).key
+        if start is not None and every:
+            every = schedule.parse_every(every, zone, datetime.now(UTC))
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        every, start, zone = "", None, "UTC"
+    return msgspec.structs.replace(
+        one,
+        title=_one_line(one.title)[:MAX_TITLE] or make_title(one.prompt),
+        prompt=neutralize(strip_invisible(one.prompt))[:MAX_PROMPT],
+        result=neutralize(strip_invisible(one.result))[:MAX_RESULT],
+        summary=neutralize(strip_invisible(one.summary))[:MAX_SUMMARY],
+        reason=_one_line(one.reason),
+        every=every if start is not None else "",
+        start=start,
+        time_zone=zone,
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(strip_invisible(text).split())
 
 
 def _without_instructions(some: Iterable[Message]) -> tuple[Message, ...]:

@@ -205,6 +205,28 @@ def _prune(db: sqlite3.Connection, user: int) -> None:
         _remove(db, user, *row)
 
 
+def check_count(db: sqlite3.Connection, user: int, field: str) -> None:
+    """Check the number of a user's tasks after an import.
+
+    Raises:
+        BadRequest: `too_large`, the user would have too many.
+    """
+    query = "SELECT count(*) FROM task WHERE user = ? AND is_active = ?"
+    for is_active, limit, kind in ((1, MAX_ACTIVE, "active"), (0, MAX_ENDED, "ended")):
+        ((count,),) = db.execute(query, (user, is_active))
+        if count > limit:
+            message = f"The import would give the user {count:,} {kind} tasks; the limit is {limit:,}."
+            raise BadRequest(message, field, code="too_large", status=413)
+
+
+def finish(db: sqlite3.Connection, user: int, task: Task, conversation: int) -> None:
+    """Let the next run of an imported task begin anew, not continue the last one in its conversation."""
+    query = "SELECT question_id FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
+    ((finished,),) = db.execute(query, exchanges.span(conversation))
+    data = _encode(msgspec.structs.replace(task, finished=finished)).decode()
+    db.execute("UPDATE task SET data = ? WHERE user = ? AND id = ?", (data, user, task.id))
+
+
 # reading
 
 
@@ -212,7 +234,7 @@ def find(db: sqlite3.Connection, user: str, task_id: str) -> Task | None:
     """Return a task of a user; None also if its row is damaged."""
     query = "SELECT t.data FROM task t JOIN user u ON u.key = t.user WHERE u.name = ? AND t.id = ?"
     row = db.execute(query, (user, task_id)).fetchone()
-    return None if row is None else _read(row[0])
+    return None if row is None else read(row[0])
 
 
 def list_tasks(
@@ -244,7 +266,7 @@ def list_tasks(
         where += " AND conversation = ?"
         values.append(conversation_id)
     found = db.execute(f"SELECT data FROM task WHERE {where} ORDER BY key DESC LIMIT ?", (*values, limit))
-    return [task for (data,) in found if (task := _read(data)) is not None]
+    return [task for (data,) in found if (task := read(data)) is not None]
 
 
 def count_states(db: sqlite3.Connection) -> dict[str, int]:
@@ -254,11 +276,12 @@ def count_states(db: sqlite3.Connection) -> dict[str, int]:
 
 def count_unreadable(db: sqlite3.Connection) -> int:
     """Return the number of damaged tasks and packets. It reads all of them."""
-    tasks = sum(_read(data) is None for (data,) in db.execute("SELECT data FROM task"))
+    tasks = sum(read(data) is None for (data,) in db.execute("SELECT data FROM task"))
     return tasks + sum(not _is_packet(data) for (data,) in db.execute("SELECT data FROM channel"))
 
 
-def _read(data: str) -> Task | None:
+def read(data: str) -> Task | None:
+    """Return a task from its row; None if the row is damaged."""
     try:
         return _decode(data)
     except msgspec.MsgspecError:
@@ -267,7 +290,7 @@ def _read(data: str) -> Task | None:
 
 def _read_or_set_aside(db: sqlite3.Connection, key: int, data: str) -> Task | None:
     """Return a task; None if its row is damaged, which then never runs and is no longer active."""
-    task = _read(data)
+    task = read(data)
     if task is None:
         changes = "state = 'unreadable', is_active = 0, due = NULL, owner = NULL, until = NULL"
         db.execute(f"UPDATE task SET {changes} WHERE key = ?", (key,))
@@ -553,7 +576,7 @@ def _recover(db: sqlite3.Connection, now: int, key: int, data: str) -> None:
 def set_turn(db: sqlite3.Connection, task_id: str, owner: str, turn_id: str, activity: str, now: int) -> bool:
     """Record what a running task does; return whether the process still owns the task."""
     row = db.execute("SELECT data FROM task WHERE id = ? AND owner = ?", (task_id, owner)).fetchone()
-    task = None if row is None else _read(row[0])
+    task = None if row is None else read(row[0])
     if task is None:
         return False
     changed = msgspec.structs.replace(task, turn_id=turn_id, activity=activity)
@@ -566,7 +589,7 @@ def set_turn(db: sqlite3.Connection, task_id: str, owner: str, turn_id: str, act
 def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task | None:
     """End a run in the transaction that stores its answer; None if another process or a person took the task."""
     row = db.execute("SELECT data, user FROM task WHERE id = ? AND owner = ?", (end.task.id, owner)).fetchone()
-    task = None if row is None else _read(row[0])
+    task = None if row is None else read(row[0])
     if task is None or task.run != end.task.run:
         return None
     usage = end.exchange.usage

@@ -1,6 +1,6 @@
 """Exports and imports all data of a user as JSON records.
 
-The order is: a head, each conversation with its files and exchanges, facts and memories, preferences.
+The order is: a head, tasks, each conversation with its files and exchanges, facts and memories, preferences.
 """
 
 import asyncio
@@ -20,9 +20,10 @@ from msgspec import Meta, Struct
 from brain.concurrency import iterate
 from brain.errors import BadRequest
 from brain.messages import Attachment, Count, Counts, Exchange, Item, Kind, Time, new_message_id
-from brain.store import exchanges, hidden, items, rows, users
+from brain.store import exchanges, hidden, items, rows, tasks, users
 from brain.store.connection import MIB
 from brain.store.upgrade import upgrade_exchange, upgrade_item
+from brain.task import MAX_PROMPT, MAX_RESULT, MAX_SUMMARY, MAX_TITLE, Task
 from brain.validation import describe_mismatch
 
 VERSION = 2
@@ -40,11 +41,13 @@ UPGRADES = {"exchange": upgrade_exchange, "item": upgrade_item}
 
 Id = Annotated[str, Meta(min_length=1, max_length=200)]
 OptionalId = Annotated[str, Meta(max_length=200)]
-Line = Annotated[str, Meta(max_length=1000)]
+MAX_LINE_LENGTH = 1000
+Line = Annotated[str, Meta(max_length=MAX_LINE_LENGTH)]
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The IDs that the routes accept."""
 _ITEM_ID = re.compile(r"[a-z0-9]{1,64}")
+_TASK_ID = re.compile(r"task[0-9a-f]{16}")
 
 
 class Head(Struct, tag="brain", tag_field="kind"):
@@ -98,21 +101,45 @@ class ItemRecord(Item, tag="item", tag_field="kind", kw_only=True, omit_defaults
     last: Id | None = None
 
 
+class TaskRecord(Task, tag="task", tag_field="kind", kw_only=True, omit_defaults=True, frozen=True):
+    """A task. Its runs are the conversation `work_id`, which comes later."""
+
+    id: Id
+    user: OptionalId = ""
+    title: Annotated[str, Meta(min_length=1, max_length=MAX_TITLE)]
+    prompt: Annotated[str, Meta(min_length=1, max_length=MAX_PROMPT)]
+    conversation_id: Id
+    work_id: Id
+    time_zone: OptionalId
+    every: Line = ""
+    parent: OptionalId = ""
+    finished: OptionalId = ""
+    turn_id: OptionalId = ""
+    activity: Line = ""
+    result: Annotated[str, Meta(max_length=MAX_RESULT)] = ""
+    summary: Annotated[str, Meta(max_length=MAX_SUMMARY)] = ""
+    reason: Line = ""
+
+
 class Preferences(Struct, tag="preferences", tag_field="kind"):
     """The user's preferences."""
 
     recalls: bool = True
 
 
-AnyRecord = Head | ConversationRecord | FileRecord | ExchangeRecord | ItemRecord | Preferences
+AnyRecord = Head | ConversationRecord | FileRecord | ExchangeRecord | ItemRecord | TaskRecord | Preferences
 _decode = msgspec.json.Decoder(AnyRecord).decode
-_FIELDS = {kind: kind.__struct_fields__ for kind in (Exchange, Item)}
+_FIELDS = {kind: kind.__struct_fields__ for kind in (Exchange, Item, Task)}
 
 
 def export(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[str, Any]]]:
     """Yield all data of a user, some records at a time."""
     number = users.find(db, user)
     yield _to_json([Head(VERSION, user, rows.moment(now))])
+    for (data,) in db.execute("SELECT data FROM task WHERE user = ? ORDER BY key", (number,)):
+        if (task := tasks.read(data)) is not None:
+            lines = {name: getattr(task, name)[:MAX_LINE_LENGTH] for name in ("activity", "reason")}
+            yield _to_json([TaskRecord(**_fields(task) | lines | {"user": ""})])
     query = "SELECT key, id, title, created, named, private FROM conversation WHERE user = ? ORDER BY key"
     for key, conversation_id, title, created, named, private in db.execute(query, (number,)).fetchall():
         record = ConversationRecord(conversation_id, title, rows.moment(created), bool(named), bool(private))
@@ -143,9 +170,9 @@ def export(db: sqlite3.Connection, user: str, now: int) -> Iterator[list[dict[st
     yield _to_json([Preferences(users.recalls(db, user))])
 
 
-def _fields(value: Exchange | Item) -> dict[str, Any]:
-    """Return the fields of an exchange or item, without those that only its record has."""
-    kind = Exchange if isinstance(value, Exchange) else Item
+def _fields(value: Exchange | Item | Task) -> dict[str, Any]:
+    """Return the fields of an exchange, item or task, without those that only its record has."""
+    (kind,) = (kind for kind in _FIELDS if isinstance(value, kind))
     return {name: getattr(value, name) for name in _FIELDS[kind]}
 
 
@@ -194,6 +221,7 @@ class Sanitizer(Protocol):
 
     def exchange(self, one: Exchange, /) -> Exchange: ...
     def item(self, one: Item, /) -> Item: ...
+    def task(self, one: Task, /) -> Task: ...
 
 
 class Import:
@@ -213,6 +241,7 @@ class Import:
         self._key: int | None = None  # its key; None if it existed before
         self._files: set[int] = set()  # files without an exchange so far
         self._message_ids: set[str] = set()
+        self._work: dict[str, Task | None] = {}  # tasks by the conversations in which they ran; None if they existed
         self._ids: defaultdict[str, set[str]] = defaultdict(set)
         self._counts: Counter[str] = Counter()
         self._is_recall_on = True
@@ -260,6 +289,7 @@ class Import:
         if not self._is_recall_on:
             users.set_recalls(db, self._user, False)
         users.check_quota(db, self._target, f"records[{self._number - 1}]")
+        tasks.check_count(db, self._target, f"records[{self._number - 1}]")
         left = asdict(users.count(db, self._staging))  # rows whose IDs were added by others during the import
         return Counts(**{name: self._counts[name] - count for name, count in left.items()})
 
@@ -299,9 +329,12 @@ class Import:
                 if self._key is not None:
                     attachment = Attachment(record.id, record.name, record.type, record.data)
                     exchanges.add_file(self._db, self._key, None, attachment)
-                    self._counts["files"] += 1
+                    self._counts["files"] += self._conversation not in self._work
             case ExchangeRecord():
                 self._import_exchange(record)
+            case TaskRecord():
+                self._end_conversation()
+                self._import_task(record)
             case ItemRecord():
                 self._end_conversation()
                 self._import_item(record)
@@ -312,15 +345,17 @@ class Import:
         self._check_once("conversation", record.id)
         self._check_times(created=record.created)
         self._conversation, self._key = record.id, None
-        conversation_id = _valid_id(record.id, _ID)
-        if not self._exists("conversation", conversation_id):
+        task = self._work.get(record.id)
+        conversation_id = _valid_id(record.id, _ID) if task is None else task.work_id
+        is_of_existing_task = task is None and record.id in self._work
+        if not is_of_existing_task and not self._exists("conversation", conversation_id):
             created = rows.micros(record.created)
             columns = {"user": self._staging, "id": conversation_id, "created": created, "updated": created}
             self._key = exchanges.insert(
                 self._db, "conversation", {**columns, "named": record.named, "private": record.private}
             )
             exchanges.rename(self._db, self._key, record.title, self._target)
-            self._counts["conversations"] += 1
+            self._counts["conversations"] += task is None
 
     def _end_conversation(self) -> None:
         if self._files:
@@ -328,6 +363,8 @@ class Import:
         if self._key is not None:
             if not exchanges.exists_in(self._db, self._key):
                 self._reject("", "the previous conversation has no exchange")
+            if (task := self._work.get(self._conversation or "")) is not None:
+                tasks.finish(self._db, self._staging, task, self._key)
             exchanges.update_times(self._db, self._key)
             exchanges.list_by_time(self._db, self._key)
             field = f"records[{self._number - 1}]"
@@ -350,6 +387,11 @@ class Import:
         if self._key is None:
             return
         exchange = Exchange(**_fields(record))
+        is_run = self._conversation in self._work
+        if is_run:
+            exchange.source = "task"
+        elif exchange.source == "task":  # without a task, no list would show the conversation
+            exchange.source = "api"
         exchange.question_id = self._message_id(record.question_id) or new_message_id()
         exchange.answer_id = self._message_id(record.answer_id)
         exchange.files = tuple(dict.fromkeys(record.files))
@@ -361,8 +403,9 @@ class Import:
             [(key, self._key, number) for number in exchange.files],
         )
         exchanges.write(self._db, key, exchange)
-        exchanges.index(self._db, key, exchange, self._target)
-        self._counts["messages"] += rows.exchange_columns(exchange)["messages"]
+        if not is_run:
+            exchanges.index(self._db, key, exchange, self._target)
+            self._counts["messages"] += rows.exchange_columns(exchange)["messages"]
 
     def _message_id(self, given: str) -> str:
         """Return an ID of a message that is unique in its conversation; empty if it has none."""
@@ -402,6 +445,42 @@ class Import:
         elif row is not None:
             self._summaries.append((key, row[1], row[2]))
 
+    def _import_task(self, record: TaskRecord) -> None:
+        """Import a task that does not run by itself: a schedule arrives paused, another active task canceled."""
+        self._check_once("task", record.id)
+        self._check_once("conversation of a task", record.work_id)
+        times = {name: getattr(record, name) for name in ("created", "changed", "next_run", "start")}
+        self._check_times(**times)
+        task_id = record.id if _TASK_ID.fullmatch(record.id) else _stable_task_id(record.id)
+        owner = self._db.execute("SELECT user FROM task WHERE id = ?", (task_id,)).fetchone()
+        if owner is not None and owner[0] not in (self._target, self._staging):
+            task_id = _stable_task_id(f"{self._user}\0{task_id}")
+        if self._exists("task", task_id):
+            self._work[record.work_id] = None
+            return
+        task = msgspec.structs.replace(
+            self._sanitizer.task(Task(**_fields(record))),
+            id=task_id,
+            work_id=f"work{task_id.removeprefix('task')}",
+            user=self._user,
+            conversation_id=_valid_id(record.conversation_id, _ID),
+            parent=record.parent if _TASK_ID.fullmatch(record.parent) else "",
+            turn_id=record.turn_id if _ID.fullmatch(record.turn_id) else "",
+            finished="",
+            activity="",
+            approval=None,
+            attempt=1,
+            resumes=0,
+        )
+        if not task.has_ended and task.is_scheduled:
+            task = msgspec.structs.replace(task, state="waiting", paused=True, next_run=task.next_run or task.start)
+        elif not task.has_ended:
+            reason = task.reason or "imported before it had finished"
+            task = msgspec.structs.replace(task, state="canceled", next_run=None, reason=reason)
+        tasks.insert(self._db, self._staging, task)
+        self._work[record.work_id] = task
+        self._counts["tasks"] += 1
+
     def _exists(self, table: str, name: str) -> bool:
         query = f"SELECT 1 FROM {table} WHERE user IN (?, ?) AND id = ?"
         return self._db.execute(query, (self._staging, self._target, name)).fetchone() is not None
@@ -422,6 +501,11 @@ class Import:
 
     def _reject(self, field: str, reason: str) -> NoReturn:
         raise _problem(self._number, field, reason)
+
+
+def _stable_task_id(given: str) -> str:
+    """Return an ID for a task whose own cannot be used, always the same."""
+    return f"task{hashlib.sha256(given.encode()).hexdigest()[:16]}"
 
 
 def _valid_id(given: str, pattern: re.Pattern[str]) -> str:

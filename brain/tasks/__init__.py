@@ -219,10 +219,11 @@ class Tasks:
         self.notify()
         return outcome
 
-    async def cancel_all(self, user: str, conversation_id: str) -> None:
-        """Cancel the active tasks of a conversation."""
-        await self._store.cancel_all(user, conversation_id)
+    async def cancel_all(self, user: str, conversation_id: str) -> list[str]:
+        """Cancel the active tasks of a conversation; return where its tasks ran, as `brain.store.tasks.cancel_all`."""
+        work_ids = await self._store.cancel_all(user, conversation_id)
         self.notify()
+        return work_ids
 
     async def delete(self, user: str, task_id: str) -> bool:
         """Cancel and delete a task with its conversation; return whether it existed."""

@@ -17,6 +17,8 @@ from turn_helpers import words
 from brain.messages import Attachment, Exchange, Item, Text
 from brain.store import vacuum
 from brain.store.sqlite import SQLite
+from brain.store.tasks import DayLimits
+from brain.task import NewTask
 from cli.command import Brain
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
@@ -51,7 +53,7 @@ def mule() -> str:
     """Keeps."""
     return ""
 '''
-ALL = "2 conversations, 4 messages, 2 files, 1 fact, 1 summary"
+ALL = "2 conversations, 4 messages, 2 files, 1 fact, 1 summary, 1 task"
 ERASED = f"Erased for user ada: {ALL}.\n"
 QUESTION = f"Erase all data of user ada? {ALL} and specialist data. This cannot be undone. [y/N]"
 
@@ -66,6 +68,7 @@ async def fill(store: SQLite) -> None:
             await store.end(record, question)
         await store.put(user, Item("k7m2", "fact", f"{word} fact", NOON, NOON, "general"))
         await store.put(user, Item("aaaa", "memory", f"{word} memory", NOON, NOON, conversation_id="c1"))
+        await store.tasks.create(user, NewTask(f"{word} task", "", "c1", "UTC"), DayLimits(0, 0))
 
 
 @pytest.fixture

@@ -227,6 +227,22 @@ async def test_the_newest_exchanges_of_a_user_are_those_that_are_stored(chat: Ch
 
 
 @with_engine()
+async def test_tasks_stop_and_vanish_with_their_conversation(chat: Chat) -> None:
+    tasks = chat.engine.tasks
+    chat.play(["Yes."])
+    await chat.say("One?")
+    task = await tasks.create("ada", tasks.check("Read", time_zone="UTC", conversation_id="c"))
+    ((task,), _) = await chat.engine.store.tasks.claim(3, 2, tasks.limits)
+    chat.play(["Well, ", asyncio.Event()])
+    run = await chat.begin(task.prompt, task.work_id, source="task")
+    run.start()
+    assert await chat.engine.delete("ada", "c")
+    await run.wait_ended()
+    assert await tasks.list_tasks("ada") == []
+    assert (await chat.stored(), await chat.stored(task.work_id)) == ([], [])
+
+
+@with_engine()
 async def test_a_turn_that_cannot_begin_leaves_no_trace(chat: Chat) -> None:
     chat.play(["Yes."])
     with pytest.raises(BadRequest) as refused:

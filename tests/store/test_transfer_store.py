@@ -14,8 +14,9 @@ from brain.errors import BadRequest
 from brain.events import Citation, Error, Usage
 from brain.messages import Annotation, Call, Counts, FormerText, Part, Steer, Text
 from brain.runtime import import_sanitizer
-from brain.store import transfer, users
+from brain.store import tasks, transfer, users
 from brain.store.sqlite import SQLite
+from brain.store.tasks import DayLimits
 
 pytestmark = pytest.mark.anyio
 
@@ -155,6 +156,10 @@ USAGE = {"prompt_tokens": 1, "completion_tokens": -1, "reused_tokens": None, "es
 ERROR = {"code": "internal", "message": "m", "recoverable": True, "status": -1}
 NOTE = {"text": "t", "position": 0}
 FACT = {"kind": "item", "type": "fact", "id": "f", "text": "t", "created": NOW, "updated": NOW}
+TASK = {
+    "kind": "task", "id": "task0123456789abcdef", "title": "T", "prompt": "p", "conversation_id": "c", "work_id": "w",
+    "created": NOW, "changed": NOW, "time_zone": "UTC",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -203,6 +208,14 @@ FACT = {"kind": "item", "type": "fact", "id": "f", "text": "t", "created": NOW, 
         ([HEAD, FACT | {"was": [{"text": "t", "until": NAIVE}]}], "was[0].until"),
         ([HEAD, FACT | {"was": [{"text": "t", "until": EARLY}]}], "was[0].until"),
         ([HEAD, FACT, FACT], "id"),
+        ([HEAD, TASK | {"prompt": ""}], "prompt"),
+        ([HEAD, TASK | {"state": "unreadable"}], "state"),
+        ([HEAD, TASK | {"start": LATE}], "start"),
+        ([HEAD, TASK | {"result": "x" * 70_000}], "result"),
+        ([HEAD, TASK | {"run": -1}], "run"),
+        ([HEAD, TASK, TASK], "id"),
+        ([HEAD, TASK, TASK | {"id": "task2"}], "id"),
+        ([HEAD, TASK, C | {"id": "w"}], ""),  # without an exchange
     ],
 )
 async def test_a_wrong_record_is_named_and_nothing_is_imported(
@@ -213,6 +226,60 @@ async def test_a_wrong_record_is_named_and_nothing_is_imported(
     place = f"records[{max(0, len(records) - 1)}]" + (f".{field}" if field else "")
     assert (caught.value.status, caught.value.field) == (400, place)
     assert await memory_store.users() == []
+
+
+DAILY = {"every": "FREQ=DAILY;BYHOUR=8;BYMINUTE=0", "start": "2027-01-01T08:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("record", "state", "paused", "every"),
+    [
+        ({"state": "succeeded", "result": "r"}, "succeeded", False, ""),
+        ({"state": "failed", "reason": "r"}, "failed", False, ""),
+        ({"state": "pending"}, "canceled", False, ""),
+        ({"state": "running"}, "canceled", False, ""),
+        ({"state": "waiting", "approval": {"call_id": "c1", "name": "web", "params": {}}}, "canceled", False, ""),
+        ({"state": "waiting", **DAILY}, "waiting", True, DAILY["every"]),
+        ({"state": "running", **DAILY, "attempt": 2}, "waiting", True, DAILY["every"]),
+        ({"state": "waiting", "start": DAILY["start"], "next_run": DAILY["start"]}, "waiting", True, ""),
+        ({"state": "waiting", **DAILY, "every": "now and then"}, "canceled", False, ""),
+        ({"state": "waiting", **DAILY, "time_zone": "Mars/Base"}, "canceled", False, ""),
+    ],
+)
+async def test_an_imported_task_does_not_run_by_itself(
+    store: SQLite, record: dict[str, Any], state: str, paused: bool, every: str
+) -> None:
+    run = [C | {"id": "w"}, EXCHANGE | {"conversation": "w", "source": "task"}]
+    records = [HEAD, TASK | record, *run]
+    assert await import_records(store, "ada", records) == Counts(tasks=1)
+    assert await import_records(store, "ada", records) == Counts()
+    assert await import_records(store, "eve", records) == Counts(tasks=1)  # with another ID
+    (task,), (other,) = await store.tasks.list_tasks("ada"), await store.tasks.list_tasks("eve")
+    assert (task.id, task.state, task.paused, task.every) == (TASK["id"], state, paused, every)
+    assert (task.approval, task.work_id, task.finished) == (None, "work0123456789abcdef", "q")
+    assert await store.tasks.claim(9, 9, lambda user: DayLimits(0, 0)) == ([], None)
+    assert await store.conversations("ada") == []
+    for user, one in (("ada", task), ("eve", other)):
+        page = await store.conversation(user, one.work_id)
+        assert page is not None
+        assert page.conversation.sources == ("task",)
+    assert [one["kind"] for one in await exported(store, "ada")] == [
+        "brain", "task", "conversation", "exchange", "preferences"
+    ]  # fmt: skip
+
+
+async def test_tasks_of_others_hide_no_imported_conversation(store: SQLite) -> None:
+    records = [HEAD, C, EXCHANGE | {"source": "task"}]
+    assert await import_records(store, "ada", records) == Counts(conversations=1, messages=1)
+    assert [one.sources for one in await store.conversations("ada")] == [("api",)]
+
+
+async def test_an_import_over_the_limit_of_tasks_is_rejected(store: SQLite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "MAX_ENDED", 1)
+    records = [HEAD, *(TASK | {"id": f"{n}", "work_id": f"w{n}", "state": "succeeded"} for n in range(2))]
+    with pytest.raises(BadRequest) as caught:
+        await import_records(store, "ada", records)
+    assert (caught.value.code, await store.tasks.list_tasks("ada")) == ("too_large", [])
 
 
 async def test_what_is_nested_too_deeply_is_not_imported(memory_store: SQLite) -> None:

@@ -93,11 +93,15 @@ async def _check_store(settings: Settings) -> bool:
     if path is None:
         return _report("database", None, "in memory; data is lost when the process ends (BRAIN_STORE=memory:)")
     try:
-        async with open_existing_store(settings, creates=True):
+        async with open_existing_store(settings, creates=True) as store:
             problem = await asyncio.to_thread(connection.find_problem, path)
+            damaged = 0 if problem else await store.tasks.count_unreadable()
     except StoreError as error:
         problem = str(error).removeprefix(f"{path}").lstrip(": ")
-    return _report(f"database {path}", problem, "" if problem else connection.describe_size(path))
+        damaged = 0
+    rows = "row of a task is" if damaged == 1 else "rows of tasks are"
+    warning = f"{damaged:,} {rows} damaged; Brain does not use such rows" if damaged else None
+    return _report(f"database {path}", problem, "" if problem else connection.describe_size(path), warning)
 
 
 async def _check_embedder(entry: ModelEntry) -> bool:

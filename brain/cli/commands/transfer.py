@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 import tempfile
+import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -38,6 +39,8 @@ CHUNK_BYTES = 1024 * 1024
 MAX_STDIN_BYTES = 4 * 1024**3
 STDIN = Path("-")
 MAX_NAME_LENGTH = 200
+ENDING_SECONDS, RETRY_SECONDS = 2.0, 0.05
+"""How long erasing waits until canceled tasks have stopped, and time between two tries."""
 PROGRESS_SECONDS, MAX_PROGRESS_SECONDS = 1.0, 10.0
 
 _IMPORT = "brain import FILE --user NAME"
@@ -140,6 +143,7 @@ async def _import(files: "_ImportedFiles", settings: Settings) -> int:
         conversations=files.counts["conversation"] - new.conversations,
         facts=files.counts["fact"] - new.facts,
         memories=files.counts["memory"] - new.memories,
+        tasks=files.counts["task"] - new.tasks,
     )
     skipped = f"Skipped (already present): {format_counts(existing)}."
     print(f"Imported for user {escape_invisible(files.user)}: {format_counts(new)}. {skipped}")
@@ -188,6 +192,7 @@ class _ImportedFiles:
         return f"{name}, line {number + distance}"
 
     def _read_all(self, paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
+        work_ids = set[str]()  # conversations in which tasks ran; nobody counts them
         for path in paths:
             name = "standard input" if path == STDIN else str(path)
             lines = _read_lines(path, name, self._stdin)
@@ -199,7 +204,11 @@ class _ImportedFiles:
             for line, record in lines:
                 self._count(name, line)
                 kind = record.get("type" if record.get("kind") == "item" else "kind")
-                self.counts[kind if kind in ("conversation", "fact", "memory") else ""] += 1
+                if kind == "task":
+                    work_ids.add(f"{record.get('work_id')}")
+                is_run = kind == "conversation" and f"{record.get('id')}" in work_ids
+                is_counted = kind in ("conversation", "fact", "memory", "task") and not is_run
+                self.counts[f"{kind}" if is_counted else ""] += 1
                 yield record
 
     def _count(self, name: str, line: int) -> None:
@@ -289,11 +298,7 @@ async def _forget(user: str, settings: Settings) -> int:
         return FAILED
     async with open_existing_store(settings) as store:
         users = await store.users()
-        try:
-            counts = await store.forget(user)
-        except BadRequest:
-            advice = f"brain forget {shlex.quote(user)}, when the turn has finished"
-            raise CommandError(f"Nothing was erased: user {user} has a running turn", advice) from None
+        counts = await _forget_rows(store, user)
         if user in users:
             print(f"Erased for user {escape_invisible(user)}: {format_counts(counts)}.", flush=True)
         else:
@@ -301,6 +306,21 @@ async def _forget(user: str, settings: Settings) -> int:
         is_erased = _erase_recordings(user, settings) & await _erase_with_specialists(registry, user)
         is_scrubbed = await _scrub(store, user)
     return DONE if user in users and is_erased and is_scrubbed else FAILED
+
+
+async def _forget_rows(store: SQLite, user: str) -> Counts:
+    """Erase the rows of a user; first cancel the tasks, and wait until a server has stopped them."""
+    is_running = bool(await store.tasks.list_tasks(user, ("running",), limit=1))
+    until = time.monotonic() + (ENDING_SECONDS if is_running else 0)
+    await store.tasks.cancel_all(user, None)
+    while True:
+        try:
+            return await store.forget(user)
+        except BadRequest:
+            if time.monotonic() >= until:
+                advice = f"brain forget {shlex.quote(user)}, when the turn has finished"
+                raise CommandError(f"Nothing was erased: user {user} has a running turn", advice) from None
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 def _erase_recordings(user: str, settings: Settings) -> bool:
