@@ -328,6 +328,7 @@ class Exchange(msgspec.Struct, omit_defaults=True):
         outcome: Stop reason or error code; `interrupted` if the server died; empty while the turn runs.
         tokens: Prompt tokens of the exchange; 0 if the model server did not count them.
         recalled_ids: IDs of the facts and memories that the model read with the question.
+        told_tasks: IDs of the background tasks whose news the model read with the question.
         untrusted: Whether the model had read untrusted content (blocks, files, recalled items) by the end.
         automatic_calls: Calls of the files. Their blocks are in the question.
         annotations: Notices and reasoning, in order. Only the user reads them, like the fields below.
@@ -350,6 +351,7 @@ class Exchange(msgspec.Struct, omit_defaults=True):
     model: str = ""
     tokens: Count = 0
     recalled_ids: tuple[str, ...] = ()
+    told_tasks: tuple[str, ...] = ()
     untrusted: bool = False
     automatic_calls: tuple[Call, ...] = ()
     annotations: tuple[Annotation, ...] = ()
@@ -671,6 +673,23 @@ class RecallResult:
         return any(item.untrusted for item in self.items)
 
 
+@dataclass(frozen=True, slots=True)
+class TaskNews:
+    """News of background tasks that a turn tells the user.
+
+    Attributes:
+        text: Note for the model.
+        fixed_text: Answer of a report if all models fail.
+        cursor: Key of the newest packet that it contains.
+        task_ids: IDs of the tasks.
+    """
+
+    text: str = ""
+    fixed_text: str = ""
+    cursor: int = 0
+    task_ids: tuple[str, ...] = ()
+
+
 class History(msgspec.Struct):
     """The conversation that a turn continues, with its files.
 
@@ -686,6 +705,7 @@ class History(msgspec.Struct):
         after_idle: Whether all are left out because the conversation was idle.
         untrusted: Whether it may contain untrusted content that no block marks.
         private: Whether only local models may read it.
+        task_news: News of background tasks for this turn.
     """
 
     id: str
@@ -701,6 +721,7 @@ class History(msgspec.Struct):
     untrusted: bool = False
     private: bool = False
     recalled: RecallResult = RecallResult()
+    task_news: TaskNews | None = None
 
     @property
     def all_exchanges(self) -> list[Exchange]:

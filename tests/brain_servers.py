@@ -44,6 +44,7 @@ SERVER_TASKS = (
     "sweep_forever",
     "_look_forever",
     "_renew_forever",
+    "_report_forever",
     ".embed",
     ".summarise",
     "_shutdown_watcher",

@@ -231,19 +231,20 @@ def question_text(
     request: TurnRequest,
     max_file_bytes: int,
     result_blocks: Iterable[str] = (),
-    recall_note: str = "",
+    notes: Iterable[str] = (),
     tokens: ControlTokens = ALL_TOKENS,
 ) -> str:
-    """Return the newest message: clock, recalled facts, files, result blocks of automatic calls, and the user's text.
+    """Return the newest message: clock, notes, files, result blocks of automatic calls, and the user's text.
 
     Args:
+        notes: Recalled facts, and news of background tasks.
         max_file_bytes: Total size of all text files.
         tokens: Control tokens of the model.
     """
     parts = [] if request.now is None else [templates.clock_note(request.now, request.time_zone)]
     if request.source == "voice":
         parts.append(templates.VOICE_NOTE)
-    parts.append(recall_note)
+    parts += notes
     if request.task is not None:
         parts.append(templates.task_note(request.task, tokens))
     if request.attachments:

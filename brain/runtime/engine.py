@@ -26,6 +26,7 @@ from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence
 from brain.runtime.priority import Priority
 from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
 from brain.runtime.runs import RunRegistry
+from brain.runtime.task_reports import APPROVAL_SECONDS, TaskReports, end_report
 from brain.runtime.task_runner import OnTaskEnd, TaskRunner
 from brain.settings import Rights, Settings
 from brain.store import open_store
@@ -49,6 +50,7 @@ class Engine:
         entries: All models except the embedder, by their names in the settings. Empty while the engine is closed.
         embedder: The model of the setting EMBEDDINGS, if it is set.
         tasks: Background tasks.
+        reports: Reports on background tasks.
         archive: Records turns, if the setting ARCHIVE is set.
         runs: Runs of this process and of others.
         is_closing: Whether the engine is about to close. New turns stop at once.
@@ -61,6 +63,7 @@ class Engine:
         self.memory: Memory
         self.persistence: Persistence
         self.tasks: Tasks
+        self.reports: TaskReports
         self.models: list[ModelEntry] = []
         self.entries: Mapping[str, ModelEntry] = {}
         self.embedder: ModelEntry | None = None
@@ -97,6 +100,9 @@ class Engine:
                 self.store, tokens=self.settings.recall_tokens, rest_seconds=self.settings.rest_seconds, now=_now
             )
             self.tasks = Tasks(self.store, self.settings, _now)
+            self.reports = TaskReports(
+                self.store, self.tasks, self.settings, self._begin_report, self.runs.find_newest_here, _now
+            )
             await stack.enter_async_context(self.registry.running())
             found = await stack.enter_async_context(connect_models(self.settings, self.registry.usable()))
             stack.callback(setattr, self, "models", [])
@@ -112,6 +118,8 @@ class Engine:
                 )
                 await runner.open()
                 stack.push_async_callback(runner.close)
+                self.reports.start()
+                stack.push_async_callback(self.reports.close)
             self._resources = stack.pop_all()
 
     async def close(self) -> None:
@@ -249,15 +257,23 @@ class Engine:
                     request = replace(request, attachments=lease.history.files)
                 history = context_window.select_window(lease.history, question, self._window, model.context_tokens)
             history.private = request.private
+            note = actions = None
+            if lease is not None:
+                note = history.task_news = await self.reports.take_news(request, lease.history, model.context_tokens)
             history.recalled = await self._recall(request, history)
             view = tasks = None
             if request.user is not None:
                 place = history.id if lease is not None else None
+                own_tasks = self.tasks
+                if request.source == "report":
+                    own_tasks, actions = self.tasks.defer()
                 tasks = UserTasks(
-                    self.tasks, request.user, place, request.time_zone, request.task, private=request.private
+                    own_tasks, request.user, place, request.time_zone, request.task, private=request.private
                 )
                 messages = partial(_user_messages, history)
                 view = self.memory.view(request.user, history.id, messages, private=request.private)
+            if lease is not None and note is not None:
+                lease.task_end = partial(end_report, lease.history, note.cursor, actions)
             role_models = self._role_models(request, entry)
             recorder = None
             if self.archive is not None and request.private:
@@ -265,6 +281,9 @@ class Engine:
                     self.archive.erase_soon(request.user or "", history.id)  # turns before it was private
             elif self.archive is not None:
                 recorder = Recorder(request, history, protocol, self._describe_setup(request, entry, role_models))
+            approval_seconds = self.settings.approval_seconds
+            if request.source == "report":
+                approval_seconds = min(approval_seconds, APPROVAL_SECONDS)
             turn = Turn(
                 request,
                 history,
@@ -277,7 +296,7 @@ class Engine:
                 system=self.settings.system,
                 silence=self.settings.model_idle_seconds,
                 first_token=self.settings.model_first_token_seconds,
-                approval_seconds=self.settings.approval_seconds,
+                approval_seconds=approval_seconds,
                 store=None if lease is None else lease.store,
                 memory=view,
                 tasks=tasks,
@@ -302,11 +321,23 @@ class Engine:
             run.on_end.append(partial(self._record_end, lease, turn.exchange, private=request.private))
         if recorder is not None:
             run.on_end.append(partial(self._record_turn, recorder, turn.exchange))
+        if lease is not None:
+            run.on_end.append(lambda report: self.reports.wake())
+        if actions is not None:
+            run.on_end.append(lambda report: self.tasks.notify())
         if on_end is not None:
             run.on_end.append(on_end)
         if self.runs.relay is not None and (lease is not None or options.replayable):
             self.runs.relay.add(run, new, None if lease is None else lease.history.key, turn.snapshot)
         return run
+
+    async def _begin_report(self, request: TurnRequest) -> Run:
+        """Begin a turn that reports on tasks, with the model of its request if that can still be used."""
+        try:
+            self.find_entry(request.model, private=request.private)
+        except BadRequest:
+            request = replace(request, model=None)
+        return await self.begin(request, "native")
 
     def _record_end(self, lease: ExchangeLease, exchange: Exchange, report: TurnReport, *, private: bool) -> None:
         """Update the memory. Store a turn that was cut before it could wait for the store."""

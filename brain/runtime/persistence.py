@@ -37,9 +37,9 @@ class ExchangeLease:
 
     Args:
         replaces: Whether the exchange replaces earlier ones.
-        task_end: Returns what else to store with the finished exchange, in the same transaction.
 
     Attributes:
+        task_end: Returns what else to store with the finished exchange, in the same transaction.
         is_stored: Whether `store` has run, even if it failed.
     """
 
@@ -49,8 +49,8 @@ class ExchangeLease:
         self.history = history
         self.replaces = replaces
         self.is_stored = False
+        self.task_end = task_end
         self._store = store
-        self._task_end = task_end
 
     @property
     def key(self) -> Key:
@@ -60,7 +60,7 @@ class ExchangeLease:
     async def store(self, exchange: Exchange) -> str | None:
         """Store the finished exchange. Return an error message for people, or None."""
         try:
-            await self._store.end(self.history, exchange, None if self._task_end is None else self._task_end(exchange))
+            await self._store.end(self.history, exchange, None if self.task_end is None else self.task_end(exchange))
         except StoreError as error:
             log.error("conversation %s: an answer was not stored: %s", self.history.id, error)  # noqa: TRY400
             self.is_stored = True
@@ -132,7 +132,10 @@ class Persistence:
             return ExchangeLease(self._store, history, replaces=replaces is not None, task_end=task_end)
 
         try:
-            return await self.run_alone(request.user, conversation_id, begin, stops=request.barge_in)
+            is_background = request.source in ("task", "report")
+            return await self.run_alone(
+                request.user, conversation_id, begin, stops=request.barge_in, stops_report=not is_background
+            )
         except StoreError as error:
             log.error("a question could not be stored: %s", error)  # noqa: TRY400
             raise BadRequest(error.message, code="unavailable", status=503) from None
@@ -147,20 +150,28 @@ class Persistence:
         return None
 
     async def run_alone(
-        self, user: str | None, conversation_id: str, work: Callable[[], Awaitable[T]], *, stops: bool
+        self,
+        user: str | None,
+        conversation_id: str,
+        work: Callable[[], Awaitable[T]],
+        *,
+        stops: bool,
+        stops_report: bool = False,
     ) -> T:
         """Do work that needs a conversation without a running turn.
 
         Args:
             work: Raises `ConversationBusy` while a turn runs.
             stops: Whether to stop a running turn and wait for its end.
+            stops_report: The same for a report on tasks, which no person has asked for.
         """
         until = time.monotonic() + ENDING_SECONDS
         while True:
             await self._wait_for_turns_here(user, conversation_id, stops=stops)
             try:
                 return await work()
-            except ConversationBusy:
+            except ConversationBusy as busy:
+                stops = stops or (busy.is_report and stops_report)
                 is_ending = await self._is_ending_elsewhere(user, conversation_id, until, stops=stops)
                 if not stops and not is_ending:
                     raise

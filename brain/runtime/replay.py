@@ -17,7 +17,17 @@ import msgspec
 
 from brain.errors import BadRequest, Interruption, ModelError, PrefillRefused, ToolsRefused
 from brain.events import ApprovalRequired, Event, Notice, SpecialistError, SpecialistResult, SpecialistStart
-from brain.messages import Attachment, Call, CallMessage, Chunk, Exchange, History, Message, RecallResult
+from brain.messages import (
+    Attachment,
+    Call,
+    CallMessage,
+    Chunk,
+    Exchange,
+    History,
+    Message,
+    RecallResult,
+    TaskNews,
+)
 from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.script import TextOnlyModel
 from brain.plugins.registry import Registry
@@ -149,6 +159,7 @@ def make_turn(recording: Recording) -> Turn:
         trimmed=recorded.trimmed,
         after_idle=recorded.after_idle,
         recalled=RecallResult(sentence=recorded.recalled),
+        task_news=TaskNews(fixed_text=recorded.fixed_text) if recorded.fixed_text else None,
     )
     files = tuple(Attachment(file.id, file.name, file.type, b"") for file in recorded.files)
     request = replace(recording.request, attachments=files)

@@ -212,6 +212,12 @@ def set_title(db: sqlite3.Connection, conversation: int) -> None:
         return
     files = db.execute("SELECT name FROM file WHERE exchange = ? ORDER BY id", (key,)).fetchall()
     title = _title_of(exchange.message) or _title_of(" ".join(name for (name,) in files))
+    if exchange.source == "report":
+        query = (
+            "SELECT json_extract(t.data, '$.title') FROM conversation c JOIN task t ON t.user = c.user "
+            "AND t.conversation = c.id WHERE c.key = ? ORDER BY t.key LIMIT 1"
+        )
+        title = next((title for (title,) in db.execute(query, (conversation,))), title)
     query = "SELECT title FROM conversation WHERE key = ? AND NOT named AND title <> ?"
     former = db.execute(query, (conversation, title)).fetchone()
     if former == ("",) and _title_of(exchange.message):  # the first exchange is indexed with these words

@@ -166,7 +166,9 @@ _TABLES = (
     """CREATE TABLE channel_cursor (
         user INTEGER NOT NULL REFERENCES user ON DELETE CASCADE,
         conversation TEXT NOT NULL,
-        cursor INTEGER NOT NULL,
+        cursor INTEGER NOT NULL DEFAULT 0,
+        reported INTEGER NOT NULL DEFAULT 0,
+        held_until INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (user, conversation)
     ) STRICT, WITHOUT ROWID""",
 )

@@ -217,10 +217,10 @@ class SQLite:
         owner, now = self._leases.owner, self._now()
 
         def write(db: sqlite3.Connection) -> None:
-            turns.end(db, history.key, ended)
+            existed = turns.end(db, history.key, ended)
             if isinstance(task_end, RunEnd):
                 tasks.end_run(db, task_end._replace(exchange=ended), owner, now)
-            elif task_end is not None:
+            elif task_end is not None and existed:
                 tasks.end_report(db, task_end, now)
 
         await self._database.write(write)

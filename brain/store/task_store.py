@@ -1,15 +1,17 @@
 """The tasks of all users in a database, for all processes that share it."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from brain.errors import BadRequest
 from brain.messages import Exchange
 from brain.store import tasks
 from brain.store.database import Database
 from brain.store.rows import SECOND
-from brain.store.tasks import Claimer, DayLimits, RunEnd, Untold
+from brain.store.tasks import Claimer, DayLimits, ReportEnd, RunEnd, Untold
 from brain.task import CancelOutcome, NewTask, Packet, Task, TaskState
 
 T = TypeVar("T")
@@ -28,8 +30,19 @@ class TaskStore:
         self._owner = owner
         self._now = now
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._database.write(work, durable=False)
+    def now(self) -> int:
+        """Return the time in microseconds since 1970, as in `Untold`."""
+        return self._now()
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
+        return await self._database.write(work, durable=durable)
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T], user: str) -> T:
+        return await self._database.read(work, user=user)
+
+    def defer(self) -> "DeferredTaskStore":
+        """Return a store that collects changes for `ReportEnd`."""
+        return DeferredTaskStore(self._database, self._owner, self._now)
 
     async def create(self, user: str, new: NewTask, limits: DayLimits) -> Task:
         """Add a task.
@@ -38,13 +51,12 @@ class TaskStore:
             Duplicate: an active task is the same.
             BadRequest: `rate_limited`.
         """
-        return await self._database.write(
-            partial(tasks.create, user=user, new=new, limits=limits, now=self._now()), durable=True
-        )
+        work = partial(tasks.create, user=user, new=new, limits=limits, now=self._now())
+        return await self._write(work, durable=True)
 
     async def find(self, user: str, task_id: str) -> Task | None:
         """Return a task of a user."""
-        return await self._database.read(lambda db: tasks.find(db, user, task_id), user=user)
+        return await self._read(lambda db: tasks.find(db, user, task_id), user)
 
     async def list_tasks(
         self,
@@ -59,7 +71,7 @@ class TaskStore:
         work = partial(
             tasks.list_tasks, user=user, states=states, before=before, limit=limit, conversation_id=conversation_id
         )
-        return await self._database.read(work, user=user)
+        return await self._read(work, user)
 
     async def count_states(self) -> dict[str, int]:
         """Return the number of tasks of all users by state."""
@@ -151,6 +163,16 @@ class TaskStore:
         """Return the conversations with packets to report."""
         return await self._database.read(tasks.list_untold)
 
+    async def end_report(self, end: ReportEnd) -> None:
+        """Move the cursor of a conversation without a report, because nothing is left to tell."""
+        now = self._now()
+        await self._write(lambda db: tasks.end_report(db, end, now))
+
+    async def hold_reports(self, user: str, conversation_id: str, seconds: float) -> None:
+        """Let reports of a conversation wait from now on."""
+        until = self._now() + round(seconds * SECOND)
+        await self._write(lambda db: tasks.hold_reports(db, user, conversation_id, until))
+
     async def append_report(self, user: str, conversation_id: str, turn_id: str) -> None:
         """Append that a turn reports in a conversation."""
         now = self._now()
@@ -165,3 +187,45 @@ class TaskStore:
             tasks.prune_channel(db, now)
 
         await self._write(work)
+
+
+class DeferredTaskStore(TaskStore):
+    """Collects changes of one user's tasks. They are checked at once, together with the changes before them.
+
+    Reads see the changes. Nothing is stored until `ReportEnd` applies `actions`.
+    """
+
+    def __init__(self, database: Database, owner: str, now: Callable[[], int]) -> None:
+        super().__init__(database, owner, now)
+        self.actions: list[Callable[[sqlite3.Connection], Any]] = []
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
+        result = await self._preview(work)
+        self.actions.append(work)
+        return result
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T], user: str) -> T:
+        return await self._preview(work) if self.actions else await super()._read(work, user)
+
+    async def _preview(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        actions = tuple(self.actions)
+
+        def preview(db: sqlite3.Connection) -> T:
+            with _undone(db):
+                for action in actions:
+                    with suppress(BadRequest):  # as `tasks.end_report` does
+                        action(db)
+                return work(db)
+
+        return await self._database.write(preview, durable=False)
+
+
+@contextmanager
+def _undone(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("SAVEPOINT preview")
+    try:
+        yield
+    finally:
+        if db.in_transaction:  # SQLite may have rolled back the whole transaction
+            db.execute("ROLLBACK TO preview")
+            db.execute("RELEASE preview")

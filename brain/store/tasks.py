@@ -87,12 +87,21 @@ class DayLimits:
 
 
 class Untold(NamedTuple):
-    """A conversation with packets to report, and the times of the oldest and the newest of them in microseconds."""
+    """A conversation with packets to report. Times are in microseconds.
+
+    Attributes:
+        first_at: Time of the oldest of them.
+        last_at: Time of the newest of them.
+        reported_at: Time of the last report; 0 if there was none.
+        held_until: Reports wait until then, because a person is typing.
+    """
 
     user: str
     conversation_id: str
     first_at: int
     last_at: int
+    reported_at: int
+    held_until: int
 
 
 class RunEnd(NamedTuple):
@@ -738,7 +747,8 @@ def set_aside_damaged(db: sqlite3.Connection) -> int:
 def list_untold(db: sqlite3.Connection) -> list[Untold]:
     """Return the conversations with packets to report."""
     found = db.execute(
-        "SELECT u.name, c.conversation, min(c.at), max(c.at) FROM channel c JOIN user u ON u.key = c.user "
+        "SELECT u.name, c.conversation, min(c.at), max(c.at), coalesce(r.reported, 0), coalesce(r.held_until, 0) "
+        "FROM channel c JOIN user u ON u.key = c.user "
         "LEFT JOIN channel_cursor r ON r.user = c.user AND r.conversation = c.conversation "
         "WHERE c.is_told = 0 AND u.hidden = 0 AND c.key > coalesce(r.cursor, 0) GROUP BY c.user, c.conversation"
     )
@@ -746,18 +756,35 @@ def list_untold(db: sqlite3.Connection) -> list[Untold]:
 
 
 def end_report(db: sqlite3.Connection, end: ReportEnd, now: int) -> None:
-    """Move the cursor of a conversation, and do what the report decided, in the transaction that stores its words."""
+    """Move the cursor of a conversation, and do what the report decided, in the transaction that stores its words.
+
+    A cursor that is there already, since the end is stored a second time, changes nothing.
+    """
     number = users.find(db, end.user)
-    db.execute(
-        "INSERT INTO channel_cursor (user, conversation, cursor) VALUES (?, ?, ?) ON CONFLICT (user, conversation) "
-        "DO UPDATE SET cursor = max(cursor, excluded.cursor)",
-        (number, end.conversation_id, end.cursor),
-    )
+    moved = db.execute(
+        "INSERT INTO channel_cursor (user, conversation, cursor, reported) VALUES (?, ?, ?, ?) "
+        "ON CONFLICT (user, conversation) DO UPDATE SET cursor = excluded.cursor, reported = excluded.reported "
+        "WHERE cursor < excluded.cursor RETURNING 1",
+        (number, end.conversation_id, end.cursor, now),
+    ).fetchall()
     query = "UPDATE channel SET is_told = 1 WHERE user = ? AND conversation = ? AND is_told = 0 AND key <= ?"
     db.execute(query, (number, end.conversation_id, end.cursor))
-    for action in end.actions:
-        action(db)
+    for action in end.actions if moved else ():
+        try:
+            action(db)
+        except BadRequest as error:  # another request was faster
+            log.warning("conversation %s: a change of the report was rejected: %s", end.conversation_id, error)
     prune_channel(db, now)
+
+
+def hold_reports(db: sqlite3.Connection, user: str, conversation_id: str, until: int) -> None:
+    """Let reports wait, if the conversation has tasks."""
+    db.execute(
+        "INSERT INTO channel_cursor (user, conversation, held_until) SELECT user, conversation, ? FROM task "
+        "WHERE user = ? AND conversation = ? LIMIT 1 "
+        "ON CONFLICT (user, conversation) DO UPDATE SET held_until = excluded.held_until",
+        (until, users.find(db, user), conversation_id),
+    )
 
 
 def prune_channel(db: sqlite3.Connection, now: int) -> None:

@@ -66,9 +66,12 @@ def begin(
         columns = {"user": number, "id": conversation_id, "private": private, **times}
         conversation = exchanges.insert(db, "conversation", columns)
     elif is_running(db, row[0], lease):
-        raise ConversationBusy
+        query = "SELECT source FROM exchange WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1"
+        raise ConversationBusy(is_report=db.execute(query, exchanges.span(row[0])).fetchone() == ("report",))
     else:
         conversation = int(row[0])
+        if replaces is None:
+            _remove_unfinished_report(db, conversation)
         if private and not row[1]:
             db.execute("UPDATE conversation SET private = 1 WHERE key = ?", (conversation,))
         private = private or bool(row[1])
@@ -135,18 +138,33 @@ def _read_history(db: sqlite3.Connection, conversation: int, history: History, b
     history.count = count - replaced
 
 
-def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
-    """Write the answer. A question or item that was deleted since then stays deleted."""
+def _remove_unfinished_report(db: sqlite3.Connection, conversation: int) -> None:
+    """Delete a report whose process ended before it. Its results are reported again."""
+    deleted = db.execute(
+        "DELETE FROM exchange WHERE key = (SELECT max(key) FROM exchange WHERE key BETWEEN ? AND ?) "
+        "AND source = 'report' AND outcome IN ('interrupted', 'shutdown')",
+        exchanges.span(conversation),
+    )
+    if deleted.rowcount:
+        exchanges.update_sources(db, conversation)
+
+
+def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> bool:
+    """Write the answer. A question or item that was deleted since then stays deleted.
+
+    Returns:
+        Whether the question still existed.
+    """
     query = "SELECT replaces, user, outcome FROM exchange e JOIN conversation c ON c.key = e.key >> 32 WHERE e.key = ?"
     row = db.execute(query, (key,)).fetchone()
     if row is None:
-        return
+        return False
     conversation, (replaced, user, outcome) = key >> EXCHANGES, row
     if replaced is not None:
         query = "SELECT 1 FROM exchange WHERE key >= ? AND key < ? AND in_history = 1 LIMIT 1"
         if not exchange.parts and db.execute(query, (replaced, key)).fetchone() is not None:
             exchanges.remove(db, key)  # a failed attempt replaces nothing
-            return
+            return True
         db.execute("DELETE FROM exchange WHERE key >= ? AND key < ?", (replaced, key))
         exchanges.update_sources(db, conversation)
     exists = "SELECT 1 FROM item WHERE user = ? AND id = ?"
@@ -162,6 +180,7 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
         exchanges.set_title(db, conversation)
     if users.is_in_memory(db):
         users.make_room(db, user, conversation)
+    return True
 
 
 def checkpoint(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
@@ -220,11 +239,12 @@ def interrupt_all(db: sqlite3.Connection) -> None:
 
 
 class ConversationBusy(BadRequest):
-    """A turn of the conversation is running."""
+    """A turn of the conversation is running. `is_report`: it is a report on tasks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_report: bool = False) -> None:
         sentence = "This conversation has a running turn. Wait for it, stop it, or send `barge_in`."
         super().__init__(sentence, "conversation_id", code="busy", status=409)
+        self.is_report = is_report
 
 
 def _find_message(db: sqlite3.Connection, conversation: int, message_id: str) -> tuple[int, int]:

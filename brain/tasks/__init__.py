@@ -1,6 +1,8 @@
 """Background tasks of all users: created, listed, changed and canceled by people and models."""
 
+import sqlite3
 from collections.abc import Callable, Sequence
+from copy import copy
 from datetime import datetime
 from typing import Any
 
@@ -50,6 +52,12 @@ class Tasks:
         """Tell the subscribers that something changed."""
         for listener in list(self._listeners.values()):
             listener()
+
+    def defer(self) -> tuple["Tasks", Sequence[Callable[[sqlite3.Connection], object]]]:
+        """Return tasks whose changes are only checked, and the list of these changes for `ReportEnd`."""
+        deferred, store = copy(self), self._store.defer()
+        deferred._store, deferred._listeners = store, {}
+        return deferred, store.actions
 
     def limits(self, user: str) -> DayLimits:
         """Return the daily limits of a user."""

@@ -79,6 +79,7 @@ class CallPolicy:
             self._has_attachments
             or history.untrusted
             or history.recalled.untrusted
+            or history.task_news is not None
             or any(
                 exchange.untrusted or any(isinstance(part, Call) and part.untrusted for part in exchange.parts)
                 for exchange in self._earlier
@@ -221,7 +222,7 @@ class CallPolicy:
     def _has_read_private_data(self) -> bool:
         """Whether the model has read files, memory, or private results of specialists."""
         recalled = self._history.recalled.note or any(exchange.recalled_ids for exchange in self._earlier)
-        if self._has_attachments or recalled:
+        if self._has_attachments or recalled or any(exchange.told_tasks for exchange in self._earlier):
             return True
         return any(
             entry is None or entry.specialist.is_private  # a client tool may have read anything

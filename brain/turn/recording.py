@@ -99,6 +99,7 @@ class TurnLine(msgspec.Struct, tag="turn", omit_defaults=True):
         earlier: Number of earlier exchanges.
         trimmed: As in `History`, like `after_idle`.
         recalled: The sentence about recalled facts.
+        fixed_text: Answer of a report on tasks if all models fail.
     """
 
     turn_id: str
@@ -114,6 +115,7 @@ class TurnLine(msgspec.Struct, tag="turn", omit_defaults=True):
     trimmed: int = 0
     after_idle: bool = False
     recalled: str = ""
+    fixed_text: str = ""
 
 
 class RecordedError(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -302,6 +304,7 @@ class Recorder:
             trimmed=history.trimmed,
             after_idle=history.after_idle,
             recalled=history.recalled.sentence,
+            fixed_text="" if history.task_news is None else history.task_news.fixed_text,
         )
         rest: list[PassLine | EventLine | ControlLine] = [*self._pass_lines(exchange, report)]
         for seconds, event in self._events:

@@ -132,6 +132,7 @@ class Turn:
         self.exchange = history.question or Exchange(question="")
         self.exchange.answer_id = self.message_id
         self.exchange.recalled_ids = tuple(item.id for item in history.recalled.items)
+        self.exchange.told_tasks = () if history.task_news is None else history.task_news.task_ids
         self.exchange.strategy = request.strategy
         self.approvals = Approvals(approval_seconds)
         self.last: Done | Error | None = None
@@ -592,8 +593,9 @@ class Turn:
                 self._set_question([call.block for call in group.calls])
 
     def _set_question(self, result_blocks: Sequence[str] = ()) -> None:
-        note, tokens = self._history.recalled.note, self.template_tokens
-        question = question_text(self.request, self._max_block_bytes(), result_blocks, note, tokens)
+        history, tokens = self._history, self.template_tokens
+        notes = [history.recalled.note, "" if history.task_news is None else history.task_news.text]
+        question = question_text(self.request, self._max_block_bytes(), result_blocks, notes, tokens)
         for exchange in (self.exchange, *(one.exchange for one in self._strategy.participants)):
             exchange.question = question
 
@@ -701,6 +703,12 @@ class Turn:
         self._end_round()
         stops = StopSequences(self.request.stop)
         best_text = "" if self._visible_text().strip() else self._strategy.best_text()
+        if self.request.source == "report" and self._history.task_news is not None and reason != "shutdown":
+            if error is not None:
+                self._finish = "complete"
+            if error is not None or not (best_text or self._visible_text()).strip():
+                best_text = f"{SEPARATOR if self._visible_text() else ''}{self._history.task_news.fixed_text}"
+            error = None
         if text := stops.feed(best_text) + stops.close():
             self.exchange.parts.append(Text(text, len(accounting.passes)))
             unread.append(Token(text))

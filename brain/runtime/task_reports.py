@@ -1,0 +1,270 @@
+"""Tells users what their background tasks did: collects news of a conversation, then lets a turn of it report them."""
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from brain.errors import BadRequest, StoreError
+from brain.messages import Exchange, History, TaskNews
+from brain.prompts.task_news import write_news
+from brain.runtime.run import Run
+from brain.settings import Settings
+from brain.store.rows import SECOND
+from brain.store.sqlite import SQLite
+from brain.store.tasks import ReportEnd, Untold
+from brain.store.turns import ConversationBusy
+from brain.tasks import Tasks
+from brain.turn_request import TurnRequest
+
+TYPING_SECONDS = 10.0
+"""How long a report waits after a person typed."""
+APPROVAL_SECONDS = 60.0
+"""Time for an approval in a report. It needs a person who reads along."""
+BUSY_SECONDS = 1.0
+"""Pause after a turn of another process was found in the conversation."""
+FAILED_SECONDS = 60.0
+"""Pause after a report could not begin."""
+MAX_AT_ONCE = 4
+"""Reports at the same time in one process."""
+
+Key = tuple[str, str]
+
+log = logging.getLogger("brain")
+
+
+class NothingToReport(Exception):
+    """Another turn has told the news."""
+
+
+class TaskReports:
+    """Reports the news of background tasks.
+
+    Any process may begin the report of a conversation; the lease of the conversation lets one of them do it.
+
+    Args:
+        begin: Begins a turn; the model of its request is used if it still exists.
+        find_run: Returns the running turn of a conversation in this process.
+        now: Returns the time with a time zone.
+    """
+
+    def __init__(
+        self,
+        store: SQLite,
+        tasks: Tasks,
+        settings: Settings,
+        begin: Callable[[TurnRequest], Awaitable[Run]],
+        find_run: Callable[[str, str], Run | None],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._settings = settings
+        self._begin = begin
+        self._find_run = find_run
+        self._now = now
+        self._reporting: dict[Key, asyncio.Task[None]] = {}
+        self._not_before: dict[Key, float] = {}  # on the clock of the event loop
+        self._changed = asyncio.Event()
+        self._unsubscribe: Callable[[], None] | None = None
+        self._loop: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Report news in this process, from now on and what is left from before."""
+        self._unsubscribe = self._tasks.subscribe(self.wake)
+        self._loop = asyncio.create_task(self._report_forever(), name="task reports")
+
+    def wake(self) -> None:
+        """Look for news again: a task changed, or a turn ended."""
+        self._changed.set()
+
+    async def close(self) -> None:
+        """Begin no more reports. Turns that have begun are ended like all others."""
+        if self._loop is None or self._unsubscribe is None:
+            return
+        self._unsubscribe()
+        running = [self._loop, *self._reporting.values()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def note_typing(self, user: str, conversation_id: str) -> None:
+        """Let reports in a conversation wait, because the user is typing there."""
+        await self._store.tasks.hold_reports(user, conversation_id, TYPING_SECONDS)
+
+    # the note
+
+    async def take_news(self, request: TurnRequest, history: History, context_tokens: int | None) -> TaskNews | None:
+        """Return the news for a turn that has begun; None if there is none for it.
+
+        Args:
+            history: The stored history, with the question.
+            context_tokens: Context size of the model.
+
+        Raises:
+            NothingToReport: The turn is a report.
+        """
+        is_report = request.source == "report"
+        note = None
+        if is_report or _can_tell(request, history):
+            try:
+                note = await self._read_news(request, history, context_tokens, is_report=is_report)
+            except StoreError as error:  # a message is answered, and its turn tells nothing
+                log.warning("news of tasks cannot be read: %s", error)
+        if note is None and is_report:
+            raise NothingToReport
+        return note
+
+    async def _read_news(
+        self, request: TurnRequest, history: History, context_tokens: int | None, *, is_report: bool
+    ) -> TaskNews | None:
+        user, store = request.user or "", self._store.tasks
+        packets = await store.read_untold(user, history.id)
+        if not packets:
+            return None
+        tasks = {one.id: one for one in await store.list_tasks(user, conversation_id=history.id)}
+        for task_id in {packet.task_id for packet in packets} - tasks.keys():
+            if (task := await store.find(user, task_id)) is not None:
+                tasks[task_id] = task
+        if not request.private and any(task.private for task in tasks.values()):
+            return None  # a private report tells it
+        note = write_news(packets, tasks, context_tokens, is_report=is_report)
+        if note is None:
+            await store.end_report(ReportEnd(user, history.id, packets[-1].key))
+        return note
+
+    # reporting
+
+    async def _report_forever(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                seconds = await self._begin_due()
+            except StoreError as error:
+                log.warning("news of tasks cannot be read: %s", error)
+                seconds = FAILED_SECONDS
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait()
+
+    async def _begin_due(self) -> float | None:
+        """Begin the reports that are due. Return the seconds until the next one, if there is one."""
+        untold, now = await self._store.tasks.list_untold(), self._store.tasks.now()
+        time = asyncio.get_running_loop().time()
+        self._not_before = {key: until for key, until in self._not_before.items() if until > time}
+        next_one: float | None = None
+        for one in untold:
+            key = one.user, one.conversation_id
+            if key in self._reporting:
+                continue
+            if (run := self._find_run(one.conversation_id, one.user)) is not None and not run.has_ended:
+                continue  # its end calls `wake`
+            seconds = max(seconds_until_due(one, now, self._settings), self._not_before.get(key, time) - time)
+            if seconds > 0:
+                next_one = seconds if next_one is None else min(seconds, next_one)
+            elif len(self._reporting) < MAX_AT_ONCE:  # the end of a report begins the next one
+                self._reporting[key] = asyncio.create_task(self._report(key), name="task report")
+        return next_one
+
+    async def _report(self, key: Key) -> None:
+        """Report the news of one conversation."""
+        pause = 0.0
+        try:
+            run = await self._begin(await self._make_request(*key))
+            run.start()
+            with suppress(StoreError):  # only clients that wait for reports miss its begin
+                await self._store.tasks.append_report(*key, run.id)
+            self._tasks.notify()
+            await run.wait_ended()
+            if run.report().error is not None:
+                pause = FAILED_SECONDS
+        except NothingToReport:
+            pass
+        except ConversationBusy:
+            pause = BUSY_SECONDS
+        except (BadRequest, StoreError) as error:
+            log.warning("conversation %s: a report could not begin: %s", key[1], error)
+            pause = FAILED_SECONDS
+        except Exception:
+            log.exception("conversation %s: a report failed", key[1])
+            pause = FAILED_SECONDS
+        finally:
+            del self._reporting[key]
+            self._not_before[key] = asyncio.get_running_loop().time() + pause
+            self._changed.set()
+
+    async def _make_request(self, user: str, conversation_id: str) -> TurnRequest:
+        """Return the request for the turn that reports.
+
+        Raises:
+            NothingToReport: Nothing is left to tell.
+        """
+        store = self._store.tasks
+        packets = await store.read_untold(user, conversation_id)
+        if not packets:  # they are damaged, or another process has reported them
+            await store.maintain()
+            raise NothingToReport
+        task = await store.find(user, packets[-1].task_id)
+        page = await self._store.conversation(user, conversation_id, limit=1)
+        zone = self._settings.time_zone if task is None else task.time_zone
+        return TurnRequest(
+            message="",
+            user=user,
+            limits=self._settings.limits(),
+            syntax=self._settings.syntax,
+            time_zone=zone,
+            conversation_id=conversation_id,
+            model=page.exchanges[-1].model or None if page is not None and page.exchanges else None,
+            specialists=frozenset({"tasks"}),
+            now=self._now().astimezone(ZoneInfo(zone)),
+            asks_person=True,
+            source="report",
+            private=(task is not None and task.private) or (page is not None and page.conversation.private),
+            memory=False,
+        )
+
+
+def seconds_until_due(one: Untold, now: int, settings: Settings) -> float:
+    """Return the seconds until the report of a conversation; zero or less if it is due.
+
+    Times in the future come from a wrong clock and do not count.
+
+    Args:
+        now: Microseconds since 1970.
+    """
+    first, last, reported = (at if at <= now else 0 for at in (one.first_at, one.last_at, one.reported_at))
+    due = min(last / SECOND + settings.task_quiet_seconds, first / SECOND + settings.task_wait_seconds)
+    due = max(due, reported / SECOND + settings.task_pause_seconds)
+    if one.held_until <= now + TYPING_SECONDS * SECOND:
+        due = max(due, one.held_until / SECOND)
+    return due - now / SECOND
+
+
+def _can_tell(request: TurnRequest, history: History) -> bool:
+    """Whether the answer to a message of a person can contain news: it is free text, and stored as new."""
+    return (
+        request.source in ("chat", "voice", "api")
+        and request.user is not None
+        and request.replaces is None
+        and request.sampling.format is None
+        and not request.tools
+        and not (history.question is not None and history.question.parts)
+    )
+
+
+def end_report(
+    history: History, cursor: int, actions: Sequence[Callable[[sqlite3.Connection], object]] | None, exchange: Exchange
+) -> ReportEnd | None:
+    """Return the end of a turn that had news; None if it has not told them.
+
+    Args:
+        actions: Changes of a report; None for the answer to a message.
+    """
+    if actions is None:
+        is_told = exchange.error is None and exchange.outcome != "cancelled" and bool(exchange.answer.strip())
+    else:
+        is_told = exchange.outcome != "shutdown"
+    return ReportEnd(history.user, history.id, cursor, tuple(actions or ())) if is_told else None
