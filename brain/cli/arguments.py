@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from brain.cli.commands import memory, transfer
+from brain.cli.commands import memory, tasks, transfer
 from brain.cli.commands.ask import ask
 from brain.cli.commands.check import check
 from brain.cli.commands.explain import explain
@@ -19,13 +19,14 @@ from brain.cli.process import UsageError
 from brain.events import StrategyName
 from brain.messages import Category, ClientSource, Kind
 from brain.settings import LOCAL_USER, Settings
+from brain.task import ProfileName, Tell
 from brain.text import escape_invisible, replace_surrogates, suggest
 
 Command = Callable[[argparse.Namespace, Settings], int | Coroutine[Any, Any, int]]
 
 GROUPS = {
     "Run": ("serve", "ask", "chat"),
-    "Data": ("memory", "index", "export", "import", "forget"),
+    "Data": ("tasks", "memory", "index", "export", "import", "forget"),
     "Admin": ("check", "models", "explain", "replay", "specialists", "completion"),
 }
 PRIVATE = "make the conversation private: only local models read it, and nothing of it is remembered"
@@ -176,6 +177,7 @@ def make_parser() -> Parser:
     _add_strategy(command)
     _add_display(command)
 
+    _add_tasks(commands)
     _add_memory(commands)
 
     text, example = "Index files and directories for the knowledge specialist.", "brain index notes handbook.pdf"
@@ -236,6 +238,63 @@ def make_parser() -> Parser:
     command.set_defaults(root=parser)
     command.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"shell: {', '.join(SHELLS)}")
     return parser
+
+
+def _add_tasks(commands: Any) -> None:
+    text, example = "Run work in the background.", 'brain tasks add "Summarize my feeds." --every "every weekday at 8"'
+    parser = _add_command(commands, "tasks", text, example, tasks.tasks)
+    parser.set_defaults(action=tasks.show_all, all=False, json=False)
+    actions = parser.add_subparsers(title="actions (default: list)", metavar="ACTION")
+    _add_user(parser)
+
+    def add_action(
+        name: str, function: tasks.Action, text: str, example: str, ids: str = ""
+    ) -> argparse.ArgumentParser:
+        action = _add_command(actions, name, text, f"brain tasks {name} {example}".rstrip(), tasks.tasks)
+        action.set_defaults(action=function)
+        _add_user(action, default=argparse.SUPPRESS)
+        if ids:
+            text = "beginning of an ID shown by brain tasks list"
+            action.add_argument(
+                "id", metavar="ID", type=replace_surrogates, nargs=ids if ids == "+" else None, help=text
+            )
+        if name != "delete":
+            action.add_argument("--json", action="store_true", help="print JSON")
+        return action
+
+    text = "List active tasks and the latest that ended, newest first."
+    action = add_action("list", tasks.show_all, text, "--all")
+    action.add_argument("--all", action="store_true", help="list all that ended")
+
+    add_action("show", tasks.show, "Show a task with its schedule, its result and its wanted approval.", "4f1c", "1")
+
+    action = add_action(
+        "add", tasks.add, "Add a task. It runs at once, or on a schedule.", '"Read my feeds." --when "tomorrow at 8"'
+    )
+    action.add_argument("prompt", metavar="PROMPT", type=replace_surrogates, help="what the task does")
+    text = "title (default: the first words of the prompt)"
+    action.add_argument("--title", type=replace_surrogates, default="", metavar="TEXT", help=text)
+    text = 'first time, such as 2027-01-31T08:00 or "tomorrow at 8"'
+    action.add_argument("--when", type=replace_surrogates, default="", metavar="TIME", help=text)
+    text = 'recurrence, such as "every weekday at 8" or an RRULE'
+    action.add_argument("--every", type=replace_surrogates, default="", metavar="RULE", help=text)
+    text = "settings of its runs (default: standard); expert has more time and calls"
+    action.add_argument("--profile", choices=get_args(ProfileName), default="standard", help=text)
+    text = "conversation that reports the result (default: a new one)"
+    action.add_argument("--conversation", metavar="ID", help=text)
+    text = "whether the conversation reports results (default: always)"
+    action.add_argument("--tell", choices=get_args(Tell), default="always", help=text)
+    action.add_argument("--yes", action="store_true", help="do not ask about the schedule")
+
+    add_action("cancel", tasks.cancel, "Cancel a task.", "4f1c", "1")
+    add_action("pause", tasks.pause, "Pause a schedule.", "4f1c", "1")
+    add_action("resume", tasks.resume, "Resume a schedule.", "4f1c", "1")
+    add_action("run", tasks.run, "Run a task now, also one that has ended.", "4f1c", "1")
+    action = add_action("approve", tasks.approve, "Approve the call that a task waits for.", "4f1c", "1")
+    action.add_argument("--yes", action="store_true", help="do not ask")
+    add_action("decline", tasks.decline, "Decline the call that a task waits for.", "4f1c", "1")
+    add_action("delete", tasks.delete, "Delete tasks with their runs; those that run stop.", "4f1c 77aa", "+")
+    add_action("watch", tasks.watch, "Print what happens to tasks, until Ctrl-C.", "")
 
 
 def _add_memory(commands: Any) -> None:

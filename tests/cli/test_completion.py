@@ -21,7 +21,8 @@ for line in "$@"; do
 done
 """
 COMPLETIONS = {
-    "brain ": "ask chat check completion explain export forget import index memory models replay serve specialists",
+    "brain ": "ask chat check completion explain export forget import index memory models replay serve specialists "
+    "tasks",
     "brain c": "chat check completion",
     "brain completion ": "bash fish zsh",
     "brain ask --source ": "api chat voice",
@@ -32,6 +33,8 @@ COMPLETIONS = {
     "brain index a sc": "scan.png scans",
     "brain export --output sc": "scan.png scans",
     "brain memory re": "recall",
+    "brain tasks re": "resume",
+    "brain tasks add --profile ": "expert standard",
     "brain memory recall ": "off on",
     "brain memory list --kind ": "fact memory",
     "brain ask --fi": "--file",

@@ -40,6 +40,17 @@ ROWS: list[tuple[str, str]] = [
         "memory recall of",
         "on|off cannot be 'of'. Did you mean 'off'? Expected on, off. Try: brain memory recall --help",
     ),
+    ("tasks lst", "Unknown action 'lst'. Did you mean 'list'? Try: brain tasks --help"),
+    ("tasks add", "PROMPT is missing. Try: brain tasks add --help"),
+    ("tasks cancel", "ID is missing. Try: brain tasks cancel --help"),
+    (
+        "tasks add x --profile expret",
+        "--profile cannot be 'expret'. Did you mean 'expert'? Expected standard, expert. Try: brain tasks add --help",
+    ),
+    (
+        "tasks add x --conversation ../x",
+        "--conversation cannot be '../x'. Expected 1 to 64 letters, digits, _ or -. Try: brain chat --continue",
+    ),
     ("export --user \x1b[2J", "Invalid user name '\\u{1b}[2J': use printable characters. Try: brain export --help"),
     # messages and files
     (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -153,18 +153,20 @@ def encode_packets(packets: Sequence[Packet]) -> bytes:
 
 
 def _encode_packet(packet: Packet) -> bytes:
-    name: Literal[b"report", b"task"] = b"task"
-    data: dict[str, Any]
+    name = b"report" if packet.kind == "report" else b"task"
+    return b"event: %b\ndata: %b\nid: %d\n\n" % (name, encode(packet_data(packet)), packet.key)
+
+
+def packet_data(packet: Packet) -> dict[str, Any]:
+    """Return the data of the event about a packet."""
     if packet.kind == "report":
-        name, data = b"report", {"conversation_id": packet.conversation_id, "turn_id": packet.turn_id}
-    else:
-        data = {
-            "task_id": packet.task_id,
-            "title": packet.title,
-            "state": packet.state,
-            **({"text": packet.text} if packet.text else {}),
-            "conversation_id": packet.conversation_id,
-            **({"run": packet.run} if packet.run else {}),
-            "kind": packet.kind,
-        }
-    return b"event: %b\ndata: %b\nid: %d\n\n" % (name, encode(data), packet.key)
+        return {"conversation_id": packet.conversation_id, "turn_id": packet.turn_id}
+    return {
+        "task_id": packet.task_id,
+        "title": packet.title,
+        "state": packet.state,
+        **({"text": packet.text} if packet.text else {}),
+        "conversation_id": packet.conversation_id,
+        **({"run": packet.run} if packet.run else {}),
+        "kind": packet.kind,
+    }
