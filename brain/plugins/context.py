@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from brain.errors import Refused
@@ -197,6 +198,12 @@ class TaskView(Protocol):
     def describe_schedule(self, when: str, every: str) -> str:
         """Return a schedule in words, with its next three times, for the person who approves it."""
 
+    def format_schedule(self, task: Task) -> str:
+        """Return the schedule of a task in words; empty for a task without one."""
+
+    def parse_time(self, when: str) -> datetime:
+        """Return the time of `when`, which changes with the current time if it is in plain words."""
+
     async def list_tasks(self, most: int = 20) -> Sequence[Task]:
         """Return the tasks, those that changed last first."""
 
@@ -226,7 +233,7 @@ class Context:
         memory: The user's memory. None if there is no user.
         approved: The preview that a person approved. None without a preview.
         private: Whether only local models may read the conversation, now and later.
-        key: ID of the call, the same if it runs again after a crash. A specialist with effects recognizes a repetition.
+        key: ID of the call, the same if a task runs again. A specialist with effects recognizes a repetition.
         tasks: The user's background tasks. None if there is no user, or no conversation to report in.
     """
 

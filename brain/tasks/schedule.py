@@ -44,7 +44,11 @@ _RELATIVE = {"today": 0, "tomorrow": 1, "day after tomorrow": 2, "the day after 
 _POSITIONS = {"first": 1, "second": 2, "third": 3, "fourth": 4, "last": -1}
 _DAY = "(mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?s?"
 _MONTH = "(" + "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS).lower() + ")"
-_TIME = r"(?:at )?(noon|midnight|[0-9]{1,2}(?:[:.][0-9]{2})?(?: ?[ap]m)?)(?: o'clock)?"
+_HOURS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_TIME = (
+    rf"(?:at )?(noon|midnight|(?:{'|'.join(_HOURS)})(?: [ap]m)?|[0-9]{{1,2}}(?:[:.][0-9]{{2}})?(?: ?[ap]m)?)"
+    "(?: o'clock)?"
+)
 _CLOCK = re.compile(r"([0-9]{1,2})(?:[:.]([0-9]{2}))?(?: ?([ap])m)?")
 
 
@@ -221,7 +225,8 @@ def _find_next(words: str, at: time, now: datetime) -> datetime | None:
 def _parse_clock(text: str) -> time | None:
     if text in ("noon", "midnight"):
         return time(12 if text == "noon" else 0)
-    found = _CLOCK.fullmatch(text)
+    word, space, rest = text.partition(" ")
+    found = _CLOCK.fullmatch(f"{_HOURS.index(word) + 1}{space}{rest}" if word in _HOURS else text)
     assert found is not None
     hour, minute = int(found[1]), int(found[2] or 0)
     if found[3]:

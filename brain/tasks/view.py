@@ -1,7 +1,9 @@
 """The background tasks of a user, as a specialist in one turn may use them."""
 
 import logging
+import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from brain.errors import BadRequest, Refused
@@ -91,6 +93,19 @@ class UserTasks:
             return "at once"
         return schedule.describe(new.every, new.start, new.next_run, ZoneInfo(self._time_zone))
 
+    def format_schedule(self, task: Task) -> str:
+        """See `TaskView.format_schedule`."""
+        return "" if task.start is None else schedule.to_words(task.every, task.start, task.time_zone)
+
+    def parse_time(self, when: str) -> datetime:
+        """See `TaskView.parse_time`."""
+        try:
+            new = self._tasks.check("-", time_zone=self._time_zone, when=when)
+        except BadRequest as error:
+            raise _refuse(error) from None
+        assert new.start is not None
+        return new.start
+
     async def list_tasks(self, most: int = 20) -> Sequence[Task]:
         """See `TaskView.list_tasks`."""
         found = await self._tasks.list_tasks(self._user, limit=200)
@@ -98,6 +113,8 @@ class UserTasks:
 
     async def cancel(self, task_id: str) -> tuple[CancelOutcome, Task | None]:
         """See `TaskView.cancel`."""
+        if not re.fullmatch("task[0-9a-z]{1,60}", task_id):
+            return "invalid", None
         outcome, task = await self._tasks.cancel(self._user, task_id)
         if outcome == "canceled" and task is not None:
             self.on_change(task)

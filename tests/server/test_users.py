@@ -169,7 +169,8 @@ def stored(folder: Path, ada: User) -> Stored:
     assert SECRET in ada.ask("GET", f"/v1/turns/{turn}/events").text.lower()
     saved = ada.run(f"Remember: {FACT}", call("memory", operation="save_fact", text=FACT))
     planned = ada.run("Plan it", call("calendar", action="create", title=FACT, start="2030-01-01T10:00"))
-    assert ("specialist_result" in saved, "specialist_result" in planned) == (True, True)
+    later = ada.run("Later", call("tasks", operation="create", prompt=FACT, when="2126-01-01T10:00"))
+    assert all("specialist_result" in one for one in (saved, planned, later))
     assert SECRET in ada.run(FACT, call("diary", page=1), conversation_id="plain").lower()
     ada.ask("PATCH", f"/v1/conversations/{CHAT}", json={"title": FACT})
     waiting = ada.start(FACT, call("letter", to=FACT), conversation_id="waits")
@@ -410,11 +411,12 @@ CALLS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     ],
     "ocr": [{"image_id": 1}, {"image_id": 2}],
     "pubmed": [{"query": WORD}],
+    "tasks": [{"operation": "list"}],
     "vision": [{"image_id": 1}, {"image_id": 2}],
     "web": [{"query": WORD}],
     "wiki": [{"query": WORD}],
 }
-PERSONAL = {"calendar", "diary", "knowledge", "memory"}
+PERSONAL = {"calendar", "diary", "knowledge", "memory", "tasks"}
 """Those that store or receive data of a user."""
 
 

@@ -34,6 +34,7 @@ def times(every: str, zone: str, now: str, *, after: str = "", count: int = 3) -
         ("tomorrow", BERLIN, "2026-11-23T23:30", "2026-11-25T07:00"),
         ("at 8 tomorrow", DELHI, NOW, "2026-11-24T02:30"),
         ("the day after tomorrow at 5 pm", BERLIN, NOW, "2026-11-25T16:00"),
+        ("tomorrow at nine pm", BERLIN, NOW, "2026-11-24T20:00"),
         ("at 9am", BERLIN, NOW, "2026-11-24T08:00"),
         ("12pm", BERLIN, NOW, "2026-11-23T11:00"),
         ("today at midnight", BERLIN, NOW, "is in the past"),
@@ -70,6 +71,7 @@ def test_times(text: str, zone: str, now: str, expected: str) -> None:
     ("text", "rule", "words"),
     [
         ("every weekday at 8", WEEKDAYS, "every weekday at 08:00"),
+        ("weekdays at eight", WEEKDAYS, "every weekday at 08:00"),
         ("weekdays at 8 am", WEEKDAYS, "every weekday at 08:00"),
         (f"RRULE:{WEEKDAYS};BYSECOND=0;INTERVAL=1".lower(), WEEKDAYS, "every weekday at 08:00"),
         ("Daily at 18:30", "FREQ=DAILY;BYHOUR=18;BYMINUTE=30", "daily at 18:30"),

@@ -1,0 +1,209 @@
+"""`tasks` creates, lists and cancels background tasks of the user, and summarizes their results."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from msgspec import Meta
+
+from brain import Context, Refused, Result, specialist
+from specialists._kit.text import one_line
+
+Operation = Literal["create", "list", "cancel", "summarize", "feedback"]
+Schedule = Annotated[str, Meta(max_length=500)]
+TaskId = Annotated[str, Meta(max_length=100)]
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "create": ("prompt", "title", "profile", "when", "every", "tell"),
+    "list": (),
+    "cancel": ("task_id",),
+    "summarize": ("task_id", "summary"),
+    "feedback": ("message",),
+}
+"""Parameters of the operations."""
+REQUIRED: Mapping[str, tuple[str, ...]] = {**FIELDS, "create": ("prompt",)}
+MAX_TASKS = 20
+MAX_TEXT_SHOWN = 500
+"""Maximum characters of a result, a summary or a reason in a list."""
+_CANCELED = {
+    "canceled": "Canceled the task {title}.",
+    "not_found": "There is no task with the ID {id}.",
+    "already_done": "The task {title} has already ended ({state}), so there is nothing to cancel.",
+    "already_canceled": "The task {title} was already canceled.",
+    "invalid": '"{id}" is not the ID of a task. List the tasks, and use an ID from the list.',
+}
+
+
+def is_read_only(params: Mapping[str, Any]) -> bool:
+    """Whether a call only reads."""
+    return params.get("operation") == "list"
+
+
+def needs_approval(params: Mapping[str, Any]) -> bool:
+    """Whether a call creates a schedule, even for one time."""
+    return params.get("operation") == "create" and bool(params.get("when") or params.get("every"))
+
+
+async def preview(params: Mapping[str, Any], *, context: Context) -> Result | None:
+    """Return what a call would do, for the person who approves it.
+
+    Raises:
+        Refused: The request is invalid.
+    """
+    check_fields(params)
+    view = context.tasks
+    if view is None:
+        return None
+    match params["operation"]:
+        case "create":
+            when, every = params.get("when") or "", params.get("every") or ""
+            title = one_line(params.get("title") or "", 100)
+            lines = [
+                f'Create the task "{title}"' if title else "Create a task",
+                f"Schedule: {view.describe_schedule(when, every)}",
+                *(["Profile: expert"] if params.get("profile") == "expert" else []),
+                *(["Results are not reported."] if params.get("tell") == "never" else []),
+                f"Instruction: {' '.join(params['prompt'].split())}",
+            ]
+            return Result("\n".join(lines), data=view.parse_time(when) if when else None)
+        case "cancel" | "summarize":
+            task_id = params["task_id"].strip()
+            titles = [f' "{one_line(task.title, 100)}"' for task in await view.list_tasks(200) if task.id == task_id]
+            text = f"{params['operation'].capitalize()} the task {one_line(task_id, 100)}{''.join(titles)}"
+            return Result(f"{text}: {params['summary']}" if params["operation"] == "summarize" else text)
+        case "feedback":
+            return Result(f"Report to the operator: {params['message']}")
+    return None
+
+
+@specialist(
+    requires_user=True,
+    approval=needs_approval,
+    preview=preview,
+    read_only=is_read_only,
+    outside=False,  # except lists with results
+    timeout=10,
+    tags=("tasks", "schedule", "reminder", "background"),
+    examples=(
+        (
+            "every weekday at eight: my calendar",
+            {
+                "operation": "create",
+                "title": "My calendar",
+                "prompt": "List my calendar events of today.",
+                "every": "every weekday at 8",
+            },
+        ),
+        (
+            "remind me tomorrow at 9 to call Ann",
+            {
+                "operation": "create",
+                "title": "Call Ann",
+                "prompt": "Remind the user to call Ann.",
+                "when": "tomorrow at 9",
+            },
+        ),
+        (
+            "do that in the background and tell me when you are done",
+            {"operation": "create", "prompt": "Do what the user asked for last, and report the result."},
+        ),
+        ("which background tasks are running", {"operation": "list"}),
+        ("list my tasks", {"operation": "list"}),
+        ("show my scheduled tasks and reminders", {"operation": "list"}),
+    ),
+)
+async def tasks(
+    operation: Operation,
+    prompt: Annotated[
+        Annotated[str, Meta(max_length=8000)] | None,
+        Meta(description="what the task does, complete: it does not see this conversation"),
+    ] = None,
+    title: Annotated[str, Meta(max_length=100)] | None = None,
+    profile: Annotated[Literal["standard", "expert"] | None, Meta(description="expert: for difficult work")] = None,
+    when: Annotated[Schedule | None, Meta(description="first time, ISO 8601 or: tomorrow at 8; default: now")] = None,
+    every: Annotated[Schedule | None, Meta(description="every weekday at 8; every 2 hours; or an RRULE")] = None,
+    tell: Annotated[Literal["always", "never"] | None, Meta(description="never: do not report results")] = None,
+    task_id: TaskId | None = None,
+    summary: Annotated[str, Meta(max_length=2000)] | None = None,
+    message: Annotated[
+        Annotated[str, Meta(max_length=2000)] | None, Meta(description="for the operator, about tasks")
+    ] = None,
+    *,
+    context: Context,
+) -> Result:
+    """Tasks run in the background, now, later or on a schedule, and report their results to the user."""
+    params = {
+        "operation": operation, "prompt": prompt, "title": title, "profile": profile, "when": when, "every": every,
+        "tell": tell, "task_id": task_id, "summary": summary, "message": message,
+    }  # fmt: skip
+    check_fields(params)
+    view = context.tasks
+    if view is None:
+        raise Refused("tasks are not available here", "do the work in this answer")
+    task_id = (task_id or "").strip()
+    match operation:
+        case "create":
+            key = json.dumps([context.key, params]) if context.key else ""  # a retry may make other calls
+            approved = context.approved.data if context.approved else None
+            when = approved.isoformat() if approved and when else when or ""
+            task = await view.create(
+                prompt or "", title or "", profile=profile or "standard", when=when, every=every or "",
+                tell=tell or "always", key=key,
+            )  # fmt: skip
+            text = f"Created the task {_name(task)}."
+            schedule = view.format_schedule(task)
+            return Result(f"{text} It runs {schedule}." if schedule else f"{text} It starts now.", data=task)
+        case "cancel":
+            outcome, found = await view.cancel(task_id)
+            name, state = ("", "") if found is None else (_name(found), found.state)
+            return Result(_CANCELED[outcome].format(title=name, id=one_line(task_id, 100), state=state))
+        case "summarize":
+            return Result(f"Saved the summary of the task {_name(await view.summarize(task_id, summary or ''))}.")
+        case "feedback":
+            await view.feedback(message or "")
+            return Result("Reported to the operator.")
+    return await _list_tasks(context)
+
+
+def check_fields(params: Mapping[str, Any]) -> None:
+    """Refuse parameters that do not belong to the operation, and missing ones."""
+    operation = str(params["operation"])
+    given = [name for name, value in params.items() if value and str(value).strip() and name != "operation"]
+    allowed = ", ".join(FIELDS[operation]) or "no other parameters"
+    if wrong := [name for name in given if name not in FIELDS[operation]]:
+        raise Refused(f"{operation} does not take {', '.join(wrong)}", f"use {allowed}")
+    if missing := [name for name in REQUIRED[operation] if name not in given]:
+        raise Refused(f"{operation} needs {', '.join(missing)}", f"use {allowed}")
+
+
+async def _list_tasks(context: Context) -> Result:
+    view = context.tasks
+    assert view is not None
+    found = await view.list_tasks(MAX_TASKS + 1)
+    if not found:
+        return Result("There are no tasks.")
+    zone = ZoneInfo(context.time_zone)
+    lines = [f"Tasks, latest change first, times in {context.time_zone}:"]
+    is_outside = False
+    for task in found[:MAX_TASKS]:
+        about: list[str] = [task.state]
+        if task.approval is not None:
+            about.append(f"waits until a person approves {task.approval.name}")
+        if task.is_scheduled and not task.has_ended:
+            about.append("paused" if task.paused else view.format_schedule(task))
+            if task.next_run is not None and not task.paused:
+                about.append(f"next {task.next_run.astimezone(zone):%Y-%m-%d %H:%M}")
+        lines.append(f"- {_name(task)}: {', '.join(about)}")
+        texts = {"summary": task.summary, "result": "" if task.summary else task.result, "reason": task.reason,
+                 "now": task.activity if task.state == "running" else ""}  # fmt: skip
+        for label, text in texts.items():
+            if text:
+                is_outside = True
+                lines.append(f"  {label}: {one_line(text, MAX_TEXT_SHOWN)}")
+    if len(found) > MAX_TASKS:
+        lines.append(f"- There are more; the list has up to {MAX_TASKS}.")
+    return Result("\n".join(lines), data=list(found[:MAX_TASKS]), outside=is_outside)
+
+
+def _name(task: Any) -> str:
+    return f'{task.id} "{one_line(task.title, 100)}"'
