@@ -5,6 +5,7 @@ Events are `.ics` files in a folder, as for khal and vdirsyncer, or on a CalDAV 
 
 import asyncio
 import importlib.util
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -100,7 +101,7 @@ def preview(
         return None
     request = CalendarRequest(**params)
     try:
-        with _open_calendars(context, settings, now, request.calendar) as calendars:
+        with _open_calendars(context, settings, now, request) as calendars:
             return _plan_change(calendars, request, request.draft(calendars, context.message)).preview()
     except Refused:
         if context.seconds_left < _RESERVED_SECONDS:  # a slow server: the call itself has more time
@@ -163,7 +164,7 @@ def calendar(
     request = CalendarRequest(
         action, start, end, duration_minutes, *texts, repeat, event_id, scope, occurrence, calendar, query, max_results
     )
-    with _open_calendars(context, settings, now, calendar) as calendars:
+    with _open_calendars(context, settings, now, request) as calendars:
         draft = request.draft(calendars, context.message)
         if action == "list" and event_id:
             return answers.show_event(calendars, event_id)
@@ -175,7 +176,8 @@ def calendar(
         plan.check(context.approved)
         entry = calendars.apply(plan)
         has_new_time = plan.after is not None and draft.changes_time
-        return answers.report_change(_CHANGE_VERBS[action], calendars, entry, conflicts=has_new_time)
+        verb = "Already created" if calendars.was_created else _CHANGE_VERBS[action]
+        return answers.report_change(verb, calendars, entry, conflicts=has_new_time)
 
 
 def _plan_change(calendars: UserCalendars, request: CalendarRequest, draft: EventDraft) -> Plan:
@@ -203,7 +205,7 @@ def _find_root(settings: CalendarSettings) -> Path:
 
 @contextmanager
 def _open_calendars(
-    context: Context, settings: CalendarSettings, now: datetime | None, calendar: str | None
+    context: Context, settings: CalendarSettings, now: datetime | None, request: CalendarRequest
 ) -> Iterator[UserCalendars]:
     """Open the calendars of the signed-in user."""
     user = context.user
@@ -229,6 +231,9 @@ def _open_calendars(
             reason = "the calendar account on this server belongs to another user"
             raise Refused(reason, "tell the user that no calendar is set up for them")
         clock = (now or datetime.now(UTC)).astimezone(zone)
-        yield UserCalendars(
-            store, user, context.conversation_id, clock, calendar, settings.default, mails, seconds_left
+        opened = UserCalendars(
+            store, user, context.conversation_id, clock, request.calendar, settings.default, mails, seconds_left
         )
+        if context.key:  # a retry of a background task may make other calls
+            opened.new_uid = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{context.key} {request}"))
+        yield opened

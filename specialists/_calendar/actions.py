@@ -52,6 +52,8 @@ class UserCalendars:
         notes: lines about omitted data, for the result.
         has_left_out: whether `notes` contains titles of events.
         has_several: whether the user has several calendars.
+        new_uid: UID of the event that the call creates; the same if the call runs again.
+        was_created: whether the call created its event when it ran before.
     """
 
     store: CalendarStore
@@ -65,6 +67,8 @@ class UserCalendars:
     notes: list[str] = field(default_factory=list)
     has_left_out: bool = False
     has_several: bool = False
+    new_uid: str = field(default_factory=lambda: str(uuid.uuid4()))
+    was_created: bool = False
 
     @property
     def zone(self) -> ZoneInfo:
@@ -190,7 +194,7 @@ class UserCalendars:
             if len(found) > 1:
                 raise Refused("there are several calendars", f"give calendar, one of: {list_names(found)}")
             calendar = found[0]
-        uid = str(uuid.uuid4())
+        uid = self.new_uid
         file = Resource(calendar, "", "", parse_file(build_event_file(uid, draft, self.zone, self.now)))
         return Plan(None, self._first_entry(file, uid), file, is_whole_event=True)
 
@@ -226,14 +230,24 @@ class UserCalendars:
         return Plan(before, None, None if data is None else _changed_resource(resource, data), is_whole_event)
 
     def apply(self, plan: Plan) -> Entry:
-        """Write a change; return the new state of the event, or its last state if it was removed."""
+        """Write a change; return the new state of the event, or its last state if it was removed.
+
+        A new event that exists already stays as it is.
+        """
         try:
             if plan.before is None:
                 assert plan.after is not None
                 file = plan.after.resource
                 calendar = file.calendar if file.calendar.id else self.store.create_calendar(file.calendar.name)
                 file = replace(file, calendar=calendar, name=self.store.choose_file_name(calendar, plan.after.uid))
-                return replace(plan.after, resource=self._write(file, None))
+                try:
+                    return replace(plan.after, resource=self._write(file, None))
+                except VersionConflict:
+                    for resource in self.store.find(calendar, self.new_uid):
+                        if self.new_uid in resource.file.series:
+                            self.was_created = True
+                            return self._first_entry(resource, self.new_uid)
+                    raise
             old = plan.before.resource
             if plan.file is None:
                 self.store.remove(old.calendar, old.name, old.version)

@@ -3,8 +3,8 @@
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -50,16 +50,16 @@ class Calendars:
         path.write_bytes(text.replace("\n", "\r\n").encode())
         return path
 
-    def context(self, conversation: str = "c1") -> Context:
+    def context(self, conversation: str = "c1", key: str = "") -> Context:
         made = context(settings=self.settings, user=self.user, time_zone=self.zone)
-        return Context(**{**{n: getattr(made, n) for n in Context.__slots__}, "conversation_id": conversation})
+        return replace(made, conversation_id=conversation, key=key)
 
     @property
     def settings(self) -> CalendarSettings:
         return CalendarSettings(folder=str(self.folder), **self.options)
 
-    def result(self, conversation: str = "c1", *, now: datetime = NOW, **params: Any) -> Result:
-        return calendar(**params, context=self.context(conversation), settings=self.settings, now=now)
+    def result(self, conversation: str = "c1", *, now: datetime = NOW, key: str = "", **params: Any) -> Result:
+        return calendar(**params, context=self.context(conversation, key), settings=self.settings, now=now)
 
     def text(self, conversation: str = "c1", **params: Any) -> str:
         return self.result(conversation, **params).text
@@ -102,3 +102,25 @@ def id_in(text: str) -> str:
     found = re.search(r"\(id ([0-9a-f]{8}(?:\.[0-9a-f]{4})?)", text)
     assert found, text
     return found[1]
+
+
+def check_repeated_calls(calendars: Calendars, **place: str) -> None:
+    """Run calls again with the same key, as after a crash."""
+    new = {"action": "create", "title": "Call", "start": "tomorrow at 3pm", **place}
+    made = calendars.text(key="t-1-c1", **new)
+    again = calendars.text(key="t-1-c1", now=NOW + timedelta(days=1), **new)
+    assert (made.splitlines()[0], again.splitlines()[0]) == (
+        "Created, times in Europe/Berlin:",
+        "Already created, times in Europe/Berlin:",
+    )
+    assert (lines(again), id_in(again)) == (lines(made), id_in(made))
+    others = [
+        calendars.text(key=key, **new, **more) for key, more in (("t-1-c1", {"location": "Here"}), ("t-1-c2", {}))
+    ]
+    assert [text.split(",")[0] for text in others] == ["Created", "Created"]
+    change = {"action": "update", "event_id": id_in(made), "start": "2026-03-22T10:00"}
+    first, second = (calendars.text(key="t-1-c3", **change) for _ in range(2))
+    assert lines(first) == lines(second)
+    removal = {"action": "delete", "event_id": id_in(made)}
+    assert calendars.text(key="t-1-c4", **removal).startswith("Deleted")
+    assert "no event has the ID" in calendars.refusal(key="t-1-c4", **removal)

@@ -11,7 +11,7 @@ from typing import Any
 
 import icalendar
 import pytest
-from calendars import CASES, MEETING, MORNING, NOW, STANDUP, Calendars, ics, id_in, lines
+from calendars import CASES, MEETING, MORNING, NOW, STANDUP, Calendars, check_repeated_calls, ics, id_in, lines
 
 from specialists.calendar import CalendarSettings, calendar, health
 
@@ -155,6 +155,10 @@ def test_which_calendar_a_new_event_goes_to(calendars: Calendars) -> None:
     assert lines(calendars.text(**new, calendar="Work")) == ["2026-03-30 Mon 09:00–10:00 x [work]"]
     calendars.options["default"] = "home"
     assert "x [home]" in calendars.text(**new)
+
+
+def test_a_call_that_runs_again_changes_nothing(calendars: Calendars) -> None:
+    check_repeated_calls(calendars)
 
 
 def test_conflicts(calendars: Calendars) -> None:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from calendar_servers import PASSWORD, USER, FakeServer, Radicale, Response, fake_server, run_radicale
-from calendars import CHANGED, MEETING, MORNING, Calendars, ics, id_in, lines
+from calendars import CHANGED, MEETING, MORNING, Calendars, check_repeated_calls, ics, id_in, lines
 
 from brain import Refused
 from specialists._calendar import caldav
@@ -69,6 +69,10 @@ def test_there_and_back(calendars: Calendars) -> None:
     assert "Deleted" in calendars.text(action="delete", event_id=made)
     assert calendars.times("2026-03-31", "2026-04-30") == []
     assert "no event has the ID" in calendars.refusal(action="delete", event_id=made)
+
+
+def test_a_call_that_runs_again_changes_nothing(calendars: Calendars) -> None:
+    check_repeated_calls(calendars, calendar="work")
 
 
 def test_a_series_with_one_moved_and_one_removed(calendars: Calendars, radicale: Radicale) -> None:
