@@ -73,12 +73,14 @@ class Engine:
         self._priority = Priority()
         self._window = Window(settings.window_messages, settings.window_tokens, settings.context_seconds)
         self._resources: AsyncExitStack | None = None
+        self._on_background_end: OnEnd | None = None
 
-    async def open(self, on_task_end: OnTaskEnd | None = None) -> None:
+    async def open(self, on_task_end: OnTaskEnd | None = None, on_background_end: OnEnd | None = None) -> None:
         """Open the store and the models, and start the specialists.
 
         Args:
             on_task_end: Called at the end of each run of a background task. Without it, this process runs no tasks.
+            on_background_end: Called at the end of each turn of a task, and of each report on tasks.
 
         Raises:
             BrainError: The engine cannot start with these settings.
@@ -112,6 +114,7 @@ class Engine:
             await stack.enter_async_context(self.memory.run_background(writer, lambda: self.runs.is_idle, embedder))
             stack.push_async_callback(self._end_runs)
             self.is_closing = False
+            self._on_background_end = on_background_end
             if on_task_end is not None:
                 runner = TaskRunner(
                     self.store, self.tasks, self.settings, self.begin, lambda: self.is_closing, on_task_end
@@ -315,6 +318,7 @@ class Engine:
         run = self.runs.add(turn, request, protocol, options)
         if is_background:
             self._priority.add_background(run, turn)
+            on_end = on_end or self._on_background_end
         else:
             self._priority.add_person(run)
         if lease is not None:
@@ -337,7 +341,7 @@ class Engine:
             self.find_entry(request.model, private=request.private)
         except BadRequest:
             request = replace(request, model=None)
-        return await self.begin(request, "native")
+        return await self.begin(request, "report")
 
     def _record_end(self, lease: ExchangeLease, exchange: Exchange, report: TurnReport, *, private: bool) -> None:
         """Update the memory. Store a turn that was cut before it could wait for the store."""

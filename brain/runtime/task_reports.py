@@ -15,8 +15,9 @@ from brain.runtime.run import Run
 from brain.settings import Settings
 from brain.store.rows import SECOND
 from brain.store.sqlite import SQLite
-from brain.store.tasks import ReportEnd, Untold
+from brain.store.tasks import NothingToReport, ReportEnd, Untold
 from brain.store.turns import ConversationBusy
+from brain.task import Packet, Task
 from brain.tasks import Tasks
 from brain.turn_request import TurnRequest
 
@@ -25,7 +26,7 @@ TYPING_SECONDS = 10.0
 APPROVAL_SECONDS = 60.0
 """Time for an approval in a report. It needs a person who reads along."""
 BUSY_SECONDS = 1.0
-"""Pause after a turn of another process was found in the conversation."""
+"""Pause after another process was faster, or has a turn of the conversation."""
 FAILED_SECONDS = 60.0
 """Pause after a report could not begin."""
 MAX_AT_ONCE = 4
@@ -34,10 +35,6 @@ MAX_AT_ONCE = 4
 Key = tuple[str, str]
 
 log = logging.getLogger("brain")
-
-
-class NothingToReport(Exception):
-    """Another turn has told the news."""
 
 
 class TaskReports:
@@ -125,16 +122,22 @@ class TaskReports:
         packets = await store.read_untold(user, history.id)
         if not packets:
             return None
-        tasks = {one.id: one for one in await store.list_tasks(user, conversation_id=history.id)}
-        for task_id in {packet.task_id for packet in packets} - tasks.keys():
-            if (task := await store.find(user, task_id)) is not None:
-                tasks[task_id] = task
+        tasks = await self._find_tasks(user, history.id, packets)
         if not request.private and any(task.private for task in tasks.values()):
             return None  # a private report tells it
         note = write_news(packets, tasks, context_tokens, is_report=is_report)
         if note is None:
             await store.end_report(ReportEnd(user, history.id, packets[-1].key))
         return note
+
+    async def _find_tasks(self, user: str, conversation_id: str, packets: Sequence[Packet]) -> dict[str, Task]:
+        """Return the newest tasks of a conversation, and those of the packets, by their IDs."""
+        store = self._store.tasks
+        tasks = {one.id: one for one in await store.list_tasks(user, conversation_id=conversation_id)}
+        for task_id in {packet.task_id for packet in packets} - tasks.keys():
+            if (task := await store.find(user, task_id)) is not None:
+                tasks[task_id] = task
+        return tasks
 
     # reporting
 
@@ -181,9 +184,7 @@ class TaskReports:
             await run.wait_ended()
             if run.report().error is not None:
                 pause = FAILED_SECONDS
-        except NothingToReport:
-            pass
-        except ConversationBusy:
+        except (ConversationBusy, NothingToReport):
             pause = BUSY_SECONDS
         except (BadRequest, StoreError) as error:
             log.warning("conversation %s: a report could not begin: %s", key[1], error)
@@ -207,7 +208,8 @@ class TaskReports:
         if not packets:  # they are damaged, or another process has reported them
             await store.maintain()
             raise NothingToReport
-        task = await store.find(user, packets[-1].task_id)
+        tasks = await self._find_tasks(user, conversation_id, packets)
+        task = tasks.get(packets[-1].task_id)
         page = await self._store.conversation(user, conversation_id, limit=1)
         zone = self._settings.time_zone if task is None else task.time_zone
         return TurnRequest(
@@ -222,7 +224,7 @@ class TaskReports:
             now=self._now().astimezone(ZoneInfo(zone)),
             asks_person=True,
             source="report",
-            private=(task is not None and task.private) or (page is not None and page.conversation.private),
+            private=any(one.private for one in tasks.values()) or (page is not None and page.conversation.private),
             memory=False,
         )
 

@@ -104,6 +104,7 @@ def _routes() -> list[Route]:
         Route("/v1/conversations", conversations.list_conversations),
         Route("/v1/conversations/{id}", conversations.ConversationEndpoint),
         Route("/v1/conversations/{id}/files/{number}", conversations.file),
+        Route("/v1/conversations/{id}/typing", conversations.note_typing, methods=["POST"]),
         Route("/v1/memory", memory.ItemsEndpoint),
         Route("/v1/memory/{id}", memory.ItemEndpoint),
         Route("/v1/tasks", tasks.TasksEndpoint),

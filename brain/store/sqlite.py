@@ -154,10 +154,11 @@ class SQLite:
             private: make the conversation private, for good.
 
         Raises:
+            NothingToReport: a report has nothing to tell, because another process was faster.
             BadRequest: `busy`, another turn of the conversation runs in any process; `not_found`, the message to
                 replace does not exist; `too_large`; or an unknown file reference.
         """
-        work = partial(
+        begin = partial(
             turns.begin,
             user=user,
             conversation_id=conversation_id,
@@ -170,6 +171,12 @@ class SQLite:
             turn=turn if self.turn_log is not None else None,
             private=private,
         )
+
+        def work(db: sqlite3.Connection) -> tuple[History, Sequence[int]]:
+            if question.source == "report":
+                tasks.check_untold(db, user, conversation_id)
+            return begin(db)
+
         beginning = self._database.submit(work, durable=False)
         try:
             history, earlier_files = await asyncio.shield(beginning)

@@ -78,6 +78,13 @@ class Claimer(NamedTuple):
     now: int
 
 
+class NothingToReport(BadRequest):
+    """Another turn has told the news of the conversation."""
+
+    def __init__(self) -> None:
+        super().__init__("There is nothing to report.", code="gone", status=410)
+
+
 @dataclass(frozen=True, slots=True)
 class DayLimits:
     """Limits of one user per day; 0 for none."""
@@ -733,6 +740,16 @@ def read_untold(db: sqlite3.Connection, user: str, conversation_id: str, limit: 
         (users.find(db, user), conversation_id, limit),
     ).fetchall()
     return list(_packets(found))
+
+
+def check_untold(db: sqlite3.Connection, user: str, conversation_id: str) -> None:
+    """Check that a conversation has packets to report.
+
+    Raises:
+        NothingToReport: It has none.
+    """
+    if not read_untold(db, user, conversation_id):
+        raise NothingToReport
 
 
 def set_aside_damaged(db: sqlite3.Connection) -> int:

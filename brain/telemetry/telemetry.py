@@ -44,6 +44,11 @@ class Telemetry:
             self._tracer.record(report, traceparent)
         log.info("%s", logs.turn_line(report), extra={"fields": logs.turn_fields(report)})
 
+    def record_background(self, report: TurnReport) -> None:
+        """Record the turn of a background task, or a report on tasks, that ended."""
+        self.metrics.count_start()
+        self.record(report)
+
     def record_task(self, task: Task, outcome: str, seconds: float) -> None:
         """Record a run of a background task that ended.
 

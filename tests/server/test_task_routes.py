@@ -294,6 +294,24 @@ def test_a_stream_starts_with_its_cursor_and_sends_heartbeats(client: httpx.Clie
     assert (head.status_code, head.content) == (200, b"")
 
 
+def test_a_report_is_a_turn_that_clients_can_join() -> None:
+    with brain_served(KEYS="a-key:ann", TASK_QUIET_SECONDS=0.01) as server, client_of(server, "a-key") as client:
+        server.play(Player(["Forty papers."]))
+        with channel(client) as events:
+            add(client, "Read papers")
+            report = next(event for event in events if event["event"] == "report")
+        assert "Forty papers." in client.get(f"/v1/turns/{report['turn_id']}/events").text
+        page = client.get(f"/v1/conversations/{report['conversation_id']}").json()
+        assert (page["title"], page["sources"]) == ("Read papers", ["report"])
+        assert [(one["source"], len(one["parts"])) for one in page["messages"]] == [("report", 0), ("report", 1)]
+        assert client.post("/v1/conversations/c1/typing").status_code == 204
+        ((held_until,),) = server.on_loop(
+            server.engine.store._database.read(lambda db: list(db.execute("SELECT held_until FROM channel_cursor")))
+        )
+        assert held_until > server.engine.store.tasks.now()
+        assert 'brain_turns_total{outcome="complete",wire="report"} 1.0' in client.get("/metrics").text
+
+
 def test_a_user_can_have_64_streams(server: Server, client: httpx.Client) -> None:
     server.state.task_readers["ann"] = 64
     assert problem(client.get("/v1/tasks/events"))[:2] == (429, "rate_limited")

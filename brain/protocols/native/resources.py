@@ -150,6 +150,7 @@ def _messages(exchange: Exchange, count_tokens: CountTokens, block_content: Bloc
     }
     yield {
         **_message(answer),
+        **({"source": answer.source} if answer.source == "report" else {}),
         "parts": [_part(part, block_content, rounds) for part in _annotate(answer.parts, exchange.annotations)],
         **_outcome(answer.outcome),
         **_details(exchange),

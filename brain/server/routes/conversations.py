@@ -64,6 +64,12 @@ class ConversationEndpoint(HTTPEndpoint):
         return Response(status_code=204, headers=NO_STORE_HEADERS)
 
 
+async def note_typing(request: Request) -> Response:
+    """`POST /v1/conversations/{id}/typing`: the user is typing, so a report on tasks waits."""
+    await engine_of(request).reports.note_typing(user_of(request), _conversation_id(request))
+    return Response(status_code=204, headers=NO_STORE_HEADERS)
+
+
 async def file(request: Request) -> Response:
     """`GET /v1/conversations/{id}/files/{number}`: an attachment as it was sent.
 
