@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
-from brain.errors import BadRequest
+from brain.errors import BadRequest, StoreError
 from brain.messages import Attachment, Exchange, FileReference, History, renumber
 from brain.store import exchanges, rows, turn_log, users
 from brain.store.schema import EXCHANGES
@@ -184,8 +184,14 @@ def end(db: sqlite3.Connection, key: int, exchange: Exchange) -> bool:
 
 
 def checkpoint(db: sqlite3.Connection, key: int, exchange: Exchange) -> None:
-    """Write the answer so far of a running exchange."""
-    db.execute("UPDATE exchange SET data = ? WHERE key = ? AND outcome = ''", (rows.encode(exchange), key))
+    """Write the answer so far of a running exchange.
+
+    Raises:
+        StoreError: another process continues the turn, because the lease expired.
+    """
+    query = "UPDATE exchange SET data = ? WHERE key = ? AND outcome = ''"
+    if not db.execute(query, (rows.encode(exchange), key)).rowcount:
+        raise StoreError("Another process continues this turn.")
 
 
 def prolong(db: sqlite3.Connection, lease: Lease) -> None:
