@@ -180,6 +180,7 @@ class TaskRunner:
 
         try:
             run = self._runs[task.id] = await self._start_when_free(task, end)
+            self._has_news.set()  # the task may have been canceled in the meantime
             await run.wait_ended()
             if task.id in await self._store.tasks.own():
                 await self._fail(task, "the result could not be stored", may_retry=True)

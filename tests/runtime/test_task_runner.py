@@ -1,0 +1,243 @@
+"""Tasks run without readers, wait for approvals without a process, and stop in every state."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from turn_helpers import Item, Player, ask_for, registry_of
+
+from brain import Context, specialist
+from brain.errors import ModelError
+from brain.messages import Call
+from brain.models import ModelEntry
+from brain.runtime.engine import Engine
+from brain.settings import read
+from brain.store import tasks as task_rows
+from brain.task import Task
+
+SECONDS = 60.0
+"""For each wait; a hanging test fails then."""
+
+
+class Runner:
+    """An engine that runs tasks, and what its specialists did."""
+
+    def __init__(self, engine: Engine, effects: list[str], started: asyncio.Event) -> None:
+        self.engine = engine
+        self.effects = effects
+        self.started = started
+
+    def play(self, *passes: Sequence[Item] | str, **options: Any) -> Player:
+        player = Player(*passes, **options)
+        self.engine.models = [ModelEntry(player, "the test plays it")]  # type: ignore[arg-type]
+        return player
+
+    async def add(self, prompt: str = "Work", **options: Any) -> Task:
+        new = self.engine.tasks.check(prompt, time_zone="UTC", conversation_id="c", **options)
+        return await self.engine.tasks.create("ada", new)
+
+    async def wait_for(self, task: Task, is_reached: Callable[[Task], bool]) -> Task:
+        changed = asyncio.Event()
+        unsubscribe = self.engine.tasks.subscribe(changed.set)
+        async with asyncio.timeout(SECONDS):
+            while True:
+                changed.clear()
+                found = await self.engine.tasks.find("ada", task.id)
+                assert found is not None
+                if is_reached(found):
+                    unsubscribe()
+                    return found
+                await changed.wait()
+
+    async def finish(self, task: Task) -> Task:
+        return await self.wait_for(task, lambda one: one.has_ended)
+
+    async def calls(self, task: Task) -> list[tuple[str, str | None]]:
+        page = await self.engine.store.conversation("ada", task.work_id)
+        assert page is not None
+        parts = [part for exchange in page.exchanges for part in exchange.parts]
+        return [(part.name, part.outcome) for part in parts if isinstance(part, Call)]
+
+
+@asynccontextmanager
+async def running(**settings: str) -> AsyncIterator[Runner]:
+    effects: list[str] = []
+    started = asyncio.Event()
+
+    @specialist(read_only=False, approval="always", outside=False, preview=lambda params: f"Write {params['n']}.")
+    async def write(n: int, *, context: Context) -> str:
+        """Has an effect."""
+        effects.append(f"{n} {context.key.partition('-')[2]}")
+        return f"wrote {n}"
+
+    @specialist(read_only=True, timeout=SECONDS)
+    async def wait() -> str:
+        """Waits until it is cancelled."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            effects.append("cancelled")
+        return "never"
+
+    values = {"MODEL": "builtin", "STORE": "memory:", "TIME_ZONE": "UTC", **settings}
+    engine = Engine(read({f"BRAIN_{key}": value for key, value in values.items()}), registry_of(write, wait))
+    await engine.open(lambda task, outcome, seconds: None)
+    try:
+        yield Runner(engine, effects, started)
+    finally:
+        await engine.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize(
+    ("approve", "effects", "calls"),
+    [
+        (True, ["1 1-c1"], [("write", "ok")]),
+        (False, [], [("write", "declined")]),
+    ],
+)
+def test_an_approval_ends_the_turn_and_the_run_continues_later(
+    approve: bool, effects: list[str], calls: list[tuple[str, str]]
+) -> None:
+    async def main() -> None:
+        async with running() as runner:
+            runner.play(["I ", 'SPECIALIST_REQUEST[write:{"n":1}]'], "did it.")
+            task = await runner.wait_for(await runner.add(), lambda one: one.state == "waiting")
+            assert task.approval is not None
+            assert (task.approval.name, task.approval.text) == ("write", "Write 1.")
+            assert not runner.engine.runs.running
+            await runner.engine.tasks.decide("ada", task.id, task.approval.call_id, approve)
+            task = await runner.finish(task)
+            assert (task.state, task.result, task.run) == ("succeeded", "I did it.", 1)
+            assert runner.effects == effects
+            assert await runner.calls(task) == calls
+
+    asyncio.run(main())
+
+
+async def start(runner: Runner, state: str) -> Task:
+    """Return a task in a state."""
+    if state == "scheduled":
+        return await runner.add(when="2100-01-01T08:00")
+    if state == "pending":
+        return await runner.add()
+    if state == "approval":
+        runner.play(['SPECIALIST_REQUEST[write:{"n":1}]'])
+        return await runner.wait_for(await runner.add(), lambda one: one.approval is not None)
+    if state == "specialist":
+        runner.play(["SPECIALIST_REQUEST[wait]"])
+        task = await runner.add()
+        await runner.started.wait()
+        return task
+    if state == "model":
+        player = runner.play(["Text ", asyncio.Event()])
+        task = await runner.wait_for(await runner.add(), lambda one: bool(one.turn_id))
+        async with asyncio.timeout(SECONDS):
+            while not player.open:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        return task
+    runner.play("Done." if state == "succeeded" else [ModelError("model_failed", "no", recoverable=False)])
+    return await runner.finish(await runner.add())
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome"),
+    [
+        ("pending", "canceled"),
+        ("scheduled", "canceled"),
+        ("approval", "canceled"),
+        ("specialist", "canceled"),
+        ("model", "canceled"),
+        ("succeeded", "already_done"),
+        ("failed", "already_done"),
+    ],
+)
+def test_cancel_in_every_state(state: str, outcome: str) -> None:
+    async def main() -> None:
+        async with running(TASKS_AT_ONCE="0" if state == "pending" else "3") as runner:
+            task = await start(runner, state)
+            found, _ = await runner.engine.tasks.cancel("ada", task.id)
+            assert found == outcome
+            async with asyncio.timeout(SECONDS):
+                for run in runner.engine.runs.running:
+                    await run.wait_ended()
+            task = await runner.finish(task)
+            assert task.state == ("canceled" if outcome == "canceled" else state)
+            assert runner.effects == (["cancelled"] if state == "specialist" else [])
+            if outcome == "canceled":
+                assert (await runner.engine.tasks.cancel("ada", task.id))[0] == "already_canceled"
+            assert (await runner.engine.tasks.cancel("ada", "task0"))[0] == "not_found"
+            assert (await runner.engine.tasks.cancel("eve", task.id))[0] == "not_found"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("failures", "state", "asked"),
+    [
+        ([ModelError("model_failed", "busy", recoverable=True)], "succeeded", 2),
+        ([ModelError("model_failed", "busy", recoverable=True)] * 2, "failed", 2),
+        ([ModelError("model_failed", "wrong", recoverable=False)], "failed", 1),
+    ],
+)
+def test_one_retry_for_failures_that_may_pass(
+    monkeypatch: pytest.MonkeyPatch, failures: list[ModelError], state: str, asked: int
+) -> None:
+    monkeypatch.setattr(task_rows, "RETRY_SECONDS", 0)
+
+    async def main() -> None:
+        async with running() as runner:
+            left = list(failures)
+            player = runner.play(script=lambda turn_pass: [left.pop(0)] if left else ["Done."])
+            task = await runner.finish(await runner.add())
+            assert (task.state, len(player.requests)) == (state, asked)
+
+    asyncio.run(main())
+
+
+def test_a_persons_turn_interrupts_the_pass_of_a_task_which_then_continues_its_text() -> None:
+    async def main() -> None:
+        async with running() as runner:
+            never, shown = asyncio.Event(), asyncio.Event()
+            player = runner.play(script=lambda turn_pass: ["One "] if turn_pass == 0 else ["two."])
+
+            async def stream(*arguments: Any, **options: Any) -> Any:
+                async with asyncio.timeout(SECONDS):
+                    async for chunk in type(player).stream(player, *arguments, **options):
+                        yield chunk
+                        shown.set()
+                        if len(player.requests) == 1:
+                            await never.wait()
+
+            player.stream = stream  # type: ignore[method-assign]
+            task = await runner.add()
+            await shown.wait()
+            run = await runner.engine.begin(ask_for("Hi", conversation_id="c"), "native")
+            async for _ in run.events():
+                pass
+            task = await runner.finish(task)
+            assert task.result == "One two."
+            assert [message.content for message in player.requests[-1]][-1] == "One "
+
+    asyncio.run(main())
+
+
+def test_a_schedule_runs_again_and_reads_its_last_result() -> None:
+    async def main() -> None:
+        async with running() as runner:
+            player = runner.play("Nothing new.")
+            task = await runner.add(every="FREQ=YEARLY;BYMONTH=1;BYMONTHDAY=1;BYHOUR=8;BYMINUTE=0")
+            for number in (1, 2):
+                await runner.engine.tasks.run_now("ada", task.id)
+                task = await runner.wait_for(task, lambda one: one.run == number and one.state == "waiting")  # noqa: B023
+            assert task.next_run is not None
+            assert task.next_run > datetime.now(UTC)
+            assert (task.next_run.month, task.next_run.day, task.next_run.hour) == (1, 1, 8)
+            questions = [request[-1].content for request in player.requests]
+            assert ["Nothing new." in question for question in questions] == [False, True]
+
+    asyncio.run(main())
