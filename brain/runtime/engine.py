@@ -326,7 +326,7 @@ class Engine:
         if recorder is not None:
             run.on_end.append(partial(self._record_turn, recorder, turn.exchange))
         if lease is not None:
-            run.on_end.append(lambda report: self.reports.wake())
+            run.on_end.append(lambda report: self.reports.note_end(*lease.key))
         if actions is not None:
             run.on_end.append(lambda report: self.tasks.notify())
         if on_end is not None:

@@ -65,18 +65,20 @@ class TaskReports:
         self._now = now
         self._reporting: dict[Key, asyncio.Task[None]] = {}
         self._not_before: dict[Key, float] = {}  # on the clock of the event loop
+        self._blocked: set[Key] = set()  # wait for the end of a turn
         self._changed = asyncio.Event()
         self._unsubscribe: Callable[[], None] | None = None
         self._loop: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Report news in this process, from now on and what is left from before."""
-        self._unsubscribe = self._tasks.subscribe(self.wake)
+        self._unsubscribe = self._tasks.subscribe(self._changed.set)
         self._loop = asyncio.create_task(self._report_forever(), name="task reports")
 
-    def wake(self) -> None:
-        """Look for news again: a task changed, or a turn ended."""
-        self._changed.set()
+    def note_end(self, user: str, conversation_id: str) -> None:
+        """Look for news again if a report waited for the end of this turn."""
+        if (user, conversation_id) in self._blocked:
+            self._changed.set()
 
     async def close(self) -> None:
         """Begin no more reports. Turns that have begun are ended like all others."""
@@ -157,6 +159,7 @@ class TaskReports:
         """Begin the reports that are due. Return the seconds until the next one, if there is one."""
         untold, now = await self._store.tasks.list_untold(), self._store.tasks.now()
         time = asyncio.get_running_loop().time()
+        self._blocked.clear()
         self._not_before = {key: until for key, until in self._not_before.items() if until > time}
         next_one: float | None = None
         for one in untold:
@@ -164,7 +167,8 @@ class TaskReports:
             if key in self._reporting:
                 continue
             if (run := self._find_run(one.conversation_id, one.user)) is not None and not run.has_ended:
-                continue  # its end calls `wake`
+                self._blocked.add(key)
+                continue
             seconds = max(seconds_until_due(one, now, self._settings), self._not_before.get(key, time) - time)
             if seconds > 0:
                 next_one = seconds if next_one is None else min(seconds, next_one)
@@ -174,7 +178,7 @@ class TaskReports:
 
     async def _report(self, key: Key) -> None:
         """Report the news of one conversation."""
-        pause = 0.0
+        pause = self._settings.task_pause_seconds  # even if the end cannot be stored
         try:
             run = await self._begin(await self._make_request(*key))
             run.start()

@@ -4,6 +4,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -272,6 +273,30 @@ async def test_two_processes_report_once(tmp_path: Path) -> None:
             play(engine, "Papers.")
         await finish(one, "read papers", "Forty papers.")
         assert [report.answer for report in await wait_told(one, two)] == ["Papers."]
+
+
+@pytest.mark.anyio
+async def test_a_process_that_lost_its_lease_does_not_report_too(tmp_path: Path) -> None:
+    path = f"sqlite:{tmp_path / 'brain.db'}"
+    async with opened(path) as slow, opened(path) as other:
+        go = asyncio.Event()
+        player = play(slow, [CREATE], [go, "Too late."])
+        await finish(slow, "read papers", "Forty papers.")
+        begun = asyncio.Event()
+        slow.tasks.subscribe(begun.set)
+        slow.reports.start()
+        while len(player.requests) < 2:
+            await begun.wait()
+            await asyncio.sleep(0)
+        other.store._clock = lambda: time.time() + 60
+        play(other, "Papers.")
+        assert [report.answer for report in await wait_told(other)] == ["Papers."]
+        go.set()
+        run = slow.runs.find_newest_here("c", "ada")
+        assert run is not None
+        await run.wait_ended()
+        assert [report.answer for report in await reports(other)] == ["Papers."]
+        assert [one.prompt for one in await other.tasks.list_tasks("ada")] == ["read papers"]
 
 
 def die(step: str, at: str) -> None:
