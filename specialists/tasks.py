@@ -10,7 +10,7 @@ from msgspec import Meta
 from brain import Context, Refused, Result, specialist
 from specialists._kit.text import one_line
 
-Operation = Literal["create", "list", "cancel", "summarize", "feedback"]
+Operation = Literal["list", "create", "cancel", "summarize", "feedback"]
 Schedule = Annotated[str, Meta(max_length=500)]
 TaskId = Annotated[str, Meta(max_length=100)]
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -90,7 +90,7 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
             {
                 "operation": "create",
                 "title": "My calendar",
-                "prompt": "List my calendar events of today.",
+                "prompt": "What is on my calendar today?",
                 "every": "every weekday at 8",
             },
         ),

@@ -192,7 +192,9 @@ def _parse_words(text: str, now: datetime) -> datetime | None:
         splits.append((found[1], found[2]))
     for words, clock in splits:
         at = DEFAULT_TIME if clock is None else _parse_clock(clock)
-        if at is not None and (when := _find_next(words.removeprefix("on "), at, now.replace(tzinfo=None))):
+        if at is not None and (
+            when := _find_next(words.removeprefix("on ").removesuffix(" morning"), at, now.replace(tzinfo=None))
+        ):
             return when
     return None
 
@@ -273,6 +275,8 @@ def _words_to_rule(text: str) -> str:
         at = f";BYHOUR={','.join(str(clock.hour) for clock in times)};BYMINUTE={times[0].minute}"
         text = text[: found.start()]
     text = text.removeprefix("on ").removeprefix("every ")
+    if text == "morning" and at:
+        text = "day"
     if text in ("weekday", "weekdays", "workday", "work day"):
         return f"FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR{at}"
     if text in ("weekend", "weekends"):
