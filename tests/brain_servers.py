@@ -17,6 +17,7 @@ from typing import IO, Any, TypeVar
 import httpx
 import uvicorn
 from starlette.applications import Starlette
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from brain.errors import Refused
 from brain.events import Resume
@@ -49,6 +50,7 @@ SERVER_TASKS = (
     ".summarise",
     "_shutdown_watcher",
     "LifespanOn.main",
+    "wait_for_disconnect",
 )
 
 
@@ -87,7 +89,7 @@ class Server(uvicorn.Server):
 
         async def names() -> list[str]:
             found = asyncio.all_tasks() - {asyncio.current_task()}
-            tasks = [one for one in found if one is not None and not _name(one).endswith(SERVER_TASKS)]
+            tasks = [one for one in found if one is not None and not _stays(one)]
             if tasks:
                 await asyncio.wait(tasks, timeout=seconds)
             return sorted(_name(one) for one in tasks if not one.done())
@@ -101,6 +103,14 @@ class Server(uvicorn.Server):
     def play(self, *models: "Player") -> None:
         """Let these models answer; the first is the default."""
         self.engine.models = [ModelEntry(model, "the test plays it") for model in models]  # type: ignore[arg-type]
+
+
+def _stays(task: "asyncio.Task[Any]") -> bool:
+    """Whether it belongs to the server, or is the stream of tasks that each open chat page reads."""
+    frame = getattr(task.get_coro(), "cr_frame", None)
+    cycle = frame.f_locals.get("self") if frame is not None else None
+    path = getattr(cycle, "scope", {}).get("path", "") if isinstance(cycle, RequestResponseCycle) else ""
+    return _name(task).endswith(SERVER_TASKS) or path.endswith("/v1/tasks/events")
 
 
 def _name(task: "asyncio.Task[Any]") -> str:

@@ -195,7 +195,7 @@ FOCUSED_AREA = """() => {
 }"""
 IS_IN_DIALOG = "document.activeElement === document.body || Boolean(document.activeElement.closest('dialog'))"
 TAB_STOPS = [
-    *("Skip to message box", "New conversation", "Search conversations", "tea?", "Options for tea?"),
+    *("Skip to message box", "New conversation", "Conversations", "Search conversations", "tea?", "Options for tea?"),
     *("Show or hide conversations", "Model", "Strategy", "Specialists", "Memory", "Settings"),
     *("Conversation", "Copy", "Edit", "Page", "Copy code", "code", "wiki", "Copy", "Retry", page_text("answerOptions")),
     *("Message", "Attach files", "Private conversation", "Send"),

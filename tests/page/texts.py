@@ -24,9 +24,8 @@ def failure(name: str, code: str, reason: str = "", language: str = "en") -> str
     """What the page says about a failed call; `reason` as a sentence."""
     known = LANGUAGES[language]["calls"][code]
     explained = _explain({**known, "what": reason or known["what"]})
-    return page_text(
-        "didFail" if code in ("refused", "timeout", "failed") else "notRun", language, name=name, reason=explained
-    )
+    key = "didFail" if code in ("refused", "timeout", "failed", "interrupted") else "notRun"
+    return page_text(key, language, name=name, reason=explained)
 
 
 def _explain(entry: dict[str, str]) -> str:

@@ -21,7 +21,7 @@ from page.chat import Chat
 from page.server import ControlledModel, request
 from page.visitor import CHROMIUM_ARGS
 from PIL import Image, ImageChops
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, expect, sync_playwright
 
 from brain import Registry
 from brain.errors import ModelError
@@ -168,6 +168,40 @@ def approval(scene: Scene) -> None:
     scene.write(request("calendar", start=DENTIST, end=DENTIST))
     scene.write(request("calendar", action="delete", event_id="dentist"))
     expect(scene.chat.card("calendar").last).to_contain_text("Nothing happens unless")
+
+
+@picture()
+def tasks(scene: Scene) -> None:
+    scene.ask("Good morning!", "Good morning! What can I do for you?")
+    _add_task(scene, "Compare three bicycle shops in Bern")
+    scene.write("**Velo Bern** is the cheapest, and the only one that is open on Sundays.")
+    expect(_task_group(scene, "Finished")).to_contain_text("done")
+    _add_task(scene, "Cancel the dentist on Tuesday")
+    scene.write(
+        request("calendar", start=DENTIST, end=DENTIST), request("calendar", action="delete", event_id="dentist")
+    )
+    expect(_task_group(scene, "Waiting for you")).to_contain_text("dentist")
+    _add_task(scene, "Morning briefing: my calendar, and what is new on aspirin", "workdays")
+    _add_task(scene, "Read the documentation and list what a specialist can do")
+    scene.model.write(request("docs", query="specialist"), " ")
+    expect(_task_group(scene, "Running")).to_contain_text("docs")
+
+
+def _add_task(scene: Scene, prompt: str, when: str = "now") -> None:
+    scene.chat.page.get_by_role("tab", name="Tasks").click()
+    scene.chat.box.fill(f"/task {prompt}")
+    scene.chat.button("Send").click()
+    dialog = scene.chat.dialog("New task")
+    dialog.get_by_role("combobox", name="When").select_option(when)
+    if when != "now":
+        dialog.get_by_role("button", name="Check schedule").click()
+    dialog.get_by_role("button", name="Create task").click()
+    expect(dialog).to_be_hidden()
+
+
+def _task_group(scene: Scene, name: str) -> Locator:
+    heading = scene.chat.page.get_by_role("heading", name=name)
+    return scene.chat.page.get_by_role("tabpanel").get_by_role("listitem").filter(has=heading)
 
 
 @picture()

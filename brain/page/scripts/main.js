@@ -3,6 +3,7 @@
 import { loadMarkdown } from "./answer/text.js";
 import { find, make, makeButton } from "./base/dom.js";
 import { Refused, errorText, request } from "./base/server.js";
+import { startTasks } from "./base/tasks.js";
 import { fillTexts, t } from "./base/texts.js";
 import { startComposer, startWriting } from "./composer/composer.js";
 import { startConversation } from "./conversation/conversation.js";
@@ -11,6 +12,7 @@ import { startMemory } from "./dialogs/memory.js";
 import { startSettings } from "./dialogs/settings.js";
 import { startSigningIn } from "./dialogs/signin.js";
 import { startHistory } from "./list/history.js";
+import { startTaskList } from "./list/tasks.js";
 
 const log = find("log", HTMLElement), composer = find("composer", HTMLFormElement);
 
@@ -57,7 +59,9 @@ const start = await fetchStart();
 startSettings(start);
 startChoices(start);
 startHistory();
+startTaskList();
 startMemory();
 startConversation();
+startTasks();
 startComposer(start);
 (window.requestIdleCallback ?? setTimeout)(() => loadMarkdown().catch(() => {})); // else the first answer loads it

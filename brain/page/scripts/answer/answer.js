@@ -14,11 +14,13 @@ import { PendingAdditions, makeAddition, markForNextMessage } from "./additions.
 import { Card, describeFailure } from "./card.js";
 import { paramsIn } from "./params.js";
 import { Round } from "./round.js";
-import { follow, isAtEnd, reveal } from "./scrolling.js";
+import { follow, isAtEnd, log, reveal } from "./scrolling.js";
+import { taskCard } from "./task_card.js";
 import { AnswerText, renderMarkdown } from "./text.js";
 import { Waiting } from "./waiting.js";
 
 const READ_OUT = 400; // characters; for a longer answer, only the length is announced
+const TASK = /\btask[0-9a-f]{16}\b/; // the id in the result of a call that created a task
 const SHOWN_ELSEWHERE = ["stand_in", "repeated_call", "repetition"]; // at the end of the answer or on the card
 
 /**
@@ -112,6 +114,7 @@ export class Answer {
     specialist_progress: (data) => this.#cards.get(data.call_id)?.progress(data),
     specialist_result: (data, raw) => {
       this.#card(data.call_id, data.name, raw).result(data);
+      if (data.name === "tasks" && /"operation":\s*"create"/.test(raw)) this.#putTask(data.text.match(TASK)?.[0]);
       this.#sources.push(...(data.citations ?? []));
       if (!this.#rounds.length) this.#announce(t("ends", { name: data.name }));
     },
@@ -119,6 +122,7 @@ export class Answer {
       this.#card(data.call_id, data.name, raw).error(data);
       this.#announce(describeFailure(data));
     },
+    task: ({ task_id: id }) => this.#putTask(id),
     notice: (data) => this.#notice(data),
     usage: ({ completion_tokens, estimated }) => {
       const amount = t("tokens", { count: completion_tokens });
@@ -231,6 +235,11 @@ export class Answer {
     follow();
   }
 
+  /** Shows the card of a task. It may be in an earlier answer already, if this one changed the task. @param {string} [id] */
+  #putTask(id) {
+    if (id && !log.querySelector(`.answer [data-task="${CSS.escape(id)}"]`)) this.#put(taskCard(id).node);
+  }
+
   /** Whether a card or a round shows that the turn runs. */
   #isBusy() {
     return [...this.#cards.values()].some((card) => card.running) || (!this.#open && Boolean(this.#round?.running));
@@ -304,6 +313,7 @@ export class Answer {
     for (; last?.matches(".steered:not(.read)"); last = last.previousElementSibling) markForNextMessage(last);
     const ending = explainEnding(stop_reason);
     if (ending) this.#put(make("p", "notice small", ending));
+    if (stop_reason === "suspended") for (const card of this.#cards.values()) card.suspend();
     this.#end([total_ms === undefined ? "" : formatDuration(total_ms), this.#tokens]);
     this.#announce(stop_reason === "cancelled" ? ending : summarize(text));
   }

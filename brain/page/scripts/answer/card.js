@@ -15,7 +15,7 @@ import { startTicking } from "./ticking.js";
  */
 
 const UNREADABLE = "?"; // the name in a call that could not be read
-const RAN = ["refused", "timeout", "failed"]; // calls with any other code did not start
+const RAN = ["refused", "timeout", "failed", "interrupted"]; // calls with any other code did not start
 
 /** The card of one call. */
 export class Card {
@@ -128,6 +128,11 @@ export class Card {
     this.#countDown(timeLeft, new Date(expires_at));
   }
 
+  /** The turn waits for a decision about the call, on the card of its task. */
+  suspend() {
+    if (this.running) this.#end("suspended", t("needsApproval"));
+  }
+
   /** The turn ended before the call. */
   leave() {
     if (this.running) this.#end("abandoned", t("notFinished"));
@@ -184,7 +189,7 @@ export class Card {
 }
 
 /** @type {Record<string, string>} */
-const MARKS = { ok: "check", failed: "warning", abandoned: "close", waiting: "question" };
+const MARKS = { ok: "check", failed: "warning", abandoned: "close", waiting: "question", suspended: "question" };
 
 /**
  * @param {string} title

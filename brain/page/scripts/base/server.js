@@ -6,13 +6,15 @@ import { explainError, t } from "./texts.js";
 export class Refused extends Error {
   /**
    * @param {number} status
-   * @param {{ code?: string, message?: string }} error
+   * @param {{ code?: string, message?: string, field?: string, task_id?: string }} error
    * @param {number} [seconds] until the request can be sent again
    */
   constructor(status, error, seconds = 0) {
     super(explainError(error.code ?? "", error.message ?? t("refused", { status }), seconds));
     this.status = status;
     this.code = error.code ?? "";
+    this.field = error.field ?? "";
+    this.task = error.task_id ?? ""; // the task that a new one repeats
   }
 }
 
@@ -45,6 +47,16 @@ export function onReachable(act) {
   awaiting.push(act);
 }
 
+const SLOW = 1000; // ms that a request waits until streams make room for it
+
+/** @type {(() => void)[]} */
+const yielding = [];
+
+/** Calls a function when a request is slow: all tabs together have six connections. @param {() => void} act */
+export function onSlowRequest(act) {
+  yielding.push(act);
+}
+
 /** @type {() => Promise<boolean>} */
 let signIn = async () => false;
 
@@ -66,7 +78,9 @@ export function setSignIn(asks) {
  */
 export async function request(method, path, body, { signal, read = (json) => JSON.parse(json) } = {}) {
   for (;;) {
-    const response = await fetch(path, { method, ...encodeBody(body), signal }).catch(unlessAborted);
+    const slow = setTimeout(() => { for (const act of yielding) act(); }, SLOW);
+    const sent = fetch(path, { method, ...encodeBody(body), signal }).finally(() => clearTimeout(slow));
+    const response = await sent.catch(unlessAborted);
     for (const act of awaiting.splice(0)) act();
     if (response.status === 401 && path !== "v1/session") {
       if (await signIn()) continue;

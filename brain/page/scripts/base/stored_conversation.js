@@ -33,12 +33,17 @@ const pathOf = (id) => `v1/conversations/${encodeURIComponent(id)}`;
  * @returns {StoredConversation}
  */
 function withExactParams(json) {
-  const { parse } = /** @type {any} */ (JSON); // the types of ES2023 lack the source
-  const found = parse(json), exact = parse(json, exactNumber);
+  const found = JSON.parse(json), exact = parseExactly(json);
   found.messages.forEach((/** @type {StoredAnswer} */ { parts }, /** @type {number} */ n) => {
     parts.forEach((part, m) => part.type === "call" && (part.params = exact.messages[n].parts[m].params));
   });
   return found;
+}
+
+/** Parses JSON so that it is written again with exactly the same numbers. @param {string} json */
+export function parseExactly(json) {
+  const { parse } = /** @type {any} */ (JSON); // the types of ES2023 lack the source
+  return parse(json, exactNumber);
 }
 
 /** @param {string} _ @param {any} value @param {{ source?: string }} at */

@@ -6,6 +6,9 @@
  * @property {string} [renamed] the id of a conversation
  * @property {string} [title] its new title
  * @property {string} [deleted] the id of a conversation
+ * @property {import("./types.js").TaskNews} [task] an event about a task
+ * @property {import("./types.js").Report} [report] a report on tasks begins
+ * @property {boolean} [tasks] whether a task was deleted
  * @property {boolean} [recall] whether memory is on now
  */
 

@@ -173,6 +173,11 @@ export function formatTime(time) {
   return time.toLocaleString(locale, today ? { timeStyle: "short" } : { dateStyle: "medium", timeStyle: "short" });
 }
 
+/** The name of a day of the week. @param {number} n 0 for Monday */
+export function nameWeekday(n) {
+  return new Date(2024, 0, 1 + n).toLocaleDateString(locale, { weekday: "long" }); // that was a Monday
+}
+
 /** @param {Date} time */
 export function formatDate(time) {
   return time.toLocaleDateString(locale, { dateStyle: "medium" });

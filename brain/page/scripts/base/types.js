@@ -33,13 +33,25 @@
  * @typedef {Outcome & { type: "call", params: object | null, round?: number }} CallPart
  * @typedef {{ type: "text" | "thinking" | "steered", text: string, round?: number }
  *   | { type: "notice", code: string, text: string, round?: number } | CallPart} Part
- * @typedef {{ id: string, role: "user", time: string, parts: Part[], files: number[] }} StoredQuestion
+ * @typedef {{ id: string, role: "user", time: string, parts: Part[], files: number[],
+ *   source: string }} StoredQuestion `source`: `task` for a run of a task, `report` for a report on tasks
  * @typedef {{ id: string | null, role: "assistant", time: string | null, parts: Part[], model: string,
  *   strategy?: string, rounds?: Round[],
  *   state: "running" | "complete" | "cancelled" | "error" | "interrupted", stop_reason?: string, error?: string,
  *   message?: string, recoverable?: boolean, usage?: Usage, total_ms?: number }} StoredAnswer
  * @typedef {{ id: string, title: string, running: boolean, private?: boolean, turn_id?: string, files: StoredFile[],
  *   earlier: string | null, messages: (StoredQuestion | StoredAnswer)[] }} StoredConversation
+ *
+ * A background task; fields without a value are missing.
+ * @typedef {"pending" | "running" | "waiting" | "succeeded" | "failed" | "canceled"} TaskState
+ * @typedef {{ call_id: string, name: string, params: object, text?: string }} TaskApproval
+ * @typedef {{ id: string, title: string, prompt: string, profile: string, state: TaskState, conversation_id: string,
+ *   work_id: string, created: string, changed: string, time_zone: string, run: number, next_run?: string,
+ *   every?: string, schedule?: string, start?: string, paused?: boolean, turn_id?: string, activity?: string,
+ *   approval?: TaskApproval, result?: string, summary?: string, reason?: string, private?: boolean }} Task
+ * @typedef {{ task_id: string, title: string, state: TaskState, text?: string, conversation_id: string,
+ *   kind: "state" | "result" | "failure" | "approval" | "paused" }} TaskNews an event about a task
+ * @typedef {{ conversation_id: string, turn_id: string }} Report a turn that reports on tasks
  *
  * The events of a turn that the page shows.
  * @typedef {object} Events
@@ -53,6 +65,7 @@
  * @property {Result} specialist_result
  * @property {Failed & { code: string }} specialist_error
  * @property {{ code: string, text: string, fraction?: number }} notice
+ * @property {{ task_id: string }} task a task was created or changed
  * @property {Usage} usage
  * @property {{ code: string, message: string, recoverable: boolean }} error
  * @property {{ stop_reason: string, message_id: string | null, text: string, total_ms?: number }} done

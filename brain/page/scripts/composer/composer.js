@@ -5,14 +5,17 @@ import { find, hasTouchScreen, make, makeButton } from "../base/dom.js";
 import { commandKey } from "../base/shortcuts.js";
 import { tabStorage } from "../base/storage.js";
 import { t } from "../base/texts.js";
+import { noteTyping } from "../base/tasks.js";
 import { conversation } from "../conversation/conversation.js";
 import { enterSends, settings } from "../dialogs/settings.js";
+import { openNewTask } from "../dialogs/task_form.js";
 import {
   attachFiles, attachFrom, attached, findUnreadable, replaceFiles, startAttaching, startAttachments, takeFiles,
 } from "./attachments.js";
 
 /** @typedef {import("../base/types.js").Attached} Attached */
 
+const TASK = /^\s*\/task(?:\s+|$)/i; // starts a message that creates a task
 const DOUBLE = 500; // ms in which a second click on Send does not click Stop, which takes its place
 
 const form = find("composer", HTMLFormElement), box = find("box", HTMLTextAreaElement);
@@ -36,6 +39,7 @@ export function startWriting() {
   box.onkeydown = onBoxKey;
   box.oninput = () => {
     problem.textContent = "";
+    if (box.value) noteTyping(conversation.id);
     onChange();
   };
   box.onpaste = onPaste;
@@ -69,13 +73,14 @@ export function startComposer({ limits }) {
   characters = limits.message_characters;
   startAttachments(limits);
   ready = true;
-  if (early) sendIt();
+  if (early) form.requestSubmit();
 }
 
 /** @param {SubmitEvent} event */
 function onSubmit(event) {
   event.preventDefault();
   if (!ready) early = true;
+  else if (TASK.test(box.value) && !editing) createTask();
   else if (conversation.state === "idle") sendIt();
   else if (conversation.state === "writing") steerIt();
 }
@@ -91,6 +96,20 @@ async function sendIt() {
     show();
   }, DOUBLE);
   conversation.send(message, files, replaces);
+}
+
+/** Opens the dialog for a new task. The text stays in the box until there is a task. */
+function createTask() {
+  const given = box.value;
+  openNewTask({
+    prompt: given.replace(TASK, ""),
+    conversation: conversation.id,
+    created: (task) => {
+      if (box.value === given) write("");
+      conversation.showTask(task);
+    },
+    left: (prompt) => { if (box.value === given) write(`/task ${prompt}`); },
+  });
 }
 
 /** @param {string} message */

@@ -9,12 +9,14 @@ import {
   fetchConversation, fetchLatest, fetchNewer, pairMessages, waitUntilIdle,
 } from "../base/stored_conversation.js";
 import { onTabNews } from "../base/tabs.js";
+import { taskOfWork, tasks, tasksOf } from "../base/tasks.js";
 import { explainError, t } from "../base/texts.js";
 import { useStrategy } from "../dialogs/choices.js";
 import { keepPrivacy, openPrivacy } from "../dialogs/privacy.js";
 import { makeEmpty } from "./empty.js";
 import { Exchanges, complain, idOf } from "./exchanges.js";
 import { showWarning } from "./heading.js";
+import { showWork } from "./work.js";
 import { ConversationState } from "./state.js";
 import { bodyOf, keyOf, startTurn } from "./turn_request.js";
 
@@ -44,6 +46,9 @@ class Conversation extends ConversationState {
   /** @type {Element | null} */
   #busy = null; // the notice about an answer to another client
   #opening = Promise.resolve();
+  #isWork = false; // it is the conversation of a task, which only the task continues
+  /** @type {string | undefined} */
+  #workTurn = undefined; // the turn of the task that was visible
   #leaving = new AbortController();
   #sending = new AbortController();
 
@@ -130,6 +135,47 @@ class Conversation extends ConversationState {
     } finally {
       clearTimeout(slow);
     }
+  }
+
+  /** Shows a report on tasks, which may be the first message. @param {import("../base/types.js").Report} report */
+  showReport({ conversation_id: id }) {
+    if (id !== this.id || this.state !== "idle") return;
+    if (this.#exchanges.last) this.catchUp();
+    else this.open(id);
+  }
+
+  /** Shows a task that a person created here. @param {import("../base/types.js").Task} task */
+  showTask(task) {
+    const { conversation_id: id } = task;
+    if (!this.id) {
+      history.replaceState(null, "", addressOf(id));
+      this.#showUnwritten(id, task);
+    } else if (id === this.id) this.showTasks();
+    scrollToEnd();
+  }
+
+  /**
+   * Shows a conversation before its first report or run.
+   * @param {string} id
+   * @param {import("../base/types.js").Task} task
+   */
+  #showUnwritten(id, { title, private: isPrivate = false }) {
+    openPrivacy(id, isPrivate);
+    this.opened(id, title);
+    this.showTasks();
+  }
+
+  /** Shows the cards of this conversation's tasks; or the next run, if it is the conversation of a task. */
+  showTasks() {
+    if (!this.id) return;
+    const work = taskOfWork(this.id), turn = work?.turn_id;
+    if (this.#isWork || work) {
+      this.#isWork = true;
+      showWork(work);
+      if (this.state !== "idle" || !turn || turn === this.#workTurn) return;
+      this.#workTurn = turn;
+      this.open(this.id);
+    } else if (this.state === "idle") this.#exchanges.placeTasks(tasksOf(this.id));
   }
 
   /** Shows messages from other tabs and devices. */
@@ -244,6 +290,7 @@ class Conversation extends ConversationState {
     if (removed.length && answer.problem) await this.#lookBack(exchange, removed, signal);
     if (signal.aborted) return;
     this.setState("idle");
+    this.showTasks();
     this.emit("changed");
   }
 
@@ -298,10 +345,15 @@ class Conversation extends ConversationState {
   /** @param {StoredConversation} found */
   #show(found) {
     openPrivacy(found.id, Boolean(found.private));
+    const [question] = found.messages, work = taskOfWork(found.id);
+    this.#isWork = Boolean(work) || (question?.role === "user" && question.source === "task");
+    this.#workTurn = found.turn_id ?? work?.turn_id;
+    showWork(this.#isWork ? work : null);
     this.#exchanges.show(found, this.#canJoin(found));
     useStrategy(pairMessages(found).at(-1)?.answer.strategy);
     this.opened(found.id, found.title);
     this.#join(found);
+    this.showTasks();
   }
 
   /** @param {StoredConversation} found */
@@ -324,7 +376,10 @@ class Conversation extends ConversationState {
    */
   #notOpened(id, error) {
     this.#exchanges.empty();
-    if (error instanceof Refused && error.status === 404) {
+    const isMissing = error instanceof Refused && error.status === 404;
+    const task = taskOfWork(id) ?? tasksOf(id)[0];
+    if (isMissing && task) this.#showUnwritten(id, task);
+    else if (isMissing) {
       openPrivacy(null, false);
       this.opened(null, "");
       complain(t("noConversation"), makeButton(t("newConversation"), () => this.startNew()));
@@ -337,6 +392,8 @@ class Conversation extends ConversationState {
     this.#leaving = new AbortController();
     this.#turn?.leave();
     this.#turn = null;
+    this.#isWork = false;
+    showWork(null);
     showWarning("");
     this.setState("idle");
     return this.#leaving.signal;
@@ -349,8 +406,10 @@ export const conversation = new Conversation();
 export function startConversation() {
   startScrolling();
   window.addEventListener("hashchange", openFromUrl);
-  onTabNews(() => conversation.catchUp());
+  onTabNews(({ task, report }) => { if (!task && !report) conversation.catchUp(); });
   document.addEventListener("visibilitychange", () => conversation.catchUp());
+  tasks.addEventListener("changed", () => conversation.showTasks());
+  tasks.addEventListener("report", (event) => conversation.showReport(/** @type {CustomEvent} */ (event).detail));
   openFromUrl();
 }
 

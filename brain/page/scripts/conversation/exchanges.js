@@ -1,7 +1,8 @@
 // The messages and answers of the open conversation, in the log.
 
 import { Answer } from "../answer/answer.js";
-import { isAtEnd, keepPlace, log, scrollToEnd, scrollToStart } from "../answer/scrolling.js";
+import { follow, isAtEnd, keepPlace, log, scrollToEnd, scrollToStart } from "../answer/scrolling.js";
+import { taskCard } from "../answer/task_card.js";
 import { make, makeButton } from "../base/dom.js";
 import { onReachable } from "../base/server.js";
 import { fetchConversation, filesOf, pairMessages, textOf } from "../base/stored_conversation.js";
@@ -12,6 +13,7 @@ import { Question } from "./question.js";
 /**
  * @typedef {import("../base/types.js").Attached} Attached
  * @typedef {import("../base/types.js").StoredConversation} StoredConversation
+ * @typedef {import("../base/types.js").Task} Task
  * @typedef {{ question: Question, answer: Answer }} Exchange
  * @typedef {import("../answer/answer.js").Actions & { edit: (exchange: Exchange) => void }} Actions
  */
@@ -131,6 +133,21 @@ export class Exchanges {
     });
   }
 
+  /** Adds the cards of tasks that no answer created, each where it belongs in time. @param {Task[]} tasks */
+  placeTasks(tasks) {
+    const missing = tasks.filter(({ id }) => !log.querySelector(`[data-task="${CSS.escape(id)}"]`));
+    const oldest = log.querySelector(".earlier") ? this.#all[0]?.question.time ?? "" : "";
+    for (const { id, created } of missing.reverse()) {
+      if (created < oldest) continue;
+      const later = this.#all.find(({ question }) => question.time && question.time > created);
+      const place = later?.question.node ?? log.querySelector(".complaint");
+      clear(".empty, .opening");
+      if (place) place.before(taskCard(id).node);
+      else log.append(taskCard(id).node);
+    }
+    follow();
+  }
+
   /** Marks the question that is edited. @param {string | null} id null for none */
   edits(id) {
     const edited = this.indexOf(id);
@@ -149,7 +166,8 @@ export class Exchanges {
    * @param {boolean} joins
    */
   #restore(found, { question, answer }, joins) {
-    const data = { id: question.id, time: question.time, text: textOf(question), files: filesOf(found, question) };
+    const { id, time, source } = question;
+    const data = { id, time, source, text: textOf(question), files: filesOf(found, question) };
     const running = joins && answer.state === "running";
     return this.#make(data, running ? this.#answer().wait() : this.#answer().restore(answer));
   }

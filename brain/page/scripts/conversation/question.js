@@ -11,6 +11,7 @@ import { formatSize, formatTime, t } from "../base/texts.js";
  * @property {Attached[]} files
  * @property {string | null} [id]
  * @property {string | null} [time]
+ * @property {string} [source] where it is from
  */
 
 const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -23,10 +24,16 @@ export class Question {
    * @param {QuestionData} data
    * @param {() => void} edit
    */
-  constructor({ text, files, id = null, time = null }, edit) {
+  constructor({ text, files, id = null, time = null, source = "" }, edit) {
     this.text = text;
     this.files = files;
     this.id = id;
+    this.time = time;
+    this.source = source;
+    if (source === "report") { // the message is Brain's own note
+      this.node = make("h2", "small report", t("report"));
+      return;
+    }
     const body = make("div", "message-text", text);
     const actions = make("div", "actions", makeTime(time), makeCopyButton(t("copy"), text),
       makeButton(t("edit"), edit, { icon: "edit", className: "quiet square edit" }));

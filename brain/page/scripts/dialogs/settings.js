@@ -3,8 +3,10 @@
 import { openDialog } from "../base/dialog.js";
 import { find, hasTouchScreen, make, makeButton, makeProblemLine } from "../base/dom.js";
 import { errorText } from "../base/server.js";
+import { canNotify, isNotifying, setNotifying } from "../base/notifications.js";
 import { addShortcut, commandKey, listShortcuts } from "../base/shortcuts.js";
 import { sharedStorage } from "../base/storage.js";
+import { makeSwitch } from "../base/switch.js";
 import { chooseLanguage, chosenLanguage, languages, t } from "../base/texts.js";
 import { setUser, signOut } from "./signin.js";
 
@@ -27,7 +29,7 @@ export function startSettings(start) {
 function show(start) {
   const keys = hasTouchScreen ? [] : [makeShortcutList()], who = start.keys ? [makeAccount(start.user)] : [];
   const version = make("p", "small", t("version", { version: start.version }));
-  const choices = [makeThemeChoice(), makeLanguageChoice(), makeEnterChoice()];
+  const choices = [makeThemeChoice(), makeLanguageChoice(), makeEnterChoice(), ...makeNotificationChoice()];
   openDialog(t("settings"), [...choices, ...keys, ...who, version], { light: true });
 }
 
@@ -55,6 +57,16 @@ function makeEnterChoice() {
   const texts = { sends: t("enterSends"),
     line: hasTouchScreen ? t("enterLines") : t("enterLine", { key: commandKey }) };
   return makeChoice(t("enter"), texts, enterSends() ? "sends" : "line", (enter) => sharedStorage.put("enter", enter));
+}
+
+function makeNotificationChoice() {
+  if (!canNotify()) return [];
+  const about = make("p", "small", t("notifyWhat"));
+  const { box, name } = makeSwitch(t("notify"), about, isNotifying(), async (on) => {
+    box.checked = await setNotifying(on);
+    about.textContent = t(on && !box.checked ? "notifyBlocked" : "notifyWhat");
+  });
+  return [make("div", "switch-row", name, box, about)];
 }
 
 /**

@@ -46,13 +46,14 @@ export class Entry {
 
   /**
    * @param {Listed} heading its present data
-   * @param {{ current: boolean, words: string }} look `words`: the search
+   * @param {{ current: boolean, words: string, isUnread: boolean }} look `words`: the search
    */
-  show(heading, { current, words }) {
+  show(heading, { current, words, isUnread }) {
     const { title, running, sources, private: isPrivate = false, found = "" } = (this.heading = heading);
     const from = sources.map((source) => WAYS[source] ?? "");
-    const ways = [isPrivate ? t("private") : "", ...from].filter(Boolean).join(", ");
+    const ways = [isUnread ? t("unread") : "", isPrivate ? t("private") : "", ...from].filter(Boolean).join(", ");
     this.node.classList.toggle("current", current);
+    this.node.classList.toggle("unread", isUnread);
     if (current) this.link.setAttribute("aria-current", "page");
     else this.link.removeAttribute("aria-current");
     this.link.textContent = this.link.title = title;

@@ -4,18 +4,22 @@ import { arrange, find, make, makeButton } from "../base/dom.js";
 import { addArrowKeys } from "../base/roving.js";
 import { Refused, errorText, request } from "../base/server.js";
 import { addShortcut } from "../base/shortcuts.js";
+import { sharedStorage } from "../base/storage.js";
 import { notifyTabs, onTabNews } from "../base/tabs.js";
+import { tasks } from "../base/tasks.js";
 import { formatPeriod, t } from "../base/texts.js";
 import { onVisible } from "../base/visibility.js";
 import { conversation } from "../conversation/conversation.js";
 import { clearHighlights, highlightWords } from "../conversation/highlights.js";
 import { Entry } from "./entry.js";
 import { leaveSide, showSide, startSide, toggleSide } from "./sidebar.js";
+import { showView } from "./views.js";
 
 /** @typedef {import("../base/types.js").Listed} Listed */
 
 const PART = 50; // conversations per request
 const PAUSE = 200; // ms without a key before a search
+const UNREAD = 100; // conversations that are marked as unread at most
 const SOON = 5000, LATER = 8000; // ms between checks, while Brain writes an answer and otherwise
 
 const list = find("conversations", HTMLUListElement), note = find("history-note", HTMLParagraphElement);
@@ -48,10 +52,16 @@ export function startHistory() {
   conversation.addEventListener("opened", onOpened);
   conversation.addEventListener("changed", onChanged);
   onTabNews(onNews);
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+  tasks.addEventListener("report", (event) => onReport(/** @type {CustomEvent} */ (event).detail.conversation_id));
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return;
+    setUnread(conversation.id, false);
+    refresh();
+  });
   addShortcut("o", true, t("newConversation"), begin);
   addShortcut("k", false, t("search"), () => {
     showSide();
+    showView("conversations");
     search.select();
   });
   addShortcut("s", true, t("toggleHistory"), toggleSide);
@@ -173,6 +183,7 @@ async function isNewest(known) {
 
 /** Another conversation is open; highlights the words of the search in it. */
 function onOpened() {
+  setUnread(conversation.id, false);
   show();
   if (words && conversation.id) highlightWords(words);
 }
@@ -181,7 +192,8 @@ function onOpened() {
 function entryOf(heading) {
   const entry = entries.get(heading.id) ?? new Entry(heading, { renamed: onRenamed, deleted: onDeleted });
   entries.set(heading.id, entry);
-  entry.show(heading, { current: heading.id === conversation.id, words });
+  const isUnread = unread().includes(heading.id);
+  entry.show(heading, { current: heading.id === conversation.id, words, isUnread });
   return entry.node;
 }
 
@@ -222,12 +234,32 @@ function onDeleted(id) {
 }
 
 function onChanged() {
+  if (!document.hidden) setUnread(conversation.id, false);
   refresh();
   notifyTabs({});
 }
 
+/** The conversations with a report that nobody has read in this browser. */
+const unread = () => (sharedStorage.get("unread") ?? "").split(" ").filter(Boolean);
+
+/** @param {string | null} id @param {boolean} isUnread */
+function setUnread(id, isUnread) {
+  const before = unread(), others = before.filter((one) => one !== id);
+  const now = isUnread && id ? [...others, id].slice(-UNREAD) : others;
+  if (now.length === before.length) return;
+  sharedStorage.put("unread", now.join(" ") || null);
+  show();
+}
+
+/** A report begins. @param {string} id of its conversation */
+function onReport(id) {
+  if (id !== conversation.id || document.hidden) setUnread(String(id), true);
+  if (!document.hidden) refresh();
+}
+
 /** @param {import("../base/tabs.js").News} news what another tab did */
-function onNews({ deleted, renamed, title = "" }) {
+function onNews({ deleted, renamed, title = "", task, report }) {
+  if (task || report) return;
   if (deleted && deleted === conversation.id) conversation.startNew();
   if (renamed) conversation.renamed(renamed, title);
   if (!document.hidden) refresh();
