@@ -1,6 +1,7 @@
 """`tasks` creates, lists and cancels background tasks of the user, and summarizes their results."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -58,14 +59,18 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
         case "create":
             when, every = params.get("when") or "", params.get("every") or ""
             title = one_line(params.get("title") or "", 100)
+            delay = re.fullmatch("in (.+)", one_line(when, 100), re.IGNORECASE) if not every else None
+            schedule = view.describe_schedule(when, every)
+            if delay:  # a person may approve it hours later
+                schedule = f"once, {delay[1]} after you approve it"
             lines = [
                 f'Create the task "{title}"' if title else "Create a task",
-                f"Schedule: {view.describe_schedule(when, every)}",
+                f"Schedule: {schedule}",
                 *(["Profile: expert"] if params.get("profile") == "expert" else []),
                 *(["Results are not reported."] if params.get("tell") == "never" else []),
                 f"Instruction: {' '.join(params['prompt'].split())}",
             ]
-            return Result("\n".join(lines), data=view.parse_time(when) if when else None)
+            return Result("\n".join(lines), data=view.parse_time(when) if when and not delay else None)
         case "cancel" | "summarize":
             task_id = params["task_id"].strip()
             titles = [f' "{one_line(task.title, 100)}"' for task in await view.list_tasks(200) if task.id == task_id]

@@ -102,7 +102,7 @@ class Tasks:
             start = next_run = _parse(schedule.parse_when, "when", when, time_zone, now)
         if every:
             rule = _parse(schedule.parse_every, "every", every, time_zone, now)
-            start = start or now
+            start = start or schedule.find_start(rule, time_zone, now)
             times = schedule.next_times(rule, start, time_zone, now, 1)
             if not times:
                 raise BadRequest("`every` has no time after `when`.", "every")
@@ -183,7 +183,7 @@ class Tasks:
                 start = _parse(schedule.parse_when, "when", when, task.time_zone, now)
             if every:
                 rule = _parse(schedule.parse_every, "every", every, task.time_zone, now)
-                start = start or now
+                start = start or schedule.find_start(rule, task.time_zone, now)
             elif every == "":
                 rule = ""
             if when or every is not None:

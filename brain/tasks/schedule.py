@@ -95,7 +95,7 @@ def parse_every(text: str, time_zone: str, now: datetime) -> str:
         parts = split_rule(f"{rule.strip(';')};BYMINUTE=0")
     rule = ";".join(f"{name}={value}" for name, value in parts.items())
     check_interval(read_rule(rule))
-    if not next_times(rule, now, time_zone, now, 1):
+    if not next_times(rule, find_start(rule, time_zone, now), time_zone, now, 1):
         raise ValueError("has no time in the future")
     return rule
 
@@ -127,6 +127,21 @@ def next_times(every: str, start: datetime, time_zone: str, after: datetime, cou
             found.append(moment)
         if len(found) == count or number == rule.count:
             break
+    return found
+
+
+def find_start(every: str, time_zone: str, now: datetime) -> datetime:
+    """Return the first time of a recurrence that has no `when`: at a full hour, or at `DEFAULT_TIME`.
+
+    Raises:
+        ValueError: It has no time in the future.
+    """
+    zone, rule = ZoneInfo(time_zone), read_rule(every)
+    local = now.astimezone(zone)
+    begin = datetime.combine(local.date(), DEFAULT_TIME if rule.freq not in MINUTES else time(local.hour))
+    found = next((moment for moment in occurrences(rule, to_utc(begin, zone), zone, now) if moment > now), None)
+    if found is None:
+        raise ValueError("has no time in the future")
     return found
 
 

@@ -226,6 +226,10 @@ async def test_the_preview_has_the_next_times_and_fixes_the_time() -> None:
         later = replace(ada, service=Tasks(ada.store, read({}), lambda: NOON + timedelta(hours=12)))
         task = await later.create(prompt="Call Ann", when="tomorrow at 9", approved=shown)
         assert task.next_run == NOON + timedelta(hours=20)
+        soon = {"operation": "create", "prompt": "Look again", "when": "in 2 hours"}
+        shown = await preview(soon, context=ada.context())
+        assert shown is not None
+        assert (shown.text.splitlines()[1], shown.data) == ("Schedule: once, 2 hours after you approve it", None)
         shown = await preview({"operation": "cancel", "task_id": task.id}, context=ada.context())
         assert shown is not None
         assert shown.text == f'Cancel the task {task.id} "Call Ann"'

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from brain.tasks.schedule import describe, next_times, parse_every, parse_when, to_words
+from brain.tasks.schedule import describe, find_start, next_times, parse_every, parse_when, to_words
 
 BERLIN, NEW_YORK, DELHI = "Europe/Berlin", "America/New_York", "Asia/Kolkata"
 NOW = "2026-11-23T10:17"
@@ -159,6 +159,21 @@ def test_a_schedule_continues_after_a_week_off_and_after_two_hundred_years() -> 
     assert times("every 7 minutes", BERLIN, NOW, after=later, count=1) == "26-11-23T10:23"
     assert times("daily at 8", BERLIN, NOW, after=later, count=1) == "26-11-24T07:00"
     assert times("FREQ=DAILY;COUNT=1000", BERLIN, NOW, after=later) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("daily", "2026-11-24T07:00"),
+        ("weekly", "2026-11-30T07:00"),
+        ("hourly", "2026-11-23T11:00"),
+        ("every 20 minutes", "2026-11-23T10:20"),
+        ("FREQ=DAILY;COUNT=1;BYHOUR=9", "2026-11-24T08:00"),
+        ("every 2 weeks on monday at 12", "2026-11-23T11:00"),
+    ],
+)
+def test_recurrences_without_a_time_start_at_full_hours(text: str, start: str) -> None:
+    assert find_start(parse_every(text, BERLIN, utc(NOW)), BERLIN, utc(NOW)) == utc(start)
 
 
 @pytest.mark.parametrize(
