@@ -151,6 +151,10 @@ class TaskStore:
         """Return the key of the newest packet."""
         return await self._database.read(tasks.last_packet)
 
+    async def newest_packet(self, user: str) -> int:
+        """Return the key of the newest packet of a user; 0 if there is none."""
+        return await self._database.read(lambda db: tasks.newest_packet(db, user), user=user)
+
     async def read_channel(self, user: str, after: int) -> list[Packet]:
         """Return the packets of a user after a cursor, oldest first, up to `tasks.MAX_READ`."""
         return await self._database.read(lambda db: tasks.read_channel(db, user, after), user=user)

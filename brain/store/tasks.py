@@ -725,6 +725,13 @@ def read_channel(db: sqlite3.Connection, user: str, after: int, limit: int = MAX
     return list(_packets(found))
 
 
+def newest_packet(db: sqlite3.Connection, user: str) -> int:
+    """Return the key of the newest packet of a user; 0 if there is none."""
+    query = "SELECT max(key) FROM channel WHERE user = ?"
+    ((key,),) = db.execute(query, (users.find(db, user),)).fetchall()
+    return key or 0
+
+
 def last_packet(db: sqlite3.Connection) -> int:
     """Return the key of the newest packet of all users, also of pruned ones."""
     row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'channel'").fetchone()

@@ -248,9 +248,9 @@ class Tasks:
 
     # the channel
 
-    async def last_packet(self) -> int:
-        """Return the cursor of the newest packet."""
-        return await self._store.last_packet()
+    async def newest_packet(self, user: str) -> int:
+        """Return the cursor of the newest packet of a user; 0 if there is none."""
+        return await self._store.newest_packet(user)
 
     async def read_channel(self, user: str, after: int) -> list[Packet]:
         """Return packets of a user after a cursor, oldest first."""

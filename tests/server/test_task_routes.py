@@ -267,14 +267,19 @@ def test_events_continue_after_every_cursor(server: Server, client: httpx.Client
         events = [next(live) for _ in range(4)]
         assert [next(second) for _ in range(4)] == events
     about = {"event": "task", "task_id": task["id"], "conversation_id": "c1", "kind": "state"}
+    first = events[0]["id"]
+    assert start < first
     assert events == [
-        {**about, "id": start + 1, "title": "Read", "state": "pending"},
-        {**about, "id": start + 2, "title": "Read papers", "state": "pending"},
-        {**about, "id": start + 3, "title": "Read papers", "state": "canceled"},
-        {"event": "report", "id": start + 4, "conversation_id": "c1", "turn_id": "t1"},
+        {**about, "id": first, "title": "Read", "state": "pending"},
+        {**about, "id": first + 1, "title": "Read papers", "state": "pending"},
+        {**about, "id": first + 2, "title": "Read papers", "state": "canceled"},
+        {"event": "report", "id": first + 3, "conversation_id": "c1", "turn_id": "t1"},
     ]
     for n in range(5):
-        with client_of(server, "a-key", **{"last-event-id": str(start + n)}) as again, channel(again, after=0) as rest:
+        with (
+            client_of(server, "a-key", **{"last-event-id": str(first - 1 + n)}) as again,
+            channel(again, after=0) as rest,
+        ):
             add(client, f"Marker {n}", conversation_id="c2")
             expected = [*events[n:]]
             assert [next(rest) for _ in range(4 - n)] == expected

@@ -35,6 +35,7 @@ NOBODY = "http://127.0.0.1:9"
 KEYS = {"ada": "key-of-ada-0123456", "bob": "key-of-bob-0123456"}
 SETTINGS = {
     "KEYS": ",".join(f"{key}:{user}" for user, key in KEYS.items()),
+    "TASKS_AT_ONCE": "0",
     "SPECIALIST_PUBMED_BASE": f"{NOBODY}/",
     "SPECIALIST_WEB_BACKEND": "searxng",
     "SPECIALIST_WEB_SEARXNG": NOBODY,
@@ -123,6 +124,7 @@ class Stored(NamedTuple):
     question: str
     answer: str
     fact: str
+    task: str
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +185,8 @@ def stored(folder: Path, ada: User) -> Stored:
     shown = ada.ask("GET", f"/v1/conversations/{CHAT}").json()["messages"]
     question, answer = (next(m["id"] for m in shown if m["role"] == role) for role in ("user", "assistant"))
     (fact,) = (item["id"] for item in ada.ask("GET", "/v1/memory").json()["items"])
-    return Stored(turn, waiting["turn_id"], call_id, chat_approval, interrupt, question, answer, fact)
+    task = ada.ask("POST", "/v1/tasks", json={"prompt": FACT, "conversation_id": "tasks"}).json()["id"]
+    return Stored(turn, waiting["turn_id"], call_id, chat_approval, interrupt, question, answer, fact, task)
 
 
 # Every route
@@ -232,6 +235,7 @@ class Attempt(NamedTuple):
 def attempts(of: Stored) -> dict[str, list[Attempt]]:
     """What Bob tries, by the route's own path. A route that is missing here fails the test: it may show something."""
     turn, waits, chat = f"/v1/turns/{of.turn}", f"/v1/turns/{of.waiting}", f"/v1/conversations/{CHAT}"
+    task = f"/v1/tasks/{of.task}"
     last_id, named = {"last-event-id": f"{of.turn}.1"}, {"x-conversation-id": CHAT}
     plain = [
         "/healthz", "/readyz", "/metrics", "/page/start", "/v1/specialists", "/v1/strategies", "/v1/models",
@@ -300,6 +304,21 @@ def attempts(of: Stored) -> dict[str, list[Attempt]]:
             Attempt("PATCH", f"/v1/memory/{of.fact}", {"text": "x"}),
             Attempt("DELETE", f"/v1/memory/{of.fact}"),
         ],
+        "/v1/conversations/{id}/typing": [Attempt("POST", f"{chat}/typing")],
+        "/v1/tasks": [
+            Attempt("GET", "/v1/tasks", shows=True),
+            Attempt("GET", f"/v1/tasks?before={of.task}"),
+            Attempt("POST", "/v1/tasks", {"prompt": "What was said?", "conversation_id": CHAT}),
+        ],
+        "/v1/tasks/events": [Attempt("GET", "/v1/tasks/events?after=x")],  # the stream itself does not end
+        "/v1/tasks/{id}": [
+            Attempt("GET", task, shows=True),
+            Attempt("PATCH", task, {"title": "x"}),
+            Attempt("DELETE", task),
+        ],
+        "/v1/tasks/{id}/cancel": [Attempt("POST", f"{task}/cancel")],
+        "/v1/tasks/{id}/run": [Attempt("POST", f"{task}/run")],
+        "/v1/tasks/{id}/approvals/{call_id}": [Attempt("POST", f"{task}/approvals/c1", {"approve": True})],
         "/v1/chat/completions": [
             Attempt("POST", "/v1/chat/completions", completion(), shows=True, headers=named),
             Attempt("POST", "/v1/chat/completions", completion(stream=True), shows=True, headers=named),
@@ -335,7 +354,13 @@ def test_every_route_is_tried(server: Server, stored: Stored) -> None:
 
 def data_of(ada: User, of: Stored) -> list[Any]:
     """All data of Ada, without times."""
-    places = [f"/v1/turns/{of.waiting}", f"/v1/turns/{of.turn}", "/v1/conversations?limit=200", "/v1/memory"]
+    places = [
+        f"/v1/turns/{of.waiting}",
+        f"/v1/turns/{of.turn}",
+        "/v1/conversations?limit=200",
+        "/v1/memory",
+        "/v1/tasks",
+    ]
     places += [f"/v1/conversations/{name}" for name in (CHAT, "waits", "chat", "thread")]
     return [without_times(ada.ask("GET", place).json()) for place in places]
 
@@ -381,12 +406,16 @@ def test_no_route_shows_or_changes_data_of_another_user(
         ("GET", "/v1/memory/{fact}"),
         ("GET", "/v1/memory?before={fact}"),
         ("DELETE", "/v1/memory/{fact}"),
+        ("GET", "/v1/tasks/{task}"),
+        ("GET", "/v1/tasks?before={task}"),
+        ("DELETE", "/v1/tasks/{task}"),
+        ("POST", "/v1/tasks/{task}/cancel"),
         ("GET", "/ai-sdk/chat/{conversation}/stream"),
     ],
 )
 def test_data_of_another_user_does_not_exist(bob: User, stored: Stored, method: str, path: str) -> None:
-    present = bob.ask(method, path.format(turn=stored.turn, conversation="waits", fact=stored.fact))
-    absent = bob.ask(method, path.format(turn="t0123456789abcdef", conversation="none", fact="none"))
+    present = bob.ask(method, path.format(turn=stored.turn, conversation="waits", fact=stored.fact, task=stored.task))
+    absent = bob.ask(method, path.format(turn="t0123456789abcdef", conversation="none", fact="none", task="none"))
     assert (present.status_code, present.text) == (absent.status_code, absent.text)
 
 

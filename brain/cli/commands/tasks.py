@@ -191,7 +191,7 @@ async def delete(arguments: argparse.Namespace, service: Tasks) -> int:
 async def watch(arguments: argparse.Namespace, service: Tasks) -> int:
     """Print what happens to tasks, until Ctrl-C."""
     store: SQLite = arguments.store
-    cursor, version = await service.last_packet(), -1
+    cursor, version = await service.newest_packet(arguments.user), -1
     if not arguments.json:
         print("Watching tasks. Press Ctrl-C to stop.", file=sys.stderr, flush=True)
     while True:

@@ -32,10 +32,10 @@ class TasksEndpoint(HTTPEndpoint):
     async def get(self, request: Request) -> Response:
         """List tasks, newest first."""
         query = protocol.parse_tasks_query(query_fields(request))
-        tasks = engine_of(request).tasks
-        cursor = await tasks.last_packet()  # before the tasks, so that a client misses no later change
+        tasks, user = engine_of(request).tasks, user_of(request)
+        cursor = await tasks.newest_packet(user)  # before the tasks, so that a client misses no later change
         found = await tasks.list_tasks(
-            user_of(request),
+            user,
             query.states,
             before=query.page.before,
             limit=query.page.limit + 1,
@@ -127,7 +127,7 @@ async def events(request: Request) -> ASGIApp:
     """`GET /v1/tasks/events`: packets after `Last-Event-ID` or `?after=`, or from now on."""
     state, user = state_of(request), user_of(request)
     tasks = state.engine.tasks
-    newest = await tasks.last_packet()
+    newest = await tasks.newest_packet(user)
     after = newest
     if header := request.headers.get(LAST_EVENT_ID):  # an `EventSource` repeats its first query when it reconnects
         after = min(newest, protocol.parse_cursor(header, LAST_EVENT_ID))
