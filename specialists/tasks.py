@@ -121,18 +121,16 @@ async def tasks(
     operation: Operation,
     prompt: Annotated[
         Annotated[str, Meta(max_length=8000)] | None,
-        Meta(description="what the task does, complete: it does not see this conversation"),
+        Meta(description="complete instruction: a task cannot see this conversation"),
     ] = None,
     title: Annotated[str, Meta(max_length=100)] | None = None,
-    profile: Annotated[Literal["standard", "expert"] | None, Meta(description="expert: for difficult work")] = None,
-    when: Annotated[Schedule | None, Meta(description="first time, ISO 8601 or: tomorrow at 8; default: now")] = None,
-    every: Annotated[Schedule | None, Meta(description="every weekday at 8; every 2 hours; or an RRULE")] = None,
-    tell: Annotated[Literal["always", "never"] | None, Meta(description="never: do not report results")] = None,
+    profile: Annotated[Literal["standard", "expert"] | None, Meta(description="expert: difficult work")] = None,
+    when: Annotated[Schedule | None, Meta(description="ISO 8601 or: tomorrow at 8")] = None,
+    every: Annotated[Schedule | None, Meta(description="every weekday at 8, or an RRULE")] = None,
+    tell: Annotated[Literal["always", "never"] | None, Meta(description="whether to report results")] = None,
     task_id: TaskId | None = None,
     summary: Annotated[str, Meta(max_length=2000)] | None = None,
-    message: Annotated[
-        Annotated[str, Meta(max_length=2000)] | None, Meta(description="for the operator, about tasks")
-    ] = None,
+    message: Annotated[Annotated[str, Meta(max_length=2000)] | None, Meta(description="for the operator")] = None,
     *,
     context: Context,
 ) -> Result:
