@@ -109,8 +109,12 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
             },
         ),
         (
-            "do that in the background and tell me when you are done",
-            {"operation": "create", "prompt": "Do what the user asked for last, and report the result."},
+            "compare the attached papers in the background and tell me when you are done",
+            {
+                "operation": "create",
+                "title": "Papers",
+                "prompt": "Read the attached papers, and compare their results.",
+            },
         ),
         ("which background tasks are running", {"operation": "list"}),
         ("list my tasks", {"operation": "list"}),
