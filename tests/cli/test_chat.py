@@ -461,3 +461,41 @@ def test_a_bad_line_is_answered_with_one_sentence(line: bytes, sentence: str, br
     assert (code, out) == (1, "Hello.\n")
     assert sentence in error
     assert [message for _, message, _ in brain.query(MESSAGES)] == ["file://[abc \ufffd"]
+
+
+# Background tasks
+
+
+def test_tasks_run_and_are_reported_above_the_prompt(brain: Brain, home: Path) -> None:
+    with chatting(
+        home,
+        ["Forty *papers*."],
+        TASK_QUIET_SECONDS="0.1",
+        TASK_WAIT_SECONDS="0.2",
+        TASK_PAUSE_SECONDS="0.1",
+    ) as chat:
+        assert "This conversation reports the result." in chat.send("/task Read them")
+        chat.until(
+            lambda screen: (
+                "Your background tasks:\n\nForty papers.\n" in screen.text
+                and screen.text.rpartition("\n")[2].startswith(MODEL)
+            )
+        )
+        assert "succeeded  Read them" in chat.send("/tasks")
+        assert "\n› " not in chat.send("/tasks show nothing")
+        chat.types('/task --every "every day at 8" Briefing\r')
+        chat.until(lambda screen: "Add this task? [y/N]" in screen.text)
+        chat.types("y\r")
+        chat.until(lambda screen: "Briefing. This conversation" in screen.text)
+        chat.wait_for_prompt()
+        task_id = brain.query("SELECT id FROM task WHERE state = 'waiting'")[0][0]
+        assert "Paused: Briefing" in chat.send(f"/tasks pause {task_id[:8]}")
+        chat.leave()
+    assert brain.query("SELECT source FROM exchange ORDER BY key") == [("task",), ("report",)]
+
+
+def test_a_script_adds_tasks_that_run_later(brain: Brain, home: Path) -> None:
+    script(home, ["Hello."])
+    code, out, _ = brain("chat", "--model", MODEL, stdin=b"/task Read them\n/tasks\n/tasks fly x\n")
+    assert (code, "Read them" in out) == (1, True)
+    assert brain.query("SELECT state FROM task") == [("pending",)]

@@ -21,7 +21,7 @@ from brain.cli.commands.names import check_model_exists, discover, print_rejecte
 from brain.cli.commands.output import has_person, open_screen, print_json_event, show_run, silence_keyboard
 from brain.cli.process import DONE, FAILED, UsageError, print_error
 from brain.cli.terminal.messages import explain_outcome
-from brain.events import Error
+from brain.events import Error, Event, TaskChange
 from brain.messages import Attachment
 from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.runtime.engine import Engine
@@ -78,19 +78,29 @@ async def _ask(request: TurnRequest, arguments: argparse.Namespace, settings: Se
     registry = discover(settings)
     print_rejected(registry)
     engine = Engine(settings, registry)
+    has_task = False
     await engine.open()
     try:
         check_model_exists(engine.models[0])
         run = await engine.begin(request, "terminal")
         try:
             with silence_keyboard(screen) as keyboard:
-                show = print_json_event(run.id) if arguments.json else None
+                show_event = print_json_event(run.id) if arguments.json else screen.show
+
+                def show(event: Event) -> None:
+                    nonlocal has_task
+                    has_task = has_task or isinstance(event, TaskChange)
+                    show_event(event)
+
                 last = await show_run(run, screen, asks_person=request.asks_person, keyboard=keyboard, show=show)
         except asyncio.CancelledError:  # by Ctrl-C
             screen.show_message(explain_outcome("cancelled"))
             screen.close()
             raise
         finally:
+            if has_task and not arguments.json:
+                screen.show_message("Tasks run while brain serve or brain chat runs. List them with: brain tasks")
+                screen.close()
             if not arguments.json and settings.store != "memory:" and sys.stdout.isatty() and sys.stderr.isatty():
                 screen.show_message(f'Continue with: brain ask --conversation {run.conversation_id} "…"')
                 screen.close()

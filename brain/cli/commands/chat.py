@@ -2,13 +2,14 @@
 
 import argparse
 import asyncio
+import logging
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 
-from brain.cli.commands.chat_commands import COMMANDS, Quit, attach, run_slash_command, show_reopened
+from brain.cli.commands.chat_commands import COMMANDS, TASK_ACTIONS, Quit, attach, run_slash_command, show_reopened
 from brain.cli.commands.chat_session import ChatSession, Draft
 from brain.cli.commands.input import check_conversation_id, check_strategy, parse_dropped_path, read_attachment
 from brain.cli.commands.names import check_model_exists, discover, print_rejected
@@ -26,8 +27,13 @@ from brain.turn_request import STRATEGY_OPTIONS
 
 MAX_PART_LENGTH = 40
 """Characters of one part of the status line."""
+TYPING_SECONDS = 3.0
+"""Shortest time between two notes that the person types."""
 LINE_BYTES = 4 * MESSAGE_LENGTH + 100
 """More than the longest allowed message in any script."""
+
+
+log = logging.getLogger("brain")
 
 
 async def chat(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -41,7 +47,7 @@ async def chat(arguments: argparse.Namespace, settings: Settings) -> int:
     registry = discover(settings)
     print_rejected(registry)
     engine = Engine(settings, registry)
-    await engine.open()
+    await engine.open((lambda task, outcome, seconds: None) if is_interactive else None)
     try:
         check_model_exists(engine.models[0])
         session = ChatSession(
@@ -85,10 +91,12 @@ def _read_line() -> str:
 
 
 async def _run_interactive(session: ChatSession, settings: Settings, opened: ConversationPage | None) -> None:
+    has_typed = asyncio.Event()
     prompt = Prompt(
         None if settings.store == "memory:" else chat_history(),
         {name: _completions(session, command.completes) for name, command in COMMANDS.items()},
         lambda: _status_line(session),
+        lambda: has_typed.set(),
     )
     with suppress(NotImplementedError):  # without signals, Ctrl-C ends the session
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, session.stop)
@@ -97,9 +105,15 @@ async def _run_interactive(session: ChatSession, settings: Settings, opened: Con
     session.print(f"Connected to {model.name}.{demo} Type /help for commands, Ctrl-D to exit.")
     if opened is not None:
         show_reopened(session, opened)
-    with silent(sys.stdin) as keyboard, suppress(EOFError, Quit):
+    await session.read_reports()
+    background = [
+        asyncio.create_task(_show_reports(session, prompt), name="reports"),
+        asyncio.create_task(_note_typing(session, has_typed), name="typing"),
+    ]
+    with silent(sys.stdin) as keyboard, suppress(EOFError, Quit), _canceling(background):
         session.keyboard, session.confirm = keyboard, partial(confirm, sys.stdin)
         while True:
+            session.show_reports()
             draft, session.draft.text = session.draft.text, ""
             try:
                 line = await prompt.read(draft)
@@ -111,6 +125,44 @@ async def _run_interactive(session: ChatSession, settings: Settings, opened: Con
                 await _handle_line(session, replace_surrogates(line.strip()))
     if session.conversation_id is not None and settings.store != "memory:":
         session.print(f"Continue with: brain chat --conversation {session.conversation_id}")
+
+
+@contextmanager
+def _canceling(background: Sequence[asyncio.Task[None]]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for task in background:
+            task.cancel()
+
+
+async def _show_reports(session: ChatSession, prompt: Prompt) -> None:
+    """Show reports on tasks above the prompt; those that arrive during an answer come before the next prompt."""
+    changed = asyncio.Event()
+    unsubscribe = session.engine.tasks.subscribe(changed.set)
+    try:
+        while True:
+            await changed.wait()
+            changed.clear()
+            try:
+                await session.read_reports()
+            except StoreError as error:
+                log.warning("reports on tasks cannot be read: %s", error)
+            if session.reports:
+                await prompt.print_above(session.show_reports)
+    finally:
+        unsubscribe()
+
+
+async def _note_typing(session: ChatSession, has_typed: asyncio.Event) -> None:
+    """Let reports in the conversation wait while the person types."""
+    while True:
+        await has_typed.wait()
+        has_typed.clear()
+        if session.conversation_id is not None:
+            with suppress(StoreError):
+                await session.engine.reports.note_typing(LOCAL_USER, session.conversation_id)
+        await asyncio.sleep(TYPING_SECONDS)
 
 
 async def _handle_line(session: ChatSession, line: str) -> None:
@@ -138,6 +190,7 @@ def _completions(session: ChatSession, kind: str) -> Words | None:
             "switch": ["on", "off"],
             "models": sorted(session.engine.model_names()),
             "strategies": session.engine.settings.allowed_strategies,
+            "tasks": sorted(TASK_ACTIONS),
         }.get(kind, [])
 
     return None if kind == "path" else words

@@ -1,26 +1,31 @@
 """The slash commands of `brain chat`."""
 
+import argparse
+import re
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from brain.cli.commands import tasks
 from brain.cli.commands.chat_export import copy, save
 from brain.cli.commands.chat_session import ChatSession
 from brain.cli.commands.input import read_attachment
 from brain.cli.commands.store_access import read_all_items
+from brain.cli.process import CommandError
 from brain.errors import BadRequest
-from brain.messages import Conversation, ConversationPage
+from brain.messages import Conversation, ConversationPage, new_conversation_id
 from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.protocols.native import queries
 from brain.settings import LOCAL_USER
 from brain.strategies.descriptions import DESCRIPTIONS
 from brain.text import suggest
 
+_TASK_OPTION = re.compile(r"""--(when|every)[ =]+(?:"([^"]*)"|'([^']*)'|(\S+))\s*""")
 MAX_LISTED, MAX_EXCERPT_LENGTH = 20, 200
 
-CompletionKind = Literal["path", "specialists", "switch", "models", "strategies", ""]
+CompletionKind = Literal["path", "specialists", "switch", "models", "strategies", "tasks", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +139,9 @@ def show_reopened(session: ChatSession, page: ConversationPage) -> None:
     session.print(f"{page.conversation.title} ({_count_messages(page.conversation)})")
     session.print_blank()
     for exchange in page.exchanges:
-        session.print("\n".join(f"> {line}" for line in exchange.message.split("\n")))
-        session.print_blank()
+        if exchange.source != "report":
+            session.print("\n".join(f"> {line}" for line in exchange.message.split("\n")))
+            session.print_blank()
         session.show(exchange)
         session.print_blank()
 
@@ -245,6 +251,59 @@ async def _facts(session: ChatSession, rest: str) -> None:
         session.print("No facts found.")
 
 
+async def _task(session: ChatSession, rest: str) -> None:
+    """Add a task that reports in this conversation."""
+    options, prompt = {}, rest
+    while found := _TASK_OPTION.match(prompt):
+        name, double, single, word = found.groups()
+        options[name] = next(text for text in (double, single, word) if text is not None)
+        prompt = prompt[found.end() :]
+    if not prompt.strip():
+        raise BadRequest('Type /task PROMPT, or /task --every "every weekday at 8" PROMPT.')
+    session.conversation_id = session.conversation_id or new_conversation_id()
+    engine = session.engine
+    new = engine.tasks.check(
+        prompt,
+        time_zone=engine.settings.time_zone,
+        conversation_id=session.conversation_id,
+        when=options.get("when", ""),
+        every=options.get("every", ""),
+        private=session.private,
+    )
+    if words := tasks.describe_schedule(new):
+        session.print(f"Schedule: {words}")
+        if not await _confirm(session, "Add this task?"):
+            return session.print("Nothing was added.")
+    task = await engine.tasks.create(LOCAL_USER, new)
+    return session.print(f"Added {task.id}: {task.title}. This conversation reports the result.")
+
+
+async def _tasks(session: ChatSession, rest: str) -> None:
+    """List tasks, or show, change or decide one."""
+    name, _, task_id = rest.partition(" ")
+    if (name and name not in TASK_ACTIONS) or (bool(name) != bool(task_id.strip())):
+        near = suggest(name, TASK_ACTIONS) if name not in TASK_ACTIONS else ""
+        raise BadRequest(f"Type /tasks, or /tasks {'|'.join(TASK_ACTIONS)} ID.{near}")
+    arguments = argparse.Namespace(
+        user=LOCAL_USER,
+        id=task_id.strip(),
+        all=False,
+        json=False,
+        yes=False,
+        confirm=lambda question, without_terminal: _confirm(session, question),
+    )
+    try:
+        await (TASK_ACTIONS[name] if name else tasks.show_all)(arguments, session.engine.tasks)
+    except CommandError as error:
+        raise BadRequest(f"{error}. Type /tasks to list them.") from None
+
+
+async def _confirm(session: ChatSession, question: str) -> bool:
+    if session.confirm is None:
+        raise BadRequest("Cannot ask for confirmation without a terminal. Use brain tasks with --yes.")
+    return await session.confirm(f"{question} [y/N] ")
+
+
 async def _help(session: ChatSession, rest: str) -> None:
     for name, command in COMMANDS.items():
         session.print(f"{f'/{name} {command.usage}':<32} {command.text}", indent=33)
@@ -255,6 +314,15 @@ async def _quit(session: ChatSession, rest: str) -> None:
     raise Quit
 
 
+TASK_ACTIONS: Mapping[str, tasks.Action] = {
+    "show": tasks.show,
+    "cancel": tasks.cancel,
+    "pause": tasks.pause,
+    "resume": tasks.resume,
+    "run": tasks.run,
+    "approve": tasks.approve,
+    "decline": tasks.decline,
+}
 COMMANDS = {
     "help": SlashCommand(_help, "", "list the commands"),
     "attach": SlashCommand(_attach, "PATH …", "attach files to the next message", "path"),
@@ -275,5 +343,7 @@ COMMANDS = {
     "memory": SlashCommand(_memory, "[on|off]", "turn the use of memory on or off", "switch"),
     "private": SlashCommand(_private, "[on|off]", "let only local models read the conversation", "switch"),
     "facts": SlashCommand(_facts, "[WORDS]", "list what Brain remembers"),
+    "task": SlashCommand(_task, '[--when|--every "…"] PROMPT', "run work in the background"),
+    "tasks": SlashCommand(_tasks, "[ACTION ID]", "list background tasks, or show, change or decide one", "tasks"),
     "quit": SlashCommand(_quit, "", "exit"),
 }

@@ -20,7 +20,7 @@ MAX_COPIED_BYTES = 74_994
 
 async def copy(session: ChatSession, rest: str) -> None:
     """Copy the last answer to the terminal's clipboard."""
-    text = (await session.last_exchange()).answer
+    text = (await session.last_exchange(may_be_report=True)).answer
     if not text:
         raise BadRequest("There is no answer to copy.")
     data = base64.b64encode(text.encode())
@@ -66,7 +66,8 @@ async def _as_markdown(session: ChatSession) -> str:
             ending = explain_outcome(exchange.outcome)
             parts = (exchange.answer.strip("\n"), f"*{ending}*" if ending else "")
             answer = "\n\n".join(part for part in parts if part)
-            texts.append(f"**You:**\n\n{exchange.message}\n\n**Brain:**\n\n{answer}\n")
+            message = "" if exchange.source == "report" else f"**You:**\n\n{exchange.message}\n\n"
+            texts.append(f"{message}**Brain:**\n\n{answer}\n")
         pages[:0] = texts
         before = page.earlier
         if before is None:

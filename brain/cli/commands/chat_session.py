@@ -5,6 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from textwrap import fill
+from typing import NamedTuple
 
 from brain.cli.commands.input import build_request
 from brain.cli.commands.output import has_person, open_screen, show_run
@@ -15,10 +16,11 @@ from brain.cli.terminal.messages import explain_outcome
 from brain.cli.terminal.sanitize import legible
 from brain.errors import BadRequest
 from brain.events import Done, Error, Event, Notice, StrategyName
-from brain.messages import Attachment, ConversationPage, Exchange, FileReference
+from brain.messages import Attachment, ConversationPage, Exchange, FileReference, to_answer_id
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
 from brain.settings import LOCAL_USER
+from brain.task import Packet
 
 BUSY = "This conversation is busy with another answer. Send your message again when it is complete."
 
@@ -35,6 +37,14 @@ class Draft:
     text: str = ""
     files: list[Attachment] = field(default_factory=list)
     replaced: Exchange | None = None
+
+
+class Report(NamedTuple):
+    """A report on background tasks in a conversation."""
+
+    conversation_id: str
+    title: str
+    exchange: Exchange
 
 
 @dataclass
@@ -54,6 +64,7 @@ class ChatSession:
         has_failed: True if a message or a command failed.
         keyboard: The keyboard of the terminal; None without a terminal.
         confirm: Asks the person a yes-or-no question; None without a terminal.
+        reports: Reports on tasks that the person has not seen.
     """
 
     engine: Engine
@@ -71,6 +82,8 @@ class ChatSession:
     has_failed: bool = False
     keyboard: Keyboard | None = None
     confirm: Callable[[str], Awaitable[bool]] | None = None
+    reports: list[Report] = field(default_factory=list)
+    _cursor: int | None = None  # of the last packet about tasks that was read
     _run: Run | None = None
     _has_shown_demo_notice: bool = False
 
@@ -128,6 +141,11 @@ class ChatSession:
         except BadRequest:
             return "no local model"
 
+    @property
+    def is_answering(self) -> bool:
+        """Whether an answer is running."""
+        return self._run is not None
+
     def stop(self) -> None:
         """Stop the running answer."""
         if self._run is not None:
@@ -155,6 +173,44 @@ class ChatSession:
         if not isinstance(last, Done | Error):
             screen.show_message(explain_outcome(exchange.outcome))
         screen.close()
+
+    async def read_reports(self) -> None:
+        """Read which reports on tasks began since the last call; see `show_reports`."""
+        tasks = self.engine.tasks
+        if self._cursor is None:
+            self._cursor = await tasks.newest_packet(LOCAL_USER)
+        while packets := await tasks.read_channel(LOCAL_USER, self._cursor):
+            self._cursor = packets[-1].key
+            for packet in packets:
+                if packet.kind == "report":
+                    run = await self.engine.runs.find(packet.turn_id, LOCAL_USER)
+                    if run is not None:
+                        await run.wait_ended()
+                    if (report := await self._read_report(packet)) is not None:
+                        self.reports.append(report)
+
+    async def _read_report(self, packet: Packet) -> Report | None:
+        """Return a report on tasks; None if its conversation was deleted, or a message has stopped it."""
+        found = await self.engine.store.conversation(LOCAL_USER, packet.conversation_id, limit=5)
+        for exchange in found.exchanges if found is not None else ():
+            if found is not None and exchange.answer_id == to_answer_id(packet.turn_id) and exchange.answer:
+                return Report(packet.conversation_id, found.conversation.title, exchange)
+        return None
+
+    def show_reports(self) -> None:
+        """Show the reports that were read, also of other conversations."""
+        shown, self.reports = self.reports, []
+        for report in shown:
+            if report.conversation_id == self.conversation_id:
+                self.title = self.title or report.title
+                self.print("Your background tasks:")
+            else:
+                self.print(
+                    f"Your background tasks, in “{report.title}”. Type /open {report.conversation_id} to continue it."
+                )
+            self.print_blank()
+            self.show(report.exchange)
+            self.print_blank()
 
     def show_repeated(self, message: str) -> None:
         """Show a message that is sent again, cut to one line."""
@@ -196,16 +252,20 @@ class ChatSession:
             raise BadRequest("This conversation is empty.")
         return self.conversation_id
 
-    async def last_exchange(self) -> Exchange:
+    async def last_exchange(self, *, may_be_report: bool = False) -> Exchange:
         """Return the latest exchange.
+
+        Args:
+            may_be_report: Whether it may be a report on tasks, which answers no message.
 
         Raises:
             BadRequest: The conversation has none yet.
         """
-        found = await self.engine.store.conversation(LOCAL_USER, self.required_id, limit=1)
-        if found is None or not found.exchanges:
+        found = await self.engine.store.conversation(LOCAL_USER, self.required_id, limit=20)
+        answers = [] if found is None else [one for one in found.exchanges if may_be_report or one.source != "report"]
+        if not answers:
             raise BadRequest("This conversation is empty.")
-        return found.exchanges[-1]
+        return answers[-1]
 
     def _open_screen(self) -> Screen:
         return open_screen(sys.stdout, sys.stderr, plain=self.plain, thinks=self.thinks)

@@ -24,6 +24,7 @@ from brain.tasks import Tasks, schedule
 from brain.text import escape_invisible
 
 Action = Callable[[argparse.Namespace, Tasks], Awaitable[int]]
+"""An action. `arguments.confirm` takes a question, and the command that does not ask."""
 
 PAGE = 200
 SHOWN_ENDED = 20
@@ -39,7 +40,7 @@ _RUNS = "It runs while brain serve or brain chat runs."
 async def tasks(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run one action on the tasks of a user."""
     action: Action = arguments.action
-    arguments.settings = settings
+    arguments.settings, arguments.confirm = settings, _confirm
     async with open_existing_store(settings, creates=action is add) as store:
         arguments.store = store
         return await action(arguments, Tasks(store, settings, lambda: datetime.now(UTC)))
@@ -77,7 +78,7 @@ async def show(arguments: argparse.Namespace, service: Tasks) -> int:
         ("ID", task.id),
         ("State", f"{_state(task)}, run {task.run}" if task.run else _state(task)),
         ("Now", task.activity),
-        ("Schedule", _schedule(task)),
+        ("Schedule", describe_schedule(task)),
         ("Profile", task.profile),
         ("Created", _local_time(task.created)),
         ("Changed", _local_time(task.changed)),
@@ -117,9 +118,9 @@ async def add(arguments: argparse.Namespace, service: Tasks) -> int:
         name = f"--{error.field} " if error.field in ("title", "when", "every") else ""
         what = error.message.removeprefix(f"`{error.field}` ") if name else error.message
         raise CommandError(f"{name}{what}", "brain tasks add --help") from None
-    if words := _schedule(new):
+    if words := describe_schedule(new):
         print(f"Schedule: {escape_invisible(words)}", file=sys.stderr)
-        if not arguments.yes and not _confirm("Add this task?", "brain tasks add … --yes"):
+        if not arguments.yes and not await arguments.confirm("Add this task?", "brain tasks add … --yes"):
             print("Nothing was added.", file=sys.stderr)
             return FAILED
     try:
@@ -152,7 +153,7 @@ async def pause(arguments: argparse.Namespace, service: Tasks) -> int:
 async def resume(arguments: argparse.Namespace, service: Tasks) -> int:
     """Resume a schedule."""
     task = await _change(arguments, service, paused=False)
-    return _report(arguments, task, f"Resumed: {task.title}. {_schedule(task)}")
+    return _report(arguments, task, f"Resumed: {task.title}. {describe_schedule(task)}")
 
 
 async def run(arguments: argparse.Namespace, service: Tasks) -> int:
@@ -165,7 +166,8 @@ async def run(arguments: argparse.Namespace, service: Tasks) -> int:
 async def approve(arguments: argparse.Namespace, service: Tasks) -> int:
     """Show the call that a task waits for; approve it after a question."""
     task, approval = await _find_approval(arguments, service)
-    if not arguments.yes and not _confirm(f"Approve {approval.name}?", f"brain tasks approve {task.id} --yes"):
+    without_terminal = f"brain tasks approve {task.id} --yes"
+    if not arguments.yes and not await arguments.confirm(f"Approve {approval.name}?", without_terminal):
         print("Nothing was decided.", file=sys.stderr)
         return FAILED
     task = await service.decide(arguments.user, task.id, approval.call_id, approve=True)
@@ -263,7 +265,7 @@ async def _change(arguments: argparse.Namespace, service: Tasks, *, paused: bool
     return task
 
 
-def _confirm(question: str, without_terminal: str) -> bool:
+async def _confirm(question: str, without_terminal: str) -> bool:
     """Ask a yes-or-no question.
 
     Raises:
@@ -340,7 +342,7 @@ def _data(task: Task) -> dict[str, Any]:
     return protocol.task_data(task, words)
 
 
-def _schedule(task: Task | NewTask) -> str:
+def describe_schedule(task: Task | NewTask) -> str:
     """Return the schedule of a task in words, with its next three times; empty without one."""
     if task.start is None:
         return ""

@@ -12,7 +12,7 @@ from rich.control import Control
 from rich.segment import ControlType, Segment, SegmentLines
 from rich.text import Text
 
-from brain.cli.terminal.messages import explain_call, explain_error, explain_outcome, format_duration
+from brain.cli.terminal.messages import describe_task, explain_call, explain_error, explain_outcome, format_duration
 from brain.cli.terminal.sanitize import legible
 from brain.cli.terminal.streamed_markdown import (
     Line,
@@ -34,6 +34,7 @@ from brain.events import (
     SpecialistProgress,
     SpecialistResult,
     SpecialistStart,
+    TaskChange,
     Thinking,
     Token,
     TurnStart,
@@ -146,6 +147,8 @@ class Live:
                 failure = Text.assemble(("✗ ", "red"), label, ms, f" {legible(explain_call(event))}", overflow="fold")
                 self._finish("call", render_lines(self._console, failure))
                 self._wait()
+            case TaskChange():
+                self.show_message(describe_task(event))
             case Notice(code="prompt_progress", text=text):
                 self._waiting_for = text
             case Notice(code="repetition"):

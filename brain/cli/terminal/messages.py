@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from brain.events import Error, Role, SpecialistError, SpecialistResult
+from brain.events import Error, Role, SpecialistError, SpecialistResult, TaskChange
 
 TEXTS = Path(__file__).parents[2] / "page" / "texts" / "en.json"
 
@@ -42,6 +42,12 @@ def explain_outcome(outcome: str) -> str:
     texts = _texts()
     error = texts["errors"].get(outcome)
     return str(error["what"] if error else texts["endings"].get(outcome, ""))
+
+
+def describe_task(event: TaskChange) -> str:
+    """Return the line about a background task that was added or changed."""
+    what = f": {' '.join(event.text.split())}" if event.text else ""
+    return f"Task “{event.title}” ({event.task_id}), {event.state}{what}"
 
 
 def format_duration(event: SpecialistResult) -> str:

@@ -4,7 +4,7 @@ import json
 import os
 from typing import TextIO
 
-from brain.cli.terminal.messages import explain_call, explain_error, explain_outcome, format_duration
+from brain.cli.terminal.messages import describe_task, explain_call, explain_error, explain_outcome, format_duration
 from brain.cli.terminal.sanitize import remove_controls
 from brain.events import (
     Done,
@@ -16,6 +16,7 @@ from brain.events import (
     SpecialistProgress,
     SpecialistResult,
     SpecialistStart,
+    TaskChange,
     Thinking,
     Token,
 )
@@ -65,6 +66,8 @@ class Plain:
                 self.show_message(f"✓ {event.name}, {format_duration(event)}")
             case SpecialistError():
                 self.show_message(f"✗ {event.name}: {explain_call(event)}")
+            case TaskChange():
+                self.show_message(describe_task(event))
             case Notice(code=code, text=text) if code != "repetition":  # the stop reason says the same
                 self.show_message(text)
             case Error():

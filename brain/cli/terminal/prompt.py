@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TextIO
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.application.current import set_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import is_searching
@@ -39,9 +41,16 @@ class Prompt:
         history: File with earlier input; None to store no history.
         commands: The slash commands, and the words that may follow each; None for a path.
         status: Returns the line below the prompt.
+        on_typing: Called when the text in the prompt changes.
     """
 
-    def __init__(self, history: Path | None, commands: Mapping[str, Words | None], status: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        history: Path | None,
+        commands: Mapping[str, Words | None],
+        status: Callable[[], str],
+        on_typing: Callable[[], None],
+    ) -> None:
         self._session: PromptSession[str] = PromptSession(
             message=FormattedText([("class:prompt", "› ")]),
             prompt_continuation="  ",
@@ -56,6 +65,7 @@ class Prompt:
             enable_open_in_editor=False,
             enable_suspend=True,
         )
+        self._session.default_buffer.on_text_changed += lambda buffer: on_typing()
 
     async def read(self, draft: str = "") -> str:
         """Read a message; `draft` is the text in the prompt.
@@ -65,6 +75,13 @@ class Prompt:
             KeyboardInterrupt: Ctrl-C; its text is the text in the prompt.
         """
         return await self._session.prompt_async(default=draft, handle_sigint=False)
+
+    async def print_above(self, show: Callable[[], None]) -> None:
+        """Let `show` print above the prompt, if a message is being read."""
+        app = self._session.app
+        if app.is_running and not app.is_done:
+            with set_app(app):
+                await run_in_terminal(show)
 
 
 async def confirm(source: TextIO, question: str) -> bool:
