@@ -191,6 +191,10 @@ class TaskRunner:
         except Exception:
             log.exception("task %s failed", task.id)
             await self._fail(task, "something went wrong on the server; its log has the details")
+        with suppress(StoreError):
+            stored = await self._store.tasks.find(task.user, task.id)
+            if stored is None or stored.state == "canceled":
+                outcome = "canceled"
         self._on_end(task, outcome, time.monotonic() - began)
 
     async def _fail(self, task: Task, reason: str, *, may_retry: bool = False) -> None:

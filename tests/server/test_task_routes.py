@@ -1,5 +1,6 @@
 """Background tasks on a real port: added, changed and canceled by their user, and the events about them."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,12 @@ async def later(prompt: str, *, context: Context) -> str:
     """Adds a task."""
     assert context.tasks is not None
     return (await context.tasks.create(prompt)).id
+
+
+@specialist(approval="always")
+async def letter(to: str) -> str:
+    """Sends a letter."""
+    return f"Sent to {to}."
 
 
 @pytest.fixture(scope="module")
@@ -297,6 +304,39 @@ def test_a_stream_starts_with_its_cursor_and_sends_heartbeats(client: httpx.Clie
     assert (source.retry, source.last_event_id, source.comments) == (2000, str(cursor), [" heartbeat"])
     head = client.head("/v1/tasks/events")
     assert (head.status_code, head.content) == (200, b"")
+
+
+def test_a_task_waits_for_an_approval_and_can_be_canceled() -> None:
+    settings = {"KEYS": "a-key:ann", "TASK_QUIET_SECONDS": 600}
+    with brain_served(registry_of(letter), **settings) as server, client_of(server, "a-key") as client:
+        server.play(Player(['SPECIALIST_REQUEST[letter:{"to":"Bob"}]'], ["Sent it."]))
+        with channel(client) as events:
+            url = f"/v1/tasks/{add(client, 'Write to Bob')['id']}"
+            seen = [next(event for event in events if event["kind"] == "approval")]
+            approval = client.get(url).json()["approval"]
+            assert (approval["name"], approval["params"], approval["text"]) == ("letter", {"to": "Bob"}, "")
+            decide = f"{url}/approvals/{approval['call_id']}"
+            assert problem(client.post(f"{url}/run"))[:2] == (409, "busy")
+            assert client.post(decide, json={"approve": True}).json()["state"] == "pending"
+            assert problem(client.post(decide, json={"approve": False}))[:2] == (409, "decided")
+            seen.append(next(event for event in events if event["kind"] == "result"))
+            assert [(one["state"], one["run"]) for one in seen] == [("waiting", 1), ("succeeded", 1)]
+            assert (seen[1]["text"], client.get(url).json()["result"]) == ("Sent it.", "Sent it.")
+            server.play(player := Player(["a", asyncio.Event()]))
+            url = f"/v1/tasks/{add(client, 'Wait')['id']}"
+            assert player.open.wait(30)
+            assert client.post(f"{url}/cancel").json()["outcome"] == "canceled"
+            assert player.closed.wait(30)
+        assert server.left() == []
+        found = client.get("/metrics").text
+        for line in (
+            'brain_tasks_total{outcome="waiting",profile="standard"} 1.0',
+            'brain_tasks_total{outcome="succeeded",profile="standard"} 1.0',
+            'brain_tasks_total{outcome="canceled",profile="standard"} 1.0',
+            'brain_tasks{state="succeeded"} 1.0',
+            'brain_tasks{state="canceled"} 1.0',
+        ):
+            assert line in found
 
 
 def test_a_report_is_a_turn_that_clients_can_join() -> None:
