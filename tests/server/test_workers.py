@@ -149,6 +149,30 @@ def test_one_worker_is_the_process_itself(tmp_path: Path) -> None:
         assert callers[brain.process.pid].spared > 10_000
 
 
+def test_every_worker_streams_all_events_of_tasks_that_run_once(tmp_path: Path) -> None:
+    def read_events(pieces: Iterator[str]) -> list[tuple[str, str]]:
+        text = ""
+        while text.count('"kind":"result"') < 4 or not text.endswith("\n\n"):
+            text += next(pieces)
+        return [(message.last_event_id, message.data) for message in read(text.encode())]
+
+    with serving(tmp_path, *WHO) as brain, a_caller_each(brain.url()) as callers, ExitStack() as stack:
+        streams = []
+        for caller in callers.values():
+            caller.read_rest()
+            streams.append(stack.enter_context(caller.client.stream("GET", "/v1/tasks/events?after=0")).iter_text())
+        for n in range(4):
+            answer = httpx.post(f"{brain.url()}/v1/tasks", json={"prompt": f"Who? {n}"}, trust_env=False)
+            assert answer.status_code == 201
+        first, second = map(read_events, streams)
+        assert first == second
+        ends = [json.loads(data)["task_id"] for _, data in first if '"state":"succeeded"' in data]
+        assert len(ends) == len(set(ends)) == 4
+        with httpx.Client(base_url=brain.url(), trust_env=False, timeout=50) as client:
+            assert {one["run"] for one in client.get("/v1/tasks?state=succeeded").json()["tasks"]} == {1}
+            assert 'brain_tasks{state="succeeded"} 4.0' in client.get("/metrics").text
+
+
 def test_the_automatic_model_is_found_once_for_all_workers() -> None:
     empty = {f"GET /api/{path}": (200, {"models": [], "version": "0.33.0"}) for path in ("version", "ps", "tags")}
     with in_thread(OllamaServer(answers=empty)) as server:
