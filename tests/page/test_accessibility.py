@@ -103,6 +103,24 @@ def test_axe_in_rounds(chat: Chat, server: PageServer, axe: Axe) -> None:
 
 
 @pytest.mark.node
+@pytest.mark.parametrize("visitor", [{}, PHONE], indirect=True)
+def test_axe_in_tasks(chat: Chat, axe: Axe) -> None:
+    chat.box.fill("/task Boil water")
+    chat.button("Send").click()
+    dialog = chat.dialog("New task")
+    dialog.get_by_role("combobox", name="When").select_option("weekly")
+    dialog.get_by_role("button", name="Check schedule").click()
+    expect(dialog.get_by_role("button", name="Create task")).to_be_visible()
+    axe.check(chat)
+    dialog.get_by_role("button", name="Create task").click()
+    if not chat.history.is_visible():
+        chat.button("Show or hide conversations").click()
+    chat.page.get_by_role("tab", name="Tasks").press("Enter")
+    expect(chat.page.get_by_role("tabpanel", name="Tasks")).to_contain_text("Boil water")
+    axe.check(chat)
+
+
+@pytest.mark.node
 def test_axe_in_lists_menus_and_dialogs(chat: Chat, server: PageServer, axe: Axe) -> None:
     server.answer(chat, "tea?", "Boil water.")
     chat.attach({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"tea"})

@@ -9,6 +9,7 @@ from page.chat import SET_HIDDEN, Chat
 from page.server import PageServer, request
 from page.texts import page_text
 from page.visitor import PHONE, Visitor
+from specialists.tasks import tasks as tasks_specialist
 
 pytestmark = pytest.mark.chromium
 
@@ -236,3 +237,21 @@ def test_a_hidden_page_notifies_a_person_who_wants_it(chat: Chat, server: PageSe
         expect(tasks.card(title)).to_contain_text(page_text("needsApproval"))
         chat.show()
     assert chat.page.evaluate("notifications") == [page_text("notifyApproval", title="Burn Werther")]
+
+
+@WITHOUT_REPORTS
+def test_a_task_of_a_model_has_its_card_in_the_answer(chat: Chat, server: PageServer, tasks: Tasks) -> None:
+    server.add(tasks_specialist)
+    chat.ask("hello")
+    server.model.write(request("tasks", operation="create", prompt="Read the news", title="News"))
+    card = tasks.card("News")
+    expect(card).to_be_visible()
+    server.model.write("I will tell you.")
+    server.model.end()
+    chat.wait_until_idle()
+    expect(chat.answer.locator("[data-task]")).to_have_count(1)
+    chat.reload()
+    expect(chat.answer.locator("[data-task]")).to_have_count(1)
+    expect(card).to_contain_text(page_text("running"))
+    card.get_by_role("button", name="Cancel", exact=True).click()
+    expect(card).to_contain_text(page_text("taskCanceled"))

@@ -185,7 +185,7 @@ class Conversation extends ConversationState {
     const update = await fetchNewer(this.id, last, signal);
     if (!update || this.state !== "idle" || this.#exchanges.last?.answer.id !== last) return;
     const { found, news } = update;
-    this.renamed(found.id, found.title);
+    this.renamed(found.id, taskOfWork(found.id)?.title ?? found.title);
     if (news === "more") await this.open(found.id);
     if (news !== "one") return;
     this.#exchanges.append(found, this.#canJoin(found));
@@ -351,7 +351,7 @@ class Conversation extends ConversationState {
     showWork(this.#isWork ? work : null);
     this.#exchanges.show(found, this.#canJoin(found));
     useStrategy(pairMessages(found).at(-1)?.answer.strategy);
-    this.opened(found.id, found.title);
+    this.opened(found.id, work?.title ?? found.title);
     this.#join(found);
     this.showTasks();
   }
