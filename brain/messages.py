@@ -705,6 +705,7 @@ class History(msgspec.Struct):
         after_idle: Whether all are left out because the conversation was idle.
         untrusted: Whether it may contain untrusted content that no block marks.
         private: Whether only local models may read it.
+        has_news: Whether there are news of background tasks to tell.
         task_news: News of background tasks for this turn.
     """
 
@@ -721,6 +722,7 @@ class History(msgspec.Struct):
     untrusted: bool = False
     private: bool = False
     recalled: RecallResult = RecallResult()
+    has_news: bool = False
     task_news: TaskNews | None = None
 
     @property

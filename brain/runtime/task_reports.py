@@ -108,7 +108,7 @@ class TaskReports:
         """
         is_report = request.source == "report"
         note = None
-        if is_report or _can_tell(request, history):
+        if is_report or (history.has_news and _can_tell(request, history)):
             try:
                 note = await self._read_news(request, history, context_tokens, is_report=is_report)
             except StoreError as error:  # a message is answered, and its turn tells nothing

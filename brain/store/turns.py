@@ -94,7 +94,11 @@ def begin(
     field = "attachments" if files else "conversation_id"
     users.check_quota(db, number, field, conversation=conversation)
     users.check_conversation(db, conversation, field)
-    history = History(id=conversation_id, user=user, key=key, files=attached, question=question, private=private)
+    news = "SELECT 1 FROM channel WHERE user = ? AND conversation = ? AND is_told = 0 LIMIT 1"
+    has_news = db.execute(news, (number, conversation_id)).fetchone() is not None
+    history = History(
+        id=conversation_id, user=user, key=key, files=attached, question=question, private=private, has_news=has_news
+    )
     if is_first:
         return history, ()
     before = key if replaced is None else replaced
