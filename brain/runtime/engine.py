@@ -7,10 +7,11 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import get_args
 
 import anyio.lowlevel
 
-from brain.errors import BadRequest
+from brain.errors import BadRequest, SettingsError
 from brain.events import Role, StrategyName
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
@@ -33,6 +34,7 @@ from brain.store import open_store
 from brain.store.sqlite import SQLite
 from brain.store.turn_log import NewTurn
 from brain.strategies import STRATEGIES
+from brain.task import ProfileName
 from brain.tasks import Tasks
 from brain.tasks.view import UserTasks
 from brain.turn.recording import RecordedModel, Recorder, Setup
@@ -110,6 +112,7 @@ class Engine:
             stack.callback(setattr, self, "models", [])
             stack.callback(setattr, self, "entries", {})
             self.models, self.entries, self.embedder = found.offered, found.by_name, found.embedder
+            self._check_profiles()
             writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
             await stack.enter_async_context(self.memory.run_background(writer, lambda: self.runs.is_idle, embedder))
             stack.push_async_callback(self._end_runs)
@@ -124,6 +127,19 @@ class Engine:
                 self.reports.start()
                 stack.push_async_callback(self.reports.close)
             self._resources = stack.pop_all()
+
+    def _check_profiles(self) -> None:
+        """Check the models of TASK_PROFILES.
+
+        Raises:
+            SettingsError: Turns cannot use one of them.
+        """
+        for name in get_args(ProfileName):
+            model = self.settings.profile(name).model
+            if model is not None and model not in self.model_names():
+                names = ", ".join(sorted(self.model_names()))
+                reason = f"task_profiles.{name}.model is {model!r}, which is not a model of this server."
+                raise SettingsError(reason, f"Use one of: {names}.")
 
     async def close(self) -> None:
         """Stop all turns and close everything."""
