@@ -243,9 +243,10 @@ def make_parser() -> Parser:
 def _add_tasks(commands: Any) -> None:
     text, example = "Run work in the background.", 'brain tasks add "Summarize my feeds." --every "every weekday at 8"'
     parser = _add_command(commands, "tasks", text, example, tasks.tasks)
-    parser.set_defaults(action=tasks.show_all, all=False, json=False)
+    parser.set_defaults(action=tasks.show_all, all=False)
     actions = parser.add_subparsers(title="actions (default: list)", metavar="ACTION")
     _add_user(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
     def add_action(
         name: str, function: tasks.Action, text: str, example: str, ids: str = ""
@@ -259,7 +260,7 @@ def _add_tasks(commands: Any) -> None:
                 "id", metavar="ID", type=replace_surrogates, nargs=ids if ids == "+" else None, help=text
             )
         if name != "delete":
-            action.add_argument("--json", action="store_true", help="print JSON")
+            action.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
         return action
 
     text = "List active tasks and the latest that ended, newest first."

@@ -54,6 +54,7 @@ def test_tasks_are_listed_newest_first(brain: Brain) -> None:
     add(brain, "Of ada", "--user", "ada")
     expected = [("Briefing", "waiting"), ("Papers\x1b[2J", "succeeded")]
     assert [(task["title"], task["state"]) for task in read_json(brain, "list")["tasks"]] == expected
+    assert read_json(brain)["tasks"][0]["id"] == daily
     code, out, err = brain("tasks")
     assert (code, err, "\x1b" in out) == (0, "", False)
     lines = [line.split() for line in out.splitlines()]

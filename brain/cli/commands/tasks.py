@@ -194,6 +194,7 @@ async def watch(arguments: argparse.Namespace, service: Tasks) -> int:
     """Print what happens to tasks, until Ctrl-C."""
     store: SQLite = arguments.store
     cursor, version = await service.newest_packet(arguments.user), -1
+    last: dict[str, tuple[object, str]] = {}
     if not arguments.json:
         print("Watching tasks. Press Ctrl-C to stop.", file=sys.stderr, flush=True)
     while True:
@@ -205,7 +206,10 @@ async def watch(arguments: argparse.Namespace, service: Tasks) -> int:
         while packets := await service.read_channel(arguments.user, cursor):
             cursor = packets[-1].key
             for packet in packets:
-                _print_packet(packet, as_json=arguments.json)
+                shown = packet.state, packet.text
+                if arguments.json or packet.kind == "report" or last.get(packet.task_id) != shown:
+                    _print_packet(packet, as_json=arguments.json)
+                last[packet.task_id] = shown
 
 
 def _print_packet(packet: Packet, *, as_json: bool) -> None:
