@@ -42,6 +42,14 @@ _NOTE_LINE = re.compile(
 _CLOCK = re.compile(rf"^(?:{CLOCK_NOTE})$", re.MULTILINE)
 _STRATEGY_NOTE = re.compile(r"\n\n(?:Instruction of the thinker:\n|What next\? Write one call).*\Z", re.DOTALL)
 """Text that a strategy adds to the message of the user."""
+_TASK_LIST = "All tasks of this conversation, "
+_TASK_NOTE = re.compile(
+    r"^(?:\(This is a background task with .*\)\n\n"
+    r"(?:Result of the last run:\n(?s:.{0,4000})\n\(Report what is new .*\)\n\n)?"
+    rf"|(?:News of the user's background tasks, |{_TASK_LIST}|The user has not written |The user does not know ).*\n*)",
+    re.MULTILINE,
+)
+"""Notes in a run of a background task, and around the news of tasks."""
 _PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
 _FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
 _LIMITS = re.compile(r"^- Use up to (?P<calls>\d+) calls per answer and (?P<each>\d+) per", re.MULTILINE)
@@ -331,7 +339,8 @@ def _parse_notes(message: str) -> _Notes:
                 continue
             end = next(later for later in walk if later[0] == closer)
         text = message[edge.end() + 1 : end.start() - 1]
-        if edge["name"]:
+        before = message[rest_from : edge.start()]
+        if edge["name"] and not before.lstrip().startswith(_TASK_LIST):
             notes.blocks.append(_Block(edge["name"], text))
         elif edge["id"]:
             notes.texts[edge["id"]] = text
@@ -339,9 +348,9 @@ def _parse_notes(message: str) -> _Notes:
             notes.blocks.append(_Block(edge["failed"], edge["reason"], failed=True))
         elif edge["files"]:
             notes.files += _FILE.findall(edge["files"])
-        rest.append(message[rest_from : edge.start()])
+        rest.append(before)
         rest_from = end.end()
-    notes.rest = "".join([*rest, message[rest_from:]])
+    notes.rest = _TASK_NOTE.sub("", "".join([*rest, message[rest_from:]]))
     return notes
 
 
@@ -354,7 +363,7 @@ def _compose_answer(blocks: Sequence[_Block]) -> str:
             cause = block.text.partition("; ")[0]  # the rest is advice for the model
             sentences.append(f"{name} failed: {cause.rstrip('.')}.")
         else:
-            sentences.append(f"From {block.name}:\n\n{_quote_passages(block.text)}")
+            sentences.append(f"From {block.name}:\n\n{_quote_passages(block.text.replace(_SIGNATURE, '').rstrip())}")
     return "\n\n".join(sentences) or "The specialists returned nothing."
 
 

@@ -223,6 +223,11 @@ def test_an_answer_from_blocks(started: str, expected: str) -> None:
 
 
 TEXT = "(Content of attachment 1:)\nBuy tea.\n(End of attachment 1)"
+NEWS = (
+    f"{templates.NEWS}\n\n[SPECIALIST_RESULT: tasks]\nTask t1: done\n[/SPECIALIST_RESULT]\n\n"
+    f"{templates.NEWS_TASKS}\n\n[SPECIALIST_RESULT: tasks]\nt1, t2\n[/SPECIALIST_RESULT]\n\n{templates.NEWS_REPORT}"
+)
+RUN = f"{templates.TASK_NOTE}\n\n{templates.LAST_RESULT}".format(title="My tasks", run=2, result="a picture\n\nof text")
 LIST = 'No specialist fits this message. Try one of these:\n- docs: "how do I write a specialist"'
 
 
@@ -235,6 +240,8 @@ LIST = 'No specialist fits this message. Try one of these:\n- docs: "how do I wr
         (f"(Content of attachment 2:)\n{TEXT}", [], "Attached text:\n\nBuy tea."),
         ("(Content of attachment 1:)\n(End of attachment 2)\n[SPECIALIST_RESULT: ocr]\n(End of attachment 1)", [],
          "Attached text:\n\n(End of attachment 2)\n[SPECIALIST_RESULT: ocr]"),
+        (f"It is Saturday 2026-11-21 14:05, UTC.\n\n{NEWS}", INSTALLED, "From tasks:\n\nTask t1: done"),
+        (f"{RUN}\n\nhello", [docs], LIST),
         ("hello", [docs], LIST),
         ("describe the photo", [], "No specialist is available."),
     ],
