@@ -167,6 +167,9 @@ def make_turn(recording: Recording) -> Turn:
     async def store(exchange: Exchange) -> str | None:
         return recording.end.unkept or None
 
+    async def skip(exchange: Exchange) -> None:
+        pass
+
     replay = _Replay(recording)
     turn = Turn(
         request,
@@ -181,6 +184,7 @@ def make_turn(recording: Recording) -> Turn:
         first_token=setup.first_token,
         approval_seconds=setup.approval_seconds,
         store=store,
+        checkpoint=skip if recording.end.outcome == "suspended" else None,
         observer=replay,
     )
     replay.turn = turn
@@ -345,6 +349,12 @@ class _RecordedCalls(CallGroup):
 
     def _follow(self, call: Call) -> None:
         recording = self._replay.recording
+        recorded = recording.calls.get(call.id)
+        if recorded is not None and recorded.approval == "asked" and recording.end.outcome == "suspended":
+            call.approval = "asked"
+            self.suspended.append(call)
+            self._check_done()
+            return
         steps = deque(recording.steps.get(call.id, ()))
         while steps and self._replay.comes_now(steps[0]):
             self._show(call, steps.popleft())
