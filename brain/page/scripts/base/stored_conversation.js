@@ -168,6 +168,7 @@ function eventOf(part) {
 /** @param {import("./types.js").CallPart} part @returns {TurnEvent} */
 function eventOfCall(part) {
   const raw = JSON.stringify({ params: part.params });
+  if (part.outcome === null && part.approval === "asked") return makeEvent("specialist_start", part, raw);
   if (part.outcome === null) return makeEvent("specialist_result", part, raw);
   return makeEvent("specialist_error", { ...part, code: part.outcome }, raw);
 }

@@ -44,6 +44,12 @@ export function startTasks() {
   onVisibility();
 }
 
+/** A conversation was deleted with its tasks, by this or another tab. @param {string} id */
+export function forgetTasksOf(id) {
+  for (const task of tasksOf(id)) known.delete(task.id);
+  emit("changed");
+}
+
 /** All loaded tasks, newest first. */
 export function listTasks() {
   return [...known.values()].sort((one, other) => other.created.localeCompare(one.created));

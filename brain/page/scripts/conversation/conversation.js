@@ -290,7 +290,8 @@ class Conversation extends ConversationState {
     if (removed.length && answer.problem) await this.#lookBack(exchange, removed, signal);
     if (signal.aborted) return;
     this.setState("idle");
-    this.showTasks();
+    if (this.#isWork && this.id) this.open(this.id); // a run that continued has earlier parts
+    else this.showTasks();
     this.emit("changed");
   }
 

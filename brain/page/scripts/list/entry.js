@@ -5,6 +5,7 @@ import { askConfirmation } from "../base/dialog.js";
 import { make, makeProblemLine } from "../base/dom.js";
 import { makeMenuButton } from "../base/menu.js";
 import { errorText, request, unlessGone } from "../base/server.js";
+import { tasksOf } from "../base/tasks.js";
 import { t } from "../base/texts.js";
 import { patternOf } from "../conversation/highlights.js";
 
@@ -104,6 +105,7 @@ export class Entry {
     const { id, title, running } = this.heading;
     const text = [t("deleteConversationWhat", { title }), t("deleteConversationFacts")];
     if (running) text.push(t("deleteRunning"));
+    if (tasksOf(id).length) text.push(t("deleteConversationTasks"));
     const act = () => request("DELETE", this.path).catch(unlessGone);
     const done = await askConfirmation({ title: t("deleteConversation"), text, label: t("delete"), act, danger: true });
     if (done) this.then.deleted(id);

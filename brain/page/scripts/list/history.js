@@ -6,7 +6,7 @@ import { Refused, errorText, request } from "../base/server.js";
 import { addShortcut } from "../base/shortcuts.js";
 import { sharedStorage } from "../base/storage.js";
 import { notifyTabs, onTabNews } from "../base/tabs.js";
-import { tasks } from "../base/tasks.js";
+import { forgetTasksOf, tasks } from "../base/tasks.js";
 import { formatPeriod, t } from "../base/texts.js";
 import { onVisible } from "../base/visibility.js";
 import { conversation } from "../conversation/conversation.js";
@@ -221,6 +221,7 @@ function onRenamed(heading) {
 
 /** @param {string} id */
 function onDeleted(id) {
+  forgetTasksOf(id);
   const at = headings.findIndex((one) => one.id === id);
   headings = headings.filter((one) => one.id !== id);
   show();
@@ -260,6 +261,7 @@ function onReport(id) {
 /** @param {import("../base/tabs.js").News} news what another tab did */
 function onNews({ deleted, renamed, title = "", task, report }) {
   if (task || report) return;
+  if (deleted) forgetTasksOf(deleted);
   if (deleted && deleted === conversation.id) conversation.startNew();
   if (renamed) conversation.renamed(renamed, title);
   if (!document.hidden) refresh();
