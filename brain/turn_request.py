@@ -57,6 +57,8 @@ def marker_syntaxes(syntax: Sequence[SyntaxName], *, is_native: bool = False) ->
 
 STRATEGY_OPTIONS: Mapping[StrategyName, tuple[str, ...]] = {"mono": (), "reason": (), "dual": ("critic",), "step": ()}
 """Fields of a request that only some strategies have."""
+CRITIC_ROUNDS = 5
+"""Rounds that the strategy `dual` needs for a critic."""
 
 
 @dataclass(frozen=True, slots=True)

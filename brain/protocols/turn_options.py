@@ -15,7 +15,7 @@ from brain.protocols.bodies import Int64, choose, invalid
 from brain.protocols.client_messages import check_length
 from brain.settings import Settings
 from brain.text import suggest
-from brain.turn_request import STRATEGY_OPTIONS, Sampling, TurnRequest
+from brain.turn_request import CRITIC_ROUNDS, STRATEGY_OPTIONS, Sampling, TurnRequest
 from brain.validation import SHOWN_LENGTH, quote_value
 
 DEFAULT_NAME = "brain"
@@ -128,10 +128,13 @@ def build_request(
     strategy = strategy or settings.strategy
     if options.critic and "critic" not in STRATEGY_OPTIONS[strategy]:
         raise invalid(f"{place}critic", f"has no effect on the strategy {strategy}; leave it out")
+    limits = _lower_limits(settings.limits(strategy), options.limits, f"{place}limits", strategy)
+    if options.critic and limits.rounds is not None and limits.rounds < CRITIC_ROUNDS:
+        raise invalid(f"{place}critic", f"needs {CRITIC_ROUNDS} rounds; this turn has {limits.rounds}")
     request = TurnRequest(
         message="",
         user=user,
-        limits=_lower_limits(settings.limits(strategy), options.limits, f"{place}limits", strategy),
+        limits=limits,
         syntax=settings.syntax,
         time_zone=zone,
         model=model,

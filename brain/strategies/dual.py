@@ -12,6 +12,7 @@ from brain.strategies.deliverable import PARTS, TASK_DONE, WRAP_UP_SHARE, find_a
 from brain.turn.strategy import Answer, NewRound, Passes, PassResult, Plan, Step
 from brain.turn.tag_filter import Output, Shown
 from brain.turn.turn import Turn
+from brain.turn_request import CRITIC_ROUNDS
 
 THINKER = """\
 You direct another model, the actor. You plan and judge; the actor works. You cannot call specialists, and you do not \
@@ -71,7 +72,7 @@ class Dual:
         self.max_rounds = request.limits.rounds or 2
         self._turn = turn
         self._is_json = request.sampling.format is not None
-        self._has_critic = request.critic and not self._is_json and self.max_rounds > 4
+        self._has_critic = request.critic and not self._is_json and self.max_rounds >= CRITIC_ROUNDS
         self._wrap_up = math.ceil(self.max_rounds * WRAP_UP_SHARE)
         specialists = "\n".join(f"- {one.name}: {one.description}" for one in turn.usable) or "- none"
         self._thinker = turn.add_participant(

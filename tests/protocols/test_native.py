@@ -107,6 +107,7 @@ REJECTED: list[tuple[Any, int, str | None]] = [
     ({"message": "Hi", "barge_in": "yes"}, 400, "barge_in"),
     ({"message": "Hi", "memory": None}, 400, "memory"),
     ({"message": "Hi", "critic": True}, 400, "critic"),
+    ({"message": "Hi", "critic": True, "strategy": "dual", "limits": {"rounds": 4}}, 400, "critic"),
     *[(body, 400, "message") for body in ({}, {"message": " \n"}, {"prompt": ""}, {"message": 1})],
     ({"message": "a" * 200_001}, 413, "message"),
     ({"message": "a", "prompt": "b"}, 400, "prompt"),
