@@ -283,6 +283,8 @@ class Engine:
             view = tasks = None
             if request.user is not None:
                 place = history.id if lease is not None else None
+                if request.task is not None:
+                    place = request.task.conversation_id
                 own_tasks = self.tasks
                 if request.source == "report":
                     own_tasks, actions = self.tasks.defer()

@@ -147,14 +147,16 @@ class TaskRunner:
             self._settings.tasks_at_once, PER_USER, self._tasks.limits
         )
         for task in claimed:
-            running = self._running[task.id] = asyncio.create_task(self._run(task), name=f"task {task.id}")
+            run = self._run(task, self._running.get(task.id))
+            running = self._running[task.id] = asyncio.create_task(run, name=f"task {task.id}")
             running.add_done_callback(partial(self._forget, task.id))
         if claimed:
             self._tasks.notify()
 
-    def _forget(self, task_id: str, _: asyncio.Task[None]) -> None:
-        self._running.pop(task_id, None)
-        self._runs.pop(task_id, None)
+    def _forget(self, task_id: str, ended: asyncio.Task[None]) -> None:
+        if self._running.get(task_id) is ended:
+            del self._running[task_id]
+            self._runs.pop(task_id, None)
         self._tasks.notify()
 
     async def _renew_forever(self) -> None:
@@ -168,13 +170,16 @@ class TaskRunner:
 
     # Running
 
-    async def _run(self, task: Task) -> None:
+    async def _run(self, task: Task, earlier: asyncio.Task[None] | None) -> None:
+        """Run a task, after its earlier run in this process has ended."""
+        if earlier is not None:
+            await asyncio.wait({earlier})
         began = time.monotonic()
         outcome = "failed"
 
         def end(exchange: Exchange) -> RunEnd:
             nonlocal outcome
-            found = self._end_of(task, exchange)
+            found = _end_of(task, exchange)
             outcome = found.outcome
             return found
 
@@ -182,7 +187,8 @@ class TaskRunner:
             run = self._runs[task.id] = await self._start_when_free(task, end)
             self._has_news.set()  # the task may have been canceled in the meantime
             await run.wait_ended()
-            if task.id in await self._store.tasks.own():
+            stored = await self._store.tasks.find(task.user, task.id)
+            if stored is not None and (stored.state, stored.turn_id) == ("running", run.id):
                 await self._fail(task, "the result could not be stored", may_retry=True)
         except BadRequest as error:
             await self._fail(task, error.message)
@@ -199,8 +205,7 @@ class TaskRunner:
 
     async def _fail(self, task: Task, reason: str, *, may_retry: bool = False) -> None:
         """End a run without an answer, if this process still owns the task."""
-        next_run = self._next_run(task)
-        failed = RunEnd(task, Exchange(""), "failed", reason, next_run, may_retry=may_retry, approval=None)
+        failed = RunEnd(task, Exchange(""), "failed", _find_next_run, reason, may_retry)
         with suppress(StoreError):
             await self._store.tasks.end_run(failed)
 
@@ -257,30 +262,32 @@ class TaskRunner:
         run.start()
         return run
 
-    def _next_run(self, task: Task) -> datetime | None:
-        if not task.every or task.start is None:
-            return None
-        times = schedule.next_times(task.every, task.start, task.time_zone, datetime.now(UTC), 1)
-        return times[0] if times else None
 
-    def _end_of(self, task: Task, exchange: Exchange) -> RunEnd:
-        """Return how a run ended."""
-        next_run = self._next_run(task)
-        error = exchange.error
-        if error is not None and error.code == "shutdown":
-            return RunEnd(task, exchange, "pending", "", next_run, may_retry=False, approval=None)
-        if error is not None:
-            return RunEnd(task, exchange, "failed", error.message, next_run, may_retry=error.recoverable, approval=None)
-        if exchange.outcome == "suspended":
-            call = next(part for part in exchange.parts if isinstance(part, Call) and not part.block)
-            approval = TaskApproval(call.id, call.name, call.params or {}, call.preview or "")
-            return RunEnd(task, exchange, "waiting", "", next_run, may_retry=False, approval=approval)
-        if exchange.outcome == "cancelled":  # by nobody who owns the task, otherwise this end is ignored
-            return RunEnd(task, exchange, "pending", "", next_run, may_retry=False, approval=None)
-        if not exchange.answer.strip():
-            reason = f"the run ended without an answer ({exchange.outcome})"
-            return RunEnd(task, exchange, "failed", reason, next_run, may_retry=True, approval=None)
-        return RunEnd(task, exchange, "succeeded", "", next_run, may_retry=False, approval=None)
+def _end_of(task: Task, exchange: Exchange) -> RunEnd:
+    """Return how a run ended."""
+    error = exchange.error
+    if error is not None and error.code == "shutdown":
+        return RunEnd(task, exchange, "pending", _find_next_run)
+    if error is not None:
+        return RunEnd(task, exchange, "failed", _find_next_run, error.message, error.recoverable)
+    if exchange.outcome == "suspended":
+        call = next(part for part in exchange.parts if isinstance(part, Call) and not part.block)
+        approval = TaskApproval(call.id, call.name, call.params or {}, call.preview or "")
+        return RunEnd(task, exchange, "waiting", _find_next_run, approval=approval)
+    if exchange.outcome == "cancelled":  # a person stopped the turn
+        return RunEnd(task, exchange, "canceled", _find_next_run)
+    if not exchange.answer.strip():
+        reason = f"the run ended without an answer ({exchange.outcome})"
+        return RunEnd(task, exchange, "failed", _find_next_run, reason, may_retry=True)
+    return RunEnd(task, exchange, "succeeded", _find_next_run)
+
+
+def _find_next_run(task: Task) -> datetime | None:
+    """Return the next time of a recurring task; None if it does not run again."""
+    if not task.every or task.start is None:
+        return None
+    times = schedule.next_times(task.every, task.start, task.time_zone, datetime.now(UTC), 1)
+    return times[0] if times else None
 
 
 class _Activity:

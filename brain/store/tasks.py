@@ -115,18 +115,18 @@ class RunEnd(NamedTuple):
     """The end of a run, for `end_run`.
 
     Attributes:
-        next_run: The next time of its schedule, if it has one.
-        may_retry: Whether the failure may pass.
         outcome: `waiting` for an approval; `pending` to continue the run in another process.
+        next_run: Returns the next time of the schedule, which may have changed during the run, if there is one.
+        may_retry: Whether the failure may pass.
     """
 
     task: Task
     exchange: Exchange
     outcome: TaskState
-    reason: str
-    next_run: datetime | None
-    may_retry: bool
-    approval: TaskApproval | None
+    next_run: Callable[[Task], datetime | None]
+    reason: str = ""
+    may_retry: bool = False
+    approval: TaskApproval | None = None
 
 
 class ReportEnd(NamedTuple):
@@ -504,7 +504,7 @@ def claim(
                 continue
             task = msgspec.structs.replace(task, run=task.run + 1, reason="")
             _add_usage(db, user, now, runs=1)
-        task = msgspec.structs.replace(task, state="running", next_run=None, activity="")
+        task = msgspec.structs.replace(task, state="running", next_run=None, turn_id="", activity="")
         task = _write(db, task, now, owner=claimer.owner)
         db.execute("UPDATE user SET claimed = ? WHERE key = ?", (append(db, task, "state", now), user))
         claimed.append(task)
@@ -619,6 +619,8 @@ def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task |
         kind, text = "approval", end.approval.text if end.approval is not None else ""
     elif end.outcome == "pending":
         changes |= {"state": "pending", "next_run": moment(now), "resumes": task.resumes}
+    elif end.outcome == "canceled":
+        changes |= {"state": "canceled", "attempt": 1, "finished": end.exchange.question_id}
     elif end.outcome == "failed" and end.may_retry and task.attempt < MAX_ATTEMPTS:
         changes |= {"state": "pending", "next_run": moment(now + RETRY_SECONDS * SECOND), "attempt": task.attempt + 1}
         changes["reason"] = end.reason
@@ -630,10 +632,8 @@ def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task |
         if succeeded:
             changes |= {"result": end.exchange.answer.strip()[:MAX_RESULT], "summary": ""}
         kind, text = ("result", end.exchange.answer.strip()) if succeeded else ("failure", end.reason)
-        if task.every and end.next_run is not None:
-            changes |= {"state": "waiting", "next_run": end.next_run}
-        else:
-            changes |= {"state": end.outcome}
+        next_run = end.next_run(task)
+        changes |= {"state": end.outcome} if next_run is None else {"state": "waiting", "next_run": next_run}
     return _write_end(db, msgspec.structs.replace(task, **changes), kind, text, now)
 
 

@@ -385,7 +385,8 @@ class Turn:
     def cut(self) -> Sequence[Event]:
         """End the turn if it still runs. Return its last events."""
         if not self._ending:
-            self._stop_reason = "cancelled"
+            if self._stop_reason != "shutdown":
+                self._stop_reason = "cancelled"
             self._end(None)
         last = self._ending[-1]
         assert isinstance(last, Done | Error)

@@ -44,7 +44,7 @@ async def run_next(store: SQLite, *, asks: bool = False) -> None:
     ended = answer([call] if asks else [Text("Forty papers.", 1)])
     approval = TaskApproval("c1", "calendar", {"title": "Tea\x1b[2J"}, "Adds an event.") if asks else None
     outcome: Any = "waiting" if asks else "succeeded"
-    await store.end(history, ended, RunEnd(task, ended, outcome, "", None, False, approval))
+    await store.end(history, ended, RunEnd(task, ended, outcome, lambda task: None, approval=approval))
 
 
 def test_tasks_are_listed_newest_first(brain: Brain) -> None:

@@ -70,7 +70,7 @@ async def finish(engine: Engine, prompt: str, text: str = "", outcome: TaskState
     history = await store.begin("ada", task.work_id, Exchange("", message=prompt, source="task"), ())
     exchange = Exchange("", [Text(text, 1)], outcome="complete")
     approval = TaskApproval("c1", "calendar", {}, "Add lunch") if outcome == "waiting" else None
-    end = RunEnd(task, exchange, outcome, "no network", None, may_retry=False, approval=approval)
+    end = RunEnd(task, exchange, outcome, lambda task: None, "no network", approval=approval)
     await store.end(history, exchange, end)
     engine.tasks.notify()
 

@@ -45,9 +45,9 @@ async def end_run(store: SQLite, task: Task, outcome: Any = "succeeded", **field
     """Run a claimed task to its end; return it as it is then."""
     history = await begin_run(store, task)
     parts = fields.pop("parts", [Text("Done.", 1)])
-    end = {"reason": "", "next_run": None, "may_retry": False, "approval": None} | fields
+    next_run = fields.pop("next_run", None)
     ended = answer(parts, usage=Usage(60, 40, None, estimated=False))
-    await store.end(history, ended, RunEnd(task=task, exchange=ended, outcome=outcome, **end))
+    await store.end(history, ended, RunEnd(task, ended, outcome, lambda task: next_run, **fields))
     return await found(store, task)
 
 
@@ -175,7 +175,7 @@ async def test_another_process_continues_when_a_lease_expires(path: Path) -> Non
             assert not await owner.tasks.set_turn(task.id, "t", "lost")
             owner, peer = peer, owner
         late = answer("late")
-        await store.end(history, late, RunEnd(task, late, "succeeded", "", None, False, None))
+        await store.end(history, late, RunEnd(task, late, "succeeded", lambda task: None))
         assert (await found(store, task)).state == "running"
         clock.advance(seconds=16)
         await peer.tasks.renew()
@@ -320,7 +320,7 @@ async def test_a_task_is_canceled_in_every_state(store: SQLite, clock: Clock) ->
     assert (await store.tasks.cancel("eve", made[0].id))[0] == "not_found"
     assert await store.tasks.own() == set()
     late = answer("late")
-    await store.end(history, late, RunEnd(made[2], late, "succeeded", "", None, False, None))
+    await store.end(history, late, RunEnd(made[2], late, "succeeded", lambda task: None))
     assert (await found(store, made[2])).state == "canceled"
     assert await claim(store) == []
 
