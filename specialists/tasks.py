@@ -36,8 +36,8 @@ _CANCELED = {
 
 
 def is_read_only(params: Mapping[str, Any]) -> bool:
-    """Whether a call only reads."""
-    return params.get("operation") == "list"
+    """Whether a call changes no task. A summary or feedback is only text for the user or the operator."""
+    return params.get("operation") in ("list", "summarize", "feedback")
 
 
 def needs_approval(params: Mapping[str, Any]) -> bool:

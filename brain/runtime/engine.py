@@ -433,6 +433,19 @@ class Engine:
             raise BadRequest(message, code="unavailable", status=503)
         return existed
 
+    async def delete_task(self, user: str, task_id: str) -> bool:
+        """Cancel a task, and delete it with the conversation in which it ran, as `delete` does.
+
+        Returns:
+            Whether the task existed.
+        """
+        task = await self.tasks.find(user, task_id)
+        if task is None:
+            return False
+        await self.tasks.cancel(user, task_id)
+        await self.delete(user, task.work_id)
+        return await self.tasks.delete(user, task_id)
+
     async def _recall(self, request: TurnRequest, history: History) -> RecallResult:
         """Recall facts and memories about the question, unless the model reads them anyway."""
         if not request.memory or request.user is None:

@@ -201,8 +201,8 @@ async def test_a_list_with_results_is_untrusted() -> None:
         (BRIEFING, True, True),
         ({"operation": "list"}, False, False),
         ({"operation": "cancel", "task_id": "task1"}, True, False),
-        ({"operation": "summarize", "task_id": "task1", "summary": "x"}, True, False),
-        ({"operation": "feedback", "message": "x"}, True, False),
+        ({"operation": "summarize", "task_id": "task1", "summary": "x"}, False, False),
+        ({"operation": "feedback", "message": "x"}, False, False),
     ],
 )
 def test_approval(params: dict[str, Any], has_change: bool, has_approval: bool) -> None:

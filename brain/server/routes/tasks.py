@@ -92,7 +92,7 @@ class TaskEndpoint(HTTPEndpoint):
 
     async def delete(self, request: Request) -> Response:
         """Cancel and delete it."""
-        if not await engine_of(request).tasks.delete(user_of(request), _task_id(request)):
+        if not await engine_of(request).delete_task(user_of(request), _task_id(request)):
             raise _not_found()
         return Response(status_code=204, headers=NO_STORE_HEADERS)
 
