@@ -183,7 +183,7 @@ class Tasks:
                 start = _parse(schedule.parse_when, "when", when, task.time_zone, now)
             if every:
                 rule = _parse(schedule.parse_every, "every", every, task.time_zone, now)
-                start = start or schedule.find_start(rule, task.time_zone, now)
+                start = start if when else schedule.find_start(rule, task.time_zone, now)
             elif every == "":
                 rule = ""
             if when or every is not None:

@@ -110,6 +110,8 @@ def test_a_schedule_is_changed_paused_and_resumed(client: httpx.Client) -> None:
     assert "paused" not in patch(paused=False, every=MONDAYS)
     moved = patch(when="2126-01-07T09:00Z")  # a Monday
     assert (moved["next_run"], moved["every"]) == ("2126-01-07T09:00:00Z", MONDAYS)
+    assert patch(every=MONDAYS)["next_run"] < "2126"  # as its preview, without the earlier `when`
+    patch(when="2126-01-07T09:00Z")
     assert "every" not in patch(every="")
     assert client.post(f"{url}/run").json()["state"] == "pending"
     assert problem(client.post(f"{url}/run"))[:2] == (409, "busy")
