@@ -126,7 +126,7 @@ class TaskStore:
     async def renew(self) -> bool:
         """Renew the leases of this process, and free tasks of processes that are gone; return whether one was freed."""
         claimer = Claimer(self._owner, self._now())
-        if not await self._database.read(tasks.any_running):
+        if not await self._database.read(lambda db: tasks.needs_renewal(db, claimer.now)):
             return False
         return await self._write(lambda db: tasks.renew(db, claimer))
 

@@ -531,7 +531,7 @@ def _fail(db: sqlite3.Connection, task: Task, reason: str, now: int) -> None:
 
 def _write_end(db: sqlite3.Connection, task: Task, kind: PacketKind, text: str, now: int) -> Task:
     """Write the end of a run; pause a schedule that failed too often."""
-    if task.state == "waiting" and task.every and task.failures >= MAX_FAILURES and not task.paused:
+    if kind == "failure" and task.state == "waiting" and task.failures >= MAX_FAILURES and not task.paused:
         text = f"paused after {task.failures} failures in a row: {task.reason}"
         task, kind = msgspec.structs.replace(task, paused=True, reason=text), "paused"
     task = _write(db, task, now)
@@ -550,9 +550,11 @@ def own(db: sqlite3.Connection, owner: str) -> set[str]:
     return {task_id for (task_id,) in db.execute("SELECT id FROM task WHERE owner = ?", (owner,))}
 
 
-def any_running(db: sqlite3.Connection) -> bool:
-    """Return whether any process runs a task."""
-    return db.execute("SELECT 1 FROM task WHERE owner IS NOT NULL LIMIT 1").fetchone() is not None
+def needs_renewal(db: sqlite3.Connection, now: int) -> bool:
+    """Return whether `renew` has something to do."""
+    query = "SELECT EXISTS (SELECT 1 FROM task WHERE owner IS NOT NULL) OR EXISTS (SELECT 1 FROM task WHERE "
+    ((is_needed,),) = db.execute(f"{query} state = 'pending' AND due > ?)", (now + RETRY_SECONDS * SECOND,))
+    return bool(is_needed)
 
 
 def renew(db: sqlite3.Connection, claimer: Claimer) -> bool:
@@ -620,12 +622,13 @@ def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task |
     elif end.outcome == "pending":
         changes |= {"state": "pending", "next_run": moment(now), "resumes": task.resumes}
     elif end.outcome == "canceled":
-        changes |= {"state": "canceled", "attempt": 1, "finished": end.exchange.question_id}
+        task = _finish(db, task)
+        changes["state"] = "canceled"
     elif end.outcome == "failed" and end.may_retry and task.attempt < MAX_ATTEMPTS:
         changes |= {"state": "pending", "next_run": moment(now + RETRY_SECONDS * SECOND), "attempt": task.attempt + 1}
         changes["reason"] = end.reason
     else:
-        changes |= {"attempt": 1, "finished": end.exchange.question_id}
+        task = _finish(db, task)
         succeeded = end.outcome == "succeeded"
         failures = 0 if succeeded else task.failures + 1
         changes |= {"failures": failures, "reason": "" if succeeded else end.reason}
@@ -653,7 +656,7 @@ def _write(db: sqlite3.Connection, task: Task, now: int, owner: str | None = Non
 
 
 def _columns(task: Task) -> dict[str, object]:
-    is_due = task.state in ("pending", "waiting") and task.approval is None and not task.paused
+    is_due = task.state == "pending" or (task.state == "waiting" and task.approval is None and not task.paused)
     return {
         "conversation": task.conversation_id,
         "state": task.state,

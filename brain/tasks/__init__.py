@@ -215,7 +215,7 @@ class Tasks:
                 raise BadRequest("This task is running.", code="busy", status=409)
             if task.approval is not None:
                 raise BadRequest("This task waits for an approval.", code="busy", status=409)
-            return msgspec.structs.replace(task, state="pending", next_run=now, paused=False)
+            return msgspec.structs.replace(task, state="pending", next_run=now)
 
         task = await self._store.change(user, task_id, edit)
         self.notify()

@@ -187,7 +187,7 @@ async def test_a_clock_that_is_set_back_delays_nothing(path: Path) -> None:
     async with store_at(path, clock) as store, store_at(path, clock) as other:
         await create(store, "running")
         (running,) = await claim(store)
-        await create(store, "queued")
+        queued = await create(store, "queued")
         clock.advance(hours=-2)
         await other.tasks.renew()
         assert [task.prompt for task in await claim(other)] == ["queued"]
@@ -196,6 +196,11 @@ async def test_a_clock_that_is_set_back_delays_nothing(path: Path) -> None:
         clock.advance(seconds=10)
         await other.tasks.renew()
         assert await store.tasks.own() == {running.id}
+        await end_run(store, running, "pending")
+        await store.tasks.cancel("ada", queued.id)
+        clock.advance(hours=-2)
+        await other.tasks.renew()
+        assert [task.prompt for task in await claim(other)] == ["running"]
 
 
 FAILED: dict[str, Any] = {"outcome": "failed", "reason": "no model"}
@@ -249,6 +254,35 @@ async def test_a_schedule_pauses_after_five_failures_in_a_row(store: SQLite, clo
         daily = await end_run(store, task, **(FAILED if fails else {}), next_run=clock.time)
     assert (daily.run, daily.failures, daily.paused, daily.state) == (6, 5, True, "waiting")
     assert [packet.kind for packet in await store.tasks.read_untold("ada", "c")][-1] == "paused"
+    assert await claim(store) == []
+
+
+async def test_a_run_that_could_not_begin_does_not_let_the_next_one_continue_the_last(
+    store: SQLite, clock: Clock
+) -> None:
+    await create(store, every=DAILY, start=clock.time, next_run=clock.time)
+    (task,) = await claim(store)
+    await end_run(store, task, next_run=clock.time)
+    (task,) = await claim(store)
+    await store.tasks.end_run(RunEnd(task, answer([]), "failed", lambda task: clock.time, "no model"))
+    (task,) = await claim(store)
+    assert (task.run, await store.tasks.current_exchange(task)) == (3, None)
+
+
+async def test_a_paused_schedule_ends_its_run(store: SQLite, clock: Clock) -> None:
+    daily = await create(store, every=DAILY, start=clock.time, next_run=clock.time)
+    for _ in range(5):
+        (task,) = await claim(store)
+        daily = await end_run(store, task, **FAILED, next_run=clock.time)
+    await store.tasks.change("ada", daily.id, lambda task: replace(task, state="pending", paused=False))
+    (task,) = await claim(store)
+    asked = Call("calendar", params={}, id="c1", turn_pass=1, approval="asked")
+    waiting = await end_run(store, task, "waiting", parts=[asked], approval=TaskApproval("c1", "calendar", {}, "Add"))
+    assert (waiting.state, waiting.paused) == ("waiting", False)
+    await store.tasks.change("ada", daily.id, lambda task: replace(task, paused=True))
+    await store.tasks.decide("ada", daily.id, "c1", approve=True)
+    (task,) = await claim(store)
+    assert (task.run, (await end_run(store, task, next_run=clock.time)).state) == (6, "waiting")
     assert await claim(store) == []
 
 
