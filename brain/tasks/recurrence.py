@@ -187,16 +187,19 @@ def _walk_days(rule: Rule, start: datetime, zone: ZoneInfo, after: datetime, las
         "DAILY": (near - first).days,
     }[rule.freq]
     begin = max(passed // rule.interval - 1, 0)
+    times = [time(hour, minute) for hour in rule.hours for minute in rule.minutes]
     for period in range(begin, begin + _MAX_STEPS):
         days, year = _days_of_period(rule, first, period * rule.interval, last_year)
         if year > last_year:
             return
-        times = [datetime.combine(day, time(hour, minute)) for day in days for hour in rule.hours
-                 for minute in rule.minutes]  # fmt: skip
-        if rule.positions:
-            places = {position - 1 if position > 0 else len(times) + position for position in rule.positions}
-            times = [one for place, one in enumerate(times) if place in places]
-        yield from sorted(to_utc(one, zone) for one in times)
+        count = len(days) * len(times)
+        places = {position - 1 if position > 0 else count + position for position in rule.positions}
+        for number, day in enumerate(days):  # day by day, since a rule may have many times in a year
+            yield from sorted(
+                to_utc(datetime.combine(day, at), zone)
+                for place, at in enumerate(times, number * len(times))
+                if not places or place in places
+            )
 
 
 def _days_of_period(rule: Rule, first: date, ahead: int, last_year: int) -> tuple[list[date], int]:
