@@ -35,7 +35,7 @@ export class TaskCard {
   #home = make("a", "button", t("openConversation"));
   #cancel = makeButton(t("cancel"), () => this.#try(cancelTask(this.id)));
   #menu = make("span");
-  #shownApproval = "";
+  #shownApproval = "null";
   #shownResult = "";
   #shownChoices = "";
 
@@ -80,8 +80,9 @@ export class TaskCard {
 
   /** @param {Task} task */
   #showApproval({ approval }) {
-    if (this.#shownApproval === (approval?.call_id ?? "")) return;
-    this.#shownApproval = approval?.call_id ?? "";
+    const shown = JSON.stringify(approval ?? null); // a call may ask again, with another text
+    if (this.#shownApproval === shown) return;
+    this.#shownApproval = shown;
     this.#ask.hidden = !approval;
     if (!approval) return this.#ask.replaceChildren();
     const { call_id: call, name, text, params } = approval;
