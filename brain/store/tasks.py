@@ -504,7 +504,8 @@ def claim(
                 continue
             task = msgspec.structs.replace(task, run=task.run + 1, reason="")
             _add_usage(db, user, now, runs=1)
-        task = msgspec.structs.replace(task, state="running", next_run=None, turn_id="", activity="")
+        private = task.private or _is_private(db, user, task.conversation_id)  # it may have become private
+        task = msgspec.structs.replace(task, state="running", next_run=None, turn_id="", activity="", private=private)
         task = _write(db, task, now, owner=claimer.owner)
         db.execute("UPDATE user SET claimed = ? WHERE key = ?", (append(db, task, "state", now), user))
         claimed.append(task)

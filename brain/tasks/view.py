@@ -108,13 +108,20 @@ class UserTasks:
 
     async def list_tasks(self, most: int = 20) -> Sequence[Task]:
         """See `TaskView.list_tasks`."""
-        found = await self._tasks.list_tasks(self._user, limit=200)
+        found = [task for task in await self._tasks.list_tasks(self._user, limit=200) if self._can_read(task)]
         return sorted(found, key=lambda task: task.changed, reverse=True)[:most]
+
+    def _can_read(self, task: Task) -> bool:
+        """Whether the model may read a task: it may be a remote one if the conversation is not private."""
+        return self._private or not task.private
 
     async def cancel(self, task_id: str) -> tuple[CancelOutcome, Task | None]:
         """See `TaskView.cancel`."""
         if not re.fullmatch("task[0-9a-z]{1,60}", task_id):
             return "invalid", None
+        existing = await self._tasks.find(self._user, task_id)
+        if existing is not None and not self._can_read(existing):
+            return "not_found", None
         outcome, task = await self._tasks.cancel(self._user, task_id)
         if outcome == "canceled" and task is not None:
             self.on_change(task)
@@ -122,8 +129,10 @@ class UserTasks:
 
     async def summarize(self, task_id: str, summary: str) -> Task:
         """See `TaskView.summarize`."""
-        task = await self._tasks.change(self._user, task_id, summary=summary[:MAX_SUMMARY])
-        if task is None:
+        task = await self._tasks.find(self._user, task_id)
+        if task is not None and self._can_read(task):
+            task = await self._tasks.change(self._user, task_id, summary=summary[:MAX_SUMMARY])
+        if task is None or not self._can_read(task):
             raise Refused(f"there is no task {task_id}", "use the id of a task from list")
         return task
 

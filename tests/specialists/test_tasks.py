@@ -39,9 +39,12 @@ class Session:
     user: str = "ada"
     conversation_id: str | None = "c1"
     parent: Task | None = None
+    private: bool = False
 
     def context(self, **more: Any) -> Context:
-        view = UserTasks(self.service, self.user, self.conversation_id, "Europe/Berlin", self.parent)
+        view = UserTasks(
+            self.service, self.user, self.conversation_id, "Europe/Berlin", self.parent, private=self.private
+        )
         return replace(context(user=self.user, time_zone="Europe/Berlin"), tasks=view, **more)
 
     async def call(self, *, key: str = "", approved: Result | None = None, **params: Any) -> CallResult | Failure:
@@ -166,6 +169,19 @@ async def test_cancelling_has_five_outcomes() -> None:
         bob = replace(ada, user="bob")
         assert await bob.text(operation="cancel", task_id=two.id) == f"There is no task with the ID {two.id}."
         assert await bob.reason(operation="summarize", task_id=two.id, summary="x") == f"there is no task {two.id}"
+
+
+async def test_only_private_conversations_read_private_tasks() -> None:
+    async with session() as ada:
+        secret = replace(ada, private=True)
+        task = await secret.create(prompt="Diagnosis")
+        assert task.private is True
+        missing = f"There is no task with the ID {task.id}."
+        assert await ada.text(operation="list") == "There are no tasks."
+        assert await ada.text(operation="cancel", task_id=task.id) == missing
+        assert await ada.reason(operation="summarize", task_id=task.id, summary="x") == f"there is no task {task.id}"
+        assert "Diagnosis" in await secret.text(operation="list")
+        assert await secret.text(operation="cancel", task_id=task.id) == f'Canceled the task {task.id} "Diagnosis".'
 
 
 async def test_a_list_with_results_is_untrusted() -> None:

@@ -156,6 +156,12 @@ async def test_a_claim_looks_at_due_tasks_only(path: Path) -> None:
     assert not [step for step in steps if step.startswith("SCAN") and "INDEX" not in step]
 
 
+async def test_a_task_is_private_if_its_conversation_became_so(store: SQLite) -> None:
+    assert (await create(store)).private is False
+    await store.begin("ada", "c", question("Diagnosis"), [], private=True)
+    assert [task.private for task in await claim(store)] == [True]
+
+
 async def test_another_process_continues_when_a_lease_expires(path: Path) -> None:
     clock = Clock(step=0)
     async with store_at(path, clock) as store, store_at(path, clock) as other:
