@@ -113,6 +113,7 @@ def test_axe_in_tasks(chat: Chat, axe: Axe) -> None:
     expect(dialog.get_by_role("button", name="Create task")).to_be_visible()
     axe.check(chat)
     dialog.get_by_role("button", name="Create task").click()
+    expect(dialog).to_be_hidden()  # it gives the focus back
     if not chat.history.is_visible():
         chat.button("Show or hide conversations").click()
     chat.page.get_by_role("tab", name="Tasks").press("Enter")
