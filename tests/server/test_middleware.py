@@ -295,7 +295,7 @@ def test_no_route_reads_more_than_its_limit(local: Server) -> None:
     for path in [path for method, path in routes(local) if method == "POST"]:
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         expected = 413
-        if "/v1/turns/t" in path or path.endswith(("/cancel", "/run")):
+        if "/v1/turns/t" in path or path.endswith(("f/cancel", "f/run")):
             expected = 404  # there is no such turn or task
         elif path.endswith("/typing"):
             expected = 204  # it reads no body
