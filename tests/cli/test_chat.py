@@ -486,10 +486,10 @@ def test_tasks_run_and_are_reported_above_the_prompt(brain: Brain, home: Path) -
         chat.types('/task --every "every day at 8" Briefing\r')
         chat.until(lambda screen: "Add this task? [y/N]" in screen.text)
         chat.types("y\r")
-        chat.until(lambda screen: "Briefing. This conversation" in screen.text)
+        chat.until(lambda screen: "Briefing”. This conversation" in screen.text)
         chat.wait_for_prompt()
         task_id = brain.query("SELECT id FROM task WHERE state = 'waiting'")[0][0]
-        assert "Paused: Briefing" in chat.send(f"/tasks pause {task_id[:8]}")
+        assert "Paused “Briefing”" in chat.send(f"/tasks pause {task_id[:8]}")
         chat.leave()
     assert brain.query("SELECT source FROM exchange ORDER BY key") == [("task",), ("report",)]
 

@@ -275,7 +275,7 @@ async def _task(session: ChatSession, rest: str) -> None:
         if not await _confirm(session, "Add this task?"):
             return session.print("Nothing was added.")
     task = await engine.tasks.create(LOCAL_USER, new)
-    return session.print(f"Added {task.id}: {task.title}. This conversation reports the result.")
+    return session.print(f"Added {task.id} “{task.title}”. This conversation reports the result.")
 
 
 async def _tasks(session: ChatSession, rest: str) -> None:

@@ -128,7 +128,7 @@ async def add(arguments: argparse.Namespace, service: Tasks) -> int:
     except Duplicate as error:
         what = f"A task does the same: {error.task.title} ({_state(error.task)})"
         raise CommandError(what, f"brain tasks show {error.task.id}") from None
-    return _report(arguments, task, f"Added {task.id}: {task.title}. {_RUNS}")
+    return _report(arguments, task, f"Added {task.id} “{task.title}”. {_RUNS}")
 
 
 async def cancel(arguments: argparse.Namespace, service: Tasks) -> int:
@@ -147,20 +147,20 @@ async def cancel(arguments: argparse.Namespace, service: Tasks) -> int:
 async def pause(arguments: argparse.Namespace, service: Tasks) -> int:
     """Pause a schedule."""
     task = await _change(arguments, service, paused=True)
-    return _report(arguments, task, f"Paused: {task.title}. Resume it with: brain tasks resume {task.id}")
+    return _report(arguments, task, f"Paused “{task.title}”. Resume it with: brain tasks resume {task.id}")
 
 
 async def resume(arguments: argparse.Namespace, service: Tasks) -> int:
     """Resume a schedule."""
     task = await _change(arguments, service, paused=False)
-    return _report(arguments, task, f"Resumed: {task.title}. {describe_schedule(task)}")
+    return _report(arguments, task, f"Resumed “{task.title}”: {describe_schedule(task)}")
 
 
 async def run(arguments: argparse.Namespace, service: Tasks) -> int:
     """Run a task now: one that waits for its schedule, or one that has ended."""
     task = await service.run_now(arguments.user, (await _find(service, arguments)).id)
     assert task is not None
-    return _report(arguments, task, f"Ready to run: {task.title}. {_RUNS}")
+    return _report(arguments, task, f"Ready to run “{task.title}”. {_RUNS}")
 
 
 async def approve(arguments: argparse.Namespace, service: Tasks) -> int:
@@ -171,14 +171,14 @@ async def approve(arguments: argparse.Namespace, service: Tasks) -> int:
         print("Nothing was decided.", file=sys.stderr)
         return FAILED
     task = await service.decide(arguments.user, task.id, approval.call_id, approve=True)
-    return _report(arguments, task, f"Approved: {task.title}. {_RUNS}")
+    return _report(arguments, task, f"Approved “{task.title}”. {_RUNS}")
 
 
 async def decline(arguments: argparse.Namespace, service: Tasks) -> int:
     """Show the call that a task waits for, and decline it."""
     task, approval = await _find_approval(arguments, service)
     task = await service.decide(arguments.user, task.id, approval.call_id, approve=False)
-    return _report(arguments, task, f"Declined: {task.title}. The task continues without the call.")
+    return _report(arguments, task, f"Declined “{task.title}”. The task continues without the call.")
 
 
 async def delete(arguments: argparse.Namespace, service: Tasks) -> int:
