@@ -146,9 +146,12 @@ def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, n
 
     Raises:
         Duplicate: an active task has the same user, profile, schedule, prompt and title.
-        BadRequest: `rate_limited`, the limit of tasks per day or of active tasks is reached.
+        BadRequest: `rate_limited`, the limit of tasks per day or of active tasks is reached; a task runs in the
+            conversation.
     """
     number = users.add(db, user)
+    if new.conversation_id is not None and is_work(db, number, new.conversation_id):
+        raise BadRequest("A background task works in this conversation. Choose another one.", "conversation_id")
     digest = hashlib.sha256(new.key.encode()).hexdigest()[:16]
     task_id = f"task{digest}" if new.key else new_task_id()
     if new.key and (existing := find(db, user, task_id)) is not None:
@@ -377,6 +380,14 @@ def _of_conversation(db: sqlite3.Connection, user: int | None, conversation_id: 
     for _, task_id in found:  # which grows
         found += db.execute(query, (user, _work_id(task_id))).fetchall()
     return found
+
+
+def is_work(db: sqlite3.Connection, user: int, conversation_id: str) -> bool:
+    """Return whether a task runs in a conversation."""
+    if not conversation_id.startswith("work"):
+        return False
+    query = "SELECT 1 FROM task WHERE user = ? AND id = ?"
+    return db.execute(query, (user, f"task{conversation_id.removeprefix('work')}")).fetchone() is not None
 
 
 def _work_id(task_id: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from brain.errors import BadRequest, StoreError
 from brain.messages import Attachment, Exchange, FileReference, History, renumber
-from brain.store import exchanges, rows, turn_log, users
+from brain.store import exchanges, rows, tasks, turn_log, users
 from brain.store.schema import EXCHANGES
 from brain.store.turn_log import LEASE, NewTurn
 
@@ -54,11 +54,15 @@ def begin(
         The history of the turn, and the keys of earlier files for `attachments`.
 
     Raises:
-        BadRequest: `busy`, `not_found` (the message to replace), `too_large`, or an unknown file reference.
+        BadRequest: `busy`, `not_found` (the message to replace), `too_large`, an unknown file reference, or a turn that
+            is no run in the conversation of a task.
     """
     # first, since the second of two requests with the same ID must join the turn of the first
     turn_key = None if turn is None else turn_log.begin(db, turn, lease.owner, lease.now)
     number = users.add(db, user)
+    if question.source != "task" and tasks.is_work(db, number, conversation_id):
+        message = "A background task works in this conversation. Send the message to another one."
+        raise BadRequest(message, "conversation_id")
     query = "SELECT key, private FROM conversation WHERE user = ? AND id = ?"
     row = db.execute(query, (number, conversation_id)).fetchone()
     if row is None:

@@ -117,6 +117,14 @@ def test_a_schedule_is_changed_paused_and_resumed(client: httpx.Client) -> None:
     assert problem(client.post(f"{url}/run"))[:2] == (409, "busy")
 
 
+def test_nobody_writes_where_a_task_works(client: httpx.Client) -> None:
+    place = {"conversation_id": add(client, "Read")["work_id"]}
+    sent = client.post("/v1/turns", json={**place, "message": "hello"})
+    for answer in (sent, client.post("/v1/tasks", json={**place, "prompt": "x"})):
+        assert problem(answer) == (400, "bad_request", "conversation_id")
+    assert client.get("/v1/conversations").json()["conversations"] == []
+
+
 def test_cancelling_has_five_outcomes(server: Server, client: httpx.Client) -> None:
     task = add(client, "Read")
     url = f"/v1/tasks/{task['id']}"

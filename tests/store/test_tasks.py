@@ -453,7 +453,7 @@ async def test_tasks_vanish_with_their_conversation(store: SQLite) -> None:
     await add_turn(store, "ada", "d")
     task = await create(store, "a")
     (task,) = await claim(store)
-    child = await create(store, "child", conversation_id=task.work_id, depth=2, parent=task.id)
+    child = await create(store, "child", depth=2, parent=task.id)
     other = await create(store, "b", conversation_id="d")
     await end_run(store, task)
     assert await store.tasks.cancel_all("ada", "c") == [task.work_id]
