@@ -644,9 +644,15 @@ def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task |
         succeeded = end.outcome == "succeeded"
         failures = 0 if succeeded else task.failures + 1
         changes |= {"failures": failures, "reason": "" if succeeded else end.reason}
-        if succeeded:
-            changes |= {"result": end.exchange.answer.strip()[:MAX_RESULT], "summary": ""}
         kind, text = ("result", end.exchange.answer.strip()) if succeeded else ("failure", end.reason)
+        interrupted = {
+            call.name for call in end.exchange.parts if isinstance(call, Call) and call.code == "interrupted"
+        }
+        if interrupted:
+            names = ", ".join(sorted(interrupted))
+            text = f"The server stopped during calls of {names}. Check whether they took effect.\n\n{text}"
+        if succeeded:
+            changes |= {"result": text[:MAX_RESULT], "summary": ""}
         next_run = end.next_run(task)
         changes |= {"state": end.outcome} if next_run is None else {"state": "waiting", "next_run": next_run}
     return _write_end(db, msgspec.structs.replace(task, **changes), kind, text, now)

@@ -596,7 +596,10 @@ class Turn:
     def _set_question(self, result_blocks: Sequence[str] = ()) -> None:
         history, tokens = self._history, self.template_tokens
         notes = [history.recalled.note, "" if history.task_news is None else history.task_news.text]
-        question = question_text(self.request, self._max_block_bytes(), result_blocks, notes, tokens)
+        request = self.request
+        if request.task is not None:  # the files of its conversation are new to the model
+            request = replace(request, attachments=tuple(history.attachments))
+        question = question_text(request, self._max_block_bytes(), result_blocks, notes, tokens)
         for exchange in (self.exchange, *(one.exchange for one in self._strategy.participants)):
             exchange.question = question
 

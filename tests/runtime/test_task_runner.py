@@ -11,7 +11,7 @@ from turn_helpers import Item, Player, ask_for, registry_of
 
 from brain import Context, specialist
 from brain.errors import ModelError
-from brain.messages import Call
+from brain.messages import Attachment, Call
 from brain.models import ModelEntry
 from brain.runtime.engine import Engine
 from brain.settings import read
@@ -239,5 +239,20 @@ def test_a_schedule_runs_again_and_reads_its_last_result() -> None:
             assert (task.next_run.month, task.next_run.day, task.next_run.hour) == (1, 1, 8)
             questions = [request[-1].content for request in player.requests]
             assert ["Nothing new." in question for question in questions] == [False, True]
+
+    asyncio.run(main())
+
+
+def test_a_task_reads_the_files_of_its_conversation() -> None:
+    async def main() -> None:
+        async with running() as runner:
+            player = runner.play("Done.")
+            notes = Attachment(1, "notes.txt", "text/plain", b"Buy milk.")
+            run = await runner.engine.begin(ask_for("Hi", conversation_id="c", attachments=(notes,)), "native")
+            async for _ in run.events():
+                pass
+            await runner.finish(await runner.add())
+            question = player.requests[-1][-1].content
+            assert ("notes.txt" in question, "Buy milk." in question) == (True, True)
 
     asyncio.run(main())
