@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from brain.errors import BadRequest, StoreError
+from brain.errors import BadRequest, Interruption, StoreError
 from brain.events import Event, SpecialistProgress, SpecialistStart
 from brain.messages import Call, Exchange, History
 from brain.runtime.persistence import ENDING_SECONDS, TaskEnd
@@ -102,7 +102,9 @@ class TaskRunner:
         for run in self._runs.values():
             run.stop("shutdown")
         if self._running:
-            await asyncio.wait(self._running.values(), timeout=ENDING_SECONDS)
+            _, waiting = await asyncio.wait(self._running.values(), timeout=ENDING_SECONDS)
+            for task in waiting:
+                task.cancel()
 
     # Claiming
 
@@ -163,7 +165,7 @@ class TaskRunner:
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
-                if await self._store.tasks.renew():
+                if await self._store.tasks.renew(tuple(self._running)):
                     self._has_news.set()
             except StoreError as error:
                 log.warning("the leases of background tasks cannot be renewed: %s", error)
@@ -256,10 +258,15 @@ class TaskRunner:
             task=task,
         )
         run = await self._begin(request, "task", history=history, task_end=end)
-        if not await self._store.tasks.set_turn(task.id, run.id, task.activity):
-            run.stop("cancelled")
         run.log.subscribe(_Activity(self._store, task, run).take)
-        run.start()
+        reason: Interruption | None = "shutdown"  # if the store fails, the task continues later
+        try:
+            is_owned = await self._store.tasks.set_turn(task.id, run.id, task.activity)
+            reason = None if is_owned else "cancelled"
+        finally:
+            if reason is not None:
+                run.stop(reason)
+            run.start()
         return run
 
 

@@ -234,7 +234,7 @@ class SQLite:
 
     async def checkpoint(self, history: History, exchange: Exchange) -> None:
         """Write the answer so far, from which a task continues if its process ends."""
-        await self._database.write(lambda db: turns.checkpoint(db, history.key, exchange), durable=False)
+        await self._database.write(lambda db: turns.checkpoint(db, history.key, exchange))
 
     async def drop(self, history: History) -> None:
         """Delete the question of a turn that did not begin."""

@@ -1,7 +1,7 @@
 """The tasks of all users in a database, for all processes that share it."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -123,12 +123,12 @@ class TaskStore:
         """Return the IDs of the tasks that this process runs."""
         return await self._database.read(lambda db: tasks.own(db, self._owner))
 
-    async def renew(self) -> bool:
-        """Renew the leases of this process, and free tasks of processes that are gone; return whether one was freed."""
+    async def renew(self, running: Collection[str]) -> bool:
+        """Renew the leases of running tasks, and free those whose lease expired; return whether there are any."""
         claimer = Claimer(self._owner, self._now())
         if not await self._database.read(lambda db: tasks.needs_renewal(db, claimer.now)):
             return False
-        return await self._write(lambda db: tasks.renew(db, claimer))
+        return await self._write(lambda db: tasks.renew(db, claimer, running))
 
     async def current_exchange(self, task: Task) -> Exchange | None:
         """Return what the current run of a task has stored so far."""

@@ -9,7 +9,7 @@ The channel is append-only. The report of a conversation and clients of the even
 import hashlib
 import logging
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -569,10 +569,15 @@ def needs_renewal(db: sqlite3.Connection, now: int) -> bool:
     return bool(is_needed)
 
 
-def renew(db: sqlite3.Connection, claimer: Claimer) -> bool:
-    """Renew the leases of a process; let tasks of processes that are gone run again. Return whether there are any."""
+def renew(db: sqlite3.Connection, claimer: Claimer, running: Iterable[str]) -> bool:
+    """Renew the leases of a process; let tasks whose lease has expired run again. Return whether there are any.
+
+    Args:
+        running: IDs of the tasks that the process runs. It may own others whose end it could not store.
+    """
     now, until = claimer.now, claimer.now + LEASE
-    db.execute("UPDATE task SET until = ? WHERE owner = ?", (until, claimer.owner))
+    query = "UPDATE task SET until = ? WHERE owner = ? AND id = ?"
+    db.executemany(query, [(until, claimer.owner, task_id) for task_id in running])
     # times of a clock that was set back: such a lease is shortened, and expires unless its process renews it
     db.execute("UPDATE task SET until = ? WHERE state = 'running' AND until > ?", (until, until))
     query = "UPDATE task SET due = ? WHERE state = 'pending' AND due > ?"

@@ -10,7 +10,7 @@ import pytest
 from turn_helpers import Item, Player, ask_for, registry_of
 
 from brain import Context, specialist
-from brain.errors import ModelError
+from brain.errors import ModelError, StoreError
 from brain.messages import Attachment, Call
 from brain.models import ModelEntry
 from brain.runtime.engine import Engine
@@ -195,6 +195,24 @@ def test_one_retry_for_failures_that_may_pass(
             player = runner.play(script=lambda turn_pass: [left.pop(0)] if left else ["Done."])
             task = await runner.finish(await runner.add())
             assert (task.state, len(player.requests)) == (state, asked)
+
+    asyncio.run(main())
+
+
+def test_a_run_whose_begin_cannot_be_stored_begins_again() -> None:
+    async def main() -> None:
+        async with running() as runner:
+            runner.play("Done.")
+            store = runner.engine.store.tasks
+            set_turn = store.set_turn
+
+            async def fail_once(*arguments: Any) -> bool:
+                store.set_turn = set_turn  # type: ignore[method-assign]
+                raise StoreError("disk full")
+
+            store.set_turn = fail_once  # type: ignore[method-assign,assignment]
+            task = await runner.finish(await runner.add())
+            assert (task.state, task.run, task.result) == ("succeeded", 1, "Done.")
 
     asyncio.run(main())
 

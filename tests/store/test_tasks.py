@@ -170,12 +170,15 @@ async def test_another_process_continues_when_a_lease_expires(path: Path) -> Non
         history = await begin_run(store, task)
         assert (await store.tasks.own(), await other.tasks.own()) == ({task.id}, set())
         clock.advance(seconds=14)
-        await other.tasks.renew()
+        await other.tasks.renew([])
+        await store.tasks.renew([task.id])
+        clock.advance(seconds=14)
+        await other.tasks.renew([])
         assert await claim(other) == []
         owner, peer = store, other
         for n in range(5):
             clock.advance(seconds=16)
-            await peer.tasks.renew()
+            await peer.tasks.renew([])
             (again,) = await claim(peer)
             assert (again.id, again.run, again.resumes) == (task.id, 1, n + 1)
             assert not await owner.tasks.set_turn(task.id, "t", "lost")
@@ -184,7 +187,7 @@ async def test_another_process_continues_when_a_lease_expires(path: Path) -> Non
         await store.end(history, late, RunEnd(task, late, "succeeded", lambda task: None))
         assert (await found(store, task)).state == "running"
         clock.advance(seconds=16)
-        await peer.tasks.renew()
+        await owner.tasks.renew([])  # it owns the task, but could not store its end
         assert (await found(store, task)).state == "failed"
 
 
@@ -195,17 +198,17 @@ async def test_a_clock_that_is_set_back_delays_nothing(path: Path) -> None:
         (running,) = await claim(store)
         queued = await create(store, "queued")
         clock.advance(hours=-2)
-        await other.tasks.renew()
+        await other.tasks.renew([])
         assert [task.prompt for task in await claim(other)] == ["queued"]
         clock.advance(seconds=10)
-        await store.tasks.renew()
+        await store.tasks.renew([running.id])
         clock.advance(seconds=10)
-        await other.tasks.renew()
+        await other.tasks.renew([])
         assert await store.tasks.own() == {running.id}
         await end_run(store, running, "pending")
         await store.tasks.cancel("ada", queued.id)
         clock.advance(hours=-2)
-        await other.tasks.renew()
+        await other.tasks.renew([])
         assert [task.prompt for task in await claim(other)] == ["running"]
 
 
