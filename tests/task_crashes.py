@@ -95,14 +95,21 @@ async def look_at(folder: Path) -> dict[str, Any]:
         "ends": sorted(Counter(packet.task_id for packet in packets if packet.kind in ("result", "failure")).values()),
         "reports": [sum(f'"{title}", run 1' in note for note in notes) for title in TITLES],
     }
-    unknown = 0
+    unknown = warned = 0
     for task in await engine.tasks.list_tasks("local"):
         work = await engine.store.conversation("local", task.work_id)
+        warned += "Check whether they took effect" in task.result
         parts = [part for one in (work.exchanges if work is not None else ()) for part in one.parts]
         unknown += sum(isinstance(part, Call) and part.code == "interrupted" for part in parts)
     await engine.close()
     lines = (folder / "effects").read_text().splitlines() if (folder / "effects").exists() else []
-    return {**found, "unknown": unknown, "effects": len(lines), "repeated": len(lines) - len(set(lines))}
+    return {
+        **found,
+        "unknown": unknown,
+        "warned": warned,
+        "effects": len(lines),
+        "repeated": len(lines) - len(set(lines)),
+    }
 
 
 def start(folder: Path, kill_at: int) -> int:

@@ -23,3 +23,4 @@ def test_nothing_is_lost_or_repeated(kind: str, writes: tuple[int, int, int]) ->
         assert one["reports"] == [1, 1, 1], one
         assert one["repeated"] == 0, one
         assert one["effects"] <= 6, one
+        assert (one["unknown"] > 0) == (one["warned"] > 0), one
