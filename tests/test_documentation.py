@@ -20,7 +20,7 @@ from brain import Registry, Specialist, Thinker, settings
 from brain.cli.arguments import make_parser
 from brain.cli.main import run
 from brain.events import CallCode, ErrorCode, Limits, NoticeCode, SpecialistResult, StopReason
-from brain.prompts.system_prompt import system_prompt
+from brain.prompts.system_prompt import SystemPrompt
 from brain.protocols.native.encoder import EVENT_NAMES
 from brain.server.app import create_app
 
@@ -52,7 +52,7 @@ async def test_the_demo_model_answers_all_examples(page: str) -> None:
             registry.add(one)
             examples += [(question, one.name) for question in one.examples]
             shown = [line for line in text.splitlines() if line.startswith(f"- {one.name}: ")]
-            assert set(shown) <= set(system_prompt([one], Limits(), ("bracket",)).splitlines())
+            assert set(shown) <= set(SystemPrompt([one], Limits(), ("bracket",)).text().splitlines())
     assert examples
     async with Thinker(registry, model="builtin", store="memory:") as thinker:
         for question, name in examples:

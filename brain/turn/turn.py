@@ -36,7 +36,7 @@ from brain.plugins.context import MemoryView, TaskView
 from brain.plugins.registry import Registry
 from brain.prompts import templates
 from brain.prompts.client_tools import name_tools
-from brain.prompts.system_prompt import native_prompt, system_prompt
+from brain.prompts.system_prompt import SystemPrompt
 from brain.prompts.transcript import answer_text, question_text
 from brain.task import task_change
 from brain.text import utf8_size
@@ -228,28 +228,21 @@ class Turn:
             examples, resume, continue_text: See `Participant`.
         """
         request = self.request
-        arguments = (
+        prompt = SystemPrompt(
             self.usable if offers else (), request.limits, request.syntax, self.operator, request.system,
-            self.tools if offers else {},
+            self.tools if offers else {}, instructions, request.must_call if offers else False, self.template_tokens,
         )  # fmt: skip
-        must_call, tokens = request.must_call if offers else False, self.template_tokens
-        write_prompt = partial(system_prompt, *arguments, instructions=instructions, must_call=must_call, tokens=tokens)
-        write_native_prompt = partial(
-            native_prompt, *arguments, instructions=instructions, must_call=must_call, tokens=tokens
-        )
         exchange = self.exchange
         if is_private:
             exchange = msgspec.structs.replace(exchange, parts=[*exchange.parts])
         return Participant(
             self._role_models.get(role, self._models),
-            system or (lambda context_tokens: write_prompt(context_tokens=context_tokens)),
+            system or prompt.text,
             self._history,
             exchange,
             self.template_tokens,
             self._models[0].context_tokens,
-            native_prompt=lambda context_tokens: (
-                write_native_prompt(context_tokens=context_tokens) if system is None else None
-            ),
+            native_prompt=prompt.native if system is None else lambda context_tokens: None,
             examples=examples,
             resume=resume,
             continue_text=continue_text,

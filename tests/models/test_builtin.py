@@ -14,7 +14,7 @@ from brain.models.builtin import Builtin
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
 from brain.prompts.blocks import error_block
-from brain.prompts.system_prompt import system_prompt
+from brain.prompts.system_prompt import SystemPrompt
 from specialists.calendar import calendar
 from specialists.docs import docs
 from specialists.knowledge import knowledge
@@ -43,7 +43,7 @@ def answer(
     started: str = "",
 ) -> str:
     """The text of a first pass, or of a further one with the started answer; `listed` are in the system message."""
-    system = system_prompt(known if listed is None else listed, limits or Limits(), SYNTAXES, "Be kind.")
+    system = SystemPrompt(known if listed is None else listed, limits or Limits(), SYNTAXES, "Be kind.").text()
     messages = [Message("system", system), Message("user", question)]
     if started:
         messages.append(Message("assistant", started))

@@ -15,12 +15,11 @@ from brain.plugins.context import Context
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import from_schema, specialist
 from brain.prompts.system_prompt import (
+    SystemPrompt,
     check_context_size,
     example_marker,
     example_values,
-    native_prompt,
     shape,
-    system_prompt,
 )
 from brain.prompts.templates import (
     attachments_note,
@@ -65,7 +64,8 @@ LINES = [
 
 def prompt(*syntax: MarkerSyntax, registry: Registry | None = None, limits: Limits | None = None) -> str:
     usable = (registry_of(weather, absent, beeps) if registry is None else registry).usable()
-    return system_prompt(usable, limits or Limits(), syntax or ("bracket",), "Be brief.", "Speak like a pirate.")
+    prompt = SystemPrompt(usable, limits or Limits(), syntax or ("bracket",), "Be brief.", "Speak like a pirate.")
+    return prompt.text()
 
 
 def test_the_prompt_does_not_depend_on_the_order_of_specialists() -> None:
@@ -157,7 +157,7 @@ def test_any_schema_gives_a_prompt(schema: Any, expected: str, example: Any) -> 
     assert example_values(tool) == {"text": example}
 
     line = f"- tool: A tool. {{text: {expected}}} Example: "
-    assert line in system_prompt([tool], Limits(), ("bracket",))
+    assert line in SystemPrompt([tool], Limits(), ("bracket",)).text()
 
 
 def test_an_example_with_parameters_is_the_example_of_the_prompt() -> None:
@@ -184,7 +184,7 @@ def test_specialists_are_described_in_fewer_words_where_the_context_is_small(
 ) -> None:
     usable, tools = registry_of(weather, beeps).usable(), {"opens": Tool("opens", "Opens.")}
     for own, expected in (({}, []), (tools, ["- opens (run by the user's program): Opens. {}"])):
-        text = system_prompt(usable, Limits(), ("bracket",), "Be brief.", "", own, context_tokens=context_tokens)
+        text = SystemPrompt(usable, Limits(), ("bracket",), "Be brief.", "", own).text(context_tokens)
         lines = [one for one in text.splitlines() if one.startswith(("- weather", "- opens"))]
         assert lines == [*([line] if line else []), *expected]
     sentence, leaves_no_room = check_context_size(usable, Limits(), ("bracket",), "Be brief.", context_tokens)
@@ -199,7 +199,7 @@ def test_tools_are_shorter_where_the_context_is_small() -> None:
     required = {**brief, "properties": {"city": brief["properties"]["city"]}}
     seen = []
     for context_tokens in range(1000, 0, -10):
-        prompt = native_prompt(usable, Limits(), syntax, "Be brief.", context_tokens=context_tokens)
+        prompt = SystemPrompt(usable, Limits(), syntax, "Be brief.").native(context_tokens)
         parameters = None if prompt is None else prompt.tools[-1]["function"]["parameters"]
         sentence, no_room = check_context_size(
             usable, Limits(), syntax, "Be brief.", context_tokens, accepts_tools=True
