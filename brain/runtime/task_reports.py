@@ -210,7 +210,7 @@ class TaskReports:
         store = self._store.tasks
         packets = await store.read_untold(user, conversation_id)
         if not packets:  # they are damaged, or another process has reported them
-            await store.maintain()
+            await store.set_aside_damaged()
             raise NothingToReport
         tasks = await self._find_tasks(user, conversation_id, packets)
         task = tasks.get(packets[-1].task_id)

@@ -182,15 +182,9 @@ class TaskStore:
         now = self._now()
         await self._write(lambda db: tasks.append_report(db, user, conversation_id, turn_id, now))
 
-    async def maintain(self) -> None:
-        """Set damaged packets aside, and delete old ones."""
-        now = self._now()
-
-        def work(db: sqlite3.Connection) -> None:
-            tasks.set_aside_damaged(db)
-            tasks.prune_channel(db, now)
-
-        await self._write(work)
+    async def set_aside_damaged(self) -> None:
+        """Set damaged packets aside."""
+        await self._write(tasks.set_aside_damaged)
 
 
 class DeferredTaskStore(TaskStore):

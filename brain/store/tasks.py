@@ -730,6 +730,8 @@ def append_report(db: sqlite3.Connection, user: str, conversation_id: str, turn_
 
 
 def _append(db: sqlite3.Connection, packet: Packet, now: int, *, is_told: bool) -> int:
+    """Append a packet; delete those that need no report any more, and from which no client resumes."""
+    db.execute("DELETE FROM channel WHERE is_told = 1 AND at < ?", (now - KEEP_PACKETS,))
     columns = {
         "user": users.add(db, packet.user),
         "conversation": packet.conversation_id,
@@ -785,13 +787,11 @@ def check_untold(db: sqlite3.Connection, user: str, conversation_id: str) -> Non
         raise NothingToReport
 
 
-def set_aside_damaged(db: sqlite3.Connection) -> int:
-    """Mark packets that cannot be read; return their number."""
-    damaged = [
-        (key,) for key, data in db.execute("SELECT key, data FROM channel WHERE is_told = 0") if not _is_packet(data)
-    ]
+def set_aside_damaged(db: sqlite3.Connection) -> None:
+    """Mark packets that cannot be read, so that they need no report."""
+    found = db.execute("SELECT key, data FROM channel WHERE is_told = 0").fetchall()
+    damaged = [(key,) for key, data in found if not _is_packet(data)]
     db.executemany("UPDATE channel SET is_told = 2 WHERE key = ?", damaged)
-    return len(damaged)
 
 
 def list_untold(db: sqlite3.Connection) -> list[Untold]:
@@ -824,7 +824,6 @@ def end_report(db: sqlite3.Connection, end: ReportEnd, now: int) -> None:
             action(db)
         except BadRequest as error:  # another request was faster
             log.warning("conversation %s: a change of the report was rejected: %s", end.conversation_id, error)
-    prune_channel(db, now)
 
 
 def hold_reports(db: sqlite3.Connection, user: str, conversation_id: str, until: int) -> None:
@@ -835,11 +834,6 @@ def hold_reports(db: sqlite3.Connection, user: str, conversation_id: str, until:
         "ON CONFLICT (user, conversation) DO UPDATE SET held_until = excluded.held_until",
         (until, users.find(db, user), conversation_id),
     )
-
-
-def prune_channel(db: sqlite3.Connection, now: int) -> None:
-    """Delete packets that need no report any more, and from which no client resumes."""
-    db.execute("DELETE FROM channel WHERE is_told = 1 AND at < ?", (now - KEEP_PACKETS,))
 
 
 def _packets(found: Sequence[tuple[int, str]]) -> Sequence[Packet]:
