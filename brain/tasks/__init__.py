@@ -32,14 +32,14 @@ Unsubscribe = Callable[[], None]
 class Tasks:
     """The tasks of a store.
 
-    Args:
+    Attributes:
         now: returns the time with a time zone.
     """
 
     def __init__(self, store: SQLite, settings: Settings, now: Callable[[], datetime]) -> None:
         self._store = store.tasks
         self._settings = settings
-        self._now = now
+        self.now = now
         self._listeners: dict[object, Callable[[], None]] = {}
 
     def subscribe(self, notify: Callable[[], None]) -> Unsubscribe:
@@ -95,7 +95,7 @@ class Tasks:
                 raise BadRequest(message, field, code="too_large", status=413)
         if not prompt.strip():
             raise BadRequest("`prompt` is empty; say what the task should do.", "prompt")
-        now = self._now()
+        now = self.now()
         start = next_run = None
         rule = ""
         if when:
@@ -163,7 +163,7 @@ class Tasks:
             if value is not None and len(value) > limit:
                 message = f"`{field}` has {len(value):,} characters; the limit is {limit:,}."
                 raise BadRequest(message, field, code="too_large", status=413)
-        now = self._now()
+        now = self.now()
 
         def edit(task: Task) -> Task:
             changes: dict[str, Any] = {}
@@ -208,7 +208,7 @@ class Tasks:
         Raises:
             BadRequest: `busy`, it runs; or it waits for an approval.
         """
-        now = self._now()
+        now = self.now()
 
         def edit(task: Task) -> Task:
             if task.state in ("pending", "running"):

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from dateutil.relativedelta import relativedelta
 
+from brain.task import NewTask, Task
 from brain.tasks.recurrence import (
     MINUTES,
     WEEK,
@@ -145,16 +146,22 @@ def find_start(every: str, time_zone: str, now: datetime) -> datetime:
     return found
 
 
-def describe(every: str, start: datetime, first: datetime, zone: ZoneInfo) -> str:
-    """Return a schedule in words, with its next three times from the first one."""
-    times = [first, *next_times(every, start, zone.key, first, 2)]
+def describe(task: Task | NewTask, now: datetime) -> str:
+    """Return the schedule of a task in words, with its next three times; empty without one."""
+    if task.start is None:
+        return ""
+    zone = ZoneInfo(task.time_zone)
+    times = next_times(task.every, task.start, task.time_zone, now)
     shown = ", ".join(f"{time.astimezone(zone):%a %Y-%m-%d %H:%M}" for time in times)
-    return f"{to_words(every, start, zone.key)}. Next: {shown}"
+    return f"{to_words(task)}. Next: {shown}" if times else to_words(task)
 
 
-def to_words(every: str, start: datetime, time_zone: str) -> str:
-    """Return a schedule in words, such as "every weekday at 08:00 (Europe/Berlin)"."""
-    local = start.astimezone(ZoneInfo(time_zone))
+def to_words(task: Task | NewTask) -> str:
+    """Return the schedule of a task in words, such as "every weekday at 08:00 (Europe/Berlin)"; empty without one."""
+    if task.start is None:
+        return ""
+    every, time_zone = task.every, task.time_zone
+    local = task.start.astimezone(ZoneInfo(time_zone))
     if not every:
         return f"once, on {local:%A} {local:%Y-%m-%d} at {local:%H:%M} ({time_zone})"
     rule = read_rule(every)

@@ -4,10 +4,9 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from zoneinfo import ZoneInfo
 
 from brain.errors import BadRequest, Refused
-from brain.task import MAX_DEPTH, MAX_SUMMARY, CancelOutcome, ProfileName, Task, Tell
+from brain.task import MAX_DEPTH, MAX_SUMMARY, CancelOutcome, NewTask, ProfileName, Task, Tell
 from brain.tasks import Tasks, schedule
 
 log = logging.getLogger("brain")
@@ -85,26 +84,23 @@ class UserTasks:
 
     def describe_schedule(self, when: str, every: str) -> str:
         """See `TaskView.describe_schedule`."""
-        try:
-            new = self._tasks.check("-", time_zone=self._time_zone, when=when, every=every)
-        except BadRequest as error:
-            raise _refuse(error) from None
-        if new.start is None or new.next_run is None:
-            return "at once"
-        return schedule.describe(new.every, new.start, new.next_run, ZoneInfo(self._time_zone))
+        return schedule.describe(self._check(when, every), self._tasks.now()) or "at once"
 
     def format_schedule(self, task: Task) -> str:
         """See `TaskView.format_schedule`."""
-        return "" if task.start is None else schedule.to_words(task.every, task.start, task.time_zone)
+        return schedule.to_words(task)
 
     def parse_time(self, when: str) -> datetime:
         """See `TaskView.parse_time`."""
+        start = self._check(when, "").start
+        assert start is not None
+        return start
+
+    def _check(self, when: str, every: str) -> NewTask:
         try:
-            new = self._tasks.check("-", time_zone=self._time_zone, when=when)
+            return self._tasks.check("-", time_zone=self._time_zone, when=when, every=every)
         except BadRequest as error:
             raise _refuse(error) from None
-        assert new.start is not None
-        return new.start
 
     async def list_tasks(self, most: int = 20) -> Sequence[Task]:
         """See `TaskView.list_tasks`."""

@@ -1,10 +1,10 @@
 """Schedules: times and recurrences in ISO 8601, as RRULEs and in plain words, over clock changes and from strangers."""
 
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 import pytest
 
+from brain.task import NewTask
 from brain.tasks.schedule import describe, find_start, next_times, parse_every, parse_when, to_words
 
 BERLIN, NEW_YORK, DELHI = "Europe/Berlin", "America/New_York", "Asia/Kolkata"
@@ -102,7 +102,7 @@ def test_times(text: str, zone: str, now: str, expected: str) -> None:
 )  # fmt: skip
 def test_recurrences_in_words(text: str, rule: str, words: str) -> None:
     assert parse_every(text, BERLIN, utc(NOW)) == rule
-    assert to_words(rule, utc(NOW), BERLIN) == f"{words} (Europe/Berlin)"
+    assert to_words(NewTask("Work", "", None, BERLIN, every=rule, start=utc(NOW))) == f"{words} (Europe/Berlin)"
     if "," not in words and "by the rule" not in words:
         again = parse_every(words, BERLIN, utc(NOW))
         assert next_times(again, utc(NOW), BERLIN, utc(NOW)) == next_times(rule, utc(NOW), BERLIN, utc(NOW))
@@ -222,11 +222,18 @@ def test_refused_recurrences(text: str, problem: str) -> None:
         parse_every(text, BERLIN, utc(NOW))
 
 
-def test_descriptions_have_the_next_three_times() -> None:
-    zone, start = ZoneInfo(BERLIN), utc(NOW)
-    assert describe(WEEKDAYS, start, utc("2027-03-26T07:00"), zone) == (
-        "every weekday at 08:00 (Europe/Berlin). Next: Fri 2027-03-26 08:00, Mon 2027-03-29 08:00, Tue 2027-03-30 08:00"
-    )
-    assert describe("", start, start, zone) == (
-        "once, on Monday 2026-11-23 at 11:17 (Europe/Berlin). Next: Mon 2026-11-23 11:17"
-    )
+@pytest.mark.parametrize(
+    ("every", "now", "words"),
+    [
+        (
+            WEEKDAYS,
+            "2027-03-26T06:59",
+            "every weekday at 08:00 (Europe/Berlin). "
+            "Next: Fri 2027-03-26 08:00, Mon 2027-03-29 08:00, Tue 2027-03-30 08:00",
+        ),
+        ("", "2026-11-23T10:16", "once, on Monday 2026-11-23 at 11:17 (Europe/Berlin). Next: Mon 2026-11-23 11:17"),
+        ("", NOW, "once, on Monday 2026-11-23 at 11:17 (Europe/Berlin)"),
+    ],
+)
+def test_descriptions_have_the_next_three_times(every: str, now: str, words: str) -> None:
+    assert describe(NewTask("Work", "", None, BERLIN, every=every, start=utc(NOW)), utc(now)) == words

@@ -20,6 +20,7 @@ from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.protocols.native import queries
 from brain.settings import LOCAL_USER
 from brain.strategies.descriptions import DESCRIPTIONS
+from brain.tasks import schedule
 from brain.text import suggest
 
 _TASK_OPTION = re.compile(r"""--(when|every)[ =]+(?:"([^"]*)"|'([^']*)'|(\S+))\s*""")
@@ -270,7 +271,7 @@ async def _task(session: ChatSession, rest: str) -> None:
         every=options.get("every", ""),
         private=session.private,
     )
-    if words := tasks.describe_schedule(new):
+    if words := schedule.describe(new, engine.tasks.now()):
         session.print(f"Schedule: {words}")
         if not await _confirm(session, "Add this task?"):
             return session.print("Nothing was added.")

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -19,7 +18,7 @@ from brain.protocols.native import tasks as protocol
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
 from brain.store.tasks import Duplicate
-from brain.task import MAX_RESULT, NewTask, Packet, Task, TaskApproval
+from brain.task import MAX_RESULT, Packet, Task, TaskApproval
 from brain.tasks import Tasks, schedule
 from brain.text import escape_invisible
 
@@ -78,7 +77,7 @@ async def show(arguments: argparse.Namespace, service: Tasks) -> int:
         ("ID", task.id),
         ("State", f"{_state(task)}, run {task.run}" if task.run else _state(task)),
         ("Now", task.activity),
-        ("Schedule", describe_schedule(task)),
+        ("Schedule", schedule.describe(task, service.now())),
         ("Profile", task.profile),
         ("Created", _local_time(task.created)),
         ("Changed", _local_time(task.changed)),
@@ -118,7 +117,7 @@ async def add(arguments: argparse.Namespace, service: Tasks) -> int:
         name = f"--{error.field} " if error.field in ("title", "when", "every") else ""
         what = error.message.removeprefix(f"`{error.field}` ") if name else error.message
         raise CommandError(f"{name}{what}", "brain tasks add --help") from None
-    if words := describe_schedule(new):
+    if words := schedule.describe(new, service.now()):
         print(f"Schedule: {escape_invisible(words)}", file=sys.stderr)
         if not arguments.yes and not await arguments.confirm("Add this task?", "brain tasks add … --yes"):
             print("Nothing was added.", file=sys.stderr)
@@ -153,7 +152,7 @@ async def pause(arguments: argparse.Namespace, service: Tasks) -> int:
 async def resume(arguments: argparse.Namespace, service: Tasks) -> int:
     """Resume a schedule."""
     task = await _change(arguments, service, paused=False)
-    return _report(arguments, task, f"Resumed “{task.title}”: {describe_schedule(task)}")
+    return _report(arguments, task, f"Resumed “{task.title}”: {schedule.describe(task, service.now())}")
 
 
 async def run(arguments: argparse.Namespace, service: Tasks) -> int:
@@ -307,8 +306,7 @@ def _detail(task: Task, short_id: str) -> str:
     if task.approval is not None:
         return f"wants to call {task.approval.name}. Decide with: brain tasks approve {short_id}"
     if task.state == "waiting" and task.is_scheduled:
-        words = schedule.to_words(task.every, task.start or task.created, task.time_zone)
-        return f"{words}{f'; {_shorten(task.reason)}' if task.reason else ''}"
+        return f"{schedule.to_words(task)}{f'; {_shorten(task.reason)}' if task.reason else ''}"
     if task.state == "succeeded":
         return _shorten(task.summary or task.result)
     return _shorten(task.activity or task.reason)
@@ -342,18 +340,7 @@ def _report(arguments: argparse.Namespace, task: Task, text: str) -> int:
 
 
 def _data(task: Task) -> dict[str, Any]:
-    words = "" if task.start is None else schedule.to_words(task.every, task.start, task.time_zone)
-    return protocol.task_data(task, words)
-
-
-def describe_schedule(task: Task | NewTask) -> str:
-    """Return the schedule of a task in words, with its next three times; empty without one."""
-    if task.start is None:
-        return ""
-    times = schedule.next_times(task.every, task.start, task.time_zone, datetime.now(UTC))
-    if not times:
-        return schedule.to_words(task.every, task.start, task.time_zone)
-    return schedule.describe(task.every, task.start, times[0], ZoneInfo(task.time_zone))
+    return protocol.task_data(task, schedule.to_words(task))
 
 
 def _print_json(value: Any) -> None:

@@ -20,7 +20,7 @@ from brain.server.responses import NO_STORE_HEADERS, ApiResponse, error_body
 from brain.server.routes.chat import LAST_EVENT_ID
 from brain.server.routes.requests import engine_of, query_fields, read_json, state_of, user_of
 from brain.server.routes.runs import READERS_LIMIT, not_found
-from brain.task import NewTask, Task
+from brain.task import Task
 from brain.tasks import schedule
 
 NO_TASK = "Task not found."
@@ -62,7 +62,7 @@ class TasksEndpoint(HTTPEndpoint):
             times = []
             if new.start is not None:
                 times = schedule.next_times(new.every, new.start, new.time_zone, datetime.now(UTC))
-            return ApiResponse(protocol.encode_preview(_words(new), times))
+            return ApiResponse(protocol.encode_preview(schedule.to_words(new), times))
         task = await engine.tasks.create(user_of(request), new)
         url = f"{request.scope.get('root_path', '')}/v1/tasks/{task.id}"
         return ApiResponse(_data(task), 201, {"Location": url})
@@ -170,9 +170,4 @@ def _response(task: Task | None) -> Response:
 
 
 def _data(task: Task) -> dict[str, Any]:
-    return protocol.task_data(task, _words(task))
-
-
-def _words(task: Task | NewTask) -> str:
-    """Return a schedule in words; empty for a task without one."""
-    return "" if task.start is None else schedule.to_words(task.every, task.start, task.time_zone)
+    return protocol.task_data(task, schedule.to_words(task))
