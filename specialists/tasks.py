@@ -157,9 +157,8 @@ async def tasks(
                 prompt or "", title or "", profile=profile or "standard", when=when, every=every or "",
                 tell=tell or "always", key=key,
             )  # fmt: skip
-            text = f"Created the task {_name(task)}."
-            schedule = view.format_schedule(task)
-            return Result(f"{text} It runs {schedule}." if schedule else f"{text} It starts now.", data=task)
+            schedule = view.format_schedule(task) or "in the background"
+            return Result(f"Created the task {_name(task)}. It runs {schedule}.", data=task)
         case "cancel":
             outcome, found = await view.cancel(task_id)
             name, state = ("", "") if found is None else (_name(found), found.state)

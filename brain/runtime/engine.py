@@ -75,6 +75,7 @@ class Engine:
         self._priority = Priority()
         self._window = Window(settings.window_messages, settings.window_tokens, settings.context_seconds)
         self._resources: AsyncExitStack | None = None
+        self._runs_tasks = False
         self._on_background_end: OnEnd | None = None
 
     async def open(self, on_task_end: OnTaskEnd | None = None, on_background_end: OnEnd | None = None) -> None:
@@ -117,6 +118,7 @@ class Engine:
             await stack.enter_async_context(self.memory.run_background(writer, lambda: self.runs.is_idle, embedder))
             stack.push_async_callback(self._end_runs)
             self.is_closing = False
+            self._runs_tasks = on_task_end is not None
             self._on_background_end = on_background_end
             if on_task_end is not None:
                 runner = TaskRunner(
@@ -288,9 +290,10 @@ class Engine:
                 own_tasks = self.tasks
                 if request.source == "report":
                     own_tasks, actions = self.tasks.defer()
-                tasks = UserTasks(
-                    own_tasks, request.user, place, request.time_zone, request.task, private=request.private
-                )
+                if self._runs_tasks or self.store.turn_log is not None:  # or another process may run them
+                    tasks = UserTasks(
+                        own_tasks, request.user, place, request.time_zone, request.task, private=request.private
+                    )
                 messages = partial(_user_messages, history)
                 view = self.memory.view(request.user, history.id, messages, private=request.private)
             if lease is not None and note is not None:

@@ -84,7 +84,7 @@ async def session() -> AsyncIterator[Session]:
 
 async def test_create() -> None:
     async with session() as ada:
-        assert (await ada.text(operation="create", prompt="Read it")).endswith('"Read it". It starts now.')
+        assert (await ada.text(operation="create", prompt="Read it")).endswith('"Read it". It runs in the background.')
         text = await ada.text(**BRIEFING, profile="expert", tell="never")
         assert text.endswith('"Briefing". It runs every weekday at 08:00 (Europe/Berlin).')
         (briefing,) = await ada.service.list_tasks("ada", ["waiting"])
