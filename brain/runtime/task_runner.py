@@ -203,6 +203,8 @@ class TaskRunner:
             stored = await self._store.tasks.find(task.user, task.id)
             if stored is None or stored.state == "canceled":
                 outcome = "canceled"
+            elif outcome == "failed" and stored.attempt > task.attempt:
+                outcome = "pending"  # it begins again
         self._on_end(task, outcome, time.monotonic() - began)
 
     async def _fail(self, task: Task, reason: str, *, may_retry: bool = False) -> None:
