@@ -23,7 +23,7 @@ from brain.store import leases, tasks, turn_log, turns
 from brain.store.database import Database
 
 PASSES = [
-    ["First ", 'SPECIALIST_REQUEST[write:{"n":1}]'],
+    ["First ", 'SPECIALIST_REQUEST[write:{"n":1}]', 'SPECIALIST_REQUEST[write:{"n":1}]'],
     ["then ", "SPECIALIST_REQUEST[look:{}]", 'SPECIALIST_REQUEST[write:{"n":2}]'],
     ["done."],
 ]
@@ -108,7 +108,7 @@ async def look_at(folder: Path) -> dict[str, Any]:
         "unknown": unknown,
         "warned": warned,
         "effects": len(lines),
-        "repeated": len(lines) - len(set(lines)),
+        "repeated": len(lines) - len({(line.partition("-")[0], line.rpartition(" ")[2]) for line in lines}),
     }
 
 

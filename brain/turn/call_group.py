@@ -54,7 +54,9 @@ MAX_SENT_LENGTH = 1_600
 MAX_CACHED_LENGTH = 65_536
 """Longest result, in characters, that is cached whole. Longer ones are cut to the size of a block first."""
 
-SUSPENDED = Failure("interrupted", "the call waits for an approval")
+SUSPENDED = Failure("cancelled", "the call waits for an approval")
+NOT_REPEATED: tuple[CallCode | None, ...] = ("declined", "interrupted")
+"""Codes of failures that identical calls share. After others, they are tried again."""
 
 Emit = Callable[[Sequence[Event]], None]
 
@@ -267,25 +269,27 @@ class CallGroup:
 
         If it has a result, identical calls get the same one. If it had started, it runs again only if it is read-only.
         """
-        if call.block:
-            if call.code is None:
-                result = CallResult(blocks.block_content(call.name, call.block, failed=False), call.citations)
-                done = self._context.outcomes[call_key(call.name, call.params)] = _new_future()
-                done.set_result(result)
-            return
-        self.calls.append(call)
-        self._began[call.id] = time.monotonic()
-        policy = self._context.policy
-        code: CallCode | None = policy.check_access(call.name)
-        if call.approval == "declined":
-            code = "declined"
-        elif code is None and call.has_started and not policy.is_read_only(call.name, call.params or {}):
-            code = "interrupted"
-        if code is None:
-            self._futures[call.id] = self._context.outcomes[call_key(call.name, call.params)] = _new_future()
-            self._start(call, self._context.attachments)
-        else:
+        policy, code = self._context.policy, call.code
+        if not call.block:
+            self.calls.append(call)
+            self._began[call.id] = time.monotonic()
+            code = policy.check_access(call.name)
+            if call.approval == "declined":
+                code = "declined"
+            elif code is None and call.has_started and not policy.is_read_only(call.name, call.params or {}):
+                code = "interrupted"
+            if code is None:
+                self._start_once(call)
+                return
             self._finish(call, policy.failure(code))
+        if code is None:
+            outcome: Outcome = CallResult(blocks.block_content(call.name, call.block, failed=False), call.citations)
+        elif code in NOT_REPEATED:
+            outcome = policy.failure(code)
+        else:
+            return
+        done = self._context.outcomes[call_key(call.name, call.params)] = _new_future()
+        done.set_result(outcome)
 
     def start_automatic(self, name: str, attachment: Attachment) -> None:
         """Start an automatic call for an attachment. It does not count against the limits."""
@@ -351,11 +355,11 @@ class CallGroup:
         self._complete(call, blocks.result_block(call.name, CLIENT_RUNS_TOOL), event)
 
     def _start_once(self, call: Call) -> None:
-        """Start a call, unless an identical one is running, has a result, or was declined."""
+        """Start a call, unless an identical one is running, has a result, or failed so that it must not run again."""
         outcomes, key = self._context.outcomes, call_key(call.name, call.params)
         earlier = outcomes.get(key)
         outcome = earlier.result() if earlier is not None and earlier.done() else None
-        if isinstance(outcome, Failure) and outcome.code == "declined":
+        if isinstance(outcome, Failure) and outcome.code in NOT_REPEATED:
             self._finish(call, outcome)
         elif earlier is None or isinstance(outcome, Failure):
             self._futures[call.id] = outcomes[key] = _new_future()

@@ -100,6 +100,8 @@ async def running(**settings: str) -> AsyncIterator[Runner]:
     [
         (True, ["1 1-c1"], [("write", "ok")]),
         (False, [], [("write", "declined")]),
+        (True, ["1 1-c1"], [("write", "ok")] * 2),  # identical calls have one effect
+        (False, [], [("write", "declined")] * 2),
     ],
 )
 def test_an_approval_ends_the_turn_and_the_run_continues_later(
@@ -107,7 +109,7 @@ def test_an_approval_ends_the_turn_and_the_run_continues_later(
 ) -> None:
     async def main() -> None:
         async with running() as runner:
-            runner.play(["I ", 'SPECIALIST_REQUEST[write:{"n":1}]'], "did it.")
+            runner.play(["I ", *['SPECIALIST_REQUEST[write:{"n":1}]'] * len(calls)], "did it.")
             task = await runner.wait_for(await runner.add(), lambda one: one.state == "waiting")
             assert task.approval is not None
             assert (task.approval.name, task.approval.text) == ("write", "Write 1.")
