@@ -544,7 +544,7 @@ def _fail(db: sqlite3.Connection, task: Task, reason: str, now: int) -> None:
 def _write_end(db: sqlite3.Connection, task: Task, kind: PacketKind, text: str, now: int) -> Task:
     """Write the end of a run; pause a schedule that failed too often."""
     if kind == "failure" and task.state == "waiting" and task.failures >= MAX_FAILURES and not task.paused:
-        text = f"paused after {task.failures} failures in a row: {task.reason}"
+        text = f"{task.failures} failures in a row: {task.reason}"
         task, kind = msgspec.structs.replace(task, paused=True, reason=text), "paused"
     task = _write(db, task, now)
     append(db, task, kind, now, text)
