@@ -34,8 +34,8 @@ class TaskStore:
         """Return the time in microseconds since 1970, as in `Untold`."""
         return self._now()
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
-        return await self._database.write(work, durable=durable)
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await self._database.write(work)
 
     async def _read(self, work: Callable[[sqlite3.Connection], T], user: str) -> T:
         return await self._database.read(work, user=user)
@@ -52,7 +52,7 @@ class TaskStore:
             BadRequest: `rate_limited`.
         """
         work = partial(tasks.create, user=user, new=new, limits=limits, now=self._now())
-        return await self._write(work, durable=True)
+        return await self._write(work)
 
     async def find(self, user: str, task_id: str) -> Task | None:
         """Return a task of a user."""
@@ -103,7 +103,7 @@ class TaskStore:
     async def decide(self, user: str, task_id: str, call_id: str, approve: bool) -> Task:
         """Approve or decline a call that a task waits for; see `tasks.decide`."""
         now = self._now()
-        return await self._database.write(lambda db: tasks.decide(db, user, task_id, call_id, approve, now))
+        return await self._write(lambda db: tasks.decide(db, user, task_id, call_id, approve, now))
 
     # running
 
@@ -128,7 +128,7 @@ class TaskStore:
         claimer = Claimer(self._owner, self._now())
         if not await self._database.read(lambda db: tasks.needs_renewal(db, claimer.now)):
             return False
-        return await self._write(lambda db: tasks.renew(db, claimer, running))
+        return await self._database.write(lambda db: tasks.renew(db, claimer, running), durable=False)
 
     async def current_exchange(self, task: Task) -> Exchange | None:
         """Return what the current run of a task has stored so far."""
@@ -143,7 +143,8 @@ class TaskStore:
     async def set_turn(self, task_id: str, turn_id: str, activity: str) -> bool:
         """Record what a running task does; return whether this process still owns it."""
         now = self._now()
-        return await self._write(lambda db: tasks.set_turn(db, task_id, self._owner, turn_id, activity, now))
+        work = partial(tasks.set_turn, task_id=task_id, owner=self._owner, turn_id=turn_id, activity=activity, now=now)
+        return await self._database.write(work, durable=False)
 
     # the channel
 
@@ -175,7 +176,8 @@ class TaskStore:
     async def hold_reports(self, user: str, conversation_id: str, seconds: float) -> None:
         """Let reports of a conversation wait from now on."""
         until = self._now() + round(seconds * SECOND)
-        await self._write(lambda db: tasks.hold_reports(db, user, conversation_id, until))
+        work = partial(tasks.hold_reports, user=user, conversation_id=conversation_id, until=until)
+        await self._database.write(work, durable=False)
 
     async def append_report(self, user: str, conversation_id: str, turn_id: str) -> None:
         """Append that a turn reports in a conversation."""
@@ -197,7 +199,7 @@ class DeferredTaskStore(TaskStore):
         super().__init__(database, owner, now)
         self.actions: list[Callable[[sqlite3.Connection], Any]] = []
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False) -> T:
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         result = await self._preview(work)
         self.actions.append(work)
         return result

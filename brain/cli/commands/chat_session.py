@@ -141,11 +141,6 @@ class ChatSession:
         except BadRequest:
             return "no local model"
 
-    @property
-    def is_answering(self) -> bool:
-        """Whether an answer is running."""
-        return self._run is not None
-
     def stop(self) -> None:
         """Stop the running answer."""
         if self._run is not None:
