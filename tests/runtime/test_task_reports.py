@@ -221,8 +221,8 @@ async def test_a_report_waits_for_a_turn_and_a_message_ends_a_report() -> None:
 
 
 @pytest.mark.anyio
-async def test_changes_of_a_report_are_stored_with_its_words() -> None:
-    async with opened() as engine:
+async def test_changes_of_a_report_are_stored_with_its_words(tmp_path: Path) -> None:
+    async with opened(f"sqlite:{tmp_path / 'brain.db'}") as engine:
         waiting = await engine.store.tasks.create("ada", NewTask("tomorrow", "", "c", "UTC"), FREE)
         await engine.store.tasks.cancel("ada", waiting.id)
         await finish(engine, "read papers", "Forty papers.")
