@@ -105,6 +105,7 @@ class TaskRunner:
             _, waiting = await asyncio.wait(self._running.values(), timeout=ENDING_SECONDS)
             for task in waiting:
                 task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
 
     # Claiming
 
