@@ -151,6 +151,9 @@ class TaskReports:
             except StoreError as error:
                 log.warning("news of tasks cannot be read: %s", error)
                 seconds = FAILED_SECONDS
+            except Exception:  # a bug with one conversation must not stop the others
+                log.exception("news of tasks could not be reported")
+                seconds = FAILED_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self._changed.wait()

@@ -117,6 +117,9 @@ class TaskRunner:
             except StoreError as error:
                 log.warning("background tasks cannot be read: %s", error)
                 await asyncio.sleep(RENEW_SECONDS)
+            except Exception:  # a bug with one task must not stop the others
+                log.exception("background tasks could not be started")
+                await asyncio.sleep(RENEW_SECONDS)
             await self._wait_for_news()
 
     async def _wait_for_news(self) -> None:
