@@ -76,7 +76,7 @@ async def run(folder: Path) -> None:
             await engine.tasks.create("local", new)
         while True:
             changed.clear()
-            found = await engine.tasks.list_tasks("local")
+            found = await engine.store.tasks.list_tasks("local")
             if all(task.has_ended for task in found) and not await engine.store.tasks.list_untold():
                 break
             await changed.wait()
@@ -87,16 +87,16 @@ async def look_at(folder: Path) -> dict[str, Any]:
     """Return how the tasks ended, the effects, and the reports."""
     engine = Engine(read({"BRAIN_MODEL": "builtin", "BRAIN_STORE": f"sqlite:{folder}/db"}), Registry())
     await engine.open()
-    packets = await engine.tasks.read_channel("local", 0)
+    packets = await engine.store.tasks.read_channel("local", 0)
     page = await engine.store.conversation("local", "chat")
     notes = [one.question for one in page.exchanges] if page is not None else []
     found = {
-        "states": sorted(task.state for task in await engine.tasks.list_tasks("local")),
+        "states": sorted(task.state for task in await engine.store.tasks.list_tasks("local")),
         "ends": sorted(Counter(packet.task_id for packet in packets if packet.kind in ("result", "failure")).values()),
         "reports": [sum(f'"{title}", run 1' in note for note in notes) for title in TITLES],
     }
     unknown = warned = 0
-    for task in await engine.tasks.list_tasks("local"):
+    for task in await engine.store.tasks.list_tasks("local"):
         work = await engine.store.conversation("local", task.work_id)
         warned += "Check whether they took effect" in task.result
         parts = [part for one in (work.exchanges if work is not None else ()) for part in one.parts]

@@ -33,7 +33,7 @@ VOICE_NOTE = (
     "Use no abbreviations, lists or Markdown.)"
 )
 TASK_NOTE = (
-    "(This is a background task with the title {title!r}, run {run}. Nobody reads along, so ask no questions. "
+    '(This is a background task with the title "{title}", run {run}. Nobody reads along, so ask no questions. '
     "Do all of it now. Write only the result.)"
 )
 LAST_RESULT = "Result of the last run:\n{result}\n(Report what is new since then. Say so if nothing is.)"

@@ -442,7 +442,7 @@ class Engine:
         Returns:
             Whether the task existed.
         """
-        task = await self.tasks.find(user, task_id)
+        task = await self.store.tasks.find(user, task_id)
         if task is None:
             return False
         await self.tasks.cancel(user, task_id)

@@ -32,12 +32,15 @@ WATCH_SECONDS = 0.05
 """Interval of the search for changes of other processes while tasks run here; else `IDLE_WATCH_SECONDS`."""
 IDLE_WATCH_SECONDS = 0.25
 RENEW_SECONDS = 2.0
+"""Interval of renewing leases, and pause after an error."""
 MAX_WAIT_SECONDS = 30.0
 """Longest time between two looks at the clock, which may be set while the runner waits."""
 RETRY_SECONDS = 1.0
+"""Time between two tries to begin a run whose conversation has a lease."""
 ACTIVITY_SECONDS = 1.0
 """Shortest time between two stored changes of what a task does."""
 MAX_ACTIVITY = 200
+"""Characters of an activity."""
 
 log = logging.getLogger("brain")
 
@@ -59,7 +62,7 @@ class TaskRunner:
 
     Args:
         is_closing: Whether the process is about to end, so that no task may begin.
-        on_end: Called at the end of each run, also of one that continues later.
+        on_end: Called at the end of each run, also if the run continues later.
     """
 
     def __init__(
@@ -304,7 +307,7 @@ def _find_next_run(task: Task) -> datetime | None:
 
 
 class _Activity:
-    """Stores what a run does now, a few times per minute at most."""
+    """Stores what a run does now, at most once in `ACTIVITY_SECONDS`."""
 
     def __init__(self, store: SQLite, task: Task, run: Run) -> None:
         self._store = store

@@ -51,7 +51,7 @@ class ChannelReader:
                 return b""
             self._changed.clear()
             try:
-                packets = await self._tasks.read_channel(self._user, self._after)
+                packets = await self._tasks.store.read_channel(self._user, self._after)
             except StoreError as error:
                 log.warning("the stream of tasks ends: %s", error)
                 raise StopAsyncIteration from None

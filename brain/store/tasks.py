@@ -41,7 +41,7 @@ DAY = 86_400 * SECOND
 RETRY_SECONDS = 5
 MAX_ATTEMPTS = 2
 MAX_RESUMES = 5
-"""A run whose process ended this often has failed: it may be its cause."""
+"""How often a run continues after its process ended. Then it fails, because it may be the cause."""
 MAX_ACTIVE = 1000
 """Active tasks per user."""
 MAX_ENDED = 500
@@ -66,7 +66,7 @@ class Duplicate(BadRequest):
     """An active task is the same."""
 
     def __init__(self, task: Task) -> None:
-        message = f"The task {task.title!r} does the same ({task.id}, {task.state}). Change or cancel it instead."
+        message = f'The task "{task.title}" does the same ({task.id}, {task.state}). Change or cancel it instead.'
         super().__init__(message, "prompt", code="duplicate", status=409, details={"task_id": task.id})
         self.task = task
 
@@ -167,7 +167,7 @@ def create(db: sqlite3.Connection, user: str, new: NewTask, limits: DayLimits, n
         message = f"The limit of {MAX_ACTIVE:,} active tasks is reached. Cancel some first."
         raise BadRequest(message, code="rate_limited", status=429)
     if limits.runs and _usage(db, number, now)[0] >= limits.runs:
-        message = f"The limit of {limits.runs} tasks per day is reached. Try again tomorrow."
+        message = f"Today's limit of new tasks is reached: {limits.runs:,} per day (UTC)."
         raise BadRequest(message, code="rate_limited", status=429)
     _add_usage(db, number, now, created=1)
     at = moment(now)
@@ -650,11 +650,8 @@ def end_run(db: sqlite3.Connection, end: RunEnd, owner: str, now: int) -> Task |
         failures = 0 if succeeded else task.failures + 1
         changes |= {"failures": failures, "reason": "" if succeeded else end.reason}
         kind, text = ("result", end.exchange.answer.strip()) if succeeded else ("failure", end.reason)
-        interrupted = {
-            call.name for call in end.exchange.parts if isinstance(call, Call) and call.code == "interrupted"
-        }
-        if interrupted:
-            names = ", ".join(sorted(interrupted))
+        calls = [part for part in end.exchange.parts if isinstance(part, Call)]
+        if names := ", ".join(sorted({call.name for call in calls if call.code == "interrupted"})):
             text = f"The server stopped during calls of {names}. Check whether they took effect.\n\n{text}"
         if succeeded:
             changes |= {"result": text[:MAX_RESULT], "summary": ""}
@@ -754,7 +751,7 @@ def read_channel(db: sqlite3.Connection, user: str, after: int, limit: int = MAX
 
 
 def newest_packet(db: sqlite3.Connection, user: str) -> int:
-    """Return the key of the newest packet of a user; 0 if there is none."""
+    """Return the key of the newest packet of a user, or 0."""
     query = "SELECT max(key) FROM channel WHERE user = ?"
     ((key,),) = db.execute(query, (users.find(db, user),)).fetchall()
     return key or 0

@@ -18,10 +18,8 @@ from brain.task import (
     MAX_TITLE,
     CancelOutcome,
     NewTask,
-    Packet,
     ProfileName,
     Task,
-    TaskState,
     Tell,
 )
 from brain.tasks import schedule
@@ -33,11 +31,12 @@ class Tasks:
     """The tasks of a store.
 
     Attributes:
+        store: reads tasks and their channel. Changes go through the methods here, which tell the subscribers.
         now: returns the time with a time zone.
     """
 
     def __init__(self, store: SQLite, settings: Settings, now: Callable[[], datetime]) -> None:
-        self._store = store.tasks
+        self.store = store.tasks
         self._settings = settings
         self.now = now
         self._listeners: dict[object, Callable[[], None]] = {}
@@ -55,8 +54,8 @@ class Tasks:
 
     def defer(self) -> tuple["Tasks", Sequence[Callable[[sqlite3.Connection], object]]]:
         """Return tasks whose changes are only checked, and the list of these changes for `ReportEnd`."""
-        deferred, store = copy(self), self._store.defer()
-        deferred._store, deferred._listeners = store, {}
+        deferred, store = copy(self), self.store.defer()
+        deferred.store, deferred._listeners = store, {}
         return deferred, store.actions
 
     def limits(self, user: str) -> DayLimits:
@@ -94,7 +93,7 @@ class Tasks:
                 message = f"`{field}` has {len(value):,} characters; the limit is {limit:,}."
                 raise BadRequest(message, field, code="too_large", status=413)
         if not prompt.strip():
-            raise BadRequest("`prompt` is empty; say what the task should do.", "prompt")
+            raise BadRequest("`prompt` is empty; describe what the task does.", "prompt")
         now = self.now()
         start = next_run = None
         rule = ""
@@ -118,25 +117,9 @@ class Tasks:
         Raises:
             BadRequest: `duplicate`, an active task is the same; `rate_limited`.
         """
-        task = await self._store.create(user, new, self.limits(user))
+        task = await self.store.create(user, new, self.limits(user))
         self.notify()
         return task
-
-    async def find(self, user: str, task_id: str) -> Task | None:
-        """Return a task of a user."""
-        return await self._store.find(user, task_id)
-
-    async def list_tasks(
-        self,
-        user: str,
-        states: Sequence[TaskState] = (),
-        *,
-        before: str | None = None,
-        limit: int = 50,
-        conversation_id: str | None = None,
-    ) -> list[Task]:
-        """List the tasks of a user, newest first."""
-        return await self._store.list_tasks(user, states, before=before, limit=limit, conversation_id=conversation_id)
 
     async def change(
         self,
@@ -198,7 +181,7 @@ class Tasks:
                 changes["next_run"] = times[0]
             return msgspec.structs.replace(task, **changes)
 
-        task = await self._store.change(user, task_id, edit)
+        task = await self.store.change(user, task_id, edit)
         self.notify()
         return task
 
@@ -217,44 +200,34 @@ class Tasks:
                 raise BadRequest("This task waits for an approval.", code="busy", status=409)
             return msgspec.structs.replace(task, state="pending", next_run=now)
 
-        task = await self._store.change(user, task_id, edit)
+        task = await self.store.change(user, task_id, edit)
         self.notify()
         return task
 
     async def cancel(self, user: str, task_id: str) -> tuple[CancelOutcome, Task | None]:
         """Cancel a task. Its model and its specialists stop within 100 ms, in whatever process it runs."""
-        outcome = await self._store.cancel(user, task_id)
+        outcome = await self.store.cancel(user, task_id)
         self.notify()
         return outcome
 
     async def cancel_all(self, user: str, conversation_id: str) -> list[str]:
         """Cancel the active tasks of a conversation; return where its tasks ran, as `brain.store.tasks.cancel_all`."""
-        work_ids = await self._store.cancel_all(user, conversation_id)
+        work_ids = await self.store.cancel_all(user, conversation_id)
         self.notify()
         return work_ids
 
     async def delete(self, user: str, task_id: str) -> bool:
         """Cancel and delete a task with its conversation; return whether it existed."""
-        await self._store.cancel(user, task_id)
-        existed = await self._store.remove(user, task_id)
+        await self.store.cancel(user, task_id)
+        existed = await self.store.remove(user, task_id)
         self.notify()
         return existed
 
     async def decide(self, user: str, task_id: str, call_id: str, approve: bool) -> Task:
         """Approve or decline a call that a task waits for; see `brain.store.tasks.decide`."""
-        task = await self._store.decide(user, task_id, call_id, approve)
+        task = await self.store.decide(user, task_id, call_id, approve)
         self.notify()
         return task
-
-    # the channel
-
-    async def newest_packet(self, user: str) -> int:
-        """Return the cursor of the newest packet of a user; 0 if there is none."""
-        return await self._store.newest_packet(user)
-
-    async def read_channel(self, user: str, after: int) -> list[Packet]:
-        """Return packets of a user after a cursor, oldest first."""
-        return await self._store.read_channel(user, after)
 
 
 def _parse(parse: Callable[[str, str, datetime], Any], field: str, text: str, time_zone: str, now: datetime) -> Any:

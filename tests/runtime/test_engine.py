@@ -238,7 +238,7 @@ async def test_tasks_stop_and_vanish_with_their_conversation(chat: Chat) -> None
     run.start()
     assert await chat.engine.delete("ada", "c")
     await run.wait_ended()
-    assert await tasks.list_tasks("ada") == []
+    assert await tasks.store.list_tasks("ada") == []
     assert (await chat.stored(), await chat.stored(task.work_id)) == ([], [])
 
 

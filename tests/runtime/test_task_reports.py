@@ -150,7 +150,7 @@ async def test_one_report_tells_what_arrived() -> None:
         page = await engine.store.conversation("ada", "c")
         assert page is not None
         assert (page.conversation.title, page.conversation.sources) == ("read papers", ("report",))
-        packets = await engine.tasks.read_channel("ada", 0)
+        packets = await engine.store.tasks.read_channel("ada", 0)
         assert [one.turn_id for one in packets if one.kind == "report"] == [f"t{report.answer_id[1:]}"]
 
 
@@ -231,7 +231,7 @@ async def test_changes_of_a_report_are_stored_with_its_words(tmp_path: Path) -> 
         player = play(engine, script=lambda n: [[CREATE], [AGAIN], [CANCEL % other.id], ["I read more."]][n])
 
         async def stored_states() -> list[str]:
-            return [f"{one.prompt} {one.state}" for one in await engine.tasks.list_tasks("ada")]
+            return [f"{one.prompt} {one.state}" for one in await engine.store.tasks.list_tasks("ada")]
 
         end = engine.store.end
 
@@ -296,7 +296,7 @@ async def test_a_process_that_lost_its_lease_does_not_report_too(tmp_path: Path)
         assert run is not None
         await run.wait_ended()
         assert [report.answer for report in await reports(other)] == ["Papers."]
-        assert [one.prompt for one in await other.tasks.list_tasks("ada")] == ["read papers"]
+        assert [one.prompt for one in await other.store.tasks.list_tasks("ada")] == ["read papers"]
 
 
 def die(step: str, at: str) -> None:
@@ -350,7 +350,7 @@ async def test_a_killed_process_reports_exactly_once(at: str, tmp_path: Path) ->
         play(engine, ["Read. ", CREATE], ["Done."])
         (report,) = await wait_told(engine)
         assert (report.answer, report.outcome) == ("Read. Done.", "complete")
-        assert sorted(one.prompt for one in await engine.tasks.list_tasks("ada")) == ["read more", "read papers"]
+        assert sorted(one.prompt for one in await engine.store.tasks.list_tasks("ada")) == ["read more", "read papers"]
 
 
 @pytest.mark.anyio

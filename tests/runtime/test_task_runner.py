@@ -46,7 +46,7 @@ class Runner:
         async with asyncio.timeout(SECONDS):
             while True:
                 changed.clear()
-                found = await self.engine.tasks.find("ada", task.id)
+                found = await self.engine.store.tasks.find("ada", task.id)
                 assert found is not None
                 if is_reached(found):
                     unsubscribe()

@@ -66,7 +66,7 @@ class Session:
 
     async def create(self, **params: Any) -> Task:
         text = await self.text(operation="create", **{"prompt": "Read it", **params})
-        task = await self.service.find(self.user, text.split()[3])
+        task = await self.service.store.find(self.user, text.split()[3])
         assert task is not None, text
         return task
 
@@ -87,7 +87,7 @@ async def test_create() -> None:
         assert (await ada.text(operation="create", prompt="Read it")).endswith('"Read it". It runs in the background.')
         text = await ada.text(**BRIEFING, profile="expert", tell="never")
         assert text.endswith('"Briefing". It runs every weekday at 08:00 (Europe/Berlin).')
-        (briefing,) = await ada.service.list_tasks("ada", ["waiting"])
+        (briefing,) = await ada.service.store.list_tasks("ada", ["waiting"])
         assert (briefing.every, briefing.profile, briefing.tell, briefing.conversation_id) == (
             "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR;BYHOUR=8;BYMINUTE=0", "expert", "never", "c1",
         )  # fmt: skip
@@ -100,7 +100,7 @@ async def test_a_repeated_call_returns_the_same_task_and_another_one_is_a_duplic
         assert await ada.create(key="t1-c1") == first
         reason = await ada.reason(operation="create", prompt=" read  IT", key="t1-c2")
         assert all(part in reason for part in (first.id, "Read it", "pending"))
-        assert len(await ada.service.list_tasks("ada")) == 1
+        assert len(await ada.service.store.list_tasks("ada")) == 1
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -148,7 +148,7 @@ async def test_conversations_that_clients_keep_and_nested_tasks_create_none() ->
         assert (nested.depth, nested.parent) == (2, parent.id)
         for other in (replace(ada, parent=nested), replace(ada, conversation_id=None)):
             await other.reason(operation="create", prompt="More")
-        assert len(await ada.service.list_tasks("ada")) == 2
+        assert len(await ada.service.store.list_tasks("ada")) == 2
 
 
 async def test_cancelling_has_five_outcomes() -> None:

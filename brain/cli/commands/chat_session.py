@@ -173,8 +173,8 @@ class ChatSession:
         """Read which reports on tasks began since the last call; see `show_reports`."""
         tasks = self.engine.tasks
         if self._cursor is None:
-            self._cursor = await tasks.newest_packet(LOCAL_USER)
-        while packets := await tasks.read_channel(LOCAL_USER, self._cursor):
+            self._cursor = await tasks.store.newest_packet(LOCAL_USER)
+        while packets := await tasks.store.read_channel(LOCAL_USER, self._cursor):
             self._cursor = packets[-1].key
             for packet in packets:
                 if packet.kind == "report":

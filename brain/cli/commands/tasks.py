@@ -192,7 +192,7 @@ async def delete(arguments: argparse.Namespace, service: Tasks) -> int:
 async def watch(arguments: argparse.Namespace, service: Tasks) -> int:
     """Print what happens to tasks, until Ctrl-C."""
     store: SQLite = arguments.store
-    cursor, version = await service.newest_packet(arguments.user), -1
+    cursor, version = await service.store.newest_packet(arguments.user), -1
     last: dict[str, tuple[object, str]] = {}
     if not arguments.json:
         print("Watching tasks. Press Ctrl-C to stop.", file=sys.stderr, flush=True)
@@ -202,7 +202,7 @@ async def watch(arguments: argparse.Namespace, service: Tasks) -> int:
             await asyncio.sleep(WATCH_SECONDS)
             continue
         version = newest
-        while packets := await service.read_channel(arguments.user, cursor):
+        while packets := await service.store.read_channel(arguments.user, cursor):
             cursor = packets[-1].key
             for packet in packets:
                 shown = packet.state, packet.text
@@ -227,7 +227,7 @@ def _print_packet(packet: Packet, *, as_json: bool) -> None:
 
 async def _read_all(service: Tasks, user: str) -> list[Task]:
     found: list[Task] = []
-    while page := await service.list_tasks(user, before=found[-1].id if found else None, limit=PAGE):
+    while page := await service.store.list_tasks(user, before=found[-1].id if found else None, limit=PAGE):
         found += page
     return found
 
@@ -240,7 +240,7 @@ async def _find(service: Tasks, arguments: argparse.Namespace, typed: str | None
     """
     given: str = arguments.id if typed is None else typed
     typed = given.lower().removeprefix("#").removeprefix("task")
-    whole = await service.find(arguments.user, f"task{typed}")
+    whole = await service.store.find(arguments.user, f"task{typed}")
     if whole is not None:
         return whole
     found = [task for task in await _read_all(service, arguments.user) if task.id.startswith(f"task{typed}")]

@@ -192,7 +192,7 @@ class _ImportedFiles:
         return f"{name}, line {number + distance}"
 
     def _read_all(self, paths: Sequence[Path]) -> Iterator[dict[str, Any]]:
-        work_ids = set[str]()  # conversations in which tasks ran; nobody counts them
+        work_ids = set[str]()  # conversations in which tasks ran; the counts leave them out
         for path in paths:
             name = "standard input" if path == STDIN else str(path)
             lines = _read_lines(path, name, self._stdin)

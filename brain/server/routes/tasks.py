@@ -33,8 +33,8 @@ class TasksEndpoint(HTTPEndpoint):
         """List tasks, newest first."""
         query = protocol.parse_tasks_query(query_fields(request))
         tasks, user = engine_of(request).tasks, user_of(request)
-        cursor = await tasks.newest_packet(user)  # before the tasks, so that a client misses no later change
-        found = await tasks.list_tasks(
+        cursor = await tasks.store.newest_packet(user)  # before the tasks, so that a client misses no later change
+        found = await tasks.store.list_tasks(
             user,
             query.states,
             before=query.page.before,
@@ -73,7 +73,7 @@ class TaskEndpoint(HTTPEndpoint):
 
     async def get(self, request: Request) -> Response:
         """Show it."""
-        return _response(await engine_of(request).tasks.find(user_of(request), _task_id(request)))
+        return _response(await engine_of(request).store.tasks.find(user_of(request), _task_id(request)))
 
     async def patch(self, request: Request) -> Response:
         """Change the fields in the body."""
@@ -127,7 +127,7 @@ async def events(request: Request) -> ASGIApp:
     """`GET /v1/tasks/events`: packets after `Last-Event-ID` or `?after=`, or from now on."""
     state, user = state_of(request), user_of(request)
     tasks = state.engine.tasks
-    newest = await tasks.newest_packet(user)
+    newest = await tasks.store.newest_packet(user)
     after = newest
     if header := request.headers.get(LAST_EVENT_ID):  # an `EventSource` repeats its first query when it reconnects
         after = min(newest, protocol.parse_cursor(header, LAST_EVENT_ID))
