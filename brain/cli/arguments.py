@@ -290,7 +290,7 @@ def _add_tasks(commands: Any) -> None:
     add_action("cancel", tasks.cancel, "Cancel a task.", "4f1c", "1")
     add_action("pause", tasks.pause, "Pause a schedule.", "4f1c", "1")
     add_action("resume", tasks.resume, "Resume a schedule.", "4f1c", "1")
-    add_action("run", tasks.run, "Run a task now, also one that has ended.", "4f1c", "1")
+    add_action("run", tasks.run, "Run a task now, even one that has ended.", "4f1c", "1")
     action = add_action("approve", tasks.approve, "Approve the call that a task waits for.", "4f1c", "1")
     action.add_argument("--yes", action="store_true", help="do not ask")
     add_action("decline", tasks.decline, "Decline the call that a task waits for.", "4f1c", "1")

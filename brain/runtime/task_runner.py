@@ -62,7 +62,7 @@ class TaskRunner:
 
     Args:
         is_closing: Whether the process is about to end, so that no task may begin.
-        on_end: Called at the end of each run, also if the run continues later.
+        on_end: Called at the end of each run, even if the run continues later.
     """
 
     def __init__(

@@ -337,7 +337,7 @@ def change(db: sqlite3.Connection, user: str, task_id: str, edit: Callable[[Task
 
 
 def cancel(db: sqlite3.Connection, user: str, task_id: str, now: int) -> tuple[CancelOutcome, Task | None]:
-    """Cancel a task, also a running one: its process notices that it no longer owns the task."""
+    """Cancel a task, even a running one: its process notices that it no longer owns the task."""
     task = find(db, user, task_id)
     if task is None:
         return "not_found", None
