@@ -19,7 +19,7 @@ from brain.memory.quotes import UserMessage
 from brain.memory.recall import QuestionWords
 from brain.memory.summaries import Writer
 from brain.memory.user_view import UserMemory
-from brain.messages import Category, Exchange, Interaction, Item, RecallResult
+from brain.messages import Category, Exchange, Interaction, Item, Query, RecallResult
 from brain.models.embedder import Embedder, EmbeddingModel
 from brain.store.sqlite import SQLite
 
@@ -72,6 +72,21 @@ class Memory:
         self._profiles = UserCache(others, self._read_profile, HOT_USERS, HOT_BYTES, _size_of)
         self._background: Background | None = None
 
+    async def can_recall(self, user: str) -> bool:
+        """Return whether recall is on and the user has any items. Errors count as no."""
+        try:
+            return self._tokens > 0 and (await self._profiles.get(user)).is_recall_on
+        except StoreError:
+            return False
+
+    async def embed_query(self, message: str, *, private: bool = False) -> Query | None:
+        """Return the embedding of a message, for `recall` and whatever else compares it; None without one in time.
+
+        Args:
+            private: whether only a local model may read the message.
+        """
+        return await self._items.embed_query(message[:QUESTION_LENGTH], private=private)
+
     async def recall(
         self,
         user: str,
@@ -79,14 +94,14 @@ class Memory:
         present: Collection[str] = (),
         idle_conversation: str | None = None,
         *,
-        private: bool = False,
+        query: Query | None = None,
     ) -> RecallResult:
         """Recall items that are relevant to a question. Errors are logged, so that no turn fails because of them.
 
         Args:
             present: IDs of items and messages that the prompt contains already.
             idle_conversation: a conversation that continues after a pause; its summary is recalled first.
-            private: whether only local models may read the question.
+            query: embedding of the message, from `embed_query`; None for keyword search only.
         """
         try:
             profile = await self._profiles.get(user) if self._tokens > 0 else _Profile(is_recall_on=False)
@@ -94,7 +109,7 @@ class Memory:
                 return RecallResult()
             message = message[:QUESTION_LENGTH]
             question = QuestionWords(message)
-            found = await self._items.look_up(user, message, question.words, ALL, private=private)
+            found = await self._items.look_up(user, query, question.words, ALL)
             relevant = recall.rank(found, question)
             if idle_conversation is not None:
                 earlier = await self._store.memory_of(user, idle_conversation)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from brain.memory import recall
 from brain.memory.recall import Found
 from brain.memory.terms import words
-from brain.messages import FormerText, Item, Kind
+from brain.messages import FormerText, Item, Kind, Query
 from brain.models.embedder import Embedder
 from brain.store.sqlite import SQLite
 
@@ -52,30 +52,29 @@ class Items:
         self._on_change = on_change
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def look_up(
-        self, user: str, question: str, words: str, kinds: Sequence[Kind], *, private: bool = False
-    ) -> Found:
-        """Find items by keywords and, with an embedder, by meaning.
-
-        Args:
-            private: whether only a local embedder may read the question.
-        """
-        by_words = await self.store.search_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
+    async def embed_query(self, question: str, *, private: bool = False) -> Query | None:
+        """Return the embedding of a question; None without an embedder that may read it."""
         embedder = self.embedder
         if embedder is None or not question.strip() or (private and not embedder.is_local):
-            return Found(by_words)
-        query = await embedder.embed_query(question)
-        if query is None or embedder.check is None:
+            return None
+        return await embedder.embed_query(question)
+
+    async def look_up(self, user: str, query: Query | None, words: str, kinds: Sequence[Kind]) -> Found:
+        """Find items by keywords and, with the embedding of a question, by meaning."""
+        by_words = await self.store.search_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
+        check = None if self.embedder is None else self.embedder.check
+        if query is None or check is None:
             return Found(by_words)
         by_vectors = await self.store.search_vectors(user, query, kinds=kinds, limit=CANDIDATES)
-        return Found(by_words, by_vectors, embedder.check.floor(FLOOR_SHARE), embedder.check.own)
+        return Found(by_words, by_vectors, check.floor(FLOOR_SHARE), check.own)
 
     async def search(
         self, user: str, words: str, kinds: Sequence[Kind], limit: int, *, private: bool = False
     ) -> list[Item]:
-        """Return the items that match, best first; `private` is as for `look_up`."""
+        """Return the items that match, best first; `private` is as for `embed_query`."""
         question = words[:QUESTION_LENGTH]
-        found = await self.look_up(user, question, question, kinds, private=private)
+        query = await self.embed_query(question, private=private)
+        found = await self.look_up(user, query, question, kinds)
         return recall.rank(found)[: max(0, limit)]
 
     async def find_by_words(self, user: str, words: str, kinds: Sequence[Kind]) -> list[Item]:

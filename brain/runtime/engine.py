@@ -455,9 +455,10 @@ class Engine:
             return RecallResult()
         present = {name for one in history.exchanges for name in (*one.recalled_ids, one.question_id)}
         conversation_id = history.id if history.after_idle else None
-        return await self.memory.recall(
-            request.user, request.message, present, conversation_id, private=request.private
-        )
+        query = None
+        if await self.memory.can_recall(request.user):
+            query = await self.memory.embed_query(request.message, private=request.private)
+        return await self.memory.recall(request.user, request.message, present, conversation_id, query=query)
 
 
 def narrow_request(request: TurnRequest, rights: Rights) -> TurnRequest:

@@ -199,7 +199,7 @@ def recalled(memory: Memory) -> Way:
     """Return the items that a turn would recall."""
 
     async def way(ask: str) -> Sequence[Item]:
-        return (await memory.recall(USER, ask)).items
+        return (await memory.recall(USER, ask, query=await memory.embed_query(ask))).items
 
     return way
 

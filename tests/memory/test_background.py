@@ -108,8 +108,9 @@ async def embedded(toy: Vectors, *facts: str) -> AsyncIterator[Memory]:
             yield memory
 
 
-async def recalled(memory: Memory, message: str, user: str = "ada") -> list[str]:
-    return texts((await memory.recall(user, message)).items)
+async def recalled(memory: Memory, message: str, user: str = "ada", *, private: bool = False) -> list[str]:
+    query = await memory.embed_query(message, private=private)
+    return texts((await memory.recall(user, message, query=query)).items)
 
 
 async def test_meaning_is_recalled_without_a_word_in_common() -> None:
@@ -198,7 +199,7 @@ async def test_a_remote_server_reads_no_private_question() -> None:
     async with embedded(toy, DANGEROUS) as memory:
         for toy.embeds_locally, found in ((True, [DANGEROUS]), (False, [])):
             mine, requests = memory.view("ada", "c1", list, private=True), len(toy.requests)
-            assert texts((await memory.recall("ada", "Any pill?", private=True)).items) == found
+            assert await recalled(memory, "Any pill?", private=True) == found
             assert texts(await mine.search("pill")) == texts(await mine.facts("pill")) == found
             assert await mine.memories("pill") == []
             assert len(toy.requests) == requests + 4 * toy.embeds_locally
