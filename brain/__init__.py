@@ -11,7 +11,7 @@ from brain.events import Citation
 from brain.installation import install_command
 from brain.messages import Attachment
 from brain.net.page import Page
-from brain.plugins.context import Context, Progress, Result
+from brain.plugins.context import AssistContext, Context, Progress, Result
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, specialist
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from brain.server.app import mount
 
 __all__ = [
+    "AssistContext",
     "Attachment",
     "Citation",
     "Context",

@@ -71,6 +71,7 @@ OWNERS = {
 """Packages that only these modules, and the routes together, may import, so that each is a change of few files."""
 
 PUBLIC = [
+    "AssistContext",
     "Attachment",
     "Citation",
     "Context",

@@ -256,3 +256,20 @@ class Context:
     def seconds_left(self) -> float:
         """The seconds left until the deadline; negative after it."""
         return self.deadline - time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class AssistContext:
+    """The context in which an `assist` function makes the parameters of a call.
+
+    Attributes:
+        now: Current time in the user's time zone.
+        time_zone: IANA name of the user's time zone.
+        attachments: Files of the conversation, with IDs from 1.
+        previous: The user's previous message in the conversation, or an empty text.
+    """
+
+    now: datetime
+    time_zone: str = "UTC"
+    attachments: Sequence[Attachment] = ()
+    previous: str = ""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from brain.net.fetch import Fetch
 
 MAX_CACHED = 256
+MAX_EXAMPLES_SHOWN = 10
 CacheKey = tuple[str | None, Hashable]
 """The user and the call of a cached result."""
 log = logging.getLogger("brain")
@@ -81,7 +82,7 @@ class Entry:
             "description": one.description,
             "version": self.version,
             "parameters": one.parameters,
-            "examples": one.examples,
+            "examples": one.examples[:MAX_EXAMPLES_SHOWN],
             "tags": one.tags,
             "timeout": one.timeout,
             "auth": one.requires_user,
@@ -182,6 +183,7 @@ class Registry(Mapping[str, Entry]):
             ("lifespan: ", specialist.lifespan, own),
             ("health: ", specialist.health, (*own, Context)),
             ("forget: ", specialist.forget, own),
+            ("assist: ", specialist.assist, ()),
         ):
             if callable(function) and (missing := find_uninjectable(find_injected(function), kinds)):
                 raise RegistrationError(f"specialist {name} from {origin}: {label}nothing provides {missing}")

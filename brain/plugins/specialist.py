@@ -10,7 +10,7 @@ import msgspec
 from jsonschema import Draft202012Validator
 
 from brain.errors import RegistrationError
-from brain.plugins.context import Context, Result
+from brain.plugins.context import AssistContext, Context, Result
 from brain.plugins.schema import (
     InjectedParameter,
     Schema,
@@ -27,6 +27,7 @@ R = TypeVar("R")
 
 Preview = Callable[..., "Awaitable[str | Result | None] | str | Result | None"]
 Approval = Literal["never", "always"] | Callable[[Mapping[str, Any]], bool]
+Assist = Callable[[str, AssistContext], Mapping[str, Any] | None]
 
 
 class Options(TypedDict, total=False):
@@ -49,7 +50,10 @@ class Options(TypedDict, total=False):
         activates_on: Kinds of attachments (`image`, `pdf`, `text`) that call it automatically before the model runs.
         tags: For people.
         examples: Questions that it answers, alone or as pairs with the parameters of a matching call. The prompt shows
-            the parameters of the first pair. The demo model uses all of them.
+            the parameters of the first pair. Assisted calls and the demo model use all of them.
+        not_examples: Similar messages that do not need it, for assisted calls and the demo model.
+        assist: A function of a message and an `AssistContext` that returns the parameters of an assisted call, or None
+            for no call. It must not block. `Refused` tells people how to do what assisted calls do not do.
         version: For people.
         settings: A dataclass.
         needs: The extra of its package that it requires, or a function that returns what is missing.
@@ -74,6 +78,8 @@ class Options(TypedDict, total=False):
     activates_on: Sequence[str]
     tags: Sequence[str]
     examples: Sequence[str | tuple[str, Mapping[str, Any]]]
+    not_examples: Sequence[str]
+    assist: Assist
     version: str
     settings: type
     needs: str | Callable[..., str | None]
@@ -113,6 +119,8 @@ class Specialist(Generic[P, R]):
     tags: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     example_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    not_examples: tuple[str, ...] = ()
+    assist: Assist | None = None
     version: str = ""
     settings: type | None = None
     needs: str | Callable[..., str | None] | None = None
@@ -223,7 +231,7 @@ def _is_list_of_examples(value: Any) -> bool:
     )
 
 
-_SEQUENCES: Mapping[str, Callable[[Any], Any]] = {"activates_on": frozenset, "tags": tuple}
+_SEQUENCES: Mapping[str, Callable[[Any], Any]] = {"activates_on": frozenset, "tags": tuple, "not_examples": tuple}
 _RULES: Sequence[tuple[Sequence[str], Callable[[Any], bool], str]] = (
     (
         ("timeout", "idle_timeout", "cache_seconds"),
@@ -239,7 +247,7 @@ _RULES: Sequence[tuple[Sequence[str], Callable[[Any], bool], str]] = (
         "never, always, or a function of the parameters",
     ),
     (
-        ("approval", "read_only"),
+        ("approval", "read_only", "assist"),
         lambda value: not inspect.iscoroutinefunction(value),
         "a plain function, not a coroutine function",
     ),
@@ -277,6 +285,8 @@ def _build(
         _check_accepts(values["preview"], ({},), "preview must take the parameters as one mapping")
     if "forget" in values:
         _check_accepts(values["forget"], ("", None), "forget must take a user and a conversation ID")
+    if "assist" in values:
+        _check_accepts(values["assist"], ("", None), "assist must take a message and its context")
     values |= {key: convert(values[key]) for key, convert in _SEQUENCES.items() if key in values}
     if not isinstance(values.get("sends", False), bool):
         values["sends"] = frozenset(values["sends"])

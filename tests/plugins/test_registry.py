@@ -294,11 +294,13 @@ def test_the_description_for_clients() -> None:
         "approval": lambda params: True,
         "version": "2",
         "activates_on": ["pdf", "image"],
+        "examples": [str(n) for n in range(12)],
     }
     description = registry_of("mail", timeout=3, tags=["a"], **options)["mail"].describe()
     assert description.pop("parameters")["properties"] == {"word": {"type": "string", "default": "x"}}
     assert description == {
-        "name": "mail", "description": "Does it.", "version": "2", "examples": (), "tags": ("a",), "timeout": 3,
+        "name": "mail", "description": "Does it.", "version": "2", "examples": tuple("0123456789"), "tags": ("a",),
+        "timeout": 3,
         "auth": True, "approval": "depends", "read_only": False, "outside": True, "activates_on": ["image", "pdf"],
         "origin": "the program", "available": True,
     }  # fmt: skip
