@@ -44,6 +44,25 @@ class Sampling:
 DEFAULT_SAMPLING = Sampling()
 
 
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How a model decodes one pass, chosen by Brain.
+
+    Attributes:
+        is_plain: Whether a base model continues the messages as plain text. Other models ignore it.
+        call_grammar: Grammar (GBNF) that a call must follow once the model has written `SPECIALIST_REQUEST[`. Only
+            llama.cpp has such grammars; other servers ignore it.
+        stop: Texts before which the server ends the pass.
+    """
+
+    is_plain: bool = False
+    call_grammar: str = ""
+    stop: tuple[str, ...] = ()
+
+
+DEFAULT_DECODING = Decoding()
+
+
 def marker_syntaxes(syntax: Sequence[SyntaxName], *, is_native: bool = False) -> tuple[MarkerSyntax, ...]:
     """Return the forms of calls to read in a model's text, the one to teach first.
 

@@ -35,7 +35,7 @@ from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist, specialist
 from brain.strategies.mono import Mono
 from brain.turn.turn import Turn
-from brain.turn_request import DEFAULT_SAMPLING, Sampling, TurnRequest
+from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling, TurnRequest
 
 PNG = b"\x89PNG\r\n\x1a\n"
 WAIT = 30.0
@@ -51,6 +51,7 @@ class Player:
     is_demo = False
     sees_images = False
     is_local = True
+    is_base = False
     embeds_locally = True
     template = ""
 
@@ -70,6 +71,7 @@ class Player:
         self.accepts_tools = accepts_tools
         self.requests: list[list[Message]] = []
         self.offers: list[tuple[Sequence[Mapping[str, Any]], bool]] = []
+        self.decodings: list[Decoding] = []
         self.given: list[list[Chunk]] = []
         self.open = 0
         self._passes = passes
@@ -89,9 +91,11 @@ class Player:
         tools: Sequence[Mapping[str, Any]] = (),
         *,
         may_call: bool = True,
+        decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         self.requests.append(list(messages))
         self.offers.append((tools, may_call))
+        self.decodings.append(decoding)
         self.given.append([])
         self.open += 1
         try:

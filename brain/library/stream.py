@@ -26,7 +26,7 @@ from brain.turn.call_group import CallContext, CallGroup
 from brain.turn.call_policy import CallPolicy
 from brain.turn.deadline import Deadline
 from brain.turn.turn import Turn
-from brain.turn_request import DEFAULT_SAMPLING, Sampling, TurnRequest
+from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling, TurnRequest
 
 SYNTAX: tuple[MarkerSyntax, ...] = ("bracket", "function_call")
 
@@ -196,6 +196,7 @@ class StreamModel:
     sees_images = False
     embeds_locally = True
     accepts_tools = False
+    is_base = False
     template = ""
 
     def __init__(self, first: AnyStream, resume: ResumeStream | None) -> None:
@@ -231,6 +232,7 @@ class StreamModel:
         tools: Sequence[Mapping[str, Any]] = (),
         *,
         may_call: bool = True,
+        decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Read the next of the caller's streams."""
         self.is_complete = False

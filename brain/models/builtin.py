@@ -18,7 +18,7 @@ from brain.events import Resume
 from brain.messages import CLOCK_NOTE, RECALL_NOTE, Chunk, Finish, Message
 from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.script import TextOnlyModel
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
+from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 TASK_DONE = "TASK_DONE"
 """The word with which a model that directs another one ends the work."""
@@ -141,6 +141,7 @@ class Builtin(TextOnlyModel):
         tools: Sequence[Mapping[str, Any]] = (),
         *,
         may_call: bool = True,
+        decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Pick a specialist first; build an answer from the blocks later. Use the tags of the system message."""
         system = messages[0].content if messages[0].role == "system" else ""

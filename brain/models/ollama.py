@@ -19,7 +19,7 @@ from brain.models.remote import Remote
 from brain.models.reply import BROKEN_CALL, Part, Reply, ReportedValues, arguments_text, decode_item
 from brain.net import client
 from brain.settings import LOOPBACK, ModelRow, redact_url
-from brain.turn_request import Sampling
+from brain.turn_request import DEFAULT_DECODING, Decoding, Sampling
 
 if TYPE_CHECKING:
     import ollama
@@ -141,6 +141,7 @@ class Ollama(Remote):
         sampling: Sampling,
         tools: Sequence[Mapping[str, Any]] = (),
         may_call: bool = True,
+        decoding: Decoding = DEFAULT_DECODING,
     ) -> bytes:
         """Encode the request.
 
@@ -162,6 +163,7 @@ class Ollama(Remote):
                 "options": {
                     **(sampling.more if sampling.dialect == "ollama" else {}),
                     **_without_none(options),
+                    **({"stop": decoding.stop} if decoding.stop else {}),
                     "num_ctx": self.context_tokens,
                 },
             }

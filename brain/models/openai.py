@@ -26,11 +26,20 @@ from brain.models.reply import (
     decode_item,
 )
 from brain.text import escape_invisible, suggest
-from brain.turn_request import Sampling
+from brain.turn_request import DEFAULT_DECODING, Decoding, Sampling
 
 IDENTIFY_SECONDS = 2.0
 MAX_NAMES = 5
 MAX_NAME = 100
+
+FALLBACK_TEMPLATE = """\
+{%- for message in messages -%}
+  {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+  {{- '<|im_start|>assistant\n' -}}
+{%- endif -%}"""
+"""What llama.cpp reports as the chat template of a model that has none."""
 
 _CONTEXT_KEYS = ("max_model_len", "context_length", "max_context_length")
 
@@ -96,7 +105,7 @@ class OpenAI(Remote):
         similar = own or (models[0] if models else {})  # the first model represents an unlisted one
         dialect = find_dialect(self._url, str(similar.get("owned_by")))
         props = await self._get(self._url.removesuffix("/v1") + "/props") if dialect is LLAMA_CPP else None
-        self._dialect = dialect
+        self._dialect, self.is_base = dialect, False
         self.resume = self._fixed_resume or dialect.resume
         if props is None:
             known = own or (similar if len(models) == 1 else {})
@@ -123,7 +132,9 @@ class OpenAI(Remote):
         self.sees_images = isinstance(modalities, dict) and modalities.get("vision") is True
         keys = ("chat_template", "chat_template_tool_use", "bos_token", "eos_token")
         texts = [text for key in keys if isinstance(text := props.get(key), str)]
-        self.template = "\n".join(texts) if isinstance(props.get("chat_template"), str) else ""
+        template = props.get("chat_template")
+        self.template = "\n".join(texts) if isinstance(template, str) else ""
+        self.is_base = template == FALLBACK_TEMPLATE and props.get("eos_token") != "<|im_end|>"
         capabilities = props.get("chat_template_caps")
         if isinstance(capabilities, dict):
             features = ("supports_tools", "supports_tool_calls")
@@ -143,6 +154,7 @@ class OpenAI(Remote):
         sampling: Sampling,
         tools: Sequence[Mapping[str, Any]] = (),
         may_call: bool = True,
+        decoding: Decoding = DEFAULT_DECODING,
     ) -> bytes:
         encoded = [one for message in messages for one in _encode_message(message)]
         request = {
@@ -153,6 +165,8 @@ class OpenAI(Remote):
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        if decoding.stop:
+            request["stop"] = decoding.stop
         if tools:
             request["tools"] = tools
         if tools and not may_call:

@@ -16,7 +16,7 @@ from brain.models.reply import Answer, Reply, open_answer, stream_chunks
 from brain.models.script import Embeddings
 from brain.net import client
 from brain.settings import ModelRow
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
+from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 READY_SECONDS = 2.0
 PROBE_SECONDS = 1.0
@@ -32,6 +32,7 @@ class Remote(ABC):
     Attributes:
         accepts_tools: Whether requests may have tools; True until the server reports or answers otherwise.
         context_tokens: Size of the context window; None if unknown.
+        is_base: Whether it is a base model, which has no chat template.
         embedder: Embedding model to use instead, if any.
         template: Chat template with its first and last tokens, if the server shows it.
         is_local: Whether it may read private conversations.
@@ -40,6 +41,7 @@ class Remote(ABC):
     is_demo = False
     is_language_model = True
     accepts_tools = True
+    is_base = False
     context_tokens: int | None = None
     embedder: Embeddings | None = None
     template = ""
@@ -88,7 +90,8 @@ class Remote(ABC):
             self.context_tokens = self._row.context
         if self._row.sees_images is not None:
             self.sees_images = self._row.sees_images
-        return f"{description}, image input" if self.sees_images else description
+        base = ", a base model without a chat template" if self.is_base else ""
+        return f"{description}{base}{', image input' if self.sees_images else ''}"
 
     async def find_problem(self) -> str | None:
         """Return what is wrong with the server; None if it answers. Running passes are not affected."""
@@ -114,13 +117,19 @@ class Remote(ABC):
         tools: Sequence[Mapping[str, Any]] = (),
         *,
         may_call: bool = True,
+        decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Stream one pass; each read becomes one chunk."""
-        request = partial(self._ask, messages, sampling, tools, may_call)
+        request = partial(self._ask, messages, sampling, tools, may_call, decoding)
         return stream_chunks(request, self._build_reply(), self._url)
 
     async def _ask(
-        self, messages: Sequence[Message], sampling: Sampling, tools: Sequence[Mapping[str, Any]], may_call: bool
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]],
+        may_call: bool,
+        decoding: Decoding,
     ) -> Answer:
         if self._has_failed:
             was_local = self.is_local
@@ -129,7 +138,7 @@ class Remote(ABC):
             if was_local and not self.is_local:  # the conversation may be private
                 message = "The model server passes this model on to another server. Send the message again."
                 raise ModelError("model_failed", message)
-        body = self._build_body(messages, sampling, tools, may_call)
+        body = self._build_body(messages, sampling, tools, may_call, decoding)
         response = await self._http.send_prepared(self._request, body)
         try:
             return await open_answer(response, is_resumed=messages[-1].is_unfinished, has_tools=bool(tools))
@@ -208,5 +217,6 @@ class Remote(ABC):
         sampling: Sampling,
         tools: Sequence[Mapping[str, Any]] = (),
         may_call: bool = True,
+        decoding: Decoding = DEFAULT_DECODING,
     ) -> bytes:
         """Encode the request for one pass."""

@@ -11,7 +11,7 @@ from brain.errors import ModelError, Refused, SettingsError
 from brain.events import Resume
 from brain.messages import Chunk, EmbeddingCheck, Finish, Message
 from brain.models.circuit_breaker import CircuitBreaker
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
+from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 _ADVICE = "brain check --model builtin"
 
@@ -42,6 +42,7 @@ class TextOnlyModel:
     template = ""
     sees_images = False
     accepts_tools = False
+    is_base = False
     is_language_model = False
     """True if it can write summaries for Brain."""
 
@@ -94,6 +95,7 @@ class Script(TextOnlyModel):
         tools: Sequence[Mapping[str, Any]] = (),
         *,
         may_call: bool = True,
+        decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Play the line of this pass; ignore the messages."""
         line = self._passes[turn_pass] if turn_pass < len(self._passes) else ScriptedPass()

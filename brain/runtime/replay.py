@@ -49,7 +49,7 @@ from brain.turn.recording import (
     TurnLine,
 )
 from brain.turn.turn import Turn
-from brain.turn_request import DEFAULT_SAMPLING, Sampling, TurnRequest
+from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling, TurnRequest
 
 MAX_BYTES = 256 * 1024 * 1024
 """Size limit of a recording."""
@@ -212,6 +212,7 @@ class _RecordedModel(TextOnlyModel):
         tools: Sequence[Mapping[str, Any]] = (),
         *,
         may_call: bool = True,
+        decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Yield nothing."""
         nothing: tuple[Chunk, ...] = ()

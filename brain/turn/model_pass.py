@@ -24,7 +24,7 @@ from brain.turn.call_group import CallContext, CallGroup, open_group
 from brain.turn.notices import Annotations
 from brain.turn.tag_filter import Output, Shown
 from brain.turn.text_filters import PrefillEcho, RepetitionGuard, StopSequences
-from brain.turn_request import DEFAULT_SAMPLING, Sampling, marker_syntaxes
+from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling, marker_syntaxes
 
 log = logging.getLogger("brain")
 
@@ -56,6 +56,7 @@ class Model(ModelView, Protocol):
         breaker: Keeps turns away from the model while it fails.
         resume: How the model resumes after a block. It may change when the server rejects a prefill.
         accepts_tools: Whether requests may have tools. It may change when the server rejects them.
+        is_base: Whether it is a base model, which has no chat template.
         context_tokens: Size of the context window, if known.
         template: The chat template and its tokens, if the server reports them.
         embeds_locally: Whether its embeddings are made by a model that may read private conversations.
@@ -69,6 +70,8 @@ class Model(ModelView, Protocol):
     def resume(self) -> Resume: ...
     @property
     def accepts_tools(self) -> bool: ...
+    @property
+    def is_base(self) -> bool: ...
     @property
     def context_tokens(self) -> int | None: ...
     @property
@@ -86,6 +89,7 @@ class Model(ModelView, Protocol):
         tools: Sequence[Mapping[str, Any]] = (),
         *,
         may_call: bool = True,
+        decoding: Decoding = DEFAULT_DECODING,
     ) -> AsyncGenerator[Chunk, None]:
         """Stream pass `turn_pass` of a turn, from 0. Closing the generator closes the connection to the server.
 
@@ -121,8 +125,8 @@ class ModelPass:
     """
 
     __slots__ = (
-        "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_echo", "_emit",
-        "_has_native_call", "_inbox", "_is_first", "_is_interrupted", "_is_native", "_is_over", "_is_reading",
+        "_accounting", "_annotations", "_call_timer", "_cancellations", "_context", "_deadline", "_decoding", "_echo",
+        "_emit", "_has_native_call", "_inbox", "_is_first", "_is_interrupted", "_is_native", "_is_over", "_is_reading",
         "_last_chunk_at", "_max_length", "_model", "_next_step", "_nth", "_number", "_output", "_raw", "_read_until",
         "_sampling", "_scanner", "_separator", "_shown_length", "_silence", "_silent_seconds", "_stops", "_stream",
         "_task", "_text", "_text_guard", "_thinking_guard", "_transcript", "began", "calls", "finish", "first_text",
@@ -143,6 +147,7 @@ class ModelPass:
         max_length: int,
         silence: float,
         sampling: Sampling,
+        decoding: Decoding,
         is_first: bool,
         separator: str = "",
         output: Output | None = None,
@@ -169,6 +174,7 @@ class ModelPass:
         self._max_length = max_length
         self._silence = silence
         self._sampling = sampling
+        self._decoding = decoding
         self._emit = context.emit
         self._deadline = context.deadline
         self._stream: AsyncGenerator[Chunk, None] | None = None
@@ -307,6 +313,8 @@ class ModelPass:
             self._accounting.begin_request(messages, tools)
             self._deadline.expect_first_token()
             ask = partial(self._model.stream, messages, self._nth, self._sampling)
+            if self._decoding != DEFAULT_DECODING:
+                ask = partial(ask, decoding=self._decoding)
             may_call = policy.offers and not policy.is_last_pass and self._sampling.format is None
             stream = ask(tools, may_call=may_call) if tools else ask()
             if observer is not None:

@@ -13,6 +13,7 @@ from brain.events import Limits, Role, StopReason
 from brain.messages import Call
 from brain.turn.participant import Participant
 from brain.turn.tag_filter import Output
+from brain.turn_request import DEFAULT_DECODING, Decoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Plan:
         is_json: Whether the text must have the format that the client asked for.
         max_tokens: Token limit of the pass.
         temperature: Sampling temperature, unless the client chose one.
+        decoding: How the model decodes the pass.
     """
 
     participant: Participant
@@ -44,6 +46,7 @@ class Plan:
     is_json: bool = False
     max_tokens: int | None = None
     temperature: float | None = None
+    decoding: Decoding = DEFAULT_DECODING
 
 
 @dataclass(frozen=True, slots=True)

@@ -625,6 +625,7 @@ class Turn:
             max_length=self._characters_left,
             silence=self._silence,
             sampling=sampling,
+            decoding=plan.decoding,
             is_first=is_first,
             separator=self._separator(),
             output=plan.output,

@@ -197,6 +197,7 @@ class Player:
     breaker = CircuitBreaker()
     resume: Resume = "message"
     accepts_tools = False
+    is_base = False
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts

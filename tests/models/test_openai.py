@@ -17,6 +17,12 @@ from brain.settings import read
 LLAMA_CPP = models("tiny.gguf", owned_by="llamacpp") | {
     "GET /props": (200, {"default_generation_settings": {"n_ctx": 8192}, "modalities": {"vision": True}})
 }
+FALLBACK = (
+    "{%- for message in messages -%}\n"
+    "  {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' -}}\n"
+    "{%- endfor -%}\n{%- if add_generation_prompt -%}\n  {{- '<|im_start|>assistant\n' -}}\n{%- endif -%}"
+)
+"""The chat template that llama.cpp reports for a model without one."""
 VLLM = models("m", owned_by="vllm", max_model_len=32768)
 
 
@@ -237,6 +243,11 @@ async def test_a_request() -> None:
         # what is said of other models is not said of this one
         (models("a", "b", owned_by="x", max_model_len=9, capabilities={"vision": True}),
          "unknown server", "message", {}, None, False),
+        # a base model, for which llama.cpp reports a template that the model does not know
+        *[(LLAMA_CPP | {"GET /props": (200, {"chat_template": template, "bos_token": "<bos>", "eos_token": end})},
+           f"llama.cpp server{phrase}", "prefill", {"chat_template_kwargs": {"enable_thinking": False}}, None, False)
+          for template, end, phrase in ((FALLBACK, "<eos>", ", a base model without a chat template"),
+                                        (FALLBACK, "<|im_end|>", ""), (FALLBACK + "x", "<eos>", ""))],
         # as llama.cpp's router mode says it
         (models("a", owned_by="llamacpp") | {"GET /props": (200, {"default_generation_settings": {"n_ctx": 0}})},
          "llama.cpp server", "prefill", {"chat_template_kwargs": {"enable_thinking": False}}, None, False),
@@ -258,7 +269,7 @@ async def test_a_server_is_identified_by_free_requests(
         await collect(model)
         await collect(model, STARTED)
         first, second = server.generated
-        always = {"return_progress": True} if description == "llama.cpp server" else {}
+        always = {"return_progress": True} if description.startswith("llama.cpp server") else {}
         assert first.keys() == {"model", "messages", "stream", "stream_options", *always}
         assert second["messages"][2] == {"role": "assistant", "content": "I will look"}
         added = {key: value for key, value in second.items() if key not in first}

@@ -14,7 +14,7 @@ from brain.messages import Finish, Message
 from brain.models.dialects import LLAMA_CPP, UNKNOWN, Dialect, find_dialect
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
-from brain.turn_request import DEFAULT_SAMPLING, Sampling
+from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 HELLO = [Message("user", "Hi")]
 STARTED = [*HELLO, Message("assistant", "Go")]
@@ -27,10 +27,12 @@ MISTRAL = find_dialect("https://api.mistral.ai/v1", "")
 VLLM = find_dialect("http://127.0.0.1:1/v1", "vllm")
 
 
-def body(model: OpenAI | Ollama, messages: list[Message], sampling: Sampling) -> dict[str, Any]:
+def body(
+    model: OpenAI | Ollama, messages: list[Message], sampling: Sampling, decoding: Decoding = DEFAULT_DECODING
+) -> dict[str, Any]:
     """The fields of a request besides those that every request has."""
     try:
-        found: dict[str, Any] = json.loads(model._build_body(messages, sampling))
+        found: dict[str, Any] = json.loads(model._build_body(messages, sampling, decoding=decoding))
     finally:
         asyncio.run(model.aclose())
     assert (found.pop("model"), found.pop("stream")) == ("m", True)
@@ -106,6 +108,13 @@ NUM_CTX = {"num_ctx": 4096}
 def test_fields_for_ollama(sampling: Sampling, expected: Mapping[str, Any]) -> None:
     assert to_ollama(sampling) == expected
     assert "think" not in to_ollama(sampling, can_think=False)
+
+
+def test_stop_sequences() -> None:
+    stop = Decoding(stop=("\n\n", "Question:"))
+    openai, ollama = OpenAI(row("openai", "http://127.0.0.1:1/v1")), Ollama(row("ollama", "http://127.0.0.1:1"))
+    assert body(openai, HELLO, DEFAULT_SAMPLING, stop)["stop"] == ["\n\n", "Question:"]
+    assert body(ollama, HELLO, DEFAULT_SAMPLING, stop)["options"] == {"stop": ["\n\n", "Question:"], **NUM_CTX}
 
 
 # hosted servers, which no test can reach
