@@ -50,8 +50,8 @@ class Decoding:
 
     Attributes:
         is_plain: Whether a base model continues the messages as plain text. Other models ignore it.
-        call_grammar: Grammar (GBNF) that a call must follow once the model has written `SPECIALIST_REQUEST[`. Only
-            llama.cpp has such grammars; other servers ignore it.
+        call_grammar: Grammar (GBNF) that applies from the first `SPECIALIST_REQUEST` in the text of the model. Only
+            llama.cpp applies it, and only if the chat template has no reasoning. Other servers ignore it.
         stop: Texts before which the server ends the pass.
     """
 

@@ -14,6 +14,14 @@ from background_server import beside
 
 Json = Any
 
+FALLBACK = (
+    "{%- for message in messages -%}\n"
+    "  {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' -}}\n"
+    "{%- endfor -%}\n{%- if add_generation_prompt -%}\n  {{- '<|im_start|>assistant\n' -}}\n{%- endif -%}"
+)
+"""The chat template that llama.cpp reports for a model without one."""
+TEMPLATE = "{% for message in messages %}{{ message.content }}{% endfor %}"
+
 
 @dataclass(frozen=True)
 class Reasoning:
@@ -119,7 +127,7 @@ class Server:
         marked: set when an answer has held the marker.
     """
 
-    generating = ""
+    generating: tuple[str, ...] = ()
     content_type = ""
 
     def __init__(
@@ -149,7 +157,7 @@ class Server:
     @property
     def generated(self) -> list[Json]:
         """The bodies of the generating requests."""
-        return [request.body for request in self.requests if request.path == self.generating]
+        return [request.body for request in self.requests if request.path in self.generating]
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -189,7 +197,7 @@ class Server:
     async def _answer(
         self, request: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        if request.method != "POST" or request.path != self.generating:
+        if request.method != "POST" or request.path not in self.generating:
             status, answer = self._answers.get(f"{request.method} {request.path}", (404, {"error": "not found"}))
             await _send(writer, status, answer)
             return
@@ -241,13 +249,13 @@ class Server:
     async def _frames(self, plan: Pass, body: Json, generation: Generation) -> AsyncIterator[bytes | Cut]:
         for frame in self.opening(body):
             yield frame
-        started = body["messages"][-1]
-        echo = [started["content"]] if plan.echo and started["role"] == "assistant" else []
+        started = body["messages"][-1] if plan.echo else {"role": ""}
+        echo = [started["content"]] if started["role"] == "assistant" else []
         for item in (*echo, *plan.items) if isinstance(plan.items, Sequence) else plan.items:
             await asyncio.sleep(item.seconds if isinstance(item, Wait) else plan.every)
             if isinstance(item, Wait):
                 continue
-            yield item if isinstance(item, Cut) else item.data if isinstance(item, Raw) else self.frame(item)
+            yield item if isinstance(item, Cut) else item.data if isinstance(item, Raw) else self.frame(item, body)
             if isinstance(item, str):
                 self._count(generation, item)
         for frame in self.closing(plan, body):
@@ -269,7 +277,7 @@ class Server:
         """Frames before the first text."""
         yield from ()
 
-    def frame(self, item: str | Reasoning) -> bytes:
+    def frame(self, item: str | Reasoning, body: Json) -> bytes:
         """One text."""
         raise NotImplementedError
 
@@ -330,7 +338,7 @@ async def _send(writer: asyncio.StreamWriter, status: int, answer: Json, kind: s
 class OpenAIServer(Server):
     """Any server of the chat completions API; `owned_by` tells which one it is."""
 
-    generating = "/v1/chat/completions"
+    generating: tuple[str, ...] = ("/v1/chat/completions",)
     content_type = "text/event-stream"
     prefix = "/v1"
 
@@ -340,7 +348,7 @@ class OpenAIServer(Server):
     def opening(self, body: Json) -> Iterator[bytes]:
         yield self._chunk([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
 
-    def frame(self, item: str | Reasoning) -> bytes:
+    def frame(self, item: str | Reasoning, body: Json) -> bytes:
         delta = {"content": item} if isinstance(item, str) else {item.field: item.text}
         return self._chunk([{"index": 0, "delta": delta, "finish_reason": None}])
 
@@ -366,16 +374,72 @@ class OpenAIServer(Server):
         return b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n"
 
 
+class LlamaCppServer(OpenAIServer):
+    """llama.cpp's own server, which also completes a prompt.
+
+    Args:
+        template: the chat template that it reports.
+        answers: for other requests, over its own answers.
+    """
+
+    generating = (*OpenAIServer.generating, "/completion")
+
+    def __init__(
+        self, *passes: Pass, template: str = TEMPLATE, answers: Mapping[str, tuple[int, Json]] | None = None
+    ) -> None:
+        props = {"chat_template": template, "bos_token": "<bos>", "eos_token": "<eos>"}
+        own = {**models("m", owned_by="llamacpp"), "GET /props": (200, props)}
+        super().__init__(*passes, answers={**own, **(answers or {})})
+        self._has_prompt = "POST /apply-template" in self._answers
+
+    async def _answer(
+        self, request: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if request.path == "/apply-template" and not self._has_prompt:
+            lines = [f"<{message['role']}>{message['content']}" for message in request.body["messages"]]
+            end = [] if request.body["messages"][-1]["role"] == "assistant" else ["<assistant>"]
+            self._answers["POST /apply-template"] = 200, {"prompt": "\n".join(lines + end)}
+        await super()._answer(request, reader, writer)
+
+    def opening(self, body: Json) -> Iterator[bytes]:
+        if "prompt" not in body:
+            yield from super().opening(body)
+        elif body.get("return_progress"):
+            for processed in (0, 7):
+                progress = {"total": 7, "cache": 0, "processed": processed, "time_ms": processed}
+                yield self._event(content="", tokens=[0], stop=False, prompt_progress=progress)
+
+    def frame(self, item: str | Reasoning, body: Json) -> bytes:
+        if "prompt" not in body:
+            return super().frame(item, body)
+        assert isinstance(item, str)
+        return self._event(content=item, tokens=[7], stop=False, tokens_predicted=1, tokens_evaluated=7)
+
+    def closing(self, plan: Pass, body: Json) -> Iterator[bytes]:
+        if "prompt" not in body:
+            yield from super().closing(plan, body)
+        elif plan.finish is not None and plan.usage is not None:
+            prompt, completion, cached = plan.usage
+            counts = {"tokens_evaluated": prompt, "tokens_predicted": completion, "timings/cache_n": cached}
+            kind = "limit" if plan.finish == "length" else "eos"
+            last = {"content": "", "stop": True, "stop_type": kind, **counts}
+            yield b"data: " + json.dumps({name: last[name] for name in body["response_fields"]}).encode() + b"\n\n"
+
+    def _event(self, **fields: Json) -> bytes:
+        event = {"index": 0, **fields, "id_slot": -1}
+        return b"data: " + json.dumps(event, ensure_ascii=False).encode() + b"\n\n"
+
+
 class OllamaServer(Server):
     """Ollama's own API."""
 
-    generating = "/api/chat"
+    generating = ("/api/chat",)
     content_type = "application/x-ndjson"
 
     def refusal(self, text: str) -> Json:
         return {"error": text}
 
-    def frame(self, item: str | Reasoning) -> bytes:
+    def frame(self, item: str | Reasoning, body: Json) -> bytes:
         message = {"content": item} if isinstance(item, str) else {"content": "", "thinking": item.text}
         return self._line(message={"role": "assistant", **message}, done=False)
 

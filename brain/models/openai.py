@@ -1,22 +1,26 @@
 """Models of servers with the OpenAI chat completions API: vLLM, llama.cpp, SGLang, LM Studio, hosted ones."""
 
+import asyncio
 import base64
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from brain.errors import Refused
+from brain.errors import ModelError, Refused
 from brain.events import Thinking
-from brain.messages import CallMessage, Finish, Message, PassUsage, PromptProgress, sniff
-from brain.models import failures
+from brain.messages import CallMessage, Chunk, Finish, Message, PassUsage, sniff
+from brain.models import completion, failures
 from brain.models.dialects import LLAMA_CPP, UNKNOWN, find_dialect, resume_fields, sampling_fields
 from brain.models.event_template import EventTemplate
 from brain.models.lines import ServerSentEvents
 from brain.models.remote import Remote
 from brain.models.reply import (
     BROKEN_CALL,
+    Answer,
     EndOfReply,
     Part,
     Reply,
@@ -24,11 +28,21 @@ from brain.models.reply import (
     ToolDelta,
     arguments_text,
     decode_item,
+    decode_progress,
+    open_answer,
+    stream_chunks,
 )
+from brain.net.client import stream_body
+from brain.settings import ModelRow
 from brain.text import escape_invisible, suggest
-from brain.turn_request import DEFAULT_DECODING, Decoding, Sampling
+from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
+
+log = logging.getLogger("brain")
 
 IDENTIFY_SECONDS = 2.0
+PROMPT_SECONDS = 5.0
+"""Time limit for the prompt that llama.cpp makes of messages."""
+MAX_PROMPT_BYTES = 8 * 1024 * 1024
 MAX_NAMES = 5
 MAX_NAME = 100
 
@@ -40,6 +54,8 @@ FALLBACK_TEMPLATE = """\
   {{- '<|im_start|>assistant\n' -}}
 {%- endif -%}"""
 """What llama.cpp reports as the chat template of a model that has none."""
+REASONING_WORDS = ("think", "reasoning", "<|channel")
+"""Words in the chat templates of models whose reasoning only the server's own parser separates from the answer."""
 
 _CONTEXT_KEYS = ("max_model_len", "context_length", "max_context_length")
 
@@ -82,6 +98,111 @@ class OpenAI(Remote):
     """The names that the server accepts, if this one is not among them."""
     warning = ""
     """That the server does not list this name, but may accept it."""
+    _has_completions = True
+    _has_lazy_grammars = True
+
+    def __init__(self, row: ModelRow) -> None:
+        super().__init__(row)
+        self._root = self._url.removesuffix("/v1")
+        self._completion = self._http.prepare_post(f"{self._root}/completion")
+        self._apply_template = self._http.prepare_post(f"{self._root}/apply-template")
+
+    def stream(
+        self,
+        messages: Sequence[Message],
+        turn_pass: int = 0,
+        sampling: Sampling = DEFAULT_SAMPLING,
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        may_call: bool = True,
+        decoding: Decoding = DEFAULT_DECODING,
+    ) -> AsyncGenerator[Chunk, None]:
+        """Stream one pass; each read becomes one chunk."""
+        can_complete = self._has_completions and not tools and not any(message.images for message in messages)
+        if can_complete and (self._is_plain(decoding) or self._is_constrained(sampling, decoding)):
+            return self._complete(messages, sampling, decoding)
+        return super().stream(messages, turn_pass, sampling, tools, may_call=may_call, decoding=decoding)
+
+    def _is_plain(self, decoding: Decoding) -> bool:
+        return decoding.is_plain and self.is_base
+
+    def _is_constrained(self, sampling: Sampling, decoding: Decoding) -> bool:
+        """Return whether calls follow the grammar. Chat completions apply a grammar to all text, so they have none."""
+        if not decoding.call_grammar or sampling.format is not None or self._dialect is not LLAMA_CPP:
+            return False
+        is_readable = bool(self.template) and not any(word in self.template for word in REASONING_WORDS)
+        return self._has_lazy_grammars and is_readable
+
+    async def _complete(
+        self, messages: Sequence[Message], sampling: Sampling, decoding: Decoding
+    ) -> AsyncGenerator[Chunk, None]:
+        """Stream a completion, or an ordinary answer if the server rejects the completion."""
+        request = partial(self._ask_completion, messages, sampling, decoding)
+        try:
+            async with aclosing(stream_chunks(request, completion.build_reply(), self._url)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        except completion.CompletionRefused:
+            pass
+        else:
+            return
+        stream = super().stream(messages, 0, sampling, decoding=Decoding(stop=decoding.stop))
+        async with aclosing(stream) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _ask_completion(self, messages: Sequence[Message], sampling: Sampling, decoding: Decoding) -> Answer:
+        await self._identify_again()
+        is_plain = self._is_plain(decoding)
+        if not is_plain and not self._is_constrained(sampling, decoding):  # the server is another one now
+            raise completion.CompletionRefused
+        prompt = completion.join_texts(messages) if is_plain else await self._build_prompt(messages, sampling)
+        body = completion.build_body(self._model, prompt, sampling, decoding)
+        response = await self._http.send_prepared(self._completion, body)
+        try:
+            return await open_answer(response, is_resumed=False)
+        except ModelError as error:
+            if error.code == "model_context" or error.status not in (400, 404, 405, 422, 501):
+                raise
+            if error.status not in (400, 422):
+                self._has_completions = False
+            elif is_plain:
+                raise
+            else:
+                self._has_lazy_grammars = False
+            log.info("model server rejects a completion; Brain sends chat requests only: %s", error.detail)
+            raise completion.CompletionRefused from None
+
+    async def _build_prompt(self, messages: Sequence[Message], sampling: Sampling) -> str:
+        """Return the prompt that llama.cpp makes of the messages.
+
+        Raises:
+            CompletionRefused: It makes none, or not in time. The ordinary request then reports why.
+        """
+        arguments = sampling_fields(sampling, self._dialect).get("chat_template_kwargs")
+        request: dict[str, Any] = {
+            "model": self._model,
+            "messages": [one for message in messages for one in _encode_message(message)],
+            **({"chat_template_kwargs": arguments} if arguments else {}),
+        }
+        if messages[-1].is_unfinished:
+            request = resume_fields(request, self._dialect)
+        data = bytearray()
+        try:
+            async with asyncio.timeout(PROMPT_SECONDS):
+                response = await self._http.send_prepared(self._apply_template, msgspec.json.encode(request))
+                async with aclosing(response), aclosing(stream_body(response)) as body:
+                    async for part in body:
+                        data += part
+                        if len(data) > MAX_PROMPT_BYTES:
+                            raise completion.CompletionRefused
+            if response.status_code in (404, 405, 501):
+                self._has_lazy_grammars = False
+            if response.status_code == 200:
+                return msgspec.json.decode(data, type=completion.Prompt).prompt
+        except (TimeoutError, msgspec.DecodeError, UnicodeDecodeError):
+            pass
+        raise completion.CompletionRefused
 
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         with failures.translate_errors(self._url):
@@ -104,7 +225,7 @@ class OpenAI(Remote):
         own = next((model for model in models if model.get("id") == self._model), None)
         similar = own or (models[0] if models else {})  # the first model represents an unlisted one
         dialect = find_dialect(self._url, str(similar.get("owned_by")))
-        props = await self._get(self._url.removesuffix("/v1") + "/props") if dialect is LLAMA_CPP else None
+        props = await self._get(f"{self._root}/props") if dialect is LLAMA_CPP else None
         self._dialect, self.is_base = dialect, False
         self.resume = self._fixed_resume or dialect.resume
         if props is None:
@@ -213,11 +334,8 @@ def decode_event(checks: ReportedValues, data: bytes) -> Sequence[Part]:
     if event.error:
         raise failures.from_event(event.error)
     parts: list[Part] = []
-    if event.prompt_progress is not None:
-        fields = event.prompt_progress if isinstance(event.prompt_progress, dict) else {}
-        cache, processed, total = (checks.count(name, fields.get(name)) for name in ("cache", "processed", "total"))
-        if cache is not None and processed is not None and total is not None and cache <= processed <= total:
-            parts.append(PromptProgress(processed - cache, total - cache, cache))
+    if (progress := decode_progress(event.prompt_progress, checks)) is not None:
+        parts.append(progress)
     for choice in event.choices or ():
         if checks.count("choices[].index", choice.index):
             continue

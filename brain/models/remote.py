@@ -131,13 +131,7 @@ class Remote(ABC):
         may_call: bool,
         decoding: Decoding,
     ) -> Answer:
-        if self._has_failed:
-            was_local = self.is_local
-            with suppress(ModelError):
-                await self.identify()
-            if was_local and not self.is_local:  # the conversation may be private
-                message = "The model server passes this model on to another server. Send the message again."
-                raise ModelError("model_failed", message)
+        await self._identify_again()
         body = self._build_body(messages, sampling, tools, may_call, decoding)
         response = await self._http.send_prepared(self._request, body)
         try:
@@ -149,6 +143,20 @@ class Remote(ABC):
             if refusal.is_general:
                 self.accepts_tools, self._has_refused_tools = False, True
             raise
+
+    async def _identify_again(self) -> None:
+        """Identify the server if that failed the last time.
+
+        Raises:
+            ModelError: The model is not local any more, and the conversation may be private.
+        """
+        if self._has_failed:
+            was_local = self.is_local
+            with suppress(ModelError):
+                await self.identify()
+            if was_local and not self.is_local:
+                message = "The model server passes this model on to another server. Send the message again."
+                raise ModelError("model_failed", message)
 
     @property
     def embeds_locally(self) -> bool:

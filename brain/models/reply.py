@@ -320,6 +320,15 @@ def decode_item(data: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
         raise failures.unreadable(f"{error}: {data[:200]!r}") from None
 
 
+def decode_progress(progress: Any, checks: ReportedValues) -> PromptProgress | None:
+    """Return how much of the prompt llama.cpp has read; None without possible numbers."""
+    fields = progress if isinstance(progress, dict) else {}
+    cache, processed, total = (checks.count(name, fields.get(name)) for name in ("cache", "processed", "total"))
+    if cache is None or processed is None or total is None or not cache <= processed <= total:
+        return None
+    return PromptProgress(processed - cache, total - cache, cache)
+
+
 def _is_object(arguments: str) -> bool:
     """Return whether the arguments of a call are whole."""
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from model_answers import HELLO, STARTED, collect, cuts, decode, in_loop, merge, model_of
-from model_servers import OpenAIServer, Pass, models
+from model_servers import FALLBACK, OpenAIServer, Pass, models
 
 from brain.events import Thinking
 from brain.messages import Finish, Message, NativeCall, PassUsage, PromptProgress
@@ -17,12 +17,6 @@ from brain.settings import read
 LLAMA_CPP = models("tiny.gguf", owned_by="llamacpp") | {
     "GET /props": (200, {"default_generation_settings": {"n_ctx": 8192}, "modalities": {"vision": True}})
 }
-FALLBACK = (
-    "{%- for message in messages -%}\n"
-    "  {{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' -}}\n"
-    "{%- endfor -%}\n{%- if add_generation_prompt -%}\n  {{- '<|im_start|>assistant\n' -}}\n{%- endif -%}"
-)
-"""The chat template that llama.cpp reports for a model without one."""
 VLLM = models("m", owned_by="vllm", max_model_len=32768)
 
 

@@ -190,7 +190,7 @@ async def test_a_server_that_comes_late_is_identified_then(kind: Any) -> None:
         await collect(model)
         assert (model.resume, model.context_tokens) == ("prefill", 32768 if kind is OpenAIServer else 16384)
         await collect(model)
-        generate = f"POST {server.generating}"
+        generate = f"POST {server.generating[0]}"
         assert server.lines == [identify, identify, generate, generate]
 
 
