@@ -25,6 +25,7 @@ from specialists._calendar.draft import EventDraft
 from specialists._calendar.folder import FolderStore, encode_name, is_writable
 from specialists._calendar.plan import Plan
 from specialists._calendar.request import CalendarRequest
+from specialists._kit.examples import read_examples
 
 Short = Annotated[str, Meta(max_length=500)]
 Long = Annotated[str, Meta(max_length=8000)]
@@ -134,6 +135,7 @@ def preview(
         "reschedule lunch with Ben to next week",
         "plan a weekly team event every Tuesday",
         "welche Termine habe ich morgen",
+        *read_examples("calendar"),
     ),
 )
 def calendar(

@@ -12,6 +12,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Citation, Result, specialist
+from specialists._kit.examples import read_examples
 from specialists._kit.passages import make_anchor, split_passages, split_sections, unwrap
 from specialists._kit.text import content_words
 
@@ -146,6 +147,7 @@ def health() -> str | None:
         "how do I use it as a library without the server",
         "how do I run Brain behind a proxy",
         "how do I index a folder with the command line",
+        *read_examples("docs"),
     ),
 )
 def docs(

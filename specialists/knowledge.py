@@ -17,6 +17,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Citation, Context, Progress, Refused, Result, specialist
+from specialists._kit.examples import read_examples
 from specialists._kit.passages import make_anchor
 from specialists._knowledge import background, embeddings
 from specialists._knowledge.command import index_folders as index
@@ -95,6 +96,7 @@ async def lifespan() -> AsyncIterator[None]:
         "what is in my folder about taxes",
         "quote the paragraph on liability from the uploaded agreement",
         "which spreadsheet has the price of the pump",
+        *read_examples("knowledge"),
     ),
 )
 async def knowledge(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from brain import Citation, Refused, Result, specialist
+from specialists._kit.examples import read_examples
 from specialists._medical.calculator import OTHERS_ABSENT, Calculation, Calculator, Problems, Source
 from specialists._medical.catalog import all_calculators
 from specialists._medical.inputs import ParsedInput
@@ -66,6 +67,7 @@ def health() -> str | None:
         "morphine equivalents of oxycodone",
         "anion gap from sodium, chloride and bicarbonate",
         "which medical calculators are there",
+        *read_examples("medical"),
     ],
 )
 def medical(

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from brain import Context, Refused, Result, specialist
+from specialists._kit.examples import read_examples
 
 Operation = Literal["save_fact", "facts", "search", "short_memory", "long_memory", "update_fact", "store", "forget"]
 Text = Annotated[str, Meta(max_length=2000)]
@@ -101,6 +102,7 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
         "merk dir, dass ich kein Fleisch esse",
         "was weißt du über mich",
         "worüber haben wir gesprochen",
+        *read_examples("memory"),
     ),
 )
 async def memory(

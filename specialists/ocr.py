@@ -11,6 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Context, Progress, Refused, Result, install_command, specialist
+from specialists._kit.examples import read_examples
 from specialists._pictures import reader
 from specialists._pictures.attachments import display_name, pick_attachment
 from specialists._pictures.images import missing_page_reason
@@ -68,6 +69,7 @@ def health() -> str | None:
         "I cannot make out the text in this picture, can you",
         "copy the table out of the image",
         "was steht auf dem Bild",
+        *read_examples("ocr"),
     ),
 )
 async def ocr(

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Meta
 
 from brain import Citation, Context, Page, Progress, Refused, Result, specialist
+from specialists._kit.examples import read_examples
 from specialists._pubmed.articles import Article, read_articles
 from specialists._pubmed.dates import Period, parse_period
 from specialists._pubmed.eutils import BAD_KEY, NO_ARTICLE_ADVICE, Eutils, PubmedSettings, SearchResult
@@ -71,6 +72,7 @@ async def health(*, context: Context, settings: PubmedSettings) -> str | None:
         "case reports of myocarditis after vaccination",
         "journal articles by an author in The Lancet",
         "aktuelle Studien in PubMed",
+        *read_examples("pubmed"),
     ),
 )
 async def pubmed(

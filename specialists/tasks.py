@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Meta
 
 from brain import Context, Refused, Result, specialist
+from specialists._kit.examples import read_examples
 from specialists._kit.text import one_line
 
 Operation = Literal["list", "create", "cancel", "summarize", "feedback"]
@@ -119,6 +120,7 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
         ("which background tasks are running", {"operation": "list"}),
         ("list my tasks", {"operation": "list"}),
         ("show my scheduled tasks and reminders", {"operation": "list"}),
+        *read_examples("tasks"),
     ),
 )
 async def tasks(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from brain import Attachment, Context, Progress, Refused, Result, specialist
+from specialists._kit.examples import read_examples
 from specialists._pictures import reader
 from specialists._pictures.attachments import display_name, pick_attachment
 
@@ -68,6 +69,7 @@ async def health() -> None:
         "when and with which camera was this photo taken",
         "look at the screenshot and tell me what you see",
         "was ist auf dem Foto zu sehen",
+        *read_examples("vision"),
     ),
 )
 async def vision(

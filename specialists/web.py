@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from brain import Citation, Context, Progress, Refused, Result, specialist
+from specialists._kit.examples import read_examples
 from specialists._kit.text import one_line
 from specialists._web import search
 from specialists._web.extract import Article
@@ -43,6 +44,7 @@ _URL = re.compile(r"https?://[^\s<>\"'`]{4,2000}")
         "search online for reviews of this laptop",
         "what is the current price of copper",
         "suche im Internet nach Zugverbindungen",
+        *read_examples("web"),
     ),
 )
 async def web(

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from msgspec import Meta
 
 from brain import Context, Progress, Refused, Result, specialist
+from specialists._kit.examples import read_examples
 from specialists._kit.text import content_words
 from specialists._wiki import answer
 from specialists._wiki.api import Api, ApiError
@@ -69,6 +70,7 @@ async def _health(*, settings: WikiSettings, context: Context) -> str | None:
         "how tall is Mount Everest",
         "which planets does the solar system have",
         "where was Marie Curie born",
+        *read_examples("wiki"),
     ),
 )
 async def wiki(

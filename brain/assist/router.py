@@ -1,0 +1,369 @@
+"""Chooses the specialist that a message needs, or none, by its similarity to examples. No I/O.
+
+The classifier is ridge regression on one class per specialist and one for messages that need none. Its features are
+words, pairs of words, the first words and letter n-grams, weighted by their rarity. A specialist of few examples also
+gets the messages about the topics of its examples and description. Where an embedding model is configured, a second
+classifier of embeddings joins the first.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from operator import itemgetter, mul
+from pathlib import Path
+from typing import Any, Protocol
+
+import regex
+
+MARGIN = 0.3
+"""Lead over "none" that a specialist needs."""
+FOLLOW_UP_MARGIN = 0.2
+"""The same for a message that follows up on the previous one."""
+SURE = 0.6
+"""Lead with which a message stands for itself, whatever came before it."""
+MAX_LENGTH = 4_000
+"""Characters of a message that are read."""
+MAX_WORDS = 60
+"""Words of a long message that count: the first and the last ones."""
+_FOLLOW_UP_WORDS = 8
+"""Most words of a message that may follow up on the previous one."""
+_FOLLOW_UP_SHARE = 0.3
+"""Share of both messages together in its score; the message alone has the rest."""
+_SAME_BONUS = 0.1
+"""Added for the specialist of the previous message."""
+FILE_BONUS = 0.3
+"""Added for specialists that read files, if the message has files."""
+ADDRESS_BONUS = 1.0
+"""Added for specialists that open addresses, if the message has one."""
+_RIDGE = 0.1
+_MAX_ROUNDS = 30
+_LEAST_STEP = 0.05
+"""A change of a weight below this is not worth another round."""
+_N_GRAMS = (3, 4)
+_PAIR_WEIGHT, _GRAM_WEIGHT, _FIRST_WEIGHT = 0.7, 0.35, 0.7
+"""Weights of features; words have 1."""
+_SHORT = 3
+"""Words of a short message, which is a feature."""
+_FEW = 15
+"""Specialists with fewer examples than this also match by topic."""
+_TOPIC_BONUS = 0.5
+"""Added for a specialist of few examples, if the message is about its topic."""
+_COMMON_TOPIC = 30
+"""Examples of all specialists on a topic, from which on it says less about one of them."""
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+_FOLLOW_UP = regex.compile(
+    r"^\W*(?:and|what about|how about|also|but|or|any|only|und|auch|oder|et|aussi|ou|y|e|o|wie sieht)\b"
+    r"|\b(?:it|its|he|she|they|him|his|her|their|them|there|those|these|that one|this one"
+    r"|er|es|dort|davon|ihr|ihm|sie|il|elle|ils|elles|son|sa|ses|ella|él|allí|su|sus|lo)\b",
+    regex.IGNORECASE,
+)
+"""The opening or the pronoun of a message that needs the previous one."""
+_ADDRESS = regex.compile(r"https?://\S|\bwww\.\S+\.\S")
+
+Vector = tuple[Sequence[int], Sequence[float]]
+"""The features of a text: their numbers and values."""
+
+
+class Routable(Protocol):
+    """The attributes of a specialist that the router reads."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def examples(self) -> Sequence[str]: ...
+    @property
+    def not_examples(self) -> Sequence[str]: ...
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The specialist that fits a message best.
+
+    Attributes:
+        lead: Its lead over "none".
+        follows_up: Whether the message needs the previous one.
+    """
+
+    name: str
+    lead: float
+    follows_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """The user's previous message, and the specialist that was called for it."""
+
+    message: str
+    specialist: str = ""
+
+
+class Classifier:
+    """Linear scores of classes, fitted by coordinate descent on the dual of ridge regression.
+
+    A class of few examples counts as much as one of many: their weight is the inverse square root of their number.
+    """
+
+    def __init__(self, vectors: Sequence[Vector], labels: Sequence[int], size: int) -> None:
+        count, classes = len(vectors), max(labels) + 1
+        mean = [0.0] * size
+        for indices, values in vectors:
+            for index, value in zip(indices, values, strict=True):
+                mean[index] += value / count
+        getters = [_getter(indices) for indices, _ in vectors]
+        # each vector without the mean is dense; its products follow from sparse ones
+        with_mean = [sum(map(mul, values, get(mean))) for (_, values), get in zip(vectors, getters, strict=True)]
+        of_mean = sum(map(mul, mean, mean))
+        sizes = Counter(labels)
+        weights = [sizes[label] ** -0.5 for label in labels]
+        ridges = [_RIDGE * sum(weights) / count / weight for weight in weights]
+        scales = [
+            1 / (sum(map(mul, values, values)) - 2 * product + of_mean + ridge)
+            for (_, values), product, ridge in zip(vectors, with_mean, ridges, strict=True)
+        ]
+        columns, self._constants = [], []
+        for number in range(classes):
+            column, total, offset = [0.0] * size, 0.0, 0.0
+            duals = [0.0] * count
+            targets = [1.0 if label == number else -1 / (classes - 1) for label in labels]
+            everything: Sequence[int] = range(count)
+            active = everything
+            for turn in range(_MAX_ROUNDS):
+                changed = []
+                for n in active:
+                    indices, values = vectors[n]
+                    score = sum(map(mul, values, getters[n](column))) - total * (with_mean[n] - of_mean) - offset
+                    step = (targets[n] - score - ridges[n] * duals[n]) * scales[n]
+                    if abs(step) < _LEAST_STEP:
+                        continue
+                    changed.append(n)
+                    duals[n] += step
+                    total += step
+                    offset += step * with_mean[n]
+                    for index, value in zip(indices, values, strict=True):
+                        column[index] += step * value
+                if not changed and active is everything:
+                    break
+                active = changed if changed and turn % 4 != 3 else everything
+            columns.append([weight - total * middle for weight, middle in zip(column, mean, strict=True)])
+            self._constants.append(total * of_mean - offset)
+        self._rows = [*zip(*columns, strict=True)]
+
+    def score(self, vector: Vector) -> list[float]:
+        """Return the score of each class."""
+        scores = self._constants
+        for index, value in zip(*vector, strict=True):
+            scores = [score + value * weight for score, weight in zip(scores, self._rows[index], strict=True)]
+        return scores
+
+
+class Router:
+    """Chooses among specialists. `learn_vectors` adds embeddings of `texts`.
+
+    Attributes:
+        texts: The examples of all specialists and of none, for embeddings.
+    """
+
+    def __init__(self, specialists: Sequence[Routable]) -> None:
+        self._names = [one.name for one in specialists]
+        none = len(specialists)
+        labelled = [(text, n) for n, one in enumerate(specialists) for text in (*one.examples, _describe(one))]
+        labelled += [(text, none) for text in (*_read_lines("none.txt"), *_not_examples(specialists))]
+        self.texts = [text for text, _ in labelled]
+        self._labels = [label for _, label in labelled]
+        self._by_example = {_normalize(example): one.name for one in reversed(specialists) for example in one.examples}
+        counted = [_count_features(text) for text in self.texts]
+        found_in = Counter(feature for features in counted for feature in features)
+        self._numbers = {feature: n for n, feature in enumerate(found_in)}
+        self._rarities = [math.log((1 + len(counted)) / (1 + count)) + 1 for count in found_in.values()]
+        vectors = [self._vector(features) for features in counted]
+        self._words = Classifier(vectors, self._labels, len(found_in))
+        self._meanings: Classifier | None = None
+        self._middle: Sequence[float] = ()
+        self._scale = 1.0
+        self._topics = _find_topics(specialists, self.texts)
+        self._takes_files = {one.name for one in specialists if _has_parameter(one, "image_id")}
+        self._takes_address = {one.name for one in specialists if _has_parameter(one, "url")}
+
+    def learn_vectors(self, vectors: Sequence[Sequence[float]]) -> None:
+        """Join a classifier of embeddings, one for each of `texts`."""
+        size = len(vectors[0])
+        self._middle = [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
+        centred = [[*map(float.__sub__, vector, self._middle)] for vector in vectors]
+        self._scale = math.sqrt(len(vectors) / (sum(sum(map(mul, one, one)) for one in centred) or 1.0))
+        scaled = [(range(size), [number * self._scale for number in one]) for one in centred]
+        self._meanings = Classifier(scaled, self._labels, size)
+
+    def choose(
+        self,
+        message: str,
+        allowed: Collection[str],
+        vector: Sequence[float] | None = None,
+        previous: Previous | None = None,
+        *,
+        has_files: bool = False,
+        can_read_files: bool = False,
+    ) -> Choice | None:
+        """Return the specialist that fits best, or None if the message needs none.
+
+        Args:
+            allowed: Names of the specialists to choose from.
+            vector: Embedding of the message.
+            has_files: Whether the message has files.
+            can_read_files: Whether the conversation has files.
+        """
+        allowed = [name for name in allowed if can_read_files or name not in self._takes_files]
+        example = self._by_example.get(_normalize(message))
+        if example is not None and example in allowed:
+            return Choice(example, 2.0)
+        leads = self._leads(message, vector)
+        if has_files:
+            for name in self._takes_files.intersection(leads):
+                leads[name] += FILE_BONUS
+        if _ADDRESS.search(message):
+            for name in self._takes_address.intersection(leads):
+                leads[name] += ADDRESS_BONUS
+        choice = _best(leads, allowed)
+        if choice is not None and choice.lead < SURE and previous is not None and _follows_up(message):
+            together = self._leads(f"{previous.message} {message}", None)
+            share = _FOLLOW_UP_SHARE
+            leads = {name: share * together[name] + (1 - share) * lead for name, lead in leads.items()}
+            if previous.specialist in leads:
+                leads[previous.specialist] += _SAME_BONUS
+            choice = _best(leads, allowed)
+            if choice is not None and choice.lead > FOLLOW_UP_MARGIN:
+                return replace(choice, follows_up=True)
+        return choice if choice is not None and choice.lead > MARGIN else None
+
+    def _leads(self, message: str, vector: Sequence[float] | None) -> dict[str, float]:
+        """Return the lead of each specialist over "none"."""
+        scores = self._words.score(self._vector(_count_features(message)))
+        if vector is not None and self._meanings is not None and len(vector) == len(self._middle):
+            scaled = [(number - middle) * self._scale for number, middle in zip(vector, self._middle, strict=True)]
+            by_meaning = self._meanings.score((range(len(scaled)), scaled))
+            scores = [(one + other) / 2 for one, other in zip(scores, by_meaning, strict=True)]
+        leads = {name: score - scores[-1] for name, score in zip(self._names, scores, strict=False)}
+        topics = topics_of(message) if self._topics else ()
+        for name, strengths in self._topics.items():
+            leads[name] += _TOPIC_BONUS * max((strengths.get(topic, 0.0) for topic in topics), default=0.0)
+        return leads
+
+    def _vector(self, features: Mapping[str, float]) -> Vector:
+        numbers = [self._numbers[feature] for feature in features if feature in self._numbers]
+        values = [
+            weight * self._rarities[self._numbers[feature]]
+            for feature, weight in features.items()
+            if feature in self._numbers
+        ]
+        length = math.sqrt(sum(map(mul, values, values))) or 1.0
+        return numbers, [value / length for value in values]
+
+
+def _best(leads: Mapping[str, float], allowed: Collection[str]) -> Choice | None:
+    name = max((name for name in leads if name in allowed), key=leads.__getitem__, default=None)
+    return None if name is None else Choice(name, leads[name])
+
+
+def _follows_up(message: str) -> bool:
+    return len(_WORD.findall(message[:MAX_LENGTH])) <= _FOLLOW_UP_WORDS and _FOLLOW_UP.search(message) is not None
+
+
+def _getter(indices: Sequence[int]) -> Callable[[Sequence[float]], Sequence[float]]:
+    """Return a function that returns the items with these numbers."""
+    if len(indices) > 1:
+        return itemgetter(*indices)
+    return lambda items: [items[index] for index in indices]
+
+
+def _count_features(text: str) -> Mapping[str, float]:
+    """Return the features of a text with their weights, which grow with the logarithm of their number."""
+    words = ["0" if word.isdecimal() else word for word in _WORD.findall(text[:MAX_LENGTH].lower())]
+    if len(words) > MAX_WORDS:
+        words = [*words[: MAX_WORDS // 2], *words[-MAX_WORDS // 2 :]]
+    weights, counts = dict.fromkeys(words, 1.0), Counter(words)
+
+    def add(feature: str, weight: float) -> None:
+        weights[feature] = weight
+        counts[feature] += 1
+
+    for before, word in pairwise(words):
+        add(f"{before} {word}", _PAIR_WEIGHT)
+    for word in words:
+        padded = f"^{word}$"
+        for size in _N_GRAMS:
+            for at in range(len(padded) - size + 1):
+                add(f"#{padded[at : at + size]}", _GRAM_WEIGHT)
+    for n, word in enumerate(words[:2]):
+        add(f"{n}:{word}", _FIRST_WEIGHT)
+    if len(words) <= _SHORT:
+        add("short:", 1.0)
+    return {feature: weight * (1 + math.log(counts[feature])) for feature, weight in weights.items()}
+
+
+def _describe(specialist: Routable) -> str:
+    """Return name, description and parameters of a specialist as one text."""
+    parts = [specialist.name.replace("_", " "), specialist.description]
+    for name, schema in specialist.parameters.get("properties", {}).items():
+        parts.append(name.replace("_", " "))
+        if isinstance(schema, Mapping):
+            parts += [str(schema.get("description", "")), *map(str, schema.get("enum", ()))]
+    return " ".join(parts)[:MAX_LENGTH]
+
+
+def _not_examples(specialists: Sequence[Routable]) -> Iterator[str]:
+    for one in specialists:
+        yield from one.not_examples
+
+
+def _has_parameter(specialist: Routable, name: str) -> bool:
+    return name in specialist.parameters.get("properties", {})
+
+
+def _normalize(text: str) -> str:
+    """Return the words of a text in lower case, without punctuation."""
+    return " ".join(_WORD.findall(text[:MAX_LENGTH].lower()))
+
+
+# Topics
+
+
+def topics_of(text: str) -> set[str]:
+    """Return the topics that the words of a text belong to."""
+    by_word = _topics_by_word()
+    return {topic for word in _WORD.findall(text[:MAX_LENGTH].lower()) for topic in by_word.get(word, ())}
+
+
+@lru_cache(maxsize=1)
+def _topics_by_word() -> Mapping[str, Sequence[str]]:
+    found: dict[str, list[str]] = {}
+    for line in _read_lines("topics.txt"):
+        topic, _, words = line.partition(":")
+        for word in words.split():
+            found.setdefault(word, []).append(topic)
+    return found
+
+
+def _find_topics(specialists: Sequence[Routable], texts: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
+    """Return the topics of each specialist of few examples, from 0 to 1.
+
+    A topic counts fully if two of its texts are about it, and if it is rare in all texts.
+    """
+    few = [one for one in specialists if len(one.examples) < _FEW]
+    counts = Counter(topic for text in texts for topic in topics_of(text)) if few else Counter[str]()
+    found = {}
+    for one in few:
+        own = Counter(topic for text in (*one.examples, _describe(one)) for topic in topics_of(text))
+        found[one.name] = {
+            topic: min(1.0, count / 2) * min(1.0, _COMMON_TOPIC / counts[topic]) for topic, count in own.items()
+        }
+    return found
+
+
+def _read_lines(name: str) -> Sequence[str]:
+    return (Path(__file__).parent / name).read_text("utf-8").splitlines()
