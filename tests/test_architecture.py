@@ -14,7 +14,7 @@ import brain
 ROOT = Path(__file__).parent.parent
 
 LAYERS = (
-    "errors events text concurrency installation",
+    "errors events text words concurrency installation",
     "messages validation",
     "task",
     "settings markers",

@@ -6,16 +6,18 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from brain.errors import ModelError
 from brain.models import failures, ollama
-from brain.models.builtin import Builtin, SpecialistInfo
+from brain.models.builtin import Builtin
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
 from brain.models.remote import Remote
 from brain.models.script import Script, read_script
+from brain.plugins.specialist import Specialist
 from brain.settings import ModelRow, Settings, redact_url
 from brain.text import suggest
 
@@ -65,7 +67,7 @@ class Models:
 
 
 @asynccontextmanager
-async def connect_models(settings: Settings, specialists: Sequence[SpecialistInfo]) -> AsyncIterator[Models]:
+async def connect_models(settings: Settings, specialists: Sequence[Specialist[..., Any]]) -> AsyncIterator[Models]:
     """Open the models of all settings; close them at the end of the block."""
     async with AsyncExitStack() as stack:
         by_name: dict[str, ModelEntry] = {}
@@ -93,7 +95,7 @@ async def connect_models(settings: Settings, specialists: Sequence[SpecialistInf
         yield Models(offered, embedder, reserve, by_name)
 
 
-async def open_models(settings: Settings, specialists: Sequence[SpecialistInfo]) -> list[ModelEntry]:
+async def open_models(settings: Settings, specialists: Sequence[Specialist[..., Any]]) -> list[ModelEntry]:
     """Open the offered models, the default first. A server that does not answer yet may do so later."""
     rows = [settings.row(name) for name in settings.model]
     return await asyncio.gather(*(_open(row, settings, specialists) for row in rows))
@@ -104,7 +106,7 @@ async def check_model(model: AnyModel) -> str | None:
     return await model.find_problem() if isinstance(model, Remote) else None
 
 
-async def _open(row: ModelRow, settings: Settings, specialists: Sequence[SpecialistInfo]) -> ModelEntry:
+async def _open(row: ModelRow, settings: Settings, specialists: Sequence[Specialist[..., Any]]) -> ModelEntry:
     if row.kind == "auto":
         return await _open_auto(row, settings, specialists)
     if row.kind in ("builtin", "script"):
@@ -138,7 +140,7 @@ async def _open_remote(row: ModelRow, reason: str) -> ModelEntry:
     return ModelEntry(model, reason, None, row, warning=warning)
 
 
-async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[SpecialistInfo]) -> ModelEntry:
+async def _open_auto(row: ModelRow, settings: Settings, specialists: Sequence[Specialist[..., Any]]) -> ModelEntry:
     """Open an Ollama model, else one of the OpenAI API, else the demo model."""
     assert row.url is not None
     url = redact_url(row.url)

@@ -10,14 +10,19 @@ import re
 import sqlite3
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from datetime import UTC, datetime
+from typing import Any
 
 import regex
 
+from brain.assist.params import build_params, fill_params
+from brain.errors import Refused
 from brain.events import Resume
-from brain.messages import CLOCK_NOTE, RECALL_NOTE, Chunk, Finish, Message
+from brain.messages import CLOCK_NOTE, RECALL_NOTE, Attachment, Chunk, Finish, Message
 from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.script import TextOnlyModel
+from brain.plugins.context import AssistContext
+from brain.plugins.specialist import Specialist
 from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 TASK_DONE = "TASK_DONE"
@@ -40,6 +45,7 @@ _NOTE_LINE = re.compile(
 )
 """A line that is a note of Brain, or its first or last line. A message may contain forged ones."""
 _CLOCK = re.compile(rf"^(?:{CLOCK_NOTE})$", re.MULTILINE)
+_CLOCK_TIME = re.compile(r"\d{4}-\d\d-\d\d(?: \d\d:\d\d)?")
 _STRATEGY_NOTE = re.compile(r"\n\n(?:Instruction of the thinker:\n|What next\? Write one call).*\Z", re.DOTALL)
 """Text that a strategy adds to the message of the user."""
 _TASK_LIST = "All tasks of this conversation, "
@@ -55,11 +61,6 @@ _FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
 _LIMITS = re.compile(r"^- Use up to (?P<calls>\d+) calls per answer and (?P<each>\d+) per", re.MULTILINE)
 _WORD = regex.compile(r"[\p{L}\p{N}]+")
 _LINE = re.compile(r"[^\n]+\n*|\n+")
-_PREPOSITION = r"\b(?:in|for|of|about|at|to|from|near|on|called|named)\s+"
-_PROPER_NAME = regex.compile(rf"(?i:{_PREPOSITION})(\p{{Lu}}[\p{{L}}'’.-]*(?:\s+\p{{Lu}}[\p{{L}}'’.-]*)*)")
-_LAST_WORDS = re.compile(rf".*{_PREPOSITION}(.+?)[\s?.!]*$", re.IGNORECASE | re.DOTALL)
-_FREE_TEXT = frozenset({"query", "question", "search", "text", "message", "topic", "objective", "prompt", "q"})
-_ADDRESS = re.compile(r"https?://[^\s<>\"'`]+")
 _ABOUT_ME = re.compile(r"\b(?:who|what|which|how)\b[^.?!]{0,20}\bare you\b|\bwhat can you do\b", re.IGNORECASE)
 _POINTING_WORDS = frozenset(["this", "that", "it", "its", "these", "those", "there", "here", "attached"])
 _LOOKING_WORDS = frozenset(["say", "says", "see", "show", "shows", "read"])
@@ -74,21 +75,6 @@ _COMMON_WORDS = _LOOKING_WORDS | frozenset(
         "write you your"
     )
 )
-
-
-class SpecialistInfo(Protocol):
-    """The attributes of a specialist that the demo model uses."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def description(self) -> str: ...
-    @property
-    def examples(self) -> Sequence[str]: ...
-    @property
-    def example_params(self) -> Mapping[str, Mapping[str, Any]]: ...
-    @property
-    def parameters(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +106,7 @@ class Builtin(TextOnlyModel):
 
     is_demo = True
 
-    def __init__(self, specialists: Sequence[SpecialistInfo], name: str = "builtin") -> None:
+    def __init__(self, specialists: Sequence[Specialist[..., Any]], name: str = "builtin") -> None:
         self.name = name
         self.breaker = CircuitBreaker()
         self.resume: Resume = "prefill"
@@ -151,7 +137,9 @@ class Builtin(TextOnlyModel):
         if TASK_DONE in system and "<final_output>" not in system:  # it directs another model
             text = TASK_DONE if has_answered else "<instruction>Answer the user's message.</instruction>"
         elif turn_pass == 0 or not has_answered:
-            text = self._first_answer(_STRATEGY_NOTE.sub("", message_text), system)
+            earlier = [one.content for one in messages if one.role == "user"][:-1]
+            previous = _parse_notes(earlier[-1]).rest.strip()[:MAX_QUESTION] if earlier else ""
+            text = self._first_answer(_STRATEGY_NOTE.sub("", message_text), system, previous)
         else:
             blocks = [block for one in newest for block in _parse_notes(one.content).blocks]
             text = f"{_compose_answer(blocks)}\n\n{_SIGNATURE}"
@@ -166,7 +154,7 @@ class Builtin(TextOnlyModel):
         """Close the index of examples."""
         self._examples.close()
 
-    def _first_answer(self, message_text: str, system: str) -> str:
+    def _first_answer(self, message_text: str, system: str, previous: str) -> str:
         notes = _parse_notes(message_text)
         question = notes.rest.strip()[:MAX_QUESTION]
         files = [int(number) for number in notes.files if number not in notes.texts]
@@ -174,7 +162,9 @@ class Builtin(TextOnlyModel):
         allowed = [name for name in self._specialists if f"\n- {name}: " in listed or f"\n- {name}(" in listed]
         name = self._route(question, allowed, with_files=bool(files))
         if name is not None and name not in [block.name for block in notes.blocks if not block.failed]:
-            return f"Checking {name}… " + "".join(self._build_calls(name, question, files, system))
+            attachments = [Attachment(number, "", "", b"") for number in files]
+            context = AssistContext(_find_clock(message_text), "UTC", attachments, previous)
+            return f"Checking {name}… " + "".join(self._build_calls(name, question, files, system, context))
         if notes.blocks:
             return f"{_compose_answer(notes.blocks)}\n\n{_SIGNATURE}"
         if notes.texts:
@@ -226,12 +216,12 @@ class Builtin(TextOnlyModel):
     def _takes_files(self, name: str) -> bool:
         return "image_id" in self._specialists[name].parameters.get("properties", {})
 
-    def _build_calls(self, name: str, question: str, files: Sequence[int], system: str) -> list[str]:
+    def _build_calls(
+        self, name: str, question: str, files: Sequence[int], system: str, context: AssistContext
+    ) -> list[str]:
         """Return one call, or one for each of several files within the limits."""
         specialist = self._specialists[name]
-        values = _match_example(specialist.example_params, question) or _fill_parameters(
-            specialist.parameters, question
-        )
+        values = _make_params(specialist, question, context)
         caps = _LIMITS.search(system)
         several = len(files) > 1 and self._takes_files(name) and "image_id" not in values
         most = max(1, min(int(caps["calls"]), int(caps["each"]))) if caps else len(files)
@@ -239,81 +229,23 @@ class Builtin(TextOnlyModel):
         return [f"SPECIALIST_REQUEST[{name}:{json.dumps(call, ensure_ascii=False)}]" for call in calls]
 
 
-def _match_example(examples: Mapping[str, Mapping[str, Any]], question: str) -> Mapping[str, Any] | None:
-    """Return the parameters of an example that the question repeats; one parameter, articles and signs may differ."""
-    words = _example_words(question)
-    for example, params in examples.items():
-        lowered = [word.lower() for word in words]
-        if [word.lower() for word in _example_words(example)] == lowered:
-            return params
-        for name, value in params.items():
-            before, found, after = example.partition(value) if isinstance(value, str) and value else ("", "", "")
-            start, end = ([word.lower() for word in _example_words(part)] for part in (before, after))
-            middle = words[len(start) : len(words) - len(end)]
-            if found and middle and lowered == [*start, *(word.lower() for word in middle), *end]:
-                return {**params, name: " ".join(middle)}
-    return None
+def _make_params(specialist: Specialist[..., Any], question: str, context: AssistContext) -> dict[str, Any]:
+    """Return the parameters that the question gives. A person approves calls that change something."""
+    try:
+        params = build_params(specialist, question, context)
+    except Refused:
+        params = None
+    return params or fill_params(specialist, question, context) or {}
 
 
-def _example_words(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text) if word.lower() not in ("a", "an", "the")]
-
-
-def _fill_parameters(parameters: Mapping[str, Any], question: str) -> dict[str, Any]:
-    """Return the parameter values that the text contains."""
-    required = parameters.get("required", ())
-    values: dict[str, Any] = {}
-    for name, schema in parameters.get("properties", {}).items():
-        value = _fill_parameter(name, schema, question, required=name in required)
-        if value is not None:
-            values[name] = value
-    free = [name for name in parameters.get("properties", {}) if name in _FREE_TEXT]
-    only_chosen = all(_choices(schema) for name, schema in parameters.get("properties", {}).items() if name in values)
-    return values if not only_chosen or required or not free else {**values, free[0]: _find_text(free[0], question)}
-
-
-def _fill_parameter(name: str, schema: Mapping[str, Any], question: str, *, required: bool) -> Any:
-    word = name.partition("_")[0]
-    kinds = {option.get("type") for option in _options(schema)}
-    choices = _choices(schema)
-    for choice in choices:
-        if (
-            isinstance(choice, str)
-            and choice not in _COMMON_WORDS
-            and re.search(rf"\b{re.escape(choice)}\b", question, re.I)
-        ):
-            return choice
-    if choices and required:
-        return choices[0]
-    if name == "url" and "string" in kinds:
-        address = _ADDRESS.search(question)
-        return address[0].rstrip(".,;:!?") if address else None
-    if "boolean" in kinds:
-        return True if re.search(rf"\b{re.escape(word)}", question, re.I) else None
-    if kinds & {"integer", "number"}:
-        match = re.search(rf"\b{re.escape(word)}\s*#?(\d{{1,9}})", question, re.I)
-        match = match or (re.search(r"(-?\d{1,9}(?:\.\d+)?)", question) if required else None)
-        return (float(match[1]) if "number" in kinds else int(float(match[1]))) if match else None
-    if "string" in kinds and required and not choices:
-        return _find_text(name, question)
-    return None
-
-
-def _options(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [option for option in (schema, *schema.get("anyOf", ())) if isinstance(option, Mapping)]
-
-
-def _choices(schema: Mapping[str, Any]) -> list[Any]:
-    return [choice for option in _options(schema) for choice in option.get("enum", ())]
-
-
-def _find_text(name: str, question: str) -> str:
-    """Return the quoted part of the question, else its topic, else all of it."""
-    quoted = re.search(r"[\"“‘]([^\"”’]{2,200})[\"”’]", question)
-    if quoted:
-        return quoted[1]
-    about = None if name in _FREE_TEXT else _PROPER_NAME.search(question[:500]) or _LAST_WORDS.match(question[:500])
-    return about[1].rstrip(".") if about else question[:500]
+def _find_clock(message: str) -> datetime:
+    """Return the local time in the note of a message, or else the time in UTC."""
+    note = _CLOCK.search(message)
+    found = _CLOCK_TIME.search(note[0]) if note else None
+    try:
+        return datetime.fromisoformat(found[0]) if found else datetime.now(UTC)
+    except ValueError:
+        return datetime.now(UTC)
 
 
 def _normalize(question: str) -> str:

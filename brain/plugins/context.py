@@ -1,15 +1,16 @@
 """The input of a specialist (`Context`) and its output (`Result`, `Progress`)."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from brain.errors import Refused
 from brain.events import Citation
 from brain.messages import Attachment, Category, EmbeddingCheck, Interaction, Item
 from brain.task import CancelOutcome, ProfileName, Task, Tell
+from brain.words import find_days, join_previous
 
 if TYPE_CHECKING:
     from brain.net.fetch import Fetch
@@ -260,7 +261,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class AssistContext:
-    """The context in which an `assist` function makes the parameters of a call.
+    """The context in which an `assist` function makes the parameters of a call. Its methods read four languages.
 
     Attributes:
         now: Current time in the user's time zone.
@@ -273,3 +274,17 @@ class AssistContext:
     time_zone: str = "UTC"
     attachments: Sequence[Attachment] = ()
     previous: str = ""
+
+    def find_subject(self, message: str, drop: Collection[str] = ()) -> list[str]:
+        """Return the words that name the subject of a message, as written.
+
+        A message without a subject of its own, such as `and how tall is it?`, has the subject of the previous one.
+
+        Args:
+            drop: Words to leave out, in lower case, such as `document`.
+        """
+        return join_previous(message, self.previous, drop)
+
+    def find_days(self, message: str) -> tuple[date, date] | None:
+        """Return the first and last day that a message names, such as `next week` and `12 March`; None without."""
+        return find_days(message, self.now.date())

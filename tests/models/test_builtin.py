@@ -163,7 +163,7 @@ def diary(action: Literal["show", "add"], which: Literal["this", "all"] | None =
         ("weather for oslo?", ("weather", {"city": "oslo"})),
         ("weather in “Bad Ems”, imperial, hourly, days 3", ("weather",
          {"city": "Bad Ems", "days": 3, "units": "imperial", "hourly": True})),
-        ("Rain?", ("weather", {"city": "Rain?"})),
+        ("Rain?", ("weather", {"city": "Rain"})),
         ("convert 12.5 miles", ("distance", {"amount": 12.5, "unit": "miles"})),
         ("convert -3 KM", ("distance", {"amount": -3.0, "unit": "km"})),
         ("convert", ("distance", {})),
@@ -185,7 +185,7 @@ def menu(drink: str, size: int = 1) -> str:
         ("What does an Espresso cost?", {"drink": "espresso", "size": 2}),
         ("what does a Flat White cost?", {"drink": "Flat White", "size": 2}),
         ("price of tea", {"drink": "tea"}),
-        ("what does cost", {"drink": "what does cost"}),
+        ("what does cost", {}),
     ],
 )
 def test_parameters_from_an_example(question: str, expected: Any) -> None:

@@ -1,0 +1,766 @@
+"""The parameters of a call that no model wrote: from an example, the specialist's function, or its JSON Schema."""
+
+import logging
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import time
+from functools import lru_cache
+from typing import Any
+
+from brain.assist.synonyms import AMBIGUOUS, CODES, COUNTRIES, CURRENCIES, GROUPS, LANGUAGE_NAMES, LANGUAGES
+from brain.errors import Refused
+from brain.plugins.context import AssistContext
+from brain.plugins.specialist import Specialist
+from brain.words import (
+    DATE_WORDS,
+    MAX_MESSAGE,
+    MONTHS,
+    STOP_WORDS,
+    Number,
+    Word,
+    content_words,
+    find_days,
+    find_numbers,
+    split_words,
+)
+
+MAX_WORDS = 12
+"""Words of a search."""
+MAX_TEXT = 500
+"""Characters of a message that become a text."""
+log = logging.getLogger("brain")
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SEARCHES = _set("q query search searches keyword keywords term terms topic words subject phrase")
+_QUESTIONS = _set("question prompt message objective text input request instruction content sentence")
+_AMOUNTS = _set("amount value quantity sum price money number count")
+_SOURCES = _set("from source src origin start departure base since after begin")
+_TARGETS = _set("to target dest destination end arrival until before into")
+_FROM = _set("from von aus ab de du des depuis desde since seit")
+_TO = _set("to in into as nach zu à a en vers para hacia auf towards")
+_PREPOSITIONS = _FROM | _TO | _set(
+    "for of about at near on called named around by with für über bei um mit namens unter chez pour sur dans sobre con "
+    "por cerca"
+)  # fmt: skip
+_CONNECTORS = _set("de of the la le du del di da van von der den dos das and y & al el")
+_READING = ("list", "show", "get", "read", "search", "find", "view", "lookup", "status")
+_NEGATIONS = _set("no not without ohne kein keine sans sin pas nicht")
+_LETTERS = _set("a e i o u y")
+_URL = re.compile(r"https?://[^\s<>\"'`]{3,2000}")
+_MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
+_QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{1,300})[\"“”»]|(?<!\w)[‘']([^‘’']{2,300})[’'](?!\w)")
+_TIME = re.compile(r"\b(\d{1,2})(?:[:.h](\d\d))?\s?(am|pm|a\.m\.|p\.m\.|uhr|h|o.clock)?(?!\w|[.,:]\d)", re.IGNORECASE)
+_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_FORMULA = re.compile(r"[\d(][\d\s.,()+\-*/^×÷%]*[\d)%]")
+
+
+def build_params(specialist: Specialist[..., Any], message: str, context: AssistContext) -> dict[str, Any] | None:
+    """Return valid parameters of a call that only reads, or None if the message does not give them.
+
+    An example that the message repeats comes first, then the specialist's `assist` function, or else rules.
+
+    Raises:
+        Refused: By the function. The reason tells people how to do what assisted calls do not do.
+    """
+    if specialist.assist is None:
+        return fill_params(specialist, message, context)
+    try:
+        params: Mapping[str, Any] | None = _match_example(specialist.example_params, message[:MAX_MESSAGE])
+        if params is None or not specialist.reads_only(params):
+            params = specialist.assist(message[:MAX_MESSAGE], context)
+        return dict(params) if params is not None and specialist.validator.is_valid(params) else None
+    except Refused:
+        raise
+    except Exception:
+        log.warning("specialist %s: its assist function failed", specialist.name, exc_info=True)
+        return None
+
+
+def fill_params(specialist: Specialist[..., Any], message: str, context: AssistContext) -> dict[str, Any] | None:
+    """Return valid parameters from an example that the message repeats, or by rules for the JSON Schema; or None."""
+    message = message.strip()[:MAX_MESSAGE]
+    params = _match_example(specialist.example_params, message) or _apply_rules(specialist, message, context)
+    return dict(params) if params is not None and specialist.validator.is_valid(params) else None
+
+
+def required_schema(specialist: Specialist[..., Any]) -> dict[str, Any] | None:
+    """Return the schema with only the required parameters, for a model that writes JSON; None if it is not plain."""
+    schema = specialist.parameters
+    required = [name for name in schema.get("required", ()) if name in schema.get("properties", {})]
+    properties = {name: schema["properties"][name] for name in required}
+    if not required or len(required) != len(schema["required"]) or not all(map(_is_plain, properties.values())):
+        return None
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _is_plain(schema: Any) -> bool:
+    """Whether a schema has no references, alternatives and conditions, which grammars of servers often lack."""
+    if not isinstance(schema, Mapping) or not isinstance(schema.get("type", "string"), str):
+        return False
+    plain = {"type", "description", "title", "enum", "const", "default", "examples", "format", "items", "pattern"}
+    limits = {"minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems"}
+    return (
+        schema.keys() <= plain | limits | {"maxItems", "multipleOf", "uniqueItems"}
+        and ("type" in schema or "enum" in schema)
+        and ("items" not in schema or _is_plain(schema["items"]))
+    )
+
+
+# Examples
+
+
+def _match_example(examples: Mapping[str, Mapping[str, Any]], message: str) -> dict[str, Any] | None:
+    """Return the parameters of an example that the message repeats; one parameter, articles and signs may differ."""
+    words = _example_words(message) if examples else []
+    lowered = [word.lower() for word in words]
+    for example, params in examples.items():
+        if [word.lower() for word in _example_words(example)] == lowered:
+            return dict(params)
+        for name, value in params.items():
+            before, found, after = example.partition(value) if isinstance(value, str) and value else ("", "", "")
+            start, end = ([word.lower() for word in _example_words(part)] for part in (before, after))
+            middle = words[len(start) : len(words) - len(end)]
+            if found and middle and lowered == [*start, *(word.lower() for word in middle), *end]:
+                return {**params, name: " ".join(middle)}
+    return None
+
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def _example_words(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text) if word.lower() not in ("a", "an", "the")]
+
+
+# What the schema and the examples tell
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Property:
+    """A parameter, and what it takes."""
+
+    name: str
+    kind: str
+    schema: Mapping[str, Any]
+    required: bool
+    labels: frozenset[str]
+    role: str = ""
+    choices: Mapping[str, Any] = field(default_factory=dict)
+    phrases: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Profile:
+    """A specialist: its parameters, and how its examples express them.
+
+    Attributes:
+        vocabulary: Words of its name, description and examples, which are no values.
+        before: Words before the values in the examples.
+        style: How values look in the examples: `name` (capitals), `code` (digits) or `words`.
+    """
+
+    properties: Sequence[_Property]
+    vocabulary: frozenset[str]
+    before: frozenset[str]
+    style: str
+
+
+@lru_cache(maxsize=256)
+def _profile(specialist: Specialist[..., Any]) -> _Profile:
+    schema = specialist.parameters
+    required = schema.get("required", ())
+    properties = [
+        _read_property(name, part, name in required)
+        for name, part in schema.get("properties", {}).items()
+        if isinstance(part, Mapping)
+    ]
+    described = {
+        _stem(word.bare) for word in split_words(f"{specialist.name.replace('_', ' ')} {specialist.description}")
+    }
+    described |= {_stem(label) for one in properties for label in one.labels}
+    examples = [split_words(example) for example in specialist.examples]
+    given = {
+        word.bare
+        for params in specialist.example_params.values()
+        for value in params.values()
+        for word in split_words(value if isinstance(value, str) else "")
+    }
+    counts: dict[str, int] = {}
+    for words in examples:
+        for stem in {_stem(word.bare) for word in words}:
+            counts[stem] = counts.get(stem, 0) + 1
+    vocabulary, before, styles = set(described), set[str](), {"name": 0, "code": 0, "words": 0}
+    for words in examples:
+        values = [
+            n
+            for n, word in enumerate(words)
+            if word.bare in given
+            or (
+                counts[_stem(word.bare)] == 1
+                and _stem(word.bare) not in described
+                and (any(sign.isdigit() for sign in word.text) or (n > 0 and word.text[:1].isupper()))
+            )
+        ]
+        is_code = any(any(sign.isdigit() for sign in words[n].text) for n in values)
+        styles["code" if is_code else "name" if values else "words"] += 1
+        before |= {words[n - 1].bare for n in values if n and n - 1 not in values}
+        if values:
+            vocabulary |= {_stem(word.bare) for n, word in enumerate(words) if n not in values}
+    vocabulary |= {stem for stem, count in counts.items() if count > 1}
+    before = before & _PREPOSITIONS or {word for word in _PREPOSITIONS if counts.get(_stem(word), 0) > 1}
+    style = max(styles, key=lambda one: styles[one]) if examples else "words"
+    return _Profile(properties, frozenset(vocabulary), frozenset(before), style)
+
+
+def _stem(word: str) -> str:
+    """Return a word without the endings of plurals and verbs."""
+    for ending in ("ing", "ies", "es", "ed", "s", "e", "y"):
+        if len(word) > len(ending) + 3 and word.endswith(ending):
+            return word[: -len(ending)]
+    return word
+
+
+def _read_property(name: str, schema: Mapping[str, Any], required: bool) -> _Property:
+    options = [one for one in (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())) if isinstance(one, Mapping)]
+    typed = next((one for one in options if one.get("type") not in (None, "null") or "enum" in one), schema)
+    parts = [part.lower() for part in _NAME_PARTS.findall(name)]
+    about = f"{' '.join(parts)} {schema.get('title', '')} {schema.get('description', '')}".lower()
+    labels = frozenset(parts) | {word.bare for word in split_words(str(schema.get("title", "")))}
+    role = "from" if _SOURCES.intersection(parts) else "to" if _TARGETS.intersection(parts) else ""
+    choices = [one for option in options for one in option.get("enum", ())]
+    choices += [one["const"] for one in options if "const" in one]
+    kinds = {
+        kind for one in options for kind in ([one["type"]] if isinstance(one.get("type"), str) else one.get("type", ()))
+    }
+    if choices:
+        titles = {one["const"]: one["title"] for one in options if "const" in one and "title" in one}
+        aliases = _list_aliases(choices, titles, str(schema.get("description", "")))
+        return _Property(name, "choice", typed, required, labels, role, *aliases)
+    if "array" in kinds and not kinds & {"string", "integer", "number"}:
+        items: Mapping[str, Any] = next((one["items"] for one in options if isinstance(one.get("items"), Mapping)), {})
+        if items.get("enum"):
+            return _Property(name, "choices", typed, required, labels, role, *_list_aliases(items["enum"], {}, about))
+        return _Property(name, "list" if items.get("type") == "string" else "", typed, required, labels, role)
+    kind = _find_kind(parts, about, typed, kinds)
+    return _Property(name, kind, typed, required, labels, role)
+
+
+def _find_kind(parts: Sequence[str], about: str, schema: Mapping[str, Any], kinds: set[str]) -> str:
+    """Return what a parameter takes, by its type, format, name and description."""
+    form, last = schema.get("format", ""), parts[-1] if parts else ""
+    if kinds & {"number", "integer"}:
+        return "number" if "number" in kinds else "integer"
+    if "boolean" in kinds:
+        return "boolean"
+    if "string" not in kinds:
+        return ""
+    if form in ("uri", "url", "iri") or last in ("url", "uri", "link", "website"):
+        return "url"
+    if form == "email" or last in ("email", "mail"):
+        return "email"
+    if re.search(r"\bcurrency\b|\biso 4217\b", about):
+        return "currency"
+    if last in ("lang", "locale") or (
+        re.search(r"\blanguage\b|\biso 639", about) and last not in _SEARCHES | _QUESTIONS
+    ):
+        return "language"
+    if form in ("date", "date-time", "time"):
+        return str(form)
+    if last in ("date", "day") or "yyyy-mm-dd" in about or "iso 8601" in about:
+        return "date"
+    if last == "time" and "hh:mm" in about:
+        return "time"
+    if last in ("expression", "formula", "calculation", "equation"):
+        return "formula"
+    return "search" if last in _SEARCHES else "question" if last in _QUESTIONS else "text"
+
+
+def _list_aliases(
+    choices: Sequence[Any], titles: Mapping[Any, str], description: str
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the words, and the phrases, that mean the values of an enumeration."""
+    words: dict[str, Any] = {}
+    phrases: dict[str, Any] = {}
+    lowered = {str(choice).lower() for choice in choices}
+    for choice in choices:
+        if choice is None or isinstance(choice, bool):
+            continue
+        value = str(choice).lower()
+        names = [value.replace("_", " "), str(titles.get(choice, "")).lower()]
+        for group in GROUPS:
+            names += group if value in group else ()
+        if about := re.search(rf"\b{re.escape(value)}\b\s?[:=(–]\s?([^,;.:)=]{{2,40}})", description.lower()):
+            names.append(about[1].strip())
+        for name in filter(None, names):
+            if name == value or name not in lowered:
+                (words if len(split_words(name)) == 1 and " " not in name else phrases).setdefault(name, choice)
+        if value.isalpha() and len(value) > 3:
+            words.setdefault(f"{value}s", choice)
+    return words, phrases
+
+
+# The rules
+
+
+class _Message:
+    """A message while its parts become values.
+
+    Attributes:
+        taken: Places whose words are used.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.words = split_words(text)
+        self.taken: list[tuple[int, int]] = []
+        self.quoted = next((one[1] or one[2] for one in _QUOTED.finditer(text)), None)
+        self._numbers: list[Number] | None = None
+
+    def take(self, start: int, end: int) -> None:
+        self.taken.append((start, end))
+
+    def is_taken(self, start: int) -> bool:
+        return any(first <= start < end for first, end in self.taken)
+
+    def numbers(self) -> list[Number]:
+        if self._numbers is None:
+            self._numbers = find_numbers(self.text)
+        return [one for one in self._numbers if not self.is_taken(one.start)]
+
+    def before(self, start: int) -> str:
+        """Return the word before a place, in lower case."""
+        return next((word.bare for word in reversed(self.words) if word.end <= start), "")
+
+    def after(self, end: int) -> str:
+        return next((word.bare for word in self.words if word.start >= end), "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A value at a place of a message."""
+
+    value: Any
+    start: int
+    end: int
+
+
+def _apply_rules(specialist: Specialist[..., Any], text: str, context: AssistContext) -> dict[str, Any] | None:
+    """Return the values that the message gives; None if a required one is missing."""
+    profile, message, values = _profile(specialist), _Message(text), dict[str, Any]()
+    properties = profile.properties
+    for one in properties:
+        pattern = {"url": _URL, "email": _MAIL, "formula": _FORMULA}.get(one.kind)
+        if pattern and (found := pattern.search(text)):
+            values[one.name] = _trim_url(found[0]) if one.kind == "url" else found[0]
+            message.take(*found.span())
+    _fill_pairs(properties, message, values)
+    _fill_dates(properties, message, values, context)
+    _fill_numbers(properties, message, values)
+    for one in properties:
+        if one.kind == "boolean" and (said := _find_boolean(one, message)) is not None:
+            values[one.name] = said
+    _fill_texts(profile, message, values)
+    if any(one.required and one.name not in values for one in properties):
+        return None
+    return values
+
+
+def _trim_url(url: str) -> str:
+    """Return a URL without the punctuation of the sentence around it."""
+    url = url.rstrip(".,;:!?")
+    while url.endswith(")") and url.count("(") < url.count(")"):
+        url = url[:-1].rstrip(".,;:!?")
+    return url
+
+
+def _fill_pairs(properties: Sequence[_Property], message: _Message, values: dict[str, Any]) -> None:
+    """Fill enumerations, currencies and languages. Two of a kind take the values by their prepositions and order."""
+    seen: dict[Any, list[_Property]] = {}
+    for one in properties:
+        if one.kind == "choice":
+            seen.setdefault(("choice", *map(repr, one.choices.values())), []).append(one)
+        elif one.kind in ("choices", "currency", "language"):
+            seen.setdefault(one.kind if one.kind != "choices" else one.name, []).append(one)
+    for members in seen.values():
+        first = members[0]
+        found = list(_find_values(first, message))
+        if first.kind == "choices":
+            if found:
+                values[first.name] = list(dict.fromkeys(one.value for one in found))
+            continue
+        for one, place in _assign(members, found, message).items():
+            values[one.name] = place.value
+            message.take(place.start, place.end)
+        for one in members:
+            reading = next((choice for choice in one.choices.values() if choice in _READING), None)
+            if one.required and one.name not in values and reading is not None:
+                values[one.name] = reading
+
+
+def _find_values(one: _Property, message: _Message) -> Iterator[_Found]:
+    words = message.words
+    if one.kind == "currency":
+        yield from _find_currencies(message)
+        return
+    if one.kind == "language":
+        is_code = one.schema.get("maxLength", 99) <= 5 or re.search(
+            r"\bcodes?\b|iso 639|\b[\"'`]?(?:en|de)\b", str(one.schema.get("description", "")).lower()
+        )
+        for word in words:
+            code = LANGUAGES.get(word.bare)
+            if code and word.bare not in AMBIGUOUS:
+                yield _Found(code if is_code else LANGUAGE_NAMES[code], word.start, word.end)
+        return
+    lowered = message.text.lower()
+    for phrase, choice in one.phrases.items():
+        at = lowered.find(phrase)
+        if at >= 0 and not lowered[max(0, at - 1) : at].isalnum() and not lowered[at + len(phrase) :][:1].isalnum():
+            yield _Found(choice, at, at + len(phrase))
+    for word in words:
+        choice = one.choices.get(word.bare)
+        if choice is None and "-" in word.bare:
+            choice = one.choices.get(word.bare.replace("-", " "))
+        if choice is None or message.is_taken(word.start):
+            continue
+        is_letter = len(word.bare) == 1 and (word.text.islower() or word.bare in _LETTERS)
+        before = message.before(word.start)
+        if is_letter and not (before[-1:].isdecimal() or before in _TO or before in ("degrees", "grad")):
+            continue
+        if (word.bare in STOP_WORDS or word.bare in AMBIGUOUS) and word.text.islower() and not one.required:
+            continue
+        yield _Found(choice, word.start, word.end)
+
+
+def _find_currencies(message: _Message) -> Iterator[_Found]:
+    words = message.words
+    for sign in re.finditer(r"[€$£¥₹]", message.text):
+        yield _Found(CURRENCIES[sign[0]], *sign.span())
+    for n, word in enumerate(words):
+        if word.text.upper() in CODES and (word.text.isupper() or (word.bare not in AMBIGUOUS and len(words) < 12)):
+            yield _Found(word.text.upper(), word.start, word.end)
+        elif word.bare in CURRENCIES or word.bare in ("money", "geld", "currency"):
+            near = [*words[max(0, n - 1) : n], *words[n + 1 : n + 2]]
+            country = next((one for one in near if one.bare in COUNTRIES), None)
+            if country is not None:
+                start, end = min(country.start, word.start), max(country.end, word.end)
+                yield _Found(COUNTRIES[country.bare], start, end)
+            elif word.bare in CURRENCIES:
+                yield _Found(CURRENCIES[word.bare], word.start, word.end)
+
+
+_LEAVING = _set("starting leaving departing start departure abfahrt départ salida")
+_DEGREES = _set("° º degrees degree grad degrés grados")
+
+
+def _assign(members: Sequence[_Property], found: Sequence[_Found], message: _Message) -> dict[_Property, _Found]:
+    """Give each parameter its value: the source follows a number or `from`, the target follows `to` or `in`."""
+    places: list[_Found] = []
+    for place in sorted(found, key=lambda one: (one.start, -one.end)):
+        if not places or place.start >= places[-1].end:
+            places.append(place)
+    if not places:
+        return {}
+    if len(members) == 1:
+        labels = members[0].labels
+        near = [one for one in places if message.before(one.start) in labels or message.after(one.end) in labels]
+        return {members[0]: (near or places)[0]}
+    ends = [one.end for one in message.numbers()]
+
+    def is_source(place: _Found) -> bool:
+        between = [message.text[end : place.start].strip().lower() for end in ends if end <= place.start]
+        return message.before(place.start) in _FROM or any(not part or part in _DEGREES for part in between)
+
+    source = next((place for place in reversed(places) if is_source(place)), places[0])
+    others = [place for place in places if place.value != source.value]
+    others.sort(key=lambda one: (message.before(one.start) not in _TO, one.start < source.start))
+    by_role = {"from": source, **({"to": others[0]} if others else {})}
+    roles = ("from", "to") if not any(one.role for one in members) else [one.role for one in members]
+    return {one: by_role[role] for one, role in zip(members, roles, strict=False) if role in by_role}
+
+
+_DATES = ("date", "date-time", "time")
+
+
+def _fill_dates(
+    properties: Sequence[_Property], message: _Message, values: dict[str, Any], context: AssistContext
+) -> None:
+    members = [one for one in properties if one.kind in _DATES]
+    if not members:
+        return
+    days, clock = find_days(message.text, context.now.date()), _find_time(message.text)
+    for one in members:
+        day = days[1 if one.role == "to" else 0] if days else None
+        if one.kind == "date" and day:
+            values[one.name] = day.isoformat()
+        elif one.kind == "time" and clock:
+            values[one.name] = clock.strftime("%H:%M:%S" if one.schema.get("format") else "%H:%M")
+        elif one.kind == "date-time" and (day or clock):
+            hour = clock or time(23 if one.role == "to" else 0, 59 if one.role == "to" else 0)
+            values[one.name] = context.now.combine(day or context.now.date(), hour, context.now.tzinfo).isoformat()
+    for before, word, after in zip(["", *message.words], message.words, [*message.words[1:], ""], strict=False):
+        near = [one for one in (before, after) if isinstance(one, Word) and one.text[:1].isdigit()]
+        if word.bare in DATE_WORDS or (word.bare in MONTHS and near):
+            for used in (word, *near):
+                message.take(used.start, used.end)
+    for found in re.finditer(
+        r"\b\d{4}-\d\d-\d\d\b|\b\d{1,2}:\d\d\b|\b\d{1,2}\s?(?:am|pm|uhr)\b", message.text, re.IGNORECASE
+    ):
+        message.take(*found.span())
+
+
+def _find_time(text: str) -> time | None:
+    """Return the first time of day with a sign of one: minutes, `am`, `Uhr`, or the word `at` before it."""
+    for found in _TIME.finditer(text):
+        hour, minute, half = int(found[1]), int(found[2] or 0), (found[3] or "").lower()[:1]
+        said = found[2] or half or re.search(r"\b(?:at|um|à|a las) $", text[: found.start()], re.IGNORECASE)
+        if half in ("a", "p") and hour <= 12:
+            hour = hour % 12 + (12 if half == "p" else 0)
+        if said and hour < 24 and minute < 60:
+            return time(hour, minute)
+    return time(12) if re.search(r"\bnoon\b|\bmidi\b|\bmediodía\b|\bmittags?\b", text, re.IGNORECASE) else None
+
+
+def _fill_numbers(properties: Sequence[_Property], message: _Message, values: dict[str, Any]) -> None:
+    """Fill numbers by the words next to them; the other numbers go to the other required parameters in order."""
+    members = [one for one in properties if one.kind in ("number", "integer")]
+    if not members:
+        return
+    free = message.numbers()
+    for is_labelled in (True, False):
+        for one in members:
+            if one.name in values:
+                continue
+            fitting = [number for number in free if _fits(number.value, one)]
+            if is_labelled:
+                fitting = [number for number in fitting if _is_labelled(number, one, message)]
+            elif not (one.required or (_AMOUNTS & one.labels and len(free) == 1)):
+                continue
+            if fitting:
+                chosen = fitting[0]
+                values[one.name] = int(chosen.value) if one.kind == "integer" else chosen.value
+                free.remove(chosen)
+                message.take(chosen.start, chosen.end)
+
+
+def _fits(value: float, one: _Property) -> bool:
+    schema = one.schema
+    return (
+        (one.kind == "number" or value.is_integer() if isinstance(value, float) else True)
+        and value >= schema.get("minimum", value)
+        and value <= schema.get("maximum", value)
+    )
+
+
+def _is_labelled(number: Number, one: _Property, message: _Message) -> bool:
+    """Whether the parameter's name, its description or its unit is next to a number."""
+    labels = {_stem(label) for label in one.labels if label not in STOP_WORDS}
+    described = {_stem(word.bare) for word in split_words(str(one.schema.get("description", "")))} - _COMMON_LABELS
+    units = {word for group in GROUPS for word in group if not group.isdisjoint(one.labels)}
+    before, after = message.before(number.start), message.after(number.end)
+    return _stem(before) in labels or _stem(after) in labels | described or after in units
+
+
+_COMMON_LABELS = {_stem(word) for word in STOP_WORDS | {"number", "default", "maximum", "minimum", "iso", "e.g"}}
+
+
+def _find_boolean(one: _Property, message: _Message) -> bool | None:
+    """Return whether a message has or excludes the words of a parameter's name; None without them."""
+    labels = {_fold(part) for part in one.labels if part not in STOP_WORDS and part not in ("include", "with", "only")}
+    excluded = re.match(r"\W*(?:no|without|excludes?)\s+([^\W\d_]+)", str(one.schema.get("description", "")).lower())
+    for word in message.words:
+        if message.is_taken(word.start) or word.bare in STOP_WORDS:
+            continue
+        is_negated = message.before(word.start) in _NEGATIONS
+        if _fold(word.bare) in labels or (is_negated and excluded and _fold(excluded[1]) == _fold(word.bare)):
+            message.take(word.start, word.end)
+            return _fold(word.bare) not in labels or not is_negated
+    return None
+
+
+def _fold(word: str) -> str:
+    """Return the first letters of a word without accents, which related languages share."""
+    decomposed = unicodedata.normalize("NFKD", _stem(word))
+    return "".join(sign for sign in decomposed if not unicodedata.combining(sign))[:6]
+
+
+def _fill_texts(profile: _Profile, message: _Message, values: dict[str, Any]) -> None:
+    """Fill the texts: required ones from the message, others if their name or `from` and `to` precede a value."""
+    texts = [one for one in profile.properties if one.kind in ("text", "search", "question", "list")]
+    spans = _find_spans(profile, message)
+    for one in texts:
+        place = next((span for span in spans if span.before in one.labels - STOP_WORDS), None)
+        if place and one.kind in ("text", "search"):
+            values[one.name] = place.text
+            spans.remove(place)
+    by_role = [one for one in texts if one.role and one.name not in values]
+    for one in by_role if len(by_role) > 1 else ():
+        if place := next((span for span in spans if span.role == one.role), None):
+            values[one.name] = place.text
+            spans.remove(place)
+    names = [one for one in texts if one.required and one.kind == "text" and one.name not in values]
+    if len(names) == 1 and message.quoted:
+        values[names[0].name] = message.quoted
+    elif len(names) == 1 and spans and _takes_several(names[0]):
+        values[names[0].name] = ", ".join(span.text for span in _find_series(spans, message))
+    elif names:
+        if len(spans) == 1 and len(names) == 2 and len(spans[0].text.split()) == 2:  # "Paris Lyon"
+            first, second = spans[0].text.split()
+            spans = [replace(spans[0], text=first), replace(spans[0], text=second, start=spans[0].start + 1)]
+        best = sorted(sorted(spans, key=lambda span: -span.score)[: len(names)], key=lambda span: span.start)
+        values |= {one.name: span.text for one, span in zip(names, best, strict=False)}
+    for one in texts:
+        if not one.required or one.name in values:
+            continue
+        if one.kind == "question":
+            values[one.name] = _find_question(profile, message, is_text=bool(one.labels & {"text", "input", "content"}))
+        elif one.kind == "search":
+            values[one.name] = _find_search(profile, message)
+        elif one.kind == "list" and spans:
+            values[one.name] = [span.text for span in _find_series(spans, message)]
+    chosen = {one.name for one in profile.properties if one.kind in ("choice", "choices", "boolean")}
+    if values.keys() - chosen or any(one.required for one in profile.properties):
+        return
+    if free := next((one for one in texts if one.kind in ("search", "question")), None):
+        values[free.name] = message.quoted or message.text[:MAX_TEXT]
+    elif texts and (named := [span for span in spans if span.score >= _SURE]):
+        values[texts[0].name] = named[0].text
+
+
+def _takes_several(one: _Property) -> bool:
+    return re.search(r"\bcomma|\blist of\b|\bseparated\b", str(one.schema.get("description", "")).lower()) is not None
+
+
+_AND = re.compile(r"[\s,&+]*(?:(?:and|or|und|oder|et|ou|y|e|o|some|the|a|an|des?|du)\b[\s,]*)*")
+
+
+def _find_series(spans: Sequence["_Span"], message: _Message) -> list["_Span"]:
+    """Return the best series of parts with only commas and `and` between them."""
+    series: list[list[_Span]] = []
+    for span in spans:
+        last = series[-1][-1] if series else None
+        if last and _AND.fullmatch(message.text, last.start + len(last.text), span.start):
+            series[-1].append(span)
+        else:
+            series.append([span])
+    return max(series, key=lambda parts: parts[0].score + (2 if len(parts) > 1 else 0))
+
+
+_SURE = 4.0
+
+
+@dataclass(slots=True)
+class _Span:
+    """Neighbouring words that may be a value, and the word before them."""
+
+    text: str
+    start: int
+    before: str
+    role: str
+    score: float
+
+
+def _find_spans(profile: _Profile, message: _Message) -> list[_Span]:
+    """Return the parts of a message that may be values, in order."""
+    groups: list[list[int]] = []
+    words = message.words
+    for n, word in enumerate(words):
+        if not _may_be_value(word, profile, message):
+            continue
+        if groups and _belong_together(words, groups[-1][-1], n, message, profile.style):
+            groups[-1].append(n)
+        else:
+            groups.append([n])
+    spans = []
+    for group in groups:
+        first, last = words[group[0]], words[group[-1]]
+        text = message.text[first.start : last.end]
+        text = text[len(text) - len(first.text) :] if len(group) == 1 and text.endswith(first.text) else text
+        text = text.removesuffix("'s").removesuffix("’s")
+        before = words[group[0] - 1].bare if group[0] else ""
+        earlier = words[group[0] - 2].bare if group[0] > 1 else ""
+        role = "from" if before in _FROM or earlier in _LEAVING else "to" if before in _TO - {"in", "en", "as"} else ""
+        score = _score([words[n] for n in group], before, profile, words[0])
+        spans.append(_Span(text, first.start, before, role, score))
+    if profile.style == "name" and any(span.score >= _SURE for span in spans):
+        return [span for span in spans if span.score >= _SURE]
+    return spans
+
+
+def _may_be_value(word: Word, profile: _Profile, message: _Message) -> bool:
+    if message.is_taken(word.start) or word.bare in DATE_WORDS:
+        return False
+    is_name = word.text[:1].isupper() and word.start > 0 and word.text not in ("I", "I'm", "I'd", "I've", "I'll")
+    is_common = word.bare in STOP_WORDS or _stem(word.bare) in profile.vocabulary
+    return not is_common or (is_name and word.bare not in STOP_WORDS and word.text.isupper())
+
+
+def _belong_together(words: Sequence[Word], last: int, n: int, message: _Message, style: str) -> bool:
+    """Whether two words are next to each other, or names with a short word between them: `Isle of Man`."""
+    between = message.text[words[last].end : words[n].start]
+    if n - last == 1:
+        is_same = (
+            style == "words"
+            or (last == 0 and _is_marked(words[0]))
+            or words[n].text.isdecimal()
+            or _is_marked(words[last]) == _is_marked(words[n])
+        )
+        return is_same and between in (" ", "-", "'", "’", " & ")
+    middle = words[last + 1 : n]
+    are_names = words[last].text[:1].isupper() and words[n].text[:1].isupper()
+    return len(middle) <= 2 and are_names and all(word.bare in _CONNECTORS for word in middle) and "," not in between
+
+
+def _is_marked(word: Word) -> bool:
+    """Whether a word is written like a name or a code."""
+    return word.text[:1].isupper() or any(sign.isdigit() for sign in word.text)
+
+
+def _score(words: Sequence[Word], before: str, profile: _Profile, first: Word) -> float:
+    """Score a part: values look like those of the examples, and follow the same words."""
+    has_digit = any(sign.isdigit() for word in words for sign in word.text)
+    is_name = any(word.text[:1].isupper() and word is not first for word in words)
+    score = 3.0 if before in profile.before else 2.0 if before in _PREPOSITIONS and not profile.before else 0.0
+    score += 1.0 if before in _PREPOSITIONS else -3.0 if before in _NEGATIONS else 0.0
+    if profile.style == "code":
+        return score + (4.0 if has_digit else 0.0) + (1.0 if is_name else 0.0)
+    return score + ((4.0 if profile.style == "name" else 2.0) if is_name else 0.0)
+
+
+def _find_search(profile: _Profile, message: _Message) -> str:
+    """Return the quoted part, or the content words that are not usual for this specialist."""
+    if message.quoted:
+        return message.quoted
+    words = [word for word in message.words if word.bare not in STOP_WORDS and not message.is_taken(word.start)]
+    rare = [word.text for word in words if _stem(word.bare) not in profile.vocabulary]
+    found = rare or [word.text for word in words] or content_words(message.text)
+    return " ".join(found[:MAX_WORDS]) or message.text[:MAX_TEXT]
+
+
+def _find_question(profile: _Profile, message: _Message, *, is_text: bool) -> str:
+    """Return the quoted part or the whole message; of a text to work on, the part without the instruction."""
+    if message.quoted:
+        return message.quoted
+    if not is_text:
+        return message.text[:MAX_TEXT]
+    head, colon, rest = message.text.partition(": ")
+    if colon and len(head.split()) <= MAX_WORDS:
+        return rest.strip()[:MAX_TEXT]
+    usual = [
+        message.is_taken(word.start) or _stem(word.bare) in profile.vocabulary or word.bare in ("please", "bitte")
+        for word in message.words
+    ]
+    kept = [n for n, is_usual in enumerate(usual) if not is_usual]
+    if not kept or len(kept) == len(usual):
+        return message.text[:MAX_TEXT]
+    end = kept[0]
+    while end + 1 < len(usual) and not message.is_taken(message.words[end + 1].start):
+        end += 1
+    while end > kept[0] and (message.words[end].bare in _TO or message.words[end].bare in _PREPOSITIONS):
+        end -= 1
+    return message.text[message.words[kept[0]].start : message.words[end].end][:MAX_TEXT]

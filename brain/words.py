@@ -1,0 +1,385 @@
+"""The words of a message in English, German, French and Spanish: content words, days, durations and numbers.
+
+All functions take text from outside, and their time is linear in its length.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import date, timedelta
+from typing import NamedTuple
+
+MAX_MESSAGE = 2_000
+"""Characters read of a message."""
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+STOP_WORDS = _set(
+    # English
+    "a an the this that these those some any each every all no not and or but so as if then than also too just only "
+    "of to in on at by for from with without into onto over under about between after before until till since near "
+    "off out up down via per i me my mine we us our ours you your yours u ur he him his she her hers it its they them "
+    "their theirs one ones who whom whose what which when where why how there here is are was were be been being am "
+    "isn't aren't wasn't do does did done doing don't doesn't didn't has have had having haven't can could will would "
+    "shall should may might must can't won't i'm i've i'd i'll you're it's that's there's let let's gonna wanna r "
+    "please pls plz thanks thank kindly dear hello hi hey ok okay well oh sorry excuse actually really maybe perhaps "
+    "tell give show find get got look looks looking search searches check see say says said ask need needs want wants "
+    "like know wonder wondering help mean means explain describe list read open fetch pull bring work "
+    "want wanted needed able something anything everything someone anyone somebody thing things stuff much many more "
+    "most lot bit few less least other another same else such own very quite still yet already again ever never "
+    "now right moment currently current rn nowadays way terse brief short quick quickly exactly possible "
+    "happens happen goes going go come comes make makes made take takes keep put use using used call called wat wats "
+    "abt n "
+    # German
+    "der die das den dem des ein eine einen einem einer eines und oder aber auch nur noch schon mal denn doch so sehr "
+    "ich mich mir mein meine meinen meinem meiner meines wir uns unser unsere unseren unserem unserer du dich dir dein "
+    "deine deinen er ihn ihm sein seine seinen sie ihr ihre ihren es man sich wer was wie wann wo woher wohin warum "
+    "welche welcher welches welchen wieviel viel viele ist sind war waren bin bist sein hat habe haben hast hatte gibt "
+    "geben wird werden wurde kann kannst könnte könnten können soll sollte muss müssen darf will möchte würde mag "
+    "zu zum zur im in am an auf aus bei beim mit nach von vom vor für um über unter bis seit gegen ohne durch zwischen "
+    "bitte danke zeig zeige nenne such suche suchen finde finden sag sage gib schau schaue nachschauen steht stehen "
+    "weißt weiss weiß gerade jetzt hier da dort diese dieser dieses diesen diesem kein keine keinen nicht etwas alles "
+    # French
+    "le la les un une du de des au aux à a y en et ou mais donc ni que qui quoi quel quelle quels quelles quand où "
+    "comment pourquoi combien est sont était étaient être suis es ai as ont avoir fait font faire peut peux pouvez "
+    "puis-je je tu il elle on nous vous ils elles me te se moi toi mon ma mes ton ta tes son sa ses notre nos votre "
+    "vos leur leurs ce cet cette ces ça cela c'est qu'est-ce est-ce y-a-t-il a-t-il dans sur sous pour par avec sans "
+    "chez vers entre selon depuis plus moins très aussi encore déjà ne pas s'il svp merci cherche cherchez trouve "
+    "trouver montre montrez dis dites donne donnez ci-joint maintenant actuellement si ailleurs "
+    # Spanish
+    "el los las uno una unos unas lo al del y e o u pero sino que qué quién quiénes cuál cuáles cuándo dónde cómo "
+    "cuánto cuánta cuántos cuántas por para con sin sobre entre desde hasta hacia según es son era eran fue fueron ser "
+    "está están estar estoy hay ha han he has haber tiene tienen tengo tener hace hacer puede puedo puedes podría yo "
+    "tú él ella nosotros ellos mi mis tu tus su sus nuestro nuestra me te se le les nos este esta esto estos estas "
+    "ese esa eso muy más menos también ya no sí busca buscar encuentra muestra dime dame ahora mismo favor gracias "
+    "porfavor algún alguna algo en de la un "
+)  # fmt: skip
+"""Function words, and words of requests that do not name a subject."""
+
+_TIME_WORDS = _set(
+    "today tonight tomorrow yesterday day days week weeks weekend weekends month months year years hour hours minute "
+    "minutes morning noon afternoon evening night midnight am pm oclock next last coming past soon later date time "
+    "heute morgen übermorgen gestern tag tage tagen woche wochen wochenende monat monate jahr jahre stunde stunden "
+    "minuten vormittag mittag nachmittag abend nacht uhr nächste nächsten nächster nächstes letzte letzten kommende "
+    "kommenden demain aujourd'hui hier jour jours semaine semaines week-end mois an ans année heure heures matin midi "
+    "après-midi soir nuit prochain prochaine dernier dernière hoy mañana ayer día días semana semanas fin mes meses "
+    "año años hora horas minutos tarde noche mediodía próxima próximo pasado pasada ce esta viene anoche neulich hora"
+)
+_WEEKDAYS = {
+    name: number
+    for names in (
+        "monday tuesday wednesday thursday friday saturday sunday",
+        "montag dienstag mittwoch donnerstag freitag samstag sonntag",
+        "lundi mardi mercredi jeudi vendredi samedi dimanche",
+        "lunes martes miércoles jueves viernes sábado domingo",
+        "mon tue wed thu fri - -",
+        "mondays tues weds thurs fridays saturdays sundays",
+        "montags dienstags mittwochs donnerstags freitags sonnabend sonntags",
+    )
+    for number, name in enumerate(names.split())
+    if name != "-"
+}
+MONTHS = {
+    name: number
+    for names in (
+        "january february march april may june july august september october november december",
+        "januar februar märz april mai juni juli august september oktober november dezember",
+        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+        "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+        "jan feb mar apr - jun jul aug sep oct nov dec",
+        "- - - - - - - - sept okt - dez",
+    )
+    for number, name in enumerate(names.split(), 1)
+    if name != "-"
+}
+_COUNTS = {
+    word: number
+    for words in (
+        "one two three four five six seven eight nine ten eleven twelve",
+        "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf",
+        "un deux trois quatre cinq six sept huit - dix onze douze",
+        "uno dos tres cuatro cinco seis siete ocho nueve diez - doce",
+    )
+    for number, word in enumerate(words.split(), 1)
+    if word != "-"
+} | {"a": 1, "an": 1, "eine": 1, "einer": 1, "einem": 1, "une": 1, "una": 1, "un": 1}
+_COUNT = rf"(\d{{1,3}}|{'|'.join(sorted(_COUNTS, key=len, reverse=True))})"
+DATE_WORDS = _TIME_WORDS | _WEEKDAYS.keys()
+
+_WORD = re.compile(r"[^\W_]+(?:['’.\-][^\W_]+)*")
+_ELISION = re.compile(r"\A(?:[cdjlmnst]|qu|jusqu|lorsqu)'(?=\w)", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"(?:(?P<minus>minus\s|moins\s|menos\s|(?<![\w.,])[-−]))?(?<![\w.,])"
+    r"(?P<digits>\d{1,3}(?:[,.' ]\d{3}){1,4}(?:[.,]\d{1,9})?(?![.,]?\d)|\d{1,15}(?:[.,]\d{1,9})?)(?P<k>k\b)?",
+    re.IGNORECASE,
+)
+_SCALES = {
+    "thousand": 1e3, "tausend": 1e3, "mille": 1e3, "mil": 1e3, "million": 1e6, "millionen": 1e6, "millions": 1e6,
+    "millón": 1e6, "millones": 1e6, "mio": 1e6, "billion": 1e9, "milliarde": 1e9, "milliarden": 1e9, "milliards": 1e9,
+}  # fmt: skip
+_NEXT_WORD = re.compile(r"\s?([^\W\d_]{3,10})\b")
+_HALF = re.compile(r"\b(?:half an?|eine halbe|un demi|medio)[ -](?=million|millón|thousand)", re.IGNORECASE)
+
+
+class Word(NamedTuple):
+    """A word of a text, and its place. `text` has no attached French article or `'s`, `bare` is in lower case."""
+
+    text: str
+    bare: str
+    start: int
+    end: int
+
+
+def split_words(text: str) -> list[Word]:
+    """Return the words of a text."""
+    words = []
+    for found in _WORD.finditer(text):
+        word = found[0].replace("’", "'")
+        if "'" in word and word.lower() not in STOP_WORDS and word.lower() not in _TIME_WORDS:
+            word = _ELISION.sub("", word, count=1)
+            word = word[:-2] if word.endswith(("'s", "'S")) else word
+        words.append(Word(word, word.lower(), *found.span()))
+    return words
+
+
+def content_words(text: str, drop: Collection[str] = ()) -> list[str]:
+    """Return the words of a text that name its subject, as written.
+
+    Args:
+        drop: More words to leave out, in lower case.
+    """
+    words = split_words(text[:MAX_MESSAGE])
+    return [word.text for word in words if word.bare not in STOP_WORDS and word.bare not in drop]
+
+
+# Follow-up messages
+
+_POINTING = _set(
+    "it its he him his she her hers they them their theirs there that those these this else er ihn ihm sie ihr ihre "
+    "ihren dort dessen deren davon dazu daran il elle ils elles lui leur leurs y ça celui celle él ella ellos ellas su "
+    "sus allí eso esa ese lo"
+)
+_CONTINUING = re.compile(
+    r"\W*(?:and|und|et|y|e|also|or|oder|ou|but|aber|mais|pero|what about|how about|was ist mit|wie wäre es|only|nur)\b",
+    re.IGNORECASE,
+)
+_COUNTING = re.compile(r"\W*(?:how (?:many|much)|wie ?viele?|combien|cuánt[oa]s?)\b", re.IGNORECASE)
+MAX_FOLLOW_UP = 5
+"""Content words of a message that has no subject of its own."""
+
+
+def join_previous(message: str, previous: str, drop: Collection[str] = ()) -> list[str]:
+    """Return the content words of a message, with those of the previous one if it has no subject of its own."""
+    words = content_words(message, drop)
+    own = [word for word in words if word.lower() not in DATE_WORDS and not word.isdigit()]
+    if not previous or len(own) > MAX_FOLLOW_UP:
+        return words
+    has_name = any(is_name(word, message) for word in own)
+    points = any(word.bare in _POINTING for word in split_words(message[:MAX_MESSAGE]))
+    continues = _CONTINUING.match(message) is not None
+    is_counting = _COUNTING.match(message) is not None and len(own) <= 2
+    if not (continues or not own or (not has_name and (points or is_counting))):
+        return words
+    before = [word for word in content_words(previous, drop) if word.lower() not in DATE_WORDS]
+    if has_name and all(is_name(word, message) for word in own):  # "and in Cádiz?" replaces the names
+        before = [word for word in before if not is_name(word, previous)] or before
+    known = {word.lower() for word in words}
+    return [*(word for word in before if word.lower() not in known), *words]
+
+
+def is_name(word: str, text: str) -> bool:
+    """Whether a word of a text is written like a name: in capitals, and not only because it comes first."""
+    first = next(iter(_WORD.finditer(text)), None)
+    return word[:1].isupper() and (word.isupper() or first is None or not first[0].endswith(word))
+
+
+# Days and durations
+
+_ISO = re.compile(r"\b(\d{4})-(\d\d)-(\d\d)(?!\d)")
+_DAY_MONTH = re.compile(
+    r"\b(\d{1,2})(?:st|nd|rd|th|er|\.)?\s+(?:of\s+|de\s+)?([a-zäéû]{3,10})\b\.?,?(?:\s+(?:de\s+)?(\d{4}))?"
+)
+_MONTH_DAY = re.compile(r"\b([a-z]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?\b(?:,?\s+(\d{4}))?(?![:.]\d)")
+_DOTTED = re.compile(r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.(\d{4})?(?!\d)")
+_MONTH_ALONE = re.compile(r"\b(?:in|im|en|for|this|next|diesen|nächsten|de|since|until|of)\s+([a-zäéû]{3,10})\b")
+_AFTER_TOMORROW = re.compile(r"\bday after tomorrow\b|\bübermorgen\b|\baprès-demain\b|\bpasado mañana\b")
+_TODAY = re.compile(
+    r"\b(?:today|tonight|heute|aujourd['’]hui|hoy|this (?:morning|afternoon|evening)|ce (?:matin|soir)|cet après-midi"
+    r"|esta (?:mañana|tarde|noche)|now|right now)\b"
+)
+_TOMORROW = re.compile(
+    r"\b(?:tomorrow|tmrw|tomorow|demain)\b|(?<!am )(?<!guten )\bmorgen(?:s|abend|früh)?\b|(?<!la )\bmañana\b"
+)
+_YESTERDAY = re.compile(r"\b(?:yesterday|gestern|ayer|anoche|last night|d['’]hier|hier (?:soir|matin))\b")
+_LAST_WEEK = re.compile(r"\b(?:last|past|letzte[rn]?) (?:week|woche)\b|\bsemaine dernière\b|\bsemana pasada\b")
+_NEXT_WEEK = re.compile(
+    r"\b(?:next|coming|following) week\b(?!-?end)|\b(?:nächste|kommende)[rn]? woche\b|\bsemaine prochaine\b"
+    r"|\bpróxima semana\b|\bsemana (?:próxima|que viene)\b"
+)
+_WEEKEND = re.compile(r"\bweek-?end\b|\bwochenende\b|\bfin de semana\b")
+_WEEK = re.compile(r"\bweek\b|\bwoche\b|\bsemaine\b|\bsemana\b")
+_NEXT_MONTH = re.compile(r"\bnext month\b|\bnächsten monat\b|\bmois prochain\b|\bpróximo mes\b|\bmes que viene\b")
+_THIS_MONTH = re.compile(r"\bthis month\b|\bdiesen monat\b|\bce mois\b|\beste mes\b")
+_UNIT_OF_DAYS = r"(days?|tagen?|tage|jours?|días?|weeks?|wochen?|semaines?|semanas?)"
+_FROM_NOW = re.compile(rf"\b(?:in|dans|en|dentro de)\s+{_COUNT}\s+{_UNIT_OF_DAYS}\b")
+_COMING_DAYS = re.compile(
+    rf"\b(?:next|coming|nächsten|kommenden|prochaine?s|próxim[oa]s)\s+{_COUNT}\s+{_UNIT_OF_DAYS}\b"
+    rf"|\b{_COUNT}\s+prochaine?s\s+(jours)\b"
+)
+_PAST_WEEKDAY = _set("last letzten letzte dernier pasado past")
+_MINUTES = re.compile(r"\b(\d{1,4})[ -]*(?:minutes?|mins?|minuten|minutos|min)\b")
+_HALF_HOUR = re.compile(r"\bhalf an hour\b|\bhalf-hour\b|\bhalbe(?:n)? stunde\b|\bdemi-heure\b|\bmedia hora\b")
+_HOURS = re.compile(
+    rf"\b{_COUNT}(?:[.,](5))?[ -](?P<half>and a half |einhalb )?(?:hours?|hrs?|stunden?|heures?|horas?)\b"
+    r"(?P<more> and a half| et demie| y media)?"
+)
+_LONG = 300
+
+
+def find_days(message: str, today: date) -> tuple[date, date] | None:
+    """Return the first and last day that a message names, or None. A day without a year is the next one."""
+    text = " ".join(message[:MAX_MESSAGE].lower().split())[:_LONG]
+    if dates := [day for found in _ISO.finditer(text) if (day := _make_day(*map(int, found.groups())))]:
+        return min(dates), max(dates)
+    if found := _find_date(text, today):
+        return found
+    if _AFTER_TOMORROW.search(text):
+        return (today + timedelta(2),) * 2
+    if _TODAY.search(text):
+        return today, today
+    if coming := _COMING_DAYS.search(text):
+        count, unit = (coming[1], coming[2]) if coming[1] else (coming[3], coming[4])
+        return today, today + timedelta(_count_days(count, unit))
+    if ahead := _FROM_NOW.search(text):
+        return (today + timedelta(_count_days(ahead[1], ahead[2])),) * 2
+    monday = today - timedelta(today.weekday())
+    if weekday := _find_weekday(text, today):
+        return weekday
+    if _TOMORROW.search(text):
+        return (today + timedelta(1),) * 2
+    if _YESTERDAY.search(text):
+        return (today - timedelta(1),) * 2
+    if _WEEKEND.search(text):
+        return max(monday + timedelta(5), today), monday + timedelta(6)
+    if _NEXT_WEEK.search(text):
+        return monday + timedelta(7), monday + timedelta(13)
+    if _LAST_WEEK.search(text):
+        return monday - timedelta(7), monday - timedelta(1)
+    if _WEEK.search(text):
+        return today, monday + timedelta(6)
+    if _NEXT_MONTH.search(text):
+        first = (today.replace(day=28) + timedelta(4)).replace(day=1)
+        return first, _end_month(first)
+    return (today, _end_month(today)) if _THIS_MONTH.search(text) else None
+
+
+def _count_days(count: str, unit: str) -> int:
+    number = int(count) if count.isdigit() else _COUNTS[count]
+    return number * (7 if unit[0] in "w" or unit.startswith("sem") else 1)
+
+
+def _find_weekday(text: str, today: date) -> tuple[date, date] | None:
+    words = [word.bare for word in split_words(text)]
+    for number, word in enumerate(words):
+        day = _WEEKDAYS.get(word)
+        if day is None:  # a German compound, such as `freitagnachmittag`
+            day = next(
+                (n for name, n in _WEEKDAYS.items() if name.endswith(("tag", "woch")) and word.startswith(name)), None
+            )
+        if day is None:
+            continue
+        before = words[number - 1] if number else ""
+        after = words[number + 1] if number + 1 < len(words) else ""
+        if before in _PAST_WEEKDAY or after in ("dernier", "pasado"):
+            return (today - timedelta((today.weekday() - day) % 7 or 7),) * 2
+        is_next = before in ("next", "coming", "nächsten", "kommenden") or after in ("prochain", "próximo")
+        offset = (day - today.weekday()) % 7
+        return (today + timedelta(7 if is_next and offset == 0 else offset),) * 2
+    return None
+
+
+def _find_date(text: str, today: date) -> tuple[date, date] | None:
+    """Return a day with a month, such as `12 March` and `24.12.`, or a month after a preposition."""
+    if found := _DOTTED.search(text):
+        return _next_day(int(found[1]), int(found[2]), found[3], today)
+    for found in _DAY_MONTH.finditer(text):
+        if month := MONTHS.get(found[2]):
+            return _next_day(int(found[1]), month, found[3], today)
+    for found in _MONTH_DAY.finditer(text):
+        if month := MONTHS.get(found[1]):
+            return _next_day(int(found[2]), month, found[3], today)
+    for found in _MONTH_ALONE.finditer(text):
+        if (month := MONTHS.get(found[1])) and found[1] not in ("mar", "sept"):
+            first = date(today.year + (month < today.month), month, 1)
+            return max(first, today), _end_month(first)
+    return None
+
+
+def _next_day(day: int, month: int, year: str | None, today: date) -> tuple[date, date] | None:
+    found = _make_day(int(year) if year else today.year, month, day)
+    if found and not year and found < today:
+        found = _make_day(today.year + 1, month, day)
+    return (found, found) if found else None
+
+
+def _make_day(year: int, month: int, day: int) -> date | None:
+    try:
+        return date(year, month, day)
+    except ValueError:
+        return None
+
+
+def _end_month(day: date) -> date:
+    return (day.replace(day=28) + timedelta(4)).replace(day=1) - timedelta(1)
+
+
+def find_minutes(message: str) -> int | None:
+    """Return the duration that a message names, in minutes, or None."""
+    text = message[:MAX_MESSAGE].lower()
+    if found := _MINUTES.search(text):
+        return int(found[1])
+    if _HALF_HOUR.search(text):
+        return 30
+    if found := _HOURS.search(text):
+        hours = int(found[1]) if found[1].isdigit() else _COUNTS[found[1]]
+        return hours * 60 + (30 if found[2] or found["half"] or found["more"] else 0)
+    return None
+
+
+class Number(NamedTuple):
+    """A number in a text, and its place."""
+
+    value: float
+    start: int
+    end: int
+
+
+def find_numbers(text: str) -> list[Number]:
+    """Return the numbers of a text, also with thousands separators, a sign, or a word such as `million`."""
+    found = []
+    for match in _NUMBER.finditer(text):
+        value = _parse_number(match["digits"]) * (1000 if match["k"] else 1) * (-1 if match["minus"] else 1)
+        end = match.end()
+        scale = _NEXT_WORD.match(text, end)
+        if scale and (factor := _SCALES.get(scale[1].lower())):
+            value, end = value * factor, scale.end()
+        found.append(Number(value, match.start(), end))
+    for half in _HALF.finditer(text):
+        scale = _NEXT_WORD.match(text, half.end())
+        if scale and (factor := _SCALES.get(scale[1].lower())):
+            found.append(Number(0.5 * factor, half.start(), scale.end()))
+    found += [
+        Number(_COUNTS[word.bare], word.start, word.end) for word in split_words(text) if _COUNTS.get(word.bare, 0) > 1
+    ]
+    return sorted(found, key=lambda one: one.start)
+
+
+def _parse_number(digits: str) -> float:
+    groups: Sequence[str] = re.split(r"[,.' ]", digits)
+    separators = re.findall(r"[,.' ]", digits)
+    if len(groups) > 1 and all(len(group) == 3 for group in groups[1:]) and len(set(separators)) == 1:
+        is_decimal = len(groups) == 2 and (groups[0] == "0" or separators[0] == ".")  # 1.234 is English
+        return float(".".join(groups)) if is_decimal else float("".join(groups))
+    return float("".join(groups[:-1]) + "." + groups[-1]) if len(groups) > 1 else float(digits)
