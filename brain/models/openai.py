@@ -54,6 +54,7 @@ FALLBACK_TEMPLATE = """\
   {{- '<|im_start|>assistant\n' -}}
 {%- endif -%}"""
 """What llama.cpp reports as the chat template of a model that has none."""
+CHATML_END = "<|im_end|>"
 REASONING_WORDS = ("think", "reasoning", "<|channel")
 """Words in the chat templates of models whose reasoning only the server's own parser separates from the answer."""
 
@@ -255,7 +256,7 @@ class OpenAI(Remote):
         texts = [text for key in keys if isinstance(text := props.get(key), str)]
         template = props.get("chat_template")
         self.template = "\n".join(texts) if isinstance(template, str) else ""
-        self.is_base = template == FALLBACK_TEMPLATE and props.get("eos_token") != "<|im_end|>"
+        self.is_base = template == FALLBACK_TEMPLATE and props.get("eos_token", CHATML_END) != CHATML_END
         capabilities = props.get("chat_template_caps")
         if isinstance(capabilities, dict):
             features = ("supports_tools", "supports_tool_calls")

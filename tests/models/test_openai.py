@@ -238,10 +238,11 @@ async def test_a_request() -> None:
         (models("a", "b", owned_by="x", max_model_len=9, capabilities={"vision": True}),
          "unknown server", "message", {}, None, False),
         # a base model, for which llama.cpp reports a template that the model does not know
-        *[(LLAMA_CPP | {"GET /props": (200, {"chat_template": template, "bos_token": "<bos>", "eos_token": end})},
+        *[(LLAMA_CPP | {"GET /props": (200, {"chat_template": template, "bos_token": "<bos>", **end})},
            f"llama.cpp server{phrase}", "prefill", {"chat_template_kwargs": {"enable_thinking": False}}, None, False)
-          for template, end, phrase in ((FALLBACK, "<eos>", ", a base model without a chat template"),
-                                        (FALLBACK, "<|im_end|>", ""), (FALLBACK + "x", "<eos>", ""))],
+          for template, end, phrase in ((FALLBACK, {"eos_token": "<eos>"}, ", a base model without a chat template"),
+                                        (FALLBACK, {"eos_token": "<|im_end|>"}, ""), (FALLBACK, {}, ""),
+                                        (FALLBACK + "x", {"eos_token": "<eos>"}, ""))],
         # as llama.cpp's router mode says it
         (models("a", owned_by="llamacpp") | {"GET /props": (200, {"default_generation_settings": {"n_ctx": 0}})},
          "llama.cpp server", "prefill", {"chat_template_kwargs": {"enable_thinking": False}}, None, False),

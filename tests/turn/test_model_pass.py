@@ -28,8 +28,10 @@ from turn_helpers import (
 from brain.errors import ModelError, PrefillRefused
 from brain.events import Limits, Notice, Resume, SpecialistResult, Thinking
 from brain.messages import Call, Chunk, Finish, Message, NativeCall, PassUsage, PromptProgress
+from brain.strategies.mono import Mono
 from brain.turn import deadline
-from brain.turn_request import Tool
+from brain.turn.strategy import Passes, Plan
+from brain.turn_request import DEFAULT_DECODING, Decoding, Tool
 
 ECHO = "SPECIALIST_REQUEST[echo]"
 WAITS = 'SPECIALIST_REQUEST[waits:{"seconds":%s}]'
@@ -351,3 +353,15 @@ def test_a_new_message_after_a_call_is_separated(before: str, resume: Resume, af
     events = short(asyncio.run(read(turn)))
     assert events[-1] == done(shown, 1, 2)
     assert turn.exchange.answer == shown == "".join(event for event in events if isinstance(event, str))
+
+
+def test_a_plan_chooses_how_the_model_decodes() -> None:
+    decoding = Decoding(is_plain=True, stop=("\n\n",))
+
+    class TwoPasses(Mono):
+        def passes(self) -> Passes:
+            yield Plan(participant=self.writer, decoding=decoding)
+            return (yield Plan(participant=self.writer)).finish
+
+    _, _, model = played("One.", "Two.", strategy=TwoPasses)
+    assert model.decodings == [decoding, DEFAULT_DECODING]
