@@ -1,4 +1,4 @@
-"""The words of a message in English, German, French and Spanish: content words, days, durations and numbers.
+"""The words of a message in English, German, French and Spanish: content words, days and numbers.
 
 All functions take text from outside, and their time is linear in its length.
 """
@@ -31,7 +31,7 @@ STOP_WORDS = _set(
     "most lot bit few less least other another same else such own very quite still yet already again ever never "
     "now right moment currently current rn nowadays way terse brief short quick quickly exactly possible "
     "happens happen goes going go come comes make makes made take takes keep put use using used call called wat wats "
-    "abt n "
+    "abt n re btw fyi "
     # German
     "der die das den dem des ein eine einen einem einer eines und oder aber auch nur noch schon mal denn doch so sehr "
     "ich mich mir mein meine meinen meinem meiner meines wir uns unser unsere unseren unserem unserer du dich dir dein "
@@ -108,7 +108,9 @@ _COUNTS = {
 _COUNT = rf"(\d{{1,3}}|{'|'.join(sorted(_COUNTS, key=len, reverse=True))})"
 DATE_WORDS = _TIME_WORDS | _WEEKDAYS.keys()
 
-_WORD = re.compile(r"[^\W_]+(?:['’.\-][^\W_]+)*")
+NAME_PARTS = _set("of the de la le du des del di da dos van von der den zu")
+"""Words within names."""
+_WORD = re.compile(r"[^\W_]+(?:['’.\-_][^\W_]+)*")
 _ELISION = re.compile(r"\A(?:[cdjlmnst]|qu|jusqu|lorsqu)'(?=\w)", re.IGNORECASE)
 _NUMBER = re.compile(
     r"(?:(?P<minus>minus\s|moins\s|menos\s|(?<![\w.,])[-−]))?(?<![\w.,])"
@@ -145,13 +147,22 @@ def split_words(text: str) -> list[Word]:
 
 
 def content_words(text: str, drop: Collection[str] = ()) -> list[str]:
-    """Return the words of a text that name its subject, as written.
+    """Return the words of a text that name its subject, as written, with short words in names: `Battle of Lepanto`.
 
     Args:
         drop: More words to leave out, in lower case.
     """
-    words = split_words(text[:MAX_MESSAGE])
-    return [word.text for word in words if word.bare not in STOP_WORDS and word.bare not in drop]
+    found: list[str] = []
+    between: list[str] | None = None  # short words after a name
+    for word in split_words(text[:MAX_MESSAGE]):
+        if word.bare not in STOP_WORDS and word.bare not in drop:
+            if between and len(between) <= 2 and word.text[:1].isupper():
+                found += between
+            found.append(word.text)
+            between = [] if word.text[:1].isupper() else None
+        elif between is not None:
+            between = [*between, word.text] if word.bare in NAME_PARTS and word.text.islower() else None
+    return found
 
 
 # Follow-up messages
@@ -165,7 +176,12 @@ _CONTINUING = re.compile(
     r"\W*(?:and|und|et|y|e|also|or|oder|ou|but|aber|mais|pero|what about|how about|was ist mit|wie wäre es|only|nur)\b",
     re.IGNORECASE,
 )
-_COUNTING = re.compile(r"\W*(?:how (?:many|much)|wie ?viele?|combien|cuánt[oa]s?)\b", re.IGNORECASE)
+_PARTIAL = re.compile(
+    r"^\W*(?:how (?:many|much)|wie ?viele?|combien|cuánt[oa]s?)\b"
+    r"|\b(?:the|der|die|das|le|la|el) (?:next|same|other|first|last|nächste|erste|gleiche|prochaine?|próxim[oa])\b",
+    re.IGNORECASE,
+)
+_PLACES = _set("in at near from of for about bei aus von à de en chez sobre")
 MAX_FOLLOW_UP = 5
 """Content words of a message that has no subject of its own."""
 
@@ -179,11 +195,12 @@ def join_previous(message: str, previous: str, drop: Collection[str] = ()) -> li
     has_name = any(is_name(word, message) for word in own)
     points = any(word.bare in _POINTING for word in split_words(message[:MAX_MESSAGE]))
     continues = _CONTINUING.match(message) is not None
-    is_counting = _COUNTING.match(message) is not None and len(own) <= 2
-    if not (continues or not own or (not has_name and (points or is_counting))):
+    is_partial = len(own) <= 2 and _PARTIAL.search(message[:MAX_MESSAGE]) is not None
+    if not (continues or not own or (not has_name and (points or is_partial))):
         return words
     before = [word for word in content_words(previous, drop) if word.lower() not in DATE_WORDS]
-    if has_name and all(is_name(word, message) for word in own):  # "and in Cádiz?" replaces the names
+    shared = {word.bare for word in split_words(message)} & {word.bare for word in split_words(previous)} & _PLACES
+    if shared and has_name and all(is_name(word, message) for word in own):  # "and in Cádiz?" replaces the names
         before = [word for word in before if not is_name(word, previous)] or before
     known = {word.lower() for word in words}
     return [*(word for word in before if word.lower() not in known), *words]
@@ -195,7 +212,7 @@ def is_name(word: str, text: str) -> bool:
     return word[:1].isupper() and (word.isupper() or first is None or not first[0].endswith(word))
 
 
-# Days and durations
+# Days
 
 _ISO = re.compile(r"\b(\d{4})-(\d\d)-(\d\d)(?!\d)")
 _DAY_MONTH = re.compile(
@@ -229,18 +246,11 @@ _COMING_DAYS = re.compile(
     rf"|\b{_COUNT}\s+prochaine?s\s+(jours)\b"
 )
 _PAST_WEEKDAY = _set("last letzten letzte dernier pasado past")
-_MINUTES = re.compile(r"\b(\d{1,4})[ -]*(?:minutes?|mins?|minuten|minutos|min)\b")
-_HALF_HOUR = re.compile(r"\bhalf an hour\b|\bhalf-hour\b|\bhalbe(?:n)? stunde\b|\bdemi-heure\b|\bmedia hora\b")
-_HOURS = re.compile(
-    rf"\b{_COUNT}(?:[.,](5))?[ -](?P<half>and a half |einhalb )?(?:hours?|hrs?|stunden?|heures?|horas?)\b"
-    r"(?P<more> and a half| et demie| y media)?"
-)
-_LONG = 300
 
 
 def find_days(message: str, today: date) -> tuple[date, date] | None:
     """Return the first and last day that a message names, or None. A day without a year is the next one."""
-    text = " ".join(message[:MAX_MESSAGE].lower().split())[:_LONG]
+    text = " ".join(message[:MAX_MESSAGE].lower().split())
     if dates := [day for found in _ISO.finditer(text) if (day := _make_day(*map(int, found.groups())))]:
         return min(dates), max(dates)
     if found := _find_date(text, today):
@@ -333,19 +343,6 @@ def _make_day(year: int, month: int, day: int) -> date | None:
 
 def _end_month(day: date) -> date:
     return (day.replace(day=28) + timedelta(4)).replace(day=1) - timedelta(1)
-
-
-def find_minutes(message: str) -> int | None:
-    """Return the duration that a message names, in minutes, or None."""
-    text = message[:MAX_MESSAGE].lower()
-    if found := _MINUTES.search(text):
-        return int(found[1])
-    if _HALF_HOUR.search(text):
-        return 30
-    if found := _HOURS.search(text):
-        hours = int(found[1]) if found[1].isdigit() else _COUNTS[found[1]]
-        return hours * 60 + (30 if found[2] or found["half"] or found["more"] else 0)
-    return None
 
 
 class Number(NamedTuple):

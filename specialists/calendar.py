@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from msgspec import Meta
 
 from brain import Context, Refused, Result, install_command, specialist
-from specialists._calendar import answers, free_time
+from specialists._calendar import answers, assist, free_time
 from specialists._calendar.actions import UserCalendars
 from specialists._calendar.caldav import CalDavStore
 from specialists._calendar.calendars import CalendarStore
@@ -120,6 +120,7 @@ def preview(
     settings=CalendarSettings,
     needs=find_problem,
     health=health,
+    assist=assist.make_params,
     tags=("calendar", "events", "time"),
     examples=(
         "what is on my calendar this week",

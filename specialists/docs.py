@@ -11,13 +11,15 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from brain import Citation, Result, specialist
+from brain import AssistContext, Citation, Result, specialist
 from specialists._kit.examples import read_examples
 from specialists._kit.passages import make_anchor, split_passages, split_sections, unwrap
 from specialists._kit.text import content_words
 
 PASSAGES_GIVEN = 3
 QUERY_SHOWN = 200
+MAX_WORDS = 20
+"""Words of a message that an assisted call looks for."""
 OF_SPECIALISTS = "reference/specialists/"
 """Prefix of the pages about specialists."""
 _WEIGHTS = "12.0, 4.0, 1.0"
@@ -127,12 +129,18 @@ def health() -> str | None:
     return None if _load_documentation().titles else "the pages are missing: install Brain again"
 
 
+def make_params(message: str, context: AssistContext) -> Mapping[str, str]:
+    """Return the parameters of an assisted call."""
+    return {"query": " ".join(context.find_subject(message)[:MAX_WORDS]) or message}
+
+
 @specialist(
     read_only=True,
     outside=False,
     timeout=10,
     cache_seconds=3600,
     health=health,
+    assist=make_params,
     tags=("brain", "documentation"),
     examples=(
         "how do I write a specialist",

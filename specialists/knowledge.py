@@ -6,7 +6,7 @@ Each user has an index, a SQLite file. A search reads only the index. A worker p
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import replace
 from difflib import get_close_matches
@@ -16,9 +16,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from brain import Citation, Context, Progress, Refused, Result, specialist
+from brain import AssistContext, Citation, Context, Progress, Refused, Result, specialist
 from specialists._kit.examples import read_examples
 from specialists._kit.passages import make_anchor
+from specialists._kit.text import word_set
 from specialists._knowledge import background, embeddings
 from specialists._knowledge.command import index_folders as index
 from specialists._knowledge.index import Damaged, Index, Root, Unreachable, path_for, with_index
@@ -36,6 +37,16 @@ ANSWERING_SECONDS = 4.0
 """Time reserved for the search before the call's deadline."""
 EMBEDDING_SECONDS = 2.0
 MIN_FREE = 1_000_000
+MAX_WORDS = 12
+"""Words of a message that an assisted call looks for."""
+_DOCUMENT_WORDS = word_set(
+    "document documents file files note notes folder folders pdf pdfs upload uploaded uploads attached attachment "
+    "index indexed saved stored according grep quote mention mentions mentioned passage paragraph somewhere written "
+    "wrote unterlagen dokument dokumente dokumenten datei dateien notizen ordner anhang steht hochgeladen "
+    "hochgeladenen laut fichier fichiers dossier dossiers pièce jointe d'après documentos documento archivo archivos "
+    "notas carpeta carpetas adjunto guardado guardados subido"
+)
+"""Words of a question that name the place and not the subject."""
 
 log = logging.getLogger("brain")
 
@@ -75,6 +86,11 @@ async def lifespan() -> AsyncIterator[None]:
     await background.stop_all()
 
 
+def make_params(message: str, context: AssistContext) -> Mapping[str, str]:
+    """Return the parameters of an assisted call."""
+    return {"query": " ".join(context.find_subject(message, _DOCUMENT_WORDS)[:MAX_WORDS]) or message[:1000]}
+
+
 @specialist(
     read_only=True,
     private=True,
@@ -83,6 +99,7 @@ async def lifespan() -> AsyncIterator[None]:
     health=health,
     lifespan=lifespan,
     forget=forget,
+    assist=make_params,
     tags=("documents", "search", "files"),
     examples=(
         "what do my documents say about the notice period",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from brain import Citation, Refused, Result, specialist
+from brain import AssistContext, Citation, Refused, Result, specialist
 from specialists._kit.examples import read_examples
 from specialists._medical.calculator import OTHERS_ABSENT, Calculation, Calculator, Problems, Source
 from specialists._medical.catalog import all_calculators
@@ -48,6 +48,12 @@ def health() -> str | None:
     return None
 
 
+def make_params(message: str, context: AssistContext) -> Mapping[str, str]:
+    """Return the parameters of an assisted call. A sentence with all inputs is calculated."""
+    is_follow_up = context.find_subject(message) != AssistContext(context.now).find_subject(message)
+    return {"search": f"{context.previous} {message}" if is_follow_up else message}
+
+
 @specialist(
     name="medical",
     timeout=10,
@@ -55,6 +61,7 @@ def health() -> str | None:
     outside=False,
     tags=("medical", "calculator"),
     health=health,
+    assist=make_params,
     examples=[
         "calculate the creatinine clearance of a patient",
         "eGFR for a creatinine of 1.4 mg/dL",

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from brain import Context, Refused, Result, specialist
+from brain import AssistContext, Context, Refused, Result, specialist
 from specialists._kit.examples import read_examples
+from specialists._kit.requests import compile_requests
+from specialists._kit.text import word_set
 
 Operation = Literal["save_fact", "facts", "search", "short_memory", "long_memory", "update_fact", "store", "forget"]
 Text = Annotated[str, Meta(max_length=2000)]
@@ -30,7 +32,34 @@ _RECENT = re.compile(
     r"|\blast (?:time|conversation|chat)|\bworüber\b|\bhaben wir\b",
     re.I,
 )
-_ABOUT_ME = re.compile(r"\babout me\b|\büber mich\b|\bwho am i\b|\bwer bin ich\b", re.I)
+_CHANGES = compile_requests(
+    "remember(?:_that|_(?:my|i)\\b(?![^.!?]{1,80}\\?)|:) note(?!s|_(?:in|from)) keep_in_mind memori[sz]e save store "
+    "(?:do_not|don['’]t|never)_forget forget delete erase remove update correct call_me my_name_is from_now_on "
+    "merke?_(?:dir|euch) denke?_daran vergiss notiere? speichere? lösche? nenn_mich ich_heiße behalte "
+    "souviens-toi_(?:que|de) rappelle-toi_(?:que|de) retiens note[rz]? mémorise[rz]? enregistre[rz]? oublie[rz]? "
+    "n['’]oublie[rz]?_pas supprime[rz]? efface[rz]? appelle-moi je_m['’]appelle "
+    "recuerda_(?:que|mi) acuérdate_(?:de_)?que apunta anota guarda memoriza olvida no_olvides borra elimina llámame "
+    "me_llamo",
+    "merken vergessen speichern notieren löschen",
+)
+_CONTINUES = re.compile(r"\W*(?:and|und|et|y)\b", re.I)
+_READS_ONLY = "With this model, Brain only reads your memory. Choose a larger model to store or delete facts."
+_MEMORY_WORDS = word_set(
+    "remember recall forgot forget told tell talk talked talking speak spoke discuss discussed say said saying "
+    "mention mentioned explain explained ask asked chat chats conversation conversations session previous previously "
+    "earlier before last time times once believe think thought summarise summarize outcome conclusion settled agreed "
+    "memory stored called named learned learnt recently erinnerst erinnere erinnern erzählt gesagt gesprochen gefragt "
+    "geredet worüber neulich letztes mal heißt heißen merkst weißt vorhin rappelles rappelle souviens dit parlé "
+    "raconté discuté appelle déjà fois dernière sais savez acuerdas recuerdas dije dicho conté contado hablamos "
+    "hablado llama sabes última vez conversación remind"
+)
+"""Words of a question that do not name its subject."""
+MAX_WORDS = 6
+_ABOUT_ME = re.compile(
+    r"\babout me\b|\bwho am i\b|\büber mich\b|\bwer bin ich\b|\b(?:de|sur) moi\b|\bqui suis-je\b"
+    r"|\b(?:de|sobre) mí\b|\bquién soy\b",
+    re.I,
+)
 
 
 def choose_operation(params: Mapping[str, Any]) -> str:
@@ -46,6 +75,23 @@ def choose_operation(params: Mapping[str, Any]) -> str:
     if _RECENT.search(text):
         return "short_memory"
     return "facts" if _ABOUT_ME.search(text) else "search"
+
+
+def make_params(message: str, context: AssistContext) -> Mapping[str, str]:
+    """Return the parameters of an assisted call.
+
+    Raises:
+        Refused: The message asks to store or delete something.
+    """
+    continues = _CONTINUES.match(message) and _CHANGES.search(context.previous)
+    if continues or _CHANGES.search(message):
+        raise Refused(_READS_ONLY)
+    if _ABOUT_ME.search(message):
+        return {"operation": "facts"}
+    words = [word for word in context.find_subject(message, _MEMORY_WORDS) if context.find_days(word) is None]
+    if words:
+        return {"operation": "search", "text": " ".join(words[:MAX_WORDS])}
+    return {"operation": "short_memory" if _RECENT.search(message) else "facts"}
 
 
 def is_read_only(params: Mapping[str, Any]) -> bool:
@@ -82,6 +128,7 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
     read_only=is_read_only,
     outside=False,  # except for summaries of conversations with untrusted content
     timeout=10,
+    assist=make_params,
     tags=("memory", "user"),
     examples=(
         "remember that I am allergic to nuts",

@@ -3,17 +3,17 @@
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta
 
-from brain import Context, Progress, Refused, Result, install_command, specialist
+from brain import AssistContext, Context, Progress, Refused, Result, install_command, specialist
 from specialists._kit.examples import read_examples
 from specialists._pictures import reader
-from specialists._pictures.attachments import display_name, pick_attachment
+from specialists._pictures.attachments import display_name, find_attachment, find_page, pick_attachment
 from specialists._pictures.images import missing_page_reason
 
 MAX_PAGES = 50
@@ -28,6 +28,7 @@ RESERVED_SECONDS = 0.5
 """Time reserved for returning the result, in seconds."""
 PROGRESS_SECONDS = 5.0
 """Time between two progress messages."""
+_ENHANCE = re.compile(r"\b(?:enhance|faint|blurry|verblasst|unscharf|flou|borroso)\b", re.IGNORECASE)
 _RANGE = re.compile(r"(\d{1,6})(?:\s*(-)\s*(\d{1,6})?)?")
 
 
@@ -48,6 +49,13 @@ def health() -> str | None:
     return f"{problem}: {install_command('ocr')}, or install Tesseract" if problem else None
 
 
+def make_params(message: str, context: AssistContext) -> Mapping[str, object]:
+    """Return the parameters of an assisted call."""
+    found = {"image_id": find_attachment(message, context.attachments), "page": find_page(message)}
+    enhance = {"enhance": True} if _ENHANCE.search(message) else {}
+    return enhance | {name: value for name, value in found.items() if value is not None}
+
+
 @specialist(
     activates_on=("image", "pdf"),
     read_only=True,
@@ -56,6 +64,7 @@ def health() -> str | None:
     idle_timeout=60,
     health=health,
     lifespan=reader.lifespan,
+    assist=make_params,
     tags=("image", "pdf", "text", "documents"),
     examples=(
         "what does the scan say",

@@ -1,7 +1,8 @@
 """`pubmed` searches biomedical articles and reads their abstracts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from typing import Annotated, Literal
@@ -9,12 +10,12 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Meta
 
-from brain import Citation, Context, Page, Progress, Refused, Result, specialist
+from brain import AssistContext, Citation, Context, Page, Progress, Refused, Result, specialist
 from specialists._kit.examples import read_examples
 from specialists._pubmed.articles import Article, read_articles
 from specialists._pubmed.dates import Period, parse_period
 from specialists._pubmed.eutils import BAD_KEY, NO_ARTICLE_ADVICE, Eutils, PubmedSettings, SearchResult
-from specialists._pubmed.query import MESSAGE_LENGTH, clean_query, content_words, find_pmids, parse_pmids
+from specialists._pubmed.query import ASKING_WORDS, MESSAGE_LENGTH, clean_query, content_words, find_pmids, parse_pmids
 from specialists._pubmed.records import unreadable
 from specialists._pubmed.text import format_article, format_summary, shorten
 
@@ -34,6 +35,22 @@ ArticleType = Literal[
     "case report",
     "guideline",
 ]
+_TYPES = {
+    name: re.compile(pattern, re.IGNORECASE)
+    for name, pattern in {
+        "systematic review": r"\bsystematic reviews?\b|\bsystematische übersicht|\brevues? systématiques?\b",
+        "meta-analysis": r"\bmeta-?\s?anal(?:ys[ei]s|ysen?)\b|\bméta-analyses?\b|\bmeta-?análisis\b",
+        "randomized controlled trial": r"\brandomi[sz]ed\b|\brcts?\b|\brandomisierte|\brandomisée?s?\b|\baleatorizad",
+        "case report": r"\bcase reports?\b|\bfallberichte?\b",
+        "guideline": r"\bguidelines?\b|\bleitlinien?\b",
+    }.items()
+}
+"""Words for types that a question limits the search to."""
+_YEAR = re.compile(r"\b(from|in|since|seit|ab|aus|depuis|de|desde) ([12]\d{3})\b", re.IGNORECASE)
+_SINCE = ("since", "seit", "ab", "depuis", "desde")
+_NEWEST = re.compile(r"\b(?:newest|latest|neueste[nr]?|derniers|dernières|más recientes)\b", re.IGNORECASE)
+MAX_WORDS = 6
+"""Words of an assisted search. PubMed finds only articles with all of them."""
 _TAGGED = {"case report": "case reports"}
 """Publication types that PubMed names differently."""
 
@@ -51,6 +68,21 @@ async def health(*, context: Context, settings: PubmedSettings) -> str | None:
     return None
 
 
+def make_params(message: str, context: AssistContext) -> Mapping[str, object]:
+    """Return the parameters of an assisted call: PMIDs, or words, types and dates."""
+    if pmids := find_pmids(message):
+        return {"pmid": pmids}
+    types = [name for name, pattern in _TYPES.items() if pattern.search(message)]
+    query, dates = content_words(message)
+    if year := _YEAR.search(message):
+        dates = dates or (f"since {year[2]}" if year[1].lower() in _SINCE else year[2])
+    words = [word for word in context.find_subject(message, ASKING_WORDS) if word not in (dates or "")]
+    params: dict[str, object] = {"query": " ".join(words[:MAX_WORDS]) or query or message}
+    params |= {"date_range": dates} if dates else {}
+    params |= {"article_types": types} if types else {}
+    return params | ({"sort": "date"} if _NEWEST.search(message) else {})
+
+
 @specialist(
     read_only=True,
     sends=("query", "date_range", "pmid"),
@@ -58,6 +90,7 @@ async def health(*, context: Context, settings: PubmedSettings) -> str | None:
     cache_seconds=600,
     settings=PubmedSettings,
     health=health,
+    assist=make_params,
     tags=("medicine", "literature", "research"),
     examples=(
         "find studies on metformin and dementia in PubMed",

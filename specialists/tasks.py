@@ -8,8 +8,9 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Meta
 
-from brain import Context, Refused, Result, specialist
+from brain import AssistContext, Context, Refused, Result, specialist
 from specialists._kit.examples import read_examples
+from specialists._kit.requests import compile_requests
 from specialists._kit.text import one_line
 
 Operation = Literal["list", "create", "cancel", "summarize", "feedback"]
@@ -34,6 +35,32 @@ _CANCELED = {
     "already_canceled": "The task {title} was already canceled.",
     "invalid": '"{id}" is not the ID of a task. List the tasks, and use an ID from the list.',
 }
+
+
+_CHANGES = compile_requests(
+    "remind_(?:me|us)(?!_(?:which|what|who|where|when|how|of)) every each once_an? schedule create add cancel stop "
+    "delete remove pause resume start run watch monitor notify_me alert_me let_me_know tell_me_(?:when|if|as_soon) "
+    "from_now_on erinnere?_(?:mich|uns) jede[nrs]? täglich wöchentlich benachrichtige sage?_(?:mir_)?bescheid starte "
+    "plane storniere? lösche beobachte überwache rappelle-(?:moi|nous) chaque tous_les toutes_les préviens-moi "
+    "avertis-moi programme crée annule supprime surveille "
+    "recuérda(?:me|nos) cada todos_los todas_las avísame programa crea cancela borra vigila "
+    "(?!do|are|is|which|what)[^.?!]{0,200}(?:in_the_background|im_hintergrund|en_arrière-plan|en_segundo_plano)",
+    "erinnern planen anlegen löschen stornieren",
+)
+_READS_ONLY = (
+    "With this model, Brain creates no tasks from a message. Start the message with /task, or choose a larger model."
+)
+
+
+def make_params(message: str, context: AssistContext) -> Mapping[str, str]:
+    """Return the parameters of an assisted call.
+
+    Raises:
+        Refused: The message asks to create or change a task.
+    """
+    if _CHANGES.search(message):
+        raise Refused(_READS_ONLY)
+    return {"operation": "list"}
 
 
 def is_read_only(params: Mapping[str, Any]) -> bool:
@@ -89,6 +116,7 @@ async def preview(params: Mapping[str, Any], *, context: Context) -> Result | No
     read_only=is_read_only,
     outside=False,  # except lists with results
     timeout=10,
+    assist=make_params,
     tags=("tasks", "schedule", "reminder", "background"),
     examples=(
         (

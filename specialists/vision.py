@@ -2,17 +2,19 @@
 
 import base64
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
 
-from brain import Attachment, Context, Progress, Refused, Result, specialist
+from brain import AssistContext, Attachment, Context, Progress, Refused, Result, specialist
 from specialists._kit.examples import read_examples
+from specialists._kit.text import one_line
 from specialists._pictures import reader
-from specialists._pictures.attachments import display_name, pick_attachment
+from specialists._pictures.attachments import display_name, find_attachment, find_page, pick_attachment
 
 MAX_IMAGES = 4
+MAX_FOCUS = 300
 RESERVED_SECONDS = 0.5
 """Time reserved for returning the result, in seconds."""
 ONLY_FACTS = "These are measurements. No vision model is connected, so they do not describe what the image shows."
@@ -48,6 +50,12 @@ async def health() -> None:
     await reader.inspect_file(_WHITE, {"do": "inspect", "name": "a test", "page": 1, "region": None, "show": False})
 
 
+def make_params(message: str, context: AssistContext) -> Mapping[str, object]:
+    """Return the parameters of an assisted call."""
+    found = {"image_id": find_attachment(message, context.attachments), "page": find_page(message)}
+    return {"focus": one_line(message, MAX_FOCUS)} | {name: value for name, value in found.items() if value is not None}
+
+
 @specialist(
     read_only=True,
     private=True,
@@ -55,6 +63,7 @@ async def health() -> None:
     idle_timeout=60,
     health=health,
     lifespan=reader.lifespan,
+    assist=make_params,
     tags=("image", "vision"),
     examples=(
         "what is in this image",
@@ -78,7 +87,7 @@ async def vision(
         Meta(
             description="content_description, technical_diagrams, text, colors, people, data, or other words; for a "
             'part of the image "top left: text", or in percent "10,20,50,60: text".',
-            max_length=300,
+            max_length=MAX_FOCUS,
         ),
     ] = "content_description",
     image_id: Annotated[

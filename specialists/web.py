@@ -1,14 +1,14 @@
 """`web` searches the web with SearXNG, Brave or ddgs, and reads one page as Markdown."""
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta
 
-from brain import Citation, Context, Progress, Refused, Result, specialist
+from brain import AssistContext, Citation, Context, Progress, Refused, Result, specialist
 from specialists._kit.examples import read_examples
-from specialists._kit.text import one_line
+from specialists._kit.text import one_line, word_set
 from specialists._web import search
 from specialists._web.extract import Article
 from specialists._web.page import format_host, read
@@ -19,6 +19,30 @@ MAX_TEXT = 200_000
 QUERY_LENGTH = 500
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 _URL = re.compile(r"https?://[^\s<>\"'`]{4,2000}")
+_DOMAIN = re.compile(
+    r"\b(?:open|read|fetch|visit|summari[sz]e|load|öffne|lies|ouvre|abre|lee|resume)\s+(?:the page |the site )?"
+    r"((?:[\w-]{1,63}\.){1,4}(?:com|org|net|de|fr|es|io|dev|eu|uk|gov|edu|info)(?:/[^\s<>\"'`]{0,500}?)?)(?=[\s.,;:!?]|$)",
+    re.IGNORECASE,
+)
+_NEWS = re.compile(r"\b(?:news|headlines|nachrichten|schlagzeilen|actualités|noticias|titulares)\b", re.IGNORECASE)
+_TODAY = re.compile(r"\b(?:today|tonight|heute|aujourd['’]hui|hoy)\b", re.IGNORECASE)
+_WEB_WORDS = word_set(
+    "web internet online google website websites site page link browse netz seite toile ligne línea red sitio día hoy "
+    "heutige"
+)
+MAX_WORDS = 10
+"""Words of an assisted search."""
+
+
+def make_params(message: str, context: AssistContext) -> Mapping[str, str]:
+    """Return the parameters of an assisted call: the URL in the message, or the words to search for."""
+    if url := _URL.search(message):
+        return {"url": url[0].rstrip(".,;:!?)]}")}
+    if domain := _DOMAIN.search(message):
+        return {"url": f"https://{domain[1]}"}
+    words = context.find_subject(message, _WEB_WORDS)[:MAX_WORDS]
+    since = {"since": "day" if _TODAY.search(message) else "week"} if _NEWS.search(message) else {}
+    return {"query": " ".join(words) or one_line(message, QUERY_LENGTH), **since}
 
 
 @specialist(
@@ -29,6 +53,7 @@ _URL = re.compile(r"https?://[^\s<>\"'`]{4,2000}")
     settings=WebSettings,
     needs=search.find_problem,
     health=search.health,
+    assist=make_params,
     tags=("web", "search", "news"),
     examples=(
         "newest release of PostgreSQL",

@@ -1,16 +1,16 @@
 """`wiki` searches Wikipedia, other MediaWikis and offline wikis, and reads their pages by section."""
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 from urllib.parse import unquote
 
 from msgspec import Meta
 
-from brain import Context, Progress, Refused, Result, specialist
+from brain import AssistContext, Context, Progress, Refused, Result, specialist
 from specialists._kit.examples import read_examples
-from specialists._kit.text import content_words
+from specialists._kit.text import content_words, word_set
 from specialists._wiki import answer
 from specialists._wiki.api import Api, ApiError
 from specialists._wiki.article import Hit, Page, Source
@@ -21,11 +21,25 @@ from specialists._wiki.zim import Zim
 HITS_TRIED = 3
 WORDS_LENGTH = 300
 """Maximum characters of a query in Wikipedia's search."""
+MAX_WORDS = 8
+"""Words of an assisted search."""
 _WIKI_WORDS = frozenset({
     "article", "articles", "define", "describe", "encyclopedia", "entry", "explain", "find", "give", "look", "page",
     "please", "read", "say", "says", "search", "section", "show", "tell", "up", "were", "wiki", "wikipedia",
+    "encyclopaedia", "according", "enzyklopädie", "lexikon", "encyclopédie", "enciclopedia",
 })  # fmt: skip
 """Words of a question that do not name its subject."""
+_ASKING_WORDS = word_set("year long tall high big old far deep first short paragraph homework version trouble began")
+"""Words of a question about a subject that its article does not need."""
+_LANGUAGES = {"german": "de", "french": "fr", "spanish": "es", "italian": "it", "dutch": "nl", "polish": "pl"}
+_NAMED_LANGUAGE = re.compile(rf"\b({'|'.join(_LANGUAGES)}) (?:wikipedia|wiki|encyclop(?:a)?edia)\b", re.IGNORECASE)
+_LANGUAGE_WORDS = {
+    "de": word_set(
+        "der die das den dem ein eine ist war und wer wie wann wo was welche hat von im zum über gibt wurde"
+    ),
+    "fr": word_set("le la les un une est et qui que quand où quel quelle quelles dans du des sur née né sont combien"),
+    "es": word_set("el la los las un una es fue y quién qué cuándo dónde cuál del en está cómo son cuántos nació"),
+}
 _URL = re.compile(r"https?://(?P<language>[\w-]{2,15})(?:\.m)?\.wikipedia\.org/wiki/(?P<title>[^?]+)(?:\?.*)?")
 
 
@@ -49,6 +63,25 @@ async def _health(*, settings: WikiSettings, context: Context) -> str | None:
     return None
 
 
+def make_params(message: str, context: AssistContext) -> Mapping[str, str]:
+    """Return the parameters of an assisted call."""
+    words = context.find_subject(message, _WIKI_WORDS | _ASKING_WORDS)
+    params = {"query": " ".join(words[:MAX_WORDS]) or _one_line(message)}
+    if language := _find_language(message):
+        params["language"] = language
+    return params
+
+
+def _find_language(message: str) -> str | None:
+    """Return the code of the Wikipedia that a message names, or of its language if that is not English."""
+    if named := _NAMED_LANGUAGE.search(message):
+        return _LANGUAGES[named[1].lower()]
+    words = set(re.findall(r"\w+", message.lower()))
+    shared = {code: len(words & of_language) for code, of_language in _LANGUAGE_WORDS.items()}
+    best = max(shared, key=lambda code: shared[code])
+    return best if shared[best] > 1 and list(shared.values()).count(shared[best]) == 1 else None
+
+
 @specialist(
     read_only=True,
     sends=("query", "page", "language", "wiki"),
@@ -57,6 +90,7 @@ async def _health(*, settings: WikiSettings, context: Context) -> str | None:
     settings=WikiSettings,
     needs=find_problem,
     health=_health,
+    assist=make_params,
     tags=("web", "wikipedia", "encyclopedia"),
     examples=(
         "who was Ada Lovelace",

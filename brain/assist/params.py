@@ -17,6 +17,7 @@ from brain.words import (
     DATE_WORDS,
     MAX_MESSAGE,
     MONTHS,
+    NAME_PARTS,
     STOP_WORDS,
     Number,
     Word,
@@ -48,7 +49,6 @@ _PREPOSITIONS = _FROM | _TO | _set(
     "for of about at near on called named around by with für über bei um mit namens unter chez pour sur dans sobre con "
     "por cerca"
 )  # fmt: skip
-_CONNECTORS = _set("de of the la le du del di da van von der den dos das and y & al el")
 _READING = ("list", "show", "get", "read", "search", "find", "view", "lookup", "status")
 _NEGATIONS = _set("no not without ohne kein keine sans sin pas nicht")
 _LETTERS = _set("a e i o u y")
@@ -56,7 +56,7 @@ _URL = re.compile(r"https?://[^\s<>\"'`]{3,2000}")
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{1,300})[\"“”»]|(?<!\w)[‘']([^‘’']{2,300})[’'](?!\w)")
 _TIME = re.compile(r"\b(\d{1,2})(?:[:.h](\d\d))?\s?(am|pm|a\.m\.|p\.m\.|uhr|h|o.clock)?(?!\w|[.,:]\d)", re.IGNORECASE)
-_NAME_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_CASES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _FORMULA = re.compile(r"[\d(][\d\s.,()+\-*/^×÷%]*[\d)%]")
 
 
@@ -229,7 +229,7 @@ def _stem(word: str) -> str:
 def _read_property(name: str, schema: Mapping[str, Any], required: bool) -> _Property:
     options = [one for one in (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())) if isinstance(one, Mapping)]
     typed = next((one for one in options if one.get("type") not in (None, "null") or "enum" in one), schema)
-    parts = [part.lower() for part in _NAME_PARTS.findall(name)]
+    parts = [part.lower() for part in _CASES.findall(name)]
     about = f"{' '.join(parts)} {schema.get('title', '')} {schema.get('description', '')}".lower()
     labels = frozenset(parts) | {word.bare for word in split_words(str(schema.get("title", "")))}
     role = "from" if _SOURCES.intersection(parts) else "to" if _TARGETS.intersection(parts) else ""
@@ -713,7 +713,7 @@ def _belong_together(words: Sequence[Word], last: int, n: int, message: _Message
         return is_same and between in (" ", "-", "'", "’", " & ")
     middle = words[last + 1 : n]
     are_names = words[last].text[:1].isupper() and words[n].text[:1].isupper()
-    return len(middle) <= 2 and are_names and all(word.bare in _CONNECTORS for word in middle) and "," not in between
+    return len(middle) <= 2 and are_names and all(word.bare in NAME_PARTS for word in middle) and "," not in between
 
 
 def _is_marked(word: Word) -> bool:

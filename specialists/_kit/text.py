@@ -50,6 +50,11 @@ def tidy(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n")
 
 
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text, for lists of words in code."""
+    return frozenset(text.split())
+
+
 def content_words(query: str) -> list[str]:
     """Return the words of a query without question words, or all words if nothing else is left."""
     words = re.findall(r"\w+", query.lower())

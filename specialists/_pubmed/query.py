@@ -3,6 +3,7 @@
 import re
 
 from brain import Refused
+from specialists._kit.text import word_set
 
 MAX_READ = 10
 QUERY_LENGTH = 4000
@@ -27,6 +28,16 @@ _ASKING = frozenset({
     "there", "to", "up", "was", "were", "what", "which", "who", "with", "you",
 })  # fmt: skip
 """Words of a question that do not name its subject."""
+ASKING_WORDS = _ASKING | word_set(
+    "abstract abstracts journal journals trial trials randomized randomised controlled systematic review reviews meta "
+    "meta-analysis meta-analyses meta-analyse meta-analysen metaanalysis peer-reviewed reviewed medical scientific "
+    "clinical research seminar ward case reports report guideline guidelines exist exists compared published only "
+    "argue studien studie artikel aktuelle aktuell neue neueste klinische medizinische fachartikel literatur "
+    "veröffentlicht études étude articles article médicaux médicale médical cliniques clinique récentes récents "
+    "publications estudios estudio artículos clínicos clínico ensayos ensayo médicos recientes publicados literatura "
+    "science pmid newest latest one two three"
+)
+"""Words of a message in four languages that do not name the subject of an article."""
 
 
 def clean_query(query: str) -> str:

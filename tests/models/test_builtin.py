@@ -106,14 +106,16 @@ def test_the_called_specialist_of_many() -> None:
 @pytest.mark.parametrize(
     ("question", "expected"),
     [
-        ('Which settings "heartbeat" has?', 'Checking docs… SPECIALIST_REQUEST[docs:{"query": "heartbeat"}]'),
+        ('Which settings "heartbeat" has?', 'Checking docs… SPECIALIST_REQUEST[docs:{"query": "settings heartbeat"}]'),
         ("read page 3 of the contract", 'Checking ocr… SPECIALIST_REQUEST[ocr:{"page": 3}]'),
         ("enhance the receipt", 'Checking ocr… SPECIALIST_REQUEST[ocr:{"enhance": true}]'),
         (f"{ONE}\n\nWhat does the scan say?", "Checking ocr… SPECIALIST_REQUEST[ocr:{}]"),
         (f"{THREE}\n\nWhat is in the images?",
-         'Checking vision… SPECIALIST_REQUEST[vision:{"image_id": 4}]SPECIALIST_REQUEST[vision:{"image_id": 5}]'
-         'SPECIALIST_REQUEST[vision:{"image_id": 6}]'),
-        (f"{THREE}\n\nWhat is in image 5?", 'Checking vision… SPECIALIST_REQUEST[vision:{"image_id": 5}]'),
+         'Checking vision… SPECIALIST_REQUEST[vision:{"focus": "What is in the images?", "image_id": 4}]'
+         'SPECIALIST_REQUEST[vision:{"focus": "What is in the images?", "image_id": 5}]'
+         'SPECIALIST_REQUEST[vision:{"focus": "What is in the images?", "image_id": 6}]'),
+        (f"{THREE}\n\nWhat is in image 5?",
+         'Checking vision… SPECIALIST_REQUEST[vision:{"focus": "What is in image 5?", "image_id": 5}]'),
     ],
 )  # fmt: skip
 def test_a_first_pass(question: str, expected: str) -> None:
@@ -125,7 +127,9 @@ def test_calls_stay_within_the_limits_and_the_listed_specialists() -> None:
     limits = [Limits(calls=2), Limits(calls_per_specialist=1), Limits(calls=0)]
     assert [len(calls(answer(question, limits=one))) for one in limits] == [2, 1, 1]
     assert calls(answer("What does the receipt say?", listed=[docs, vision])) == []
-    assert calls(answer(f"{ONE}\n\n{OCR_BLOCK}\n\nWhat is in the image?")) == [("vision", {})]
+    assert calls(answer(f"{ONE}\n\n{OCR_BLOCK}\n\nWhat is in the image?")) == [
+        ("vision", {"focus": "What is in the image?"})
+    ]
 
 
 @specialist(examples=["weather in Paris", "will it rain tomorrow"], read_only=True)
