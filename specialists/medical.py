@@ -18,10 +18,10 @@ from specialists._medical.search import (
     find_by_name,
     find_nearest,
     is_sentence,
-    parse_sentence,
     search_by_words,
     significant_words,
 )
+from specialists._medical.sentence import parse_sentence
 
 NOT_ADVICE = "Not medical advice."
 MOST_REASON = 390

@@ -1,17 +1,14 @@
-"""Find a calculator by name, by words, or in a sentence that includes its inputs."""
+"""Find a calculator by name or by words."""
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 
 from specialists._medical.calculator import Calculator, nearest
-from specialists._medical.inputs import Number
-from specialists._medical.units import normalize_unit
 
 MOST_FOUND = 8
 _SENTENCE_WORDS = 4
-_SENTENCE_LENGTH = 200
 
 
 def split_words(text: str) -> list[str]:
@@ -172,38 +169,3 @@ def _to_singular(word: str) -> str:
 
 
 _MAIN_WORDS = {_to_singular(word): _to_singular(main) for main, others in _SYNONYMS.items() for word in others.split()}
-
-# In a sentence
-
-_SENTENCE_NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)?")
-_SENTENCE_UNIT = re.compile(r"\s*([^\W\d_]{1,12}(?:/[^\W\d_]{1,4})?)(?![\w/²³^])")
-
-
-def parse_sentence(sentence: str, calculators: Sequence[Calculator]) -> tuple[Calculator, Mapping[str, str]] | None:
-    """Return the calculator and the inputs in a sentence such as `BMI of 80 kg and 180 cm`.
-
-    Returns:
-        None unless the sentence names one calculator and gives each input with an unambiguous unit.
-    """
-    if len(sentence) > _SENTENCE_LENGTH or not _SENTENCE_NUMBER.search(sentence):
-        return None
-    text = f" {' '.join(split_words(sentence))} "
-    named = [
-        calculator
-        for calculator in calculators
-        if any((words := split_words(name)) and f" {' '.join(words)} " in text for name in _list_names(calculator))
-    ]
-    if len(named) != 1:
-        return None
-    inputs: dict[str, str] = {}
-    for number in _SENTENCE_NUMBER.finditer(sentence):
-        unit = _SENTENCE_UNIT.match(sentence, number.end())
-        fitting = [
-            item.name
-            for item in named[0].inputs
-            if unit and isinstance(item, Number) and normalize_unit(unit[1]) in item.measure.factors
-        ]
-        if unit is None or len(fitting) != 1 or fitting[0] in inputs:
-            return None
-        inputs[fitting[0]] = f"{number[0]} {unit[1]}"
-    return (named[0], inputs) if inputs.keys() == {item.name for item in named[0].inputs} else None
