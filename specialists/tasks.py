@@ -43,10 +43,11 @@ _CHANGES = compile_requests(
     "from_now_on erinnere?_(?:mich|uns) jede[nrs]? täglich wöchentlich benachrichtige sage?_(?:mir_)?bescheid starte "
     "plane storniere? lösche beobachte überwache rappelle-(?:moi|nous) chaque tous_les toutes_les préviens-moi "
     "avertis-moi programme crée annule supprime surveille "
-    "recuérda(?:me|nos) cada todos_los todas_las avísame programa crea cancela borra vigila "
-    "(?!do|are|is|which|what)[^.?!]{0,200}(?:in_the_background|im_hintergrund|en_arrière-plan|en_segundo_plano)",
+    "recuérda(?:me|nos) cada todos_los todas_las avísame programa crea cancela borra vigila",
     "erinnern planen anlegen löschen stornieren",
 )
+_BACKGROUND = re.compile(r"\bin the background\b|\bim hintergrund\b|\ben arrière-plan\b|\ben segundo plano\b", re.I)
+_ASKS = re.compile(r"\W*(?:do|are|is|what|which|list|show|was|welche|zeig|quelles?|qué|cuáles|muestra)\b", re.I)
 _READS_ONLY = (
     "With this model, Brain creates no tasks from a message. Start the message with /task, or choose a larger model."
 )
@@ -58,7 +59,7 @@ def make_params(message: str, context: AssistContext) -> Mapping[str, str]:
     Raises:
         Refused: The message asks to create or change a task.
     """
-    if _CHANGES.search(message):
+    if _CHANGES.search(message) or (_BACKGROUND.search(message) and not _ASKS.match(message)):
         raise Refused(_READS_ONLY)
     return {"operation": "list"}
 

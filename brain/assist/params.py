@@ -3,10 +3,12 @@
 import logging
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import time
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import islice
 from typing import Any
 
 from brain.assist.synonyms import AMBIGUOUS, CODES, COUNTRIES, CURRENCIES, GROUPS, LANGUAGE_NAMES, LANGUAGES
@@ -31,6 +33,10 @@ MAX_WORDS = 12
 """Words of a search."""
 MAX_TEXT = 500
 """Characters of a message that become a text."""
+MAX_READ = 300
+"""Words of a message that the rules read."""
+MAX_FOUND = 20
+"""Numbers, or values of an enumeration, that the rules compare."""
 log = logging.getLogger("brain")
 
 
@@ -52,10 +58,17 @@ _PREPOSITIONS = _FROM | _TO | _set(
 _READING = ("list", "show", "get", "read", "search", "find", "view", "lookup", "status")
 _NEGATIONS = _set("no not without ohne kein keine sans sin pas nicht")
 _LETTERS = _set("a e i o u y")
+_LEAVING = _set("starting leaving departing start departure abfahrt départ salida")
+_DEGREES = _set("° º degrees degree grad degrés grados")
+_DATES = ("date", "date-time", "time")
+_SURE = 4.0
+"""Score of a part of a message that looks like the values in the examples."""
+_AND = re.compile(r"[\s,&+]*(?:(?:and|or|und|oder|et|ou|y|e|o|some|the|a|an|des?|du)\b[\s,]*)*")
 _URL = re.compile(r"https?://[^\s<>\"'`]{3,2000}")
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
 _QUOTED = re.compile(r"[\"“„«]([^\"“”„«»]{1,300})[\"“”»]|(?<!\w)[‘']([^‘’']{2,300})[’'](?!\w)")
 _TIME = re.compile(r"\b(\d{1,2})(?:[:.h](\d\d))?\s?(am|pm|a\.m\.|p\.m\.|uhr|h|o.clock)?(?!\w|[.,:]\d)", re.IGNORECASE)
+_AT = re.compile(r"\b(?:at|um|à|a las) $", re.IGNORECASE)
 _CASES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _FORMULA = re.compile(r"[\d(][\d\s.,()+\-*/^×÷%]*[\d)%]")
 
@@ -143,13 +156,23 @@ def _example_words(text: str) -> list[str]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Property:
-    """A parameter, and what it takes."""
+    """A parameter, and what it takes.
+
+    Attributes:
+        kind: `text`, `search`, `question`, `list`, `choice`, `choices`, `number`, `date` and others; empty if unknown.
+        labels: The words of its name and title.
+        counted: Words that may follow its number: units, and stems of words in its description.
+        role: `from`, `to`, or empty.
+        choices: Values of an enumeration by the words that mean them.
+        phrases: Values of an enumeration by the phrases that mean them.
+    """
 
     name: str
     kind: str
     schema: Mapping[str, Any]
     required: bool
     labels: frozenset[str]
+    counted: frozenset[str]
     role: str = ""
     choices: Mapping[str, Any] = field(default_factory=dict)
     phrases: Mapping[str, Any] = field(default_factory=dict)
@@ -176,7 +199,7 @@ def _profile(specialist: Specialist[..., Any]) -> _Profile:
     schema = specialist.parameters
     required = schema.get("required", ())
     properties = [
-        _read_property(name, part, name in required)
+        _read_property(name, _resolve(part, schema), name in required)
         for name, part in schema.get("properties", {}).items()
         if isinstance(part, Mapping)
     ]
@@ -218,6 +241,13 @@ def _profile(specialist: Specialist[..., Any]) -> _Profile:
     return _Profile(properties, frozenset(vocabulary), frozenset(before), style)
 
 
+def _resolve(part: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the definition that a parameter refers to, with the parameter's own description."""
+    name = str(part.get("$ref", "")).removeprefix("#/$defs/")
+    definition = schema.get("$defs", {}).get(name)
+    return {**definition, **part} if isinstance(definition, Mapping) else part
+
+
 def _stem(word: str) -> str:
     """Return a word without the endings of plurals and verbs."""
     for ending in ("ing", "ies", "es", "ed", "s", "e", "y"):
@@ -232,23 +262,31 @@ def _read_property(name: str, schema: Mapping[str, Any], required: bool) -> _Pro
     parts = [part.lower() for part in _CASES.findall(name)]
     about = f"{' '.join(parts)} {schema.get('title', '')} {schema.get('description', '')}".lower()
     labels = frozenset(parts) | {word.bare for word in split_words(str(schema.get("title", "")))}
+    counted = {_stem(word.bare) for word in split_words(str(schema.get("description", "")))} - _COMMON_LABELS
+    counted |= {word for group in GROUPS if not group.isdisjoint(labels) for word in group}
     role = "from" if _SOURCES.intersection(parts) else "to" if _TARGETS.intersection(parts) else ""
-    choices = [one for option in options for one in option.get("enum", ())]
-    choices += [one["const"] for one in options if "const" in one]
+    build = partial(
+        _Property, name, schema=typed, required=required, labels=labels, counted=frozenset(counted), role=role
+    )
+    choices = [one for option in options for one in [*option.get("enum", ()), option.get("const")]]
+    choices = [one for one in choices if isinstance(one, str | int | float) and not isinstance(one, bool)]
     kinds = {
         kind for one in options for kind in ([one["type"]] if isinstance(one.get("type"), str) else one.get("type", ()))
     }
     if choices:
-        titles = {one["const"]: one["title"] for one in options if "const" in one and "title" in one}
-        aliases = _list_aliases(choices, titles, str(schema.get("description", "")))
-        return _Property(name, "choice", typed, required, labels, role, *aliases)
+        titles = {str(one["const"]): str(one["title"]) for one in options if "const" in one and "title" in one}
+        words, phrases = _list_aliases(choices, titles, str(schema.get("description", "")))
+        return build("choice", choices=words, phrases=phrases)
     if "array" in kinds and not kinds & {"string", "integer", "number"}:
         items: Mapping[str, Any] = next((one["items"] for one in options if isinstance(one.get("items"), Mapping)), {})
-        if items.get("enum"):
-            return _Property(name, "choices", typed, required, labels, role, *_list_aliases(items["enum"], {}, about))
-        return _Property(name, "list" if items.get("type") == "string" else "", typed, required, labels, role)
-    kind = _find_kind(parts, about, typed, kinds)
-    return _Property(name, kind, typed, required, labels, role)
+        if choices := [one for one in items.get("enum", ()) if isinstance(one, str)]:
+            words, phrases = _list_aliases(choices, {}, about)
+            return build("choices", choices=words, phrases=phrases)
+        return build("list" if items.get("type") == "string" else "")
+    return build(_find_kind(parts, about, typed, kinds))
+
+
+_COMMON_LABELS = {_stem(word) for word in STOP_WORDS | {"number", "default", "maximum", "minimum", "iso", "e.g"}}
 
 
 def _find_kind(parts: Sequence[str], about: str, schema: Mapping[str, Any], kinds: set[str]) -> str:
@@ -282,17 +320,15 @@ def _find_kind(parts: Sequence[str], about: str, schema: Mapping[str, Any], kind
 
 
 def _list_aliases(
-    choices: Sequence[Any], titles: Mapping[Any, str], description: str
+    choices: Sequence[str | float], titles: Mapping[str, str], description: str
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the words, and the phrases, that mean the values of an enumeration."""
     words: dict[str, Any] = {}
     phrases: dict[str, Any] = {}
     lowered = {str(choice).lower() for choice in choices}
     for choice in choices:
-        if choice is None or isinstance(choice, bool):
-            continue
         value = str(choice).lower()
-        names = [value.replace("_", " "), str(titles.get(choice, "")).lower()]
+        names = [value.replace("_", " "), titles.get(str(choice), "").lower()]
         for group in GROUPS:
             names += group if value in group else ()
         if about := re.search(rf"\b{re.escape(value)}\b\s?[:=(–]\s?([^,;.:)=]{{2,40}})", description.lower()):
@@ -312,33 +348,40 @@ class _Message:
     """A message while its parts become values.
 
     Attributes:
-        taken: Places whose words are used.
+        words: The first words of the text.
+        quoted: The first quoted part, or None.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.words = split_words(text)
-        self.taken: list[tuple[int, int]] = []
-        self.quoted = next((one[1] or one[2] for one in _QUOTED.finditer(text)), None)
+        self.words = split_words(text)[:MAX_READ]
+        quoted = _QUOTED.search(text)
+        self.quoted = quoted[1] or quoted[2] if quoted else None
+        self._taken = bytearray(len(text))
         self._numbers: list[Number] | None = None
 
     def take(self, start: int, end: int) -> None:
-        self.taken.append((start, end))
+        """Mark a part of the text as used for a value."""
+        self._taken[start:end] = b"\1" * (end - start)
 
     def is_taken(self, start: int) -> bool:
-        return any(first <= start < end for first, end in self.taken)
+        return self._taken[start] == 1
 
     def numbers(self) -> list[Number]:
+        """Return the first numbers that are not used."""
         if self._numbers is None:
             self._numbers = find_numbers(self.text)
-        return [one for one in self._numbers if not self.is_taken(one.start)]
+        return [one for one in self._numbers if not self.is_taken(one.start)][:MAX_FOUND]
 
     def before(self, start: int) -> str:
         """Return the word before a place, in lower case."""
-        return next((word.bare for word in reversed(self.words) if word.end <= start), "")
+        at = bisect_right(self.words, start, key=lambda word: word.end)
+        return self.words[at - 1].bare if at else ""
 
     def after(self, end: int) -> str:
-        return next((word.bare for word in self.words if word.start >= end), "")
+        """Return the word after a place, in lower case."""
+        at = bisect_left(self.words, end, key=lambda word: word.start)
+        return self.words[at].bare if at < len(self.words) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +432,7 @@ def _fill_pairs(properties: Sequence[_Property], message: _Message, values: dict
             seen.setdefault(one.kind if one.kind != "choices" else one.name, []).append(one)
     for members in seen.values():
         first = members[0]
-        found = list(_find_values(first, message))
+        found = list(islice(_find_values(first, message), MAX_FOUND))
         if first.kind == "choices":
             if found:
                 values[first.name] = list(dict.fromkeys(one.value for one in found))
@@ -409,9 +452,8 @@ def _find_values(one: _Property, message: _Message) -> Iterator[_Found]:
         yield from _find_currencies(message)
         return
     if one.kind == "language":
-        is_code = one.schema.get("maxLength", 99) <= 5 or re.search(
-            r"\bcodes?\b|iso 639|\b[\"'`]?(?:en|de)\b", str(one.schema.get("description", "")).lower()
-        )
+        about = str(one.schema.get("description", "")).lower()
+        is_code = one.schema.get("maxLength", 99) <= 5 or re.search(r"\bcodes?\b|iso 639|\b(?:en|de)\b", about)
         for word in words:
             code = LANGUAGES.get(word.bare)
             if code and word.bare not in AMBIGUOUS:
@@ -454,10 +496,6 @@ def _find_currencies(message: _Message) -> Iterator[_Found]:
                 yield _Found(CURRENCIES[word.bare], word.start, word.end)
 
 
-_LEAVING = _set("starting leaving departing start departure abfahrt départ salida")
-_DEGREES = _set("° º degrees degree grad degrés grados")
-
-
 def _assign(members: Sequence[_Property], found: Sequence[_Found], message: _Message) -> dict[_Property, _Found]:
     """Give each parameter its value: the source follows a number or `from`, the target follows `to` or `in`."""
     places: list[_Found] = []
@@ -482,9 +520,6 @@ def _assign(members: Sequence[_Property], found: Sequence[_Found], message: _Mes
     by_role = {"from": source, **({"to": others[0]} if others else {})}
     roles = ("from", "to") if not any(one.role for one in members) else [one.role for one in members]
     return {one: by_role[role] for one, role in zip(members, roles, strict=False) if role in by_role}
-
-
-_DATES = ("date", "date-time", "time")
 
 
 def _fill_dates(
@@ -518,7 +553,7 @@ def _find_time(text: str) -> time | None:
     """Return the first time of day with a sign of one: minutes, `am`, `Uhr`, or the word `at` before it."""
     for found in _TIME.finditer(text):
         hour, minute, half = int(found[1]), int(found[2] or 0), (found[3] or "").lower()[:1]
-        said = found[2] or half or re.search(r"\b(?:at|um|à|a las) $", text[: found.start()], re.IGNORECASE)
+        said = found[2] or half or _AT.search(text, max(0, found.start() - 6), found.start())
         if half in ("a", "p") and hour <= 12:
             hour = hour % 12 + (12 if half == "p" else 0)
         if said and hour < 24 and minute < 60:
@@ -549,24 +584,15 @@ def _fill_numbers(properties: Sequence[_Property], message: _Message, values: di
 
 
 def _fits(value: float, one: _Property) -> bool:
-    schema = one.schema
-    return (
-        (one.kind == "number" or value.is_integer() if isinstance(value, float) else True)
-        and value >= schema.get("minimum", value)
-        and value <= schema.get("maximum", value)
-    )
+    is_in_range = one.schema.get("minimum", value) <= value <= one.schema.get("maximum", value)
+    return is_in_range and (one.kind == "number" or value == int(value))
 
 
 def _is_labelled(number: Number, one: _Property, message: _Message) -> bool:
     """Whether the parameter's name, its description or its unit is next to a number."""
     labels = {_stem(label) for label in one.labels if label not in STOP_WORDS}
-    described = {_stem(word.bare) for word in split_words(str(one.schema.get("description", "")))} - _COMMON_LABELS
-    units = {word for group in GROUPS for word in group if not group.isdisjoint(one.labels)}
     before, after = message.before(number.start), message.after(number.end)
-    return _stem(before) in labels or _stem(after) in labels | described or after in units
-
-
-_COMMON_LABELS = {_stem(word) for word in STOP_WORDS | {"number", "default", "maximum", "minimum", "iso", "e.g"}}
+    return _stem(before) in labels or _stem(after) in labels or _stem(after) in one.counted or after in one.counted
 
 
 def _find_boolean(one: _Property, message: _Message) -> bool | None:
@@ -636,9 +662,6 @@ def _takes_several(one: _Property) -> bool:
     return re.search(r"\bcomma|\blist of\b|\bseparated\b", str(one.schema.get("description", "")).lower()) is not None
 
 
-_AND = re.compile(r"[\s,&+]*(?:(?:and|or|und|oder|et|ou|y|e|o|some|the|a|an|des?|du)\b[\s,]*)*")
-
-
 def _find_series(spans: Sequence["_Span"], message: _Message) -> list["_Span"]:
     """Return the best series of parts with only commas and `and` between them."""
     series: list[list[_Span]] = []
@@ -649,9 +672,6 @@ def _find_series(spans: Sequence["_Span"], message: _Message) -> list["_Span"]:
         else:
             series.append([span])
     return max(series, key=lambda parts: parts[0].score + (2 if len(parts) > 1 else 0))
-
-
-_SURE = 4.0
 
 
 @dataclass(slots=True)

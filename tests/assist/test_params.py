@@ -64,6 +64,12 @@ SEARCH = tool(
     "search the handbook for onboarding", "what does the handbook say about expenses",
 )  # fmt: skip
 FETCH = tool("fetch", "Checks a page.", {"url": {"type": "string", "format": "uri"}}, ["url"], "is it online")
+PAINT = from_schema(
+    "paint", "Prices of paint.",
+    {"type": "object", "properties": {"color": {"$ref": "#/$defs/Color"}}, "required": ["color"],
+     "$defs": {"Color": {"enum": ["red", "blue"]}}},
+    lambda params: "", {"read_only": True},
+)  # fmt: skip
 STATUS = tool("status", "Tickets.", {"id": {"type": "integer"}}, ["id"], "status of ticket 4711")
 
 
@@ -102,6 +108,7 @@ STATUS = tool("status", "Tickets.", {"id": {"type": "integer"}}, ["id"], "status
         (FETCH, "is (https://example.org/a?b=(c)) online?", {"url": "https://example.org/a?b=(c)"}),
         (FETCH, "is example online?", None),
         (STATUS, "what about #23?", {"id": 23}),
+        (PAINT, "how much is blue?", {"color": "blue"}),
     ],
 )  # fmt: skip
 def test_rules_for_a_schema(one: Specialist[..., Any], message: str, params: Any) -> None:
