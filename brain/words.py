@@ -186,21 +186,27 @@ MAX_FOLLOW_UP = 5
 """Content words of a message that has no subject of its own."""
 
 
+def is_follow_up(message: str, words: Sequence[str]) -> bool:
+    """Whether a message has no subject of its own. `words` are its content words."""
+    own = [word for word in words if word.lower() not in DATE_WORDS and not word.isdigit()]
+    if len(own) > MAX_FOLLOW_UP:
+        return False
+    if not own or _CONTINUING.match(message):
+        return True
+    points = any(word.bare in _POINTING for word in split_words(message[:MAX_MESSAGE]))
+    is_partial = len(own) <= 2 and _PARTIAL.search(message[:MAX_MESSAGE]) is not None
+    return (points or is_partial) and not any(is_name(word, message) for word in own)
+
+
 def join_previous(message: str, previous: str, drop: Collection[str] = ()) -> list[str]:
     """Return the content words of a message, with those of the previous one if it has no subject of its own."""
     words = content_words(message, drop)
+    if not previous or not is_follow_up(message, words):
+        return words
     own = [word for word in words if word.lower() not in DATE_WORDS and not word.isdigit()]
-    if not previous or len(own) > MAX_FOLLOW_UP:
-        return words
-    has_name = any(is_name(word, message) for word in own)
-    points = any(word.bare in _POINTING for word in split_words(message[:MAX_MESSAGE]))
-    continues = _CONTINUING.match(message) is not None
-    is_partial = len(own) <= 2 and _PARTIAL.search(message[:MAX_MESSAGE]) is not None
-    if not (continues or not own or (not has_name and (points or is_partial))):
-        return words
     before = [word for word in content_words(previous, drop) if word.lower() not in DATE_WORDS]
     shared = {word.bare for word in split_words(message)} & {word.bare for word in split_words(previous)} & _PLACES
-    if shared and has_name and all(is_name(word, message) for word in own):  # "and in Cádiz?" replaces the names
+    if shared and own and all(is_name(word, message) for word in own):  # "and in Cádiz?" replaces the names
         before = [word for word in before if not is_name(word, previous)] or before
     known = {word.lower() for word in words}
     return [*(word for word in before if word.lower() not in known), *words]

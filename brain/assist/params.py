@@ -26,6 +26,7 @@ from brain.words import (
     content_words,
     find_days,
     find_numbers,
+    is_follow_up,
     split_words,
 )
 
@@ -96,9 +97,16 @@ def build_params(specialist: Specialist[..., Any], message: str, context: Assist
 
 
 def fill_params(specialist: Specialist[..., Any], message: str, context: AssistContext) -> dict[str, Any] | None:
-    """Return valid parameters from an example that the message repeats, or by rules for the JSON Schema; or None."""
+    """Return valid parameters from an example that the message repeats, or by rules for the JSON Schema; or None.
+
+    A follow-up such as `and on Friday?` gets the missing values from the previous message.
+    """
     message = message.strip()[:MAX_MESSAGE]
     params = _match_example(specialist.example_params, message) or _apply_rules(specialist, message, context)
+    if params is None and context.previous and is_follow_up(message, content_words(message)):
+        previous = context.previous[:MAX_MESSAGE]
+        params = _apply_rules(specialist, f"{message}\n{previous}", context)
+        params = None if params == _apply_rules(specialist, previous, context) else params
     return dict(params) if params is not None and specialist.validator.is_valid(params) else None
 
 

@@ -115,6 +115,21 @@ def test_rules_for_a_schema(one: Specialist[..., Any], message: str, params: Any
     assert build_params(one, message, CONTEXT) == params
 
 
+@pytest.mark.parametrize(
+    ("previous", "message", "params"),
+    [
+        ("train from Rome to Bari", "and on Friday for 3 passengers?",
+         {"origin": "Rome", "destination": "Bari", "date": "2026-11-27", "passengers": 3}),
+        ("train from Rome to Bari", "thank you", None),
+        ("train from Rome to Bari", "Rome is beautiful and Bari loud, my friends say, so I like both of them", None),
+        ("hello", "and on Friday?", None),
+    ],
+)  # fmt: skip
+def test_a_follow_up(previous: str, message: str, params: Any) -> None:
+    context = AssistContext(CONTEXT.now, previous=previous)
+    assert build_params(TRAINS, message, context) == params
+
+
 def assisted(function: Any) -> Specialist[..., Any]:
     def greet(name: str) -> str:
         """Greets."""
