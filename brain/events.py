@@ -16,6 +16,8 @@ SyntaxName = Literal["bracket", "function_call", "mention", "native"]
 """A form of calls: in the model's text, or as tool calls of the model server (`native`)."""
 StrategyName = Literal["mono", "reason", "dual", "step"]
 """How a turn uses models: one model (`mono`), rounds of one model, a director and an actor, or single steps."""
+AssistMode = Literal["auto", "off", "always"]
+"""When Brain calls specialists for a model: once it has learned that the model does not ask, never, or always."""
 Role = Literal["thinker", "actor", "critic", "planner", "writer"]
 """The task of a model in one round of a strategy."""
 
@@ -80,9 +82,11 @@ NoticeCode = Literal[
     "repetition",
     "fallback",
     "skipped",
+    "assist",
 ]
-CalledBy = Literal["model", "auto", "client"]
-"""The source of a call: the model, or an attachment (`auto`). `client` means that the client runs the model's call."""
+CalledBy = Literal["model", "auto", "assist", "client"]
+"""The source of a call: the model, an attachment (`auto`), or Brain for a model that does not ask (`assist`).
+`client` means that the client runs the model's call."""
 Approval = Literal["asked", "approved", "declined", "expired"]
 """A person's decision about a call. `asked` stays if the turn ended first."""
 

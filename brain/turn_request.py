@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from brain.events import Limits, MarkerSyntax, StrategyName, SyntaxName
+from brain.events import AssistMode, Limits, MarkerSyntax, StrategyName, SyntaxName
 from brain.messages import Attachment, FileReference, Source
 from brain.task import Task
 
@@ -112,6 +112,7 @@ class TurnRequest:
         barge_in: Whether to end a running turn of the same conversation.
         strategy: How the turn uses models.
         critic: Whether the strategy `dual` checks the answer before it is shown.
+        assist: When Brain calls specialists for the model; None for the setting.
         task: The background task that the turn runs. Its calls wait for approvals as long as it takes.
     """
 
@@ -141,4 +142,5 @@ class TurnRequest:
     barge_in: bool = False
     strategy: StrategyName = "mono"
     critic: bool = False
+    assist: AssistMode | None = None
     task: Task | None = None

@@ -6,7 +6,9 @@ gets the messages about the topics of its examples and description. Where an emb
 classifier of embeddings joins the first.
 """
 
+import asyncio
 import math
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +26,10 @@ FOLLOW_UP_MARGIN = 0.2
 """The same for a message that follows up on the previous one."""
 SURE = 0.6
 """Lead with which a message stands for itself, whatever came before it."""
+MAX_EMBEDDED, MAX_EMBEDDED_NONE = 25, 120
+"""Examples of each specialist and of none whose embeddings are learned; a server may take seconds for them."""
+MAX_FITTED = 8
+"""Routers that a process keeps."""
 MAX_LENGTH = 4_000
 """Characters of a message that are read."""
 MAX_WORDS = 60
@@ -102,6 +108,7 @@ class Previous:
 
     message: str
     specialist: str = ""
+    has_files: bool = False
 
 
 class Classifier:
@@ -164,47 +171,43 @@ class Classifier:
 
 
 class Router:
-    """Chooses among specialists. `learn_vectors` adds embeddings of `texts`.
-
-    Attributes:
-        texts: The examples of all specialists and of none, for embeddings.
-    """
+    """Chooses among specialists by the words of a message."""
 
     def __init__(self, specialists: Sequence[Routable]) -> None:
         self._names = [one.name for one in specialists]
         none = len(specialists)
         labelled = [(text, n) for n, one in enumerate(specialists) for text in (*one.examples, _describe(one))]
         labelled += [(text, none) for text in (*_read_lines("none.txt"), *_not_examples(specialists))]
-        self.texts = [text for text, _ in labelled]
-        self._labels = [label for _, label in labelled]
+        texts, labels = [text for text, _ in labelled], [label for _, label in labelled]
+        self._labelled = labelled
         self._by_example = {_normalize(example): one.name for one in reversed(specialists) for example in one.examples}
-        counted = [_count_features(text) for text in self.texts]
+        counted = [_count_features(text) for text in texts]
         found_in = Counter(feature for features in counted for feature in features)
         self._numbers = {feature: n for n, feature in enumerate(found_in)}
         self._rarities = [math.log((1 + len(counted)) / (1 + count)) + 1 for count in found_in.values()]
         vectors = [self._vector(features) for features in counted]
-        self._words = Classifier(vectors, self._labels, len(found_in))
-        self._meanings: Classifier | None = None
-        self._middle: Sequence[float] = ()
-        self._scale = 1.0
-        self._topics = _find_topics(specialists, self.texts)
+        self._words = Classifier(vectors, labels, len(found_in))
+        self._topics = _find_topics(specialists, texts)
         self._takes_files = {one.name for one in specialists if _has_parameter(one, "image_id")}
         self._takes_address = {one.name for one in specialists if _has_parameter(one, "url")}
 
-    def learn_vectors(self, vectors: Sequence[Sequence[float]]) -> None:
-        """Join a classifier of embeddings, one for each of `texts`."""
-        size = len(vectors[0])
-        self._middle = [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
-        centred = [[*map(float.__sub__, vector, self._middle)] for vector in vectors]
-        self._scale = math.sqrt(len(vectors) / (sum(sum(map(mul, one, one)) for one in centred) or 1.0))
-        scaled = [(range(size), [number * self._scale for number in one]) for one in centred]
-        self._meanings = Classifier(scaled, self._labels, size)
+    @property
+    def sample(self) -> list[tuple[str, int]]:
+        """Some of the examples, with their classes, for a classifier of embeddings."""
+        counts = Counter[int]()
+        chosen = []
+        none = len(self._names)
+        for text, label in self._labelled[::-1]:
+            counts[label] += 1
+            if counts[label] <= (MAX_EMBEDDED_NONE if label == none else MAX_EMBEDDED):
+                chosen.append((text, label))
+        return chosen
 
     def choose(
         self,
         message: str,
         allowed: Collection[str],
-        vector: Sequence[float] | None = None,
+        by_meaning: Sequence[float] | None = None,
         previous: Previous | None = None,
         *,
         has_files: bool = False,
@@ -214,7 +217,7 @@ class Router:
 
         Args:
             allowed: Names of the specialists to choose from.
-            vector: Embedding of the message.
+            by_meaning: Scores of a `MeaningClassifier`.
             has_files: Whether the message has files.
             can_read_files: Whether the conversation has files.
         """
@@ -222,7 +225,7 @@ class Router:
         example = self._by_example.get(_normalize(message))
         if example is not None and example in allowed:
             return Choice(example, 2.0)
-        leads = self._leads(message, vector)
+        leads = self._leads(message, by_meaning)
         if has_files:
             for name in self._takes_files.intersection(leads):
                 leads[name] += FILE_BONUS
@@ -241,12 +244,10 @@ class Router:
                 return replace(choice, follows_up=True)
         return choice if choice is not None and choice.lead > MARGIN else None
 
-    def _leads(self, message: str, vector: Sequence[float] | None) -> dict[str, float]:
+    def _leads(self, message: str, by_meaning: Sequence[float] | None) -> dict[str, float]:
         """Return the lead of each specialist over "none"."""
         scores = self._words.score(self._vector(_count_features(message)))
-        if vector is not None and self._meanings is not None and len(vector) == len(self._middle):
-            scaled = [(number - middle) * self._scale for number, middle in zip(vector, self._middle, strict=True)]
-            by_meaning = self._meanings.score((range(len(scaled)), scaled))
+        if by_meaning is not None:
             scores = [(one + other) / 2 for one, other in zip(scores, by_meaning, strict=True)]
         leads = {name: score - scores[-1] for name, score in zip(self._names, scores, strict=False)}
         topics = topics_of(message) if self._topics else ()
@@ -263,6 +264,44 @@ class Router:
         ]
         length = math.sqrt(sum(map(mul, values, values))) or 1.0
         return numbers, [value / length for value in values]
+
+
+class MeaningClassifier:
+    """Scores embeddings, for `Router.choose`. Args: `Router.sample` with its embeddings."""
+
+    def __init__(self, vectors: Sequence[Sequence[float]], labels: Sequence[int]) -> None:
+        self._middle = [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
+        centred = [[*map(float.__sub__, vector, self._middle)] for vector in vectors]
+        self._scale = math.sqrt(len(vectors) / (sum(sum(map(mul, one, one)) for one in centred) or 1.0))
+        scaled = [(range(len(one)), [number * self._scale for number in one]) for one in centred]
+        self._classifier = Classifier(scaled, labels, len(self._middle))
+
+    def score(self, vector: Sequence[float]) -> list[float] | None:
+        """Return the score of each class; None for an embedding of another size."""
+        if len(vector) != len(self._middle):
+            return None
+        scaled = [(number - middle) * self._scale for number, middle in zip(vector, self._middle, strict=True)]
+        return self._classifier.score((range(len(scaled)), scaled))
+
+
+_fitted: dict[Sequence[Routable], Router] = {}
+_fitting = threading.Lock()
+
+
+async def find_router(specialists: tuple[Routable, ...]) -> Router:
+    """Return the router of these specialists. Fitting it takes about a second, once per process."""
+    router = _fitted.get(specialists)
+    return await asyncio.to_thread(_fit, specialists) if router is None else router
+
+
+def _fit(specialists: tuple[Routable, ...]) -> Router:
+    with _fitting:
+        router = _fitted.get(specialists)
+        if router is None:
+            router = _fitted[specialists] = Router(specialists)
+            if len(_fitted) > MAX_FITTED:
+                del _fitted[next(iter(_fitted))]
+        return router
 
 
 def _best(leads: Mapping[str, float], allowed: Collection[str]) -> Choice | None:

@@ -1,21 +1,20 @@
 """The demo model. It needs no server and is no language model; its answers are labelled.
 
-It compares the message with the examples of specialists (SQLite FTS5, bm25), fills the parameters from the text, writes
-calls like any model, and builds its answer from the result blocks.
+It chooses a specialist and its parameters as Brain does for small models, writes calls like any model, and builds its
+answer from the result blocks.
 """
 
 import asyncio
 import json
 import re
-import sqlite3
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import regex
-
+from brain.assist.answer import FoundText, compose_answer
 from brain.assist.params import build_params, fill_params
+from brain.assist.router import Previous, Router, find_router
 from brain.errors import Refused
 from brain.events import Resume
 from brain.messages import CLOCK_NOTE, RECALL_NOTE, Attachment, Chunk, Finish, Message
@@ -27,8 +26,6 @@ from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sam
 
 TASK_DONE = "TASK_DONE"
 """The word with which a model that directs another one ends the work."""
-VOTES = 3
-MAX_WORDS = 40
 MAX_QUESTION = 2_000
 """Maximum number of characters read of a message; some patterns are slow for longer ones."""
 _SIGNATURE = (
@@ -56,41 +53,19 @@ _TASK_NOTE = re.compile(
     re.MULTILINE,
 )
 """Notes in a run of a background task, and around the news of tasks."""
-_PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
 _FILE = re.compile(r'(?<!\d)(\d{1,9}): "(?:[^"\\]|\\.)*"')
 _LIMITS = re.compile(r"^- Use up to (?P<calls>\d+) calls per answer and (?P<each>\d+) per", re.MULTILINE)
-_WORD = regex.compile(r"[\p{L}\p{N}]+")
+_CALLED = re.compile(r"^\[SPECIALIST_(?:RESULT|ERROR): ([\w-]{1,64})", re.MULTILINE)
+_CALLED = re.compile(r"^\[SPECIALIST_(?:RESULT|ERROR): ([\w-]{1,64})", re.MULTILINE)
 _LINE = re.compile(r"[^\n]+\n*|\n+")
 _ABOUT_ME = re.compile(r"\b(?:who|what|which|how)\b[^.?!]{0,20}\bare you\b|\bwhat can you do\b", re.IGNORECASE)
-_POINTING_WORDS = frozenset(["this", "that", "it", "its", "these", "those", "there", "here", "attached"])
-_LOOKING_WORDS = frozenset(["say", "says", "see", "show", "shows", "read"])
-"""Messages about files have these and few other words."""
-_COMMON_WORDS = _LOOKING_WORDS | frozenset(
-    _WORD.findall(
-        "a about all also am an and another any are as at be been but by can could did didn do does doesn don for from "
-        "get give good had has have he hello help her hey hi him his how i if in into is isn it its just know let like "
-        "ll make many me more most much my need new no not of on one or other our out own please re she should so some "
-        "someone something such take tell than thank thanks that the their them then there these they thing this those "
-        "to up use used using ve very want was wasn way we were what when where which who why will with won work would "
-        "write you your"
-    )
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """The result of a specialist, or why it failed."""
-
-    name: str
-    text: str
-    failed: bool = False
 
 
 @dataclass(slots=True)
 class _Notes:
     """Brain's notes in a message (blocks, contents of attachments by ID, IDs of files), and the rest of it."""
 
-    blocks: list[_Block] = field(default_factory=list)
+    blocks: list[FoundText] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
     rest: str = ""
@@ -111,13 +86,6 @@ class Builtin(TextOnlyModel):
         self.breaker = CircuitBreaker()
         self.resume: Resume = "prefill"
         self._specialists = {specialist.name: specialist for specialist in specialists}
-        self._examples = sqlite3.connect(":memory:", check_same_thread=False)
-        self._examples.execute(
-            "CREATE VIRTUAL TABLE examples USING fts5(name UNINDEXED, text, tokenize = 'porter unicode61')"
-        )
-        rows = [(one.name, text) for one in specialists for text in (*one.examples, f"{one.name} {one.description}")]
-        self._examples.executemany("INSERT INTO examples VALUES (?, ?)", rows)
-        self._by_example = {_normalize(example): one.name for one in reversed(specialists) for example in one.examples}
 
     async def stream(
         self,
@@ -137,12 +105,11 @@ class Builtin(TextOnlyModel):
         if TASK_DONE in system and "<final_output>" not in system:  # it directs another model
             text = TASK_DONE if has_answered else "<instruction>Answer the user's message.</instruction>"
         elif turn_pass == 0 or not has_answered:
-            earlier = [one.content for one in messages if one.role == "user"][:-1]
-            previous = _parse_notes(earlier[-1]).rest.strip()[:MAX_QUESTION] if earlier else ""
-            text = self._first_answer(_STRATEGY_NOTE.sub("", message_text), system, previous)
+            router = await find_router(tuple(self._specialists.values()))
+            text = self._first_answer(_STRATEGY_NOTE.sub("", message_text), system, _find_previous(messages), router)
         else:
             blocks = [block for one in newest for block in _parse_notes(one.content).blocks]
-            text = f"{_compose_answer(blocks)}\n\n{_SIGNATURE}"
+            text = f"{_compose(blocks)}\n\n{_SIGNATURE}"
         if "<final_output>" in system and text.endswith(_SIGNATURE):
             text = f"<final_output>{text}</final_output>"
         for line in _LINE.finditer(text):
@@ -151,22 +118,29 @@ class Builtin(TextOnlyModel):
         yield Finish("stop")
 
     async def aclose(self) -> None:
-        """Close the index of examples."""
-        self._examples.close()
+        """Close nothing: there is no server."""
 
-    def _first_answer(self, message_text: str, system: str, previous: str) -> str:
+    def _first_answer(self, message_text: str, system: str, previous: Previous | None, router: Router) -> str:
         notes = _parse_notes(message_text)
         question = notes.rest.strip()[:MAX_QUESTION]
         files = [int(number) for number in notes.files if number not in notes.texts]
         listed = "\n" + system.partition("\nRules:")[0]
         allowed = [name for name in self._specialists if f"\n- {name}: " in listed or f"\n- {name}(" in listed]
-        name = self._route(question, allowed, with_files=bool(files))
-        if name is not None and name not in [block.name for block in notes.blocks if not block.failed]:
+        choice = None
+        if not _ABOUT_ME.search(question):
+            can_read_files = bool(files) or (previous is not None and previous.has_files)
+            choice = router.choose(
+                question, allowed, previous=previous, has_files=bool(files), can_read_files=can_read_files
+            )
+        if choice is not None and choice.name not in [block.name for block in notes.blocks if not block.failed]:
             attachments = [Attachment(number, "", "", b"") for number in files]
-            context = AssistContext(_find_clock(message_text), "UTC", attachments, previous)
-            return f"Checking {name}… " + "".join(self._build_calls(name, question, files, system, context))
+            earlier = previous.message if previous is not None and choice.follows_up else ""
+            context = AssistContext(_find_clock(message_text), "UTC", attachments, earlier)
+            return f"Checking {choice.name}… " + "".join(
+                self._build_calls(choice.name, question, files, system, context)
+            )
         if notes.blocks:
-            return f"{_compose_answer(notes.blocks)}\n\n{_SIGNATURE}"
+            return f"{_compose(notes.blocks)}\n\n{_SIGNATURE}"
         if notes.texts:
             return "Attached text:\n\n" + "\n\n".join(notes.texts.values()) + f"\n\n{_SIGNATURE}"
         if not allowed:
@@ -176,42 +150,6 @@ class Builtin(TextOnlyModel):
         ]
         known = f"Try one of these:{''.join(examples)}" if examples else f"Available: {', '.join(allowed)}."
         return f"No specialist fits this message. {known}\n\n{_SIGNATURE}"
-
-    def _route(self, question: str, allowed: Sequence[str], *, with_files: bool) -> str | None:
-        """Return the specialist with the examples most similar to the rare words of the question.
-
-        A question that repeats an example needs no rare words. A question about files may have few words, such as `What
-        does it say?`, or only point at them: `What is this?`
-        """
-        if _ABOUT_ME.search(question):
-            return None
-        if (name := self._by_example.get(_normalize(question))) in allowed:
-            return name
-        words = [word.lower() for word in _WORD.findall(question)][:MAX_WORDS]
-        common = _COMMON_WORDS - _LOOKING_WORDS if with_files else _COMMON_WORDS
-        rare_words = [
-            word
-            for word in words
-            if word not in common and not word.isdecimal() and not (len(word) == 1 and word.isascii())  # as of what's
-        ]
-        if rare_words or not with_files:
-            return self._find_similar(rare_words, allowed)
-        of_files = [name for name in allowed if self._takes_files(name)]
-        return self._find_similar(words, of_files) if _POINTING_WORDS.intersection(words) else None
-
-    def _find_similar(self, words: Sequence[str], allowed: Sequence[str]) -> str | None:
-        if not words or not allowed:
-            return None
-        terms = [f'^ "{words[0]}"', *(f'"{word}"' for word in words)]  # questions that begin alike are alike
-        rows = self._examples.execute(
-            "SELECT name, -bm25(examples) FROM examples WHERE text MATCH ? AND name IN "
-            f"({','.join('?' * len(allowed))}) ORDER BY bm25(examples) LIMIT ?",
-            (" OR ".join(terms), *allowed, VOTES),
-        )
-        votes: dict[str, float] = {}
-        for rank, (name, score) in enumerate(rows, 1):
-            votes[name] = votes.get(name, 0.0) + score / rank
-        return max(votes, key=lambda name: votes[name], default=None)
 
     def _takes_files(self, name: str) -> bool:
         return "image_id" in self._specialists[name].parameters.get("properties", {})
@@ -248,15 +186,21 @@ def _find_clock(message: str) -> datetime:
         return datetime.now(UTC)
 
 
-def _normalize(question: str) -> str:
-    """Return the words of a question in lower case, without punctuation."""
-    return " ".join(word.lower() for word in _WORD.findall(question))
-
-
 def _newest_exchange(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages from the newest question on, which has a note with the time."""
     starts = [n for n, one in enumerate(messages) if one.role == "user" and _CLOCK.search(one.content)]
     return messages[starts[-1] :] if starts else messages[-1:]
+
+
+def _find_previous(messages: Sequence[Message]) -> Previous | None:
+    """Return the user's previous message, and the specialist that was called for it."""
+    starts = [n for n, one in enumerate(messages) if one.role == "user" and _CLOCK.search(one.content)]
+    if len(starts) < 2:
+        return None
+    called = [name for one in messages[starts[-2] : starts[-1]] for name in _CALLED.findall(one.content)]
+    has_files = any(_parse_notes(messages[start].content).files for start in starts[:-1])
+    message = _parse_notes(messages[starts[-2]].content).rest.strip()[:MAX_QUESTION]
+    return Previous(message, called[-1] if called else "", has_files=has_files)
 
 
 def _parse_notes(message: str) -> _Notes:
@@ -274,11 +218,11 @@ def _parse_notes(message: str) -> _Notes:
         text = message[edge.end() + 1 : end.start() - 1]
         before = message[rest_from : edge.start()]
         if edge["name"] and not before.lstrip().startswith(_TASK_LIST):
-            notes.blocks.append(_Block(edge["name"], text))
+            notes.blocks.append(FoundText(edge["name"], text))
         elif edge["id"]:
             notes.texts[edge["id"]] = text
         elif edge["failed"]:
-            notes.blocks.append(_Block(edge["failed"], edge["reason"], failed=True))
+            notes.blocks.append(FoundText(edge["failed"], edge["reason"], failed=True))
         elif edge["files"]:
             notes.files += _FILE.findall(edge["files"])
         rest.append(before)
@@ -287,26 +231,6 @@ def _parse_notes(message: str) -> _Notes:
     return notes
 
 
-def _compose_answer(blocks: Sequence[_Block]) -> str:
-    """Build an answer that quotes the blocks."""
-    sentences = []
-    for block in blocks:
-        if block.failed:
-            name = "A call" if block.name == "?" else block.name
-            cause = block.text.partition("; ")[0]  # the rest is advice for the model
-            sentences.append(f"{name} failed: {cause.rstrip('.')}.")
-        else:
-            sentences.append(f"From {block.name}:\n\n{_quote_passages(block.text.replace(_SIGNATURE, '').rstrip())}")
-    return "\n\n".join(sentences) or "The specialists returned nothing."
-
-
-def _quote_passages(text: str) -> str:
-    """Return numbered passages as quotations under their titles; other text unchanged."""
-    head, _, rest = text.partition("\n\n")
-    if "\n" in head or not _PASSAGE.match(rest):
-        return text
-    passages = [
-        f"**{passage['title']}**\n\n> " + "\n> ".join(passage["text"].splitlines()).replace("> \n", ">\n")
-        for passage in _PASSAGE.finditer(rest)
-    ]
-    return "\n\n".join([head, *passages])
+def _compose(found: Sequence[FoundText]) -> str:
+    """Return the answer from results, without the signatures of earlier answers that they quote."""
+    return compose_answer([one._replace(text=one.text.replace(_SIGNATURE, "")) for one in found])

@@ -228,6 +228,8 @@ class OpenAI(Remote):
         dialect = find_dialect(self._url, str(similar.get("owned_by")))
         props = await self._get(f"{self._root}/props") if dialect is LLAMA_CPP else None
         self._dialect, self.is_base = dialect, False
+        meta = own.get("meta") if own is not None else None
+        self.parameters = ReportedValues().size("n_params", meta.get("n_params")) if isinstance(meta, dict) else None
         self.resume = self._fixed_resume or dialect.resume
         if props is None:
             known = own or (similar if len(models) == 1 else {})

@@ -34,6 +34,7 @@ class Remote(ABC):
         context_tokens: Size of the context window; None if unknown.
         is_base: Whether it is a base model, which has no chat template.
         embedder: Embedding model to use instead, if any.
+        parameters: Number of the model's parameters, if the server shows it.
         template: Chat template with its first and last tokens, if the server shows it.
         is_local: Whether it may read private conversations.
     """
@@ -45,6 +46,7 @@ class Remote(ABC):
     context_tokens: int | None = None
     embedder: Embeddings | None = None
     template = ""
+    parameters: int | None = None
     _path: str
     _default_resume: Resume
 

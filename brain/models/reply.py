@@ -32,6 +32,8 @@ MAX_REPAIR_BYTES = 16 * 1024
 """Maximum size of a broken item to repair; a repair takes a hundred times as long as decoding."""
 MAX_COUNT = 10**9
 """More tokens than any prompt, answer or context has."""
+MAX_PARAMETERS = 10**15
+"""More parameters than any model has."""
 MAX_INTEGER_DIGITS = 20
 MAX_TOOL_CALLS = 64
 MAX_ARGUMENTS = 65_536
@@ -66,6 +68,13 @@ class ReportedValues:
     def count(self, name: str, value: Any) -> int | None:
         """Return a number of tokens, or None for a missing or bad one."""
         if value is None or (type(value) is int and 0 <= value <= MAX_COUNT):  # not a bool
+            return value
+        self.reject(name, value)
+        return None
+
+    def size(self, name: str, value: Any) -> int | None:
+        """Return a number of parameters, or None for a missing or bad one."""
+        if value is None or (type(value) is int and 0 < value <= MAX_PARAMETERS):
             return value
         self.reject(name, value)
         return None

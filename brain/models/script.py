@@ -45,6 +45,7 @@ class TextOnlyModel:
     is_base = False
     is_language_model = False
     """True if it can write summaries for Brain."""
+    parameters: int | None = None
 
     @property
     def embeds_locally(self) -> bool:

@@ -55,11 +55,11 @@ def result_text(
         remedy = f"To see more, {remedy}" if remedy else "To see more, request a smaller part"
         return f"\n[Cut: this is the beginning of {len(text):,} characters. {remedy}.]"
 
-    shown = _cut(head, max_bytes - len(note(skipped + len(head)).encode()) - _NOTE_GROWTH)
+    shown = cut_text(head, max_bytes - len(note(skipped + len(head)).encode()) - _NOTE_GROWTH)
     return shown + note(skipped + len(shown))
 
 
-def _cut(text: str, max_bytes: int) -> str:
+def cut_text(text: str, max_bytes: int) -> str:
     """Return the start of `text`, up to the end of a row, a sentence, a line or a word.
 
     It never ends with a heading or the head of a table.

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from brain.events import Limits, StrategyName, SyntaxName
+from brain.events import AssistMode, Limits, StrategyName, SyntaxName
 from brain.messages import ClientSource
 from brain.protocols.bodies import Int64, choose, invalid
 from brain.protocols.client_messages import check_length
@@ -62,6 +62,7 @@ class TurnOptions(msgspec.Struct):
     private: bool | None = None
     strategy: str | None = None
     critic: bool | None = None
+    assist: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,9 @@ def build_request(
     if options.strategy is not None:
         strategy = choose(options.strategy, settings.allowed_strategies, f"{place}strategy")
     strategy = strategy or settings.strategy
+    assist: AssistMode | None = None
+    if options.assist is not None:
+        assist = choose(options.assist, get_args(AssistMode), f"{place}assist")
     if options.critic and "critic" not in STRATEGY_OPTIONS[strategy]:
         raise invalid(f"{place}critic", f"has no effect on the strategy {strategy}; leave it out")
     limits = _lower_limits(settings.limits(strategy), options.limits, f"{place}limits", strategy)
@@ -147,6 +151,7 @@ def build_request(
         private=bool(options.private),
         strategy=strategy,
         critic=bool(options.critic),
+        assist=assist,
     )
     return replace(request, **more)
 

@@ -11,11 +11,12 @@ from typing import get_args
 
 import anyio.lowlevel
 
+from brain.assist.decision import Assistance
 from brain.errors import BadRequest, SettingsError
 from brain.events import Role, StrategyName
 from brain.memory import Memory
 from brain.memory.quotes import UserMessage
-from brain.messages import Exchange, History, RecallResult, TurnReport, new_conversation_id, new_turn_id
+from brain.messages import Exchange, History, Query, RecallResult, TurnReport, new_conversation_id, new_turn_id
 from brain.models import AnyModel, ModelEntry, connect_models
 from brain.models.circuit_breaker import State
 from brain.plugins.data_erasure import erase_user_data
@@ -23,6 +24,7 @@ from brain.plugins.registry import Registry
 from brain.prompts import context_window
 from brain.prompts.context_window import Window
 from brain.runtime.archive import Archive, Recorded, open_archive
+from brain.runtime.assistant import Assistant
 from brain.runtime.persistence import ENDING_SECONDS, ExchangeLease, Persistence, TaskEnd
 from brain.runtime.priority import Priority
 from brain.runtime.run import DEFAULT_OPTIONS, OnEnd, Run, RunOptions
@@ -33,7 +35,7 @@ from brain.settings import Rights, Settings
 from brain.store import open_store
 from brain.store.sqlite import SQLite
 from brain.store.turn_log import NewTurn
-from brain.strategies import STRATEGIES
+from brain.strategies import find_strategy
 from brain.task import ProfileName
 from brain.tasks import Tasks
 from brain.tasks.view import UserTasks
@@ -66,6 +68,7 @@ class Engine:
         self.persistence: Persistence
         self.tasks: Tasks
         self.reports: TaskReports
+        self._assistant: Assistant
         self.models: list[ModelEntry] = []
         self.entries: Mapping[str, ModelEntry] = {}
         self.embedder: ModelEntry | None = None
@@ -109,6 +112,8 @@ class Engine:
                 self.store, self.tasks, self.settings, self._begin_report, self.runs.find_newest_here, _now
             )
             await stack.enter_async_context(self.registry.running())
+            self._assistant = Assistant(self.settings, self.registry, self.store)
+            stack.push_async_callback(self._assistant.close)
             found = await stack.enter_async_context(connect_models(self.settings, self.registry.usable()))
             stack.callback(setattr, self, "models", [])
             stack.callback(setattr, self, "entries", {})
@@ -281,7 +286,9 @@ class Engine:
             note = actions = None
             if lease is not None:
                 note = history.task_news = await self.reports.take_news(request, lease.history, model.context_tokens)
-            history.recalled = await self._recall(request, history)
+            query = await self._embed(request)
+            history.recalled = await self._recall(request, history, query)
+            assistance = await self._assistant.decide(request, history, entry, query)
             view = tasks = None
             if request.user is not None:
                 place = history.id if lease is not None else None
@@ -304,7 +311,8 @@ class Engine:
                 if history.count or history.exchanges:
                     self.archive.erase_soon(request.user or "", history.id)  # turns before it was private
             elif self.archive is not None:
-                recorder = Recorder(request, history, protocol, self._describe_setup(request, entry, role_models))
+                setup = self._describe_setup(request, entry, role_models, assistance)
+                recorder = Recorder(request, history, protocol, setup)
             approval_seconds = self.settings.approval_seconds
             if request.source == "report":
                 approval_seconds = min(approval_seconds, APPROVAL_SECONDS)
@@ -313,7 +321,7 @@ class Engine:
                 history,
                 model,
                 self.registry,
-                STRATEGIES[request.strategy],
+                find_strategy(request.strategy, assistance),
                 fallbacks=entry.fallbacks,
                 role_models=role_models,
                 turn_id=new.id,
@@ -326,6 +334,7 @@ class Engine:
                 tasks=tasks,
                 checkpoint=None if lease is None or request.task is None else lease.checkpoint,
                 before_pass=self._priority.wait if is_background else None,
+                assistance=assistance,
                 observer=recorder,
             )
         except BaseException:
@@ -344,6 +353,8 @@ class Engine:
             self._priority.add_person(run)
         if lease is not None:
             run.on_end.append(partial(self._record_end, lease, turn.exchange, private=request.private))
+        if assistance is not None:
+            run.on_end.append(partial(self._assistant.learn, assistance, entry, turn.exchange))
         if recorder is not None:
             run.on_end.append(partial(self._record_turn, recorder, turn.exchange))
         if lease is not None:
@@ -376,7 +387,11 @@ class Engine:
             self.memory.add_exchange(*lease.key, exchange)
 
     def _describe_setup(
-        self, request: TurnRequest, entry: ModelEntry, role_models: Mapping[Role, Sequence[AnyModel]]
+        self,
+        request: TurnRequest,
+        entry: ModelEntry,
+        role_models: Mapping[Role, Sequence[AnyModel]],
+        assistance: Assistance | None,
     ) -> Setup:
         """Return what a turn can use, for its recording."""
 
@@ -390,6 +405,7 @@ class Engine:
             self.settings.model_idle_seconds,
             self.settings.model_first_token_seconds,
             self.settings.approval_seconds,
+            assistance,
         )
 
     def _record_turn(self, recorder: Recorder, exchange: Exchange, report: TurnReport) -> None:
@@ -449,15 +465,19 @@ class Engine:
         await self.delete(user, task.work_id)
         return await self.tasks.delete(user, task_id)
 
-    async def _recall(self, request: TurnRequest, history: History) -> RecallResult:
+    async def _embed(self, request: TurnRequest) -> Query | None:
+        """Return the embedding of the message, if recall or the choice of a specialist compares it."""
+        recalls = request.memory and request.user is not None and await self.memory.can_recall(request.user)
+        if not recalls and not self._assistant.has_vectors:
+            return None
+        return await self.memory.embed_query(request.message, private=request.private)
+
+    async def _recall(self, request: TurnRequest, history: History, query: Query | None) -> RecallResult:
         """Recall facts and memories about the question, unless the model reads them anyway."""
         if not request.memory or request.user is None:
             return RecallResult()
         present = {name for one in history.exchanges for name in (*one.recalled_ids, one.question_id)}
         conversation_id = history.id if history.after_idle else None
-        query = None
-        if await self.memory.can_recall(request.user):
-            query = await self.memory.embed_query(request.message, private=request.private)
         return await self.memory.recall(request.user, request.message, present, conversation_id, query=query)
 
 

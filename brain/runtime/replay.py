@@ -32,7 +32,7 @@ from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.script import TextOnlyModel
 from brain.plugins.registry import Registry
 from brain.protocols.native.encoder import decode_event
-from brain.strategies import STRATEGIES
+from brain.strategies import find_strategy
 from brain.text import utf8_size
 from brain.turn.call_group import CallContext, CallGroup
 from brain.turn.recording import (
@@ -176,7 +176,7 @@ def make_turn(recording: Recording) -> Turn:
         history,
         models[setup.models[0].name],
         registry,
-        STRATEGIES[request.strategy],
+        find_strategy(request.strategy, setup.assistance),
         fallbacks=[models[one.name] for one in setup.models[1:]],
         role_models={role: [models[one.name] for one in some] for role, some in setup.role_models.items()},
         turn_id=recorded.turn_id,
@@ -185,6 +185,7 @@ def make_turn(recording: Recording) -> Turn:
         approval_seconds=setup.approval_seconds,
         store=store,
         checkpoint=skip if recording.end.outcome == "suspended" else None,
+        assistance=setup.assistance,
         observer=replay,
     )
     replay.turn = turn

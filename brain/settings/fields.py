@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from brain.events import Limits, Resume, StrategyName, SyntaxName
+from brain.events import AssistMode, Limits, Resume, StrategyName, SyntaxName
 from brain.messages import PassReport
 from brain.settings import models as model_rows
 from brain.settings import parsers
@@ -317,6 +317,13 @@ class Settings:
         parsers.count(0, 100_000),
         "a whole number from 0 to 100000",
         "maximum size of facts and summaries recalled for a message, in tokens; 0 = none",
+    )
+    assist: AssistMode = _setting(
+        "auto",
+        parsers.one_of(*get_args(AssistMode)),
+        "`auto`, `off` or `always`",
+        "whether Brain calls read-only specialists for models that do not call any by themselves. `auto` learns from "
+        "the answers of each model whether it does. See [Small models](../how-to/small-models.md)",
     )
     strategy: StrategyName = _setting(
         "mono",

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address, ip_network
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
 from brain.errors import SettingsError
-from brain.events import Resume
+from brain.events import AssistMode, Resume
 from brain.messages import PassReport
 from brain.settings import parsers
 from brain.settings.parsers import Field
@@ -64,6 +64,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
         context: Size of the context window in tokens; None to ask the server.
         embeddings: The server's embedding model; None for the model itself.
         fallback: Models that continue its answers when it fails; None for FALLBACK_MODEL.
+        assist: When Brain calls specialists for it; None for ASSIST.
         price: Its price; None if it is unknown or free.
         local: Whether it may read private conversations; None to decide by address.
         notes: The standard environment variables that it uses, as phrases for people.
@@ -79,6 +80,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     context: int | None = None
     embeddings: str | None = None
     fallback: tuple[str, ...] | None = None
+    assist: AssistMode | None = None
     price: Price | None = None
     local: bool | None = None
     notes: tuple[str, ...] = ()
@@ -138,6 +140,7 @@ _FIELDS: Mapping[str, Field] = {
     "context": Field(parsers.count(1, 99_999_999), "a whole number of tokens from 1 to 99999999"),
     "embeddings": Field(parsers.name, "a name"),
     "fallback": Field(parsers.fallback_models, "a list of names from MODELS or short forms"),
+    "assist": Field(parsers.one_of(*get_args(AssistMode)), "`auto`, `off` or `always`"),
     "price": Field(_price, "a table with `input` and `output`, and `reused` if it differs: prices per million tokens"),
     "local": Field(parsers.yes_no_auto, "true, false or `auto`"),
 }

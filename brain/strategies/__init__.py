@@ -1,12 +1,16 @@
 """The strategies of a turn, by name."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from brain.assist.decision import Assistance
 from brain.events import StrategyName
+from brain.strategies.assisted import Assisted, Examined
 from brain.strategies.dual import Dual
 from brain.strategies.mono import Mono
 from brain.strategies.reason import Reason
 from brain.strategies.step import Step
+from brain.turn.strategy import Strategy
+from brain.turn.turn import Turn
 
 STRATEGIES: Mapping[StrategyName, type[Mono | Reason | Dual | Step]] = {
     "mono": Mono,
@@ -14,3 +18,10 @@ STRATEGIES: Mapping[StrategyName, type[Mono | Reason | Dual | Step]] = {
     "dual": Dual,
     "step": Step,
 }
+
+
+def find_strategy(name: StrategyName, assistance: Assistance | None = None) -> Callable[[Turn], Strategy]:
+    """Return what makes the strategy of a turn."""
+    if assistance is not None and assistance.leads:
+        return Assisted
+    return Examined if assistance is not None and assistance.rescues else STRATEGIES[name]

@@ -3,12 +3,14 @@
 from brain.events import Limits
 from brain.turn.strategy import Passes, Plan
 from brain.turn.turn import Turn
+from brain.turn_request import DEFAULT_DECODING
 
 
 class Mono:
     """One pass after another, until one has no calls. See `Strategy`."""
 
     max_rounds = 0
+    _decoding = DEFAULT_DECODING
 
     def __init__(self, turn: Turn) -> None:
         self.writer = turn.add_participant(is_private=False)
@@ -18,7 +20,7 @@ class Mono:
         """Ask until the model makes no calls. After a call of an unknown tool, ask once more."""
         has_retried = False
         while True:
-            result = yield Plan(participant=self.writer, is_json=True)
+            result = yield Plan(participant=self.writer, is_json=True, decoding=self._decoding)
             if result.calls and not result.was_last:
                 continue
             if result.calls or result.unknown_tool is None or has_retried:

@@ -13,7 +13,7 @@ from typing import Any
 
 from brain.events import CallCode
 from brain.messages import Call, Exchange, History
-from brain.plugins.executor import CallResult, Failure, Outcome
+from brain.plugins.executor import CallResult, Failure, Outcome, prepare
 from brain.plugins.registry import Entry
 from brain.plugins.specialist import Specialist
 from brain.prompts import templates
@@ -162,6 +162,19 @@ class CallPolicy:
             return "denied"
         requires_user = self._specialists[name].specialist.requires_user
         return "unauthorized" if requires_user and self._request.user is None else None
+
+    def may_run_unasked(self, name: str, params: Mapping[str, Any]) -> bool:
+        """Whether a valid call may run that no model asked for: it changes nothing, and nobody needs to approve it."""
+        if self.counted >= self._request.limits.calls or self.check_access(name) is not None:
+            return False
+        entry = self._specialists[name]
+        return (
+            entry.unavailable_reason is None
+            and not isinstance(prepare(entry.specialist, params), Failure)
+            and self.is_read_only(name, params)
+            and not self.needs_approval(entry.specialist, params)
+            and not self.find_unknown_values(entry.specialist, params)
+        )
 
     def failure(self, code: CallCode) -> Failure:
         """Return the failure with this code."""

@@ -22,7 +22,7 @@ from brain.turn import notices
 from brain.turn.accounting import Accounting
 from brain.turn.call_group import CallContext, CallGroup, open_group
 from brain.turn.notices import Annotations
-from brain.turn.tag_filter import Output, Shown
+from brain.turn.tag_filter import OutputFilter, Shown
 from brain.turn.text_filters import PrefillEcho, RepetitionGuard, StopSequences
 from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling, marker_syntaxes
 
@@ -150,7 +150,7 @@ class ModelPass:
         decoding: Decoding,
         is_first: bool,
         separator: str = "",
-        output: Output | None = None,
+        output: OutputFilter | None = None,
     ) -> None:
         self.began = time.monotonic()
         self.calls: CallGroup | None = None
@@ -540,7 +540,7 @@ class ModelPass:
         self._accounting.add_text(text)
         return [*self._scanner.feed(text), *self._scanner.close()]
 
-    def _sort(self, output: Output, text: str) -> Sequence[Event]:
+    def _sort(self, output: OutputFilter, text: str) -> Sequence[Event]:
         """Take text with tags. Return what to show of it."""
         text = self._text_guard.feed(text)
         self._raw.add(text)

@@ -12,6 +12,7 @@ from typing import Any, cast, get_args
 
 import msgspec
 
+from brain.assist.decision import Assistance
 from brain.errors import Interruption, ModelError, ModelErrorCode, PrefillRefused, ToolsRefused
 from brain.events import (
     ApprovalRequired,
@@ -80,6 +81,7 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
         role_models: Models for some roles of a strategy.
         specialists: Names of the specialists, with the kinds of files that start them.
         silence: Time limits of the turn, in seconds, like the next two. See `Turn`.
+        assistance: What Brain did for a model that does not ask.
     """
 
     models: tuple[RecordedModel, ...]
@@ -88,6 +90,7 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     silence: float = 60.0
     first_token: float | None = None
     approval_seconds: float = 600.0
+    assistance: Assistance | None = None
 
 
 class TurnLine(msgspec.Struct, tag="turn", omit_defaults=True):

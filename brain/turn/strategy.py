@@ -5,14 +5,14 @@ back a `PassResult`, and takes care of limits, deadlines, calls, added messages,
 generator returns why the answer ends.
 """
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from brain.events import Limits, Role, StopReason
 from brain.messages import Call
 from brain.turn.participant import Participant
-from brain.turn.tag_filter import Output
+from brain.turn.tag_filter import OutputFilter
 from brain.turn_request import DEFAULT_DECODING, Decoding
 
 
@@ -34,19 +34,25 @@ class Plan:
         round: Begins a round with this pass.
         offers: Whether calls may run.
         is_json: Whether the text must have the format that the client asked for.
+        format: JSON Schema of the text, instead of the client's format.
         max_tokens: Token limit of the pass.
         temperature: Sampling temperature, unless the client chose one.
         decoding: How the model decodes the pass.
+        seconds: Time limit of a pass that shows nothing.
+        may_fail: Whether the answer goes on without the pass if the model fails.
     """
 
     participant: Participant
-    output: Output | None = None
+    output: OutputFilter | None = None
     round: NewRound | None = None
     offers: bool = True
     is_json: bool = False
+    format: Mapping[str, Any] | None = None
     max_tokens: int | None = None
     temperature: float | None = None
     decoding: Decoding = DEFAULT_DECODING
+    seconds: float | None = None
+    may_fail: bool = False
 
 
 @dataclass(frozen=True, slots=True)

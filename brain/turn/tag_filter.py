@@ -6,7 +6,7 @@ may write about its tags. Inside a tag, only closing tags and the tags that it m
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 Shown = Literal["answer", "thinking"]
 """How the reader sees a text."""
@@ -130,6 +130,26 @@ class TagFilter:
         line = text.rpartition("\n")[2]
         self._is_line_start = not line.strip() and ("\n" in text or self._is_line_start)
         return Part(self.tag, text)
+
+
+class OutputFilter(Protocol):
+    """Takes the text of a pass, and decides what to show of it.
+
+    Attributes:
+        is_done: Whether the rest of the text does not matter.
+        is_holding: Whether characters are held back.
+    """
+
+    @property
+    def is_done(self) -> bool: ...
+    @property
+    def is_holding(self) -> bool: ...
+
+    def feed(self, text: str) -> Sequence[tuple[Shown, str]]:
+        """Take the next characters. Return what to show."""
+
+    def close(self) -> Sequence[tuple[Shown, str]]:
+        """End the text of a pass. Return what to show."""
 
 
 PARAGRAPH = "\n\n"

@@ -12,9 +12,11 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import msgspec
 
+from brain.assist.decision import Assistance
 from brain.errors import BadRequest, Interruption, ModelError
 from brain.events import CallCode, Done, Error, Event, Notice, Resume, Role, Round, StopReason, Token, TurnStart
 from brain.markers.neutralize import neutralize
@@ -91,10 +93,13 @@ class Turn:
         checkpoint: Stores the answer so far of a turn that continues if its process ends. Such a turn does not wait
             for approvals; it ends as `suspended`. The question may have parts, from which the turn continues.
         before_pass: Awaited before each pass; the clock of the turn stands still.
+        assistance: What Brain does for a model that does not ask for specialists.
         observer: Follows the turn.
 
     Attributes:
         request: The request.
+        history: The conversation before the turn.
+        assistance: What Brain does for a model that does not ask for specialists.
         usable: The specialists that the model may call.
         tools: The client's tools, by the names that the model uses.
         operator: Instructions of the operator.
@@ -124,6 +129,7 @@ class Turn:
         tasks: TaskView | None = None,
         checkpoint: Callable[[Exchange], Awaitable[None]] | None = None,
         before_pass: Callable[[], Awaitable[None]] | None = None,
+        assistance: Assistance | None = None,
         observer: Observer | None = None,
     ) -> None:
         self.id = turn_id or new_turn_id()
@@ -137,7 +143,8 @@ class Turn:
         self.approvals = Approvals(approval_seconds)
         self.last: Done | Error | None = None
         self.request = request
-        self._history = history
+        self.history = history
+        self.assistance = assistance
         self._registry = registry
         self._silence = silence
         self._first_token = first_token
@@ -214,6 +221,7 @@ class Turn:
         system: Callable[[int | None], str] | None = None,
         offers: bool = True,
         is_private: bool = True,
+        history: History | None = None,
         examples: Sequence[Exchange] = (),
         resume: Resume | None = None,
         continue_text: str = templates.CONTINUE,
@@ -225,6 +233,7 @@ class Turn:
             system: Returns the whole system message for a context size instead.
             offers: Whether the system message describes the specialists.
             is_private: Whether the user and later turns see no text of it but what the strategy shows.
+            history: What it reads instead of the whole history.
             examples, resume, continue_text: See `Participant`.
         """
         request = self.request
@@ -238,7 +247,7 @@ class Turn:
         return Participant(
             self._role_models.get(role, self._models),
             system or prompt.text,
-            self._history,
+            self.history if history is None else history,
             exchange,
             self.template_tokens,
             self._models[0].context_tokens,
@@ -247,6 +256,20 @@ class Turn:
             resume=resume,
             continue_text=continue_text,
         )
+
+    @property
+    def model(self) -> Model:
+        """The chosen model."""
+        return self._models[0]
+
+    @property
+    def instructions(self) -> str:
+        """The instructions of the operator and the client."""
+        return "\n\n".join(filter(None, (self.operator, neutralize(self.request.system, self.template_tokens))))
+
+    def can_assist(self, name: str, params: Mapping[str, Any]) -> bool:
+        """Whether Brain may make a call that the model did not ask for: it only reads, and needs no approval."""
+        return self._policy.may_run_unasked(name, params)
 
     @property
     def can_call(self) -> bool:
@@ -323,9 +346,11 @@ class Turn:
         if self._observer is not None:
             emit = self._observer.watch_events(emit)
         model, request = self._writer.model, self.request
-        start = TurnStart(self.id, self._history.id, model.name, request.strategy, request.limits)
-        history_notices = map(self._annotations.add_notice, notices.history_notices(self._history))
+        start = TurnStart(self.id, self.history.id, model.name, request.strategy, request.limits)
+        history_notices = map(self._annotations.add_notice, notices.history_notices(self.history))
         emit((start, *([notices.DEMO] if model.is_demo else []), *history_notices))
+        if self.assistance is not None and self.assistance.refusal:
+            emit((self._annotations.add_notice(Notice("assist", self.assistance.refusal)),))
         for one in self._strategy.participants:
             if one.model is not one.chosen:
                 found = [notices.skipped(one.chosen.name, one.model.name)]
@@ -389,7 +414,7 @@ class Turn:
     async def _answer(self, emit: Emit, deadline: Deadline) -> None:
         """Do what the strategy plans until it ends and there are no messages to inject."""
         context = CallContext(
-            self.request, self._history, self._registry, self._writer.model, self._policy, self.approvals, deadline,
+            self.request, self.history, self._registry, self._writer.model, self._policy, self.approvals, deadline,
             emit, turn_id=self.id, began=self._accounting.began, max_block_bytes=self._max_block_bytes(),
             tokens=self.template_tokens, memory=self._memory, tasks=self._tasks, key=self._key, observer=self._observer,
             checkpoint=None if self._checkpoint is None else self._store_checkpoint,
@@ -483,7 +508,9 @@ class Turn:
             self._note_model(participant)
             context.model = participant.model
             current = self._pass = self._next_pass(plan, context)
-            failure = None
+            failure = timer = None
+            if plan.seconds is not None:
+                timer = asyncio.get_running_loop().call_later(plan.seconds, current.end_unshown)
             try:
                 await current.run()
                 if current.text_length or not current.was_interrupted:
@@ -491,6 +518,8 @@ class Turn:
             except ModelError as error:
                 failure = error
             finally:
+                if timer is not None:
+                    timer.cancel()
                 try:
                     await current.close(self._call_ending)
                 finally:
@@ -501,6 +530,9 @@ class Turn:
             if failure is None:
                 break
             self._accounting.update_last_pass(error=failure.code, status=failure.status)
+            if plan.may_fail:
+                log.info("turn %s goes on without a pass that failed: %s", self.id, failure)
+                break
             for notice in participant.fall_back(failure):
                 context.emit((self._annotations.add_notice(notice),))
             context.max_block_bytes = self._max_block_bytes()
@@ -587,7 +619,7 @@ class Turn:
                 self._set_question([call.block for call in group.calls])
 
     def _set_question(self, result_blocks: Sequence[str] = ()) -> None:
-        history, tokens = self._history, self.template_tokens
+        history, tokens = self.history, self.template_tokens
         notes = [history.recalled.note, "" if history.task_news is None else history.task_news.text]
         request = self.request
         if request.task is not None:  # the files of its conversation are new to the model
@@ -610,6 +642,8 @@ class Turn:
         if sampling.format is not None and not plan.is_json:
             more = {name: value for name, value in sampling.more.items() if name != "response_format"}
             sampling = replace(sampling, format=None, more=more)
+        if plan.format is not None:
+            sampling = replace(sampling, format=plan.format)
         is_first, participant.is_new = participant.is_new, False
         nth = self._passes_by_model[id(participant.model)]
         self._passes_by_model[id(participant.model)] += 1
@@ -701,11 +735,11 @@ class Turn:
         self._end_round()
         stops = StopSequences(self.request.stop)
         best_text = "" if self._visible_text().strip() else self._strategy.best_text()
-        if self.request.source == "report" and self._history.task_news is not None and reason != "shutdown":
+        if self.request.source == "report" and self.history.task_news is not None and reason != "shutdown":
             if error is not None:
                 self._finish = "complete"
             if error is not None or not (best_text or self._visible_text()).strip():
-                best_text = f"{SEPARATOR if self._visible_text() else ''}{self._history.task_news.fixed_text}"
+                best_text = f"{SEPARATOR if self._visible_text() else ''}{self.history.task_news.fixed_text}"
             error = None
         if text := stops.feed(best_text) + stops.close():
             self.exchange.parts.append(Text(text, len(accounting.passes)))

@@ -1,0 +1,40 @@
+"""An answer for people from the results of specialists alone, without a language model."""
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_PASSAGE = re.compile(r"^\[\d+\] (?P<title>.+)\n\n(?P<text>(?s:.*?))(?=\n\n\[\d+\] |\Z)", re.MULTILINE)
+
+
+class FoundText(NamedTuple):
+    """The result of a specialist, or why it failed."""
+
+    name: str
+    text: str
+    failed: bool = False
+
+
+def compose_answer(found: Iterable[FoundText]) -> str:
+    """Return an answer that quotes the results, and says what failed."""
+    sentences = []
+    for one in found:
+        if one.failed:
+            name = "A call" if one.name == "?" else one.name
+            cause = one.text.partition("; ")[0]  # the rest is advice for the model
+            sentences.append(f"{name} failed: {cause.rstrip('.')}.")
+        else:
+            sentences.append(f"From {one.name}:\n\n{_quote_passages(one.text.rstrip())}")
+    return "\n\n".join(sentences) or "The specialists returned nothing."
+
+
+def _quote_passages(text: str) -> str:
+    """Return numbered passages as quotations under their titles; other text unchanged."""
+    head, _, rest = text.partition("\n\n")
+    if "\n" in head or not _PASSAGE.match(rest):
+        return text
+    passages = [
+        f"**{passage['title']}**\n\n> " + "\n> ".join(passage["text"].splitlines()).replace("> \n", ">\n")
+        for passage in _PASSAGE.finditer(rest)
+    ]
+    return "\n\n".join([head, *passages])

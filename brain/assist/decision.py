@@ -1,0 +1,96 @@
+"""What Brain does for the model in one turn, and what it has learned about the model. No I/O."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+Step = Literal["watch", "assist", "examine"]
+"""What Brain does for a model: only watch, call specialists, or leave a message to it to see whether it asks now."""
+Outcome = Literal["right", "other", "none"]
+"""What a model did with a message that needs a specialist: it called this one, another one, or none."""
+
+SURE_LEAD = 0.35
+"""Lead of a choice from which the model's answer counts as evidence."""
+MAX_MISSES = 3
+"""Messages in a row without a call, after which Brain calls specialists for the model."""
+EXAMINE_EVERY = 20
+"""Sure messages from one examination to the next."""
+SMALL_MODEL = 1_000_000_000
+"""Parameters of a model below which Brain assumes that it does not ask."""
+
+
+class Assistance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What Brain does for the model in one turn.
+
+    Attributes:
+        leads: Whether Brain calls the specialist, and the model reads only its result. Otherwise the model is left to
+            itself.
+        name: The specialist that the message needs; empty if it needs none.
+        params: Parameters of the call.
+        schema: JSON Schema by which the model writes the parameters, if no rule found them.
+        refusal: For people: why Brain does not do what the message asks for, and how they do it.
+        is_evidence: Whether the model's own call, or its lack, says something about the model.
+        rescues: Whether Brain makes the call after an answer without one.
+    """
+
+    leads: bool
+    name: str = ""
+    params: dict[str, Any] | None = None
+    schema: Mapping[str, Any] | None = None
+    refusal: str = ""
+    is_evidence: bool = False
+    rescues: bool = False
+
+
+class Habit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What Brain has learned about a model: whether it asks for specialists by itself.
+
+    Attributes:
+        assists: Whether Brain calls specialists for it.
+        asked: How often it called the right specialist.
+        missed: Specialists that it did not call, since it last called one.
+        sure: Sure messages since the last examination.
+        examined: Number of examinations.
+    """
+
+    assists: bool = False
+    asked: int = 0
+    missed: tuple[str, ...] = ()
+    sure: int = 0
+    examined: int = 0
+
+    @property
+    def step(self) -> Step:
+        """What to do with the next sure message."""
+        if not self.assists:
+            return "watch"
+        return "examine" if self.sure + 1 >= EXAMINE_EVERY else "assist"
+
+    def assist(self) -> "Habit":
+        """Count a sure message for which Brain called the specialist."""
+        return msgspec.structs.replace(self, sure=self.sure + 1)
+
+    def learn(self, outcome: Outcome, specialist: str, *, is_private: bool) -> "Habit":
+        """Learn from a sure message that was left to the model.
+
+        Assistance begins after `MAX_MISSES` misses. A capable model may know what an encyclopedia says, so the misses
+        of one specialist are enough only if its results are private.
+        """
+        if outcome == "other":
+            return self
+        if outcome == "right":
+            return Habit(asked=self.asked + 1)
+        missed = (*self.missed, specialist)[-MAX_MISSES:]
+        is_enough = len(missed) >= MAX_MISSES and (is_private or len(set(missed)) > 1)
+        if self.assists:
+            return msgspec.structs.replace(self, missed=missed, sure=0, examined=self.examined + 1)
+        return msgspec.structs.replace(self, missed=missed, assists=is_enough, sure=0)
+
+    def describe(self) -> str:
+        """Return what Brain does for the model, as a phrase for people."""
+        if self.assists:
+            return "Brain calls specialists for it, because it does not ask by itself"
+        if self.asked:
+            return "it calls specialists by itself"
+        return "not known yet whether it calls specialists by itself"

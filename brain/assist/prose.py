@@ -1,0 +1,150 @@
+"""Checks what an assisted model writes about a result, sentence by sentence. No I/O.
+
+Small models repeat themselves, copy their prompt, make up numbers and names, and write around the point. The text ends
+before the first sentence that does so, and begins only with one that says something of the result.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+import regex
+
+from brain.words import STOP_WORDS
+
+STOPS = ("<|im_start|>", "<|im_end|>", "<start_of_turn>", "<end_of_turn>", "(Now:", "\nQuestion:", "\nInformation:")
+"""Texts at which the answer of a small model is over."""
+_MAX_HELD = 3
+"""Sentences that may come before the first one about the result."""
+_LEAST_COMMON = 2
+"""Words of the result, besides those of the question, that a sentence about it has, unless it has a number of it."""
+_MAX_SENTENCE = 600
+"""Characters after which a sentence ends, even without a sign."""
+_END = regex.compile(r"[.!?…]+[\"'”’»)\]*]*(?=\s)|[。！？]+|\n")
+_ABBREVIATION = regex.compile(r"(?:^|[\s(])(?:\p{L}|Dr|Mr|Mrs|Ms|St|No|vs|ca|approx|e\.g|i\.e|z\.B|bzw|Nr|\d{1,2})\.$")
+_COPIED = re.compile(
+    r"\b(?:Information:|Question:|Answer the question|only with what the information says|Recalled from)"
+    r"|^\W*\(?It is \w+ \d{4}-\d\d-\d\d",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(r"^\s*(?:Answer|Antwort|Réponse|Respuesta)\s*:\s*", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+(?:[.,'’]\d+)*")
+_SEPARATOR = re.compile(r"[.,'’]")
+_NAME = regex.compile(r"(?<=[\p{L}\p{N},;:\"'“„«(] ?)(?<!^)\b\p{Lu}[\p{L}\p{M}\p{N}]+")
+_WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
+
+
+class Prose:
+    """The text of an assisted model; the interface is that of `brain.turn.tag_filter.Output`.
+
+    Args:
+        question: The message, and what else the model read.
+        results: Numbers and names must come from them or the question. Without any, only repetition is checked.
+        stops: Texts at which the answer is over.
+
+    Attributes:
+        text: What was shown.
+        is_done: Whether the rest of the text does not matter.
+    """
+
+    def __init__(self, question: str, results: Sequence[str] = (), stops: Sequence[str] = STOPS) -> None:
+        self.text = ""
+        self.is_done = False
+        self._stops = stops
+        self._pending = ""
+        self._seen: set[str] = set()
+        self._held: list[str] | None = [] if results else None  # sentences before the first one about the result
+        self._is_checked = bool(results)
+        self._letters = " ".join((question, *results)).casefold()
+        self._numbers = _numbers(self._letters)
+        found = " ".join(results)
+        self._new_numbers = _numbers(found) - _numbers(question)
+        self._new_words = _content_words(found) - _content_words(question)
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether text is shown."""
+        return bool(self.text)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether characters are held back."""
+        return bool(self._pending)
+
+    def feed(self, text: str) -> list[tuple[Literal["answer"], str]]:
+        """Take the next characters. Return the sentences that end in them."""
+        self._pending += text
+        shown = ""
+        while not self.is_done:
+            stop = min((at for one in self._stops if (at := self._pending.find(one)) >= 0), default=None)
+            end = _find_end(self._pending if stop is None else self._pending[:stop])
+            if end is None and stop is None:
+                break
+            sentence = self._pending[: stop if end is None else end]
+            self._pending = self._pending[len(sentence) :]
+            shown += self._take(sentence)
+            self.is_done = self.is_done or end is None
+        return self._show(shown)
+
+    def close(self) -> list[tuple[Literal["answer"], str]]:
+        """End the text. A last sentence without an end counts only if it is the first."""
+        rest, self._pending = self._pending, ""
+        if self.is_done or (self.text.strip() and not _END.search(rest + " ")):
+            return []
+        return self._show(self._take(rest))
+
+    def _show(self, text: str) -> list[tuple[Literal["answer"], str]]:
+        if not self.text:
+            text = text.lstrip()
+        self.text += text
+        return [("answer", text)] if text else []
+
+    def _take(self, sentence: str) -> str:
+        """Return a sentence if it can be shown; end the text otherwise."""
+        if not self.text:
+            sentence = _LABEL.sub("", sentence)
+        words = " ".join(_WORD.findall(sentence.casefold()))
+        if not words:
+            return sentence if sentence.isspace() and self.text else ""
+        if words in self._seen or _COPIED.search(sentence) or (self._is_checked and self._is_made_up(sentence)):
+            self.is_done = True
+            return ""
+        self._seen.add(words)
+        if self._held is None:
+            return sentence
+        self._held.append(sentence)
+        if not self._is_about_result(sentence):
+            self.is_done = len(self._held) >= _MAX_HELD
+            return ""
+        sentence, self._held = "".join(self._held), None
+        return sentence
+
+    def _is_about_result(self, sentence: str) -> bool:
+        if self._new_numbers & _numbers(sentence):
+            return True
+        return len(self._new_words & _content_words(sentence)) >= min(_LEAST_COMMON, len(self._new_words))
+
+    def _is_made_up(self, sentence: str) -> bool:
+        """Whether a sentence has a number or a name of unknown source."""
+        if any(_SEPARATOR.sub("", number) not in self._numbers for number in _NUMBER.findall(sentence)):
+            return True
+        names = [name[0].casefold() for name in _NAME.finditer(sentence.strip())]
+        return any(name not in self._letters for name in names)
+
+
+def _numbers(text: str) -> set[str]:
+    """Return the numbers of a text without separators, and their parts."""
+    found = _NUMBER.findall(text)
+    return {_SEPARATOR.sub("", number) for number in found} | {part for one in found for part in _SEPARATOR.split(one)}
+
+
+def _content_words(text: str) -> set[str]:
+    return {word for word in _WORD.findall(text.casefold()) if word not in STOP_WORDS and len(word) > 1}
+
+
+def _find_end(text: str) -> int | None:
+    """Return the end of the first sentence, or None if it has not ended."""
+    for end in _END.finditer(text):
+        if end[0] == "\n" or _ABBREVIATION.search(text[: end.end()]) is None:
+            return end.end()
+    return _MAX_SENTENCE if len(text) > _MAX_SENTENCE else None

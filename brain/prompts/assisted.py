@@ -1,0 +1,94 @@
+"""The messages for a model that does not ask for specialists: Brain has asked for it, and the model reads the result.
+
+They have no instructions for calls, and at most as much of a result as a small model can use.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from brain.markers.neutralize import neutralize
+from brain.markers.template_tokens import ControlTokens
+from brain.messages import Exchange, History, RecallResult, Text
+from brain.prompts.blocks import cut_text
+from brain.prompts.system_prompt import shape
+from brain.prompts.templates import clock_note
+from brain.turn_request import TurnRequest
+
+INSTRUCTION = "Answer the question in one or two sentences, only with what the information says."
+MAX_INFORMATION = 600
+"""Bytes of results that a small model reads; with more, it states fewer of the facts."""
+MAX_EARLIER = 4
+"""Earlier exchanges that an assisted model reads."""
+MAX_EARLIER_BYTES = 300
+"""Bytes of each earlier message and answer."""
+MAX_RECALLED = 3
+"""Recalled facts that an assisted model reads."""
+PLAIN_STOPS = ("\n\n",)
+"""Where the answer of a base model is over."""
+_ASKS_TIME = re.compile(
+    r"\b(?:time|date|day|today|tomorrow|yesterday|now|week|month|year|clock|hours?"
+    r"|uhr|uhrzeit|datum|tag|heute|morgen|gestern|jetzt|woche|monat|jahr"
+    r"|heure|jour|aujourd|demain|hier|maintenant|semaine|mois|année"
+    r"|hora|fecha|día|hoy|mañana|ayer|ahora|semana|mes|año)\b",
+    re.IGNORECASE,
+)
+
+
+def information(texts: Sequence[str]) -> str:
+    """Return the beginning of each result, together as long as a small model can use."""
+    parts, room = [], MAX_INFORMATION
+    for n, text in enumerate(texts):
+        part = _shorten(text.strip(), room // (len(texts) - n))
+        room -= len(part)
+        parts.append(part)
+    return "\n\n".join(filter(None, parts))
+
+
+def question(message: str, information: str, notes: Sequence[str], *, is_plain: bool) -> str:
+    """Return the newest message.
+
+    Args:
+        notes: The time and recalled facts.
+        is_plain: Whether a base model continues it.
+    """
+    known = "\n\n".join(filter(None, (*notes, information)))
+    if is_plain:
+        return f"Information:\n{known}\n\nQuestion: {message}\nAnswer:" if known else f"Question: {message}\nAnswer:"
+    return f"Information:\n{known}\n\nQuestion: {message}" if known else message
+
+
+def notes(request: TurnRequest, recalled: RecallResult, tokens: ControlTokens) -> list[str]:
+    """Return what else the model needs: the time, if the message may be about it, and recalled facts."""
+    found = [neutralize(" ".join(item.text.split()), tokens) for item in recalled.items[:MAX_RECALLED]]
+    if request.now is not None and _ASKS_TIME.search(request.message):
+        found.insert(0, clock_note(request.now, request.time_zone))
+    return found
+
+
+def shorten_history(history: History, *, is_plain: bool) -> History:
+    """Return the history with the beginnings of the newest messages and answers, without results and notes."""
+    shown = []
+    for one in history.exchanges[-MAX_EARLIER:]:
+        message, answer = (_shorten(text, MAX_EARLIER_BYTES) for text in (one.message, one.answer))
+        if message and answer and is_plain:
+            shown.append(Exchange(f"Question: {message}\nAnswer: {answer}"))
+        elif message and answer:
+            shown.append(Exchange(message, [Text(answer, 1)]))
+    return replace(history, exchanges=shown)
+
+
+def without_history(history: History) -> History:
+    """Return the history without exchanges."""
+    return replace(history, exchanges=())
+
+
+def parameter_instruction(name: str, schema: Mapping[str, Any]) -> str:
+    """Return the system message for a model that writes the parameters of a call."""
+    return f"Write the parameters of {name} for the message as JSON: {shape(schema)}"
+
+
+def _shorten(text: str, max_bytes: int) -> str:
+    return text if len(text.encode()) <= max_bytes else cut_text(text, max_bytes)

@@ -1,0 +1,166 @@
+"""Decides what Brain does for models that do not ask for specialists, and learns from each model's answers."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from brain.assist.decision import SMALL_MODEL, SURE_LEAD, Assistance, Habit, Outcome
+from brain.assist.params import build_params, required_schema
+from brain.assist.router import Choice, Previous, Router, find_router
+from brain.errors import Refused, StoreError
+from brain.events import AssistMode
+from brain.messages import Call, Exchange, History, Query, TurnReport
+from brain.models import ModelEntry
+from brain.plugins.context import AssistContext
+from brain.plugins.registry import Registry
+from brain.plugins.specialist import Specialist
+from brain.settings import Settings
+from brain.store.sqlite import SQLite
+from brain.turn_request import TurnRequest
+
+log = logging.getLogger("brain")
+
+
+class Assistant:
+    """The assistance of a process for its models.
+
+    Attributes:
+        has_vectors: Whether embeddings of messages help to choose.
+    """
+
+    def __init__(self, settings: Settings, registry: Registry, store: SQLite) -> None:
+        self.has_vectors = False
+        self._settings = settings
+        self._registry = registry
+        self._store = store
+        self._habits: dict[str, Habit] = {}
+        self._writing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Wait until what was learned is stored."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def mode(self, entry: ModelEntry, request: TurnRequest | None = None) -> AssistMode:
+        """Return the mode of a model: that of the request, of its row, or of the setting."""
+        of_row = None if entry.row is None else entry.row.assist
+        return (None if request is None else request.assist) or of_row or self._settings.assist
+
+    async def decide(
+        self, request: TurnRequest, history: History, entry: ModelEntry, query: Query | None
+    ) -> Assistance | None:
+        """Return what to do for the model in a turn; None if it is left to itself and nothing can be learned."""
+        mode, model = self.mode(entry, request), entry.model
+        specialists = [one for one in self._registry.usable(request.specialists) if one.approval != "always"]
+        is_possible = request.strategy == "mono" and not request.tools and request.sampling.format is None
+        if mode == "off" or not is_possible or not specialists or request.source == "report":
+            return None
+        if model.is_demo or (mode == "auto" and not model.is_language_model):
+            return None
+        habit = Habit(assists=True) if mode == "always" else await self.read_habit(entry)
+        router = await find_router(tuple(self._registry.usable()))
+        choice = _choose(router, specialists, request, history, query)
+        plain = Assistance(leads=True) if habit.assists else None
+        if choice is None or request.limits.calls < 1 or request.limits.calls_per_specialist < 1:
+            return plain
+        specialist = self._registry[choice.name].specialist
+        is_automatic = any(file.kind in specialist.activates_on for file in request.attachments)
+        if is_automatic:
+            return plain
+        try:
+            params = build_params(specialist, request.message, _context(request, history, choice))
+        except Refused as refusal:
+            return Assistance(leads=True, refusal=refusal.reason) if habit.assists else None
+        is_sure = mode == "auto" and params is not None and choice.lead >= SURE_LEAD and not choice.follows_up
+        if not habit.assists:
+            return Assistance(leads=False, name=choice.name, params=params, is_evidence=True) if is_sure else None
+        if is_sure and habit.step == "examine":
+            return Assistance(leads=False, name=choice.name, params=params, is_evidence=True, rescues=True)
+        schema = required_schema(specialist) if params is None else None
+        return Assistance(leads=True, name=choice.name, params=params, schema=schema, is_evidence=is_sure)
+
+    async def read_habit(self, entry: ModelEntry) -> Habit:
+        """Return what is known about a model. Small and base models are taken for ones that do not ask."""
+        key = _key(entry)
+        habit = self._habits.get(key)
+        if habit is None:
+            stored = None
+            with suppress(StoreError, msgspec.DecodeError):
+                text = await self._store.embedding_check(key)
+                stored = None if text is None else msgspec.json.decode(text, type=Habit)
+            model = entry.model
+            is_small = model.is_base or (model.parameters is not None and model.parameters < SMALL_MODEL)
+            habit = self._habits.setdefault(key, stored or Habit(assists=is_small))
+        return habit
+
+    def learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange, report: TurnReport) -> None:
+        """Learn from the end of a turn, and store it in the background."""
+        if not assistance.is_evidence or exchange.outcome not in ("complete", "length", "call_limit"):
+            return
+        task = asyncio.create_task(self._learn(assistance, entry, exchange), name="assist")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange) -> None:
+        key, name = _key(entry), assistance.name
+        async with self._writing:
+            before = await self.read_habit(entry)
+            is_private = name in self._registry and self._registry[name].specialist.is_private
+            if assistance.leads:
+                habit = before.assist()
+            else:
+                habit = before.learn(_outcome(exchange, name), name, is_private=is_private)
+            if habit.assists != before.assists:
+                log.info("model %s: %s", entry.model.name, habit.describe())
+            self._habits[key] = habit
+            try:
+                await self._store.set_embedding_check(key, msgspec.json.encode(habit).decode())
+            except StoreError as error:
+                log.warning("what was learned about model %s was not stored: %s", entry.model.name, error)
+
+
+def _key(entry: ModelEntry) -> str:
+    row = entry.row
+    return f"assist {entry.model.name if row is None else f'{row.model} {row.url}'}"
+
+
+def _outcome(exchange: Exchange, name: str) -> Outcome:
+    """Return what the model did with a message that needs this specialist."""
+    called = [part.name for part in exchange.parts if isinstance(part, Call) and part.by == "model" and not part.code]
+    if name in called:
+        return "right"
+    return "other" if called else "none"
+
+
+def _choose(
+    router: Router,
+    specialists: Sequence[Specialist[..., object]],
+    request: TurnRequest,
+    history: History,
+    query: Query | None,
+) -> Choice | None:
+    previous = None
+    if history.exchanges:
+        last = history.exchanges[-1]
+        calls = [part.name for part in (*last.automatic_calls, *last.parts) if isinstance(part, Call)]
+        previous = Previous(last.message, calls[-1] if calls else "")
+    return router.choose(
+        request.message,
+        [one.name for one in specialists],
+        None if query is None else query.vector,
+        previous,
+        has_files=bool(request.attachments),
+        can_read_files=bool(request.attachments or history.attachments),
+    )
+
+
+def _context(request: TurnRequest, history: History, choice: Choice) -> AssistContext:
+    now = request.now or datetime.now(UTC).astimezone(ZoneInfo(request.time_zone))
+    previous = history.exchanges[-1].message if choice.follows_up else ""
+    return AssistContext(now, request.time_zone, (*history.attachments, *request.attachments), previous)
