@@ -40,7 +40,7 @@ _FOLLOW_UP_SHARE = 0.3
 """Share of both messages together in its score; the message alone has the rest."""
 _SAME_BONUS = 0.1
 """Added for the specialist of the previous message."""
-FILE_BONUS = 0.3
+FILE_BONUS = 0.4
 """Added for specialists that read files, if the message has files."""
 ADDRESS_BONUS = 1.0
 """Added for specialists that open addresses, if the message has one."""
@@ -221,10 +221,9 @@ class Router:
             has_files: Whether the message has files.
             can_read_files: Whether the conversation has files.
         """
-        allowed = [name for name in allowed if can_read_files or name not in self._takes_files]
         example = self._by_example.get(_normalize(message))
         if example is not None and example in allowed:
-            return Choice(example, 2.0)
+            return Choice(example, 2.0) if can_read_files or example not in self._takes_files else None
         leads = self._leads(message, by_meaning)
         if has_files:
             for name in self._takes_files.intersection(leads):
@@ -241,8 +240,11 @@ class Router:
                 leads[previous.specialist] += _SAME_BONUS
             choice = _best(leads, allowed)
             if choice is not None and choice.lead > FOLLOW_UP_MARGIN:
-                return replace(choice, follows_up=True)
-        return choice if choice is not None and choice.lead > MARGIN else None
+                is_missing_file = choice.name in self._takes_files and not can_read_files
+                return None if is_missing_file else replace(choice, follows_up=True)
+        if choice is None or choice.lead <= MARGIN or (choice.name in self._takes_files and not can_read_files):
+            return None  # a question about a file that nobody attached has no answer
+        return choice
 
     def _leads(self, message: str, by_meaning: Sequence[float] | None) -> dict[str, float]:
         """Return the lead of each specialist over "none"."""

@@ -20,6 +20,7 @@ from brain.plugins.context import AssistContext
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist
 from brain.settings import Settings
+from brain.settings.models import REMOTE_KINDS
 from brain.store.sqlite import SQLite
 from brain.turn_request import TurnRequest
 
@@ -61,7 +62,8 @@ class Assistant:
         is_possible = request.strategy == "mono" and not request.tools and request.sampling.format is None
         if mode == "off" or not is_possible or not specialists or request.source == "report":
             return None
-        if model.is_demo or (mode == "auto" and not model.is_language_model):
+        is_server = entry.row is not None and entry.row.kind in REMOTE_KINDS
+        if model.is_demo or (mode == "auto" and not is_server):  # the demo model asks, and a script says what it says
             return None
         habit = Habit(assists=True) if mode == "always" else await self.read_habit(entry)
         router = await find_router(tuple(self._registry.usable()))

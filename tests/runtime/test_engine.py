@@ -250,7 +250,7 @@ async def test_a_turn_that_cannot_begin_leaves_no_trace(chat: Chat) -> None:
     assert (refused.value.field, refused.value.status) == ("replace_from", 404)
     assert await chat.stored() == []
 
-    async def fail(*_: object, private: bool) -> None:
+    async def fail(*_: object, query: object) -> None:
         raise OSError("the memory is gone")
 
     with pytest.MonkeyPatch.context() as patch:

@@ -1,6 +1,5 @@
 """The specialist `memory` over a real memory and store, as a turn calls it, and as the demo model does."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,9 +12,9 @@ from specialist_calls import FakeModel
 from store_helpers import NOON, Clock
 
 from brain import Context, Refused, Result
+from brain.assist.router import Router
 from brain.memory import Memory
 from brain.messages import Item
-from brain.models.builtin import Builtin
 from brain.net.fetch import Fetch
 from brain.plugins.executor import CallResult, Failure, execute, prepare
 from brain.plugins.registry import Registry
@@ -273,17 +272,17 @@ def test_operations(params: dict[str, Any], operation: str, has_change: bool, ha
     assert (not is_read_only(params), needs_approval(params)) == (has_change, has_approval)
 
 
-def test_the_demo_model_sends_questions_about_memory_here() -> None:
+def test_questions_about_memory_are_recognized() -> None:
     specialists = [entry.specialist for entry in Registry().discover().values()]
-    model = Builtin(specialists)
+    router = Router(specialists)
     names = [specialist.name for specialist in specialists]
     questions = (
         "Remember that I am allergic to penicillin", "What do you know about me?", "what did we talk about",
-        "Forget that I like tea", "Please remember: my wife is called Ida", "Note that I live in Ghent.", "Call me Bob",
+        "Forget that I like tea", "Please remember: my wife is called Ida", "Note that I live in Ghent.",
         "What's my name?", "Do you remember where I live?", "Merk dir, dass ich Ada heiße", "Was weißt du über mich?",
     )  # fmt: skip
-    assert [question for question in questions if model._route(question, names, with_files=False) != "memory"] == []
-    asyncio.run(model.aclose())
+    choices = {question: router.choose(question, names) for question in questions}
+    assert [one for one, choice in choices.items() if choice is None or choice.name != "memory"] == []
 
 
 async def test_a_whole_message_as_text_is_understood() -> None:

@@ -16,8 +16,8 @@ from specialist_calls import context
 from store_helpers import NOON, Clock, opened
 
 from brain import Context, Registry, Result, Thinker, specialist
+from brain.assist.router import Router
 from brain.events import ApprovalRequired, SpecialistError, SpecialistResult
-from brain.models.builtin import Builtin
 from brain.plugins.executor import CallResult, Failure, execute, prepare
 from brain.settings import read
 from brain.store.sqlite import SQLite
@@ -303,9 +303,9 @@ def test_schedules_need_approval_and_after_untrusted_content_everything(
     assert found == events
 
 
-def test_the_demo_model_sends_requests_for_tasks_here() -> None:
+def test_requests_for_tasks_are_recognized() -> None:
     specialists = [entry.specialist for entry in Registry().discover().values()]
-    model = Builtin(specialists)
+    router = Router(specialists)
     names = [one.name for one in specialists]
     questions = {
         **{example: one.name for one in specialists for example in one.examples},
@@ -317,7 +317,6 @@ def test_the_demo_model_sends_requests_for_tasks_here() -> None:
         "Schedule a meeting with Ben on Monday at 9": "calendar",
         "remember that I am allergic to nuts": "memory",
     }
-    wrong = {one: found for one, name in questions.items()
-             if (found := model._route(one, names, with_files=False)) not in (name, None)}  # fmt: skip
+    choices = {one: router.choose(one, names) for one in questions}
+    wrong = {one: choice for one, choice in choices.items() if choice is not None and choice.name != questions[one]}
     assert wrong == {}
-    asyncio.run(model.aclose())
