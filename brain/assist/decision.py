@@ -90,7 +90,5 @@ class Habit(msgspec.Struct, frozen=True, omit_defaults=True):
     def describe(self) -> str:
         """Return what Brain does for the model, as a phrase for people."""
         if self.assists:
-            return "Brain calls specialists for it, because it does not ask by itself"
-        if self.asked:
-            return "it calls specialists by itself"
-        return "not known yet whether it calls specialists by itself"
+            return "Brain calls specialists for it, because it calls none by itself"
+        return "calls specialists by itself" if self.asked else "not known yet whether it calls specialists"

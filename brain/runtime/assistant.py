@@ -48,22 +48,16 @@ class Assistant:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def mode(self, entry: ModelEntry, request: TurnRequest | None = None) -> AssistMode:
-        """Return the mode of a model: that of the request, of its row, or of the setting."""
-        of_row = None if entry.row is None else entry.row.assist
-        return (None if request is None else request.assist) or of_row or self._settings.assist
-
     async def decide(
         self, request: TurnRequest, history: History, entry: ModelEntry, query: Query | None
     ) -> Assistance | None:
         """Return what to do for the model in a turn; None if it is left to itself and nothing can be learned."""
-        mode, model = self.mode(entry, request), entry.model
+        mode, model = request.assist or find_mode(self._settings, entry), entry.model
         specialists = [one for one in self._registry.usable(request.specialists) if one.approval != "always"]
         is_possible = request.strategy == "mono" and not request.tools and request.sampling.format is None
         if mode == "off" or not is_possible or not specialists or request.source == "report":
             return None
-        is_server = entry.row is not None and entry.row.kind in REMOTE_KINDS
-        if model.is_demo or (mode == "auto" and not is_server):  # the demo model asks, and a script says what it says
+        if model.is_demo or (mode == "auto" and not _has_server(entry)):
             return None
         habit = Habit(assists=True) if mode == "always" else await self.read_habit(entry)
         router = await find_router(tuple(self._registry.usable()))
@@ -88,17 +82,11 @@ class Assistant:
         return Assistance(leads=True, name=choice.name, params=params, schema=schema, is_evidence=is_sure)
 
     async def read_habit(self, entry: ModelEntry) -> Habit:
-        """Return what is known about a model. Small and base models are taken for ones that do not ask."""
+        """Return what is known about a model."""
         key = _key(entry)
         habit = self._habits.get(key)
         if habit is None:
-            stored = None
-            with suppress(StoreError, msgspec.DecodeError):
-                text = await self._store.embedding_check(key)
-                stored = None if text is None else msgspec.json.decode(text, type=Habit)
-            model = entry.model
-            is_small = model.is_base or (model.parameters is not None and model.parameters < SMALL_MODEL)
-            habit = self._habits.setdefault(key, stored or Habit(assists=is_small))
+            habit = self._habits.setdefault(key, await read_habit(self._store, entry))
         return habit
 
     def learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange, report: TurnReport) -> None:
@@ -125,6 +113,36 @@ class Assistant:
                 await self._store.set_embedding_check(key, msgspec.json.encode(habit).decode())
             except StoreError as error:
                 log.warning("what was learned about model %s was not stored: %s", entry.model.name, error)
+
+
+def find_mode(settings: Settings, entry: ModelEntry) -> AssistMode:
+    """Return the mode of a model: that of its row, else the setting."""
+    return (None if entry.row is None else entry.row.assist) or settings.assist
+
+
+async def read_habit(store: SQLite | None, entry: ModelEntry) -> Habit:
+    """Return what is stored about a model. Without that, a small or a base model is taken for one that does not ask."""
+    with suppress(StoreError, msgspec.DecodeError):
+        text = None if store is None else await store.embedding_check(_key(entry))
+        if text is not None:
+            return msgspec.json.decode(text, type=Habit)
+    size = entry.model.parameters
+    return Habit(assists=entry.model.is_base or (size is not None and size < SMALL_MODEL))
+
+
+async def describe_assistance(settings: Settings, store: SQLite | None, entry: ModelEntry) -> str:
+    """Return what Brain does for a model, as a phrase for people; empty for one that always asks."""
+    mode = find_mode(settings, entry)
+    if entry.model.is_demo or (mode == "auto" and not _has_server(entry)):
+        return ""
+    if mode != "auto":
+        return "Brain calls specialists for it" if mode == "always" else "Brain calls no specialists for it"
+    return (await read_habit(store, entry)).describe()
+
+
+def _has_server(entry: ModelEntry) -> bool:
+    """Whether a language model answers: the demo model always asks, and a script says what it says."""
+    return entry.row is not None and entry.row.kind in REMOTE_KINDS
 
 
 def _key(entry: ModelEntry) -> str:

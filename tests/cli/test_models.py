@@ -12,6 +12,8 @@ OLLAMA = {
     "GET /api/tags": (200, {"models": [{"model": "llama3.2:latest"}, {"model": "qwen3:4b"}]}),
 }
 
+UNKNOWN = "not known yet whether it calls specialists"
+
 
 def test_models_are_listed(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["gpt", "a\x1b[2J", *(f"m{n}" for n in range(30))]
@@ -31,11 +33,11 @@ def test_models_are_listed(brain: Brain, monkeypatch: pytest.MonkeyPatch) -> Non
         found = json.loads(brain("models", "--json")[1])["models"]
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[1] == "  default; remote; resume mode: message; falls back to: near"
+    assert lines[1] == f"  default; remote; resume mode: message; falls back to: near; {UNKNOWN}"
     assert lines[2].startswith("  models of the server: gpt, a")
     assert lines[2].endswith(", m17 and 12 more")
     assert "\x1b" not in out
-    assert "  reserve; local; resume mode: prefill; context: 4,096 tokens; image input" in lines
+    assert f"  reserve; local; resume mode: prefill; context: 4,096 tokens; image input; {UNKNOWN}" in lines
     assert "  models of the server: llama3.2, qwen3:4b" in lines
     assert [(one["name"], one["use"], one["local"], one["fallbacks"]) for one in found] == [
         ("far", "default", False, ["near"]),

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 
 from brain import concurrency
-from brain.cli.commands.store_access import open_existing_store
+from brain.cli.commands.store_access import open_existing_store, open_learned
 from brain.cli.process import DONE, FAILED
 from brain.errors import Refused, StoreError
 from brain.installation import install_command, missing_extras
@@ -19,6 +19,7 @@ from brain.plugins.executor import TASK_NAME
 from brain.plugins.registry import Entry, Registry
 from brain.plugins.schema import find_injected, inject
 from brain.prompts.system_prompt import check_context_size
+from brain.runtime.assistant import describe_assistance
 from brain.settings import Settings, redact_url
 from brain.store import connection, path_of
 from brain.telemetry.watchdog import Blocked, Watchdog
@@ -35,6 +36,7 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(registry.running())
         models = await stack.enter_async_context(connect_models(settings, registry.usable()))
+        learned = await stack.enter_async_context(open_learned(settings))
         named = {"thinker": settings.thinker, "actor": settings.actor}
         for entry in (*models.offered, *models.reserve):
             specialists, context = registry.usable(), entry.model.context_tokens
@@ -49,7 +51,9 @@ async def check(arguments: argparse.Namespace, settings: Settings) -> int:
             role = f"; {' and '.join(roles)} of the strategy dual" if roles else ""
             native = f"; native calls: {'on' if entry.model.accepts_tools else 'off'}"
             native = native if "native" in settings.syntax else ""
-            detail = f"{entry.reason} (resume mode: {entry.model.resume}{native}{fallbacks}{role})"
+            assistance = await describe_assistance(settings, learned, entry)
+            assistance = f"; {assistance}" if assistance else ""
+            detail = f"{entry.reason} (resume mode: {entry.model.resume}{native}{fallbacks}{role}{assistance})"
             failures += _report(f"model {entry.model.name}", problem, detail, entry.warning or small)
         failures += await _check_store(settings)
         if models.embedder is not None:

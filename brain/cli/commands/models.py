@@ -3,12 +3,15 @@
 import argparse
 import json
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from typing import Any
 
+from brain.cli.commands.store_access import open_learned
 from brain.cli.process import DONE
 from brain.errors import ModelError
 from brain.models import ModelEntry, Models, connect_models
 from brain.models.remote import Remote
+from brain.runtime.assistant import describe_assistance
 from brain.settings import Settings
 from brain.text import escape_invisible
 
@@ -18,8 +21,18 @@ MAX_SHOWN, MAX_LENGTH = 20, 200
 
 async def models(arguments: argparse.Namespace, settings: Settings) -> int:
     """Print each model: where it is, what it can do, which models take over, and the models of its server."""
-    async with connect_models(settings, ()) as connected:
-        found = [{"name": entry.model.name, "use": use, **await _describe(entry)} for use, entry in _uses(connected)]
+    async with AsyncExitStack() as stack:
+        connected = await stack.enter_async_context(connect_models(settings, ()))
+        store = await stack.enter_async_context(open_learned(settings))
+        found = [
+            {
+                "name": entry.model.name,
+                "use": use,
+                **await _describe(entry),
+                "assistance": "" if use == "embeddings" else await describe_assistance(settings, store, entry),
+            }
+            for use, entry in _uses(connected)
+        ]
     if arguments.json:
         print(json.dumps({"models": found}, ensure_ascii=False, indent=2))
         return DONE
@@ -32,6 +45,7 @@ async def models(arguments: argparse.Namespace, settings: Settings) -> int:
             f"context: {one['context']:,} tokens" if one["context"] else "",
             "image input" if one["sees_images"] else "",
             f"falls back to: {', '.join(one['fallbacks'])}" if one["fallbacks"] else "",
+            one["assistance"],
         ]
         print(f"  {'; '.join(filter(None, facts))}")
         if one["problem"]:

@@ -1,12 +1,13 @@
 """Shared by the commands for data: open the store, read items, format counts."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import platformdirs
 
 from brain.cli.process import CommandError
+from brain.errors import StoreError
 from brain.messages import Category, Counts, Item, Kind
 from brain.settings import Settings
 from brain.store import open_store, path_of
@@ -37,6 +38,21 @@ async def open_existing_store(settings: Settings, *, creates: bool = False) -> A
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def open_learned(settings: Settings) -> AsyncIterator[SQLite | None]:
+    """Open the store for what servers have learned; yield None if there is none, or it cannot be opened."""
+    path = path_of(settings.store)
+    store = None
+    if path is not None and path.exists():
+        with suppress(StoreError):
+            store = await open_store(settings.store)
+    try:
+        yield store
+    finally:
+        if store is not None:
+            await store.close()
 
 
 def chat_history() -> Path:
