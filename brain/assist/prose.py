@@ -74,6 +74,8 @@ class Prose:
     def feed(self, text: str) -> list[tuple[Literal["answer"], str]]:
         """Take the next characters. Return the sentences that end in them."""
         self._pending += text
+        if not self._seen:  # some base models begin with an empty line
+            self._pending = self._pending.lstrip()
         shown = ""
         while not self.is_done:
             stop = min((at for one in self._stops if (at := self._pending.find(one)) >= 0), default=None)

@@ -77,7 +77,7 @@ class Assisted:
             output=prose,
             offers=False,
             max_tokens=MAX_RESULT_TOKENS if found else MAX_TOKENS,
-            decoding=Decoding(is_plain=self._is_plain, stop=stops if self._is_plain else ()),
+            decoding=Decoding(is_plain=self._is_plain, stop=STOPS if self._is_plain else ()),
         )
         if not prose.text.strip() and found and not result.is_interrupted:
             yield Answer(compose_answer(found))
