@@ -20,8 +20,6 @@ from brain.turn_request import TurnRequest
 INSTRUCTION = "Answer the question in one or two sentences, only with what the information says."
 MAX_INFORMATION = 600
 """Bytes of results that a small model reads; with more, it states fewer of the facts."""
-MAX_EARLIER = 4
-"""Earlier exchanges that an assisted model reads."""
 MAX_EARLIER_BYTES = 300
 """Bytes of each earlier message and answer."""
 MAX_RECALLED = 3
@@ -68,21 +66,16 @@ def notes(request: TurnRequest, recalled: RecallResult, tokens: ControlTokens) -
     return found
 
 
-def shorten_history(history: History, *, is_plain: bool) -> History:
+def shorten_history(history: History, most: int, *, is_plain: bool) -> History:
     """Return the history with the beginnings of the newest messages and answers, without results and notes."""
     shown = []
-    for one in history.exchanges[-MAX_EARLIER:]:
+    for one in history.exchanges[-most:] if most else ():
         message, answer = (_shorten(text, MAX_EARLIER_BYTES) for text in (one.message, one.answer))
         if message and answer and is_plain:
             shown.append(Exchange(f"Question: {message}\nAnswer: {answer}"))
         elif message and answer:
             shown.append(Exchange(message, [Text(answer, 1)]))
     return replace(history, exchanges=shown)
-
-
-def without_history(history: History) -> History:
-    """Return the history without exchanges."""
-    return replace(history, exchanges=())
 
 
 def parameter_instruction(name: str, schema: Mapping[str, Any]) -> str:

@@ -79,6 +79,8 @@ class Assistant:
         if is_sure and habit.step == "examine":
             return Assistance(leads=False, name=choice.name, params=params, is_evidence=True, rescues=True)
         schema = required_schema(specialist) if params is None else None
+        if params is None and schema is None:
+            return plain
         return Assistance(leads=True, name=choice.name, params=params, schema=schema, is_evidence=is_sure)
 
     async def read_habit(self, entry: ModelEntry) -> Habit:

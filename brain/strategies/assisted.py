@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from brain.assist.answer import FoundText, compose_answer
+from brain.assist.decision import Assistance
 from brain.assist.grammar import call_grammar
 from brain.assist.prose import STOPS, Prose
 from brain.events import Limits
@@ -28,6 +29,8 @@ MAX_RESULT_TOKENS = 160
 """Tokens about a result: two sentences, and room for a third."""
 MAX_PARAMETER_TOKENS = 64
 PARAMETER_SECONDS = 3.0
+MAX_EARLIER = 4
+"""Earlier exchanges that the model reads, unless there is a result."""
 MAX_RESULT_BYTES = 2_000
 """Size of a result that is shown as the answer."""
 NOTHING_CHANGED = "I changed nothing."
@@ -41,35 +44,36 @@ class Assisted:
     max_rounds = 0
 
     def __init__(self, turn: Turn) -> None:
+        assert turn.assistance is not None
         self._turn = turn
+        self._assistance = find_possible(turn, turn.assistance)
         self._is_plain = turn.model.is_base
-        self._has_called = False
+        self._has_begun = False
         self._call: Call | None = None
-        has_specialist = turn.assistance is not None and bool(turn.assistance.name)
-        history = assisted.shorten_history(turn.history, is_plain=self._is_plain)
+        self._parameters = _add_parameter_writer(turn, self._assistance)
+        has_result = bool(self._assistance.name or turn.request.attachments)
+        system = assisted.INSTRUCTION if has_result else turn.instructions
         self.writer = turn.add_participant(
-            system=self._system, history=assisted.without_history(history) if has_specialist else history
+            system=lambda context_tokens: "" if self._is_plain else system,
+            history=assisted.shorten_history(turn.history, 0 if has_result else MAX_EARLIER, is_plain=self._is_plain),
         )
-        self._parameters = _add_parameter_writer(turn)
         self.participants = [one for one in (self.writer, self._parameters) if one is not None]
 
     def passes(self) -> Passes:
         """Call the specialist and ask once. Messages that the user adds later get plain answers."""
-        assistance = self._turn.assistance
-        assert assistance is not None
-        if assistance.refusal and not self._has_called:
-            self._has_called = True
-            yield Answer(NOTHING_CHANGED)
-            return "complete"
-        call = None
-        if not self._has_called:
-            self._has_called = True
-            call = self._call = yield from make_call(self._turn, self._parameters or self.writer)
-        if call is not None and call.code is not None:
-            yield Answer(describe(call))
-            return "complete"
-        found = self._found_texts(call)
-        known = self._set_question(found)
+        found: list[FoundText] = []
+        known = ""
+        if not self._has_begun:
+            self._has_begun = True
+            if self._assistance.refusal:
+                yield Answer(NOTHING_CHANGED)
+                return "complete"
+            call = self._call = yield from make_call(self._turn, self._assistance, self._parameters or self.writer)
+            if call is not None and call.code is not None:
+                yield Answer(describe(call))
+                return "complete"
+            found = self._found_texts(call)
+            known = self._set_question(found)
         stops = (*STOPS, *(assisted.PLAIN_STOPS if self._is_plain else ()))
         prose = Prose(known, [text.text for text in found], stops)
         result = yield Plan(
@@ -91,12 +95,6 @@ class Assisted:
     def max_passes(limits: Limits) -> int:
         """One pass for the parameters, and one for the answer."""
         return 2
-
-    def _system(self, context_tokens: int | None) -> str:
-        """Return the system message: without a result, that of a turn without specialists."""
-        if self._turn.assistance is not None and self._turn.assistance.name and not self._is_plain:
-            return assisted.INSTRUCTION
-        return "" if self._is_plain else self._turn.instructions
 
     def _found_texts(self, call: Call | None) -> list[FoundText]:
         calls = [*self._turn.exchange.automatic_calls, *([call] if call is not None else [])]
@@ -128,20 +126,26 @@ class Examined(Mono):
         """Ask as usual. Then call the specialist that the model did not call."""
         finish = yield from super().passes()
         if finish == "complete" and not any(isinstance(part, Call) for part in self._turn.exchange.parts):
-            call = yield from make_call(self._turn, self.writer)
+            assert self._turn.assistance is not None
+            call = yield from make_call(self._turn, find_possible(self._turn, self._turn.assistance), self.writer)
             if call is not None:
                 yield Answer(f"\n\n{describe(call)}")
         return finish
 
 
-def make_call(turn: Turn, writer: Participant) -> Calling:
-    """Run the call that the message needs, if it may run. Without parameters, the model writes them."""
-    assistance = turn.assistance
-    assert assistance is not None
+def find_possible(turn: Turn, assistance: Assistance) -> Assistance:
+    """Return the assistance, without a call that may not run: it would change something or need approval."""
+    if assistance.params is None or turn.can_assist(assistance.name, assistance.params):
+        return assistance
+    return Assistance(leads=assistance.leads)
+
+
+def make_call(turn: Turn, assistance: Assistance, writer: Participant) -> Calling:
+    """Run the call that the message needs. Without parameters, the model writes them."""
     params = assistance.params
-    if params is None and assistance.schema is not None and not writer.model.is_demo:
+    if params is None and assistance.schema is not None:
         output = Output({}, {})
-        writer.exchange.question = turn.request.message
+        writer.exchange.question = neutralize(turn.request.message, turn.template_tokens)
         yield Plan(
             participant=writer,
             output=output,
@@ -153,7 +157,9 @@ def make_call(turn: Turn, writer: Participant) -> Calling:
             temperature=0.0,
         )
         params = _read_object(output.text(""))
-    if params is None or not turn.can_assist(assistance.name, params):
+        if params is None or not turn.can_assist(assistance.name, params):
+            return None
+    if params is None:
         return None
     call = Call(assistance.name, params=dict(params), by="assist")
     yield RunCall(writer, call)
@@ -171,13 +177,13 @@ def _read(call: Call) -> FoundText:
     return FoundText(call.name, text if failed else blocks.result_text(text, MAX_RESULT_BYTES), failed)
 
 
-def _add_parameter_writer(turn: Turn) -> Participant | None:
+def _add_parameter_writer(turn: Turn, assistance: Assistance) -> Participant | None:
     """Return a participant that writes the parameters of the call, if no rule found them."""
-    assistance = turn.assistance
-    if assistance is None or assistance.params is not None or assistance.schema is None:
+    if assistance.params is not None or assistance.schema is None:
         return None
     text = assisted.parameter_instruction(assistance.name, assistance.schema)
-    return turn.add_participant(system=lambda context_tokens: text, history=assisted.without_history(turn.history))
+    history = assisted.shorten_history(turn.history, 0, is_plain=False)
+    return turn.add_participant(system=lambda context_tokens: text, history=history)
 
 
 def _read_object(text: str) -> dict[str, Any] | None:
