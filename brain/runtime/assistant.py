@@ -11,11 +11,11 @@ import msgspec
 
 from brain.assist.decision import SMALL_MODEL, SURE_LEAD, Assistance, Habit, Outcome
 from brain.assist.params import build_params, required_schema
-from brain.assist.router import Choice, Previous, Router, find_router
+from brain.assist.router import Choice, MeaningClassifier, Previous, Router, find_router
 from brain.errors import Refused, StoreError
 from brain.events import AssistMode
 from brain.messages import Call, Exchange, History, Query, TurnReport
-from brain.models import ModelEntry
+from brain.models import AnyModel, ModelEntry
 from brain.plugins.context import AssistContext
 from brain.plugins.registry import Registry
 from brain.plugins.specialist import Specialist
@@ -25,6 +25,9 @@ from brain.store.sqlite import SQLite
 from brain.turn_request import TurnRequest
 
 log = logging.getLogger("brain")
+
+EMBEDDED_AT_ONCE = 16
+"""Examples in one request to the embedding server, which messages wait for."""
 
 
 class Assistant:
@@ -36,15 +39,24 @@ class Assistant:
 
     def __init__(self, settings: Settings, registry: Registry, store: SQLite) -> None:
         self.has_vectors = False
+        self._embedding_model: AnyModel | None = None
+        self._meanings: dict[tuple[Router, str], MeaningClassifier | None] = {}  # None while it is learned
         self._settings = settings
         self._registry = registry
         self._store = store
         self._habits: dict[str, Habit] = {}
         self._writing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._embedding: asyncio.Task[None] | None = None
+
+    def use_embeddings(self, model: AnyModel) -> None:
+        """Let the embeddings of the messages help to choose. They are those of this model."""
+        self.has_vectors, self._embedding_model = True, model
 
     async def close(self) -> None:
         """Wait until what was learned is stored."""
+        if self._embedding is not None:
+            self._embedding.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -61,7 +73,7 @@ class Assistant:
             return None
         habit = Habit(assists=True) if mode == "always" else await self.read_habit(entry)
         router = await find_router(tuple(self._registry.usable()))
-        choice = _choose(router, specialists, request, history, query)
+        choice = _choose(router, specialists, request, history, self._score_meaning(router, query))
         plain = Assistance(leads=True) if habit.assists else None
         if choice is None or request.limits.calls < 1 or request.limits.calls_per_specialist < 1:
             return plain
@@ -82,6 +94,27 @@ class Assistant:
         if params is None and schema is None:
             return plain
         return Assistance(leads=True, name=choice.name, params=params, schema=schema, is_evidence=is_sure)
+
+    def _score_meaning(self, router: Router, query: Query | None) -> Sequence[float] | None:
+        """Return the scores of the classes by the embedding of a message, once those of the examples are learned."""
+        if query is None or self._embedding_model is None:
+            return None
+        key = router, query.model
+        if key not in self._meanings:
+            self._meanings[key] = None
+            self._embedding = asyncio.create_task(self._learn_meanings(key, self._embedding_model), name="assist")
+        classifier = self._meanings[key]
+        return None if classifier is None else classifier.score(query.vector)
+
+    async def _learn_meanings(self, key: tuple[Router, str], model: AnyModel) -> None:
+        texts, labels = zip(*key[0].sample, strict=True)
+        vectors: list[list[float]] = []
+        try:
+            for start in range(0, len(texts), EMBEDDED_AT_ONCE):
+                vectors += await model.embed(texts[start : start + EMBEDDED_AT_ONCE])
+            self._meanings[key] = await asyncio.to_thread(MeaningClassifier, vectors, labels)
+        except Exception as error:  # noqa: BLE001 - a server that is gone, slow or wrong; words still work
+            log.info("assisted calls are chosen by words only: no embeddings of %s: %r", model.name, error)
 
     async def read_habit(self, entry: ModelEntry) -> Habit:
         """Return what is known about a model."""
@@ -165,7 +198,7 @@ def _choose(
     specialists: Sequence[Specialist[..., object]],
     request: TurnRequest,
     history: History,
-    query: Query | None,
+    by_meaning: Sequence[float] | None,
 ) -> Choice | None:
     previous = None
     if history.exchanges:
@@ -175,7 +208,7 @@ def _choose(
     return router.choose(
         request.message,
         [one.name for one in specialists],
-        None if query is None else query.vector,
+        by_meaning,
         previous,
         has_files=bool(request.attachments),
         can_read_files=bool(request.attachments or history.attachments),

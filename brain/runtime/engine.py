@@ -117,6 +117,8 @@ class Engine:
             found = await stack.enter_async_context(connect_models(self.settings, self.registry.usable()))
             stack.callback(setattr, self, "models", [])
             stack.callback(setattr, self, "entries", {})
+            if found.embedder is not None:
+                self._assistant.use_embeddings(found.embedder.model)
             self.models, self.entries, self.embedder = found.offered, found.by_name, found.embedder
             self._check_profiles()
             writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
