@@ -1,42 +1,27 @@
 """Compare the strategies on the same questions: `python tests/bench/strategies.py --model openai:NAME --model-url URL`.
 
-Each question of `questions.jsonl` names the specialists that help, and perhaps a pattern of the fact in a good answer.
-Questions without specialists need none. `questions-fixtures.json` has the calendar, the documents, the facts and the
-pictures that they are about. Web requests may fail: a call counts nevertheless. The model needs a limit of tokens per
-answer at its server, since small models write until their context is full.
+Web requests may fail: a call counts nevertheless. The model needs a limit of tokens per answer at its server, since
+small models write until their context is full. Brain calls no specialist for the model.
 """
 
 import argparse
 import asyncio
-import json
-import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from io import BytesIO
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
+from questions import NO_CALL, make_request, open_engine, read_fixtures, read_questions
 from tables import number
 
-from brain import settings
 from brain.events import ApprovalRequired, Error, StrategyName
-from brain.messages import Attachment, TurnReport
-from brain.plugins.registry import Registry
+from brain.messages import TurnReport
 from brain.runtime.engine import Engine
-from brain.settings import LOCAL_USER, Settings
-from brain.turn_request import TurnRequest
 
-HERE = Path(__file__).parent
 WAYS = (*get_args(StrategyName), "native")
 """The strategies, and native tool calls with `mono`."""
-TURN_SECONDS = 60.0
-UNCALLED = ("unknown", "malformed", "oversized", "forged")
-"""Codes of what a model wrote instead of a call."""
 COLUMNS = (
     "right call", "wrong call", "fact in answer", "false calls", "failed", "passes", "tokens evaluated", "reused",
     "written", "seconds",
@@ -66,92 +51,40 @@ def main() -> int:
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, metavar="WAY", help=", ".join(WAYS))
     parser.add_argument("--every", type=int, default=1, help="ask only every n-th question of each kind")
     given = parser.parse_args()
-    lines = (HERE / "questions.jsonl").read_text("utf-8").splitlines()
-    questions = [json.loads(line) for line in lines]
-    questions = [one for one in questions if int(one["id"].rpartition("-")[2]) % given.every == 0]
-    fixtures = json.loads((HERE / "questions-fixtures.json").read_text("utf-8"))
+    questions, fixtures = read_questions(every=given.every), read_fixtures()
     head = f"| | {' | '.join(COLUMNS)} |\n|{'---|' * (len(COLUMNS) + 1)}"
     print(head, flush=True)
     for way in given.ways:
-        with tempfile.TemporaryDirectory() as folder:
-            options = make_settings(way, given, Path(folder), fixtures)
-            answers = asyncio.run(ask(questions, way, options, fixtures))
+        answers = asyncio.run(ask(questions, way, given, fixtures))
         print(f"| {way} | {' | '.join(summarize(answers))} |", flush=True)
     return 0
 
 
-def make_settings(way: str, given: argparse.Namespace, folder: Path, fixtures: Mapping[str, Any]) -> Settings:
-    """Write the calendar and the documents. Return the settings that lead to them."""
-    calendar = folder / "calendar" / LOCAL_USER / "personal"
-    calendar.mkdir(parents=True)
-    for n, event in enumerate(fixtures["events"]):
-        hour, minute = map(int, event["time"].split(":"))
-        start = datetime.now(UTC).replace(hour=hour, minute=minute) + timedelta(days=event["day"])
-        end = start + timedelta(minutes=event["minutes"])
-        lines = [
-            *("BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//Brain//EN"),
-            *("BEGIN:VEVENT", f"UID:{n}", "DTSTAMP:20260101T000000Z"),
-            *(f"DTSTART:{start:%Y%m%dT%H%M00}", f"DTEND:{end:%Y%m%dT%H%M00}", f"SUMMARY:{event['title']}"),
-            *("END:VEVENT", "END:VCALENDAR", ""),
-        ]
-        (calendar / f"{n}.ics").write_text("\r\n".join(lines), "utf-8", newline="")
-    documents = folder / "documents"
-    documents.mkdir()
-    for name, text in fixtures["notes"].items():
-        (documents / name).write_text(text, "utf-8")
+async def ask(
+    questions: Sequence[Mapping[str, Any]], way: str, given: argparse.Namespace, fixtures: Mapping[str, Any]
+) -> list[Answer]:
+    """Ask all questions, each in a new conversation."""
     url = given.native_url if way == "native" and given.native_url else given.model_url
     environ = {
         "BRAIN_MODEL": given.model,
-        "BRAIN_STORE": "memory:",
-        "BRAIN_TIME_ZONE": "UTC",
-        "BRAIN_TURN_SECONDS": str(TURN_SECONDS),
+        "BRAIN_ASSIST": "off",
         "BRAIN_SYNTAX": "native,bracket" if way == "native" else "bracket,function_call",
-        "BRAIN_SPECIALIST_CALENDAR_FOLDER": str(folder / "calendar"),
-        "BRAIN_SPECIALIST_KNOWLEDGE_FOLDERS": str(documents),
-        "BRAIN_SPECIALIST_KNOWLEDGE_DATABASE": str(folder / "index"),
         **({"BRAIN_MODEL_URL": url} if url else {}),
     }
-    return settings.read({**os.environ, **environ})
-
-
-async def ask(
-    questions: Sequence[Mapping[str, Any]], way: str, options: Settings, fixtures: Mapping[str, Any]
-) -> list[Answer]:
-    """Ask all questions, each in a new conversation."""
     strategy = cast(StrategyName, "mono" if way == "native" else way)
-    engine = Engine(options, Registry(options).discover())
-    await engine.open()
-    try:
-        for fact in fixtures["facts"]:
-            await engine.memory.edits.write(LOCAL_USER, fact, None, mutable=True)
-        answers = []
+    answers = []
+    async with open_engine(fixtures, environ) as engine:
         for question in questions:
             answers.append(await ask_one(question, strategy, engine, fixtures["pictures"]))
             sys.stderr.write(f"{way} {question['id']} {answers[-1].called} {answers[-1].text[:60]!r}\n")
-        return answers
-    finally:
-        await engine.close()
+    return answers
 
 
 async def ask_one(
     question: Mapping[str, Any], strategy: StrategyName, engine: Engine, pictures: Mapping[str, Any]
 ) -> Answer:
     """Run one turn, and decline all approvals."""
-    limits = engine.settings.limits(strategy)
-    request = TurnRequest(
-        message=question["message"],
-        user=LOCAL_USER,
-        limits=limits,
-        syntax=engine.settings.syntax,
-        time_zone="UTC",
-        strategy=strategy,
-        now=datetime.now(UTC),
-        asks_person=True,
-    )
-    if "attach" in question:
-        name = question["attach"]
-        kind = "application/pdf" if name.endswith(".pdf") else "image/png"
-        request = replace(request, attachments=(Attachment(1, name, kind, draw(name, pictures[name])),))
+    request = make_request(question, engine, pictures, strategy)
     began = time.monotonic()
     reports: list[TurnReport] = []
     run = await engine.begin(request, "native", reports.append)
@@ -164,33 +97,12 @@ async def ask_one(
             answer.text = getattr(event, "text", "") if type(event).__name__ == "Done" else answer.text
     (report,) = reports
     answer.seconds = time.monotonic() - began
-    answer.called = [call.name for call in report.calls if call.by == "model" and call.code not in UNCALLED]
+    answer.called = [call.name for call in report.calls if call.by == "model" and call.code not in NO_CALL]
     answer.passes = len(report.passes)
     answer.reused = sum(one.reused_tokens or 0 for one in report.passes)
     answer.evaluated = sum(one.prompt_tokens for one in report.passes) - answer.reused
     answer.written = sum(one.completion_tokens for one in report.passes)
     return answer
-
-
-def draw(name: str, content: Mapping[str, Any]) -> bytes:
-    """Return a picture or a PDF with lines of text, a QR code or colours."""
-    import zxingcpp
-    from PIL import Image, ImageDraw, ImageFont
-
-    if "qr" in content:
-        code = zxingcpp.create_barcode(content["qr"], zxingcpp.BarcodeFormat.QRCode)
-        picture = Image.fromarray(zxingcpp.write_barcode_to_image(code, scale=8)).convert("RGB")
-    elif "draw" in content:
-        picture = Image.new("RGB", tuple(content["size"]), content["draw"][0])
-        for n, colour in enumerate(content["draw"][1:]):
-            ImageDraw.Draw(picture).rectangle((40 + 150 * n, 60 * n, 180 + 150 * n, 400), fill=colour)
-    else:
-        picture = Image.new("RGB", (900, 60 + 52 * len(content["lines"])), "white")
-        for n, line in enumerate(content["lines"]):
-            ImageDraw.Draw(picture).text((40, 30 + 52 * n), line, fill="black", font=ImageFont.load_default(34))
-    encoded = BytesIO()
-    picture.save(encoded, "PDF" if name.endswith(".pdf") else "PNG")
-    return encoded.getvalue()
 
 
 def summarize(answers: Sequence[Answer]) -> list[str]:

@@ -1,6 +1,7 @@
 """The benchmarks for `docs/explanation/performance.md` run."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,3 +27,10 @@ def test_whole_servers_can_be_measured(tmp_path: Path) -> None:
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "| 10,000 |" in run.stdout
+
+
+def test_the_choice_of_specialists_is_measured_without_a_model() -> None:
+    command = [sys.executable, str(BENCH / "assist.py"), "--every", "9"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert re.search(r"\| router \| \d+/10 \| \d+ \| \d+ \| \d+ \| \d/4 \| ", run.stdout)
