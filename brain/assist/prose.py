@@ -20,7 +20,9 @@ _LEAST_COMMON = 2
 """Words of the result, besides those of the question, that a sentence about it has, unless it has a number of it."""
 _MAX_SENTENCE = 600
 """Characters after which a sentence ends, even without a sign."""
-_END = regex.compile(r"[.!?…]+[\"'”’»)\]*]*(?=\s)|[。！？]+|\n")
+_MAX_STOP = 32
+"""Characters of the longest stop text."""
+_END = regex.compile(r"[.!?…]+[\"'”’»)\]*]*(?=\s)|[。！？]|\n")
 _ABBREVIATION = regex.compile(r"(?:^|[\s(])(?:\p{L}|Dr|Mr|Mrs|Ms|St|No|vs|ca|approx|e\.g|i\.e|z\.B|bzw|Nr|\d{1,2})\.$")
 _COPIED = re.compile(
     r"\b(?:Information:|Question:|Answer the question|only with what the information says|Recalled from)"
@@ -28,9 +30,16 @@ _COPIED = re.compile(
     re.IGNORECASE,
 )
 _LABEL = re.compile(r"^\s*(?:Answer|Antwort|Réponse|Respuesta)\s*:\s*", re.IGNORECASE)
+_ITEM = re.compile(r"^\s*\d{1,2}[.)](?=\s+\S)")
 _NUMBER = re.compile(r"\d+(?:[.,'’]\d+)*")
 _SEPARATOR = re.compile(r"[.,'’]")
 _NAME = regex.compile(r"(?<=[\p{L}\p{N},;:\"'“„«(] ?)(?<!^)\b\p{Lu}[\p{L}\p{M}\p{N}]+")
+_GERMAN = regex.compile(r"\b(?:der|das|ist|und|eine|wurde|hat)\b", regex.IGNORECASE)
+_NOUN = regex.compile(
+    r"\b(?i:der|die|das|dem|den|des|eine?[mnrs]?|keine?[mnrs]?|seine?[mnrs]?|ihre?[mnrs]?|im|am|zum|zur|vom|beim)"
+    r"(?:\s+\p{Ll}+)?\s+(\p{Lu}[\p{L}\p{M}]+)|\d\s+(\p{Lu}[\p{L}\p{M}]+)"
+)
+"""A German noun after its article or number, which is no name, although it has a capital."""
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}]+")
 
 
@@ -78,28 +87,36 @@ class Prose:
             self._pending = self._pending.lstrip()
         shown = ""
         while not self.is_done:
-            stop = min((at for one in self._stops if (at := self._pending.find(one)) >= 0), default=None)
-            end = _find_end(self._pending if stop is None else self._pending[:stop])
+            beginning = self._pending[: _MAX_SENTENCE + _MAX_STOP]
+            stop = min((at for one in self._stops if (at := beginning.find(one)) >= 0), default=None)
+            end = _find_end(beginning[: self._find_begun_stop(beginning) if stop is None else stop])
             if end is None and stop is None:
                 break
             sentence = self._pending[: stop if end is None else end]
             self._pending = self._pending[len(sentence) :]
-            shown += self._take(sentence)
+            shown += self._show(sentence)
             self.is_done = self.is_done or end is None
-        return self._show(shown)
+        return [("answer", shown)] if shown else []
 
     def close(self) -> list[tuple[Literal["answer"], str]]:
         """End the text. A last sentence without an end counts only if it is the first."""
         rest, self._pending = self._pending, ""
         if self.is_done or (self.text.strip() and not _END.search(rest + " ")):
             return []
-        return self._show(self._take(rest))
+        shown = self._show(rest)
+        return [("answer", shown)] if shown else []
 
-    def _show(self, text: str) -> list[tuple[Literal["answer"], str]]:
+    def _find_begun_stop(self, text: str) -> int:
+        """Return where a stop text may have begun at the end of a text."""
+        places = range(max(0, len(text) - _MAX_STOP), len(text))
+        return next((at for at in places if any(one.startswith(text[at:]) for one in self._stops)), len(text))
+
+    def _show(self, sentence: str) -> str:
+        text = self._take(sentence)
         if not self.text:
             text = text.lstrip()
         self.text += text
-        return [("answer", text)] if text else []
+        return text
 
     def _take(self, sentence: str) -> str:
         """Return a sentence if it can be shown; end the text otherwise."""
@@ -107,6 +124,8 @@ class Prose:
             sentence = _LABEL.sub("", sentence)
         words = " ".join(_WORD.findall(sentence.casefold()))
         if not words:
+            if self._held:
+                self._held.append(sentence)
             return sentence if sentence.isspace() and self.text else ""
         if words in self._seen or _COPIED.search(sentence) or (self._is_checked and self._is_made_up(sentence)):
             self.is_done = True
@@ -116,7 +135,7 @@ class Prose:
             return sentence
         self._held.append(sentence)
         if not self._is_about_result(sentence):
-            self.is_done = len(self._held) >= _MAX_HELD
+            self.is_done = len(self._seen) >= _MAX_HELD
             return ""
         sentence, self._held = "".join(self._held), None
         return sentence
@@ -128,10 +147,11 @@ class Prose:
 
     def _is_made_up(self, sentence: str) -> bool:
         """Whether a sentence has a number or a name of unknown source."""
-        if any(_SEPARATOR.sub("", number) not in self._numbers for number in _NUMBER.findall(sentence)):
+        if any(_SEPARATOR.sub("", number) not in self._numbers for number in _NUMBER.findall(_ITEM.sub("", sentence))):
             return True
-        names = [name[0].casefold() for name in _NAME.finditer(sentence.strip())]
-        return any(name not in self._letters for name in names)
+        nouns = {noun[1] or noun[2] for noun in _NOUN.finditer(sentence)} if _GERMAN.search(sentence) else ()
+        names = [name for name in _NAME.findall(sentence.strip()) if name not in nouns]
+        return any(name.casefold() not in self._letters for name in names)
 
 
 def _numbers(text: str) -> set[str]:
@@ -146,7 +166,7 @@ def _content_words(text: str) -> set[str]:
 
 def _find_end(text: str) -> int | None:
     """Return the end of the first sentence, or None if it has not ended."""
-    for end in _END.finditer(text):
+    for end in _END.finditer(text[:_MAX_SENTENCE]):
         if end[0] == "\n" or _ABBREVIATION.search(text[: end.end()]) is None:
             return end.end()
     return _MAX_SENTENCE if len(text) > _MAX_SENTENCE else None

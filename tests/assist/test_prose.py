@@ -1,0 +1,99 @@
+"""What is shown of the text of an assisted model."""
+
+import pytest
+
+from brain.assist.prose import STOPS, Prose
+
+QUESTION = "How tall is the Eiffel Tower? (It is Monday 2026-11-23, 10:00)"
+RESULT = (
+    "The Eiffel Tower is a lattice tower in Paris, 330 m tall. Gustave Eiffel finished it in 1889 for 1,490 visitors."
+)
+GERMAN = "Der Kölner Dom ist 157 m hoch. Meister Gerhard begann den Bau 1248."
+TALL = "It is 330 m tall."
+
+
+def show(text: str, pieces: list[str], results: list[str], stops: tuple[str, ...] = STOPS) -> str:
+    prose = Prose(QUESTION, results, stops)
+    shown = [piece for one in pieces for _, piece in prose.feed(one)] + [piece for _, piece in prose.close()]
+    assert "".join(shown) == prose.text
+    assert (prose.has_answer, prose.is_holding) == (bool(prose.text), False)
+    return prose.text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        (TALL, TALL),
+        (f"  Answer: {TALL}", TALL),
+        ("**330 m**", "**330 m**"),
+        (f"{TALL} It stands in Paris!\n\nIt is old.\n", f"{TALL} It stands in Paris!\n\nIt is old.\n"),
+        # a repeated sentence
+        (f"{TALL} it is 330 M tall! It is old.", TALL),
+        # a part of the prompt
+        (f"{TALL} Information: The tower", TALL),
+        (f"{TALL} It is Monday 2026-11-23.", TALL),
+        ("Answer the question in one sentence, 330 m.", ""),
+        # numbers and names of unknown source
+        (f"{TALL} It was built in 1925.", TALL),
+        (f"{TALL} Stephen built it. It was Sauvestre, not Eiffel.", f"{TALL} Stephen built it."),
+        (f"{TALL} He is Gustave Eiffel.", f"{TALL} He is Gustave Eiffel."),
+        ("It had 1490 visitors. It had 1'490 visitors.", "It had 1490 visitors. It had 1'490 visitors."),
+        ("It had 1,490 visitors, 1.490 in Paris.", "It had 1,490 visitors, 1.490 in Paris."),
+        ("It had 1,491 visitors.", ""),
+        ("1. It is 330 m tall.\n2. It is in Paris.\n3. It has 5 lifts.", "1. It is 330 m tall.\n2. It is in Paris.\n"),
+        # abbreviations end no sentence
+        ("The tower is approx. 330 m tall, e.g. in Paris.", "The tower is approx. 330 m tall, e.g. in Paris."),
+        ("The tower is approx. 5 m tall.", ""),
+        # sentences about something else wait for one about the result
+        (f"Let me think. {TALL}", f"Let me think. {TALL}"),
+        (f"Let me think.\n\n{TALL}", f"Let me think.\n\n{TALL}"),
+        ("I cannot help you with that.", ""),
+        (f"One thing. Two things. Three things. {TALL}", ""),
+        ("The Eiffel Tower is tall.", ""),
+        # the last sentence
+        (f"{TALL} It stands in Par", TALL),
+        ("It is 330 m ta", "It is 330 m ta"),
+        # stop texts
+        (f"{TALL}<|im_end|>It is old.", TALL),
+        (f"{TALL}\nQuestion: and now?", TALL),
+        (f"{TALL}\nQuite.", f"{TALL}\nQuite."),
+        (f"{TALL} It is <|old|>.", f"{TALL} It is <|old|>."),
+        ("It is 330 m ta<end_of_turn>ll", "It is 330 m ta"),
+    ],
+)  # fmt: skip
+def test_the_text_is_the_same_however_it_is_cut(text: str, expected: str) -> None:
+    assert show(text, [text], [RESULT]) == expected
+    assert show(text, list(text), [RESULT]) == expected
+    for place in range(len(text)):
+        assert show(text, [text[:place], "", text[place:]], [RESULT]) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Der Dom hat eine Höhe von 157 Metern. Er ist alt.", "Der Dom hat eine Höhe von 157 Metern. Er ist alt."),
+        ("Den Bau begann der alte Meister 1248.", "Den Bau begann der alte Meister 1248."),
+        ("Der Dom ist 157 m hoch und steht in Berlin.", ""),
+        ("Das Münster wurde 1248 von Konrad begonnen.", ""),
+        ("Der Bau dauerte 632 Jahre.", ""),
+    ],
+)
+def test_a_german_noun_is_no_name(text: str, expected: str) -> None:
+    assert show(text, list(text), [GERMAN]) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Berlin has 5 lakes. I like Paul.", "Berlin has 5 lakes. I like Paul."),
+        ("Hello! Hello! Bye.", "Hello!"),
+        ("Bonn\n\nBerlin", "Bonn"),
+        ("你好。。再见！", "你好。再见！"),
+        ("x" * 2_000, "x" * 600),
+        ("x " * 500_000, "x " * 300),
+    ],
+)
+def test_without_results_only_repetition_ends_the_text(text: str, expected: str) -> None:
+    assert show(text, [text], [], ("\n\n",)) == expected
+    assert show(text, list(text[:3_000]), [], ("\n\n",)) == expected
