@@ -632,6 +632,23 @@ class EmbeddingCheck(msgspec.Struct, frozen=True):
         return self.other + share * (self.own - self.other)
 
 
+Purpose = Literal["query", "passage", "fact"]
+"""What an embedding is for: to search, to be found, or to be found by messages (a short text such as a fact)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEmbedding:
+    """The embedding of an item.
+
+    Attributes:
+        mean, spread: Mean and standard deviation of its cosines to unrelated messages.
+    """
+
+    vector: Sequence[float]
+    mean: float = 0.0
+    spread: float = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """The embedding of a query, and its model."""
@@ -660,13 +677,16 @@ class RecallResult:
     """The recalled facts and memories for a question.
 
     Attributes:
-        note: Note for the model; empty if nothing is recalled.
-        sentence: The same for the user.
+        note: Note for the model, with the relevant items and a few facts about the user; empty without both.
+        items: The items of the note.
+        sentence: The relevant items, for the user.
+        relevant_note: As `note`, with the relevant items only, for models that copy what they read.
     """
 
     note: str = ""
     items: tuple[Item, ...] = ()
     sentence: str = ""
+    relevant_note: str = ""
 
     @property
     def untrusted(self) -> bool:

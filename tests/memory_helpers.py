@@ -17,6 +17,7 @@ from brain.memory import Memory
 from brain.memory.quotes import UserMessage
 from brain.memory.user_view import UserMemory
 from brain.messages import Exchange, IdleConversation, Interaction, Item, Part, Text
+from brain.settings.models import Prefixes
 from brain.store.sqlite import SQLite
 
 GROUPS = (
@@ -34,6 +35,7 @@ GROUPS = (
 """Words of about the same meaning: a group for each question of the embedding check, and two for the tests."""
 OTHER_PLACES = 50
 PLACES = {word: place for place, group in enumerate(GROUPS) for word in group.split()}
+NO_PREFIXES = Prefixes()
 T = TypeVar("T")
 
 
@@ -51,9 +53,10 @@ class Vectors:
     gate: asyncio.Event | None = None
     broken: bool = False
     blind: bool = False
+    prefixes: Prefixes = NO_PREFIXES
     requests: list[list[str]] = field(default_factory=list)
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
         self.requests.append(list(texts))
         if self.gate is not None:
             await self.gate.wait()

@@ -114,7 +114,7 @@ class Player:
     async def describe(self, image: bytes, question: str) -> str:
         raise Refused("a player sees nothing")
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
         raise Refused("a player has no vectors")
 
     async def check_embeddings(self) -> EmbeddingCheck:

@@ -13,7 +13,7 @@ from brain.errors import BrainError, Refused
 from brain.events import Error, Event, Limits, MarkerSyntax, Resume, SpecialistError, SpecialistResult, Thinking, Token
 from brain.markers.neutralize import BLOCK_BYTES
 from brain.markers.scanner import PassEnd, Scanner
-from brain.messages import Attachment, Call, Chunk, EmbeddingCheck, History, Message, renumber, sniff
+from brain.messages import Attachment, Call, Chunk, EmbeddingCheck, History, Message, Purpose, renumber, sniff
 from brain.models.circuit_breaker import CircuitBreaker
 from brain.plugins.registry import Registry
 from brain.plugins.schema import Schema
@@ -258,7 +258,7 @@ class StreamModel:
         """Raise `Refused`: a stream cannot read images."""
         raise Refused("no connected model can read images")
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]:
         """Raise `Refused`: a stream has no embeddings."""
         raise Refused("no embedding model is connected")
 

@@ -28,7 +28,7 @@ HOT_BYTES = 16 * 1024 * 1024
 """Limits of the cache of user profiles: users and bytes."""
 _OBJECT_BYTES = 1_000
 MAX_ABOUT_USER = 30
-"""If a user has at most this many facts about themselves, all can be recalled without a matching word."""
+"""If a user has at most this many facts about themselves, the newest come with any question."""
 ABANDON_SECONDS = 0.1
 """How long background work may take to stop, in seconds."""
 _ABOUT_USER: Sequence[Category] = ("personal", "preferences", "general")
@@ -118,8 +118,14 @@ class Memory:
         except StoreError as error:
             log.warning("memory: recall failed: %s", error)
             return RecallResult()
-        items = recall.choose(relevant, profile.about, self._tokens, present)
-        return RecallResult(recall.format_note(items, self._tokens), tuple(items), recall.format_sentence(items))
+        chosen, fill = recall.choose(relevant, profile.about, self._tokens, present)
+        items = (*chosen, *fill)
+        return RecallResult(
+            recall.format_note(items, self._tokens),
+            items,
+            recall.format_sentence(chosen),
+            recall.format_note(chosen, self._tokens),
+        )
 
     async def _read_profile(self, user: str) -> _Profile:
         if not await self._store.items(user, limit=1) or not await self._store.is_recall_on(user):

@@ -125,7 +125,7 @@ class Background:
             await self._wait_for_quiet()
             async with self._model_lock:
                 started = time.monotonic()
-                vectors = await self._embedder.embed_texts([item.text for _, item in rows])
+                vectors = await self._embedder.embed_items([item.text for _, item in rows])
                 seconds = time.monotonic() - started
             if vectors is None:
                 return False

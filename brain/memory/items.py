@@ -4,11 +4,12 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from weakref import WeakValueDictionary
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from brain.memory import recall
 from brain.memory.recall import Found
@@ -25,8 +26,10 @@ CANDIDATES = 30
 MAX_ALIKE = 60
 """Maximum number of items to compare with a text."""
 QUESTION_LENGTH = 4_000
-FLOOR_SHARE = 0.7
-"""Position of the relevance floor between the cosine similarities of unrelated and related texts."""
+RECALL_SHARE = 0.55
+"""Position of the least relevance for recall between that of unrelated and of related items."""
+SEARCH_SHARE = 0.0
+"""The same for a search, whose caller wants to find something."""
 MAX_FORMER = 10
 """Stored former texts of a fact, always with the first one."""
 _ID_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -59,14 +62,23 @@ class Items:
             return None
         return await embedder.embed_query(question)
 
-    async def look_up(self, user: str, query: Query | None, words: str, kinds: Sequence[Kind]) -> Found:
-        """Find items by keywords and, with the embedding of a question, by meaning."""
+    async def look_up(
+        self, user: str, query: Query | None, words: str, kinds: Sequence[Kind], share: float = RECALL_SHARE
+    ) -> Found:
+        """Find items by keywords and, with the embedding of a question, by meaning.
+
+        Args:
+            share: position of the least relevance, as `RECALL_SHARE`.
+        """
         by_words = await self.store.search_words(user, words, kinds=kinds, limit=CANDIDATES) if words else []
-        check = None if self.embedder is None else self.embedder.check
-        if query is None or check is None:
+        relevance = None if self.embedder is None else self.embedder.relevance
+        if query is None or relevance is None or len(query.vector) != len(relevance.message_mean):
             return Found(by_words)
-        by_vectors = await self.store.search_vectors(user, query, kinds=kinds, limit=CANDIDATES)
-        return Found(by_words, by_vectors, check.floor(FLOOR_SHARE), check.own)
+        query = replace(query, vector=relevance.center_message(query.vector))
+        near = await self.store.search_vectors(user, query, kinds=kinds, limit=CANDIDATES)
+        scores = relevance.score(query.vector, [(cosine, z) for _, cosine, z in near])
+        by_meaning = [(item, score) for (item, *_), score in zip(near, scores, strict=True)]
+        return Found(by_words, by_meaning, relevance.least(share), relevance.related)
 
     async def search(
         self, user: str, words: str, kinds: Sequence[Kind], limit: int, *, private: bool = False
@@ -74,7 +86,7 @@ class Items:
         """Return the items that match, best first; `private` is as for `embed_query`."""
         question = words[:QUESTION_LENGTH]
         query = await self.embed_query(question, private=private)
-        found = await self.look_up(user, query, question, kinds)
+        found = await self.look_up(user, query, question, kinds, SEARCH_SHARE)
         return recall.rank(found)[: max(0, limit)]
 
     async def find_by_words(self, user: str, words: str, kinds: Sequence[Kind]) -> list[Item]:
@@ -128,5 +140,5 @@ class Items:
         now = self.now()
         if text != item.text:
             first, *later = *item.former, FormerText(item.text, now)
-            item = replace(item, former=(first, *later[-MAX_FORMER + 1 :]))
-        return replace(item, text=text, updated=now, conversation_id=conversation_id, message_id=message_id)
+            item = structs.replace(item, former=(first, *later[-MAX_FORMER + 1 :]))
+        return structs.replace(item, text=text, updated=now, conversation_id=conversation_id, message_id=message_id)

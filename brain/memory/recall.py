@@ -17,14 +17,13 @@ MAX_LETTERS = 12_000
 """Total characters of candidates to compare, best first; more than are ever recalled."""
 LONG_QUESTION = 12
 """If a question has more significant words than this, three of them must match instead of two."""
-SHORT_QUESTION = 2
-"""If a question has at most this many significant words, one match is enough."""
-OVERLAP = 9
-"""An item matches if `OVERLAP * common² >= words of the question * words of the item`."""
+OVERLAP, STRICT_OVERLAP = 6, 4
+"""An item matches if `OVERLAP * common² >= words of the question * words of the item`; strictly with embeddings."""
 WORDS_WEIGHT = 0.5
 """Weight of the best keyword match; the best semantic match has about 1."""
-FILL_SHARE = 0.5
-"""Share of the budget for facts about the user without a matching word, such as allergies."""
+MAX_FILL = 5
+FILL_LENGTH = 120
+"""Limits of the facts about the user that come with any question, such as allergies: their number and characters."""
 ITEM_SHARE = 0.5
 """Share of the budget for one item; a longer item is cut."""
 SENTENCE_LENGTH = 240
@@ -38,14 +37,14 @@ class Found:
 
     Attributes:
         by_words: keyword matches with relative scores.
-        by_meaning: semantic matches with cosine similarities.
-        floor, own: the lowest and the typical cosine similarity of related texts, from the embedding check.
+        by_meaning: semantic matches with their relevance.
+        least, typical: the lowest and the typical relevance of related items.
     """
 
     by_words: Sequence[tuple[Item, float]] = ()
     by_meaning: Sequence[tuple[Item, float]] = ()
-    floor: float = 0.0
-    own: float = 1.0
+    least: float = 0.0
+    typical: float = 1.0
     items: Mapping[str, Item] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -60,11 +59,13 @@ def rank(found: Found, question: "QuestionWords | None" = None) -> list[Item]:
         question: the words of a message that is not an explicit search; it needs more matching words.
     """
     most = max((score for _, score in found.by_words), default=0.0) or 1.0
-    by_words = found.by_words if question is None else _matching(found.by_words, question)
+    by_words = found.by_words
+    if question is not None:
+        by_words = list(_matching(by_words, question, is_strict=bool(found.by_meaning)))
     shares = {item.id: score / most for item, score in by_words}
-    width = max(found.own - found.floor, 0.05)
+    width = max(found.typical - found.least, 0.1)
     by_meaning = found.by_meaning if question is None or question.words else ()
-    near = {item.id: (cosine - found.floor) / width for item, cosine in by_meaning if cosine >= found.floor}
+    near = {item.id: (score - found.least) / width for item, score in by_meaning if score >= found.least}
 
     def score(item_id: str) -> float:
         return near.get(item_id, 0.0) + WORDS_WEIGHT * shares.get(item_id, 0.0) ** 2
@@ -72,13 +73,15 @@ def rank(found: Found, question: "QuestionWords | None" = None) -> list[Item]:
     return [found.items[item_id] for item_id in sorted({**near, **shares}, key=score, reverse=True)]
 
 
-def _matching(by_words: Sequence[tuple[Item, float]], question: "QuestionWords") -> Iterator[tuple[Item, float]]:
+def _matching(
+    by_words: Sequence[tuple[Item, float]], question: "QuestionWords", *, is_strict: bool
+) -> Iterator[tuple[Item, float]]:
     room = MAX_LETTERS
     for item, score in by_words:
         room -= min(len(item.text), MEMORY_LENGTH)
         if room < 0:
             return
-        if question.matches(item):
+        if question.matches(item, is_strict=is_strict):
             yield item, score
 
 
@@ -98,34 +101,50 @@ class QuestionWords:
         """The search words, separated by spaces."""
         return " ".join(self._words)
 
-    def matches(self, item: Item) -> bool:
-        """Return whether an item shares enough words: several, or a large part of all words."""
+    def matches(self, item: Item, *, is_strict: bool) -> bool:
+        """Return whether an item shares enough words: several, or a large part of all words.
+
+        Args:
+            is_strict: whether embeddings find the items that share one word and are relevant; else a question of one
+                word matches any item with it.
+        """
         found, asked = content_words(item.text[:MEMORY_LENGTH])[:MAX_ITEM_WORDS], len(self._words)
         common = self._matcher.match_any(found).bit_count()
-        if common >= (2 if asked <= LONG_QUESTION else 3) or OVERLAP * common**2 >= asked * len(found):
-            return common > 0
-        return common > 0 and asked <= SHORT_QUESTION
+        if common >= (2 if asked <= LONG_QUESTION else 3):
+            return True
+        is_large_part = (STRICT_OVERLAP if is_strict else OVERLAP) * common**2 >= asked * len(found)
+        return common > 0 and (is_large_part or (asked == 1 and not is_strict))
 
 
-def choose(relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]) -> list[Item]:
-    """Choose the items that fit into the budget: relevant items first, then facts about the user, newest first.
+def choose(
+    relevant: Sequence[Item], about_user: Sequence[Item], tokens: int, present: Collection[str]
+) -> tuple[list[Item], list[Item]]:
+    """Choose the items that fit into the budget.
 
     Args:
+        about_user: facts about the user, newest first.
         present: IDs of items and messages that the prompt contains already.
+
+    Returns:
+        The relevant items, and a few short facts about the user.
     """
     room = tokens * BYTES_PER_TOKEN - utf8_size(templates.recall_note([]))
     separator = utf8_size(templates.recall_note(["", ""])) - utf8_size(templates.recall_note([]))
-    fill = int(room * FILL_SHARE)
     chosen: dict[str, Item] = {}
-    for item, is_fill in (*((item, False) for item in relevant), *((item, True) for item in about_user)):
-        cost = utf8_size(templates.memory_line(item, _max_bytes(tokens))) + (separator if chosen else 0)
-        is_known = item.id in chosen or item.id in present or item.message_id in present
-        if is_known or cost > (min(room, fill) if is_fill else room):
-            continue
-        chosen[item.id] = item
-        room -= cost
-        fill -= cost if is_fill else 0
-    return list(chosen.values())
+
+    def choose_from(items: Sequence[Item]) -> list[Item]:
+        nonlocal room
+        before = len(chosen)
+        for item in items:
+            cost = utf8_size(templates.memory_line(item, _max_bytes(tokens))) + (separator if chosen else 0)
+            is_known = item.id in chosen or item.id in present or item.message_id in present
+            if not is_known and cost <= room:
+                chosen[item.id] = item
+                room -= cost
+        return list(chosen.values())[before:]
+
+    short = [item for item in about_user if len(item.text) <= FILL_LENGTH]
+    return choose_from(relevant), choose_from(short[:MAX_FILL])
 
 
 def format_note(items: Sequence[Item], tokens: int) -> str:

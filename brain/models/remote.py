@@ -9,13 +9,14 @@ from typing import Any
 
 from brain.errors import ModelError, PrefillRefused, Refused, ToolsRefused
 from brain.events import Resume
-from brain.messages import Chunk, EmbeddingCheck, Message
+from brain.messages import Chunk, EmbeddingCheck, Message, Purpose
 from brain.models import embedder, failures
 from brain.models.circuit_breaker import CircuitBreaker
 from brain.models.reply import Answer, Reply, open_answer, stream_chunks
 from brain.models.script import Embeddings
 from brain.net import client
 from brain.settings import ModelRow
+from brain.settings.models import Prefixes
 from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 READY_SECONDS = 2.0
@@ -170,13 +171,26 @@ class Remote(ABC):
         async with aclosing(self.stream([Message("user", question, (image,))])) as chunks:
             return "".join([chunk async for chunk in chunks if isinstance(chunk, str)])
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    @property
+    def prefixes(self) -> Prefixes:
+        """What the model that makes the embeddings expects before a text."""
+        if self.embedder is not None:
+            return self.embedder.prefixes
+        return self._row.embeddings_prefix or embedder.find_prefixes(self._embedding_model)
+
+    async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]:
         """Return one embedding per text, from EMBEDDINGS, else from this model's server.
+
+        Args:
+            purpose: adds the prefix that the embedding model expects; None sends the texts as they are.
 
         Raises:
             Refused: The server returns none.
         """
-        return await (self._embed if self.embedder is None else self.embedder.embed)(texts)
+        if self.embedder is not None:
+            return await self.embedder.embed(texts, purpose)
+        prefix = "" if purpose is None else getattr(self.prefixes, purpose)
+        return await self._embed([prefix + text for text in texts])
 
     async def check_embeddings(self) -> EmbeddingCheck:
         """Return the result of the embedding check, which runs once per process.

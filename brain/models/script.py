@@ -9,8 +9,9 @@ import msgspec
 
 from brain.errors import ModelError, Refused, SettingsError
 from brain.events import Resume
-from brain.messages import Chunk, EmbeddingCheck, Finish, Message
+from brain.messages import Chunk, EmbeddingCheck, Finish, Message, Purpose
 from brain.models.circuit_breaker import CircuitBreaker
+from brain.settings.models import Prefixes
 from brain.turn_request import DEFAULT_DECODING, DEFAULT_SAMPLING, Decoding, Sampling
 
 _ADVICE = "brain check --model builtin"
@@ -24,7 +25,10 @@ class Embeddings(Protocol):
     @property
     def is_local(self) -> bool: ...
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
+    @property
+    def prefixes(self) -> Prefixes: ...
+
+    async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]: ...
     async def check_embeddings(self) -> EmbeddingCheck: ...
 
 
@@ -56,11 +60,16 @@ class TextOnlyModel:
         """Raise `Refused`: it has no image input."""
         raise Refused("no model with image input is connected")
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    @property
+    def prefixes(self) -> Prefixes:
+        """What `embedder`, if any, expects before a text."""
+        return Prefixes() if self.embedder is None else self.embedder.prefixes
+
+    async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]:
         """Return the embeddings of `embedder`; raise `Refused` without one."""
         if self.embedder is None:
             raise Refused("no model with embeddings is connected")
-        return await self.embedder.embed(texts)
+        return await self.embedder.embed(texts, purpose)
 
     async def check_embeddings(self) -> EmbeddingCheck:
         """Return the check of `embedder`; raise `Refused` without one."""

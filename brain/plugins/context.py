@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from brain.errors import Refused
 from brain.events import Citation
-from brain.messages import Attachment, Category, EmbeddingCheck, Interaction, Item
+from brain.messages import Attachment, Category, EmbeddingCheck, Interaction, Item, Purpose
 from brain.task import CancelOutcome, ProfileName, Task, Tell
 from brain.words import find_days, join_previous
 
@@ -54,8 +54,11 @@ class ModelView(Protocol):
     async def describe(self, image: bytes, question: str) -> str:
         """Return the model's answer about an encoded image. Requires `sees_images`."""
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]:
         """Return one embedding per text.
+
+        Args:
+            purpose: adds the prefix that the embedding model expects; None sends the texts as they are.
 
         Raises:
             Refused: The model server has no embeddings.
@@ -82,7 +85,7 @@ class WithoutEmbeddings:
     async def describe(self, image: bytes, question: str) -> str:
         return await self._model.describe(image, question)
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]:
         raise Refused("the conversation is private, and no local model makes embeddings")
 
     async def check_embeddings(self) -> EmbeddingCheck:

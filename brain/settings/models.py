@@ -21,6 +21,7 @@ STANDARD = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "OLLAMA_HOST")
 """Environment variables that other programs read, too. Brain's settings win over them."""
 REMOTE_KINDS = ("ollama", "openai")
 """Kinds of models with a server."""
+MAX_PREFIX = 200
 _LOCAL_NETWORKS = [
     ip_network(block)
     for block in (
@@ -50,6 +51,20 @@ class Price(msgspec.Struct, frozen=True):
         return total / 1_000_000
 
 
+class Prefixes(msgspec.Struct, frozen=True):
+    """What an embedding model expects before a text.
+
+    Attributes:
+        query: Before a text to search for.
+        passage: Before a text to be found.
+        fact: Before a fact or summary of the memory.
+    """
+
+    query: str = ""
+    passage: str = ""
+    fact: str = ""
+
+
 class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     """One model with its server and key.
 
@@ -63,6 +78,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
         sees_images: True if the model takes images; None to ask the server.
         context: Size of the context window in tokens; None to ask the server.
         embeddings: The server's embedding model; None for the model itself.
+        embeddings_prefix: What that model expects before a text; None to decide by its name.
         fallback: Models that continue its answers when it fails; None for FALLBACK_MODEL.
         assist: When Brain calls specialists for it; None for ASSIST.
         price: Its price; None if it is unknown or free.
@@ -79,6 +95,7 @@ class ModelRow(msgspec.Struct, frozen=True, kw_only=True):
     sees_images: bool | None = None
     context: int | None = None
     embeddings: str | None = None
+    embeddings_prefix: Prefixes | None = None
     fallback: tuple[str, ...] | None = None
     assist: AssistMode | None = None
     price: Price | None = None
@@ -130,6 +147,15 @@ def _price(value: Any) -> Price:
     return Price(**{name: parsers.price(one) for name, one in value.items()})
 
 
+def _prefixes(value: Any) -> Prefixes:
+    names = Prefixes.__struct_fields__
+    if not isinstance(value, dict) or not value.keys() <= set(names):
+        raise ValueError
+    if not all(isinstance(one, str) and len(one) <= MAX_PREFIX for one in value.values()):
+        raise ValueError
+    return Prefixes(**{"fact": value.get("passage", ""), **value})
+
+
 _FIELDS: Mapping[str, Field] = {
     "is": Field(parsers.model, "`builtin`, `ollama:NAME`, `openai:NAME` or `script:FILE`"),
     "url": Field(parsers.url, "an http:// or https:// URL"),
@@ -139,13 +165,16 @@ _FIELDS: Mapping[str, Field] = {
     "sees_images": Field(parsers.yes_no_auto, "true, false or `auto`"),
     "context": Field(parsers.count(1, 99_999_999), "a whole number of tokens from 1 to 99999999"),
     "embeddings": Field(parsers.name, "a name"),
+    "embeddings_prefix": Field(
+        _prefixes, f"a table with any of `query`, `passage` and `fact`: texts of up to {MAX_PREFIX} characters"
+    ),
     "fallback": Field(parsers.fallback_models, "a list of names from MODELS or short forms"),
     "assist": Field(parsers.one_of(*get_args(AssistMode)), "`auto`, `off` or `always`"),
     "price": Field(_price, "a table with `input` and `output`, and `reused` if it differs: prices per million tokens"),
     "local": Field(parsers.yes_no_auto, "true, false or `auto`"),
 }
 OPTIONAL_FIELDS = ", ".join(f"`{name}`" for name in _FIELDS if name != "is")
-_OF_SERVERS = ("url", "key", "key_env", "sees_images", "context", "embeddings")
+_OF_SERVERS = ("url", "key", "key_env", "sees_images", "context", "embeddings", "embeddings_prefix")
 
 
 def read_rows(value: Any, variables: Mapping[str, str]) -> tuple[ModelRow, ...]:

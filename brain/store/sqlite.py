@@ -27,6 +27,7 @@ from brain.messages import (
     IdleConversation,
     Interaction,
     Item,
+    ItemEmbedding,
     Kind,
     Query,
 )
@@ -381,8 +382,8 @@ class SQLite:
 
     async def search_vectors(
         self, user: str, query: Query, *, kinds: Sequence[Kind], limit: int
-    ) -> list[tuple[Item, float]]:
-        """Return the items with the nearest vectors and their cosine similarity, best first."""
+    ) -> list[tuple[Item, float, float]]:
+        """Return the items with the nearest vectors, their cosine similarity and its z-score, nearest first."""
         return await self._database.read(
             lambda db: vectors.search(db, self._signs, user, query, kinds, limit), user=user
         )
@@ -391,8 +392,8 @@ class SQLite:
         """Return items of any user without a vector of this model, each with its user."""
         return await self._database.read(lambda db: vectors.lacking(db, model, limit), is_search=True)
 
-    async def embed(self, model: str, embedded: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
-        """Store vectors as (user, item ID, embedded text, vector). Items whose text changed are skipped."""
+    async def embed(self, model: str, embedded: Sequence[tuple[str, str, str, ItemEmbedding]]) -> None:
+        """Store embeddings as (user, item ID, embedded text, embedding). Items whose text changed are skipped."""
         await self._database.write(lambda db: vectors.write(db, model, embedded), durable=False)
 
     # the server's data

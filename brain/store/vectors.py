@@ -9,13 +9,15 @@ from heapq import nsmallest
 from itertools import islice
 from operator import mul
 
-from brain.messages import Item, Kind, Query
+from brain.messages import Item, ItemEmbedding, Kind, Query
 from brain.store import items, rows, users
 
 RESCORED = 100
 """Candidates by sign bits whose full vectors are compared."""
 MAX_USERS = 64
 """Users in the cache of sign bits."""
+_STATISTICS = struct.Struct("<2f")
+"""Mean and spread of an item's cosines, after its vector."""
 Signs = Mapping[str, Mapping[int, int]]
 """Per kind and item key, the signs of the vector, one bit per dimension."""
 
@@ -45,8 +47,11 @@ class SignCache:
 
 def search(
     db: sqlite3.Connection, cache: SignCache, user: str, query: Query, kinds: Collection[Kind], limit: int
-) -> list[tuple[Item, float]]:
-    """Return the items with the nearest vectors and their cosine similarity, best first."""
+) -> list[tuple[Item, float, float]]:
+    """Return the items with the nearest vectors, their cosine similarity and its z-score, nearest first.
+
+    The z-score is relative to the cosines of the item to unrelated messages.
+    """
     number = users.find(db, user)
     if number is None:
         return []
@@ -60,13 +65,16 @@ def search(
         f"SELECT item, value FROM vector WHERE user = ? AND model = ? AND item IN ({marks})",
         (number, query.model, *keys),
     )
-    cosines = {
-        key: sum(map(mul, vector, struct.unpack(f"<{len(vector)}e", value)))
-        for key, value in found
-        if len(value) == 2 * len(vector)
-    }
+    stored = struct.Struct(f"<{len(vector)}e")
+    values = {key: value for key, value in found if len(value) == stored.size + _STATISTICS.size}
+    cosines = {key: sum(map(mul, vector, stored.unpack_from(value))) for key, value in values.items()}
     nearest = sorted(cosines, key=lambda key: -cosines[key])[:limit]
-    return [(item, cosines[key]) for key, item in items.of_keys(db, number, nearest)]
+
+    def z_score(key: int) -> float:
+        mean, spread = _STATISTICS.unpack_from(values[key], stored.size)
+        return float((cosines[key] - mean) / spread)
+
+    return [(item, cosines[key], z_score(key)) for key, item in items.of_keys(db, number, nearest)]
 
 
 def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, Item]]:
@@ -88,19 +96,20 @@ def lacking(db: sqlite3.Connection, model: str, limit: int) -> list[tuple[str, I
     return found
 
 
-def write(db: sqlite3.Connection, model: str, vectors: Sequence[tuple[str, str, str, Sequence[float]]]) -> None:
-    """Store vectors as (user, item ID, embedded text, vector). Items whose text changed are skipped."""
-    for user, item_id, text, vector in vectors:
+def write(db: sqlite3.Connection, model: str, embedded: Sequence[tuple[str, str, str, ItemEmbedding]]) -> None:
+    """Store embeddings as (user, item ID, embedded text, embedding). Items whose text changed are skipped."""
+    for user, item_id, text, embedding in embedded:
         row = db.execute(
             "SELECT i.key, i.user, i.kind FROM item i JOIN user u ON u.key = i.user "
             "WHERE u.name = ? AND i.id = ? AND i.text = ?",
             (user, item_id, text),
         ).fetchone()
         if row is not None:
-            value = _normalise(vector)
+            value = _normalise(embedding.vector)
+            statistics = _STATISTICS.pack(embedding.mean, embedding.spread)
             db.execute(
                 "INSERT OR REPLACE INTO vector (item, user, kind, model, signs, value) VALUES (?, ?, ?, ?, ?, ?)",
-                (*row, model, _signs(value), struct.pack(f"<{len(value)}e", *value)),
+                (*row, model, _signs(value), struct.pack(f"<{len(value)}e", *value) + statistics),
             )
             db.execute("UPDATE item SET embedded = ? WHERE key = ?", (model, row[0]))
 

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from brain import Refused
 from specialists._knowledge.index import Index, format_for_embedding, hash_bytes, with_index
@@ -41,6 +41,10 @@ Passage = tuple[int, str, str, str]
 """The number, file name, heading and text of a passage."""
 
 
+Purpose = Literal["query", "passage"]
+"""What an embedding is for; the model's server may expect a prefix."""
+
+
 class EmbeddingCheck(Protocol):
     """The result of the embedding check."""
 
@@ -54,7 +58,7 @@ class EmbeddingCheck(Protocol):
 class Embedder(Protocol):
     """An embedding model."""
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]: ...
+    async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]: ...
     async def check_embeddings(self) -> EmbeddingCheck: ...
 
 
@@ -81,10 +85,12 @@ async def embed_query(path: Path, model: Embedder, query: str) -> QueryEmbedding
     probe, trusted, floor = await with_index(path, _get_model_notes)
     if probe is None:
         return None
-    vectors = await _embed(model, [query[:TEXT_LENGTH], _PROBE])
-    if vectors is None or not await asyncio.to_thread(_is_same_vector, probe, vectors[1]):
+    embedded, probed = await asyncio.gather(
+        _embed(model, [query[:TEXT_LENGTH]], "query"), _embed(model, [_PROBE], "passage")
+    )
+    if embedded is None or probed is None or not await asyncio.to_thread(_is_same_vector, probe, probed[0]):
         return None
-    return QueryEmbedding(vectors[0], bool(trusted), floor)
+    return QueryEmbedding(embedded[0], bool(trusted), floor)
 
 
 async def embed_missing(path: Path, model: Embedder) -> AsyncIterator[tuple[int, int]]:
@@ -149,10 +155,10 @@ async def _embed_each(model: Embedder, texts: Sequence[str]) -> list[list[float]
     return found
 
 
-async def _embed(model: Embedder, texts: Sequence[str]) -> list[list[float]] | None:
+async def _embed(model: Embedder, texts: Sequence[str], purpose: Purpose = "passage") -> list[list[float]] | None:
     """Embed texts; None unless there is one finite vector for each, all of the same size."""
     try:
-        vectors = await model.embed(texts)
+        vectors = await model.embed(texts, purpose)
     except Exception:  # noqa: BLE001 - the server may fail in any way; keyword search still works
         return None
     lengths = {len(vector) for vector in vectors}

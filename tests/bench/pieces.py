@@ -217,7 +217,7 @@ class Player:
     async def describe(self, image: bytes, question: str) -> str:
         raise Refused("the model takes no images")
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
         raise Refused("the model has no embeddings")
 
     async def check_embeddings(self) -> EmbeddingCheck:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,22 +22,32 @@ from typing import Any
 from tables import Table, quantile
 
 from brain.memory import Memory
-from brain.messages import Chunk, Item, Kind, Message
+from brain.messages import Chunk, Item, Kind, Message, Purpose
 from brain.models import AnyModel, open_models
 from brain.models.embedder import Embedder
+from brain.prompts.templates import memory_line
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
 
 HERE = Path(__file__).parent
-SETS = {"english": "English", "english-second": "English, another person", "german": "German"}
-ENGLISH = ("english", "english-second")
+SETS = {
+    "english": "English",
+    "english-second": "English, another person",
+    "english-third": "English, a third person",
+    "german": "German",
+}
+WITH_MESSAGES = ("english", "english-second")
+"""Sets to which `recall-messages.json` belongs; others have messages of their own, or none."""
 ANSWERED = ("words", "paraphrase", "dates", "several")
 UNANSWERED = ("nothing", "messages")
 COLUMNS = [*ANSWERED, "all"]
+FOUND, UNRELATED = "found", "unrelated"
 KINDS: Sequence[Kind] = ("fact", "memory")
 USER = "someone"
 TOKENS = 400
+MAX_BYTES = 10_000
+"""No item is as long."""
 LOOKED_AT = 10
 """Limit of items that a search returns."""
 ROUNDS = 3
@@ -62,6 +72,7 @@ class Tables:
     first: Table
     three: Table
     told: Table
+    announced: Table
     times: Table
 
 
@@ -74,18 +85,19 @@ class Prepared:
 
     def __init__(self, model: AnyModel) -> None:
         self.name = model.name
+        self.prefixes = model.prefixes
         self._model = model
         self._known: dict[str, list[float]] = {}
 
     async def prepare(self, texts: Sequence[str]) -> None:
         for start in range(0, len(texts), BATCH):
             batch = texts[start : start + BATCH]
-            self._known |= zip(batch, await self._model.embed(batch), strict=True)
+            self._known |= zip(batch, await self._model.embed(batch, "query"), strict=True)
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        if all(text in self._known for text in texts):
+    async def embed(self, texts: Sequence[str], purpose: Purpose | None = None) -> list[list[float]]:
+        if purpose == "query" and all(text in self._known for text in texts):
             return [self._known[text] for text in texts]
-        return await self._model.embed(texts)
+        return await self._model.embed(texts, purpose)
 
     def stream(
         self, messages: Sequence[Message], turn_pass: int = 0, sampling: Sampling = DEFAULT_SAMPLING
@@ -97,7 +109,7 @@ def main() -> None:
     given = _parser().parse_args()
     tables = asyncio.run(measured(given))
     sys.stdout.write(f"    python tests/bench/recall.py {' '.join(sys.argv[1:])}\n\n")
-    for table in (tables.first, tables.three, tables.told, tables.times):
+    for table in (tables.first, tables.three, tables.told, tables.announced, tables.times):
         sys.stdout.write(f"{table}\n")
 
 
@@ -141,6 +153,7 @@ def _empty(names: Sequence[str]) -> Tables:
         Table("hit@1, % of the questions", COLUMNS, "way", notes=notes),
         Table("hit@3, % of the questions", COLUMNS, "way"),
         Table("All answers found, % of the questions", [*COLUMNS, *UNANSWERED], "way"),
+        Table("Notice `recalled`, % of the messages", [FOUND, UNRELATED], "way"),
         Table("Time per question, without the request for its embedding, ms", ["p50", "p99"], "way"),
     )
 
@@ -158,12 +171,14 @@ async def _measure(name: str, row: str, model: Prepared | None, others: int, tab
             memory = Memory(store, tokens=TOKENS, rest_seconds=3600.0, now=lambda: now)
             await _ask(f"{row}: search, words", by_words(store), questions, tables)
             await _ask(f"{row}: recall, words", recalled(memory), questions, tables)
+            await _read_notices(f"{row}: words", memory, questions, tables)
             if model is not None:
                 await model.prepare([question.ask for question in questions])
                 async with memory.run_background(model):
                     nearest = await by_meaning(store, model)
                     await _ask(f"{row}: search, meaning", nearest, questions, tables)
                     await _ask(f"{row}: recall, meaning and words", recalled(memory), questions, tables)
+                    await _read_notices(f"{row}: meaning and words", memory, questions, tables)
         finally:
             await store.close()
 
@@ -180,6 +195,8 @@ async def by_meaning(store: SQLite, model: Prepared) -> Way:
     vectors = Embedder(model)
     await vectors.run_check()
     assert vectors.check is not None
+    assert vectors.relevance is not None
+    relevance = vectors.relevance
     for _ in range(VECTORS_SECONDS):
         if not await store.without_vector(vectors.check.key, 1):
             break
@@ -190,7 +207,8 @@ async def by_meaning(store: SQLite, model: Prepared) -> Way:
     async def way(ask: str) -> Sequence[Item]:
         near = await vectors.embed_query(ask)
         assert near is not None
-        return [item for item, _ in await store.search_vectors(USER, near, kinds=KINDS, limit=LOOKED_AT)]
+        near = replace(near, vector=relevance.center_message(near.vector))
+        return [item for item, *_ in await store.search_vectors(USER, near, kinds=KINDS, limit=LOOKED_AT)]
 
     return way
 
@@ -209,6 +227,8 @@ async def _ask(row: str, way: Way, questions: Sequence[Question], tables: Tables
     found = [(question, [item.id for item in await way(question.ask)]) for question in questions]
     for kind in COLUMNS:
         asked = [(question.answers, ids) for question, ids in found if _is(question, kind)]
+        if not asked:
+            continue
         tables.first.add(row, kind, _percent(not right.isdisjoint(ids[:1]) for right, ids in asked))
         tables.three.add(row, kind, _percent(not right.isdisjoint(ids[:3]) for right, ids in asked))
         tables.told.add(row, kind, _percent(right.issubset(ids) for right, ids in asked))
@@ -218,6 +238,20 @@ async def _ask(row: str, way: Way, questions: Sequence[Question], tables: Tables
     times = [await _timed(way, question.ask) for _ in range(ROUNDS) for question in questions]
     tables.times.add(row, "p50", quantile(times, 0.5))
     tables.times.add(row, "p99", quantile(times, 0.99))
+
+
+async def _read_notices(row: str, memory: Memory, questions: Sequence[Question], tables: Tables) -> None:
+    """Add how often the notice that a user reads has an answer, and how often an unrelated message gets a notice."""
+    found, unrelated = [], []
+    for question in questions:
+        result = await memory.recall(USER, question.ask, query=await memory.embed_query(question.ask))
+        announced = {item.id for item in result.items if memory_line(item, MAX_BYTES) in result.relevant_note}
+        if question.answers:
+            found.append(not question.answers.isdisjoint(announced))
+        else:
+            unrelated.append(bool(result.sentence))
+    tables.announced.add(row, FOUND, _percent(found))
+    tables.announced.add(row, UNRELATED, _percent(unrelated))
 
 
 def _is(question: Question, kind: str) -> bool:
@@ -241,7 +275,7 @@ def _read(name: str) -> Any:
 
 def _questions(name: str) -> list[Question]:
     asked = [Question(one["kind"], one["ask"], frozenset(one["answers"])) for one in _read(name)["questions"]]
-    messages = _read("messages") if name in ENGLISH else []
+    messages = _read("messages") if name in WITH_MESSAGES else []
     return asked + [Question("messages", message, frozenset()) for message in messages]
 
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from brain.messages import Exchange, Kind, Query, Text
+from brain.messages import Exchange, ItemEmbedding, Kind, Query, Text
 from brain.runtime import import_sanitizer
 from brain.store.sqlite import SQLite
 
@@ -65,7 +65,7 @@ async def main(messages: int = 100_000, facts: int = 10_000) -> None:
         )
         began = time.perf_counter()
         while lacking := await store.without_vector("m", 1000):
-            await store.embed("m", [(user, item.id, item.text, vector()) for user, item in lacking])
+            await store.embed("m", [(user, item.id, item.text, ItemEmbedding(vector())) for user, item in lacking])
         say(f"vectors of {DIMENSIONS} numbers: {time.perf_counter() - began:.1f} s")
         await measure(store)
         say(f"{path.stat().st_size / 1e6:.0f} MB")

@@ -120,7 +120,7 @@ def test_a_conversation_is_new_or_continues(brain: Brain, model: str) -> None:
 
 def test_facts_are_recalled_or_not(brain: Brain, model: str) -> None:
     assert brain("memory", "add", "I am vegetarian.")[0] == 0
-    ask = "ask", "--model", model, "What shall I cook?"
+    ask = "ask", "--model", model, "Is tofu vegetarian?"
     assert brain(*ask) == (0, "Hello.\n", "Recalled 1 fact: I am vegetarian.\n")
     assert brain(*ask, "--no-memory") == (0, "Hello.\n", "")
 

@@ -366,8 +366,15 @@ def test_models_specialists_and_memory_are_chosen(brain: Brain, home: Path) -> N
     script(home, ['SPECIALIST_REQUEST[docs:{"query": "settings"}]'], ["So."])
     assert brain("memory", "add", "I am vegetarian.")[0] == 0
     models = ["--model", f"{MODEL},builtin"]
-    lines = ["/model", "/model builtn", "/specialists off docs", "What shall I cook?", "/specialists on docs", "/facts"]
-    lines += ["/memory off", "What shall I cook now?", "/specialists off dcos", "/facts zebra", "/memory maybe"]
+    lines = [
+        "/model",
+        "/model builtn",
+        "/specialists off docs",
+        "Is tofu vegetarian?",
+        "/specialists on docs",
+        "/facts",
+    ]
+    lines += ["/memory off", "Is rice vegetarian?", "/specialists off dcos", "/facts zebra", "/memory maybe"]
     text = "\n".join(play(brain, *lines, arguments=models)[2])
     assert text.startswith(
         f"Model: {MODEL}. Available: builtin, {MODEL}.\nUnknown model 'builtn'. Did you mean 'builtin'?"

@@ -144,8 +144,8 @@ async def test_vectors_that_are_none_or_mean_nothing_are_not_used(
     wrong: str, memory: Memory, store: BreakableStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Wrong(Toy):
-        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-            found = await super().embed(texts)
+        async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
+            found = await super().embed(texts, purpose)
             match wrong:
                 case "fewer":
                     return found[1:]
@@ -166,7 +166,7 @@ async def test_vectors_that_are_none_or_mean_nothing_are_not_used(
             await looking
         assert await recalled(memory, "Any pill?") == []
         assert await recalled(memory, "Penicillin?") == [DANGEROUS]
-        assert [len(one) for one in toy.requests] == [16]
+        assert [len(one) for one in toy.requests] == [8, 8]
     assert [record.levelname for record in caplog.records if record.levelname in ("ERROR", "WARNING")] == []
 
 
@@ -208,10 +208,10 @@ async def test_a_remote_server_reads_no_private_question() -> None:
 
 async def test_a_text_that_a_server_refuses_does_not_hold_up_the_others() -> None:
     class Picky(Toy):
-        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
             if any("unspeakable" in text for text in texts):
                 raise ModelError("model_failed", "No.")
-            return await super().embed(texts)
+            return await super().embed(texts, purpose)
 
     async with embedded(Picky(), "the unspeakable", DANGEROUS) as memory:
         assert await recalled(memory, "Any pill?") == [DANGEROUS]
@@ -235,7 +235,7 @@ async def test_the_result_of_a_check_serves_later_processes_until_theirs(
             await idle.looked()
             assert [one for one in model.requests if len(one) > 1] == []
             idle.is_idle = True
-            await until(lambda model=model: any(len(one) == 16 for one in model.requests))  # type: ignore[misc]
+            await until(lambda model=model: any(_PAIRS[0][0] in one for one in model.requests))  # type: ignore[misc]
     later, background = start(Toy(blind=True), Idle())  # another model has the name by now
     async with background:
         embedder = later._items.embedder
@@ -538,11 +538,11 @@ async def test_the_model_does_one_thing_at_a_time(memory: Memory, store: Breakab
     class Slow(Toy):
         together = 0
 
-        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
             for _ in range(20):
                 self.together = max(self.together, self.streams)
                 await asyncio.sleep(0)
-            return await super().embed(texts)
+            return await super().embed(texts, purpose)
 
     for n in range(3):
         await add_exchanges(store, "ada", f"c{n}", LUNCH)

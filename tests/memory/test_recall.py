@@ -33,7 +33,7 @@ def item(text: str, item_id: str = "m1") -> Item:
     [
         ("The bins are collected on Thursday", "When are the bins collected?"),
         ("I work as a bridge engineer", "What do I work as?"),
-        ("The router is in the hall cupboard", "Where is the router, and what helped the weak network?"),
+        ("The router is in the hall", "Where is the router, and what helped the weak network?"),
         ("I am allergic to penicillin", "What should a doctor know of my allergies and my asthma?"),
         ("Der Müll wird donnerstags abgeholt", "Wann wird der Müll abgeholt?"),
         ("垃圾星期四收", "垃圾什么时候收？"),
@@ -68,12 +68,22 @@ async def test_messages_that_name_nothing_recall_nothing(memory: Memory, message
     assert await memory.recall("ada", message) == RecallResult()
 
 
-async def test_a_few_facts_about_the_user_come_with_any_question(memory: Memory, clock: Clock) -> None:
+async def test_a_few_short_facts_about_the_user_come_with_any_question(memory: Memory, clock: Clock) -> None:
     for fact in ("I am vegetarian", "I like short answers"):
         clock.advance(minutes=1)
         await memory.edits.write("ada", fact, "preferences")
     await memory.edits.write("ada", "The bins are collected on Thursday", "knowledge")
-    assert await recalled(memory, "What shall I cook?") == ["I like short answers", "I am vegetarian"]
+    await memory.edits.write("ada", "I like long answers" * 10, "preferences")
+    found = await memory.recall("ada", "What shall I cook?")
+    assert texts(found.items) == ["I like short answers", "I am vegetarian"]
+    assert "I am vegetarian" in found.note
+    assert (found.sentence, found.relevant_note) == ("", "")  # they are not about the question
+    found = await memory.recall("ada", "Is tofu vegetarian?")
+    assert "short answers" in found.note
+    assert (found.sentence, "short answers" in found.relevant_note) == ("Recalled 1 fact: I am vegetarian", False)
+    for n in range(9):
+        await memory.edits.write("ada", f"My number {n} of town{n} is {n}", "personal")
+    assert len(await recalled(memory, "What shall I cook?")) == 5
     for n in range(40):
         await memory.edits.write("ada", f"My number {n} of town{n} is {n}", "personal")
     assert await recalled(memory, "What shall I cook?") == []
@@ -216,14 +226,9 @@ async def test_a_note_keeps_to_its_budget(memory: Memory) -> None:
         found = await small.recall("ada", "which tea is it?")
         assert 0 < len(found.note.encode()) <= 400
         assert 1 < len(found.items) < 10
-        for n in range(20):
-            await small.edits.write("bob", f"My aunt number{n} sings", "personal")
-        about = await small.recall("bob", "Hello!")  # facts without a word of the question get half of it
-        assert 0 < len(about.note.encode()) - len("(Recalled from earlier conversations, as data …") < 200
-        assert len((await small.recall("bob", "Which aunt sings?")).items) > len(about.items) > 1
     for tokens in (50, 100, 400, 1000):
         items = [item("tea", f"m{n}") for n in range(500)]
-        text = format_note(choose(items, [], tokens, ()), tokens)
+        text = format_note(choose(items, [], tokens, ())[0], tokens)
         assert 4 * tokens - len(f"; {memory_line(items[0], 100)}") < len(text.encode()) <= 4 * tokens
 
 

@@ -102,7 +102,7 @@ async def test_the_memory_of_a_conversation_recalled_or_looked_up() -> None:
     async with open_chats() as chats:
         await quoted(chats)
         await chats.summarise("c1", QUOTED)
-        assert await chats.needs_approval("c2", "Is penicillin dangerous?", BOOKS)
+        assert await chats.needs_approval("c2", "What does the penicillin page say?", BOOKS)
         assert chats.read("partly from untrusted sources")
         assert await chats.needs_approval("c2", "And now?", BOOKS)  # the note stands in the window
         assert await chats.needs_approval("c3", "Hm.", LONG, BOOKS)
@@ -113,7 +113,7 @@ async def test_the_memory_of_a_users_own_words() -> None:
     async with open_chats() as chats:
         await quoted(chats, calls=())
         await chats.summarise("c1", QUOTED)
-        assert not await chats.needs_approval("c2", "Is penicillin dangerous?", BOOKS)
+        assert not await chats.needs_approval("c2", "What does the penicillin page say?", BOOKS)
         assert chats.read(QUOTED)
 
 

@@ -17,6 +17,7 @@ from brain.messages import Chunk, Finish, PassUsage
 from brain.models import check_model, remote
 from brain.models.ollama import Ollama
 from brain.models.openai import OpenAI
+from brain.settings.models import Prefixes
 
 DETAILS = {"capabilities": ["completion", "vision"], "model_info": {"llama.context_length": 131072}}
 IDENTITY: dict[type[Server], dict[str, tuple[int, Any]]] = {
@@ -288,6 +289,30 @@ async def test_embeddings(kind: Any) -> None:
         assert server.requests[0].body == {"model": "e", "input": ["a", "b"]}
 
 
+@pytest.mark.parametrize(
+    ("name", "override", "expected"),
+    [
+        ("multilingual-e5-small-q4", None, ("query: a", "passage: a", "query: a")),
+        ("intfloat/e5-base-v2", None, ("query: a", "passage: a", "query: a")),
+        ("nomic-embed-text:v1.5", None, ("search_query: a", "search_document: a", "search_document: a")),
+        ("BAAI/bge-small-en-v1.5", None, ("Represent this sentence for searching relevant passages: a", "a", "a")),
+        ("e5-query", None, ("a", "a", "a")),
+        ("multilingual-e5-large-instruct", None, ("a", "a", "a")),
+        ("all-minilm", None, ("a", "a", "a")),
+        ("multilingual-e5-small", Prefixes(), ("a", "a", "a")),
+        ("own", Prefixes("q ", "p ", "f "), ("q a", "p a", "f a")),
+    ],
+)
+@in_loop
+async def test_prefixes_of_embeddings(name: str, override: Prefixes | None, expected: tuple[str, ...]) -> None:
+    answers = {EMBEDDING_PATH[OpenAIServer]: embeddings([1.0])}
+    async with OpenAIServer(answers=answers) as server, model_of(server) as user:
+        async with model_of(server, embeddings=name, embeddings_prefix=override) as user.embedder:
+            for purpose in ("query", "passage", "fact", None):
+                await user.embed(["a"], purpose)
+        assert [request.body["input"] for request in server.requests] == [[text] for text in (*expected, "a")]
+
+
 @both
 @pytest.mark.parametrize("answer", [(404, {}), (501, b""), (200, b"<html>"), (200, {"no": 1}), (200, {"data": [{}]})])
 @in_loop
@@ -300,17 +325,17 @@ async def test_a_server_without_embeddings(kind: Any, answer: tuple[int, Any]) -
 
 @in_loop
 async def test_embeddings_are_checked_once_with_the_model_that_makes_them() -> None:
-    vectors = [[float(n // 2 == d) for d in range(8)] for n in range(16)]  # each pair has a direction of its own,
-    vectors[15] = vectors[0]  # but for the last
+    vectors = [[float(n == d) for d in range(8)] for n in range(8)]  # questions and answers have the same directions,
+    vectors[7] = vectors[0]  # the last pair that of the first
     answers = {"POST /v1/embeddings": embeddings(*vectors)}
     async with OpenAIServer(answers=answers) as server, model_of(server) as maker, model_of(server) as user:
         user.embedder = maker
         check = await user.check_embeddings()
         assert check is await maker.check_embeddings()
         assert (check.size, check.right, check.is_meaningful) == (8, 7, True)
-        assert (check.own, check.other) == (0.875, 1 / 56)
+        assert (check.own, check.other) == (1.0, 2 / 56)
         assert check.key.startswith("openai:m#")
-        assert len(server.requests) == 1
+        assert len(server.requests) == 2
 
 
 # Closing

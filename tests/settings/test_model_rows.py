@@ -10,7 +10,7 @@ import pytest
 
 from brain.errors import SettingsError
 from brain.settings import KEYS, Settings, read
-from brain.settings.models import ModelRow
+from brain.settings.models import ModelRow, Prefixes
 
 OPENAI = "https://api.openai.com/v1"
 OLLAMA = "http://127.0.0.1:11434"
@@ -27,9 +27,16 @@ def test_a_table_is_read_alike_from_toml_and_from_json(tmp_path: Path) -> None:
         'model = "big, small"\n[models.small]\nis = "ollama:llama3.2"\n'
         '[models.big]\nis = "openai:gpt-5"\nurl = "https://a.example/v1/"\nkey_env = "BIG_KEY"\nresume = "prefill"\n'
         'sees_images = true\ncontext = 1048576\nembeddings = "e"\n'
+        'embeddings_prefix = {query = "q: ", passage = "p: "}\n'
     )
-    big = {"is": "openai:gpt-5", "url": "https://a.example/v1/", "key_env": "BIG_KEY", "resume": "prefill"}
-    big |= {"sees_images": True, "context": 1048576, "embeddings": "e"}  # type: ignore[dict-item]
+    prefixes = {"query": "q: ", "passage": "p: "}
+    big: dict[str, Any] = {
+        "is": "openai:gpt-5",
+        "url": "https://a.example/v1/",
+        "key_env": "BIG_KEY",
+        "resume": "prefill",
+    }
+    big |= {"sees_images": True, "context": 1048576, "embeddings": "e", "embeddings_prefix": prefixes}
     environ = {"BIG_KEY": "sk-big"}
     from_json = rows({"small": {"is": "ollama:llama3.2"}, "big": big}, BRAIN_MODEL="big,small", **environ)
     for settings in (read(environ, config), from_json):
@@ -45,6 +52,7 @@ def test_a_table_is_read_alike_from_toml_and_from_json(tmp_path: Path) -> None:
             sees_images=True,
             context=1_048_576,
             embeddings="e",
+            embeddings_prefix=Prefixes("q: ", "p: ", "p: "),
         )
 
 

@@ -35,7 +35,7 @@ class FakeModel:
         self.shown.append((image, question))
         return self.says or ""
 
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+    async def embed(self, texts: Sequence[str], purpose: str | None = None) -> list[list[float]]:
         raise AssertionError("no specialist here embeds")
 
     async def check_embeddings(self) -> EmbeddingCheck:

@@ -198,7 +198,7 @@ def test_a_text_that_is_too_long_for_the_model_is_cut_or_skipped(
 @pytest.mark.parametrize("answer", [[[1.0], [1.0, 2.0]], [[float("nan")]] * 2, [], [[1.0]], [[], []], None])
 def test_a_server_without_embeddings_stores_nothing(index: Index, answer: list[list[float]] | None) -> None:
     class Nonsense:
-        async def embed(self, texts: Any) -> list[list[float]]:
+        async def embed(self, texts: Any, purpose: str | None = None) -> list[list[float]]:
             if answer is None:
                 raise Refused("no embeddings")
             return answer
@@ -226,7 +226,7 @@ class Stuck:
     async def describe(self, image: bytes, question: str) -> str:
         return ""
 
-    async def embed(self, texts: Any) -> list[list[float]]:
+    async def embed(self, texts: Any, purpose: str | None = None) -> list[list[float]]:
         return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
 
     async def check_embeddings(self) -> EmbeddingCheck:

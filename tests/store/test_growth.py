@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from store_helpers import NOON, fact, store_at
 
+from brain.messages import ItemEmbedding
 from brain.runtime import import_sanitizer
 from brain.store import conversations, items
 from brain.store.sqlite import SQLite
@@ -103,7 +104,7 @@ async def test_frequent_words_are_found_wherever_they_are(monkeypatch: pytest.Mo
 
 async def test_items_with_vectors_are_skipped_when_vectors_are_made(file_store: SQLite) -> None:
     await file_store.import_user("ada", facts([f"{n}" for n in range(299)]), import_sanitizer)
-    await file_store.embed("m", [("ada", f"f{n}", f"{n}", [1.0]) for n in range(299)])
+    await file_store.embed("m", [("ada", f"f{n}", f"{n}", ItemEmbedding([1.0])) for n in range(299)])
     await file_store.put("ada", fact("new", "new"))
 
     async def search() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from store_helpers import NOON, TOMORROW, Clock, add_turn, fact, memory, question
 
 from brain.errors import BadRequest
-from brain.messages import FormerText, Item, Kind, Query
+from brain.messages import FormerText, Item, ItemEmbedding, Kind, Query
 from brain.store import items
 from brain.store.sqlite import SQLite
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 BOTH: Sequence[Kind] = ("fact", "memory")
 
 
-def ids(found: Sequence[Item] | Sequence[tuple[Item, float]]) -> list[str]:
+def ids(found: Sequence[Item] | Sequence[tuple[Item, float]] | Sequence[tuple[Item, float, float]]) -> list[str]:
     return [one.id if isinstance(one, Item) else one[0].id for one in found]
 
 
@@ -143,10 +143,13 @@ async def test_items_are_found_by_their_vectors(store: SQLite) -> None:
         await store.put(user, memory("m1", "three"))
     assert await lacking(store, "m", 4) == [("eve", "m1"), ("eve", "f2"), ("eve", "f1"), ("ada", "m1")]
     vectors = (("f1", "one", [1.0, 0.1, 0.0]), ("f2", "two", [0.0, 1.0, 0.1]), ("m1", "three", [0.9, 0.2, 0.1]))
-    await store.embed("m", [("ada", *vector) for vector in vectors])
-    await store.embed("m", [("eve", "f1", "one", [1.0, 0.0, 0.0]), ("eve", "f2", "changed", [1.0, 0.0, 0.0])])
+    await store.embed("m", [("ada", name, text, ItemEmbedding(vector, 0.5, 0.25)) for name, text, vector in vectors])
+    same = ItemEmbedding([1.0, 0.0, 0.0])
+    await store.embed("m", [("eve", "f1", "one", same), ("eve", "f2", "changed", same)])
     scored = await store.search_vectors("ada", near, kinds=BOTH, limit=5)
-    assert [(item.id, round(score, 2)) for item, score in scored] == [("f1", 1.0), ("m1", 0.97), ("f2", 0.0)]
+    assert [(item.id, round(cosine, 2), round(z, 1)) for item, cosine, z in scored] == [
+        ("f1", 1.0, 2.0), ("m1", 0.97, 1.9), ("f2", 0.0, -2.0)
+    ]  # fmt: skip
     assert await found(kinds=("memory",)) == ["m1"]
     assert await found("eve") == ["f1"]
     assert await found("nobody") == []
@@ -160,17 +163,17 @@ async def test_items_are_found_by_their_vectors(store: SQLite) -> None:
     await store.erase("ada", "m1")
     assert await found() == ["f2"]
     await store.put("ada", fact("f3", "new"))
-    await store.embed("m", [("ada", "f3", "new", [1.0, 0.0, 0.0])])
+    await store.embed("m", [("ada", "f3", "new", ItemEmbedding([1.0, 0.0, 0.0]))])
     assert await found() == ["f3", "f2"]
 
 
 async def test_items_may_have_vectors_of_several_models(store: SQLite) -> None:
     for n in range(3):
         await store.put("ada", fact(f"f{n}", f"{n}"))
-    await store.embed("m", [("ada", f"f{n}", f"{n}", [1.0, 0.0]) for n in range(3)])
+    await store.embed("m", [("ada", f"f{n}", f"{n}", ItemEmbedding([1.0, 0.0])) for n in range(3)])
     for model in ("a", "z"):
         assert await lacking(store, model) == [("ada", "f2"), ("ada", "f1"), ("ada", "f0")]
-        await store.embed(model, [("ada", f"f{n}", f"{n}", [0.0, 1.0]) for n in range(2)])
+        await store.embed(model, [("ada", f"f{n}", f"{n}", ItemEmbedding([0.0, 1.0])) for n in range(2)])
         assert await lacking(store, model) == [("ada", "f2")]
     assert await lacking(store, "m") == []
     assert len(await store.search_vectors("ada", Query("m", [1.0, 0.0]), kinds=BOTH, limit=9)) == 3
@@ -184,10 +187,10 @@ async def test_items_may_have_vectors_of_several_models(store: SQLite) -> None:
 @pytest.mark.parametrize("vector", [[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]])
 async def test_a_vector_without_a_direction_is_near_to_nothing(memory_store: SQLite, vector: list[float]) -> None:
     await memory_store.put("ada", fact("f1", "one"))
-    await memory_store.embed("m", [("ada", "f1", "one", vector)])
+    await memory_store.embed("m", [("ada", "f1", "one", ItemEmbedding(vector))])
     assert await lacking(memory_store, "m") == []
     found = await memory_store.search_vectors("ada", Query("m", [0.6, 0.8]), kinds=BOTH, limit=5)
-    assert [(item.id, score) for item, score in found] == [("f1", 0.0)]
+    assert [(item.id, score) for item, score, _ in found] == [("f1", 0.0)]
 
 
 async def test_comparing_signs_first_misses_little(memory_store: SQLite) -> None:
@@ -203,7 +206,7 @@ async def test_comparing_signs_first_misses_little(memory_store: SQLite) -> None
     vectors = {f"f{n}": draw(rng.choice(topics)) for n in range(600)}
     for name in vectors:
         await memory_store.put("ada", fact(name, name))
-    await memory_store.embed("m", [("ada", name, name, vector) for name, vector in vectors.items()])
+    await memory_store.embed("m", [("ada", name, name, ItemEmbedding(vector)) for name, vector in vectors.items()])
     hits = 0
     for _ in range(20):
         asked = draw(rng.choice(topics))

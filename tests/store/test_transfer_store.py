@@ -12,7 +12,7 @@ from store_helpers import NOON, TOMORROW, add_turn, answer, fact, file, memory, 
 
 from brain.errors import BadRequest
 from brain.events import Citation, Error, Usage
-from brain.messages import Annotation, Call, Counts, FormerText, Part, Steer, Text
+from brain.messages import Annotation, Call, Counts, FormerText, ItemEmbedding, Part, Steer, Text
 from brain.runtime import import_sanitizer
 from brain.store import tasks, transfer, users
 from brain.store.sqlite import SQLite
@@ -340,7 +340,7 @@ async def test_a_forgotten_user_is_in_no_file(path: Path) -> None:
             await store.delete(user, "c3")
             await store.set_recall(user, False)
             assert len(await store.conversations(user, words=word)) == 29
-        await store.embed("m", [("ada", "f1", "I play the xylofon", [1.0])])
+        await store.embed("m", [("ada", "f1", "I play the xylofon", ItemEmbedding([1.0]))])
         whole = Counts(conversations=29, messages=58, files=29, facts=1)
         assert [await store.count("ada"), await store.forget("ada")] == [whole, whole]
         await store.scrub()

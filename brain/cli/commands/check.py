@@ -6,11 +6,14 @@ import time
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 
+import msgspec
+
 from brain import concurrency
 from brain.cli.commands.store_access import open_existing_store, open_learned
 from brain.cli.process import DONE, FAILED
 from brain.errors import Refused, StoreError
 from brain.installation import install_command, missing_extras
+from brain.memory.items import RECALL_SHARE
 from brain.models import AnyModel, ModelEntry, check_model, connect_models, failures
 from brain.models.embedder import Embedder
 from brain.models.remote import Remote
@@ -27,6 +30,8 @@ from brain.telemetry.watchdog import Blocked, Watchdog
 HEALTH_SECONDS = 10.0
 EMBEDDING_SECONDS = 30.0
 """A server may have to load the embedding model."""
+MEMORY_SECONDS = 120.0
+"""Time limit of the embedding check, which embeds about 200 texts."""
 
 
 async def check(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -128,9 +133,14 @@ async def _describe_recall(model: AnyModel) -> str:
         return "keyword search. For semantic search, connect a model server with embeddings"
     embedder = Embedder(model)
     with suppress(TimeoutError):
-        async with asyncio.timeout(EMBEDDING_SECONDS):
-            if await embedder.run_check():
-                return f"keyword and semantic search, with embeddings of {model.name}"
+        async with asyncio.timeout(MEMORY_SECONDS):
+            if await embedder.run_check() and embedder.relevance is not None:
+                least = f"items from relevance {embedder.relevance.least(RECALL_SHARE):.1f} are recalled"
+                prefixes = ", ".join(
+                    f'"{one}"' for one in dict.fromkeys(msgspec.structs.astuple(model.prefixes)) if one
+                )
+                way = f"{least}; prefixes {prefixes}" if prefixes else least
+                return f"keyword and semantic search, with embeddings of {model.name}; {way}"
     problem = f"{model.name} returns no embeddings"
     if embedder.check is not None:
         problem = f"embeddings of {model.name} failed the quality check"
