@@ -35,6 +35,7 @@ SETS = {
     "english": "English",
     "english-second": "English, another person",
     "english-third": "English, a third person",
+    "english-fourth": "English, a fourth person",
     "german": "German",
 }
 WITH_MESSAGES = ("english", "english-second")
