@@ -14,7 +14,7 @@ from brain.memory import recall
 from brain.memory.background import Background
 from brain.memory.cache import RecentInteractions, StoreVersion, UserCache
 from brain.memory.edits import MemoryEdits
-from brain.memory.items import ALL, QUESTION_LENGTH, Items
+from brain.memory.items import ALL, OWN_SHARE, QUESTION_LENGTH, RECALL_SHARE, Items
 from brain.memory.quotes import UserMessage
 from brain.memory.recall import QuestionWords
 from brain.memory.summaries import Writer
@@ -109,7 +109,8 @@ class Memory:
                 return RecallResult()
             message = message[:QUESTION_LENGTH]
             question = QuestionWords(message)
-            found = await self._items.look_up(user, query, question.words, ALL)
+            share = OWN_SHARE if question.is_first_person else RECALL_SHARE
+            found = await self._items.look_up(user, query, question.words, ALL, share)
             relevant = recall.rank(found, question)
             if idle_conversation is not None:
                 earlier = await self._store.memory_of(user, idle_conversation)

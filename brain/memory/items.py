@@ -26,8 +26,10 @@ CANDIDATES = 30
 MAX_ALIKE = 60
 """Maximum number of items to compare with a text."""
 QUESTION_LENGTH = 4_000
-RECALL_SHARE = 0.55
+RECALL_SHARE = 0.7
 """Position of the least relevance for recall between that of unrelated and of related items."""
+OWN_SHARE = 0.4
+"""The same for a message in the first person, which is more often about what the user said earlier."""
 SEARCH_SHARE = 0.0
 """The same for a search, whose caller wants to find something."""
 MAX_FORMER = 10
@@ -62,9 +64,7 @@ class Items:
             return None
         return await embedder.embed_query(question)
 
-    async def look_up(
-        self, user: str, query: Query | None, words: str, kinds: Sequence[Kind], share: float = RECALL_SHARE
-    ) -> Found:
+    async def look_up(self, user: str, query: Query | None, words: str, kinds: Sequence[Kind], share: float) -> Found:
         """Find items by keywords and, with the embedding of a question, by meaning.
 
         Args:

@@ -86,11 +86,16 @@ def _matching(
 
 
 class QuestionWords:
-    """The significant words of a question."""
+    """The significant words of a question.
+
+    Attributes:
+        is_first_person: whether the user speaks of themselves.
+    """
 
     def __init__(self, question: str) -> None:
         found = significant_words(question)
-        if not found and FIRST_PERSON.intersection(words(question)):
+        self.is_first_person = not FIRST_PERSON.isdisjoint(words(question))
+        if not found and self.is_first_person:
             found = content_words(question)
         longest = set(sorted(found, key=len, reverse=True)[:MAX_WORDS])
         self._words = [word for word in found if word in longest]

@@ -51,7 +51,11 @@ COMMON = _set(
     "next once twice zwei drei vier funf sechs sieben acht neun zehn erste zweite dritte letzte nachste"
 )
 """Words that unrelated texts often share."""
-FIRST_PERSON = _set("i me my we our us mine ich mich mir mein meine meinen wir uns unser 我 私 僕 俺 나 저 내")
+FIRST_PERSON = _set(
+    "i me my we our us mine ich mich mir mein meine meinen meiner meinem wir uns unser unsere "
+    "je j moi mon ma mes nous notre nos yo mi mis nosotros nuestro nuestra io mio mia noi ik mij mijn wij ons onze "
+    "我 私 僕 俺 나 저 내"
+)
 """First-person pronouns."""
 
 _MARKS = regex.compile(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+")

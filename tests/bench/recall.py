@@ -1,8 +1,8 @@
 """Measure quality and speed of recall: `python tests/bench/recall.py`, with keyword search.
 
 `--model openai:NAME --model-url URL` adds the embeddings of that server. `recall-*.json` has stored items and questions
-about invented people; each question names the items that answer it. No item answers `recall-messages.json`. One half of
-the questions and messages set the ranking, and the other half confirmed it.
+about invented people; each question names the items that answer it. No item answers `recall-messages.json`. All
+sets but `english-fourth` set the limits of recall.
 """
 
 import argparse

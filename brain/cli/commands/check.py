@@ -13,7 +13,7 @@ from brain.cli.commands.store_access import open_existing_store, open_learned
 from brain.cli.process import DONE, FAILED
 from brain.errors import Refused, StoreError
 from brain.installation import install_command, missing_extras
-from brain.memory.items import RECALL_SHARE
+from brain.memory.items import OWN_SHARE, RECALL_SHARE
 from brain.models import AnyModel, ModelEntry, check_model, connect_models, failures
 from brain.models.embedder import Embedder
 from brain.models.remote import Remote
@@ -135,7 +135,8 @@ async def _describe_recall(model: AnyModel) -> str:
     with suppress(TimeoutError):
         async with asyncio.timeout(MEMORY_SECONDS):
             if await embedder.run_check() and embedder.relevance is not None:
-                least = f"items from relevance {embedder.relevance.least(RECALL_SHARE):.1f} are recalled"
+                own, other = (embedder.relevance.least(share) for share in (OWN_SHARE, RECALL_SHARE))
+                least = f"messages in the first person recall from relevance {own:.1f}, others from {other:.1f}"
                 prefixes = ", ".join(
                     f'"{one}"' for one in dict.fromkeys(msgspec.structs.astuple(model.prefixes)) if one
                 )
