@@ -55,7 +55,7 @@ _SHORT = 3
 """Words of a short message, which is a feature."""
 _FEW = 15
 """Specialists with fewer examples than this also match by topic."""
-_TOPIC_BONUS = 0.5
+_TOPIC_BONUS = 0.7
 """Added for a specialist of few examples, if the message is about its topic."""
 _COMMON_TOPIC = 30
 """Examples of all specialists on a topic, from which on it says less about one of them."""
