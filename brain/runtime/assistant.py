@@ -111,7 +111,7 @@ class Assistant:
         vectors: list[list[float]] = []
         try:
             for start in range(0, len(texts), EMBEDDED_AT_ONCE):
-                vectors += await model.embed(texts[start : start + EMBEDDED_AT_ONCE])
+                vectors += await model.embed(texts[start : start + EMBEDDED_AT_ONCE], "query")
             self._meanings[key] = await asyncio.to_thread(MeaningClassifier, vectors, labels)
         except Exception as error:  # noqa: BLE001 - a server that is gone, slow or wrong; words still work
             log.info("assisted calls are chosen by words only: no embeddings of %s: %r", model.name, error)
