@@ -172,6 +172,7 @@ class SpecialistResult:
         approval: A person's decision, if the call needed approval.
         ms: Duration in milliseconds, without the wait for approval.
         round: Number of the strategy's round, as in `SpecialistStart`.
+        by: `assist` if Brain chose the specialist, also for a cached result without a start.
     """
 
     call_id: str
@@ -183,6 +184,7 @@ class SpecialistResult:
     ms: int
     approval: Approval | None = None
     round: int | None = None
+    by: Literal["assist"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

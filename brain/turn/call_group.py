@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from brain.errors import Interruption
 from brain.events import (
@@ -527,8 +527,9 @@ class CallGroup:
             text = blocks.result_text(outcome.text, context.max_block_bytes, outcome.more, context.tokens)
             block, call.citations = blocks.result_block(call.name, text), outcome.citations
             params, citations = call.params or {}, call.citations
+            by: Literal["assist"] | None = "assist" if call.by == "assist" else None
             event = SpecialistResult(
-                call.id, call.name, params, text, citations, is_cached, call.ms, call.approval, call.round or None
+                call.id, call.name, params, text, citations, is_cached, call.ms, call.approval, call.round or None, by
             )
         else:
             call.code, call.reason = outcome.code, blocks.reason_text(outcome.reason, context.tokens)

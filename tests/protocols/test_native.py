@@ -206,6 +206,8 @@ FRAMES: list[tuple[ev.Event, str, str]] = [
     (ev.SpecialistResult("c", "web", {}, "a\nb", CITATIONS, True, 12), "specialist_result",
      '{"call_id":"c","name":"web","params":{},"text":"a\\nb","citations":[{"id":"1","title":"A"},'
      '{"id":"2","title":"B","url":"https://b"}],"cached":true,"ms":12}'),
+    (ev.SpecialistResult("c", "web", {}, "a", (), True, 0, by="assist"), "specialist_result",
+     '{"call_id":"c","name":"web","params":{},"text":"a","citations":[],"cached":true,"ms":0,"by":"assist"}'),
     (ev.SpecialistError("c", "?", None, "malformed", "no JSON", 0), "specialist_error",
      '{"call_id":"c","name":"?","code":"malformed","reason":"no JSON","ms":0}'),
     (ev.SpecialistError("c", "ocr", {"page": 0}, "refused", "no page 0", 3), "specialist_error",

@@ -162,7 +162,7 @@ def test_a_running_answer_has_no_id_and_no_time() -> None:
 
 
 def test_annotations_stand_in_their_places() -> None:
-    call = Call("wiki", params={}, id="c1", turn_pass=1, cached=True, ms=12, approval="approved")
+    call = Call("wiki", params={}, id="c1", turn_pass=1, by="assist", cached=True, ms=12, approval="approved")
     annotations = (
         Annotation("Recalled 1 fact: tea", 0, code="recalled"),
         Annotation("Hm.", 0),
@@ -172,7 +172,7 @@ def test_annotations_stand_in_their_places() -> None:
         Annotation("Late.", 7, -3),
     )
     answer = answer_of(exchange(Text("Well, tea.", 1), call, Text("Tea.", 2), annotations=annotations))
-    names = ("type", "text", "code", "cached", "ms", "approval")
+    names = ("type", "text", "code", "by", "cached", "ms", "approval")
     assert [{name: part[name] for name in names if name in part} for part in answer["parts"]] == [
         {"type": "notice", "code": "recalled", "text": "Recalled 1 fact: tea"},
         {"type": "thinking", "text": "Hm."},
@@ -180,7 +180,7 @@ def test_annotations_stand_in_their_places() -> None:
         {"type": "thinking", "text": "And then?"},
         {"type": "text", "text": " tea."},
         {"type": "notice", "code": "repeated_call", "text": "Again."},
-        {"type": "call", "text": "", "cached": True, "ms": 12, "approval": "approved"},
+        {"type": "call", "text": "", "by": "assist", "cached": True, "ms": 12, "approval": "approved"},
         {"type": "thinking", "text": "So."},
         {"type": "text", "text": "Tea."},
         {"type": "thinking", "text": "Late."},

@@ -42,5 +42,7 @@ def _end_of_call(call: Call) -> SpecialistResult | SpecialistError:
     number = call.round or None
     if call.code is not None:
         return SpecialistError(call.id, call.name, call.params, call.code, text, ms, call.approval, number)
-    params = call.params or {}
-    return SpecialistResult(call.id, call.name, params, text, call.citations, call.cached, ms, call.approval, number)
+    params, by = call.params or {}, call.by if call.by == "assist" else None
+    return SpecialistResult(
+        call.id, call.name, params, text, call.citations, call.cached, ms, call.approval, number, by
+    )

@@ -233,6 +233,7 @@ def _part(part: Part | Annotation, block_content: BlockContent, rounds: Mapping[
         "text" if part.code is None else "reason": content,
         "citations": [_citation(citation) for citation in part.citations],
         "cached": part.cached,
+        **({"by": part.by} if part.by == "assist" else {}),
         **in_round,
         **({} if part.ms is None else {"ms": part.ms}),
         **({} if part.approval is None else {"approval": part.approval}),
