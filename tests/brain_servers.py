@@ -158,6 +158,8 @@ class Player:
     """A model that plays passes of texts, pauses (seconds, or an event) and errors, and records its prompts."""
 
     is_demo = False
+    is_base = False
+    parameters = None
     template = ""
     resume: Resume = "prefill"
     context_tokens = None

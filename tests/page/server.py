@@ -152,7 +152,7 @@ def serve_page(network: Network, **settings: object) -> Iterator[PageServer]:
 
 
 def _add_specialists(registry: Registry, server: PageServer) -> None:
-    @specialist(examples=["where is Bern"], timeout=60, outside=False)
+    @specialist(examples=["where is Bern"], timeout=60, read_only=True, outside=False)
     def wiki(title: str) -> Iterator[Progress | Result]:
         """Looks a title up."""
         yield Progress("page 2 of 4", 0.5)

@@ -45,6 +45,46 @@ def test_a_card_shows_progress_then_its_result_folded(chat: Chat, server: PageSe
     assert "dropped" not in text
 
 
+@pytest.mark.parametrize("server", [{"ASSIST": "always"}], indirect=True)
+def test_a_call_that_brain_chose_is_open_until_a_person_switches_it_off(chat: Chat, server: PageServer) -> None:
+    server.wiki_release.set()
+    chat.ask("where is Bern")
+    card = chat.answer.get_by_role("group", name="wiki", exact=True)
+    result = card.get_by_text("two  spaces")
+    expect(result).to_be_visible()  # before the model writes
+    server.finish(chat, "Bern has two spaces.")
+    for _ in range(2):
+        expect(chat.answer).to_contain_text("Bern has two spaces.")
+        expect(card).to_contain_text("chosen by Brain")
+        expect(card.get_by_role("link", name="Bern")).to_be_visible()
+        card.get_by_text("wiki", exact=True).first.click()
+        expect(result).to_be_hidden()
+        chat.reload()
+    server.answer(chat, "where is Bern", "It is near 12345 Xanten.")  # neither was asked or found: the result answers
+    for _ in range(2):
+        expect(chat.answer).to_contain_text("From wiki:")
+        expect(card).to_contain_text("chosen by Brain")
+        expect(result).to_be_hidden()
+        chat.reload()
+    card.get_by_text("wiki", exact=True).first.click()
+    card.get_by_role("button", name=page_text("assistStop"), exact=True).click()
+    expect(card.get_by_role("button", name=page_text("assistResume"), exact=True)).to_be_visible()
+    for _ in range(2):
+        expect(chat.page.get_by_text(page_text("assistIsOff"))).to_be_visible()
+        server.answer(chat, "where is Bern", "Here.")
+        expect(chat.answer).to_contain_text("Here.")
+        expect(card).to_have_count(0)
+        chat.reload()
+    chat.button("Specialists").click()
+    switch = chat.dialog("Specialists").get_by_role("switch", name=page_text("assist"), exact=True)
+    expect(switch).not_to_be_checked()
+    switch.check()
+    chat.page.keyboard.press("Escape")
+    expect(chat.page.get_by_text(page_text("assistIsOff"))).to_be_hidden()
+    server.answer(chat, "where is Bern", "Bern has two spaces.")
+    expect(result).to_be_visible()
+
+
 def test_a_failed_call_says_why(chat: Chat, server: PageServer) -> None:
     cases = {
         request("breaks"): ("breaks", "failed"),

@@ -108,7 +108,7 @@ def test_the_page_learns_the_user_and_what_may_be_sent(server: Server, client: h
     assert start == {
         "user": "ann",
         "keys": True,
-        "models": [{"name": "player", "stand_in": False, "local": True, "default": True}],
+        "models": [{"name": "player", "stand_in": False, "local": True, "assist": True, "default": True}],
         "recall": True,
         "limits": {
             "files": 10,

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from brain.protocols.attachments import ATTACHMENT_BYTES, MAX_ATTACHMENTS
 from brain.protocols.bodies import BODY_BYTES
 from brain.protocols.native import MESSAGE_LENGTH
+from brain.runtime.assistant import find_mode
 from brain.runtime.engine import Engine
 from brain.server import static_files
 from brain.server.responses import SAFE_HEADERS, ApiResponse
@@ -95,6 +96,7 @@ def _models(engine: Engine) -> list[dict[str, Any]]:
             "name": entry.model.name if engine.find_model(entry.model.name) is entry.model else configured,
             "stand_in": entry.model.is_demo,
             "local": entry.model.is_local,
+            "assist": not entry.model.is_demo and find_mode(engine.settings, entry) != "off",
             "default": position == 0,
         }
         for position, (configured, entry) in enumerate(zip(engine.settings.model, engine.models, strict=True))

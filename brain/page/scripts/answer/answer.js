@@ -61,6 +61,8 @@ export class Answer {
   #tokens = "";
   /** @type {import("../base/types.js").Citation[]} */
   #sources = [];
+  /** @type {{ card: Card, from: number } | null} */
+  #assisted = null; // the newest call that Brain chose, and the texts before it
   #announce = announce;
   #actions;
 
@@ -108,18 +110,18 @@ export class Answer {
     round: (data) => this.#startRound(data),
     approval_required: (data, raw) => this.#ask(data, raw),
     specialist_start: (data, raw) => {
-      this.#card(data.call_id, data.name, raw).start();
+      this.#card(data, raw).start();
       if (!this.#rounds.length) this.#announce(t("begins", { name: data.name }));
     },
     specialist_progress: (data) => this.#cards.get(data.call_id)?.progress(data),
     specialist_result: (data, raw) => {
-      this.#card(data.call_id, data.name, raw).result(data);
+      this.#card(data, raw).result(data);
       if (data.name === "tasks" && /"operation":\s*"create"/.test(raw)) this.#putTask(data.text.match(TASK)?.[0]);
       this.#sources.push(...(data.citations ?? []));
       if (!this.#rounds.length) this.#announce(t("ends", { name: data.name }));
     },
     specialist_error: (data, raw) => {
-      this.#card(data.call_id, data.name, raw).error(data);
+      this.#card(data, raw).error(data);
       this.#announce(describeFailure(data));
     },
     task: ({ task_id: id }) => this.#putTask(id),
@@ -148,6 +150,7 @@ export class Answer {
     }
     this.#endThinking();
     this.#texts.push(text);
+    this.#foldRepeated();
     this.#open.append(text);
   }
 
@@ -156,7 +159,17 @@ export class Answer {
     if (!text.trim()) return;
     if (this.#texts.length) this.#texts.push("\n\n");
     this.#texts.push(text.trimStart());
+    this.#foldRepeated();
     this.#put(renderMarkdown(text, this.#sources));
+  }
+
+  /** Closes the card of a call that Brain chose if the text repeats its result: so begins an answer without a model. */
+  #foldRepeated() {
+    if (!this.#assisted) return;
+    const { card, from } = this.#assisted, begin = `From ${card.name}:\n\n`;
+    const text = this.#texts.slice(from).join("").trimStart();
+    if (text.startsWith(begin)) card.fold();
+    if (!begin.startsWith(text)) this.#assisted = null;
   }
 
   /** @param {string} text */
@@ -246,15 +259,15 @@ export class Answer {
   }
 
   /**
-   * @param {string} id
-   * @param {string} name
+   * @param {import("../base/types.js").Call} call
    * @param {string} raw
    */
-  #card(id, name, raw) {
+  #card({ call_id: id, name, by }, raw) {
     const existing = this.#cards.get(id);
     if (existing) return existing;
-    const card = new Card(name, paramsIn(raw)), next = this.#nextOf(id);
+    const card = new Card(name, paramsIn(raw), by === "assist"), next = this.#nextOf(id);
     this.#cards.set(id, card);
+    if (card.isAssisted) this.#assisted = { card, from: this.#texts.length };
     this.#round?.addCall(name);
     if (next) next.node.before(card.node);
     else this.#putInRound(card.node);
@@ -273,7 +286,7 @@ export class Answer {
    * @param {string} raw
    */
   #ask(data, raw) {
-    this.#card(data.call_id, data.name, raw).ask(data, (approve) => this.#actions.decide(data.call_id, approve));
+    this.#card(data, raw).ask(data, (approve) => this.#actions.decide(data.call_id, approve));
     this.#round?.unfold();
     announceNow(t("asksApproval", data));
     reveal();

@@ -4,6 +4,7 @@ import { makeCopyButton } from "../base/clipboard.js";
 import { make, makeButton, makeIcon, makeProblemLine } from "../base/dom.js";
 import { makeScrollBox } from "../base/scroll_box.js";
 import { explainCall, formatDuration, hasDetails, t } from "../base/texts.js";
+import { makeAssistButton } from "../dialogs/assistance.js";
 import { abbreviate, makeParamsBox } from "./params.js";
 import { renderMarkdown } from "./text.js";
 import { startTicking } from "./ticking.js";
@@ -34,19 +35,22 @@ export class Card {
   /**
    * @param {string} name
    * @param {string[]} params their JSON tokens
+   * @param {boolean} [isAssisted] whether Brain chose the call
    */
-  constructor(name, params) {
+  constructor(name, params, isAssisted = false) {
     this.name = name;
+    this.isAssisted = isAssisted;
     const shown = params.length && params[0] !== "null" && params.join("") !== "{}" ? params : [];
     this.#bar.setAttribute("aria-label", t("progress"));
     this.#bar.hidden = this.#note.hidden = true;
     this.#details = make("details", "", make("summary", "", this.#mark, make("strong", "", displayName(name)),
-      make("code", "params", shown.length ? abbreviate(shown) : ""), this.#state, makeIcon("open")), this.#inside);
+      make("code", "params", shown.length ? abbreviate(shown) : ""),
+      ...(isAssisted ? [make("span", "by", t("chosenByBrain"))] : []), this.#state, makeIcon("open")), this.#inside);
     this.node = make("div", "call running", this.#details, this.#note, this.#bar);
     this.node.setAttribute("role", "group");
     this.node.setAttribute("aria-label", displayName(name));
     if (shown.length) this.#params = [makeSection(t("parameters"), makeParamsBox(shown))];
-    this.#inside.append(...this.#params);
+    this.#inside.append(...this.#params, ...(isAssisted ? [makeAssistButton()] : []));
   }
 
   get running() {
@@ -79,9 +83,15 @@ export class Card {
     ];
     this.#end("ok", facts.filter(Boolean).join(" · "));
     this.#showNote("");
+    if (this.isAssisted) this.#details.open = true;
     this.#inside.prepend(this.#resultSection(text, citations));
     const sources = make("ol", "citations", ...citations.map(makeCitation));
     if (citations.length) this.#inside.prepend(makeSection(t("sourcesTitle"), sources));
+  }
+
+  /** Closes the card. */
+  fold() {
+    this.#details.open = false;
   }
 
   /** The result, which is rendered when the card is opened. @param {string} text @param {Citation[]} citations */

@@ -1,7 +1,7 @@
 // The shapes of server data, for readers and the type checker. This file contains no code.
 
 /**
- * @typedef {{ name: string, stand_in: boolean, local: boolean, default: boolean }} Model
+ * @typedef {{ name: string, stand_in: boolean, local: boolean, assist: boolean, default: boolean }} Model
  * @typedef {{ name: string, models: Record<string, string>, default: boolean }} Strategy `models` by role
  * @typedef {{ files: number, file_bytes: number, body_bytes: number, message_characters: number }} Limits
  * @typedef {{ user: string, keys: boolean, models: Model[], strategies: Strategy[],
@@ -25,7 +25,7 @@
  * @typedef {{ id: number, name: string, type: string, size: number }} StoredFile
  * @typedef {{ completion_tokens: number, estimated: boolean }} Usage
  * @typedef {"asked" | "approved" | "declined" | "expired"} Approval a person's decision, if the call needed one
- * @typedef {{ call_id: string, name: string }} Call
+ * @typedef {{ call_id: string, name: string, by?: string }} Call `by`: `assist` if Brain chose it
  * @typedef {Call & { text: string, citations?: Citation[], cached?: boolean, ms?: number, approval?: Approval }} Result
  * @typedef {Call & { reason: string, ms?: number, approval?: Approval }} Failed
  * @typedef {Result & { outcome: null } | Failed & { outcome: string }} Outcome

@@ -12,6 +12,7 @@ import { onTabNews } from "../base/tabs.js";
 import { taskOfWork, tasks, tasksOf } from "../base/tasks.js";
 import { explainError, t } from "../base/texts.js";
 import { useStrategy } from "../dialogs/choices.js";
+import { keepAssist } from "../dialogs/assistance.js";
 import { keepPrivacy, openPrivacy } from "../dialogs/privacy.js";
 import { makeEmpty } from "./empty.js";
 import { Exchanges, complain, idOf } from "./exchanges.js";
@@ -230,6 +231,7 @@ class Conversation extends ConversationState {
    */
   #startFollowing(exchange, { turn_id, conversation_id }, removed) {
     keepPrivacy(conversation_id);
+    keepAssist(conversation_id);
     if (this.id !== conversation_id) {
       history.replaceState(null, "", addressOf(conversation_id));
       this.opened(conversation_id, exchange.question.text.trim().split("\n")[0].slice(0, 80));

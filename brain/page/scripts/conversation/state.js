@@ -1,6 +1,7 @@
 // Which conversation is open, and its state, with events for other modules.
 
 import { log } from "../answer/scrolling.js";
+import { openAssist } from "../dialogs/assistance.js";
 import { setTitle } from "./heading.js";
 
 /** @typedef {"idle" | "sending" | "writing" | "stopping"} State */
@@ -26,6 +27,7 @@ export class ConversationState extends EventTarget {
    */
   opened(id, title) {
     this.opens(id);
+    openAssist(id);
     setTitle(title);
     if (!this.#isAnnounced) this.emit("opened");
     this.#isAnnounced = true;

@@ -3,6 +3,7 @@
 import { find, make } from "../base/dom.js";
 import { sharedStorage } from "../base/storage.js";
 import { explainStrategy, nameRole, t } from "../base/texts.js";
+import { isAssistOff } from "./assistance.js";
 import { isPrivate, privacy, startPrivacy } from "./privacy.js";
 import { isMemoryLeftOut, setRecall, usesMemory } from "./recall.js";
 import { allowed, startSpecialists } from "./specialists.js";
@@ -45,14 +46,14 @@ export function startChoices(start) {
   });
   startPrivacy(models);
   useStrategy();
-  startSpecialists(start.specialists);
+  startSpecialists(start.specialists, models.some(({ assist }) => assist));
   setRecall(start.recall);
 }
 
 /**
  * The fields of a request that differ from the server's defaults.
  * @returns {{ model?: string, strategy?: string, critic?: boolean, specialists?: string[], memory?: boolean,
- *   private?: boolean }}
+ *   assist?: string, private?: boolean }}
  */
 export function chosenFields() {
   const specialists = allowed(usesMemory() ? "" : "memory"); // it reads and stores facts
@@ -62,6 +63,7 @@ export function chosenFields() {
     ...(critic.checked && strategySelect.value === CHECKED ? { critic: true } : {}),
     ...(specialists ? { specialists } : {}),
     ...(isMemoryLeftOut() ? { memory: false } : {}),
+    ...(isAssistOff() ? { assist: "off" } : {}),
     ...(isPrivate() ? { private: true } : {}),
   };
 }

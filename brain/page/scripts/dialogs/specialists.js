@@ -6,6 +6,7 @@ import { errorText, request } from "../base/server.js";
 import { sharedStorage } from "../base/storage.js";
 import { makeSwitch } from "../base/switch.js";
 import { t } from "../base/texts.js";
+import { isAssistOff, setAssist } from "./assistance.js";
 
 /** @typedef {import("../base/types.js").Specialist} Specialist */
 
@@ -13,15 +14,18 @@ const opener = find("specialists-open", HTMLButtonElement);
 
 /** @type {Specialist[]} */
 let known = [];
+let isAssistOffered = false;
 let off = new Set(sharedStorage.get("specialists.off")?.split(" "));
 
 /**
  * Lets the button open the dialog.
  * @param {Specialist[]} specialists
+ * @param {boolean} assists whether Brain chooses specialists for some model
  */
-export function startSpecialists(specialists) {
+export function startSpecialists(specialists, assists) {
   opener.onclick = show;
   known = specialists;
+  isAssistOffered = assists;
   set([...off]);
 }
 
@@ -68,7 +72,14 @@ async function fillDialog(body) {
   if (problem) return body.replaceChildren(make("p", "problem", problem), makeButton(t("retry"), retry));
   if (!known.length) return body.replaceChildren(make("p", "small", t("noSpecialists")));
   const list = make("ul", "specialist-list", ...known.map(rowOf));
-  body.replaceChildren(make("p", "small", t("specialistsAbout")), makeSwitches(list), list);
+  const assist = isAssistOffered || isAssistOff() ? [makeAssistSwitch()] : [];
+  body.replaceChildren(make("p", "small", t("specialistsAbout")), ...assist, makeSwitches(list), list);
+}
+
+/** The switch for calls that Brain chooses in the open conversation. */
+function makeAssistSwitch() {
+  const help = make("p", "small", t("assistAbout")), { box, name } = makeSwitch(t("assist"), help, !isAssistOff(), setAssist);
+  return make("div", "switches", make("div", "switch-row", name, box, help));
 }
 
 /** @param {HTMLElement} list */
