@@ -128,6 +128,8 @@ class Assistant:
         """Learn from the end of a turn, and store it in the background."""
         if not assistance.is_evidence or exchange.outcome not in ("complete", "length", "call_limit"):
             return
+        if exchange.model != entry.model.name:  # another model took over
+            return
         task = asyncio.create_task(self._learn(assistance, entry, exchange), name="assist")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -186,8 +188,8 @@ def _key(entry: ModelEntry) -> str:
 
 
 def _outcome(exchange: Exchange, name: str) -> Outcome:
-    """Return what the model did with a message that needs this specialist."""
-    called = [part.name for part in exchange.parts if isinstance(part, Call) and part.by == "model" and not part.code]
+    """Return what the model did with a message that needs this specialist. A call that failed is one, too."""
+    called = [part.name for part in exchange.parts if isinstance(part, Call) and part.by == "model"]
     if name in called:
         return "right"
     return "other" if called else "none"

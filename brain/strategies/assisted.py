@@ -14,7 +14,7 @@ from brain.assist.grammar import call_grammar
 from brain.assist.prose import STOPS, Prose
 from brain.events import Limits
 from brain.markers.neutralize import neutralize
-from brain.messages import Call
+from brain.messages import Call, Steer
 from brain.prompts import assisted, blocks
 from brain.strategies.mono import Mono
 from brain.turn.participant import Participant
@@ -109,7 +109,7 @@ class Assisted:
         notes = assisted.notes(request, self._turn.history.recalled, self._turn.template_tokens)
         message = neutralize(request.message, self._turn.template_tokens)
         exchange.question = assisted.question(message, information, notes, is_plain=self._is_plain)
-        exchange.parts.clear()  # the model reads the result in the question
+        exchange.parts[:] = [part for part in exchange.parts if isinstance(part, Steer)]  # without the call
         return "\n".join((request.message, *notes))
 
 

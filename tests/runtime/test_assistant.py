@@ -1,0 +1,370 @@
+"""Assisted calls, in whole turns with a model server."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+import httpx
+import pytest
+from brain_servers import brain_served
+from model_servers import FALLBACK, LlamaCppServer, OpenAIServer, Pass, in_thread, models
+from turn_helpers import ask_for, done, registry_of, short
+
+from brain import Refused, specialist
+from brain.events import Event, Limits, SpecialistResult, SpecialistStart
+from brain.runtime.commands import SteerTurn
+from brain.runtime.engine import Engine
+from brain.runtime.run import Run
+from brain.settings import read
+from brain.turn_request import Sampling, Tool
+
+HIGH_WATER = "High water in York is at 14:32 and reaches 5.1 m."
+PROSE = "High water is at 14:32."
+ASKED = "when is high water in York"
+QUOTED = f"From tides:\n\n{HIGH_WATER}"
+CALLED = [
+    {"start": "c1", "name": "tides", "params": {"harbour": "York"}, "by": "assist"},
+    {"result": "c1", "text": HIGH_WATER},
+]
+MARKER = 'SPECIALIST_REQUEST[tides:{"harbour":"York"}]'
+SYSTEM = "Answer the question in one or two sentences, only with what the information says."
+NOW = datetime(2026, 11, 23, 10, tzinfo=ZoneInfo("Europe/Berlin"))
+CLOCK = "It is Monday 2026-11-23 10:00, Europe/Berlin."
+pytestmark = pytest.mark.anyio
+ANSWERS = models("m", owned_by="vllm")
+
+
+def find_harbour(message: str, context: Any) -> dict[str, Any] | None:
+    return next(({"harbour": name} for name in ("York", "Atlantis", "Tyre") if name in message), None)
+
+
+def refuse(message: str, context: Any) -> None:
+    raise Refused("Write to the harbour master.")
+
+
+def find_nothing(message: str, context: Any) -> dict[str, Any]:
+    return {}
+
+
+TIDES = ("when is high water in Hull", "tide times for Leith", "low tide at Dover today")
+GARAGES = ("is there a free space in the garage", "free parking spaces", "how full is the garage")
+BERTHS = ("book a berth for my boat", "reserve a mooring for tonight", "I need a berth for my yacht")
+LAMPS = ("switch the lamp on", "lamp off please", "turn the lamp in the hall off")
+LETTERS = ("show the letter from the bank", "read me the letter", "what is in the letter from the school")
+
+
+@specialist(read_only=True, private=True, examples=TIDES, assist=find_harbour)
+async def tides(harbour: str) -> str:
+    """Times of high water."""
+    if harbour == "Atlantis":
+        raise Refused("No such harbour: Atlantis", advice="Ask for another one.")
+    if harbour == "Tyre":
+        await asyncio.Event().wait()
+    return HIGH_WATER
+
+
+@specialist(read_only=True, examples=GARAGES)
+async def garage(level: Literal["north", "south"]) -> str:
+    """Free parking spaces."""
+    return f"The {level} level has 17 free spaces."
+
+
+@specialist(read_only=True, examples=BERTHS, assist=refuse)
+async def berths() -> str:
+    """Berths for boats."""
+    return "never"
+
+
+@specialist(examples=LAMPS, assist=find_nothing)
+async def lamp() -> str:
+    """Switches the lamp."""
+    return "never"
+
+
+@specialist(read_only=True, approval=lambda params: True, examples=LETTERS, assist=find_nothing)
+async def letters() -> str:
+    """Letters."""
+    return "never"
+
+
+ALL = (tides, garage, berths, lamp, letters)
+
+
+class Chat:
+    """An engine whose models are rows of servers."""
+
+    def __init__(self, engine: Engine, server: OpenAIServer) -> None:
+        self.engine = engine
+        self.server = server
+
+    async def begin(self, message: str = ASKED, conversation_id: str = "c", **options: Any) -> Run:
+        return await self.engine.begin(ask_for(message, conversation_id=conversation_id, **options), "native")
+
+    async def say(self, message: str = ASKED, **options: Any) -> list[Any]:
+        return short(await read_events(await self.begin(message, **options)))
+
+    async def ask(self, *messages: str) -> list[str]:
+        """Who called a specialist in each turn."""
+        found = []
+        for n, message in enumerate(messages):
+            events = await read_events(await self.begin(message, f"c{n}"))
+            found.append("".join(event.by for event in events if isinstance(event, SpecialistStart)))
+            await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "assist"))
+        return found
+
+    @property
+    def prompts(self) -> list[list[str]]:
+        return [[message["content"] for message in body["messages"]] for body in self.server.generated]
+
+
+async def read_events(run: Run) -> list[Event]:
+    return [event async for batch in run.events() for event in batch]
+
+
+@asynccontextmanager
+async def chat_with(server: OpenAIServer, *others: OpenAIServer, **settings: str) -> AsyncIterator[Chat]:
+    rows: dict[str, dict[str, Any]] = {"m": {"is": "openai:m", "url": server.url}}
+    if "row" in settings:
+        rows["m"]["assist"] = settings.pop("row")
+    for n, other in enumerate(others):
+        rows[f"other{n}"] = {"is": "openai:m", "url": other.url}
+        rows["m"]["fallback"] = [*rows["m"].get("fallback", []), f"other{n}"]
+    values = {"MODELS": json.dumps(rows), "MODEL": "m", "STORE": "memory:", "ASSIST": "always", **settings}
+    engine = Engine(read({f"BRAIN_{key}": value for key, value in values.items()}), registry_of(*ALL))
+    await engine.open()
+    try:
+        yield Chat(engine, server)
+    finally:
+        await engine.close()
+
+
+@asynccontextmanager
+async def chat(*passes: Pass, **settings: str) -> AsyncIterator[Chat]:
+    async with (
+        OpenAIServer(*passes, answers=ANSWERS) as server,
+        chat_with(server, **settings) as one,
+    ):
+        yield one
+
+
+async def test_the_model_reads_the_result_before_the_question() -> None:
+    async with chat(*[Pass([PROSE])] * 4) as one:
+        assert await one.say() == [*CALLED, PROSE, done(PROSE, 1)]
+        await one.say(f"Hello! {'x' * 999}", now=NOW)
+        await one.say("Hello! What day is today?", now=NOW)
+        await one.say(now=NOW)
+        first, second, third, fourth = one.prompts
+        assert first == [SYSTEM, f"Information:\n{HIGH_WATER}\n\nQuestion: {ASKED}"] == fourth
+        assert second[1:] == [ASKED, PROSE, f"Hello! {'x' * 999}"]
+        assert third[1:3] == [ASKED, PROSE]
+        assert len(third[3]) <= 300
+        assert third[-1] == f"Information:\n{CLOCK}\n\nQuestion: Hello! What day is today?"
+        assert "SPECIALIST" not in json.dumps(one.server.generated)
+
+
+@pytest.mark.parametrize(
+    ("message", "passes", "expected"),
+    [
+        (ASKED, [Pass([f"{PROSE} {PROSE}"])], [*CALLED, PROSE, done(PROSE, 1)]),
+        (ASKED, [Pass(["The moon is made ", "of cheese."])], [*CALLED, QUOTED, done(QUOTED, 1)]),
+        (ASKED, [Pass([])], [*CALLED, QUOTED, done(QUOTED, 1)]),
+        (ASKED, [Pass([PROSE], finish="length")], [*CALLED, PROSE, done(PROSE, 1)]),
+        (
+            "when is high water in Atlantis",
+            [],
+            [
+                {"start": "c1", "name": "tides", "params": {"harbour": "Atlantis"}, "by": "assist"},
+                {"error": "c1", "name": "tides", "code": "refused"},
+                "tides failed: No such harbour: Atlantis.",
+                done("tides failed: No such harbour: Atlantis.", 1, 0),
+            ],
+        ),
+        (BERTHS[0], [], [{"notice": "assist"}, "I changed nothing.", done("I changed nothing.", passes=0)]),
+        # parameters that the model writes
+        (
+            GARAGES[0],
+            [Pass(['{"level": ', '"south"}']), Pass(["It has 17 spaces."])],
+            [
+                {"start": "c1", "name": "garage", "params": {"level": "south"}, "by": "assist"},
+                {"result": "c1", "text": "The south level has 17 free spaces."},
+                "It has 17 spaces.",
+                done("It has 17 spaces.", 1, 2),
+            ],
+        ),
+        *(
+            (GARAGES[0], [wrong, Pass(["I do not know."])], ["I do not know.", done("I do not know.", passes=2)])
+            for wrong in (
+                Pass(['{"level": "east"}']),
+                Pass(["[1, 2]"]),
+                Pass([]),
+                Pass(status=400, answer={"error": {"message": "response_format is not supported"}}),
+            )
+        ),
+    ],
+)
+async def test_an_assisted_turn(message: str, passes: Sequence[Pass], expected: list[Any]) -> None:
+    async with chat(*passes) as one:
+        assert await one.say(message) == expected
+        assert len(one.server.generated) == len(passes)
+        if message == GARAGES[0]:
+            schema = one.server.generated[0]["response_format"]["json_schema"]["schema"]
+            assert (schema["required"], schema["properties"]["level"]["enum"]) == (["level"], ["north", "south"])
+
+
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        ("Hello!", {}),
+        (LAMPS[0], {}),  # writes
+        (LETTERS[0], {}),  # needs approval
+        ("when is high water in Hull", {}),  # without parameters
+        (ASKED, {"specialists": ["garage"]}),
+        (ASKED, {"limits": Limits(calls=0)}),
+        (ASKED, {"limits": Limits(calls_per_specialist=0)}),
+        (ASKED, {"tools": (Tool("find"),)}),
+        (ASKED, {"sampling": Sampling(format={"type": "object"})}),
+        (ASKED, {"strategy": "reason"}),
+        (ASKED, {"assist": "off"}),
+    ],
+)
+async def test_no_assisted_call(message: str, options: dict[str, Any]) -> None:
+    async with chat(*[Pass(["<deliverable>Well.</deliverable>"])] * 9) as one:
+        events = await one.say(message, **options)
+        assert events[-1]["done"] in ("complete", "deliverable")
+        assert not [event for event in events if "start" in event or "error" in event]
+
+
+@pytest.mark.parametrize(
+    ("setting", "row", "request_", "is_assisted"),
+    [
+        ("always", None, None, True),
+        ("off", None, None, False),
+        ("off", "always", None, True),
+        ("always", "off", None, False),
+        ("off", "off", "always", True),
+        ("always", "always", "off", False),
+        ("auto", None, None, False),
+    ],
+)
+async def test_the_request_wins_over_the_row_and_the_row_over_the_setting(
+    setting: str, row: str | None, request_: Any, is_assisted: bool
+) -> None:
+    async with chat(Pass([PROSE]), ASSIST=setting, **({} if row is None else {"row": row})) as one:
+        assert await one.say(assist=request_) == [*(CALLED if is_assisted else []), PROSE, done(PROSE, is_assisted)]
+
+
+async def test_a_model_that_asks_sees_no_difference() -> None:
+    seen = []
+    for mode in ("off", "auto"):
+        async with chat(*[Pass(["Let me see. ", MARKER]), Pass([PROSE])] * 5, ASSIST=mode) as one:
+            events = [await one.say() for _ in range(5)]
+            seen.append((events, one.server.generated))
+    assert seen[0] == seen[1]
+    assert len(seen[0][1]) == 10
+
+
+MISSED = [Pass(["I do not know."])] * 3
+SAY = [ASKED, "when is low tide in York", "tide times for York"]
+
+
+async def test_a_model_that_never_asks_is_assisted_and_examined(tmp_path: Path) -> None:
+    path = f"sqlite:{tmp_path / 'store.db'}"
+    asked = [Pass([MARKER]), Pass([PROSE])]
+    server = OpenAIServer(
+        *MISSED,
+        *[Pass([PROSE])] * 19,
+        *MISSED[:1],
+        *[Pass([PROSE])] * 19,
+        *asked,
+        *asked,
+        answers=ANSWERS,
+    )
+    async with server:
+        async with chat_with(server, ASSIST="auto", STORE=path) as one:
+            assert await one.ask(*SAY) == ["", "", ""]
+            assert await one.ask(*SAY) == ["assist"] * 3
+        async with chat_with(server, ASSIST="auto", STORE=path) as one:
+            assert await one.ask(*[ASKED] * 16) == ["assist"] * 16
+            # an examination: the model does not ask, and Brain adds the result
+            events = await one.say()
+            assert events == ["I do not know.", *CALLED, f"\n\n{QUOTED}", done(f"I do not know.\n\n{QUOTED}", 1)]
+            assert "SPECIALIST_REQUEST[" in one.prompts[-1][0]
+            assert await one.ask(*[ASKED] * 20) == ["assist"] * 19 + ["model"]
+            assert await one.ask(ASKED) == ["model"]
+
+
+async def test_a_call_that_fails_and_an_answer_of_another_model_are_no_misses() -> None:
+    asked = [Pass([MARKER.replace("York", "Atlantis")]), Pass(["I do not know."])]
+    async with chat(*asked * 4, ASSIST="auto") as one:
+        assert await one.ask(*["when is high water in Atlantis"] * 4) == ["model"] * 4
+    broken = OpenAIServer(*[Pass(status=500, answer={})] * 9, answers=ANSWERS)
+    other = OpenAIServer(*MISSED * 2, answers=ANSWERS)
+    async with broken, other, chat_with(broken, other, ASSIST="auto") as one:
+        assert await one.ask(*SAY, ASKED) == [""] * 4
+
+
+async def test_steering_and_stopping() -> None:
+    async with chat(Pass([PROSE]), Pass(["It is cold."])) as one:
+        run = await one.begin()
+        events: list[Event] = []
+        async for batch in run.events():
+            events += batch
+            if any(isinstance(event, SpecialistResult) for event in batch):
+                await run.control(SteerTurn("And the water?"))
+        assert [event for event in short(events) if "steered" in event] == [{"steered": "And the water?"}]
+        assert "And the water?" in json.dumps(one.prompts[-1])
+        assert HIGH_WATER in json.dumps(one.prompts[-1])
+        run = await one.begin("when is high water in Tyre")
+        async for batch in run.events():
+            if any(isinstance(event, SpecialistStart) for event in batch):
+                run.stop("cancelled")
+            events = [*batch]
+        assert short(events)[-1]["done"] == "cancelled"
+
+
+async def test_another_model_takes_over_with_the_result() -> None:
+    broken = Pass(status=500, answer={"error": {"message": "broken"}})
+    async with (
+        OpenAIServer(*[broken] * 9, answers=ANSWERS) as first,
+        OpenAIServer(Pass([PROSE]), answers=ANSWERS) as second,
+        chat_with(first, second) as one,
+    ):
+        events = await one.say()
+        assert [*events[:2], *events[-2:]] == [*CALLED, PROSE, done(PROSE, 1, 2)]
+        assert HIGH_WATER in json.dumps(second.generated)
+
+
+async def test_a_base_model_continues_plain_text() -> None:
+    passes = [Pass([f" {PROSE}"]), Pass([" Hello."])]
+    async with LlamaCppServer(*passes, template=FALLBACK) as server, chat_with(server) as one:
+        assert await one.say() == [*CALLED, PROSE, done(PROSE, 1)]
+        assert await one.say("Hello!") == ["Hello.", done("Hello.")]
+        assert [body["prompt"] for body in server.generated] == [
+            f"Information:\n{HIGH_WATER}\n\nQuestion: {ASKED}\nAnswer:",
+            f"Question: {ASKED}\nAnswer: {PROSE}\n\nQuestion: Hello!\nAnswer:",
+        ]
+
+
+@pytest.mark.parametrize("shown", ["hidden", "block"])
+@pytest.mark.parametrize("text", [PROSE, "The moon is made of cheese."])
+def test_the_openai_api_shows_the_result_if_the_prose_was_dropped(shown: str, text: str) -> None:
+    with in_thread(OpenAIServer(*[Pass([text])] * 2, answers=ANSWERS)) as server:
+        rows = json.dumps({"m": {"is": "openai:m", "url": server.url}})
+        values = {"MODELS": rows, "MODEL": "m", "STORE": "memory:", "ASSIST": "always", "SHOW_RESULTS": shown}
+        with brain_served(registry_of(*ALL), **values) as brain:
+            body = {"model": "m", "messages": [{"role": "user", "content": ASKED}]}
+            url = f"{brain.url}/v1/chat/completions"
+            whole = httpx.post(url, json=body, timeout=30).json()["choices"][0]["message"]["content"]
+            streamed = httpx.post(url, json={**body, "stream": True}, timeout=30).text
+    pieces = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
+    joined = "".join(one["choices"][0]["delta"].get("content") or "" for one in pieces if one["choices"])
+    assert joined == whole
+    assert whole.endswith(PROSE if text == PROSE else QUOTED)
+    assert (whole.count(HIGH_WATER), whole.count("14:32")) == {
+        ("hidden", True): (0, 1), ("block", True): (1, 2), ("hidden", False): (1, 1), ("block", False): (2, 2),
+    }[shown, text == PROSE]  # fmt: skip
