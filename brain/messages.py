@@ -680,13 +680,13 @@ class RecallResult:
         note: Note for the model, with the relevant items and a few facts about the user; empty without both.
         items: The items of the note.
         sentence: The relevant items, for the user.
-        relevant_note: As `note`, with the relevant items only, for models that copy what they read.
+        relevant: The relevant items, without the facts about the user that come with any message.
     """
 
     note: str = ""
     items: tuple[Item, ...] = ()
     sentence: str = ""
-    relevant_note: str = ""
+    relevant: tuple[Item, ...] = ()
 
     @property
     def untrusted(self) -> bool:

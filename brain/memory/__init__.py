@@ -125,7 +125,7 @@ class Memory:
             recall.format_note(items, self._tokens),
             items,
             recall.format_sentence(chosen),
-            recall.format_note(chosen, self._tokens),
+            tuple(chosen),
         )
 
     async def _read_profile(self, user: str) -> _Profile:
@@ -168,7 +168,11 @@ class Memory:
 
     @asynccontextmanager
     async def run_background(
-        self, model: Writer, is_idle: Callable[[], bool] = lambda: True, embedding_model: EmbeddingModel | None = None
+        self,
+        model: Writer,
+        is_idle: Callable[[], bool] = lambda: True,
+        embedding_model: EmbeddingModel | None = None,
+        can_summarise: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[None]:
         """Embed and summarize in the background while the block runs.
 
@@ -176,6 +180,7 @@ class Memory:
             model: writes summaries.
             is_idle: returns whether no turn runs or ended a moment ago; otherwise the model is left to turns.
             embedding_model: makes embeddings; `model` by default.
+            can_summarise: returns whether the model writes well enough; otherwise the user is quoted.
         """
         self._items.embedder = embedder = Embedder(embedding_model or model, self._store)
         try:
@@ -183,8 +188,9 @@ class Memory:
         except StoreError as error:
             log.warning("memory: the result of the embedding check cannot be read: %s", error)
         self._background = background = Background(
-            self._store, model, embedder, self._rest_seconds, self._now, self._items.new_id, self._note_change, is_idle
-        )
+            self._store, model, embedder, self._rest_seconds, self._now, self._items.new_id, self._note_change, is_idle,
+            can_summarise,
+        )  # fmt: skip
         work = {
             asyncio.create_task(background.embed(), name="memory"),
             asyncio.create_task(background.summarise(), name="memory"),

@@ -46,6 +46,7 @@ class Background:
     Args:
         on_change: called with the user whose memory changed.
         is_idle: returns whether no turn runs or ended a moment ago.
+        can_summarise: returns whether the model writes well enough; otherwise the user is quoted.
 
     Attributes:
         has_new_items: set when an item may need an embedding.
@@ -61,10 +62,11 @@ class Background:
         new_id: Callable[[str], Awaitable[str]],
         on_change: Callable[[str], None],
         is_idle: Callable[[], bool],
+        can_summarise: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store, self._model, self._embedder = store, model, embedder
         self._rest, self._now, self._new_id = timedelta(seconds=rest_seconds), now, new_id
-        self._on_change, self._is_idle = on_change, is_idle
+        self._on_change, self._is_idle, self._can_summarise = on_change, is_idle, can_summarise
         self._pauses = Backoff(FIRST_PAUSE, LONGEST_PAUSE, time.monotonic)
         self._failures: Counter[tuple[str, str]] = Counter()
         self._interruptions: Counter[tuple[str, str]] = Counter()
@@ -137,7 +139,7 @@ class Background:
 
     async def _summarise_next(self, is_quiet: bool) -> bool:
         """Summarize one conversation; return whether there was one and it succeeded."""
-        uses_model = self._model.is_language_model and is_quiet
+        uses_model = self._model.is_language_model and self._can_summarise() and is_quiet
         if uses_model and time.monotonic() < self._next_summary - (SUMMARIES_AT_ONCE - 1) * SUMMARY_SECONDS:
             return False
         for idle in await self._store.claim_idle(self._now() - self._rest, 1, alone=uses_model):

@@ -60,7 +60,7 @@ def question(message: str, information: str, notes: Sequence[str], *, is_plain: 
 
 def notes(request: TurnRequest, recalled: RecallResult, tokens: ControlTokens) -> list[str]:
     """Return what else the model needs: the time, if the message may be about it, and recalled facts."""
-    found = [neutralize(" ".join(item.text.split()), tokens) for item in recalled.items[:MAX_RECALLED]]
+    found = [neutralize(" ".join(item.text.split()), tokens) for item in recalled.relevant[:MAX_RECALLED]]
     if request.now is not None and _ASKS_TIME.search(request.message):
         found.insert(0, clock_note(request.now, request.time_zone))
     return found

@@ -116,6 +116,11 @@ class Assistant:
         except Exception as error:  # noqa: BLE001 - a server that is gone, slow or wrong; words still work
             log.info("assisted calls are chosen by words only: no embeddings of %s: %r", model.name, error)
 
+    def is_assisted(self, entry: ModelEntry) -> bool:
+        """Whether Brain calls specialists for a model, as far as `read_habit` was called for it."""
+        mode = find_mode(self._settings, entry)
+        return mode == "always" or (mode == "auto" and self._habits.get(_key(entry), Habit()).assists)
+
     async def read_habit(self, entry: ModelEntry) -> Habit:
         """Return what is known about a model."""
         key = _key(entry)

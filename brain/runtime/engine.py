@@ -122,7 +122,12 @@ class Engine:
             self.models, self.entries, self.embedder = found.offered, found.by_name, found.embedder
             self._check_profiles()
             writer, embedder = found.offered[0].model, (found.embedder or found.offered[0]).model
-            await stack.enter_async_context(self.memory.run_background(writer, lambda: self.runs.is_idle, embedder))
+            first = found.offered[0]
+            await self._assistant.read_habit(first)
+            background = self.memory.run_background(
+                writer, lambda: self.runs.is_idle, embedder, lambda: not self._assistant.is_assisted(first)
+            )
+            await stack.enter_async_context(background)
             stack.push_async_callback(self._end_runs)
             self.is_closing = False
             self._runs_tasks = on_task_end is not None

@@ -25,7 +25,6 @@ from brain.memory import Memory
 from brain.messages import Chunk, Item, Kind, Message, Purpose
 from brain.models import AnyModel, open_models
 from brain.models.embedder import Embedder
-from brain.prompts.templates import memory_line
 from brain.settings import Settings
 from brain.store.sqlite import SQLite
 from brain.turn_request import DEFAULT_SAMPLING, Sampling
@@ -47,8 +46,6 @@ FOUND, UNRELATED = "found", "unrelated"
 KINDS: Sequence[Kind] = ("fact", "memory")
 USER = "someone"
 TOKENS = 400
-MAX_BYTES = 10_000
-"""No item is as long."""
 LOOKED_AT = 10
 """Limit of items that a search returns."""
 ROUNDS = 3
@@ -246,7 +243,7 @@ async def _read_notices(row: str, memory: Memory, questions: Sequence[Question],
     found, unrelated = [], []
     for question in questions:
         result = await memory.recall(USER, question.ask, query=await memory.embed_query(question.ask))
-        announced = {item.id for item in result.items if memory_line(item, MAX_BYTES) in result.relevant_note}
+        announced = {item.id for item in result.relevant}
         if question.answers:
             found.append(not question.answers.isdisjoint(announced))
         else:

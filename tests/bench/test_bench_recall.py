@@ -16,9 +16,10 @@ def measure(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_recall_by_words_is_measured() -> None:
     run = measure()
     assert run.returncode == 0, run.stderr
-    first, _, told, times = run.stdout.split("### ")[1:]
+    first, _, told, announced, times = run.stdout.split("### ")[1:]
     assert re.search(r"\| German: search, words +\| 100 +\|", first)
     assert "| nothing |" in told
+    assert "| German: recall, words |" in announced
     assert "| German: recall, words |" in times
 
 

@@ -77,10 +77,10 @@ async def test_a_few_short_facts_about_the_user_come_with_any_question(memory: M
     found = await memory.recall("ada", "What shall I cook?")
     assert texts(found.items) == ["I like short answers", "I am vegetarian"]
     assert "I am vegetarian" in found.note
-    assert (found.sentence, found.relevant_note) == ("", "")  # they are not about the question
+    assert (found.sentence, found.relevant) == ("", ())  # they are not about the question
     found = await memory.recall("ada", "Is tofu vegetarian?")
     assert "short answers" in found.note
-    assert (found.sentence, "short answers" in found.relevant_note) == ("Recalled 1 fact: I am vegetarian", False)
+    assert (found.sentence, texts(found.relevant)) == ("Recalled 1 fact: I am vegetarian", ["I am vegetarian"])
     for n in range(9):
         await memory.edits.write("ada", f"My number {n} of town{n} is {n}", "personal")
     assert len(await recalled(memory, "What shall I cook?")) == 5
