@@ -66,7 +66,7 @@ class Assisted:
         if not self._has_begun:
             self._has_begun = True
             if self._assistance.refusal:
-                yield Answer(NOTHING_CHANGED)
+                yield Answer(f"{NOTHING_CHANGED} {self._assistance.refusal}")  # not all protocols have notices
                 return "complete"
             call = self._call = yield from make_call(self._turn, self._assistance, self._parameters or self.writer)
             if call is not None and call.code is not None:

@@ -19,7 +19,7 @@ def test_recall_by_words_is_measured() -> None:
     first, _, told, announced, times = run.stdout.split("### ")[1:]
     assert re.search(r"\| German: search, words +\| 100 +\|", first)
     assert "| nothing |" in told
-    assert "| German: recall, words |" in announced
+    assert "| German: words |" in announced
     assert "| German: recall, words |" in times
 
 
