@@ -6,19 +6,20 @@ gets the messages about the topics of its examples and description. Where an emb
 classifier of embeddings joins the first.
 """
 
-import asyncio
 import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from operator import itemgetter, mul
 from pathlib import Path
 from typing import Any, Protocol
 
 import regex
+
+from brain.concurrency import call_in_thread
 
 MARGIN = 0.3
 """Lead over "none" that a specialist needs."""
@@ -290,10 +291,15 @@ _fitted: dict[Sequence[Routable], Router] = {}
 _fitting = threading.Lock()
 
 
+def find_fitted(specialists: tuple[Routable, ...]) -> Router | None:
+    """Return the router of these specialists, if it was fitted."""
+    return _fitted.get(specialists)
+
+
 async def find_router(specialists: tuple[Routable, ...]) -> Router:
     """Return the router of these specialists. Fitting it takes about a second, once per process."""
-    router = _fitted.get(specialists)
-    return await asyncio.to_thread(_fit, specialists) if router is None else router
+    router: Router = _fitted.get(specialists) or await call_in_thread("router", partial(_fit, specialists))
+    return router
 
 
 def _fit(specialists: tuple[Routable, ...]) -> Router:

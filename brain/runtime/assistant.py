@@ -5,13 +5,15 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import msgspec
 
 from brain.assist.decision import SMALL_MODEL, SURE_LEAD, Assistance, Habit, Outcome
 from brain.assist.params import build_params, required_schema
-from brain.assist.router import Choice, MeaningClassifier, Previous, Router, find_router
+from brain.assist.router import Choice, MeaningClassifier, Previous, Router, find_fitted, find_router
+from brain.concurrency import call_in_thread
 from brain.errors import Refused, StoreError
 from brain.events import AssistMode
 from brain.messages import Call, Exchange, History, Query, TurnReport
@@ -48,6 +50,7 @@ class Assistant:
         self._writing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._embedding: asyncio.Task[None] | None = None
+        self._fitting: asyncio.Task[None] | None = None
 
     def use_embeddings(self, model: AnyModel) -> None:
         """Let the embeddings of the messages help to choose. They are those of this model."""
@@ -55,8 +58,8 @@ class Assistant:
 
     async def close(self) -> None:
         """Wait until what was learned is stored."""
-        if self._embedding is not None:
-            self._embedding.cancel()
+        for task in filter(None, (self._embedding, self._fitting)):
+            task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -72,7 +75,12 @@ class Assistant:
         if model.is_demo or (mode == "auto" and not _has_server(entry)):
             return None
         habit = Habit(assists=True) if mode == "always" else await self.read_habit(entry)
-        router = await find_router(tuple(self._registry.usable()))
+        installed = tuple(self._registry.usable())
+        router = find_fitted(installed)
+        if router is None and not habit.assists:  # a model that may ask by itself does not wait
+            self._fitting = self._fitting or asyncio.create_task(self._fit(installed), name="assist")
+            return None
+        router = router or await find_router(installed)
         choice = _choose(router, specialists, request, history, self._score_meaning(router, query))
         plain = Assistance(leads=True) if habit.assists else None
         if choice is None or request.limits.calls < 1 or request.limits.calls_per_specialist < 1:
@@ -95,6 +103,12 @@ class Assistant:
             return plain
         return Assistance(leads=True, name=choice.name, params=params, schema=schema, is_evidence=is_sure)
 
+    async def _fit(self, specialists: tuple[Specialist[..., object], ...]) -> None:
+        try:
+            await find_router(specialists)
+        finally:
+            self._fitting = None
+
     def _score_meaning(self, router: Router, query: Query | None) -> Sequence[float] | None:
         """Return the scores of the classes by the embedding of a message, once those of the examples are learned."""
         if query is None or self._embedding_model is None:
@@ -112,7 +126,7 @@ class Assistant:
         try:
             for start in range(0, len(texts), EMBEDDED_AT_ONCE):
                 vectors += await model.embed(texts[start : start + EMBEDDED_AT_ONCE], "query")
-            self._meanings[key] = await asyncio.to_thread(MeaningClassifier, vectors, labels)
+            self._meanings[key] = await call_in_thread("router", partial(MeaningClassifier, vectors, labels))
         except Exception as error:  # noqa: BLE001 - a server that is gone, slow or wrong; words still work
             log.info("assisted calls are chosen by words only: no embeddings of %s: %r", model.name, error)
 

@@ -16,6 +16,7 @@ from model_servers import FALLBACK, LlamaCppServer, OpenAIServer, Pass, in_threa
 from turn_helpers import ask_for, done, registry_of, short
 
 from brain import Refused, specialist
+from brain.assist.router import find_router
 from brain.events import Event, Limits, SpecialistResult, SpecialistStart
 from brain.runtime.commands import SteerTurn
 from brain.runtime.engine import Engine
@@ -53,6 +54,7 @@ def find_nothing(message: str, context: Any) -> dict[str, Any]:
 
 TIDES = ("when is high water in Hull", "tide times for Leith", "low tide at Dover today")
 GARAGES = ("is there a free space in the garage", "free parking spaces", "how full is the garage")
+UNCHANGED = "I changed nothing. Write to the harbour master."
 BERTHS = ("book a berth for my boat", "reserve a mooring for tonight", "I need a berth for my yacht")
 LAMPS = ("switch the lamp on", "lamp off please", "turn the lamp in the hall off")
 LETTERS = ("show the letter from the bank", "read me the letter", "what is in the letter from the school")
@@ -137,6 +139,7 @@ async def chat_with(server: OpenAIServer, *others: OpenAIServer, **settings: str
     values = {"MODELS": json.dumps(rows), "MODEL": "m", "STORE": "memory:", "ASSIST": "always", **settings}
     engine = Engine(read({f"BRAIN_{key}": value for key, value in values.items()}), registry_of(*ALL))
     await engine.open()
+    await find_router(tuple(engine.registry.usable()))  # the first turn of a model that may ask does not wait for it
     try:
         yield Chat(engine, server)
     finally:
@@ -184,7 +187,7 @@ async def test_the_model_reads_the_result_before_the_question() -> None:
                 done("tides failed: No such harbour: Atlantis.", 1, 0),
             ],
         ),
-        (BERTHS[0], [], [{"notice": "assist"}, "I changed nothing.", done("I changed nothing.", passes=0)]),
+        (BERTHS[0], [], [{"notice": "assist"}, UNCHANGED, done(UNCHANGED, passes=0)]),
         # parameters that the model writes
         (
             GARAGES[0],
