@@ -18,6 +18,8 @@ from brain.prompts.templates import clock_note
 from brain.turn_request import TurnRequest
 
 INSTRUCTION = "Answer the question in one or two sentences, only with what the information says."
+INFORMATION = "Information:\n"
+"""What a message with results begins with."""
 MAX_INFORMATION = 600
 """Bytes of results that a small model reads; with more, it states fewer of the facts."""
 MAX_EARLIER_BYTES = 300
@@ -54,8 +56,8 @@ def question(message: str, information: str, notes: Sequence[str], *, is_plain: 
     """
     known = "\n\n".join(filter(None, (*notes, information)))
     if is_plain:
-        return f"Information:\n{known}\n\nQuestion: {message}\nAnswer:" if known else f"Question: {message}\nAnswer:"
-    return f"Information:\n{known}\n\nQuestion: {message}" if known else message
+        return f"{INFORMATION}{known}\n\nQuestion: {message}\nAnswer:" if known else f"Question: {message}\nAnswer:"
+    return f"{INFORMATION}{known}\n\nQuestion: {message}" if known else message
 
 
 def notes(request: TurnRequest, recalled: RecallResult, tokens: ControlTokens) -> list[str]:

@@ -403,7 +403,9 @@ class Engine:
         """Return what a turn can use, for its recording."""
 
         def describe(models: Sequence[AnyModel]) -> tuple[RecordedModel, ...]:
-            return tuple(RecordedModel(one.name, one.resume, one.context_tokens, one.is_demo) for one in models)
+            return tuple(
+                RecordedModel(one.name, one.resume, one.context_tokens, one.is_demo, one.is_base) for one in models
+            )
 
         return Setup(
             describe((entry.model, *entry.fallbacks)),

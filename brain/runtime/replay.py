@@ -24,6 +24,7 @@ from brain.messages import (
     Chunk,
     Exchange,
     History,
+    Item,
     Message,
     RecallResult,
     TaskNews,
@@ -150,15 +151,20 @@ def make_turn(recording: Recording) -> Turn:
         for one in (*setup.models, *(one for some in setup.role_models.values() for one in some))
     }
     registry = Registry()
+    assisted = {call.name for call in recording.end.calls if call.by == "assist"}
     for name, kinds in setup.specialists.items():
-        registry.register(name, "Recorded.", {"type": "object"}, _never_called, activates_on=kinds)
+        schema = {"type": "object"}
+        registry.register(name, "Recorded.", schema, _never_called, activates_on=kinds, read_only=name in assisted)
     history = History(
         recorded.conversation_id,
         [Exchange("") for _ in range(recorded.earlier)],
         user=recorded.user or "",
         trimmed=recorded.trimmed,
         after_idle=recorded.after_idle,
-        recalled=RecallResult(sentence=recorded.recalled),
+        recalled=RecallResult(
+            sentence=recorded.recalled,
+            relevant=tuple(Item("", "fact", text, recorded.began, recorded.began) for text in recorded.relevant),
+        ),
         task_news=TaskNews(fixed_text=recorded.fixed_text) if recorded.fixed_text else None,
     )
     files = tuple(Attachment(file.id, file.name, file.type, b"") for file in recorded.files)
@@ -203,6 +209,7 @@ class _RecordedModel(TextOnlyModel):
         self.resume = recorded.resume
         self.context_tokens = recorded.context_tokens  # type: ignore[assignment]
         self.is_demo = recorded.is_demo
+        self.is_base = recorded.is_base
         self.breaker = _Breaker(is_used=is_used)
 
     async def stream(

@@ -38,6 +38,8 @@ from brain.messages import (
     TurnReport,
     sniff,
 )
+from brain.prompts.assisted import INFORMATION
+from brain.prompts.blocks import result_text
 from brain.protocols.native.encoder import EVENT_NAMES, event_data
 from brain.text import utf8_size
 from brain.turn_request import TurnRequest
@@ -45,6 +47,8 @@ from brain.turn_request import TurnRequest
 VERSION = 1
 MAX_LENGTH = 16 * 1024 * 1024
 """Characters of messages and chunks in one recording. What follows is left out."""
+MIN_QUOTED = 24
+"""Characters of a file by which its beginning is found in a message."""
 CHUNK_LENGTH = 64
 """Characters to count for a chunk besides its text."""
 
@@ -71,6 +75,7 @@ class RecordedModel(msgspec.Struct, frozen=True, omit_defaults=True):
     resume: Resume
     context_tokens: int | None = None
     is_demo: bool = False
+    is_base: bool = False
 
 
 class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,6 +107,7 @@ class TurnLine(msgspec.Struct, tag="turn", omit_defaults=True):
         earlier: Number of earlier exchanges.
         trimmed: As in `History`, like `after_idle`.
         recalled: The sentence about recalled facts.
+        relevant: The texts of the relevant ones.
         fixed_text: Answer of a report on tasks if all models fail.
     """
 
@@ -118,6 +124,7 @@ class TurnLine(msgspec.Struct, tag="turn", omit_defaults=True):
     trimmed: int = 0
     after_idle: bool = False
     recalled: str = ""
+    relevant: tuple[str, ...] = ()
     fixed_text: str = ""
 
 
@@ -307,6 +314,7 @@ class Recorder:
             trimmed=history.trimmed,
             after_idle=history.after_idle,
             recalled=history.recalled.sentence,
+            relevant=tuple(item.text for item in history.recalled.relevant),
             fixed_text="" if history.task_news is None else history.task_news.fixed_text,
         )
         rest: list[PassLine | EventLine | ControlLine] = [*self._pass_lines(exchange, report)]
@@ -370,6 +378,8 @@ def _record_message(message: Message, files: Sequence[Attachment]) -> dict[str, 
         end = content.rfind(f"(End of attachment {file.id})")
         if 0 <= start < end:
             content = f"{content[:start]}(Content of attachment {file.id} is not recorded.)\n{content[end:]}"
+        elif content.startswith(INFORMATION):
+            content = _leave_out(content, file)
     recorded: dict[str, Any] = msgspec.to_builtins(replace(message, content=content, images=()))
     del recorded["images"]
     if message.images:
@@ -377,6 +387,17 @@ def _record_message(message: Message, files: Sequence[Attachment]) -> dict[str, 
     if content is not message.content:
         recorded["size"] = utf8_size(message.content)
     return recorded
+
+
+def _leave_out(content: str, file: Attachment) -> str:
+    """Leave out the beginning of a file, which a message to an assisted model has without marks."""
+    text = result_text(file.text or "").strip()
+    start = content.find(text[:MIN_QUOTED], len(INFORMATION)) if text else -1
+    if start < 0:
+        return content
+    pairs = enumerate(zip(content[start:], text, strict=False))
+    length = next((at for at, (one, other) in pairs if one != other), min(len(text), len(content) - start))
+    return f"{content[:start]}(Content of attachment {file.id} is not recorded.){content[start + length :]}"
 
 
 def _length(chunk: Chunk) -> int:

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 from turn_helpers import EVERYONE, KINDS, PNG, Item, Player, ask_for, read, registry_of, turn_of
 
 from brain import specialist
-from brain.errors import BadRequest, ModelError, PrefillRefused, ToolsRefused
+from brain.assist.decision import Assistance
+from brain.errors import BadRequest, ModelError, PrefillRefused, Refused, ToolsRefused
 from brain.events import ApprovalRequired, Event, Limits, Role, SpecialistResult, SpecialistStart, Thinking, Token
 from brain.messages import (
     Attachment,
@@ -25,9 +27,10 @@ from brain.messages import (
     PromptProgress,
     RecallResult,
 )
+from brain.messages import Item as StoredItem
 from brain.protocols.native import EVENT_NAMES, event_data
 from brain.runtime.replay import Recording, ReplayLoop, make_turn
-from brain.strategies import STRATEGIES
+from brain.strategies import find_strategy
 from brain.turn.recording import MAX_LENGTH, Line, PassLine, RecordedModel, Recorder, Setup
 from brain.turn.turn import Turn
 from brain.turn_request import Sampling, Tool
@@ -50,6 +53,14 @@ class TickingLoop(ReplayLoop):
         return super().time() + next(self.ticks) * 1e-6
 
 
+@specialist(read_only=True)
+async def finds(text: str) -> str:
+    """Finds a text."""
+    if text == "none":
+        raise Refused("Nothing found")
+    return f"The tower has {text}, and Bonn is far."
+
+
 @specialist(activates_on=["image", "text"])
 async def looks() -> str:
     """Looks at files."""
@@ -68,9 +79,10 @@ def record(players: Sequence[Player], react: React, options: Mapping[str, Any]) 
     async def main() -> tuple[list[Event], list[Line]]:
         request = ask_for(options.get("message", "Hi"), **{"asks_person": True, **options.get("ask", {})})
         history = options.get("history") or History("c")
-        registry = registry_of(*EVERYONE, looks)
+        registry = registry_of(*EVERYONE, finds, looks)
         kinds = {one.name: tuple(one.activates_on) for one in registry.usable()}
-        models = tuple(RecordedModel(one.name, one.resume, one.context_tokens) for one in players)
+        models = tuple(RecordedModel(one.name, one.resume, one.context_tokens, is_base=one.is_base) for one in players)
+        assistance = options.get("assistance")
         first, *rest = players
         role_models: dict[Role, Sequence[Player]] = {}
         if request.strategy == "dual":
@@ -79,11 +91,12 @@ def record(players: Sequence[Player], react: React, options: Mapping[str, Any]) 
             role: tuple(model for model in models if model.name in {one.name for one in some})
             for role, some in role_models.items()
         }
-        setup = Setup(models[: len(rest) + 1], roles, kinds, 5.0, None, 9.0)
+        setup = Setup(models[: len(rest) + 1], roles, kinds, 5.0, None, 9.0, assistance)
         recorder = Recorder(request, history, "native", setup)
         turn = turn_of(
-            first, registry, request, history, strategy=STRATEGIES[request.strategy], fallbacks=rest,
-            role_models=role_models, observer=recorder, silence=5.0, approval_seconds=9.0,
+            first, registry, request, history, fallbacks=rest, role_models=role_models,
+            strategy=find_strategy(request.strategy, assistance), assistance=assistance, observer=recorder,
+            silence=5.0, approval_seconds=9.0,
         )  # fmt: skip
         events = await read(turn, lambda event: react(turn, event))
         report = turn.report("native")
@@ -227,6 +240,29 @@ TURNS: dict[str, tuple[list[Player], React, dict[str, Any]]] = {
     ),
 }
 
+TOWER = "The tower has 330 m. "
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+RECALLED = RecallResult(relevant=(StoredItem("u1", "fact", "I live in Ulm.", BEGAN, BEGAN),))
+FOUND = Assistance(leads=True, name="finds", params={"text": "330 m"})
+FAILING = msgspec.structs.replace(FOUND, params={"text": "none"})
+WRITTEN = Assistance(leads=True, name="finds", schema={"type": "object"})
+EXAMINED = msgspec.structs.replace(FOUND, leads=False, rescues=True)
+TURNS |= {
+    f"assisted: {name}": (players, nothing, {"assistance": assistance, "history": History("c", recalled=RECALLED)})
+    for name, players, assistance in (
+        ("prose", [Player(slowly(f"{TOWER}Ulm is in Ulm, near Ulm."))], FOUND),
+        ("dropped prose", [Player(slowly("I like the moon. It is 7."))], FOUND),
+        ("failed", [Player()], FAILING),
+        ("refused", [Player()], Assistance(leads=True, refusal="Write a letter.")),
+        ("plain", [Player(slowly(f"{TOWER}{TOWER}"))], Assistance(leads=True)),
+        ("parameters", [Player(slowly('{"text": "9 m"}'), slowly("The tower has 9 m."))], WRITTEN),
+        ("no parameters", [Player(slowly("9 m"), slowly("The tower has 9 m."))], WRITTEN),
+        ("refused parameters", [Player([CUT_OFF], slowly("The tower has 9 m."))], WRITTEN),
+        ("examined", [Player(slowly("Well."))], EXAMINED),
+        ("fallback", [Player([CUT_OFF], name="a"), Player(slowly(TOWER), name="b")], FOUND),
+    )
+}
+
 
 @pytest.mark.parametrize("name", TURNS)
 def test_a_recorded_turn_has_the_same_events(name: str) -> None:
@@ -237,6 +273,9 @@ def test_a_recorded_turn_has_the_same_events(name: str) -> None:
 
 def test_a_recording_has_no_files_and_no_texts_of_servers() -> None:
     files = (TEXT_FILE, Attachment(2, "a.png", "image/png", PNG))
+    _, lines = record([Player("Hi.")], nothing, {"ask": {"attachments": files}, "assistance": Assistance(leads=True)})
+    (line,) = [line for line in lines if isinstance(line, PassLine)]
+    assert "swordfish" not in line.messages[-1]["content"]
     _, lines = record([Player([CUT_OFF])], nothing, {"ask": {"attachments": files}})
     text = json.dumps(msgspec.to_builtins(lines))
     assert "swordfish" not in text
