@@ -145,7 +145,7 @@ class Assistant:
 
     def learn(self, assistance: Assistance, entry: ModelEntry, exchange: Exchange, report: TurnReport) -> None:
         """Learn from the end of a turn, and store it in the background."""
-        if not assistance.is_evidence or exchange.outcome not in ("complete", "length", "call_limit"):
+        if not assistance.is_evidence or exchange.outcome not in ("complete", "length", "repetition", "call_limit"):
             return
         if exchange.model != entry.model.name:  # another model took over
             return

@@ -4,7 +4,7 @@ Then the model reads the result before the question. If it writes nothing of use
 """
 
 import json
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +12,7 @@ from brain.assist.answer import FoundText, compose_answer
 from brain.assist.decision import Assistance
 from brain.assist.grammar import call_grammar
 from brain.assist.prose import STOPS, Prose
-from brain.events import Limits
+from brain.events import Limits, StopReason
 from brain.markers.neutralize import neutralize
 from brain.messages import Call, Steer
 from brain.prompts import assisted, blocks
@@ -29,6 +29,8 @@ MAX_RESULT_TOKENS = 160
 """Tokens about a result: two sentences, and room for a third."""
 MAX_PARAMETER_TOKENS = 64
 PARAMETER_SECONDS = 3.0
+ENDED: Collection[StopReason] = ("complete", "length", "repetition")
+"""How a model ends an answer by itself, or a small one when it does not."""
 MAX_EARLIER = 4
 """Earlier exchanges that the model reads, unless there is a result."""
 MAX_RESULT_BYTES = 2_000
@@ -125,7 +127,7 @@ class Examined(Mono):
     def passes(self) -> Passes:
         """Ask as usual. Then call the specialist that the model did not call."""
         finish = yield from super().passes()
-        if finish == "complete" and not any(isinstance(part, Call) for part in self._turn.exchange.parts):
+        if finish in ENDED and not any(isinstance(part, Call) for part in self._turn.exchange.parts):
             assert self._turn.assistance is not None
             call = yield from make_call(self._turn, find_possible(self._turn, self._turn.assistance), self.writer)
             if call is not None:
