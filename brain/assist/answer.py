@@ -24,8 +24,17 @@ def compose_answer(found: Iterable[FoundText]) -> str:
             cause = one.text.partition("; ")[0]  # the rest is advice for the model
             sentences.append(f"{name} failed: {cause.rstrip('.')}.")
         else:
-            sentences.append(f"From {one.name}:\n\n{_quote_passages(one.text.rstrip())}")
+            sentences.append(f"{_heading(one.name)}{_quote_passages(one.text.rstrip())}")
     return "\n\n".join(sentences) or "The specialists returned nothing."
+
+
+def repeats_result(answer: str, name: str) -> bool:
+    """Return whether an answer, or its beginning, quotes the result of this specialist."""
+    return answer.lstrip("\n").startswith(_heading(name))
+
+
+def _heading(name: str) -> str:
+    return f"From {name}:\n\n"
 
 
 def _quote_passages(text: str) -> str:

@@ -375,6 +375,7 @@ def test_models_specialists_and_memory_are_chosen(brain: Brain, home: Path) -> N
         "/facts",
     ]
     lines += ["/memory off", "Is rice vegetarian?", "/specialists off dcos", "/facts zebra", "/memory maybe"]
+    lines += ["/assist", "/assist off", "/assist maybe"]
     text = "\n".join(play(brain, *lines, arguments=models)[2])
     assert text.startswith(
         f"Model: {MODEL}. Available: builtin, {MODEL}.\nUnknown model 'builtn'. Did you mean 'builtin'?"
@@ -388,7 +389,8 @@ def test_models_specialists_and_memory_are_chosen(brain: Brain, home: Path) -> N
     assert "✓ docs, " in after
     assert "Recalled" not in after
     assert "\nUnknown specialist 'dcos'. Did you mean 'docs'?" in after
-    assert after.endswith("\nNo facts found.\nType /memory on or /memory off.")
+    assert "\nNo facts found.\nType /memory on or /memory off.\nAssist: auto. " in after
+    assert "\nAssist: off. " in after
     models = ["--model", f"builtin,{MODEL}"]
     play(brain, f"/model {MODEL}", "Hi.", "/model builtin", "/new", "Hi?", arguments=models)
     text = "\n".join(play(brain, "/model", "/open 2", "/model", arguments=[*models, "--continue"])[2])

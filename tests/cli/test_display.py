@@ -193,6 +193,27 @@ ENDS: Sequence[tuple[Event, str, str]] = [
 ]  # fmt: skip
 
 
+ASSISTED = SpecialistResult("c1", "one", {}, "**Four.**", (), False, 12, by="assist")
+
+
+@pytest.mark.parametrize("kind", ["live", "plain"])
+@pytest.mark.parametrize(
+    ("events", "rest"),
+    [
+        ([Token("It is"), Token(" four.")], "RESULT\nIt is four."),
+        ([Token("From one:\n\n"), Token("Four.")], "From one:\nFour."),
+        ([Token("\n\nFrom one:\n\nFour.")], "From one:\nFour."),
+        ([Token("From two:\n\nFive.")], "RESULT\nFrom two:\nFive."),
+        ([Done("cancelled", "m1", "", 0, 1, 1, 1)], "RESULT\nStopped."),
+    ],
+)
+def test_the_result_of_a_call_that_brain_chose_is_above_the_answer(kind: str, events: list[Event], rest: str) -> None:
+    rows = shown(START, ASSISTED, *events, kind=kind).screen.text.split("\n")
+    assert rows[0].endswith("one, 12 ms, chosen by Brain" if kind == "plain" else "one 12 ms, chosen by Brain")
+    result = "**Four.**" if kind == "plain" else "Four."
+    assert [row for row in rows[1:] if row] == rest.replace("RESULT", result).split("\n")
+
+
 @pytest.mark.parametrize(("event", "lively", "plainly"), ENDS)
 def test_an_event_in_words(event: Event, lively: str, plainly: str) -> None:
     assert shown(START, Token("So."), event).screen.text == f"So.\n\n{lively}".rstrip()

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import get_args
 
 from brain.cli.commands.chat_commands import COMMANDS, TASK_ACTIONS, Quit, attach, run_slash_command, show_reopened
 from brain.cli.commands.chat_session import ChatSession, Draft
@@ -18,6 +19,7 @@ from brain.cli.process import DONE, FAILED, CommandError, UsageError
 from brain.cli.terminal.keyboard import silent
 from brain.cli.terminal.prompt import Prompt, Words, confirm
 from brain.errors import BadRequest, StoreError
+from brain.events import AssistMode
 from brain.messages import ConversationPage
 from brain.protocols.native import MESSAGE_LENGTH
 from brain.runtime.engine import Engine
@@ -188,6 +190,7 @@ def _completions(session: ChatSession, kind: str) -> Words | None:
         return {
             "specialists": ["on", "off", *(specialist.name for specialist in session.engine.registry.usable())],
             "switch": ["on", "off"],
+            "assist": get_args(AssistMode),
             "models": sorted(session.engine.model_names()),
             "strategies": session.engine.settings.allowed_strategies,
             "tasks": sorted(TASK_ACTIONS),

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from brain.cli.commands import tasks
 from brain.cli.commands.chat_export import copy, save
@@ -15,18 +15,25 @@ from brain.cli.commands.input import read_attachment
 from brain.cli.commands.store_access import read_all_items
 from brain.cli.process import CommandError
 from brain.errors import BadRequest
+from brain.events import AssistMode
 from brain.messages import Conversation, ConversationPage, new_conversation_id
 from brain.protocols.attachments import MAX_ATTACHMENTS, too_many_attachments
 from brain.protocols.native import queries
+from brain.runtime.assistant import find_mode
 from brain.settings import LOCAL_USER
 from brain.strategies.descriptions import DESCRIPTIONS
 from brain.tasks import schedule
 from brain.text import suggest
 
 _TASK_OPTION = re.compile(r"""--(when|every)[ =]+(?:"([^"]*)"|'([^']*)'|(\S+))\s*""")
+_ASSIST: Mapping[AssistMode, str] = {
+    "auto": "Brain chooses specialists for models that do not call any by themselves.",
+    "off": "Brain chooses no specialists.",
+    "always": "Brain chooses the specialists.",
+}
 MAX_LISTED, MAX_EXCERPT_LENGTH = 20, 200
 
-CompletionKind = Literal["path", "specialists", "switch", "models", "strategies", "tasks", ""]
+CompletionKind = Literal["path", "specialists", "switch", "models", "strategies", "tasks", "assist", ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +234,16 @@ async def _memory(session: ChatSession, rest: str) -> None:
     session.print(f"Memory is {state} in this session. Type /facts to list what Brain remembers.")
 
 
+async def _assist(session: ChatSession, rest: str) -> None:
+    chosen = next((one for one in get_args(AssistMode) if one == rest), None)
+    if rest and chosen is None:
+        raise BadRequest("Type /assist auto, /assist off or /assist always.")
+    session.assist = chosen or session.assist
+    engine = session.engine
+    used = session.assist or find_mode(engine.settings, engine.find_entry(session.model, private=session.private))
+    session.print(f"Assist: {used}. {_ASSIST[used]}")
+
+
 async def _private(session: ChatSession, rest: str) -> None:
     if rest not in ("", "on", "off"):
         raise BadRequest("Type /private on or /private off.")
@@ -342,6 +359,7 @@ COMMANDS = {
         _specialists, "[on|off NAME …]", "list specialists, or switch some on or off", "specialists"
     ),
     "memory": SlashCommand(_memory, "[on|off]", "turn the use of memory on or off", "switch"),
+    "assist": SlashCommand(_assist, "[auto|off|always]", "choose whether Brain chooses specialists", "assist"),
     "private": SlashCommand(_private, "[on|off]", "let only local models read the conversation", "switch"),
     "facts": SlashCommand(_facts, "[WORDS]", "list what Brain remembers"),
     "task": SlashCommand(_task, '[--when|--every "…"] PROMPT', "run work in the background"),

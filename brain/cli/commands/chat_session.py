@@ -15,7 +15,7 @@ from brain.cli.terminal.keyboard import Keyboard
 from brain.cli.terminal.messages import explain_outcome
 from brain.cli.terminal.sanitize import legible
 from brain.errors import BadRequest
-from brain.events import Done, Error, Event, Notice, StrategyName
+from brain.events import AssistMode, Done, Error, Event, Notice, StrategyName
 from brain.messages import Attachment, ConversationPage, Exchange, FileReference, to_answer_id
 from brain.runtime.engine import Engine
 from brain.runtime.run import Run
@@ -53,6 +53,7 @@ class ChatSession:
 
     Attributes:
         recalls: True if answers use memory.
+        assist: Whether Brain chooses specialists; None for the setting.
         private: True if only local models may read this conversation, or a new one.
         plain: True for plain text.
         thinks: True to show the model's reasoning.
@@ -70,6 +71,7 @@ class ChatSession:
     engine: Engine
     draft: Draft
     recalls: bool = True
+    assist: AssistMode | None = None
     private: bool = False
     plain: bool = False
     thinks: bool = False
@@ -101,6 +103,7 @@ class ChatSession:
                 model=self.model,
                 specialists=self.specialists,
                 memory=self.recalls,
+                assist=self.assist,
                 private=self.private,
                 replaces=replaced.question_id if replaced else None,
                 file_references=tuple(FileReference(n, f"file {n}") for n in (replaced.files if replaced else ())),

@@ -12,7 +12,14 @@ from rich.control import Control
 from rich.segment import ControlType, Segment, SegmentLines
 from rich.text import Text
 
-from brain.cli.terminal.messages import describe_task, explain_call, explain_error, explain_outcome, format_duration
+from brain.cli.terminal.messages import (
+    HeldResult,
+    describe_task,
+    explain_call,
+    explain_error,
+    explain_outcome,
+    format_duration,
+)
 from brain.cli.terminal.sanitize import legible
 from brain.cli.terminal.streamed_markdown import (
     Line,
@@ -96,6 +103,7 @@ class Live:
         self._thinking_since: float | None = None
         self._waiting_since: float | None = None
         self._waiting_for = ""
+        self._held = HeldResult()
         self._calls: dict[str, _RunningCall] = {}
         self._citations: dict[tuple[str, str | None], Citation] = {}
         self._finished: list[Line] = []  # to be printed with the next redraw
@@ -107,6 +115,11 @@ class Live:
 
     def show(self, event: Event) -> None:
         """Show one event, if it matters to a person."""
+        if result := self._held.take(event):
+            self._end_texts()
+            markdown = StreamedMarkdown(self._console, style="dim")
+            markdown.add(result)
+            self._finish("result", markdown.end())
         if not isinstance(event, Token | Thinking | SpecialistProgress):
             self._end_texts()
         match event:

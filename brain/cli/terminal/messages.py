@@ -6,8 +6,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from brain.events import Error, Role, SpecialistError, SpecialistResult, TaskChange
+from brain.assist.answer import repeats_result
+from brain.events import (
+    Error,
+    Event,
+    Notice,
+    Role,
+    SpecialistError,
+    SpecialistProgress,
+    SpecialistResult,
+    TaskChange,
+    Token,
+)
+from brain.prompts.blocks import result_text
 
+MAX_RESULT_BYTES = 4_000
+"""Size of a result that is shown above the answer."""
 TEXTS = Path(__file__).parents[2] / "page" / "texts" / "en.json"
 
 
@@ -51,9 +65,31 @@ def describe_task(event: TaskChange) -> str:
 
 
 def format_duration(event: SpecialistResult) -> str:
-    """Return the duration of a call, and whether it was cached or approved."""
-    cached = ", cached" if event.cached else ""
-    return f"{event.ms} ms{cached}{', approved' if event.approval == 'approved' else ''}"
+    """Return the duration of a call, whether it was cached or approved, and whether Brain chose it."""
+    facts = [
+        "cached" if event.cached else "",
+        "approved" if event.approval == "approved" else "",
+        text("chosenByBrain") if event.by == "assist" else "",
+    ]
+    return ", ".join([f"{event.ms} ms", *filter(None, facts)])
+
+
+class HeldResult:
+    """The result of a call that Brain chose. People read it above the answer, unless the answer quotes it."""
+
+    def __init__(self) -> None:
+        self._result: SpecialistResult | None = None
+
+    def take(self, event: Event) -> str:
+        """Return the result to show before an event; empty if there is none."""
+        if isinstance(event, SpecialistProgress | Notice):
+            return ""
+        held, self._result = self._result, None
+        if isinstance(event, SpecialistResult) and event.by == "assist":
+            self._result = event
+        if held is None or (isinstance(event, Token) and repeats_result(event.text, held.name)):
+            return ""
+        return result_text(held.text, MAX_RESULT_BYTES)
 
 
 def text(key: str, **values: str | int) -> str:

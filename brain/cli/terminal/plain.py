@@ -4,7 +4,14 @@ import json
 import os
 from typing import TextIO
 
-from brain.cli.terminal.messages import describe_task, explain_call, explain_error, explain_outcome, format_duration
+from brain.cli.terminal.messages import (
+    HeldResult,
+    describe_task,
+    explain_call,
+    explain_error,
+    explain_outcome,
+    format_duration,
+)
 from brain.cli.terminal.sanitize import remove_controls
 from brain.events import (
     Done,
@@ -41,9 +48,12 @@ class Plain:
         self._is_in_line = False  # whether the answer's last line continues
         self._is_shared = _go_to_same_place(answer, messages)
         self._question = ""
+        self._held = HeldResult()
 
     def show(self, event: Event) -> None:
         """Show one event, if it matters to a person."""
+        if result := self._held.take(event):
+            self.show_message(result)
         match event:
             case Token(text=text):
                 self._end_thought()
