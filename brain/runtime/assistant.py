@@ -33,14 +33,9 @@ EMBEDDED_AT_ONCE = 16
 
 
 class Assistant:
-    """The assistance of a process for its models.
-
-    Attributes:
-        has_vectors: Whether embeddings of messages help to choose.
-    """
+    """The assistance of a process for its models."""
 
     def __init__(self, settings: Settings, registry: Registry, store: SQLite) -> None:
-        self.has_vectors = False
         self._embedding_model: AnyModel | None = None
         self._meanings: dict[tuple[Router, str], MeaningClassifier | None] = {}  # None while it is learned
         self._settings = settings
@@ -54,7 +49,7 @@ class Assistant:
 
     def use_embeddings(self, model: AnyModel) -> None:
         """Let the embeddings of the messages help to choose. They are those of this model."""
-        self.has_vectors, self._embedding_model = True, model
+        self._embedding_model = model
 
     async def close(self) -> None:
         """Wait until what was learned is stored."""
@@ -63,36 +58,50 @@ class Assistant:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
+    async def needs_embedding(self, request: TurnRequest, entry: ModelEntry) -> bool:
+        """Whether the embedding of the message helps to choose. A model that asks by itself does not wait for one."""
+        if self._embedding_model is None:
+            return False
+        habit = await self._find_habit(request, entry)
+        return habit is not None and habit.assists
+
+    async def _find_habit(self, request: TurnRequest, entry: ModelEntry) -> Habit | None:
+        """Return the habit that counts for a turn; None if Brain neither assists the model nor learns from it."""
+        mode = request.assist or find_mode(self._settings, entry)
+        is_possible = request.strategy == "mono" and not request.tools and request.sampling.format is None
+        if mode == "off" or not is_possible or request.source == "report" or entry.model.is_demo:
+            return None
+        if mode == "always":
+            return Habit(assists=True)
+        return await self.read_habit(entry) if _has_server(entry) else None
+
     async def decide(
         self, request: TurnRequest, history: History, entry: ModelEntry, query: Query | None
     ) -> Assistance | None:
         """Return what to do for the model in a turn; None if it is left to itself and nothing can be learned."""
-        mode, model = request.assist or find_mode(self._settings, entry), entry.model
         specialists = [one for one in self._registry.usable(request.specialists) if one.approval != "always"]
-        is_possible = request.strategy == "mono" and not request.tools and request.sampling.format is None
-        if mode == "off" or not is_possible or not specialists or request.source == "report":
+        habit = await self._find_habit(request, entry) if specialists else None
+        if habit is None:
             return None
-        if model.is_demo or (mode == "auto" and not _has_server(entry)):
-            return None
-        habit = Habit(assists=True) if mode == "always" else await self.read_habit(entry)
         installed = tuple(self._registry.usable())
         router = find_fitted(installed)
         if router is None and not habit.assists:  # a model that may ask by itself does not wait
             self._fitting = self._fitting or asyncio.create_task(self._fit(installed), name="assist")
             return None
         router = router or await find_router(installed)
-        choice = _choose(router, specialists, request, history, self._score_meaning(router, query))
+        by_meaning = self._score_meaning(router, query) if habit.assists else None
+        choice = _choose(router, specialists, request, history, by_meaning)
         plain = Assistance(leads=True) if habit.assists else None
         if choice is None or request.limits.calls < 1 or request.limits.calls_per_specialist < 1:
             return plain
         specialist = self._registry[choice.name].specialist
-        is_automatic = any(file.kind in specialist.activates_on for file in request.attachments)
-        if is_automatic:
+        if any(file.kind in specialist.activates_on for file in request.attachments):  # it is called anyway
             return plain
         try:
             params = build_params(specialist, request.message, _context(request, history, choice))
         except Refused as refusal:
             return Assistance(leads=True, refusal=refusal.reason) if habit.assists else None
+        mode = request.assist or find_mode(self._settings, entry)
         is_sure = mode == "auto" and params is not None and choice.lead >= SURE_LEAD and not choice.follows_up
         if not habit.assists:
             return Assistance(leads=False, name=choice.name, params=params, is_evidence=True) if is_sure else None

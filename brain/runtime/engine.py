@@ -293,7 +293,7 @@ class Engine:
             note = actions = None
             if lease is not None:
                 note = history.task_news = await self.reports.take_news(request, lease.history, model.context_tokens)
-            query = await self._embed(request)
+            query = await self._embed(request, entry)
             history.recalled = await self._recall(request, history, query)
             assistance = await self._assistant.decide(request, history, entry, query)
             view = tasks = None
@@ -474,10 +474,10 @@ class Engine:
         await self.delete(user, task.work_id)
         return await self.tasks.delete(user, task_id)
 
-    async def _embed(self, request: TurnRequest) -> Query | None:
+    async def _embed(self, request: TurnRequest, entry: ModelEntry) -> Query | None:
         """Return the embedding of the message, if recall or the choice of a specialist compares it."""
         recalls = request.memory and request.user is not None and await self.memory.can_recall(request.user)
-        if not recalls and not self._assistant.has_vectors:
+        if not recalls and not await self._assistant.needs_embedding(request, entry):
             return None
         return await self.memory.embed_query(request.message, private=request.private)
 
