@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,8 +13,8 @@ import msgspec
 
 from brain.assist.decision import SMALL_MODEL, SURE_LEAD, Assistance, Habit, Outcome
 from brain.assist.params import build_params, required_schema
-from brain.assist.router import Choice, MeaningClassifier, Previous, Router, find_fitted, find_router
-from brain.concurrency import call_in_thread
+from brain.assist.router import MAX_FITTED, Choice, MeaningClassifier, Previous, Router, find_fitted, find_router
+from brain.concurrency import NoThread, call_in_thread
 from brain.errors import Refused, StoreError
 from brain.events import AssistMode
 from brain.messages import Call, Exchange, History, Query, TurnReport
@@ -30,6 +31,8 @@ log = logging.getLogger("brain")
 
 EMBEDDED_AT_ONCE = 16
 """Examples in one request to the embedding server, which messages wait for."""
+EMBEDDING_PAUSE = 60.0
+"""Seconds until the examples are embedded again, if that failed."""
 
 
 class Assistant:
@@ -37,7 +40,8 @@ class Assistant:
 
     def __init__(self, settings: Settings, registry: Registry, store: SQLite) -> None:
         self._embedding_model: AnyModel | None = None
-        self._meanings: dict[tuple[Router, str], MeaningClassifier | None] = {}  # None while it is learned
+        self._meanings: dict[tuple[Router, str], MeaningClassifier] = {}
+        self._embed_at = 0.0
         self._settings = settings
         self._registry = registry
         self._store = store
@@ -114,7 +118,8 @@ class Assistant:
 
     async def _fit(self, specialists: tuple[Specialist[..., object], ...]) -> None:
         try:
-            await find_router(specialists)
+            with suppress(NoThread):  # the next turn tries again
+                await find_router(specialists)
         finally:
             self._fitting = None
 
@@ -123,11 +128,11 @@ class Assistant:
         if query is None or self._embedding_model is None:
             return None
         key = router, query.model
-        if key not in self._meanings:
-            self._meanings[key] = None
+        if (classifier := self._meanings.get(key)) is not None:
+            return classifier.score(query.vector)
+        if self._embedding is None and time.monotonic() >= self._embed_at:
             self._embedding = asyncio.create_task(self._learn_meanings(key, self._embedding_model), name="assist")
-        classifier = self._meanings[key]
-        return None if classifier is None else classifier.score(query.vector)
+        return None
 
     async def _learn_meanings(self, key: tuple[Router, str], model: AnyModel) -> None:
         texts, labels = zip(*key[0].sample, strict=True)
@@ -136,8 +141,13 @@ class Assistant:
             for start in range(0, len(texts), EMBEDDED_AT_ONCE):
                 vectors += await model.embed(texts[start : start + EMBEDDED_AT_ONCE], "query")
             self._meanings[key] = await call_in_thread("router", partial(MeaningClassifier, vectors, labels))
+            if len(self._meanings) > MAX_FITTED:
+                del self._meanings[next(iter(self._meanings))]
         except Exception as error:  # noqa: BLE001 - a server that is gone, slow or wrong; words still work
             log.info("assisted calls are chosen by words only: no embeddings of %s: %r", model.name, error)
+            self._embed_at = time.monotonic() + EMBEDDING_PAUSE
+        finally:
+            self._embedding = None
 
     def is_assisted(self, entry: ModelEntry) -> bool:
         """Whether Brain calls specialists for a model, as far as `read_habit` was called for it."""
