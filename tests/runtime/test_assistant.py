@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 from brain_servers import brain_served
-from model_servers import FALLBACK, LlamaCppServer, OpenAIServer, Pass, in_thread, models
-from turn_helpers import ask_for, done, registry_of, short
+from model_servers import FALLBACK, LlamaCppServer, OpenAIServer, Pass, Wait, in_thread, models
+from turn_helpers import ask_for, done, failed, registry_of, short
 
 from brain import Refused, specialist
 from brain.assist.router import find_router
@@ -328,6 +328,15 @@ async def test_steering_and_stopping() -> None:
                 run.stop("cancelled")
             events = [*batch]
         assert short(events)[-1]["done"] == "cancelled"
+
+
+async def test_the_result_is_the_answer_when_the_time_is_over() -> None:
+    async with chat(Pass([Wait(3600)])) as one:
+        events = await one.say(limits=Limits(turn_seconds=0.5))
+        assert events == [*CALLED, QUOTED, done(QUOTED, 1, reason="deadline")]
+        events = await one.say("when is high water in Tyre", limits=Limits(turn_seconds=0.5))
+        assert events[1] == failed("tides", "deadline")
+        assert events[-1] == done("".join(events[2:-1]), 1, 0, "deadline")
 
 
 async def test_another_model_takes_over_with_the_result() -> None:
